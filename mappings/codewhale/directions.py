@@ -14,12 +14,14 @@ from dragoman.mappings.canonical import events as say
 from dragoman.mappings.codewhale.from_canonical import FROM_COMMAND, FROM_EVENT, Context
 from dragoman.mappings.codewhale.from_canonical.context import bundled
 from dragoman.mappings.codewhale.to_canonical import TO_COMMAND, TO_EVENT, envelope, place
+from dragoman.mappings.codewhale.vocabulary import given
 from dragoman.mappings.codewhale.wire import EVENTS, REQUESTS
 from dragoman.mappings.dialect import Burst, Direction, Rendered
 
 
 def _write_events(burst: Burst[Event]) -> Rendered:
-    context = Context(FROM_EVENT, at=burst.at, request=burst.request, envelope=burst.ext)
+    context = Context(FROM_EVENT, at=burst.at, request=burst.request)
+    context.response_id = given(burst.ext, "response_id", str, "")
     messages: list[Any] = []
     for item in burst.items:
         original = context.original(item)

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
-MARK = "\n"  # stands in no JSON that is written on one line
+MARK = "\n"  # JSON on one line never contains it
 
 
 def read_id(id: Raw | UnsetType) -> str:

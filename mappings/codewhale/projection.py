@@ -55,7 +55,7 @@ class Projection(Context):
         self._frames: list[Any] = []
         self._started = self._ended = False
         self._over = False  # the client has its result
-        self._bytes = 0  # of the user's words: the seed's responses are named after them
+        self._bytes = 0  # of the user's input: the seed names responses by this length
 
     def render(self, batch: Batch) -> Rendered:
         """Return the lines that show this batch."""
@@ -88,7 +88,7 @@ class Projection(Context):
         for name in ("session", "turn", "at", "response_id", "_started", "_ended", "_over", "_bytes"):
             setattr(twin, name, getattr(self, name))
         twin._asking, twin._frames = self._asking.copy(), self._frames.copy()
-        if twin.request != self.request:  # the turn goes on as a run of its own
+        if twin.request != self.request:  # the turn continues as a run of its own
             twin._begin_run()
         return twin
 

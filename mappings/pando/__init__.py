@@ -1,9 +1,9 @@
-"""pando: ZeroMQ between the instances of a coding agent, one primary that publishes and serves calls
+"""pando: ZeroMQ between the instances of a coding agent: one primary publishes and serves calls
 (docs/dialects/pando.md).
 
-wire            structs as on the wire     directions   both rule tables, message by message
-to_canonical    pando -> canonical         translator   one link's protocol: a client's, a caller's, the publication's
-from_canonical  canonical -> pando         projection   one session as it is published
+    wire            structs as on the wire     directions   both rule tables, message by message
+    to_canonical    pando -> canonical         translator   one link's protocol: client, caller, publication
+    from_canonical  canonical -> pando         projection   one session as it is published
 """
 
 from functools import partial
@@ -34,7 +34,7 @@ DIALECT: Dialect = Dialect(
     tells_calls=False,
     session_ref=lambda name: keep(id=name),
     publication=PublicationTranslator,
-    served=lambda instance: replace(  # the dialect of one listener: what it publishes and answers is said by `instance`
+    served=lambda instance: replace(  # the dialect of one listener, which speaks as `instance`
         DIALECT,
         server=partial(ServerTranslator, instance=instance),
         projection=partial(Projection, instance=instance),

@@ -1,7 +1,7 @@
-"""Both directions of pando, without any link's state: what `translate` runs line by line, and translators run live.
+"""Both directions of pando without a link's state: `translate` uses them line by line, translators live.
 
-What is read of a ZeroMQ message is one frame: the first of what is published, the last of a call. Frames that we write
-are that one; the transport knows which socket they go out by, and puts the delimiter before a call or a reply.
+Only one frame of a ZeroMQ message is read: the first of a publication, the last of a call. We write that one frame; the
+transport knows its socket, and puts the delimiter before a call or a reply.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ FRAMES = msgspec.json.Decoder(list[str])
 
 def _write_events(burst: Burst[Event]) -> Rendered:
     frames: list[bytes] = []
-    context = Context(FROM_EVENT, session=burst.session, at=burst.at, request=burst.request, publisher=burst.ext)
+    context = Context(FROM_EVENT, at=burst.at, request=burst.request)
+    context.publish_as(burst.ext, burst.session)
     for item in burst.items:
         frames += map(EVENTS.encode, FROM_EVENT.functions[type(item)](item, context))
     return Rendered(frames=frames, losses=context.losses.take())
@@ -40,7 +41,7 @@ def _write_commands(burst: Burst[Command]) -> Rendered:
 
 
 def _published_or_reply(message: Parts) -> bytes:
-    """What a client reads: the last frame behind the delimiter of a reply, else the first, which has a topic."""
+    """Return the frame that a client reads: the last one of a reply, else the first, which has a topic."""
     parts = message.parts
     if len(parts) > 1 and not parts[0]:
         if b"\0" in parts[-1]:
@@ -52,7 +53,7 @@ def _published_or_reply(message: Parts) -> bytes:
 
 
 def _request(message: Parts) -> bytes:
-    """What a server reads: the last frame, with or without a delimiter and others before it."""
+    """Return the frame that a server reads: the last one, with or without a delimiter and others before it."""
     if not message.parts:
         raise PeerError("invalid", "a message without frames")
     return message.parts[-1]

@@ -1,7 +1,7 @@
-"""A session as everybody sees it who subscribes: the publication, one for all.
+"""A session as all subscribers see it: one publication for everybody.
 
-A viewer shows streamed text only after `llm.start`, and may begin anew with each: a turn has one. The description is
-kept for the end that takes the user's message back.
+A viewer shows streamed text only after `llm.start`, and may clear its view at each, so a turn has only one. The
+projection keeps the description of the session for an end of a turn that takes back the user's message.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from dragoman.mappings.pando.wire.times import rfc3339
 from dragoman.mappings.parked_turn import ParkedTurn
 
 ANSWERS = frozenset((Pong, Reply, SessionOpened, TurnAccepted))
-"""What one caller is told, by its own link."""
+"""Events that only one caller is told, by its own link."""
 
 
 class Projection(Context):
@@ -47,7 +47,7 @@ class Projection(Context):
         self._of = ""
 
     def render(self, batch: Batch) -> Rendered:
-        """The messages that publish this batch."""
+        """Return the messages that publish this batch."""
         if batch.session != self._of or batch.ids is not self._ids:  # looked up once, not for each token
             self._of, self._ids = batch.session, batch.ids
             (self.session,) = public_ids(batch.session, batch.ids)
@@ -63,7 +63,7 @@ class Projection(Context):
         return Rendered(frames=frames, losses=self.losses.take())
 
     def copy(self, _request: str | None = None) -> Projection:
-        """An independent projection in the same state; whose run it is makes no difference to a publication."""
+        """Return an independent projection in the same state; a publication is the same for every run."""
         twin = Projection(instance=self.instance)
         for name in ("session", *self.__slots__):
             setattr(twin, name, getattr(self, name))
@@ -72,21 +72,21 @@ class Projection(Context):
 
     @property
     def in_turn(self) -> bool:
-        """Whether what is said belongs to a turn."""
+        """Return True if events belong to a turn."""
         return bool(self._turn)
 
     def starts(self) -> bool:
-        """The first model turn of a turn is told."""
+        """Return True for the first model turn of a turn."""
         first = not self._started
         self._started = True
         return first
 
     def begin_run(self) -> None:
-        """A run begins inside of the turn: after an answer."""
+        """Begin another run inside the turn, after an answer."""
         self._started = False
 
     def rolled_back(self) -> Messages:
-        """The session without the turn's messages."""
+        """Return the description of the session without the turn's messages."""
         count = max(0, self._count - self._turn_count)
         payload = wire.Session(id=self.session, title=self._title, updated_at=rfc3339(self.at), message_count=count)
         return (wire.SessionUpdate(payload=payload, **self.envelope),)

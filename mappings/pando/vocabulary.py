@@ -1,5 +1,5 @@
-"""The dialect's words for causes, roles and writes (docs/dialects/pando.md, sections 4 to 7;
-docs/translation.md, rule 3.11).
+"""The dialect's words for causes, roles and writes (docs/dialects/pando.md, sections 4 to 7; docs/translation.md, rule
+3.11).
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ keep, carried, given = EXTRAS.keep, EXTRAS.carried, EXTRAS.given
 
 BAD_JSON = PARSE_ERROR
 FAILED = -32000
-"""Whatever a handler says, in words."""
+"""The error code of every handler that fails; the text tells why."""
 
 PARSE_ERROR_TEXT = "parse error"
 NO_METHOD_TEXT = "ipc: method not found"
 NO_ROWS = "sql: no rows in result set"
-"""An unknown id (docs/dialects/pando.md, section 6)."""
+"""The text about an unknown id (docs/dialects/pando.md, section 6)."""
 
 CODE_OF_CAUSE: dict[Cause, int] = dict.fromkeys(get_args(Cause), FAILED) | {"unsupported": NO_METHOD}
 
 WORDS: tuple[tuple[str, Cause], ...] = (
     (NO_ROWS, "not_found"),
-    # it knows the word and refuses: its run goes on (docs/translation.md, rule 4.5)
+    # the primary knows the method and refuses, so the run continues (docs/translation.md, rule 4.5)
     ("interrupter not available", "denied"),
     ("not available on this instance", "unsupported"),
     ("METHOD_NOT_FOUND", "unsupported"),
@@ -38,13 +38,13 @@ WORDS: tuple[tuple[str, Cause], ...] = (
     ("CONFLICT", "invalid"),
     ("TIMEOUT", "timeout"),
     ("UNREACHABLE", "upstream_lost"),
-    ("not found", "not_found"),  # a primary that is no pando itself: pando has other words
+    ("not found", "not_found"),  # a primary that is no pando: pando's own words differ
 )
-"""What stands in an error's text, and the cause behind it: the code says nothing."""
+"""Parts of an error's text -> the cause; the code tells nothing."""
 
 
 def cause_of(code: int, text: str) -> Cause:
-    """The cause behind an error."""
+    """Return the cause of an error."""
     if code == NO_METHOD:
         return "unsupported"
     if code == BAD_JSON:
@@ -61,4 +61,4 @@ WRITE_CODE: dict[Cause, str] = {
 """The code word of a refused `db.write`; INTERNAL for all other causes."""
 
 CANONICAL_ROLE: dict[str, Role] = {"user": "user", "assistant": "assistant", "system": "system"}
-"""Roles that both know; `tool` is what the system says."""
+"""Roles that both sides know; `tool` becomes system."""

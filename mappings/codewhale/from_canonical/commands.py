@@ -76,7 +76,7 @@ CAPABILITIES: dict[str, type[requests.RequestBase]] = {
 
 @FROM_COMMAND.rule(
     commands.GetCapabilities, produces=tuple(CAPABILITIES.values()), fidelity=Lossy(("session",))
-)  # of the server, not of a thread
+)  # capabilities belong to the server, not to a thread
 def get_capabilities(command: commands.GetCapabilities, context: Context) -> Requests:
     kind = CAPABILITIES.get(given(command.ext, "kind", str, ""), requests.Capabilities)
     return _call(kind, command, context, _ignored(command.ext))
@@ -213,7 +213,7 @@ def unarchive_session(command: commands.UnarchiveSession, context: Context) -> R
 
 @FROM_COMMAND.rule(
     commands.SubmitInput, produces=(requests.Message,), fidelity=Lossy(("segments", "model"))
-)  # one string: references and pastes become text
+)  # the input is one string: references and pastes become text
 def submit_input(command: commands.SubmitInput, context: Context) -> Requests:
     if command.model:
         context.lose(command, "model", "a thread has one model")
@@ -229,7 +229,7 @@ def cancel_turn(command: commands.CancelTurn, context: Context) -> Requests:
     return _call(requests.Interrupt, command, context, requests.OfThread(thread_id=_thread(command)))
 
 
-SERVERS = Lossy(("session",))  # a setting is the server's, not a thread's
+SERVERS = Lossy(("session",))  # a setting belongs to the server, not to a thread
 
 
 @FROM_COMMAND.rule(commands.GetConfig, produces=(requests.ConfigGet,), fidelity=SERVERS)
@@ -265,7 +265,7 @@ def list_models(command: commands.ListModels, context: Context) -> Requests:
 @FROM_COMMAND.rule(
     commands.AnswerInteraction,
     produces=(requests.SubmitUserInput,),
-    fidelity=Lossy(("session", "kind", "values", "declined")),  # a question is answered by strings, or by none
+    fidelity=Lossy(("session", "kind", "values", "declined")),  # an answer is a string
 )
 def answer_interaction(command: commands.AnswerInteraction, context: Context) -> Requests:
     answers = given(command.ext, "answers", list[Answer], [])

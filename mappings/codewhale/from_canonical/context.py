@@ -14,9 +14,8 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from dragoman.mappings.canonical.commands import Command
-from dragoman.mappings.canonical.values import Ext
 from dragoman.mappings.codewhale.ids import write_id
-from dragoman.mappings.codewhale.vocabulary import HEAD, given
+from dragoman.mappings.codewhale.vocabulary import HEAD
 from dragoman.mappings.codewhale.wire import results
 from dragoman.mappings.codewhale.wire.codecs import EVENTS, FRAMES
 from dragoman.mappings.codewhale.wire.frames import FrameBase
@@ -43,7 +42,6 @@ class Context:
         at: int = 0,
         request: str = "",
         asked: Command | None = None,
-        envelope: Ext | None = None,
         generation: str = HEAD,
     ) -> None:
         self.losses = Losses(rules)
@@ -54,7 +52,7 @@ class Context:
         self.session = ""
         self.thread = ""
         self.turn = ""
-        self.response_id = given(envelope, "response_id", str, "")
+        self.response_id = ""
 
     def lose(self, source: object, field: str = "", why: str = "") -> None:
         """Count that `source`, or a field of it, does not arrive."""
@@ -115,6 +113,6 @@ def _holding(answer: results.Answer, held: list[Any]) -> tuple[results.Answer, l
     result = answer.result
     if not isinstance(result, results.ThreadResponse | results.AppResponse):
         return answer, held
-    if result.events:  # as it was said: what is held was read in it
+    if result.events:  # the result came with its frames: those that wait are the same
         return answer, []
     return replace(answer, result=replace(result, events=tuple(held))), []

@@ -54,7 +54,7 @@ def model_turn_started(_event: events.ModelTurnStarted, context: Context) -> Mes
 def text_delta(event: events.TextDelta, context: Context) -> Messages:
     response = context.response_id
     if not event.text and not context.alone:
-        return ()  # a delta has text (docs/dialects/codewhale.md, section 3)
+        return ()  # a delta must have text (docs/dialects/codewhale.md, section 3)
     if not context.streams:
         return (*_begun(context), frames.ResponseDelta(response_id=response, delta=event.text))
     return (*_begun(context), lines.ResponseDelta(response_id=response, delta=event.text))
@@ -183,7 +183,7 @@ WELL = frozenset(("completed", "limit_reached"))
 @FROM_EVENT.rule(
     events.TurnEnded,
     produces=(results.Answer,),
-    # six ends have two forms: what was said and counted of the turn has no place in either
+    # six ends have two forms, and neither has a place for the turn's text and usage
     fidelity=Lossy(("end", "text", "message", "usage", "failure.cause")),
 )
 def turn_ended(event: events.TurnEnded, context: Context) -> Messages:
@@ -222,7 +222,7 @@ def accepted(context: Context, ext: Any = None) -> Any:
 @FROM_EVENT.rule(
     events.Reply,
     produces=(results.Answer,),
-    # each method has one form of result; a few go well where there is nothing to do: a thread unknown is renamed
+    # each method has one form of result, and a few succeed without effect: an unknown thread can be renamed
     fidelity=Lossy(("failure", "result")),
 )
 def reply(event: events.Reply, context: Context) -> Messages:
@@ -285,7 +285,7 @@ def sessions_listed(event: events.SessionsListed, context: Context) -> Messages:
     ),
 )
 def history_snapshot(event: events.HistorySnapshot, context: Context) -> Messages:
-    if not event.request:  # told to everybody: it answers no request, whoever's turn it stands in
+    if not event.request:  # a broadcast, which answers no request
         context.lose(event, why="codewhale clients ask for the history")
         return ()
     return (context.answer(replies.told(event, context.asked), event.request),)

@@ -26,7 +26,7 @@ SECRET = re.compile(
 """Names of settings that servers mask."""
 
 MASK = "***"
-SHORT = 16  # characters: a secret that is not longer is masked as a whole
+SHORT = 16  # characters: a secret up to this length is masked completely
 
 T = TypeVar("T")
 

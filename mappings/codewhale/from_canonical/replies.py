@@ -22,11 +22,11 @@ from dragoman.mappings.codewhale.wire.values import Checkpoint, HistoryItem, Thr
 from dragoman.mappings.extras import raw
 from dragoman.mappings.rfc3339 import NS
 
-HISTORY_MAX = 500  # items that a server tells (docs/dialects/codewhale.md, section 2.2)
+HISTORY_MAX = 500  # items of one answer (docs/dialects/codewhale.md, section 2.2)
 PREVIEW_MAX = 120  # characters
 PROVIDER = "deepseek"
-ARCHIVED: Final = "archived"  # what a thread is that was put away
-UNARCHIVED: Final = "idle"  # and one that was fetched back
+ARCHIVED: Final = "archived"  # status of an archived thread
+UNARCHIVED: Final = "idle"  # status of a thread that was taken out of the archive
 LIST = "list"
 """The thread id of the result of a list."""
 
@@ -45,7 +45,7 @@ def row(summary: SessionSummary, generation: str) -> Thread:
     """Return a row of a list as a thread."""
     at = summary.updated_at // NS
     known = _known(summary.ext)
-    title = summary.title[:PREVIEW_MAX] if summary.messages else ""  # before anything was said it is no preview
+    title = summary.title[:PREVIEW_MAX] if summary.messages else ""  # without messages the title is no preview
     if known is not None:
         preview = title if title and known.preview == NEW else known.preview
         return replace(_put_away(known, summary.archived), updated_at=at, preview=preview)

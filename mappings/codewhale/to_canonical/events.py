@@ -37,7 +37,7 @@ def place(message: Any) -> tuple[str, Ext | None]:
     return "", _response(getattr(message, "response_id", UNSET))
 
 
-@lru_cache(maxsize=64)  # one response, thousands of lines
+@lru_cache(maxsize=64)  # one response has thousands of lines
 def _response(id: str | UnsetType) -> Ext | None:
     return keep(response_id=id)
 
@@ -105,7 +105,7 @@ def answer(message: results.Answer) -> Events:
     if isinstance(result, results.ThreadResponse) and result.status == "accepted":
         return (events.TurnEnded(end="completed", ext=keep(result=said)),)
     if request == "null" and inside and isinstance(result, results.AppResponse) and bytes(result.data) == b"{}":
-        return tuple(inside)  # it answers nobody: only what is inside was said
+        return tuple(inside)  # a result that only carries frames and answers nobody
     failure = refused(result)
     if failure is not None:
         return (*inside, events.Reply(request=request, failure=failure))

@@ -65,8 +65,8 @@ class Loaded(Struct, frozen=True, gc=False):
 
 
 def _summary(thread: Thread) -> SessionSummary:
-    status: Status = "paused" if thread.status == "paused" else "idle"  # a thread that rests says `running`
-    said = thread.preview not in ("", NEW)  # how often nobody tells
+    status: Status = "paused" if thread.status == "paused" else "idle"  # an idle thread says `running`
+    said = thread.preview not in ("", NEW)  # a server does not tell how many messages there are
     return SessionSummary(
         session=session_id(thread.id),
         title=thread.name or (thread.preview if said else ""),

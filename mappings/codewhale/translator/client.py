@@ -55,7 +55,7 @@ class ClientTranslator:
         self._waiting = Calls[Command](lambda: str(next(numbers)))
         self._turn: TurnInFlight | None = None
         self._opening = Opening()
-        self._interrupts = True  # its generation has thread/interrupt; until it is known the default's
+        self._interrupts = True  # whether the server has thread/interrupt; assumed until it is known
 
     @property
     def has_pending_replies(self) -> bool:
@@ -82,7 +82,7 @@ class ClientTranslator:
                 _add(step, [said for item in burst.items for said in self._streamed(item, step)])
         for fault in heard.faults:
             value = fault.value if isinstance(fault.value, dict) else {}
-            if str(value.get("id")) in self._waiting:  # an answer that cannot be read is one
+            if str(value.get("id")) in self._waiting:  # an unreadable answer is an answer too
                 failure = Failure(cause="internal", text=f"the backend's answer cannot be read: {fault.text}"[:500])
                 reply = say.Reply(request=str(value["id"]), failure=failure)
                 self._answered(reply.request, [reply], step)
@@ -177,18 +177,20 @@ class ClientTranslator:
 
     def _streamed(self, item: Event, step: Step[Event]) -> list[Event]:
         """Return the events of a bare line if the oldest request is a turn, else count a loss."""
-        asked = (c for c in self._waiting.values() if not isinstance(c, ask.GetCapabilities))  # some never answer it
+        asked = (
+            c for c in self._waiting.values() if not isinstance(c, ask.GetCapabilities)
+        )  # some servers never answer it
         oldest = next(asked, None)
         turn = self._turn
         if isinstance(item, say.LifecycleReport | Unmapped):
             return [item]
         if isinstance(oldest, ask.PromptOnce):
-            return []  # its result says it again
+            return []  # its result repeats the text
         if not isinstance(oldest, ask.SubmitInput) or turn is None:
             step.losses.append(Loss(kind=type(item).__name__, why="a line outside of any turn"))
             return []
         if isinstance(item, say.TurnResult):
-            return []  # it is written also where the turn failed: the answer tells
+            return []  # a failed turn has this line too: its answer tells
         if isinstance(item, say.ModelTurnStarted):
             first, turn.started = not turn.started, True
             return [item] if first else []
@@ -207,7 +209,7 @@ class ClientTranslator:
         told = [plain(item) for item in inside if isinstance(item, say.GoalUpdated | say.GoalCleared | say.McpStartup)]
         event = last if isinstance(last, say.Reply) else say.Reply(request="")
         if isinstance(command, ask.CancelTurn):
-            _add(step, told)  # it was answered when it was written
+            _add(step, told)  # the command was answered when it was written
             return
         if isinstance(command, ask.ResumeSession):
             told += goal(event.result)

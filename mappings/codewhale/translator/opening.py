@@ -55,7 +55,7 @@ class Opening:
 
     def __init__(self) -> None:
         self.thread = ""
-        self._known = ""  # the thread of a child before this one
+        self._known = ""  # the thread on the previous server
         self._cwd = ""
         self._wanted = commands.OpenSession()
         self._held: list[Command] = []

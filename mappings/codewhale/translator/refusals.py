@@ -34,7 +34,7 @@ from dragoman.mappings.jsonrpc import INVALID_PARAMS, INVALID_REQUEST, NO_METHOD
 
 UNKNOWN_LEAF = "failed to query thread current leaf id for thread"
 UNSUPPORTED = "unsupported method: "
-TEXT_MAX = 500  # characters: it may quote what the peer sent
+TEXT_MAX = 500  # characters of an error: it may quote what the peer sent
 
 APPS = (
     ask.GetConfig,
@@ -89,7 +89,7 @@ def refusal(command: Command, failure: Failure, thread: str, generation: str) ->
     unknown = failure.cause == "not_found" and not isinstance(command, APPS)
     found = _unknown_thread(command, thread, generation) if unknown else None
     if isinstance(found, Problem):
-        return found  # also where an older backend said it in a result
+        return found  # also if an older backend refused by a result
     said = carried(failure.ext, "result")
     if said is not None:
         return typed(said)

@@ -97,7 +97,7 @@ class ServerTranslator:
                     own, problem = refusals.of_fault(item)
                     reply = _encoded(results.Answer(id=own, error=problem))
                     self._replies.add(ThreadCall(peer_id="", reply=reply))
-            self._advance(step)  # before the next line is looked at: it may be about the turn that begins here
+            self._advance(step)  # before the next line, which may be about the turn that begins here
         self._replies.check_flood(step)
         return step
 
@@ -106,13 +106,13 @@ class ServerTranslator:
         step: Step[Command] = Step()
         for item in items:
             if isinstance(item, say.BackendShutdown):
-                continue  # the answer to `shutdown` told it
+                continue  # the answer to `shutdown` says so
             if isinstance(item, say.QuestionAsked):
                 self._tell(item, step)
                 continue
             call = self._replies.find_waiting(getattr(item, "request", ""))
             if call is None or isinstance(item, say.TurnAccepted):
-                if call is None:  # nothing is ever said unasked
+                if call is None:  # a server never writes unasked
                     step.losses.append(Loss(kind=type(item).__name__, why="answers no request"))
                 continue
             self._replies.take_waiting(call.id)
@@ -200,7 +200,7 @@ class ServerTranslator:
             self._finish(call, self._facts(given(call.command.ext, "kind", str, "")))
             return
         self._replies.wait(call)
-        if call.command is not None:  # without a command a call has its answer from the start
+        if call.command is not None:  # a call without a command was refused when it was read
             step.bursts.append(Burst(items=[call.command], request=call.id))
 
     def _facts(self, about: str) -> Any:
@@ -221,7 +221,7 @@ class ServerTranslator:
         command = call.command
         failure = getattr(item, "failure", None)
         if isinstance(command, ask.ShutdownBackend):
-            self._finish(call, results.Stopped())  # whatever becomes of the backend, this client is let go
+            self._finish(call, results.Stopped())  # this client may leave, whatever the backend does
         elif isinstance(command, ask.CancelTurn):
             if failure is None or failure.cause in ("not_running", "not_found"):
                 self._finish(call, results.Interrupted(thread_id=call.thread, interrupted=failure is None))

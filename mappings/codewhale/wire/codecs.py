@@ -29,7 +29,7 @@ from dragoman.mappings.errors import PeerError
 from dragoman.mappings.jsonrpc import Envelope, decode_envelope
 from dragoman.mappings.value_count import check_value_count
 
-MAX_DEPTH = 128  # of its parser, serde_json
+MAX_DEPTH = 128  # of the real parser, serde_json
 TEXT_MAX = 500  # characters of an error: it may quote what the peer sent
 
 ENCODER = msgspec.json.Encoder()
@@ -248,7 +248,7 @@ def _found(said: Envelope) -> tuple[Form, Any]:
     if form.kind is requests.Prompt:
         raise msgspec.DecodeError("invalid type: null, expected struct PromptRequest")
     if form.required:
-        return form, form.decoder.decode(b"{}")  # says which member is missing
+        return form, form.decoder.decode(b"{}")  # raises the error that names the missing member
     return form, UNSET if raw is UNSET else None
 
 
@@ -337,7 +337,7 @@ TOO_SMALL = re.compile(r"Expected `int` >= 0 - at `\$([^`]*)`")
 
 EXPECTED = {"str": "a string", "bool": "a boolean", "int": "i64", "array": "a sequence", "object": "a map"}
 
-UNSIGNED = ".limit"  # the one member that counts: all other integers are i64
+UNSIGNED = ".limit"  # the only unsigned integer: all others are i64
 
 
 def in_words(error: str, params: object) -> str:

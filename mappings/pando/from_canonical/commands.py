@@ -1,7 +1,7 @@
-"""Canonical commands as a pando client asks them, in the order of to_canonical/commands.py; then what pando has no word
-for.
+"""Canonical commands as calls of a pando client, in the order of to_canonical/commands.py.
 
-The request id is the context's: a gateway's own upstream, the client's when a call is only read and written again.
+The request id is the context's: our own toward a primary, the client's when a call is only read and written again.
+Commands without a pando form stand at the end.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def get_history(command: commands.GetHistory, context: Context) -> Messages:
 
 @FROM_COMMAND.rule(
     commands.SubmitInput, produces=(wire.MessageSend,), fidelity=Lossy(("segments", "model"))
-)  # one string: references and pastes become text
+)  # the input is one string: references and pastes become text
 def submit_input(command: commands.SubmitInput, context: Context) -> Messages:
     if command.model:
         context.lose(command, "model", "a pando's model is its own choice")

@@ -1,7 +1,7 @@
-"""What a rule toward pando needs to know beside its item: who speaks, when, and of which session.
+"""The context of a rule toward pando: who speaks, when, and about which session.
 
-The base class stands for an item said by itself (`Direction.write`, an answer to one link); the projection of a session
-refines it.
+The base class serves an item by itself (`Direction.write`, an answer to one link); the projection of a session refines
+it.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ Messages = tuple[Struct | bytes, ...]
 """Wire structs; bytes for a message that is only passed on."""
 
 NOBODY = Instance(id="dragoman", started_at=0)
-"""Who speaks where nobody listens: in `translate`."""
+"""The speaker where there is no listener: in `translate`."""
 
 
 class EnvelopeFields(TypedDict):
-    """What every published message has."""
+    """The fields of every published message."""
 
     instance_id: str
     project_id: str
@@ -36,9 +36,10 @@ class EnvelopeFields(TypedDict):
 
 
 class Context:
-    """`session` is what payloads name, `at` is in ns, `request` the id of calls and replies.
+    """The facts that rules toward pando need beside their item.
 
-    `asked` is the command that is being answered, None if it is not known; `meta` goes with writes.
+    `session` is the session of payloads, `at` is in ns, `request` the id of calls and replies. `asked` is the command
+    that is answered, None if that is unknown; `meta` goes with writes.
     """
 
     __slots__ = ("asked", "at", "envelope", "instance", "losses", "meta", "request", "session")
@@ -48,29 +49,28 @@ class Context:
         rules: RuleTable,
         instance: Instance = NOBODY,
         *,
-        session: str = "",
         at: int = 0,
         request: str = "",
         asked: Command | None = None,
-        publisher: Ext | None = None,
     ) -> None:
         self.instance = instance
         self.losses = Losses(rules)
-        self.session = session
+        self.session = ""
         self.request = request
         self.asked = asked
         self.meta: Meta | UnsetType = UNSET
-        said = given(publisher, "sessionId", str, "")
-        self.envelope = EnvelopeFields(
-            instance_id=given(publisher, "instanceId", str, instance.id),
-            project_id=given(publisher, "projectId", str, ""),
-            session_id=said or UNSET,
-            timestamp="",
-        )
+        self.envelope = EnvelopeFields(instance_id=instance.id, project_id="", session_id=UNSET, timestamp="")
         self.now(at)
 
+    def publish_as(self, publisher: Ext | None, session: str) -> None:
+        """Publish about `session`, with the envelope of another publisher."""
+        self.session = session
+        self.envelope["instance_id"] = given(publisher, "instanceId", str, self.instance.id)
+        self.envelope["project_id"] = given(publisher, "projectId", str, "")
+        self.envelope["session_id"] = given(publisher, "sessionId", str, "") or UNSET
+
     def now(self, at: int) -> None:
-        """What follows is said at `at`."""
+        """Set the time of what follows."""
         self.at = at
         self.envelope["timestamp"] = rfc3339(at)
 
@@ -80,16 +80,16 @@ class Context:
 
     @property
     def in_turn(self) -> bool:
-        """Whether what is said belongs to a turn."""
+        """Return True if events belong to a turn."""
         return False
 
     def starts(self) -> bool:
-        """Whether a model turn that begins is told: by itself always, in a turn the first."""
+        """Return True if the start of a model turn is told: always by itself, once in a turn."""
         return True
 
     def begin_run(self) -> None:
-        """A run begins inside of the turn: after an answer."""
+        """Begin another run inside the turn, after an answer."""
 
     def rolled_back(self) -> Messages:
-        """What tells that the session went back to where it was, beside the end of the turn."""
+        """Return the messages that tell a rollback, beside the end of the turn."""
         return ()

@@ -1,8 +1,8 @@
-"""Canonical events to published messages and replies, in the order of to_canonical/events.py; then what pando has no
-word for.
+"""Canonical events as published messages and replies, in the order of to_canonical/events.py.
 
-Events with a `request` answer one call; the rest is published. Each wire form comes from exactly one event: `llm.end`
-from TurnEnded, the text from its deltas. Clients are shown no reasoning: pando has no form for it.
+Events with a `request` answer one call; all others are published. Each wire form comes from exactly one event:
+`llm.end` from TurnEnded, the text from its deltas. pando has no form for reasoning. Events without a pando form stand
+at the end.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def text_delta(event: events.TextDelta, context: Context) -> Messages:
 @FROM_EVENT.rule(
     events.TurnEnded,
     produces=(wire.LlmEnd, wire.MessageAppend, wire.SessionUpdate),
-    # six ends have one form, whose only content are two counters; the cause of a failure is a message before it
+    # six ends have one form with two counters; the cause of a failure is a message before it
     fidelity=Lossy(("end", "text", "message", "usage.cache_read_tokens", "usage.cost_usd", "failure")),
 )
 def turn_ended(event: events.TurnEnded, context: Context) -> Messages:
@@ -144,7 +144,7 @@ def tool_call_finished(event: events.ToolCallFinished, context: Context) -> Mess
     fidelity=Emulated("llm.token, and llm.end where the turn waits"),
 )
 def question_asked(event: events.QuestionAsked, context: Context) -> Messages:
-    """In words (docs/translation.md, rule 3.3): it ends the run that viewers see, not the turn."""
+    """Ask in words (docs/translation.md, rule 3.3): the run that viewers see ends, but the turn continues."""
     start = model_turn_started(events.ModelTurnStarted(), context)
     words = text_delta(events.TextDelta(text=event.paragraph), context)
     if not event.parked and context.in_turn:
@@ -157,7 +157,7 @@ def question_asked(event: events.QuestionAsked, context: Context) -> Messages:
     events.QuestionAnswered, produces=(wire.MessageAppend, wire.LlmStart), fidelity=Emulated("a run of its own")
 )
 def question_answered(event: events.QuestionAnswered, context: Context) -> Messages:
-    """What was typed, and the run that goes on."""
+    """Publish the words of the answer, and the run that continues."""
     context.begin_run()
     start = model_turn_started(events.ModelTurnStarted(), context)
     if not event.segments:
@@ -172,7 +172,7 @@ def heartbeat(event: events.Heartbeat, context: Context) -> Messages:
 
 
 def _pulse(event: events.Heartbeat, context: Context) -> wire.Pulse:
-    """The report of a pando, else what is known of us."""
+    """Return the report of a pando, else one about us."""
     if event.report is not UNSET:
         try:
             return msgspec.json.decode(event.report, type=wire.Pulse)
@@ -210,7 +210,7 @@ def store_changed(event: events.StoreChanged, context: Context) -> Messages:
 
 @FROM_EVENT.rule(
     events.Reply, produces=(Reply,), fidelity=Lossy(("failure.cause", "failure.text"))
-)  # two codes for all causes, and the text after the name of the method
+)  # all causes share two codes, and the text follows the name of the method
 def reply(event: events.Reply, context: Context) -> Messages:
     request = context.request or event.request
     if event.failure is not None:
@@ -252,7 +252,7 @@ def session_opened(event: events.SessionOpened, context: Context) -> Messages:
     ),
 )
 def history_snapshot(event: events.HistorySnapshot, context: Context) -> Messages:
-    if not event.request:  # told to everybody: it answers no request, whoever's turn it stands in
+    if not event.request:  # a broadcast, which answers no request
         context.lose(event, why="pando clients ask for the messages")
         return ()
     return _answer(context, event.request, replies.messages(event))
@@ -270,7 +270,7 @@ def pong(event: events.Pong, context: Context) -> Messages:
 
 @FROM_EVENT.rule(Unmapped, produces=(Raw,))
 def unmapped(event: Unmapped, context: Context) -> Messages:
-    """A message of an unknown topic: every subscriber ignores it, so it goes on to its own dialect."""
+    """Pass on a message of an unknown topic within its own dialect: subscribers ignore what they do not know."""
     if event.dialect != "pando":
         context.lose(event, why=f"a message of {event.dialect}")
         return ()

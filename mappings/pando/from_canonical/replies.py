@@ -1,4 +1,4 @@
-"""What a pando client is shown of sessions: descriptions, rows, lists and histories (docs/translation.md, rule 3.1)."""
+"""Descriptions of sessions for pando clients: rows, lists and histories (docs/translation.md, rule 3.1)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def public_ids(session_id: str, ids: Ext | None = None) -> tuple[str, ...]:
 
 
 def session(row: SessionSummary) -> Session:
-    """A row of a list as pando describes a session."""
+    """Return a row of a list as pando describes a session."""
     return Session(
         id=public_ids(row.session, row.ext)[0],
         title=row.title,
@@ -36,9 +36,11 @@ def session(row: SessionSummary) -> Session:
 
 
 def described(state: SessionState) -> Session:
-    """A whole session, described."""
+    """Return the description of a whole session."""
     said = state.messages()
-    known = state.listed.messages if state.listed is not None else 0  # it counts what holds only calls too
+    known = (
+        state.listed.messages if state.listed is not None else 0
+    )  # this count includes messages with nothing but calls
     return Session(
         id=public_ids(state.id, state.ids)[0],
         title=state.title or next((message.text for message in said if message.role == "user"), ""),
@@ -48,7 +50,7 @@ def described(state: SessionState) -> Session:
 
 
 def opened(event: SessionOpened, asked: object, at: int) -> Any:
-    """The result that answers the opening of a session, in the form of what asked for it."""
+    """Return the result that answers the opening of a session, in the form of its request."""
     if isinstance(asked, commands.ResumeSession):
         return wire.Done()
     if isinstance(asked, commands.OpenSession):
@@ -64,7 +66,7 @@ def opened(event: SessionOpened, asked: object, at: int) -> Any:
 def row_of(
     asked: commands.OpenSession | commands.RenameSession, opened_at: int, updated_at: int, count: int | None = None
 ) -> wire.SessionRow:
-    """The row that a write leaves; its counters are what the writer said, its times Unix seconds."""
+    """Return the row that a write leaves: its counters are the writer's own, its times are Unix seconds."""
     times = {"created_at": opened_at // NS, "updated_at": updated_at // NS}
     if isinstance(asked, commands.OpenSession):
         new = given(asked.ext, "row", requests.NewSession, requests.NewSession())
@@ -92,7 +94,7 @@ def row_of(
 
 
 def listed(event: SessionsListed, asked: object, instance: Instance) -> Any:
-    """The result of session.list, or of state.sync."""
+    """Return the result of session.list, or of state.sync."""
     rows = [session(row) for row in event.sessions]
     if given(getattr(asked, "ext", None), "sync", bool, False) or given(event.ext, "instance_id", str, ""):
         active: str | UnsetType = given(event.ext, "active_session_id", str, "") or UNSET
@@ -102,7 +104,10 @@ def listed(event: SessionsListed, asked: object, instance: Instance) -> Any:
 
 
 def messages(event: HistorySnapshot) -> list[wire.Message]:
-    """The result of message.list: a page is newest first, a list oldest first; reasoning and calls have no place."""
+    """Return the result of message.list: a page is newest first, a list oldest first.
+
+    Reasoning and calls have no place in it.
+    """
     return [_stored(item) for item in _told(reversed(event.items))]
 
 
@@ -120,7 +125,7 @@ def _stored(message: Message) -> wire.Message:
 
 
 def status(event: Pong, instance: Instance, now: int) -> wire.Status:
-    """The result of instance.ping."""
+    """Return the result of instance.ping."""
     uptime = duration(now - instance.started_at) if instance.started_at else "0s"
     return wire.Status(
         instance_id=given(event.ext, "instance_id", str, instance.id), uptime=given(event.ext, "uptime", str, uptime)

@@ -1,4 +1,4 @@
-"""pando -> canonical: one small function a message, in the order of the wire modules."""
+"""Rules from pando to canonical: one small function for each message, in the order of the wire modules."""
 
 from dragoman.mappings.pando.to_canonical.commands import TO_COMMAND
 from dragoman.mappings.pando.to_canonical.events import TO_EVENT, envelope, place

@@ -1,6 +1,6 @@
-"""Requests to canonical commands, in the order of docs/dialects/pando.md, sections 6 and 7.
+"""Requests as canonical commands, in the order of docs/dialects/pando.md, sections 6 and 7.
 
-`ext` carries what tells the request again where its own command does not: null params, the meta of a write, a row.
+`ext` carries the parts of a request that its command has no place for: null params, the meta of a write, a row.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Published messages and replies to canonical events, in the order of docs/dialects/pando.md, section 4.
+"""Published messages and replies as canonical events, in the order of docs/dialects/pando.md, section 4.
 
-Which instance speaks, when, and of which session stand on the burst: `envelope` and `place` read them. What a reply
-means depends on what was asked: here it is Reply with its raw result, the client translator makes the typed answer.
+The burst names the publisher, the time and the session: `envelope` and `place` read them. The meaning of a reply
+depends on what was asked. Here it becomes a Reply with its raw result; the client translator makes the typed answer.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ TO_EVENT = Rules[[], events.Event]("pando -> canonical events")
 
 
 def envelope(message: Any) -> tuple[str, int]:
-    """Request id of a reply, time (ns) of what is published."""
+    """Return the request id of a reply, or the time (ns) of a published message."""
     if type(message) is Reply:
         return message.id, 0
     return "", nanoseconds(message.timestamp) or 0
 
 
 def place(message: Any) -> tuple[str, Ext | None]:
-    """The session of a message, and who published it."""
+    """Return the session of a message, and its publisher."""
     if type(message) is Reply:
         return "", None
     payload = message.payload
@@ -40,7 +40,7 @@ def place(message: Any) -> tuple[str, Ext | None]:
     return session, _publisher(message.instance_id, message.project_id, message.session_id)
 
 
-@lru_cache(maxsize=64)  # one publisher, thousands of messages
+@lru_cache(maxsize=64)  # one publisher sends thousands of messages
 def _publisher(instance: str, project: str, session: str | UnsetType) -> Ext | None:
     return keep(instanceId=instance, projectId=project or UNSET, sessionId=session or UNSET)
 

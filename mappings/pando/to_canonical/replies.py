@@ -1,6 +1,6 @@
-"""Results of calls, as the typed answer to the command that a link sent (docs/translation.md, rule 3.18).
+"""Results of calls as the typed answer to the command that a link sent (docs/translation.md, rule 3.18).
 
-Read laxly, as Go does. What does not fit is None: the answer then stays a Reply with its raw result.
+They are read as Go reads them. A result of another shape gives None: the answer then stays a Reply with its raw result.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ def _read(result: Raw | UnsetType, kind: type[T]) -> T | None:
 
 
 def time_of(text: str) -> tuple[int, str | UnsetType]:
-    """A time in ns, and the text where the ns do not give it back: local offsets, and what is no time."""
+    """Return a time in ns, and its text where the ns do not give it back: local offsets, and invalid times."""
     at = nanoseconds(text) or 0
     return at, UNSET if rfc3339(at) == text else text
 
 
 def summary(session: Session) -> SessionSummary:
-    """A session as a row of a list."""
+    """Return a session as a row of a list."""
     at, text = time_of(session.updated_at)
     return SessionSummary(
         session=session.id,
@@ -55,7 +55,7 @@ def summary(session: Session) -> SessionSummary:
 
 
 def session_opened(request: str, result: Raw | UnsetType, asked: str = "") -> SessionOpened | None:
-    """The result of session.get, CreateSession, or session.activate: that names no session but the `asked` one."""
+    """Return the result of session.get, CreateSession or session.activate, which names only the `asked` session."""
     row = _read(result, wire.SessionRow)
     if row is not None:
         return SessionOpened(request=request, session=row.id, title=row.title, ext=keep(id=row.id))
@@ -68,7 +68,7 @@ def session_opened(request: str, result: Raw | UnsetType, asked: str = "") -> Se
 
 
 def sessions_listed(request: str, result: Raw | UnsetType) -> SessionsListed | None:
-    """The result of session.list or state.sync; one page has all."""
+    """Return the result of session.list or state.sync; one page has all."""
     rows = _read(result, list[Session])
     ext: Ext | None = None
     if rows is None:
@@ -81,7 +81,7 @@ def sessions_listed(request: str, result: Raw | UnsetType) -> SessionsListed | N
 
 
 def history(result: Raw | UnsetType) -> tuple[Message, ...] | None:
-    """The result of message.list, oldest first, without messages that hold only calls."""
+    """Return the result of message.list, oldest first, without messages that hold only calls."""
     messages = () if result is not UNSET and bytes(result) == b"null" else _read(result, list[wire.Message])
     if messages is None:
         return None
@@ -89,7 +89,7 @@ def history(result: Raw | UnsetType) -> tuple[Message, ...] | None:
 
 
 def stored(message: wire.Message) -> Message:
-    """One message of the store; what a tool said is the system's."""
+    """Return one message of the store; a tool's message becomes a system message."""
     at, text = time_of(message.created_at)
     role = CANONICAL_ROLE.get(message.role)
     return Message(
@@ -102,7 +102,7 @@ def stored(message: wire.Message) -> Message:
 
 
 def pong(request: str, result: Raw | UnsetType, at: int) -> Pong | None:
-    """The result of instance.ping."""
+    """Return the result of instance.ping."""
     status = _read(result, wire.Status)
     if status is None:
         return None

@@ -1,6 +1,4 @@
-"""The protocol of one pando link: in `client` the peer is a primary, in `server` it is a caller of ours, and in
-`publication` everybody who subscribes to us.
-"""
+"""The translators of pando: `client` talks to a primary, `server` to one caller, `publication` to all subscribers."""
 
 from dragoman.mappings.pando.translator.client import ClientTranslator
 from dragoman.mappings.pando.translator.publication import PublicationTranslator

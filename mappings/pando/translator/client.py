@@ -1,8 +1,8 @@
-"""A link with a primary, on which we play the client (docs/dialects/pando.md, sections 5, 6 and 8).
+"""The translator of a link with a primary, on which we play the client (docs/dialects/pando.md, sections 5, 6 and 8).
 
-One link carries all sessions of the primary: bursts name theirs by the primary's own id, and so must commands. Replies
-are matched by id. There is no replay: what the sessions are is asked by lists, when the link begins and when another
-instance speaks than before.
+One link carries all sessions of the primary: bursts and commands name a session by the primary's own id. Replies are
+matched by id. A primary does not replay. So we ask for its sessions when the link begins, and when another instance
+takes its place.
 """
 
 from __future__ import annotations
@@ -33,22 +33,22 @@ from dragoman.mappings.pando.wire.times import rfc3339
 from dragoman.mappings.rfc3339 import NS
 
 FOLLOWED_MAX = 10_000
-"""Sessions of one primary that are kept apart; what is said of the oldest idle one is begun anew."""
+"""Sessions of one primary that are followed; beyond it the oldest idle one is forgotten."""
 
 TICK = 1.0
 """Seconds between two looks at the clock: a third of the shortest silence that ends a turn."""
 
 SILENT_MAX = 15.0
-"""Seconds without anything after which a primary is asked whether it lives (docs/dialects/pando.md, section 8)."""
+"""Seconds of silence after which a primary is pinged (docs/dialects/pando.md, section 8)."""
 
 CALL_MAX = 10.0
-"""Seconds after which a call is given up, as real clients do (docs/dialects/pando.md, section 5)."""
+"""Seconds after which a call times out, as in real clients (docs/dialects/pando.md, section 5)."""
 
 Why = Literal["command", "history", "text", "sessions", "alive"]
 
 
 class Asked(Struct, frozen=True, kw_only=True):
-    """A call without an answer: whose command, or why we asked ourselves."""
+    """A call without a reply: a client's command, or a question of our own."""
 
     why: Why
     session: str = ""
@@ -57,7 +57,7 @@ class Asked(Struct, frozen=True, kw_only=True):
 
 
 class ClientTranslator:
-    """The link of a primary, with us as its client."""
+    """The translator of a link with a primary."""
 
     view = ""
 
@@ -69,15 +69,15 @@ class ClientTranslator:
         self._waiting = Calls[Asked](lambda: f"req-{new_id()}")
         self._sessions: dict[str, Following] = {}
         self._heard = clock()
-        self._opened = False  # nobody said since which instance this connection leads to
+        self._opened = False  # True until the primary of this connection has named itself
 
     @property
     def has_pending_replies(self) -> bool:
-        """A backend that says no more is gone."""
+        """Return False: a primary that has closed its stream sends no more."""
         return False
 
     def opened(self) -> Step[Event]:
-        """Ask who is there, and with which sessions; on a further connection also how the open turns stand."""
+        """Ask for the primary and its sessions; on a later connection also for the state of open turns."""
         step: Step[Event] = Step(alarm=Alarm(TICK, self._rang))
         self._heard = self._clock()
         self._opened = True
@@ -90,7 +90,7 @@ class ClientTranslator:
         return step
 
     def receive(self, frames: Sequence[Frame]) -> Step[Event]:
-        """What is published becomes events of its session, a reply the answer to its command."""
+        """Turn publications into events of their session, and replies into answers to their commands."""
         step: Step[Event] = Step()
         heard: Step[Event] = Step()
         FROM_SERVER.receive([frame for frame in frames if not isinstance(frame, Missed)], heard)
@@ -108,7 +108,7 @@ class ClientTranslator:
         return step
 
     def send(self, items: Sequence[Command]) -> Step[Event]:
-        """Commands as calls; one without a word in pando is refused at once."""
+        """Send commands as calls; refuse at once a command without a pando form."""
         step: Step[Event] = Step()
         for command in items:
             refusal = self._refused(command)
@@ -119,7 +119,7 @@ class ClientTranslator:
                 command = replace(command, session=self._new_id())  # noqa: PLW2901  # a row needs an id
             if isinstance(command, ask.SubmitInput):
                 self._follow(command.session).submitted(flatten(command.segments))
-            if isinstance(command, ask.CancelTurn):  # its reply and the end of the run come on two sockets
+            if isinstance(command, ask.CancelTurn):  # the reply and the end of the run come on two sockets
                 self._follow(command.session).interrupt = Interrupt()
             self._ask(step, command, "command")
         return step
@@ -134,15 +134,15 @@ class ClientTranslator:
         return step
 
     def on_delivered(self, batch: Batch) -> Step[Event]:
-        """Events do not go to a primary."""
+        """Do nothing: events do not go to a primary."""
         return Step()
 
     def can_be_asked(self, question: Event) -> bool:
-        """A primary is asked nothing."""
+        """Return False: a primary answers no questions."""
         return False
 
     def closed(self, cause: str) -> Step[Event]:
-        """A client leaves without a word; what was not answered never will be."""
+        """Fail the calls that have no reply; a client leaves without a message."""
         step: Step[Event] = Step()
         self._give_up(step, f"the connection to the primary ended: {cause}")
         return step
@@ -190,7 +190,7 @@ class ClientTranslator:
     # -- what we hear ------------------------------------------------------------------------------------
 
     def _notice(self, instance: str, step: Step[Event]) -> None:
-        """Another instance than before: nothing of the old one goes on, everything is asked again."""
+        """Start again if another instance has taken the place of the primary."""
         if not instance:
             return
         is_asked, self._opened = self._opened, False  # a new connection has asked for everything already
@@ -212,7 +212,7 @@ class ClientTranslator:
             self._ask(step, ask.GetHistory(session=session), "history")
 
     def _missed(self, count: int, step: Step[Event]) -> None:
-        """Messages were dropped unread: nobody knows of which session."""
+        """Tell a gap to every session: the dropped messages may have been about any of them."""
         gap = say.Gap(text="messages of the primary were dropped unread", count=count)
         for session, following in self._sessions.items():
             if following.watched or following.open:
@@ -241,7 +241,7 @@ class ClientTranslator:
         return following.hear(item, now)
 
     def _release(self, following: Following, now: int, step: Step[Event]) -> None:
-        """Pass on what waited for an answer, if it waits for no other."""
+        """Pass on the events that waited for an answer, unless they wait for another."""
         if following.waits:
             return
         held, following.held = following.held, []
@@ -253,7 +253,7 @@ class ClientTranslator:
                 step.bursts.append(replace(burst, items=items, request=""))
 
     def _input_answered(self, command: ask.SubmitInput, now: int, step: Step[Event]) -> None:
-        """Pass on what waited for the answer to an input."""
+        """Pass on the events that waited for the answer to an input."""
         following = self._follow(command.session)
         following.answered(now)
         self._release(following, now, step)
@@ -339,7 +339,7 @@ class ClientTranslator:
     def _give_up(
         self, step: Step[Event], text: str, waiting: Sequence[str] | None = None, cause: Cause = "upstream_lost"
     ) -> None:
-        """Answer what waits, all of it or these calls, with why no answer comes."""
+        """Fail the waiting calls, all or those given, with the reason why no answer comes."""
         for own in list(self._waiting) if waiting is None else waiting:
             asked = self._waiting.pop(own)
             if asked.why == "command":
@@ -352,7 +352,7 @@ class ClientTranslator:
                 )
 
     def _forget(self, step: Step[Event]) -> None:
-        """Drop the calls of a connection that is lost: who made them has heard of it."""
+        """Drop the calls of a lost connection: their commands have failed already."""
         lost = Failure(cause="upstream_lost", text="the connection to the primary was lost")
         for own in list(self._waiting):
             asked = self._waiting.pop(own)
@@ -386,7 +386,7 @@ class ClientTranslator:
 
 
 def _page(command: ask.GetHistory, reply: say.Reply) -> say.HistorySnapshot | None:
-    """The page of a history that was asked for, newest first: pando has no paging, the whole comes each time."""
+    """Return the requested page of a history, newest first; pando has no pages and sends the whole list each time."""
     listed = history(reply.result)
     if listed is None:
         return None

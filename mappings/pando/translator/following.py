@@ -1,19 +1,19 @@
-"""One session of a primary as we follow it: what its turn has said, and when that turn has ended
-(docs/translation.md, rule 3.6).
+"""One session of a primary, as we follow it: the text of its turn, and when that turn ends (docs/translation.md, rule
+3.6).
 
 A pando publishes `llm.end` for a run that went well and nothing for any other, and its bridge drops tokens in a burst.
-A shipped one never publishes `llm.start`: it is said here, because pod clients and pando's own views wait for it.
-So `message.list` is asked at the end for the whole text, and in a silence for the end: two equal answers, a silence
-apart, end the turn. A run of ours that published a `session.update` last is probably over: it gets a shorter silence.
+So `message.list` is asked at the end for the whole text, and after a silence for the end. Two equal answers with a
+silence between them end the turn. After a `session.update` a run of ours is probably over, so the silence is shorter. A
+shipped primary never publishes `llm.start`; it is added here, because pod clients and pando's own views wait for it.
 
 An interrupted run ends with the first `session.update` after `session.interrupt` was called. The update and the reply
 come on two sockets without a common order, so the run ends when both were read. A refused interrupt ends nothing.
 
-A shipped primary never tells what its user typed. So when a run begins that nobody here asked for, its first events
-wait while `message.list` is asked for the words that began it; at the end of a run it is asked again.
+A shipped primary never publishes its users' input. When a run begins that none of our clients asked for, its first
+events wait while `message.list` is asked for that input. The list is asked again at the end of the run.
 
-A primary that tells failures at all says the cause in a system message right before `llm.end`
-(docs/translation.md, rule 3.6). Any other system message there has an id of its own, and an answer stands in the list.
+A primary that reports failures sends the cause in a system message right before `llm.end` (docs/translation.md, rule
+3.6). Any other system message there has an id of its own, and the list has an answer.
 """
 
 from __future__ import annotations
@@ -31,22 +31,22 @@ from dragoman.mappings.pando.translator.known import KnownMessages, up_to_input
 from dragoman.mappings.rfc3339 import NS
 
 TURN_QUIET = 15.0  # seconds: docs/translation.md, rule 3.6
-UPDATE_QUIET = 3.0  # seconds after a session.update in a run that an input of ours began
-TOOL_MAX = 30 * 60.0  # seconds that an open tool call stops that clock
-LEARN_MAX = 1.0  # seconds that the first words of a run wait for the input that began it
-CAUSE_WAIT = 1.0  # seconds after which a system message is no cause: what says one says the end in the same breath
+UPDATE_QUIET = 3.0  # seconds of silence after a session.update, in a run that our input began
+TOOL_MAX = 30 * 60.0  # seconds of silence while a tool call is open
+LEARN_MAX = 1.0  # seconds that the first text of a run waits for the input that began it
+CAUSE_WAIT = 1.0  # seconds after which a system message is no cause: a cause comes right before the end
 ANSWER_DEADLINE = 5.0  # seconds that the end of a turn waits for its whole text: half of what a call may take
-TEXT_MAX = 4 * 1024 * 1024  # characters of one turn that are kept to be compared; beyond it nothing is repaired
-ECHOES_MAX = 64  # inputs of ours whose echo may still come; a shipped primary sends none
+TEXT_MAX = 4 * 1024 * 1024  # characters of one turn that are kept for comparison; a longer turn is not repaired
+ECHOES_MAX = 64  # our inputs whose echo may still come; a shipped primary sends no echo
 
 HELD_MAX = 10_000  # events that wait for the answer to an input: ten seconds of a fast model
 
 OPENS = (say.ModelTurnStarted, say.TextDelta, say.ToolCallStarted, say.ToolCallArguments, say.ToolCallFinished)
-"""Events that are part of a turn."""
+"""Events that belong to a turn and open one."""
 
 
 class Patience(Struct, frozen=True, kw_only=True):
-    """How long a turn may be silent, in seconds: as it is, after a session.update, and while a tool works."""
+    """How long a turn may be silent, in seconds: in general, after a session.update, and while a tool works."""
 
     quiet: float = TURN_QUIET
     update: float = UPDATE_QUIET
@@ -54,65 +54,67 @@ class Patience(Struct, frozen=True, kw_only=True):
 
 
 class Interrupt(Struct, kw_only=True):
-    """A `session.interrupt` that was called: whether it was accepted, and a session.update was read since."""
+    """A `session.interrupt` that was called: whether it was accepted, and whether a session.update came since."""
 
     accepted: bool = False
     updated: bool = False
 
 
 class Following:
-    """One session. `wants` says that `message.list` is to be asked now; `guesses` counts ends that we inferred."""
+    """The state of one session. `wants` asks for `message.list` now; `guesses` counts the ends that we inferred."""
 
     def __init__(self, patience: Patience) -> None:
         self.patience = patience
-        self.watched = False  # somebody attached to it: its history is asked again when the primary changes
+        self.watched = False  # a client is attached: ask for the history again when the primary changes
         self.open = False
         self.wants = False
         self.asked = False
         self.guesses = 0
         self.interrupt: Interrupt | None = None
         self.submitting = 0
-        self.learning: int | None = None  # since when the words are asked for that began a run
-        self._prompted = False  # they were published, or asked for
-        self._prompt = ""  # the id of the message that began the turn, where it is known
+        self.learning: int | None = None  # since when we ask for the input that began a run
+        self._prompted = False  # that input was published, or asked for
+        self._prompt = ""  # the id of the message that began the turn, if known
         self._input: str | None = None  # the input of ours that began the turn
-        self._updated = False  # a session.update is what was published last of the turn
-        self._started = False  # the beginning of the model's answer was told
+        self._updated = False  # the last publication of the turn was a session.update
+        self._started = False  # ModelTurnStarted was told
         self.held: list[tuple[Burst[Event], Any]] = []
-        """What was published while an input of ours, or a list, waited for its answer by the other connection."""
+        """Publications that wait for the answer to an input of ours, or for a list, on the other connection."""
         self._text: list[str] = []
         self._length = 0
         self._calls: dict[str, str] = {}  # open calls -> the input that came with their beginning
         self.known = KnownMessages()
         self._heard = 0
-        self._last: tuple[tuple[Message, ...], int] | None = None  # an answer since which nothing was said
+        self._last: tuple[tuple[Message, ...], int] | None = (
+            None  # the last list and its time, unless something was published since
+        )
         self._ending: say.TurnEnded | None = None
-        self._cause: say.MessageAppended | None = None  # what the system said last, and nobody else anything since
+        self._cause: say.MessageAppended | None = None  # the system message that was published last
         self._echoes: list[str] = []
 
-    # -- what we do --------------------------------------------------------------------------------------
+    # -- what we send --------------------------------------------------------------------------------------
 
     def submitted(self, text: str) -> None:
-        """An input of ours goes out: its echo must not be taken for another's."""
+        """Note an input that is sent, so that its echo is not taken for another client's."""
         self._echoes = [*self._echoes[1 - ECHOES_MAX :], text]
         self.known.note_said(text)
         self.submitting += 1
 
     def answered(self, now: int) -> None:
-        """An input of ours was taken or refused: what was published meanwhile may be of a run that another began."""
+        """Note the answer to an input; publications that waited may be of a run that another client began."""
         self.submitting -= 1
         if self.held and not self.open and not self.submitting:
             self._learn(now)
 
     @property
     def waits(self) -> bool:
-        """Return whether what is published must wait."""
+        """Return True if publications must wait."""
         return bool(self.submitting) or self.learning is not None
 
     def holds(self, burst: Burst[Event], event: say.Event, now: int) -> bool:
         """Keep an event that must wait and return True.
 
-        It may be of the turn that an answer begins, or of the run after the one whose end waits for its whole text.
+        It may belong to the turn that an answer begins, or to the run after one whose end waits for its whole text.
         """
         opens = isinstance(event, OPENS)
         if self.open:
@@ -128,17 +130,17 @@ class Following:
         return True
 
     def _learn(self, now: int) -> None:
-        """Ask for the words that began a run, unless they were published."""
+        """Ask for the input that began a run, unless it was published."""
         if self.learning is None and not self._prompted:
             self.learning, self.wants = now, True
 
     def stop_learning(self) -> None:
-        """Wait no longer for the words that began a run."""
+        """Stop waiting for the input that began a run."""
         if self.learning is not None:
             self.learning, self._prompted = None, True
 
     def begin(self, now: int, input: str | None = None) -> None:
-        """Begin a turn: an input of ours was accepted, or something of a turn was said."""
+        """Begin a turn: our input was accepted, or something of a turn was published."""
         self._heard = now
         self._updated = False
         if not self.open:
@@ -147,7 +149,7 @@ class Following:
             self.learning = None
 
     def interrupted(self, now: int) -> None:
-        """The primary accepted our interrupt: the update that ends the run is still to come, or was read before."""
+        """Note that the primary accepted our interrupt; the update that ends the run may come before or after."""
         if self.interrupt is not None:
             self.interrupt.accepted = True
             self._end_interrupted(now)
@@ -163,7 +165,7 @@ class Following:
     # -- what is published -------------------------------------------------------------------------------
 
     def hear(self, event: say.Event, now: int) -> list[Event]:
-        """What an event of this session says."""
+        """Return the events that a publication of this session means."""
         before: list[Event] = []
         if self._cause is not None and self._ending is None and not isinstance(event, say.TurnEnded):
             before = self._no_cause()
@@ -192,7 +194,7 @@ class Following:
         return [*before, event]
 
     def _takes(self, event: say.MessageAppended, now: int) -> bool:
-        """Note a message, and return True if it goes no further: the echo of an input, or what may be a cause."""
+        """Note a message; return True if it goes no further, as the echo of an input or a possible cause."""
         message = event.message
         if message.role == "user" and message.text in self._echoes:
             self._echoes.remove(message.text)
@@ -213,12 +215,12 @@ class Following:
             self._end_interrupted(now)
 
     def _start(self) -> list[Event]:
-        """What is missing before the first words or call of an answer."""
+        """Return the start of an answer if it is still missing."""
         started, self._started = self._started, True
         return [] if started else [say.ModelTurnStarted()]
 
     def _call(self, event: say.ToolCallStarted | say.ToolCallArguments) -> list[Event]:
-        """A call is told twice: the first begins it, whatever input comes along; the second has all of it."""
+        """Return the events of a tool call: its first publication begins it, its second has the whole input."""
         if event.call not in self._calls:
             self._calls[event.call] = event.json if isinstance(event, say.ToolCallArguments) else ""
             return [say.ToolCallStarted(call=event.call, name=event.name)]
@@ -235,7 +237,7 @@ class Following:
         return [complete, event]
 
     def _end(self, event: say.TurnEnded, now: int) -> list[Event]:
-        if not self.open:  # we came after all of it: nothing is known that could end
+        if not self.open:  # we connected after the turn: there is nothing to end
             return []
         if self._ending is None:
             self._ending, self._heard, self.wants = event, now, True
@@ -244,7 +246,7 @@ class Following:
     # -- what message.list says --------------------------------------------------------------------------
 
     def told(self, messages: Sequence[Message] | None, now: int) -> list[Event]:
-        """The answer of message.list; None if there is none."""
+        """Return the events that follow from the answer of message.list, None if there is none."""
         self.asked = self.wants = False
         learning = self.learning is not None
         self.stop_learning()
@@ -273,7 +275,7 @@ class Following:
         return sum(kind in OPENS and before not in OPENS for before, kind in zip(ends, kinds, strict=False))
 
     def history(self, messages: Sequence[Message]) -> tuple[Message, ...]:
-        """Return the history that a list tells: all of it, without the answer on which the primary works."""
+        """Return the history of a list, without the answer on which the primary still works."""
         listed = tuple(messages)
         if self.open or self.held:
             listed = up_to_input(listed)
@@ -281,7 +283,7 @@ class Following:
         return listed
 
     def _finish(self, listed: tuple[Message, ...] | None) -> list[Event]:
-        """The end that was published, with the text that was missing before it."""
+        """Return the published end of the turn, after the text that was missing."""
         ending, self._ending = self._ending, None
         usage = ending.usage if ending is not None else None
         rest = self._rest(listed) if listed is not None else []
@@ -290,18 +292,18 @@ class Following:
             why = say.ErrorReported(cause="internal", text=self._cause.message.text)
             self._cause = None
             return [*rest, *counted, why, *self._over("failed", listed)]
-        end = "cancelled" if self._cancelled else "completed"  # llm.end says no more than that a run is over
+        end = "cancelled" if self._cancelled else "completed"  # llm.end says only that a run is over
         return [*rest, *counted, *self._over(end, listed)]
 
     def _failed(self, cause: Message, listed: tuple[Message, ...] | None) -> bool:
-        """Whether a system message before the end is why there is none better: there is no answer, or it is that."""
+        """Return True if a system message before the end is its cause: no answer follows it, or it is the answer."""
         if listed is None:
             return not self._length
         answers = [message for message in self._answers(listed) if message.text]
         return not answers or answers[-1].id == cause.id
 
     def _no_cause(self) -> list[Event]:
-        """What the system said last is just that."""
+        """Return the last system message as an ordinary message."""
         said, self._cause = self._cause, None
         return [] if said is None else [said]
 
@@ -325,14 +327,12 @@ class Following:
         return [*self._no_cause(), *result, say.StatusChanged(status="idle")]
 
     def _answers(self, listed: tuple[Message, ...]) -> list[Message]:
-        """What the assistant said in this turn: after the last input, and not known from before."""
+        """Return the assistant's messages of this turn: after the last input, and not known before."""
         last_input = max((i for i, message in enumerate(listed) if message.role == "user"), default=-1)
         return [m for m in listed[last_input + 1 :] if m.role == "assistant" and m.id not in self.known.ids]
 
     def _rest(self, listed: tuple[Message, ...]) -> list[Event]:
-        """What the store has beyond what was published; where that contradicts it, a gap
-        (docs/translation.md, rule 3.7).
-        """
+        """Return the stored text that was not published, or a gap if the two differ (docs/translation.md, rule 3.7)."""
         missing = self.known.missing(listed, self._input)
         if self._length > TEXT_MAX:
             return missing
@@ -346,7 +346,7 @@ class Following:
     # -- time --------------------------------------------------------------------------------------------
 
     def late(self, now: int) -> list[Event]:
-        """What the time that has passed brings: an end that waits no longer, or `wants`."""
+        """Return the events of an end that waits no longer, or set `wants`, as time passes."""
         if self.learning is not None and now - self.learning >= LEARN_MAX * NS:
             self.stop_learning()
         silence = now - max(self._heard, self._last[1] if self._last is not None else 0)
@@ -362,12 +362,12 @@ class Following:
         return self.patience.update if self._input is not None and self._updated else self.patience.quiet
 
     def reconnected(self) -> None:
-        """The connection was lost and stands again: an open turn may have ended meanwhile."""
+        """Ask for the messages of an open turn, which may have ended while the connection was lost."""
         self.asked = False
         self.wants = self.open
 
     def lost(self) -> list[Event]:
-        """The primary is gone: so is the turn."""
+        """End the open turn of a primary that is gone."""
         if not self.open:
             return []
         self._ending = None

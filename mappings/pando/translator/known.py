@@ -1,7 +1,7 @@
-"""The messages of one session that are known already, by us or by what was published (docs/translation.md, rule 4.7).
+"""The messages of one session that we know, from our inputs or from publications (docs/translation.md, rule 4.7).
 
-A list of the primary's store is compared with them. A message of the user is new if neither its id nor, for what was
-said through us, its text is known.
+A list of the primary's store is compared with them. A user's message is new if its id is unknown and its text was not
+sent through us.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from dragoman.mappings.canonical import Event
 from dragoman.mappings.canonical import events as say
 from dragoman.mappings.canonical.values import Message, Text
 
-SAID_MAX = 64  # inputs that no list had yet: each turn that ends well has one
+SAID_MAX = 64  # inputs that no list has shown yet: a turn that ends well clears them
 
 
 class KnownMessages:
-    """The known messages of one session; `ids` are those that the store was seen to have."""
+    """The known messages of one session; `ids` are the ids that the store was seen to have."""
 
     def __init__(self) -> None:
         self.ids: frozenset[str] = frozenset()
-        self._listed = False  # the store was read once
-        self._said: list[str] = []  # what users said, and was not seen in the store yet
+        self._listed = False  # the store was read at least once
+        self._said: list[str] = []  # inputs of users that were not seen in the store yet
 
     def note_said(self, text: str) -> None:
-        """Note what a user says: the store will have it under an id that we do not know."""
+        """Note a user's input: the store will have it under an id that we do not know."""
         self._said = [*self._said[1 - SAID_MAX :], text]
 
     def published(self, message: Message) -> None:
@@ -35,25 +35,25 @@ class KnownMessages:
         self.note_said(message.text)
 
     def refused(self, text: str) -> None:
-        """Forget what a user said: the primary did not take it."""
+        """Forget an input that the primary did not accept."""
         if text in self._said:
             self._said.remove(text)
 
     def note(self, listed: Iterable[Message]) -> None:
-        """Note what the store has; it may have more."""
+        """Note the messages of a list; the store may have more."""
         self._listed = True
         self.ids |= {message.id for message in listed}
 
     def settle(self, listed: Iterable[Message]) -> None:
-        """Note everything that the store has, at the end of a turn."""
+        """Note the whole store at the end of a turn."""
         self._listed = True
         self.ids = frozenset(message.id for message in listed)
         self._said.clear()
 
     def missing(self, listed: Sequence[Message], own: str | None = None) -> list[Event]:
-        """Return events for users' messages that were neither said here nor published.
+        """Return events for users' messages that were neither sent through us nor published.
 
-        `own` is the input of ours in the open turn. A primary may store more than it was sent: it adds context to it.
+        `own` is our input in the open turn. A primary may store more than it was sent: it adds context to it.
         """
         found = []
         for message in listed:
@@ -69,7 +69,7 @@ class KnownMessages:
         return [say.MessageAppended(message=replace(m, segments=(Text(text=m.text),))) for m in found]
 
     def up_to_run(self, listed: tuple[Message, ...], runs: int) -> tuple[Message, ...]:
-        """Return the messages up to the input of the first of `runs` runs that the store may have after what is known.
+        """Return the messages up to the input of the first of `runs` runs after what is known.
 
         An input before it had no run of which anything was published.
         """
@@ -95,9 +95,9 @@ class KnownMessages:
         return listed[:end]
 
     def news(self, listed: tuple[Message, ...]) -> list[Event]:
-        """Return events for what the store has, outside of a run, of which nothing was published.
+        """Return events for stored messages outside of a run that were not published.
 
-        If there is more than what users said, the whole history is told.
+        If there are more than users' inputs, they are the whole history.
         """
         whole = not self._listed or any(m.role != "user" and m.id not in self.ids for m in listed)
         missing = self.missing(listed)
@@ -106,6 +106,6 @@ class KnownMessages:
 
 
 def up_to_input(listed: tuple[Message, ...]) -> tuple[Message, ...]:
-    """Return the messages up to what a user said last; the answer to it may not be complete."""
+    """Return the messages up to the last input of a user; the answer to it may not be complete."""
     last = max((i for i, message in enumerate(listed) if message.role == "user"), default=-1)
     return listed[: last + 1]

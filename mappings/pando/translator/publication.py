@@ -1,6 +1,6 @@
-"""The link that publishes: one for everybody who subscribes (docs/design.md, section 5).
+"""The translator of the link that publishes to all subscribers (docs/design.md, section 5).
 
-Nobody speaks on it. It lives from the beginning of the listener to its end, and shows that it does every 5 seconds.
+Subscribers send nothing. The link lives as long as its listener, and publishes a heartbeat every 5 seconds.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from dragoman.mappings.pando.wire import topics as wire
 from dragoman.mappings.pando.wire.times import duration, rfc3339
 
 HEARTBEAT = 5.0
-"""Seconds between two heartbeats, the first one that long after the start (docs/dialects/pando.md, section 8)."""
+"""Seconds between two heartbeats, and before the first one (docs/dialects/pando.md, section 8)."""
 
 
 class PublicationTranslator:
-    """Everybody who subscribes."""
+    """The translator of the link to all subscribers."""
 
     view = ""
 
@@ -33,19 +33,19 @@ class PublicationTranslator:
 
     @property
     def has_pending_replies(self) -> bool:
-        """A peer that says no more is gone."""
+        """Return False: subscribers send no requests."""
         return False
 
     def opened(self) -> Step[Command]:
-        """Heartbeats begin."""
+        """Start the heartbeats."""
         return Step(alarm=Alarm(HEARTBEAT, self._beat))
 
     def receive(self, frames: Sequence[Frame]) -> Step[Command]:
-        """Subscribers have nothing to say."""
+        """Refuse every frame: subscribers have nothing to say."""
         return Step(faults=[PeerError("invalid", "a subscriber does not speak") for _ in frames])
 
     def send(self, items: Sequence[Event]) -> Step[Command]:
-        """What happened in no session; answers go to callers, not to everybody."""
+        """Publish changes of the store; answers go to callers, not to everybody."""
         step: Step[Command] = Step()
         context = self._context()
         for item in items:
@@ -57,19 +57,19 @@ class PublicationTranslator:
         return step
 
     def attach(self, state: SessionState, request: str = "") -> Step[Command]:
-        """A session is announced: there is no replay, its messages are asked for."""
+        """Announce a session; there is no replay, so clients ask for its messages."""
         return Step(frames=[EVENTS.encode(wire.SessionUpdate(payload=described(state), **self._context().envelope))])
 
     def on_delivered(self, batch: Batch) -> Step[Command]:
-        """A publication begins no turns."""
+        """Do nothing: a publication begins no turns."""
         return Step()
 
     def can_be_asked(self, question: Event) -> bool:
-        """Subscribers do not speak."""
+        """Return False: subscribers send no answers."""
         return False
 
     def closed(self, cause: str) -> Step[Command]:
-        """The instance goes away; real clients nearly never get to read it (docs/dialects/pando.md, section 4)."""
+        """Publish the shutdown, which real clients hardly ever get to read (docs/dialects/pando.md, section 4)."""
         said = wire.Shutdown(instance_id=self._instance.id, reason="graceful shutdown")
         return Step(frames=[EVENTS.encode(wire.InstanceShutdown(payload=said, **self._context().envelope))])
 

@@ -1,5 +1,6 @@
-"""How a primary says no, method by method (docs/dialects/pando.md, sections 5 to 7): in words, which clients
-compare.
+"""Refusals of a primary, method by method (docs/dialects/pando.md, sections 5 to 7).
+
+Clients compare their texts.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from dragoman.mappings.pando.wire.replies import Problem
 
 ID_MAX = 256  # characters of an id that a client chooses: seven times a UUID
 
-TEXT_MAX = 500  # characters: it may quote what the caller sent
+TEXT_MAX = 500  # characters of an error: it may quote what the caller sent
 
 METHODS: dict[type, str] = {
     ask.Ping: "instance.ping",
@@ -36,28 +37,28 @@ METHODS: dict[type, str] = {
     ask.RenameSession: "UpdateSession",
     ask.DeleteSession: "DeleteSession",
 }
-"""The method of a command; of a write the method that it writes by."""
+"""Commands -> the method of a call, or the method inside of a `db.write`."""
 
 WRITES = (ask.OpenSession, ask.RenameSession, ask.DeleteSession, ask.StoreWrite)
 
 
 def method_of(command: Command) -> str:
-    """The name under which a command was called."""
+    """Return the method by which a command was called."""
     return command.method if isinstance(command, ask.StoreWrite) else METHODS.get(type(command), "")
 
 
 def parse_error() -> Problem:
-    """What is no request."""
+    """Return the error for a frame that is no request."""
     return Problem(code=BAD_JSON, message="parse error")
 
 
 def unknown() -> Problem:
-    """A method that there is none of."""
+    """Return the error for an unknown method."""
     return Problem(code=NO_METHOD, message=NO_METHOD_TEXT)
 
 
 def bad_params(method: str, value: dict[str, object], why: str) -> Problem:
-    """Params that are not what the method takes."""
+    """Return the error for params that the method does not accept."""
     params = value.get("params")
     if method == "db.write":
         written = params.get("method") if isinstance(params, dict) else None
@@ -73,7 +74,7 @@ def bad_params(method: str, value: dict[str, object], why: str) -> Problem:
 
 
 def missing(command: Command) -> Problem | None:
-    """What a call lacks that a primary refuses before it looks any further."""
+    """Return the error for params that a primary refuses before it looks any further, or None."""
     text = ""
     match command:
         case ask.SubmitInput() | ask.CancelTurn() | ask.GetHistory() if not command.session:
@@ -88,11 +89,11 @@ def missing(command: Command) -> Problem | None:
 
 
 def problem(command: Command, failure: Failure) -> Problem:
-    """Why a command was refused, as the handler of its method says it."""
+    """Return the refusal of a command in the words of its handler."""
     method, text = method_of(command), failure.text
     code = given(failure.ext, "code", int, CODE_OF_CAUSE[failure.cause])
     if isinstance(command, WRITES):
-        if text.startswith("dbproxy"):  # said by a primary already
+        if text.startswith("dbproxy"):  # these are a primary's own words
             return Problem(code=FAILED, message=text[:TEXT_MAX])
         word = WRITE_CODE.get(failure.cause, "INTERNAL")
         if failure.cause == "not_found":

@@ -1,8 +1,7 @@
-"""A link with a caller, on which we play the primary (docs/dialects/pando.md, sections 5 to 7).
+"""The translator of a link with a caller, on which we play the primary (docs/dialects/pando.md, sections 5 to 7).
 
-Real clients take the next message for their answer, whatever its id: so each request gets exactly one reply, replies
-go out in the order of their requests, and nothing else is said. Session and history are shown to the call that asks;
-a caller attaches to nothing.
+Real clients take the next message as their reply, whatever its id. So each request gets exactly one reply, in the order
+of the requests, and nothing else is sent. Session and history are shown to the call that asks for them.
 """
 
 from __future__ import annotations
@@ -30,11 +29,11 @@ from dragoman.mappings.pando.wire import EVENTS
 from dragoman.mappings.pando.wire.replies import Done, Problem, Reply
 
 HISTORY_MAX = 1 << 30
-"""Messages of one answer: pando has no pages, so all of them."""
+"""Messages of one answer: all of them, because pando has no pages."""
 
 
 class ServerTranslator:
-    """The link of a caller, with us as the primary."""
+    """The translator of a link with a caller."""
 
     view = ""
 
@@ -46,15 +45,15 @@ class ServerTranslator:
 
     @property
     def has_pending_replies(self) -> bool:
-        """A peer that says no more is gone."""
+        """Return False: a caller that has closed its stream is gone."""
         return False
 
     def opened(self) -> Step[Command]:
-        """A primary says nothing unasked."""
+        """Do nothing: a primary never writes unasked."""
         return Step()
 
     def receive(self, frames: Sequence[Frame]) -> Step[Command]:
-        """Requests become commands; what a primary refuses by itself is answered in its place."""
+        """Turn requests into commands; refuse in order what a primary refuses by itself."""
         step: Step[Command] = Step()
         for frame in frames:
             for item in read_frame(FROM_CLIENT, frame, step):
@@ -66,11 +65,11 @@ class ServerTranslator:
         return self._flush(step)
 
     def send(self, items: Sequence[Event]) -> Step[Command]:
-        """Answers, each in the form of its call."""
+        """Write answers, each in the form of its call."""
         step: Step[Command] = Step()
         for item in items:
             call = self._replies.take_waiting(getattr(item, "request", ""))
-            if call is None:  # nothing is ever said unasked
+            if call is None:  # a primary never writes unasked
                 step.losses.append(Loss(kind=type(item).__name__, why="answers no call"))
                 continue
             self._answer(call, item, step)
@@ -87,7 +86,9 @@ class ServerTranslator:
                 now = self._clock()
                 opened, count = state.opened_at or now, len(state.messages())
                 row = replies.row_of(call.command, opened, state.updated_at or opened, count)
-                result = replace(row, id=replies.public_ids(state.id, state.ids)[0])  # of a pod it is the pod's
+                result = replace(
+                    row, id=replies.public_ids(state.id, state.ids)[0]
+                )  # for a pod this is the pod's own id
             case ask.ResumeSession():
                 result = Done()
             case _:
@@ -96,18 +97,18 @@ class ServerTranslator:
         return self._flush(Step())
 
     def on_delivered(self, batch: Batch) -> Step[Command]:
-        """An input that this caller sent was accepted: that is its reply."""
+        """Answer an input of this caller once its turn is accepted."""
         request = batch.origin.request
         accepted = any(type(event) is say.TurnAccepted for event in batch.events)
         waits = self._replies.find_waiting(request) is not None
         return self.send([say.TurnAccepted(request=request)]) if accepted and waits else Step()
 
     def can_be_asked(self, question: Event) -> bool:
-        """A caller answers nothing."""
+        """Return False: a caller answers no questions."""
         return False
 
     def closed(self, cause: str) -> Step[Command]:
-        """What was asked and not answered is refused: a caller that waits is told."""
+        """Refuse the calls that have no reply: their callers wait."""
         text = f"the gateway closes: {cause}" if cause else "the gateway closes"
         problem = Problem(code=FAILED, message=text)
         return Step(frames=self._replies.close(lambda call: _refusal(call.peer_id, problem)))
@@ -134,7 +135,7 @@ class ServerTranslator:
         step.bursts.append(Burst(items=[command], request=call.id))
 
     def _refuse_fault(self, fault: PeerError) -> None:
-        """A request that cannot be read: by its id if its params are wrong, else nobody knows whose it is."""
+        """Refuse an unreadable request: with its id if only its params are wrong, else without."""
         value = fault.value if isinstance(fault.value, dict) else {}
         said, method = value.get("id", ""), value.get("method", "")
         if fault.code == "invalid" and isinstance(said, str) and isinstance(method, str) and method:
@@ -161,7 +162,7 @@ class ServerTranslator:
             item = replace(item, result=raw(replies.row_of(command, now, now)))
         context = Context(FROM_EVENT, self._instance, at=self._clock(), request=call.peer_id, asked=command)
         if type(item) in ANSWERS:
-            # `request` is what tells an answer from news, also where the caller gave no id
+            # the request tells an answer from a publication, even if the caller gave no id
             messages = FROM_EVENT.functions[type(item)](item, context)
             (reply,) = (message for message in messages if isinstance(message, Reply))
             call.reply = (EVENTS.encode(replace(reply, id=call.peer_id)),)
@@ -171,7 +172,7 @@ class ServerTranslator:
         step.losses += context.losses.take()
 
     def _flush(self, step: Step[Command]) -> Step[Command]:
-        """Write the replies that are known, up to the first that is not."""
+        """Write the known replies, up to the first that is not known."""
         step.frames += self._replies.flush()
         return step
 
@@ -180,7 +181,7 @@ ANSWERS = frozenset((say.Reply, say.SessionOpened, say.SessionsListed, say.Histo
 
 
 def _is_well(command: Command, cause: str) -> bool:
-    """What a primary does not call an error: no messages of no session, a run that is over, a row that is gone."""
+    """Return True for a failure that a primary answers as a success: unknown history, finished run, deleted row."""
     match command:
         case ask.GetHistory() | ask.DeleteSession():
             return cause == "not_found"

@@ -26,7 +26,7 @@ from dragoman.mappings.pando.wire.replies import Reply
 from dragoman.mappings.pando.wire.times import nanoseconds
 from dragoman.mappings.value_count import check_value_count
 
-MAX_DEPTH = 500  # Go reads 10,000 levels; ours stop below the interpreter's own limit
+MAX_DEPTH = 500  # Go reads 10,000 levels; we stop below the interpreter's own limit
 
 ENCODER = msgspec.json.Encoder()
 UNTYPED = msgspec.json.Decoder()
@@ -69,7 +69,7 @@ def as_go_reads(frame: bytes) -> object:
         return _shallow(UNTYPED.decode(text.encode()))
     except RecursionError as error:
         raise PeerError("too_deep", "nested too deep") from error
-    except (ValueError, msgspec.DecodeError) as error:  # ValueError is json's own, and of a number with too many digits
+    except (ValueError, msgspec.DecodeError) as error:  # json raises ValueError, also for too many digits
         raise PeerError("not_json", f"not JSON: {error}") from error
 
 
@@ -115,7 +115,7 @@ class Events(Shared):
         message = self._decoders[topic](body) if topic in self._decoders else _refuse("a topic that is not known")
         if nanoseconds(message.timestamp) is None:
             _refuse("a timestamp that is none")
-        if message.topic.encode() != topic:  # of two changes
+        if message.topic.encode() != topic:  # two topics that share one struct
             _refuse("another topic inside")
         return message
 

@@ -13,7 +13,7 @@ ZERO = "0001-01-01T00:00:00Z"
 STRICT = re.compile(r"\d{4}-\d\d-\d\dT([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d{1,9}\d*)?(Z|[+-]\d\d:\d\d)", re.ASCII)
 
 
-@lru_cache(maxsize=64)  # asked twice of each message: whether it is a time, and which
+@lru_cache(maxsize=64)  # called twice for each message: to check it and to read it
 def nanoseconds(text: str) -> int | None:
     """Return a time as ns since the epoch, 0 for the zero time, or None if Go would not read it."""
     if text == ZERO:
@@ -21,7 +21,7 @@ def nanoseconds(text: str) -> int | None:
     return parse(text) if STRICT.fullmatch(text) else None
 
 
-@lru_cache(maxsize=64)  # one clock reading serves a batch
+@lru_cache(maxsize=64)  # a batch has one time
 def rfc3339(at: int) -> str:
     """Return ns since the epoch as UTC text without trailing zeros; 0 and impossible dates give the zero time."""
     text = seconds(at // NS) if at else ""
