@@ -53,13 +53,7 @@ NOT_YET_PLAIN: tuple[str, ...] = (
     "gateway/recording/track.py",
     "gateway/recording/writer.py",
     "gateway/session/",
-    "mappings/canonical/",
-    "mappings/codec.py",
-    "mappings/dialect.py",
-    "mappings/errors.py",
-    "mappings/losses.py",
     "mappings/pod/",
-    "mappings/rules.py",
     "mappings/smooth/",
 )
 
