@@ -47,7 +47,8 @@ class Link:
 
     `ingress` says by which listener it came. A link that is not `attaches` makes calls, and is shown nothing of a
     session but their answers; one that `publishes` is everybody who subscribes. `tap` records it. `over` is called once
-    when the peer is gone, before its transport is closed.
+    when the peer is gone, before its transport is closed. `understands` is asked about the peer's frames until it
+    returns True.
     """
 
     def __init__(
@@ -66,6 +67,7 @@ class Link:
         publishes: bool = False,
         tap: Tap | None = None,
         over: Callable[[Link], None] = lambda _link: None,
+        understands: Callable[[Sequence[Frame]], bool] = lambda _frames: True,
     ) -> None:
         self.id = id
         self.dialect = dialect
@@ -76,7 +78,8 @@ class Link:
         self.publishes = publishes
         self.tap = tap
         self.alive = True
-        self.heard = False  # the peer said anything
+        self.heard = False  # the peer said something that `understands` accepts
+        self._understands = understands
         self.fault: PeerError | None = None  # for what it was sent away
         self._transport = transport
         self._translator: Translator[Any, Any] = translator  # whose items the sink takes: the constructor checks it
@@ -200,7 +203,8 @@ class Link:
         """Act on frames in the call that read them; return how many were taken: all. A link that is over drops them."""
         if self._ended:
             return len(frames)
-        self.heard = True
+        if not self.heard:
+            self.heard = self._understands(frames)
         tap = self.tap
         if tap is None:
             self._apply(self._translator.receive(frames))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["public_reason"]
+__all__ = ["exit_reason", "public_reason"]
 
 TEXT_MAX = 1000  # characters: five lines of a child's last words; a pattern never sees more
 
@@ -31,3 +31,9 @@ def public_reason(error: BaseException) -> str:
     """Return the text of an error without the paths and addresses in it; of an OSError also without its file."""
     text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     return LOCAL.sub(HIDDEN, text[:TEXT_MAX])
+
+
+def exit_reason(transport: object) -> str:
+    """Return the exit status and the last words of the child behind a transport; "" if no child is behind it."""
+    reason: str = getattr(transport, "reason", "")
+    return reason

@@ -18,8 +18,9 @@ import structlog
 from msgspec import Struct
 
 from dragoman.adapters.base import CloseReason, Transport
+from dragoman.gateway.first_frames import FirstFrames
 from dragoman.gateway.link import Link
-from dragoman.gateway.public_reason import public_reason
+from dragoman.gateway.public_reason import exit_reason, public_reason
 from dragoman.gateway.recording.recorder import Tap
 from dragoman.gateway.services import Services
 from dragoman.gateway.session.ports import BackendEvents
@@ -73,6 +74,8 @@ class Upstream:
         self._lost_at: int | None = None  # ns: when the connection was lost in a turn
         self._may_go_on = False  # that turn may go on over a new connection
         self._translator: Translator[Event, Command] | None = None
+        self._complaint = ""  # what the log said last about a backend of another dialect
+        self._endpoint = target.endpoint
         self._log = log.bind(session=name, endpoint=target.endpoint)
 
     def start(self) -> None:
@@ -159,6 +162,12 @@ class Upstream:
             return False
         if self._translator is None or not (self._may_go_on and self._is_in_grace()):
             self._translator = self._dialect.client(self._clock, self._services.new_id)
+        first = FirstFrames(
+            self._dialect,
+            self._services.dialects().values(),
+            self._services.schedule,
+            lambda: self._give_up(link, first),
+        )
         link = Link(
             f"{self._name}:up",
             self._dialect,
@@ -167,23 +176,45 @@ class Upstream:
             self._services,
             sink=self._hear,
             tap=self._tap,
-            over=self._link_over,
+            over=lambda _link: self._link_over(transport, first),
+            understands=first.take,
         )
         self._link = link
-        self._log.info("backend connected")
+        if not self._complaint:
+            self._log.info("backend connected")
         try:
             await link.run(self._begin)
         finally:
             self._link = None
         return link.heard
 
-    def _link_over(self, _link: Link) -> None:
+    def _give_up(self, link: Link, first: FirstFrames) -> None:
+        """Disconnect a backend that speaks another dialect; what waits for it fails with these words."""
+        self._log_complaint(first)
+        link.end(CloseReason.PROTOCOL, f"it {first.complaint(quoted=False)}")
+
+    def _log_complaint(self, first: FirstFrames) -> None:
+        """Log that the backend speaks another dialect, once until it changes."""
+        complaint = first.complaint(quoted=True)
+        if complaint != self._complaint:
+            self._log.warning("backend of another dialect, trying again", cause=f"{self._endpoint} {complaint}")
+        self._complaint = complaint
+
+    def _link_over(self, transport: Transport, first: FirstFrames) -> None:
         """Report the lost connection before it is closed, because the end of a child may take seconds."""
         if self._stopped:
             return
-        if not self._resting:
-            self._log.warning("backend lost, connecting again")
-        self._may_go_on = bool(self._session.lost("the connection to the backend was lost", []))
+        reason = "" if self._resting else exit_reason(transport)
+        text = "the connection to the backend was lost"
+        if first.are_wrong:
+            text = f"the backend {first.complaint(quoted=False)}"
+            self._log_complaint(first)
+        elif not self._resting:
+            self._complaint = ""
+            self._log.warning("backend lost, connecting again", **({"cause": reason} if reason else {}))
+        if reason:
+            text = f"{text}: {public_reason(OSError(reason))}"
+        self._may_go_on = bool(self._session.lost(text, []))
 
     def _hear(self, _link: Link, bursts: list[Burst[Event]]) -> None:
         self._session.receive(bursts)

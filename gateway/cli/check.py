@@ -26,13 +26,19 @@ EXAMPLES = ("dragoman check config.toml", "dragoman check config.toml --probe", 
 
 def check(
     config_file: Annotated[Path, typer.Argument(metavar="FILE", help="The configuration file (TOML).")],
-    probe: Annotated[bool, typer.Option("--probe", help="Also connect to the backend of each route.")] = False,
+    probe: Annotated[
+        bool,
+        typer.Option(
+            "--probe", help="Also connect to the backend of each route, and check that it speaks its dialect."
+        ),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Report every error in a configuration file, each with its line and key.
 
-    Exits 2 if there is an error, 1 if --probe cannot reach a backend, else 0. --json prints an array of {file, line,
-    path, text}, which is empty if there are no problems. A warning also has "level": "warning".
+    Exits 2 if there is an error, 1 if --probe finds a backend that it cannot reach or that speaks another dialect, else
+    0. --json prints an array of {file, line, path, text}, which is empty if there are no problems. A warning also has
+    "level": "warning".
     """
     logs.configure("error")  # hides what a probed backend writes to stderr
     console = Console(highlight=False, soft_wrap=True)

@@ -1,13 +1,20 @@
-"""Check that the backends of a configuration can be reached: connect to each upstream and disconnect."""
+"""Check that the backends of a configuration can be reached: connect to each upstream and look at its first frame."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import time
+from collections.abc import Sequence
 
+from dragoman.adapters.base import Transport
 from dragoman.gateway import registry
 from dragoman.gateway.config.model import Config, Limits
 from dragoman.gateway.endpoint import Endpoint
+from dragoman.gateway.first_frames import PATIENCE, FirstFrames
+from dragoman.gateway.public_reason import exit_reason
 from dragoman.gateway.transports.spec import Children
+from dragoman.mappings.dialect import Frame
 
 __all__ = ["probe"]
 
@@ -33,5 +40,32 @@ async def _dial(endpoint: Endpoint, limits: Limits, children: Children) -> str:
         return f"{endpoint.masked} did not accept within {deadline:g} s"
     except OSError as error:
         return f"{endpoint.masked} cannot be reached: {error.strerror or error}"
-    await transport.close()
-    return ""
+    return await _first_answer(endpoint, transport)
+
+
+async def _first_answer(endpoint: Endpoint, transport: Transport) -> str:
+    """Return why the backend cannot be one of this dialect, or "". One that is silent for a second may be one."""
+    dialect, over = registry.dialect(endpoint.dialect), asyncio.Event()
+    first = FirstFrames(dialect, registry.dialects().values(), asyncio.get_running_loop().call_later, over.set)
+
+    def take(frames: Sequence[Frame]) -> int:
+        if first.take(frames):
+            over.set()
+        return len(frames)
+
+    async with asyncio.TaskGroup() as group:
+        reading = group.create_task(transport.run(take), name="probe:read")
+        reading.add_done_callback(lambda _task: over.set())
+        with contextlib.suppress(ConnectionError):
+            await transport.send(dialect.client(time.time_ns, lambda: "probe").opened().frames)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(PATIENCE):
+                await over.wait()
+        if first.are_wrong:
+            await over.wait()  # for a second since its first frame
+        gone = exit_reason(transport) if reading.done() else ""
+        reading.cancel()
+        await transport.close()
+    complaint = first.complaint(quoted=True) if first.are_wrong else ""
+    said = ": ".join(filter(None, (complaint, gone)))
+    return f"{endpoint.masked} {said}" if said else ""

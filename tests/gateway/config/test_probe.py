@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import socket
 import sys
 from functools import partial
@@ -14,6 +15,7 @@ from dragoman.adapters.stdio import Bounds, Children
 from dragoman.gateway.config.model import Config, Limits, Route
 from dragoman.gateway.config.probe import probe
 from dragoman.gateway.endpoint import parse
+from tests.gateway.pod_messages import snapshot
 from tests.pairs.gateway import DEADLINE
 from tests.reserved_ports import reserved_port
 
@@ -59,7 +61,7 @@ async def test_a_child_that_can_be_started_is_reached_and_ended_and_no_argument_
 ) -> None:
     patient = partial(Children, bounds=Bounds(start_watch=DEADLINE))  # a program may start slowly here
     monkeypatch.setattr("dragoman.gateway.config.probe.Children", patient)
-    code = ("print(1, flush=True); input()", "exit(3)")
+    code = ("print(flush=True); input(); input()", "exit(3)")
     waits, ends = (f'codewhale+stdio:{sys.executable} -c "{text}"' for text in code)
     reached, ended, missing = await probe(config(waits, ends, "codewhale+stdio:no-such-program --key s3cret"))
     assert reached == ""
@@ -67,6 +69,24 @@ async def test_a_child_that_can_be_started_is_reached_and_ended_and_no_argument_
     assert "exited with status 3" in ended
     assert missing.startswith("codewhale+stdio:no-such-program ... cannot be reached: ")
     assert "s3cret" not in missing
+
+
+async def test_a_backend_of_another_dialect_is_told_with_its_first_frame(tmp_path: Path) -> None:
+    async def greets(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(json.dumps(snapshot()).encode() + b"\n")
+        await reader.read()
+        writer.close()
+
+    async with asyncio.timeout(DEADLINE), await asyncio.start_unix_server(greets, tmp_path / "sock"):
+        wrong, right = await probe(config(f"codewhale+unix:{tmp_path}/sock", f"pod+unix:{tmp_path}/sock"))
+    assert wrong.startswith(f"codewhale+unix:{tmp_path}/sock speaks something else than codewhale; its first frame is ")
+    assert wrong.endswith(": is it a pod?")
+    assert right == ""
+
+
+async def test_a_child_that_dies_while_it_is_asked_is_told_with_its_last_words() -> None:
+    (died,) = await probe(config("codewhale+stdio:sh -c 'read first; echo no licence >&2; exit 4'"))
+    assert died == "codewhale+stdio:sh ... sh exited with status 4: no licence"
 
 
 async def test_a_backend_that_does_not_answer_costs_its_deadline() -> None:

@@ -1,0 +1,80 @@
+"""Tell a backend that speaks another dialect from one that is slow or silent.
+
+A backend is wrong if its first frame is no message of its dialect and none that follows within a second is one. So a
+banner before the first message, or an answer that takes minutes, never counts as wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from dragoman.gateway.endpoint import masked_text
+from dragoman.gateway.recording.redaction.rules import redact_text
+from dragoman.gateway.timers import Schedule
+from dragoman.mappings.canonical import Event, Unmapped
+from dragoman.mappings.dialect import Dialect, Frame, Parts, Step
+
+__all__ = ["PATIENCE", "FirstFrames"]
+
+PATIENCE = 1.0  # seconds for a good frame after a bad one: a backend writes its banner and its first message together
+QUOTED = 120  # characters of the first frame that the log shows
+
+
+class FirstFrames:
+    """The frames of one backend up to the first good one.
+
+    `dialects` are those that a wrong frame is compared with. `give_up` is called if the backend is wrong.
+    """
+
+    def __init__(
+        self, dialect: Dialect, dialects: Iterable[Dialect], schedule: Schedule, give_up: Callable[[], None]
+    ) -> None:
+        self._dialect = dialect
+        self._dialects = dialects
+        self._schedule = schedule
+        self._give_up = give_up
+        self._first: bytes | Parts = b""
+        self.are_wrong = False
+        """True from the first frame, if it is bad, until a good one."""
+
+    def take(self, frames: Sequence[Frame]) -> bool:
+        """Return True if one of these frames is a message of the dialect, and no further frames are needed."""
+        said = [frame for frame in frames if isinstance(frame, Parts) or (isinstance(frame, bytes) and frame.strip())]
+        if not said:  # empty lines, or a message over the size limit
+            return False
+        self.are_wrong = not any(_is_read(self._dialect, frame) for frame in said)
+        if self.are_wrong and not self._first:
+            self._first = said[0]
+            self._schedule(PATIENCE, self._look)
+        return not self.are_wrong
+
+    def _look(self) -> None:
+        if self.are_wrong:
+            self._give_up()
+
+    def complaint(self, *, quoted: bool) -> str:
+        """Return what is wrong in words; `quoted` with the first frame, which is not for clients."""
+        text = f"speaks something else than {self._dialect.name}"
+        data = self._first.parts[-1] if isinstance(self._first, Parts) else self._first
+        if quoted:
+            first = masked_text(data[: 4 * QUOTED].decode("utf-8", "replace"))
+            text += f"; its first frame is {redact_text(first[:QUOTED], cut=len(first) > QUOTED)}"
+        others = [d.name for d in self._dialects if d.name != self._dialect.name and _is_said_by(d, data)]
+        return f"{text}: is it a {' or a '.join(others)}?" if others else text
+
+
+def _is_read(dialect: Dialect, frame: Frame) -> bool:
+    """Return True if a frame is a message of the dialect, be it an unknown one."""
+    step: Step[Event] = Step()
+    dialect.events.receive([frame], step)
+    return not step.faults
+
+
+def _is_said_by(dialect: Dialect, data: bytes) -> bool:
+    """Return True if this frame is a known message of another dialect. Those on ZeroMQ have no frames to compare."""
+    if dialect.events.unwrap is not None:
+        return False
+    step: Step[Event] = Step()
+    dialect.events.receive([data], step)
+    items = [item for burst in step.bursts for item in burst.items]
+    return bool(items) and not step.faults and not any(isinstance(item, Unmapped) for item in items)

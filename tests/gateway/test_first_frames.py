@@ -1,0 +1,153 @@
+"""A backend of another dialect is told apart from one that is slow, silent, newer, or greets with a banner."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import aiohttp
+import pytest
+from structlog.testing import capture_logs
+
+from dragoman.gateway import first_frames, registry
+from dragoman.gateway.first_frames import PATIENCE, FirstFrames
+from dragoman.mappings.dialect import Frame, Oversize
+from tests.gateway.pod_messages import snapshot
+from tests.pairs.gateway import DEADLINE, SmoothClient, bridged, socket_path
+
+WHALE = b'{"jsonrpc":"2.0","id":null,"error":{"code":-32601,"message":"unsupported method: run"}}'
+POD = json.dumps(snapshot()).encode()
+NEWER = b'{"event":"never_seen","data":{}}'
+
+
+class Watched:
+    """The first frames of a backend; the test lets the second pass."""
+
+    def __init__(self, dialect: str) -> None:
+        self.given_up: list[str] = []
+        self.timers: list[tuple[float, Any]] = []
+        spoken = registry.dialects()
+        self.frames = FirstFrames(spoken[dialect], spoken.values(), self._schedule, self._give_up)
+
+    def _schedule(self, seconds: float, callback: Any) -> Any:
+        self.timers.append((seconds, callback))
+
+    def _give_up(self) -> None:
+        self.given_up.append("given up")
+
+    def pass_time(self) -> None:
+        for _seconds, callback in self.timers:
+            callback()
+
+
+@pytest.mark.parametrize(
+    ("dialect", "frame", "words"),
+    [
+        ("pod", WHALE, "speaks something else than pod: is it a codewhale?"),
+        ("codewhale", POD, "speaks something else than codewhale: is it a pod?"),
+        ("smooth", POD, "speaks something else than smooth: is it a pod?"),
+        ("pod", b'{"type":"error","error":{"code":"X","message":"x"},"timestamp":1}', "than pod: is it a smooth?"),
+        ("pod", b"Welcome!", "speaks something else than pod"),
+    ],
+)
+def test_a_backend_of_another_dialect_is_given_up_after_a_second(dialect: str, frame: bytes, words: str) -> None:
+    watched = Watched(dialect)
+    assert not watched.frames.take([frame])
+    assert watched.given_up == []
+    assert [seconds for seconds, _callback in watched.timers] == [PATIENCE]
+    watched.pass_time()
+    assert len(watched.given_up) == 1
+    assert watched.frames.complaint(quoted=False).endswith(words)
+    assert frame[:20].decode() in watched.frames.complaint(quoted=True)
+
+
+@pytest.mark.parametrize(
+    "batches",
+    [
+        [],
+        [[POD]],
+        [[NEWER]],
+        [[b"Welcome!", POD]],
+        [[b"Welcome!"], [POD]],
+        [[b""], [b"  "]],
+        [[Oversize(size=9, limit=8)]],
+    ],
+    ids=["silent", "good", "newer", "banner", "banner alone", "empty lines", "too large"],
+)
+def test_a_slow_silent_or_newer_backend_is_never_given_up(batches: Sequence[Sequence[Frame]]) -> None:
+    watched = Watched("pod")
+    for batch in batches:
+        watched.frames.take(batch)
+    watched.pass_time()
+    assert watched.given_up == []
+    assert not watched.frames.are_wrong
+
+
+def test_a_first_frame_is_quoted_short_and_without_its_secrets() -> None:
+    watched = Watched("pod")
+    watched.frames.take([b'{"url":"ws://h/?token=s3cretS3cret","rest":"' + b"x" * 1000 + b'"}'])
+    said = watched.frames.complaint(quoted=True)
+    assert "s3cretS3cret" not in said
+    assert len(said) < 300
+
+
+@asynccontextmanager
+async def answering(path: Path, line: bytes) -> AsyncIterator[None]:
+    """A server that answers each line with the same one."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while await reader.readline():
+            writer.write(line + b"\n")
+        writer.close()
+
+    async with await asyncio.start_unix_server(serve, path):
+        yield
+
+
+async def test_a_client_of_a_wrong_backend_is_told_within_a_second_and_the_log_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(first_frames, "PATIENCE", 0.01)
+    path = socket_path(tmp_path)
+    with capture_logs() as logs:
+        async with (
+            asyncio.timeout(DEADLINE),
+            answering(path, WHALE),
+            bridged(f"pod+unix:{path}") as (_app, url),
+            SmoothClient.connected(url) as client,
+        ):
+            for number in (1, 2):
+                await client.say("hello")
+                await client.until(lambda number=number: len(errors(client)) == number)
+    assert "it speaks something else than pod: is it a codewhale?" in errors(client)[0]
+    assert str(path) not in errors(client)[0]
+    (warning,) = [entry for entry in logs if entry["event"] == "backend of another dialect, trying again"]
+    assert warning["log_level"] == "warning"
+    assert "its first frame is {" in warning["cause"]
+    assert warning["cause"].endswith("is it a codewhale?")
+
+
+async def test_the_last_words_of_a_child_and_its_status_reach_client_and_log() -> None:
+    dies = "codewhale+stdio:sh -c 'read first; read second; echo no licence in /etc/whale >&2; exit 4'"
+    opens = {"action": "create_conversation_session", "requestId": "r", "agentId": str(uuid4())}
+    with capture_logs() as logs:
+        async with (
+            asyncio.timeout(DEADLINE),
+            bridged(dies) as (_app, url),
+            aiohttp.ClientSession() as http,
+            http.ws_connect(url) as client,
+        ):
+            await client.send_json(opens)
+            answer = await client.receive_json()
+    assert "sh exited with status 4: no licence in …" in answer["error"]["message"]
+    (lost,) = [entry for entry in logs if entry["event"] == "backend lost, connecting again"]
+    assert lost["cause"] == "sh exited with status 4: no licence in /etc/whale"
+
+
+def errors(client: SmoothClient) -> list[str]:
+    return [frame["error"]["message"] for frame in client.frames if frame["type"] == "error"]
