@@ -13,19 +13,16 @@ import gc
 import signal
 import time
 from collections.abc import Callable, Coroutine
-from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import structlog
-from msgspec import structs
+from msgspec import Struct, structs
 
 from dragoman.adapters.base import CloseReason, Listener, Transport
 from dragoman.gateway import registry
-from dragoman.gateway.backends.kinds import kind_of
-from dragoman.gateway.backends.upstream import Upstream, UpstreamTarget
 from dragoman.gateway.config.model import Config, Route
 from dragoman.gateway.endpoint import Endpoint
 from dragoman.gateway.ingress import Ingress
@@ -33,18 +30,15 @@ from dragoman.gateway.ledger import Ledger
 from dragoman.gateway.link import Link
 from dragoman.gateway.pods.directory import PodDirectory
 from dragoman.gateway.pods.folder import PodFolder
-from dragoman.gateway.recording.recorder import Recorder
 from dragoman.gateway.recording.recordings import Recordings
-from dragoman.gateway.replay.conversation import PrivateConversation, SessionFilter
-from dragoman.gateway.replay.live import LiveBackend
 from dragoman.gateway.replay.playing import Replay
 from dragoman.gateway.router import Router
 from dragoman.gateway.routing.sessions import RouteEvents
 from dragoman.gateway.services import Services
-from dragoman.gateway.session.ports import Backend, BackendEvents
 from dragoman.gateway.session.runs import Run
 from dragoman.gateway.session.session import Session
-from dragoman.gateway.transports.spec import Children, Connect, ListenerCallbacks
+from dragoman.gateway.transports.spec import Children, ListenerCallbacks
+from dragoman.gateway.upstreams import MakeInProcess, Upstreams
 from dragoman.mappings.canonical import Command, Event, SessionState
 from dragoman.mappings.canonical.events import Reply
 from dragoman.mappings.canonical.values import Failure
@@ -54,16 +48,22 @@ from dragoman.mappings.errors import PeerError
 COLLECT = (50_000, 20, 50)  # garbage collection thresholds: the gateway creates few reference cycles
 LOSSES_LOGGED = 100  # rows of the ledger that are logged at shutdown, the largest first
 
-__all__ = ["App", "MakeBackend", "new_id"]
+__all__ = ["App", "new_id"]
 
 log = structlog.get_logger("dragoman")
-
-MakeBackend = Callable[[BackendEvents], Backend]
 
 
 def new_id() -> str:
     """Return a new UUID as text."""
     return str(uuid4())
+
+
+class ClientPort(Struct, frozen=True, kw_only=True):
+    """The dialect, router and ingress that all clients of one listener have in common."""
+
+    dialect: Dialect
+    router: Router
+    ingress: Ingress
 
 
 class App:
@@ -79,7 +79,7 @@ class App:
         self,
         config: Config,
         *,
-        make_backend: MakeBackend | None = None,
+        make_backend: MakeInProcess | None = None,
         ends_with_client: bool = False,
         attend: Callable[[Session], None] = lambda _session: None,
         on_run: Callable[[Session, Run], None] = lambda _session, _run: None,
@@ -88,8 +88,8 @@ class App:
         self.config = config
         self._make_backend = make_backend
         self._group: asyncio.TaskGroup
-        self._children: Children
         self._services: Services
+        self._upstreams: Upstreams
         self._links: dict[str, Link] = {}
         self._listeners: list[Listener] = []
         self._routers: list[Router] = []
@@ -103,7 +103,6 @@ class App:
         self._fault: PeerError | None = None  # error of the process that started us, for which it was disconnected
         self._closing = False
         self.ledger = Ledger()
-        self.replays: dict[str, Replay] = {}  # by route name, for routes whose backend is a recording
         self._recordings = Recordings(config, self.ledger)
         self.stop = asyncio.Event()
         self.ready = asyncio.Event()  # every listener accepts
@@ -129,7 +128,8 @@ class App:
             dialects=registry.dialects,
         )
         try:
-            children = self._children = Children(self.config.limits.children)
+            children = Children(self.config.limits.children)
+            self._upstreams = Upstreams(self._services, children, self.spawn, self._make_backend)
             async with children, asyncio.TaskGroup() as self._group:
                 await self._serve_routes(listening)
         finally:
@@ -167,6 +167,11 @@ class App:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, ring)
 
+    @property
+    def replays(self) -> dict[str, Replay]:
+        """The replays by route name, for routes whose backend is a recording."""
+        return self._upstreams.replays
+
     def spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
         """Run `work` as a task of the app."""
         self._group.create_task(work, name=name)
@@ -174,7 +179,8 @@ class App:
     def join(self, dialect: Dialect, transport: Transport) -> None:
         """Connect a client in this process to the first route; call this once the app is `ready`."""
         translator = dialect.server(time.time_ns, new_id, "")
-        self._welcome(dialect, transport, translator, self._routers[0], Ingress(endpoint="inside"))
+        port = ClientPort(dialect=dialect, router=self._routers[0], ingress=Ingress(endpoint="inside"))
+        self._welcome(port, transport, translator)
 
     # -- routes and links ------------------------------------------------------------------------------
 
@@ -183,74 +189,15 @@ class App:
             return router.find_id(name)
 
         recorder = self._recordings.of(route, find_id)
-        upstream = registry.upstream(route.upstream)
         router = Router(
             route,
             self._services,
-            upstream,
-            kind_of(
-                upstream,
-                self._backends(route, recorder),
-                pods=None if self._make_backend is not None else registry.pods(route.upstream),
-                in_process=self._make_backend is not None or registry.played(route.upstream),
-            ),
+            registry.upstream(route.upstream),
+            self._upstreams.kind(route, recorder),
             recorder,
             RouteEvents(on_run=self._on_run, on_shutdown=self._on_shutdown),
         )
         return router
-
-    def _backends(self, route: Route, recorder: Recorder | None) -> Callable[[BackendEvents, Endpoint], Backend]:
-        """Return the function that makes the backend of each session of a route."""
-        make, loop = self._make_backend, asyncio.get_running_loop()
-        if make is not None:
-            return lambda session, _endpoint: make(session)
-        if not registry.played(route.upstream):
-            return lambda session, endpoint: self._upstream(session, endpoint, recorder)
-        replay = self.replays[route.name] = Replay(
-            route.upstream,
-            registry.upstream(route.upstream),
-            later=loop.call_later,
-            clock=loop.time,
-            ledger=self.ledger,
-            live=partial(self._live, recorder),
-        )
-        return lambda session, _endpoint: replay.backend(session)
-
-    def _live(
-        self, recorder: Recorder | None, session: BackendEvents, endpoint: Endpoint, tells_model_turns: bool
-    ) -> LiveBackend:
-        """Make the live backend behind a session's replay, with its own connection."""
-        dialect = registry.dialect(endpoint.dialect)
-
-        def connect(live: BackendEvents) -> Backend:
-            if dialect.session_ref is None:
-                return self._upstream(live, endpoint, recorder)
-            return PrivateConversation(
-                live, dialect, self._services, lambda one: self._upstream(one, endpoint, recorder, one.is_called)
-            )
-
-        return LiveBackend(
-            session, dialect, self._services, connect, name=endpoint.masked, tells_model_turns=tells_model_turns
-        )
-
-    def _upstream(
-        self,
-        session: BackendEvents,
-        endpoint: Endpoint,
-        recorder: Recorder | None,
-        ours: Callable[[str], bool] | None = None,
-    ) -> Upstream:
-        """Make the connection to a backend; with `ours` it carries only sessions of which `ours` is true."""
-        name, dialect = session.connected().id, registry.dialect(endpoint.dialect)
-        own = name if dialect.session_ref is None or ours is not None else ""
-        connect = registry.connector(endpoint, self.config.limits, self._children)
-        target = UpstreamTarget(
-            endpoint=endpoint.masked,
-            dialect=dialect,
-            connect=connect if ours is None else partial(_filtered, connect, dialect, ours),
-            tap=recorder.upstream(dialect, own) if recorder is not None else None,
-        )
-        return Upstream(name, target, session, self._services, self.spawn)
 
     async def _listen(self, endpoint: Endpoint, route: Route, router: Router) -> str:
         if (endpoint.dialect, endpoint.transport) == ("pod", "dir"):
@@ -292,15 +239,15 @@ class App:
         dialect = registry.dialect(endpoint.dialect)
         spoken = dialect.served(us) if dialect.served is not None else dialect
         publication = spoken.publication
+        port = ClientPort(dialect=spoken, router=router, ingress=ingress)
 
         def accept(transport: Transport) -> None:
             translator = spoken.server(time.time_ns, new_id, endpoint.generation)
-            self._welcome(spoken, self._wrap(transport), translator, router, ingress, attaches=publication is None)
+            self._welcome(port, self._wrap(transport), translator, attaches=publication is None)
 
         def publish(transport: Transport) -> None:
             if publication is not None:
-                translator = publication(time.time_ns, new_id)
-                self._welcome(spoken, self._wrap(transport), translator, router, ingress, publishes=True)
+                self._welcome(port, self._wrap(transport), publication(time.time_ns, new_id), publishes=True)
 
         callbacks = ListenerCallbacks(
             accept=accept,
@@ -313,15 +260,15 @@ class App:
 
     def _welcome(
         self,
-        dialect: Dialect,
+        port: ClientPort,
         transport: Transport,
         translator: Translator[Command, Event],
-        router: Router,
-        ingress: Ingress,
         *,
         attaches: bool = True,
         publishes: bool = False,
     ) -> None:
+        """Serve a client that has connected, or refuse it if there are too many."""
+        dialect, router = port.dialect, port.router
         name, recorder = f"{dialect.name}-{next(self._numbers)}", router.recorder
         link = Link(
             name,
@@ -331,7 +278,7 @@ class App:
             self._services,
             sink=router.receive,
             drained=router.drained,
-            ingress=ingress,
+            ingress=port.ingress,
             attaches=attaches,
             publishes=publishes,
             tap=recorder.tap(name, dialect.name) if recorder is not None else None,
@@ -412,7 +359,3 @@ class App:
         for entry in self.ledger.partial()[:LOSSES_LOGGED]:
             log.info("delivered in part", **structs.asdict(entry))
         log.info("stopped", **self.ledger.counters)
-
-
-async def _filtered(connect: Connect, dialect: Dialect, ours: Callable[[str], bool]) -> Transport:
-    return SessionFilter(await connect(), dialect, ours)

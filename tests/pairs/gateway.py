@@ -12,9 +12,10 @@ from uuid import uuid4
 
 import aiohttp
 
-from dragoman.gateway.app import App, MakeBackend
+from dragoman.gateway.app import App
 from dragoman.gateway.config.model import Config, Limits, Route
 from dragoman.gateway.endpoint import parse
+from dragoman.gateway.upstreams import MakeInProcess
 from tests.oracle import SmoothOracle
 from tests.smooth_frame_check import check
 
@@ -33,7 +34,7 @@ async def bridged(
     upstream: str,
     *,
     limits: Limits = LIMITS,
-    make_backend: MakeBackend | None = None,
+    make_backend: MakeInProcess | None = None,
     listen: str = "smooth+ws://127.0.0.1:0/ws",
 ) -> AsyncIterator[tuple[App, str]]:
     """A running gateway and the address of its listener, without its dialect."""

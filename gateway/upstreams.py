@@ -1,0 +1,109 @@
+"""Make the backends of the routes: dialled, played from a recording, or in this process."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import Any
+
+from dragoman.adapters.base import Transport
+from dragoman.gateway import registry
+from dragoman.gateway.backends.kind import BackendKind
+from dragoman.gateway.backends.kinds import kind_of
+from dragoman.gateway.backends.upstream import Upstream, UpstreamTarget
+from dragoman.gateway.config.model import Route
+from dragoman.gateway.endpoint import Endpoint
+from dragoman.gateway.recording.recorder import Recorder
+from dragoman.gateway.replay.conversation import PrivateConversation, SessionFilter
+from dragoman.gateway.replay.live import LiveBackend
+from dragoman.gateway.replay.playing import Replay
+from dragoman.gateway.routing.sessions import Sessions
+from dragoman.gateway.services import Services
+from dragoman.gateway.session.ports import Backend, BackendEvents
+from dragoman.gateway.transports.spec import Children, Connect
+from dragoman.mappings.dialect import Dialect
+
+__all__ = ["MakeInProcess", "Upstreams"]
+
+MakeInProcess = Callable[[BackendEvents], Backend]
+"""Makes the backend of a session in this process."""
+
+
+class Upstreams:
+    """Makes the backends of all routes. Connections run as tasks of `spawn`, and child processes are in `children`.
+
+    `make_backend` replaces the upstreams of all routes by backends in this process.
+    """
+
+    def __init__(
+        self,
+        services: Services,
+        children: Children,
+        spawn: Callable[[Coroutine[Any, Any, None], str], None],
+        make_backend: MakeInProcess | None = None,
+    ) -> None:
+        self._services = services
+        self._children = children
+        self._spawn = spawn
+        self._make_backend = make_backend
+        self.replays: dict[str, Replay] = {}  # by route name, for routes whose backend is a recording
+
+    def kind(self, route: Route, recorder: Recorder | None) -> Callable[[Sessions], BackendKind]:
+        """Return the function that makes the kind of backend that a route has."""
+        upstream, make = registry.upstream(route.upstream), self._make_backend
+        if make is not None:
+            return kind_of(upstream, lambda session, _endpoint: make(session), in_process=True)
+        if not registry.played(route.upstream):
+            dial = partial(self._dial, recorder)
+            return kind_of(upstream, dial, pods=registry.pods(route.upstream))
+        loop = asyncio.get_running_loop()
+        replay = self.replays[route.name] = Replay(
+            route.upstream,
+            upstream,
+            later=loop.call_later,
+            clock=loop.time,
+            ledger=self._services.ledger,
+            live=partial(self._live, recorder),
+        )
+        return kind_of(upstream, lambda session, _endpoint: replay.backend(session), in_process=True)
+
+    def _live(
+        self, recorder: Recorder | None, session: BackendEvents, endpoint: Endpoint, tells_model_turns: bool
+    ) -> LiveBackend:
+        """Make the live backend behind a session's replay, with its own connection."""
+        dialect = registry.dialect(endpoint.dialect)
+
+        def connect(live: BackendEvents) -> Backend:
+            if dialect.session_ref is None:
+                return self._dial(recorder, live, endpoint)
+            return PrivateConversation(
+                live, dialect, self._services, lambda one: self._dial(recorder, one, endpoint, one.is_called)
+            )
+
+        return LiveBackend(
+            session, dialect, self._services, connect, name=endpoint.masked, tells_model_turns=tells_model_turns
+        )
+
+    def _dial(
+        self,
+        recorder: Recorder | None,
+        session: BackendEvents,
+        endpoint: Endpoint,
+        ours: Callable[[str], bool] | None = None,
+    ) -> Upstream:
+        """Make the connection to a backend; with `ours` it carries only sessions for which `ours` is true."""
+        name, dialect = session.connected().id, registry.dialect(endpoint.dialect)
+        own = name if dialect.session_ref is None or ours is not None else ""
+        connect = registry.connector(endpoint, self._services.limits, self._children)
+        target = UpstreamTarget(
+            endpoint=endpoint.masked,
+            dialect=dialect,
+            connect=connect if ours is None else partial(_filtered, connect, dialect, ours),
+            tap=recorder.upstream(dialect, own) if recorder is not None else None,
+        )
+        return Upstream(name, target, session, self._services, self._spawn)
+
+
+async def _filtered(connect: Connect, dialect: Dialect, ours: Callable[[str], bool]) -> Transport:
+    return SessionFilter(await connect(), dialect, ours)

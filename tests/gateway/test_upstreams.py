@@ -1,0 +1,54 @@
+"""The upstream of a route decides what kind of backend the route gets."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from typing import Any
+
+import pytest
+
+from dragoman.adapters.stdio import Children
+from dragoman.gateway import registry
+from dragoman.gateway.backends.conversations import ConversationsKind, ReplayedKind
+from dragoman.gateway.backends.kind import BackendKind
+from dragoman.gateway.backends.pods import PodsKind
+from dragoman.gateway.backends.shared_sessions import SharedKind
+from dragoman.gateway.backends.single import SingleKind
+from dragoman.gateway.config.model import Route
+from dragoman.gateway.endpoint import parse
+from dragoman.gateway.routing.sessions import Sessions
+from dragoman.gateway.session.ports import Backend, BackendEvents
+from dragoman.gateway.upstreams import MakeInProcess, Upstreams
+from tests.services import services
+
+
+def unexpected(_work: Coroutine[Any, Any, None], name: str) -> None:
+    raise AssertionError(f"{name} was started")
+
+
+def kind_of_route(upstream: str, make_backend: MakeInProcess | None = None) -> BackendKind:
+    provided, route = services(), Route(name="test", listen=(), upstream=parse(upstream))
+    sessions = Sessions(route, provided, registry.upstream(route.upstream), lambda _link: None, None)
+    return Upstreams(provided, Children(1), unexpected, make_backend).kind(route, None)(sessions)
+
+
+@pytest.mark.parametrize(
+    ("upstream", "kind"),
+    [
+        ("pod+unix:/pods/atlas/sock", SingleKind),
+        ("pod+dir:/pods", PodsKind),
+        ("pando+tcp://127.0.0.1:48254", SharedKind),
+        ("smooth+ws://127.0.0.1:1/ws", ConversationsKind),
+    ],
+)
+async def test_a_dialled_upstream_has_its_kind_and_is_not_dialled_before_a_client_comes(
+    upstream: str, kind: type[BackendKind]
+) -> None:
+    assert type(kind_of_route(upstream)) is kind
+
+
+async def test_a_backend_in_this_process_replaces_the_upstream() -> None:
+    def make(_session: BackendEvents) -> Backend:
+        raise AssertionError("no session was opened")
+
+    assert type(kind_of_route("smooth+ws://127.0.0.1:1/ws", make)) is ReplayedKind
