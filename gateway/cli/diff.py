@@ -10,7 +10,7 @@ from rich.text import Text
 from dragoman.gateway.cli.options import AsJson, RecordingFile
 from dragoman.gateway.cli.recordings import reading
 from dragoman.gateway.recording.printable import printable
-from dragoman.gateway.recording.reader import Recording, open_recording
+from dragoman.gateway.recording.reader import Reader, open_recording
 from dragoman.gateway.recording.show.compare import Difference, compared, turns
 
 __all__ = ["EXAMPLES", "diff"]
@@ -35,7 +35,7 @@ def diff(a: RecordingFile, b: RecordingFile, as_json: AsJson = False) -> None:
     raise typer.Exit(1 if differences else 0)
 
 
-def _print_differences(a: Recording, b: Recording, differences: list[Difference]) -> None:
+def _print_differences(a: Reader, b: Reader, differences: list[Difference]) -> None:
     console = Console(highlight=False, soft_wrap=True)
     if not differences:
         console.print(Text("the same conversation", style="green"))

@@ -11,7 +11,7 @@ from dragoman.gateway import logs
 from dragoman.gateway.cli.options import RecordingFile
 from dragoman.gateway.cli.output import check_is_new, open_output
 from dragoman.gateway.cli.recordings import opened
-from dragoman.gateway.recording.reader import Recording
+from dragoman.gateway.recording.reader import Reader
 from dragoman.gateway.recording.show.cloudevents import cloud_events
 from dragoman.gateway.recording.show.page import page
 from dragoman.mappings.errors import ConfigError
@@ -49,7 +49,7 @@ def export(
         logs.tell(f"written {target}", sys.stderr)
 
 
-def _export(recording: Recording, target: str, format: Format, *, frames: bool) -> None:
+def _export(recording: Reader, target: str, format: Format, *, frames: bool) -> None:
     with open_output(target) as out:
         if format == "html":
             for piece in page(recording):

@@ -14,7 +14,7 @@ from dragoman.gateway import logs, registry
 from dragoman.gateway.cli.output import check_is_new, open_output
 from dragoman.gateway.cli.progress import progress
 from dragoman.gateway.cli.redactor import default_redactor
-from dragoman.gateway.recording import blocks
+from dragoman.gateway.recording import index
 from dragoman.gateway.recording.captures import Capture, read_capture
 from dragoman.gateway.recording.format import Header, Item, encode, packed
 from dragoman.gateway.recording.rewriting import redacted
@@ -75,4 +75,4 @@ def _recording(header: Header, lines: Iterable[Item], *, compressed: bool) -> It
         for step in packed(lines):
             yield encode(step) + b"\n"
 
-    return blocks.compressed(encoded()) if compressed else encoded()
+    return index.compressed(encoded()) if compressed else encoded()

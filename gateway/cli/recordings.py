@@ -10,13 +10,13 @@ from pathlib import Path
 
 from dragoman.gateway import logs
 from dragoman.gateway.cli.progress import progress
-from dragoman.gateway.recording.reader import Recording, open_recording
+from dragoman.gateway.recording.reader import Reader, open_recording
 
 __all__ = ["opened", "reading", "tell_problems"]
 
 
 @contextmanager
-def opened(file: Path) -> Iterator[Recording]:
+def opened(file: Path) -> Iterator[Reader]:
     """Open a recording to be read in the block; then report on stderr what could not be read."""
     recording = open_recording(file)
     with reading(recording):
@@ -24,7 +24,7 @@ def opened(file: Path) -> Iterator[Recording]:
 
 
 @contextmanager
-def reading(*recordings: Recording) -> Iterator[None]:
+def reading(*recordings: Reader) -> Iterator[None]:
     """Show one progress bar for all these recordings; then report what could not be read."""
     done = [0] * len(recordings)
 
@@ -40,7 +40,7 @@ def reading(*recordings: Recording) -> Iterator[None]:
         tell_problems(recording)
 
 
-def tell_problems(recording: Recording) -> None:
+def tell_problems(recording: Reader) -> None:
     """Write to stderr what of a recording could not be read."""
     if recording.problems:
         logs.tell(f"{recording.path}: {recording.problems}; the rest was read", sys.stderr)

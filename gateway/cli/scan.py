@@ -15,7 +15,7 @@ from dragoman.gateway.cli.options import AsJson, RedactConfig
 from dragoman.gateway.cli.recordings import opened
 from dragoman.gateway.cli.redactor import redaction_rules
 from dragoman.gateway.recording import rewriting
-from dragoman.gateway.recording.reader import Recording
+from dragoman.gateway.recording.reader import Reader
 from dragoman.gateway.recording.redaction import Finding, Redactor
 
 __all__ = ["EXAMPLES", "scan"]
@@ -40,7 +40,7 @@ def scan(
     total = 0
     known: set[Path] = set()  # parts that were scanned together with another part
 
-    def report(recording: Recording, found: Finding) -> None:
+    def report(recording: Reader, found: Finding) -> None:
         nonlocal total
         total += 1
         file = recording.parts[recording.part_of(found.seq)].path

@@ -19,7 +19,7 @@ from dragoman.gateway.cli.recordings import reading
 from dragoman.gateway.ledger import Ledger
 from dragoman.gateway.recording.lines import Line
 from dragoman.gateway.recording.printable import printable
-from dragoman.gateway.recording.reader import Recording, open_recording
+from dragoman.gateway.recording.reader import Reader, open_recording
 from dragoman.gateway.recording.show.projected import projected
 from dragoman.gateway.recording.show.transcript import KINDS, TranscriptEntry, transcript
 from dragoman.mappings.dialect import Dialect
@@ -134,7 +134,7 @@ def _dialect(name: str, kinds: list[str] | None, numbers: list[int] | None, *, o
     return registry.dialect(name)
 
 
-def _time(text: str, recording: Recording) -> int:
+def _time(text: str, recording: Reader) -> int:
     """Return a time of the recording in µs; 0 if the text is empty."""
     if not text:
         return 0
@@ -153,7 +153,7 @@ def _time(text: str, recording: Recording) -> int:
 # -- how it is shown ------------------------------------------------------------------------------------------
 
 
-def _print_entries(recording: Recording, entries: Iterable[TranscriptEntry]) -> None:
+def _print_entries(recording: Reader, entries: Iterable[TranscriptEntry]) -> None:
     console = Console(highlight=False, soft_wrap=True)
     header = recording.header
     whose = f"session {header.session}" if header.session else "of no session"
@@ -201,7 +201,7 @@ def _print_json(entries: Iterable[TranscriptEntry]) -> None:
     sys.stdout.write("[]\n" if before == "[" else "]\n")
 
 
-def _print_frames(dialect: Dialect, recording: Recording, lines: Iterable[Line]) -> None:
+def _print_frames(dialect: Dialect, recording: Reader, lines: Iterable[Line]) -> None:
     ledger = Ledger()
     write = dialect.events.lines.write if dialect.events.lines is not None else lambda frame: frame
     for rendered in projected(dialect, recording.header.session, lines):

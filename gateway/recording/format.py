@@ -94,11 +94,11 @@ class Round(Struct, frozen=True, array_like=True, gc=False):
 
 
 class StepLine(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="step"):
-    """What one read of a connection, or one timer, brought about at `t` (µs). `seq` is the number of its first item.
+    """The step that one read of a connection, or one timer, caused at `t` (µs). `seq` is the number of its first item.
 
     With `rounds` it stands for many alike steps: one event for each text of its only event, and as many frames of each
-    entry of `frames`. Such a frame is the text as JSON, joined by the strings `around` it, each of which is in pieces
-    where the time of the batch (ms since the Unix epoch) stands in it.
+    entry of `frames`. Such a frame is the text as JSON, joined by the strings `around` it. A string that contains the
+    time of the batch (ms since the Unix epoch) is split there into pieces.
     """
 
     seq: int

@@ -1,7 +1,7 @@
-"""What becomes of recordings that are closed: compressed, and the oldest deleted past a bound.
+"""Closed recordings are compressed, and the oldest are deleted past a limit.
 
-Whoever writes a file holds a lock on it, which ends with its process however that ends. So a gateway that starts finds
-what one that was killed left behind, and two gateways may share a folder.
+The writer of a file holds a lock on it, which ends with its process however that ends. So a gateway that starts finds
+what a killed one left behind, and two gateways may share a folder.
 """
 
 from __future__ import annotations
@@ -11,16 +11,17 @@ import ctypes
 import fcntl
 import os
 import time
+from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 
 import structlog
 from msgspec import Struct
 
-from dragoman.gateway.recording import blocks
-from dragoman.gateway.recording.places import OURS, ZST
+from dragoman.gateway.recording import index
+from dragoman.gateway.recording.places import OURS, ZST, Folder, Place
 
-__all__ = ["Keep", "compress", "left", "lock", "sweep", "sync_file_system", "sync_folder"]
+__all__ = ["Keep", "Keeper", "compress", "left_files", "lock", "sweep", "sync_file_system", "sync_folder"]
 
 MODE = 0o600
 
@@ -28,15 +29,63 @@ log = structlog.get_logger("dragoman.recording")
 
 
 class Keep(Struct, frozen=True, kw_only=True):
-    """How much of a folder is kept: files, seconds since their last change, bytes of all. None is no bound."""
+    """How much of a folder is kept: number of files, seconds since their last change, bytes of all. None: no limit."""
 
     count: int | None = None
     age: float | None = None
     bytes: int | None = None
 
 
+class Keeper:
+    """Compress and delete closed recordings, a step at a time, so that the writer's thread can write in between."""
+
+    def __init__(self, place: Place, keep: Keep, *, compresses: bool) -> None:
+        self._folder = place.path if isinstance(place, Folder) else None
+        self._keep = keep
+        self._compresses = compresses
+        self._jobs: deque[Iterator[None]] = deque([self._tidy()])
+        self._will_sweep = False
+
+    @property
+    def busy(self) -> bool:
+        """Return True if there is a step to do."""
+        return bool(self._jobs)
+
+    def add_closed(self, path: Path | None) -> None:
+        """Compress this file, and delete what is too much now. None is a file in which nothing was written."""
+        if path is not None and self._compresses:
+            self._jobs.append(compress(path))
+        if self._folder is not None and not self._will_sweep:
+            self._will_sweep = True
+            self._jobs.append(self._swept(self._folder))
+
+    def step(self) -> None:
+        """Do one step of the first job."""
+        try:
+            next(self._jobs[0])
+        except StopIteration:
+            self._jobs.popleft()
+        except OSError as error:
+            self._jobs.popleft()
+            log.warning("recordings not tidied", cause=str(error))
+
+    def _tidy(self) -> Iterator[None]:
+        """Compress and sweep what a gateway left that was killed."""
+        if self._folder is not None:
+            if self._compresses:
+                for path in left_files(self._folder):
+                    yield from compress(path)
+            yield from self._swept(self._folder)
+
+    def _swept(self, folder: Path) -> Iterator[None]:
+        self._will_sweep = False
+        if self._keep != Keep():
+            sweep(folder, self._keep)
+        yield
+
+
 def lock(descriptor: int) -> bool:
-    """Hold an open file as its writer, or for a while; False if somebody else does."""
+    """Lock an open file. Return False if another process has locked it."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
@@ -44,23 +93,23 @@ def lock(descriptor: int) -> bool:
     return True
 
 
-def left(folder: Path) -> Iterator[Path]:
-    """Plain files that nobody writes any more."""
-    for path in sorted(_ours(folder)):
+def left_files(folder: Path) -> Iterator[Path]:
+    """Return the plain recordings that no process writes any more."""
+    for path in sorted(_recordings_in(folder)):
         if path.suffix != ZST and _is_free(path):
             yield path
 
 
 def compress(path: Path) -> Generator[None, None, None]:
-    """Put `path`.zst in the place of `path`, a step at a time; what cannot be compressed stays as it is."""
+    """Replace `path` by `path`.zst, a step at a time. A file that cannot be compressed stays as it is."""
     packed = path.with_name(path.name + ZST)
     draft = path.with_name(f".{packed.name}.{os.getpid()}")
     try:
         before = path.stat()
         with path.open("rb") as plain, open(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, MODE), "wb") as file:
             if not lock(plain.fileno()):
-                raise BlockingIOError("somebody writes it")
-            for block in blocks.compressed(plain):
+                raise BlockingIOError("another process writes it")
+            for block in index.compressed(plain):
                 file.write(block)
                 yield
             file.flush()
@@ -76,9 +125,9 @@ def compress(path: Path) -> Generator[None, None, None]:
 
 
 def sweep(folder: Path, keep: Keep) -> list[Path]:
-    """Delete the oldest files that nobody writes until what is left is within `keep`; what was deleted."""
+    """Delete the oldest closed recordings until the rest is within `keep`. Return what was deleted."""
     known = []
-    for path in _ours(folder):
+    for path in _recordings_in(folder):
         with contextlib.suppress(FileNotFoundError):
             stat = path.stat()
             known.append((stat.st_mtime, path, stat.st_size))
@@ -89,9 +138,7 @@ def sweep(folder: Path, keep: Keep) -> list[Path]:
         too_many = keep.count is not None and count > keep.count
         too_large = keep.bytes is not None and size > keep.bytes
         too_old = keep.age is not None and now - changed > keep.age
-        if not (too_many or too_large or too_old):
-            continue
-        if _is_free(path):
+        if (too_many or too_large or too_old) and _is_free(path):
             path.unlink(missing_ok=True)
             deleted.append(path)
             count, size = count - 1, size - own
@@ -101,7 +148,7 @@ def sweep(folder: Path, keep: Keep) -> list[Path]:
 
 
 def sync_folder(folder: Path) -> None:
-    """A new name is on the disk."""
+    """Flush a folder to the disk, so that a new name in it survives a crash."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -110,14 +157,14 @@ def sync_folder(folder: Path) -> None:
 
 
 def sync_file_system(descriptor: int) -> bool:
-    """All that was written on the file system of an open file is on the disk; False where that cannot be asked for."""
+    """Flush the file system of an open file to the disk. Return False where the system has no such call."""
     if _SYNCFS is None:
         return False
     return bool(_SYNCFS(descriptor) == 0)
 
 
 def _syncfs() -> Callable[[int], int] | None:
-    """Linux has it, and its C library; Python does not."""
+    """Return syncfs of the C library. Linux has it, Python does not."""
     try:
         return ctypes.CDLL(None).syncfs
     except (OSError, AttributeError):
@@ -127,7 +174,7 @@ def _syncfs() -> Callable[[int], int] | None:
 _SYNCFS = _syncfs()
 
 
-def _ours(folder: Path) -> list[Path]:
+def _recordings_in(folder: Path) -> list[Path]:
     try:
         return [path for path in folder.iterdir() if OURS.fullmatch(path.name)]
     except FileNotFoundError:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from dragoman.mappings.errors import ConfigError
 
-__all__ = ["OURS", "ZST", "Folder", "OneFile", "Place", "is_named_as_one", "part_names", "place", "siblings"]
+__all__ = ["OURS", "ZST", "Folder", "OneFile", "Place", "has_recording_name", "part_names", "place", "siblings"]
 
 SUFFIX = ".jsonl"
 ZST = ".zst"  # behind it, of a compressed file
@@ -98,7 +98,7 @@ def siblings(path: Path, part: int) -> list[Path]:
         return []  # the file may be read, and its folder not
 
 
-def is_named_as_one(path: Path) -> bool:
+def has_recording_name(path: Path) -> bool:
     """Whether a file is named like a recording."""
     return path.name.removesuffix(ZST).endswith(SUFFIX) and not path.name.startswith(".")
 

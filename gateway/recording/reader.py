@@ -1,41 +1,99 @@
-"""Reading a recording: one file, or all the parts of one that was rotated, in their order.
+"""Reading a recording: one file, or all parts of a recording that was rotated, in their order.
 
-Any part stands for the whole, and so does a folder that holds one session. The parts are found by their names and told
-from others by their headers. One that is not there, and lines that could not be written before a part, are a *gap*:
-said where it is, for who reads on must know.
+Any part stands for the whole recording, and so does a folder that holds one session. Parts are found by their names
+and identified by their headers. A part that is missing, and items that could not be written before a part, are a gap:
+readers are told where it is.
+
+A file is read line by line in bounded memory. The last line is torn if the gateway was killed, and garbage may follow
+it if the machine crashed. What cannot be read is skipped and counted; only a first line that is no header is fatal.
+Reading can begin anywhere: in a compressed file by its index, in a plain one by binary search, for `seq` and `t` only
+grow.
 """
 
 from __future__ import annotations
 
+import os
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import BinaryIO, Literal
 
 from msgspec import Struct
 
-from dragoman.gateway.recording.format import Header, Item, RecordingError, StepLine, VersionError
+from dragoman.gateway.recording import index
+from dragoman.gateway.recording.format import (
+    Header,
+    Item,
+    LineError,
+    RecordingError,
+    StepLine,
+    VersionError,
+    decode_header,
+    decode_line,
+)
 from dragoman.gateway.recording.lines import UP, EventLine, FrameLine, Line
-from dragoman.gateway.recording.part_file import PartFile, Problems, open_part
-from dragoman.gateway.recording.places import is_named_as_one, siblings
+from dragoman.gateway.recording.places import has_recording_name, siblings
 from dragoman.mappings.canonical import Batch, Command, Event
 from dragoman.mappings.canonical.events import QuestionAnswered, QuestionAsked
 
-__all__ = ["Missing", "Recording", "batches", "open_recording"]
+__all__ = ["Missing", "PartFile", "Problems", "Reader", "batches", "open_part", "open_recording"]
+
+CHUNK = 1 << 18  # bytes read at once
+LINE_MAX = 128 << 20  # bytes: the largest message as JSON in JSON, with each byte escaped as six; more is garbage
+NEAR = 1 << 16  # bytes: binary search ends at such a distance, and the rest is read
 
 
 class Missing(Struct, frozen=True):
-    """What should stand before the line `seq` and does not, in words."""
+    """A gap before the item `seq`, in words."""
 
     seq: int
     text: str
 
 
-class Recording:
-    """What was recorded of a session, read any number of times; `problems` are those of the last time.
+class Problems:
+    """The parts of a recording that could not be read.
 
-    `header` and `path` are those of its first part. `missing` is what is known not to be in it. `progress` hears how
-    many bytes (of `size`) were read so far.
+    `torn`: the last line of a file is incomplete. `damaged` lines are unreadable, and `unknown` ones are of a kind that
+    this program does not know. `blocks` of a compressed file are damaged, and its end may be `cut` off. `missing` says
+    in words what was never recorded, or is not there.
+    """
+
+    def __init__(self, missing: Iterable[str] = ()) -> None:
+        self.torn = False
+        self.damaged = 0
+        self.unknown = 0
+        self.blocks = 0
+        self.cut = False
+        self.missing = list(missing)
+
+    def __bool__(self) -> bool:
+        return bool(str(self))
+
+    def __str__(self) -> str:
+        told = ["its last line is torn"] if self.torn else []
+        told += ["it ends without its index, so lines may be missing"] if self.cut else []
+        told += [f"{self.blocks} damaged blocks of lines"] if self.blocks else []
+        told += [f"{self.damaged} damaged lines"] if self.damaged else []
+        told += [f"{self.unknown} lines of unknown kinds"] if self.unknown else []
+        return ", ".join(told + self.missing)
+
+    def note_lost(self, what: Literal["block", "end"]) -> None:
+        """Count what of a compressed file cannot be read."""
+        if what == "end":
+            self.cut = True
+        else:
+            self.blocks += 1
+
+
+# -- a whole recording ----------------------------------------------------------------------------------------
+
+
+class Reader:
+    """A recording, which can be read any number of times. `problems` are those of the last time.
+
+    `header` and `path` are those of its first part. `missing` are the gaps that the headers tell of. `progress` is
+    called with the number of bytes (of `size`) that were read so far.
     """
 
     def __init__(self, parts: Sequence[PartFile]) -> None:
@@ -48,69 +106,58 @@ class Recording:
 
     @property
     def size(self) -> int:
-        """Bytes of all its files."""
+        """Return the size of all files, in bytes."""
         return sum(part.size for part in self.parts)
 
-    @property
-    def compressed(self) -> bool:
-        """Whether its last file is, so that nothing can be added to it."""
-        return self.parts[-1].compressed
-
     def part_of(self, seq: int) -> int:
-        """In which of the parts the line `seq` stands, or would."""
+        """Return the index of the part in which the item `seq` stands, or would stand."""
         return max(bisect_right(self.parts, seq, key=lambda part: part.header.seq) - 1, 0)
 
     def lines(self, *, seq: int = 0, t: int = 0) -> Iterator[Line]:
-        """Return its frames, events and commands one by one, from the first with at least this `seq` and this `t`."""
+        """Return frames, events and commands one by one, from the first with at least this `seq` and this `t`."""
         return (line for step in self.steps(seq=seq, t=t) for line in step.lines() if line.seq >= seq and line.t >= t)
 
-    def items(self, *, seq: int = 0, t: int = 0) -> Iterator[Item]:
-        """Return the items of the steps from `steps`, alike ones together."""
-        for step in self.steps(seq=seq, t=t):
+    def items(self) -> Iterator[Item]:
+        """Return the items of all steps: alike frames, and alike events, together."""
+        for step in self.steps():
             yield from step.items()
 
-    def steps(self, *, seq: int = 0, t: int = 0) -> Iterator[StepLine]:
-        """Return the lines of its files, from the first that has an item with at least this `seq` and this `t`."""
-        self.problems = Problems(gap.text for gap in self.missing)
-        first = self._entered(seq, t)
-        done = sum(part.size for part in self.parts[:first])
-        for number, part in enumerate(self.parts[first:]):
-            wanted = (seq, t) if number == 0 else (0, 0)  # all of the further ones is wanted
-            yield from self._part(part, *wanted, done)
-            done += part.size
-
-    def events(self, *, seq: int = 0, t: int = 0) -> Iterator[tuple[EventLine, Event]]:
-        """The events of the session's log, each once."""
-        for line in self.lines(seq=seq, t=t):
+    def events(self, *, seq: int = 0) -> Iterator[tuple[EventLine, Event]]:
+        """Return the events of the session's log, each once, from the number `seq`."""
+        for line in self.lines(seq=seq):
             if isinstance(line, EventLine) and line.event is not None and not line.link:
                 yield line, line.event
 
-    def commands(self, *, seq: int = 0, t: int = 0) -> Iterator[tuple[EventLine, Command]]:
-        """The commands as clients said them."""
-        for line in self.lines(seq=seq, t=t):
+    def commands(self) -> Iterator[tuple[EventLine, Command]]:
+        """Return the commands that clients gave."""
+        for line in self.lines():
             if isinstance(line, EventLine) and line.command is not None and line.link != UP:
                 yield line, line.command
 
-    def asked(self, *, seq: int = 0, t: int = 0) -> Iterator[tuple[EventLine, Command]]:
-        """The commands as the backend was asked them, by clients or by the gateway itself."""
-        for line in self.lines(seq=seq, t=t):
-            if isinstance(line, EventLine) and line.command is not None and line.link == UP:
-                yield line, line.command
+    def frames(self) -> Iterator[FrameLine]:
+        """Return the frames."""
+        return (line for line in self.lines() if isinstance(line, FrameLine))
 
-    def frames(self, *, seq: int = 0, t: int = 0) -> Iterator[FrameLine]:
-        """What stood on the wires."""
-        return (line for line in self.lines(seq=seq, t=t) if isinstance(line, FrameLine))
+    def steps(self, *, seq: int = 0, t: int = 0) -> Iterator[StepLine]:
+        """Return the StepLines, from the first that has an item with at least this `seq` and this `t`."""
+        self.problems = Problems(gap.text for gap in self.missing)
+        first = self._first_part(seq, t)
+        done = sum(part.size for part in self.parts[:first])
+        for number, part in enumerate(self.parts[first:]):
+            begin = (seq, t) if number == 0 else (0, 0)  # the further parts are read from their beginning
+            yield from self._steps_of(part, *begin, done)
+            done += part.size
 
-    def _part(self, part: PartFile, seq: int, t: int, done: int) -> Iterator[StepLine]:
+    def _steps_of(self, part: PartFile, seq: int, t: int, done: int) -> Iterator[StepLine]:
         return part.steps(self.problems, seq=seq, t=t, progress=lambda read: self.progress(done + read))
 
-    def _entered(self, seq: int, t: int) -> int:
-        """The last part before whose first line nothing is wanted; of the others none is read through for it."""
+    def _first_part(self, seq: int, t: int) -> int:
+        """Return the index of the last part that begins before the items that are wanted."""
 
         def begins_later(part: PartFile) -> bool:
             if seq and part.header.seq <= seq:
                 return False
-            # Several lines have one time: some of them may stand at the end of the part before.
+            # Several items have one time: some of them may stand at the end of the part before.
             return not t or (first := next(part.steps(Problems()), None)) is None or first.t >= t
 
         return bisect_left(self.parts[1:], True, key=begins_later)
@@ -129,33 +176,30 @@ def _missing(parts: Sequence[PartFile]) -> Iterator[Missing]:
         expected = header.part + 1
 
 
-# -- the files of a recording ---------------------------------------------------------------------------------
+def open_recording(path: Path) -> Reader:
+    """Return the recording of which this file is a part, or of the only session in a folder.
 
-
-def open_recording(path: Path) -> Recording:
-    """The recording of which this file is a part, or of the one session in a folder.
-
-    RecordingError if there is none, more than one, or it has another version. OSError if it cannot be read.
+    Raise RecordingError if there is none, more than one, or one of another version; OSError if it cannot be read.
     """
-    return Recording(_only_session(path) if path.is_dir() else _parts(path))
+    return Reader(_only_session(path) if path.is_dir() else _parts(path))
 
 
 def _parts(path: Path) -> list[PartFile]:
-    """All parts of one recording, with the one that is named."""
+    """Return all parts of the recording to which this file belongs."""
     named = open_part(path)
     found = {named.header.part: named}
     real = path.resolve()
     for other in siblings(real, named.header.part):
         if other == real:
             continue
-        with suppress(RecordingError, OSError):  # what is none of it, or was not begun when a gateway was killed
+        with suppress(RecordingError, OSError):  # another file, or an empty part of a killed gateway
             part = open_part(other)
-            if _whose(part.header) == _whose(named.header):
+            if _identity(part.header) == _identity(named.header):
                 found.setdefault(part.header.part, part)
     return [found[number] for number in sorted(found)]
 
 
-def _whose(header: Header) -> tuple[str, str, int]:
+def _identity(header: Header) -> tuple[str, str, int]:
     return header.route, header.session, header.started_at
 
 
@@ -163,12 +207,12 @@ def _only_session(folder: Path) -> list[PartFile]:
     found: list[list[PartFile]] = []
     known: set[Path] = set()
     for path in sorted(folder.iterdir()):
-        if path.resolve() in known or not is_named_as_one(path):
+        if path.resolve() in known or not has_recording_name(path):
             continue
         try:
             parts = _parts(path)
         except VersionError:
-            raise  # it may be the one that is meant
+            raise  # it may be the session that is wanted
         except RecordingError:
             continue
         known.update(part.path.resolve() for part in parts)
@@ -182,17 +226,165 @@ def _only_session(folder: Path) -> list[PartFile]:
     return found[0]
 
 
+# -- one file -------------------------------------------------------------------------------------------------
+
+
+class PartFile:
+    """One file of a recording, plain or compressed, which can be read any number of times."""
+
+    def __init__(self, path: Path, header: Header, *, compressed: bool) -> None:
+        self.path = path
+        self.header = header
+        self.compressed = compressed
+
+    @property
+    def size(self) -> int:
+        """Return the size of the file, in bytes."""
+        return self.path.stat().st_size
+
+    def steps(
+        self, problems: Problems, *, seq: int = 0, t: int = 0, progress: Callable[[int], None] = lambda _bytes: None
+    ) -> Iterator[StepLine]:
+        """Return its StepLines, from the first that has an item with at least this `seq` and this `t`.
+
+        Count lines that cannot be read in `problems`. Call `progress` with the number of bytes read so far.
+        """
+        with self.path.open("rb") as file:
+            for raw in _whole_lines(self._chunks(file, seq, t, problems, progress), problems):
+                step = _decoded(raw, problems)
+                if step is not None and step.seq + step.count > seq and step.last_t >= t:
+                    yield step
+
+    def _chunks(
+        self, file: BinaryIO, seq: int, t: int, problems: Problems, progress: Callable[[int], None]
+    ) -> Iterator[bytes]:
+        if self.compressed:
+            found = index.read_index(file) if seq or t else None
+            offset = found.offset(seq=seq, t=t) if found is not None else 0
+            chunks = index.decompressed(file, offset, problems.note_lost)
+        else:
+            file.seek(_offset(file, seq, t) if seq or t else 0)
+            chunks = iter(lambda: file.read(CHUNK), b"")
+        for chunk in chunks:
+            progress(file.tell())
+            yield chunk
+
+
+def open_part(path: Path) -> PartFile:
+    """Return a file of a recording.
+
+    Raise RecordingError if it is no recording, or one of another version; OSError if it cannot be read.
+    """
+    name = str(path)
+    with path.open("rb") as file:
+        compressed = file.read(len(index.MAGIC)) == index.MAGIC
+        file.seek(0)
+        first = _first_line(index.decompressed(file) if compressed else iter(lambda: file.read(CHUNK), b""))
+    if not first and compressed:
+        raise RecordingError(f"{name} is torn or damaged where it begins: nothing of it can be read")
+    if not first:
+        raise RecordingError(f"{name} is empty: nothing was recorded")
+    return PartFile(path, decode_header(first, name), compressed=compressed)
+
+
+def _first_line(chunks: Iterable[bytes]) -> bytes:
+    first = b""
+    for chunk in chunks:
+        line, newline, _ = chunk.partition(b"\n")
+        first += line
+        if newline or len(first) > CHUNK:
+            break
+    return first
+
+
+def _decoded(raw: bytes, problems: Problems) -> StepLine | None:
+    try:
+        return decode_line(raw)
+    except LineError as error:
+        if error.unknown == "header" or not raw.strip():
+            return None  # files that were joined; a blank line
+        if error.unknown:
+            problems.unknown += 1
+        else:
+            problems.damaged += 1
+        return None
+
+
+def _whole_lines(chunks: Iterable[bytes], problems: Problems) -> Iterator[bytes]:
+    """Return the lines of a file. Note it if the last one is torn."""
+    rest: list[bytes] = []
+    size = 0
+    for chunk in chunks:
+        first, *others = chunk.split(b"\n")
+        rest.append(first)
+        size += len(first)
+        if others:
+            if size <= LINE_MAX:
+                yield b"".join(rest)
+            else:
+                problems.damaged += 1
+            yield from others[:-1]
+            rest, size = [others[-1]], len(others[-1])
+        elif size > LINE_MAX:
+            rest = []  # garbage without an end: nothing of it is kept
+    if size:
+        last = b"".join(rest)
+        if _is_torn(last, size):
+            problems.torn = True
+        else:
+            yield last
+
+
+def _is_torn(last: bytes, size: int) -> bool:
+    """Return True if what follows the last newline is no whole line. A file that was edited may lack the newline."""
+    if size > LINE_MAX:
+        return True
+    try:
+        decode_line(last)
+    except LineError as error:
+        return not error.unknown
+    return False
+
+
+def _offset(file: BinaryIO, seq: int, t: int) -> int:
+    """Return the offset of a line in a plain file: nothing that is wanted stands before it. Found by binary search."""
+    low, high = 0, file.seek(0, os.SEEK_END)
+    while high - low > NEAR:
+        middle = (low + high) // 2
+        found = _line_after(file, middle, high)
+        if found is None or (found[1].seq >= seq and found[1].t >= t):
+            high = middle
+        else:
+            low = found[0]
+    return low
+
+
+def _line_after(file: BinaryIO, offset: int, end: int) -> tuple[int, StepLine] | None:
+    """Return the first readable line that begins after `offset`, with its own offset."""
+    file.seek(offset)
+    at = offset + len(file.readline(LINE_MAX))
+    while at < end:
+        raw = file.readline(LINE_MAX)
+        if not raw:
+            return None
+        try:
+            return at, decode_line(raw)
+        except LineError:
+            at += len(raw)
+    return None
+
+
 # -- batches --------------------------------------------------------------------------------------------------
 
 
-def batches(session: str, lines: Iterable[EventLine]) -> Iterator[Batch]:
-    """The events of the log as they were delivered: what came at one time, of one turn, and up to a question."""
+def batches(session: str, lines: Iterable[Line]) -> Iterator[Batch]:
+    """Return the events of the log in batches, as they were delivered: of one time and one turn, up to a question."""
     some: list[Event] = []
     first: EventLine | None = None
     for line in lines:
-        if line.event is None or line.link:
+        if not isinstance(line, EventLine) or line.event is None or line.link:
             continue
-        if first is not None and (_key(line) != _key(first) or _ends(some[-1])):
+        if first is not None and (_batch_key(line) != _batch_key(first) or _ends_batch(some[-1])):
             yield _batch(session, first, some)
             some, first = [], None
         first = first or line
@@ -201,12 +393,12 @@ def batches(session: str, lines: Iterable[EventLine]) -> Iterator[Batch]:
         yield _batch(session, first, some)
 
 
-def _ends(event: Event) -> bool:
-    """A question is the last of its batch, and so is an answer, for a client's run ends there."""
+def _ends_batch(event: Event) -> bool:
+    """Return True for a question, and for an answer: a client's run ends there."""
     return isinstance(event, QuestionAsked | QuestionAnswered)
 
 
-def _key(line: EventLine) -> Sequence[object]:
+def _batch_key(line: EventLine) -> Sequence[object]:
     return line.t, line.turn, line.origin, line.at, line.position[0]
 
 

@@ -43,7 +43,7 @@ class Recordings:
         loop = asyncio.get_running_loop()
         wanted = self._wanted
         keep = Keep(count=wanted.keep_count, age=wanted.keep_age, bytes=wanted.keep_bytes)
-        self._writer = Writer(self._place, loop.call_soon_threadsafe, keep=keep, packs=wanted.compress)
+        self._writer = Writer(self._place, loop.call_soon_threadsafe, keep=keep, compresses=wanted.compress)
         self._desk = RecordingContext(
             self._writer,
             self._ledger,

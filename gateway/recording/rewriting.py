@@ -13,11 +13,11 @@ from itertools import groupby, islice
 from operator import itemgetter
 from pathlib import Path
 
-from dragoman.gateway.recording import blocks
+from dragoman.gateway.recording import index
 from dragoman.gateway.recording.format import Header, Item, encode, packed
 from dragoman.gateway.recording.keeping import lock, sync_folder
 from dragoman.gateway.recording.places import ZST, part_names
-from dragoman.gateway.recording.reader import Recording
+from dragoman.gateway.recording.reader import Reader
 from dragoman.gateway.recording.redaction import FindingCount, Redactor
 from dragoman.mappings.errors import ConfigError
 
@@ -27,14 +27,14 @@ AT_ONCE = 1024  # lines
 MODE = 0o600
 
 
-def scan(recording: Recording, redactor: Redactor) -> list[FindingCount]:
+def scan(recording: Reader, redactor: Redactor) -> list[FindingCount]:
     """What secrets are in a recording; `redactor` tells each by itself. Nothing is written."""
     for _ in redacted(recording.items(), redactor):
         pass
     return redactor.ledger.entries()
 
 
-def redact(recording: Recording, redactor: Redactor, out: Path | None = None) -> list[FindingCount]:
+def redact(recording: Reader, redactor: Redactor, out: Path | None = None) -> list[FindingCount]:
     """Write a recording without its secrets, to a new file `out` or in its own place; what was taken out.
 
     It is compressed as the old one is, `out` by its name; further parts of it stand beside `out`. ConfigError if the
@@ -53,7 +53,7 @@ def redact(recording: Recording, redactor: Redactor, out: Path | None = None) ->
         try:
             for draft, packs, lines in zip(drafts, _packs(recording, out), _written(recording, redactor), strict=True):
                 with open(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, MODE), "wb") as file:
-                    file.writelines(blocks.compressed(lines) if packs else lines)
+                    file.writelines(index.compressed(lines) if packs else lines)
                     file.flush()
                     os.fsync(file.fileno())
             for draft, target, old in zip(drafts, targets, held, strict=True):
@@ -67,19 +67,19 @@ def redact(recording: Recording, redactor: Redactor, out: Path | None = None) ->
     return redactor.ledger.entries()
 
 
-def _packs(recording: Recording, out: Path | None) -> list[bool]:
+def _packs(recording: Reader, out: Path | None) -> list[bool]:
     """Which of the new files are compressed."""
     return [part.compressed if out is None else out.suffix == ZST for part in recording.parts]
 
 
-def _written(recording: Recording, redactor: Redactor) -> Iterator[Iterator[bytes]]:
+def _written(recording: Reader, redactor: Redactor) -> Iterator[Iterator[bytes]]:
     """The lines of each new file, each with its newline: one redactor sees them all, and each stays in its part."""
     pieces = groupby(_pieces(recording, redactor), key=itemgetter(0))
     number, some = next(pieces, (-1, iter(())))
-    for index, part in enumerate(recording.parts):
-        mine = some if number == index else iter(())
+    for place, part in enumerate(recording.parts):
+        mine = some if number == place else iter(())
         yield _file(part.header, mine)
-        if number == index:
+        if number == place:
             number, some = next(pieces, (-1, iter(())))
 
 
@@ -90,7 +90,7 @@ def _file(header: Header, pieces: Iterable[tuple[int, list[Item]]]) -> Iterator[
             yield encode(step) + b"\n"
 
 
-def _pieces(recording: Recording, redactor: Redactor) -> Iterator[tuple[int, list[Item]]]:
+def _pieces(recording: Reader, redactor: Redactor) -> Iterator[tuple[int, list[Item]]]:
     """Some lines at a time, with the number of the part in which they stand."""
     for lines in redacted(recording.items(), redactor):
         for number, some in groupby(lines, key=lambda line: recording.part_of(line.seq)):

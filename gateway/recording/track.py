@@ -22,7 +22,7 @@ from dragoman.gateway.recording.format import Header, Item, encode, encode_lines
 from dragoman.gateway.recording.lines import UP, EventLine
 from dragoman.gateway.recording.pending import FramesNote, Note, PendingSteps, TapPoint
 from dragoman.gateway.recording.redaction import FindingCounts, Redactor
-from dragoman.gateway.recording.writer import File, Writer
+from dragoman.gateway.recording.writer import OutputFile, Writer
 from dragoman.gateway.timers import Later, Timer
 from dragoman.mappings.canonical import Batch, Command, Event, SessionState
 from dragoman.mappings.canonical.events import TurnAccepted, TurnEnded
@@ -83,7 +83,7 @@ class RecordingContext:
         waiting, self._waiting = self._waiting, {}
         for track in waiting:
             track.flush()
-        self.writer.go()
+        self.writer.flush()
 
 
 class SessionRecorder:
@@ -148,7 +148,7 @@ class SessionRecorder:
         self._redactor = desk.redactor() if desk.redactor is not None else None
         self._look: Timer | None = None
         self._part = 0
-        self._file: File | None = None
+        self._file: OutputFile | None = None
         self._given = 0  # bytes to this file
         self._given_lines = 0
         self._lost = 0
@@ -338,7 +338,7 @@ class SessionRecorder:
         if self._again_at and self._monotonic() < self._again_at:
             return False
         header = structs.replace(self._header, part=self._part, seq=seq, lost=self._lost)
-        self._file = File(partial(self._names, self._part), self._failed)
+        self._file = OutputFile(partial(self._names, self._part), self._failed)
         self._given = self._given_lines = 0
         self._part += 1
         self._told, self._again_at = self._lost, 0
@@ -365,7 +365,7 @@ class SessionRecorder:
             self._desk.writer.finish(file)
             self._file, self._lost, self._told = None, 0, 0
 
-    def _failed(self, file: File, error: OSError) -> None:
+    def _failed(self, file: OutputFile, error: OSError) -> None:
         """Handle a file that the writer could not write."""
         if file is not self._file:
             self._desk.ledger.counters["recordings_failed"] += 1

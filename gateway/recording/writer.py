@@ -1,13 +1,12 @@
-"""The thread that writes recordings: one for the app, so that no disk ever makes traffic wait.
+"""The thread that writes recordings: one for the app, so that a slow disk never delays traffic.
 
-The loop hands over bytes of whole lines and goes on; when it says `go` the thread writes all that is there, syncs what
-it wrote to, and looks again. So what was handed over is on the disk after one round, a round is as long as the disk
-needs, and a burst costs no more syncs than the clock has ticks. Many files are synced by one call for their file
-system, where there is one: each fsync costs a commit of its own. What waits is bounded: past `backlog_max` bytes
-nothing more is taken, and who wanted to give it stops recording. A file that cannot be made or written is over: its
-owner hears of it in the loop and begins another one later.
+The event loop queues bytes of whole lines. When it calls `flush`, the thread writes all that is queued, syncs the files
+that it wrote to, and looks at the queue again. So queued bytes are on the disk after one round, and a burst costs few
+syncs. Many files are synced by one call for their file system, where there is one, because each fsync costs a commit of
+its own. The queue is bounded: past `backlog_max` bytes nothing more is taken, and the recorder stops recording. A file
+that cannot be created or written is closed; its recorder is told in the loop, and begins another file later.
 
-Between rounds it compresses and deletes what is closed, a step at a time.
+Between rounds the thread lets the Keeper compress and delete closed files, a step at a time.
 """
 
 from __future__ import annotations
@@ -16,32 +15,31 @@ import contextlib
 import os
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import structlog
-from msgspec import Struct
 
-from dragoman.gateway.recording.keeping import Keep, compress, left, lock, sweep, sync_file_system, sync_folder
+from dragoman.gateway.recording.keeping import Keep, Keeper, lock, sync_file_system, sync_folder
 from dragoman.gateway.recording.places import Folder, Place
 
-__all__ = ["File", "Writer"]
+__all__ = ["OutputFile", "Writer"]
 
-BACKLOG_MAX = 64 << 20  # bytes: four of the largest messages, and what half a second of a full stream makes
-CLOSE_DEADLINE = 5.0  # seconds that the end waits for the disk, and for what is still to be compressed
-BURST = 32 << 10  # bytes: so many are written while the processor still has them at hand
-ONE_BY_ONE = 8  # files that are synced each for itself
+BACKLOG_MAX = 64 << 20  # bytes: four of the largest messages, and half a second of a stream at full speed
+CLOSE_DEADLINE = 5.0  # seconds that `close` waits for the disk, and for files that are still to be compressed
+BURST = 32 << 10  # bytes: written at once, while they are in the processor's cache
+ONE_BY_ONE = 8  # files that are synced one by one
 FILE_MODE, FOLDER_MODE = 0o600, 0o700
 
 log = structlog.get_logger("dragoman.recording")
 
 
-class File:
-    """One file. The thread's own, but for `failed`, which is called in the loop at most once."""
+class OutputFile:
+    """A file that is being written. Only the thread uses it; `failed` is called in the loop, at most once."""
 
-    def __init__(self, names: Callable[[], Iterator[Path]], failed: Callable[[File, OSError], None]) -> None:
+    def __init__(self, names: Callable[[], Iterator[Path]], failed: Callable[[OutputFile, OSError], None]) -> None:
         self.names = names
         self.failed = failed
         self.path: Path | None = None
@@ -51,10 +49,10 @@ class File:
         self.over = False
 
 
-class _Item(Struct):
-    """Bytes for a file, None to close it."""
+class _QueuedBytes(NamedTuple):
+    """Bytes for a file with so many whole lines, or None to close it."""
 
-    file: File
+    file: OutputFile
     data: bytes | None
     lines: int = 0
 
@@ -68,58 +66,55 @@ class Writer:
         call: Callable[[Callable[[], None]], object],
         *,
         keep: Keep = Keep(),  # noqa: B008  # frozen
-        packs: bool = False,
+        compresses: bool = False,
         backlog_max: int = BACKLOG_MAX,
     ) -> None:
         self.place = place
         self._call = call
-        self._keep = keep
-        self._packs = packs
+        self._keeper = Keeper(place, keep, compresses=compresses)
         self._backlog_max = backlog_max
         self._backlog = 0
-        self._items: list[_Item] = []
+        self._queue: list[_QueuedBytes] = []
         self._wake = threading.Condition()
-        self._go = False
+        self._flush = False
         self._stopping = False
         self._give_up_at = float("inf")
-        self._jobs: deque[Iterator[None]] = deque()
-        self._open: set[File] = set()
-        self._sweeping = False
-        self._written: dict[File, None] = {}  # and not synced
+        self._open: set[OutputFile] = set()
+        self._unsynced: dict[OutputFile, None] = {}
         self._thread = threading.Thread(target=self._run, name="recordings", daemon=True)
 
-    # -- the loop's side -------------------------------------------------------------------------------
+    # -- called in the loop ------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Begin; what an earlier gateway left is compressed and swept first."""
+        """Start the thread. It first compresses and sweeps what an earlier gateway left."""
         self._thread.start()
 
-    def put(self, file: File, data: bytes, lines: int) -> bool:
-        """Take so many whole lines; False if too much waits already."""
+    def put(self, file: OutputFile, data: bytes, lines: int) -> bool:
+        """Queue bytes of whole lines. Return False if too many bytes wait already."""
         with self._wake:
             if self._backlog + len(data) > self._backlog_max:
                 return False
             self._backlog += len(data)
-            self._items.append(_Item(file, data, lines))
+            self._queue.append(_QueuedBytes(file, data, lines))
             if len(data) > BURST:
                 self._wake.notify()
         return True
 
-    def go(self) -> None:
-        """Write what was given."""
+    def flush(self) -> None:
+        """Let the thread write and sync what is queued."""
         with self._wake:
-            self._go = True
+            self._flush = True
             self._wake.notify()
 
-    def finish(self, file: File) -> None:
-        """Close a file behind what it was given."""
+    def finish(self, file: OutputFile) -> None:
+        """Close a file after the bytes that are queued for it."""
         with self._wake:
-            self._items.append(_Item(file, None))
-            self._go = True
+            self._queue.append(_QueuedBytes(file, None))
+            self._flush = True
             self._wake.notify()
 
     def close(self) -> bool:
-        """Write and close everything, and end; blocks. False if the disk did not take it within the deadline."""
+        """Write and close everything, and end the thread; blocks. Return False if the disk took longer than allowed."""
         with self._wake:
             self._stopping = True
             self._give_up_at = time.monotonic() + CLOSE_DEADLINE / 2
@@ -127,50 +122,50 @@ class Writer:
         self._thread.join(CLOSE_DEADLINE)
         return not self._thread.is_alive()
 
-    # -- the thread's side -----------------------------------------------------------------------------
+    # -- the thread --------------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        self._jobs.append(self._tidy())
+        keeper = self._keeper
         while True:
             with self._wake:
-                while not (self._go or self._items or self._jobs or self._stopping):
+                while not (self._flush or self._queue or keeper.busy or self._stopping):
                     self._wake.wait()
-                go, self._go = self._go, False
-                items, self._items = self._items, []
+                flush, self._flush = self._flush, False
+                queue, self._queue = self._queue, []
                 stopping = self._stopping
-            self._round(items, sync=go or stopping)
-            if stopping and not items:
+            self._round(queue, sync=flush or stopping)
+            if stopping and not queue:
                 break
-            if not items and self._jobs:
-                self._step()
+            if not queue and keeper.busy:
+                keeper.step()
         for file in list(self._open):
             self._end(file)
-        while self._jobs and time.monotonic() < self._give_up_at:
-            self._step()
+        while keeper.busy and time.monotonic() < self._give_up_at:
+            keeper.step()
 
-    def _round(self, items: list[_Item], *, sync: bool) -> None:
-        """Write all of it, then `sync` each file that was written to since the last time, once."""
-        written = self._written
+    def _round(self, queue: list[_QueuedBytes], *, sync: bool) -> None:
+        """Write all of it, then `sync` once each file that was written to since the last time."""
+        unsynced = self._unsynced
         done = 0
-        for item in items:
-            if item.data is None:
-                if item.file in written and not item.file.over:
-                    self._sync([item.file])
-                self._end(item.file)
+        for file, data, lines in queue:
+            if data is None:
+                if file in unsynced and not file.over:
+                    self._sync([file])
+                self._end(file)
                 continue
-            done += len(item.data)
-            if not item.file.over and self._write(item.file, item.data, item.lines):
-                written[item.file] = None
+            done += len(data)
+            if not file.over and self._write(file, data, lines):
+                unsynced[file] = None
         if sync:
-            self._written = {}
-            self._sync([file for file in written if not file.over])
+            self._unsynced = {}
+            self._sync([file for file in unsynced if not file.over])
         with self._wake:
             self._backlog -= done
 
-    def _write(self, file: File, data: bytes, lines: int) -> bool:
+    def _write(self, file: OutputFile, data: bytes, lines: int) -> bool:
         try:
             if file.descriptor < 0:
-                self._make(file)
+                self._create(file)
             rest = memoryview(data)
             while rest:
                 rest = rest[os.write(file.descriptor, rest) :]
@@ -181,8 +176,8 @@ class Writer:
         file.lines += lines
         return True
 
-    def _make(self, file: File) -> None:
-        """Make the file under the first name that is free."""
+    def _create(self, file: OutputFile) -> None:
+        """Create the file under the first name that is free."""
         self.place.path.parent.mkdir(parents=True, exist_ok=True)
         if isinstance(self.place, Folder):
             self.place.path.mkdir(mode=FOLDER_MODE, exist_ok=True)
@@ -194,7 +189,7 @@ class Writer:
                 descriptor = os.open(path, flags, FILE_MODE)
             except FileExistsError:
                 continue
-            if not lock(descriptor):  # another gateway, tidying up, was quicker: it takes the file for a closed one
+            if not lock(descriptor):  # another gateway that tidies up locked it first, and takes it for a closed file
                 os.close(descriptor)
                 continue
             file.descriptor = descriptor
@@ -205,7 +200,7 @@ class Writer:
             return
         raise FileExistsError("no name is free")
 
-    def _sync(self, files: list[File]) -> None:
+    def _sync(self, files: list[OutputFile]) -> None:
         if len(files) > ONE_BY_ONE and sync_file_system(files[0].descriptor):
             return
         for file in files:
@@ -214,51 +209,22 @@ class Writer:
             except OSError as error:
                 self._fail(file, error)
 
-    def _fail(self, file: File, error: OSError) -> None:
-        """It is over. What was written of its last lines is taken back; a file in which nothing stands is removed."""
+    def _fail(self, file: OutputFile, error: OSError) -> None:
+        """Close a file that cannot be written. Remove the torn end of it, or the file if it is empty."""
         with contextlib.suppress(OSError):
             if file.descriptor >= 0:
                 os.ftruncate(file.descriptor, file.size)
                 if not file.size and file.path is not None:
                     file.path.unlink()
         self._end(file)
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody is there to hear it
+        with contextlib.suppress(RuntimeError):  # the loop is closed, and the recorder with it
             self._call(partial(file.failed, file, error))
 
-    def _end(self, file: File) -> None:
+    def _end(self, file: OutputFile) -> None:
         file.over = True
         if file.descriptor < 0:
             return
         os.close(file.descriptor)
         file.descriptor = -1
         self._open.discard(file)
-        if file.size and file.path is not None and self._packs:
-            self._jobs.append(compress(file.path))
-        if isinstance(self.place, Folder) and not self._sweeping:
-            self._sweeping = True
-            self._jobs.append(self._swept(self.place.path))
-
-    # -- closed files ------------------------------------------------------------------------------------
-
-    def _step(self) -> None:
-        try:
-            next(self._jobs[0])
-        except StopIteration:
-            self._jobs.popleft()
-        except OSError as error:
-            self._jobs.popleft()
-            log.warning("recordings not tidied", cause=str(error))
-
-    def _tidy(self) -> Iterator[None]:
-        """What was left by a gateway that was killed."""
-        if isinstance(self.place, Folder):
-            if self._packs:
-                for path in left(self.place.path):
-                    yield from compress(path)
-            yield from self._swept(self.place.path)
-
-    def _swept(self, folder: Path) -> Iterator[None]:
-        self._sweeping = False
-        if self._keep != Keep():
-            sweep(folder, self._keep)
-        yield
+        self._keeper.add_closed(file.path if file.size else None)

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from msgspec import Struct, structs
 
 from dragoman.gateway.recording.lines import UP, EventLine
-from dragoman.gateway.recording.reader import Recording
+from dragoman.gateway.recording.reader import Reader
 from dragoman.gateway.replay.matching import ANSWERS, compare_commands
 from dragoman.mappings.canonical import Command, Event
 from dragoman.mappings.canonical.commands import (
@@ -92,7 +92,7 @@ class ReplayPlan(Struct, frozen=True, kw_only=True):
     `has_model_turns` is true for each log of a gateway, and false for most imported captures.
     """
 
-    recording: Recording
+    recording: Reader
     turns: tuple[RecordedTurn, ...]
     others: tuple[TurnPart, ...]
     ends: tuple[int, ...]
@@ -163,7 +163,7 @@ class _FoundCommand(Struct, kw_only=True, eq=False):
         )
 
 
-def read_plan(recording: Recording) -> ReplayPlan:
+def read_plan(recording: Reader) -> ReplayPlan:
     """Return the plan of a recording, which is read once."""
     reader = _PlanReader()
     for line in recording.lines():
@@ -262,7 +262,7 @@ class _PlanReader:
             self._of_clients.append(_FoundCommand(line=before, command=command, question=self._question))
         self._question = ""
 
-    def plan(self, recording: Recording) -> ReplayPlan:
+    def plan(self, recording: Reader) -> ReplayPlan:
         """Return the plan of the lines that were taken."""
         commands = self._to_backend or [found for found in self._of_clients if found.begins]
         steering = [found for found in commands if found.steers]

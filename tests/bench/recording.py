@@ -15,10 +15,10 @@ from random import Random
 
 from msgspec import Struct
 
-from dragoman.gateway.recording import blocks
+from dragoman.gateway.recording import index
 from dragoman.gateway.recording.format import Header, encode, packed
 from dragoman.gateway.recording.lines import EventLine, FrameLine, Line
-from dragoman.gateway.recording.reader import Recording, open_recording
+from dragoman.gateway.recording.reader import Reader, open_recording
 from dragoman.mappings.canonical.events import TextDelta
 from tests.bench import bulk, steady
 from tests.bench.client import Client
@@ -133,7 +133,7 @@ def _check(folder: Path, turns: int) -> None:
 # -- seek ---------------------------------------------------------------------------------------------------
 
 
-def _recordings(folder: Path, count: int) -> tuple[Recording, Recording]:
+def _recordings(folder: Path, count: int) -> tuple[Reader, Reader]:
     """A plain and a compressed recording of a long conversation."""
     print("recording: files to look for lines in ...", file=sys.stderr, flush=True)
     words = bulk.answer(64).split()
@@ -149,24 +149,24 @@ def _recordings(folder: Path, count: int) -> tuple[Recording, Recording]:
         lines += [encode(step) + b"\n" for step in packed([line])]
     plain, small = folder / "a.jsonl", folder / "a.jsonl.zst"
     plain.write_bytes(b"".join(lines))
-    small.write_bytes(b"".join(blocks.compressed(lines)))
+    small.write_bytes(b"".join(index.compressed(lines)))
     return open_recording(plain), open_recording(small)
 
 
-def _seek(plain: Recording, packed: Recording, lines: int) -> Seek:
+def _seek(plain: Reader, packed: Reader, lines: int) -> Seek:
     at = Random(1)  # which lines, no secret
     wanted = [at.randrange(1, lines) for _ in range(SEEKS)]
     return Seek(plain=_found(plain, wanted), compressed=_found(packed, wanted), whole=_read(plain), lines=lines)
 
 
-def _found(recording: Recording, wanted: list[int]) -> float:
+def _found(recording: Reader, wanted: list[int]) -> float:
     before = time.perf_counter()
     for seq in wanted:
         assert next(recording.lines(seq=seq)).seq == seq
     return (time.perf_counter() - before) / len(wanted)
 
 
-def _read(recording: Recording) -> float:
+def _read(recording: Reader) -> float:
     before = time.perf_counter()
     assert sum(1 for _ in recording.lines()) > 0
     return time.perf_counter() - before

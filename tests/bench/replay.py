@@ -20,7 +20,7 @@ from dragoman.gateway import registry
 from dragoman.gateway.config.model import RouteOptions
 from dragoman.gateway.endpoint import parse
 from dragoman.gateway.ledger import Ledger
-from dragoman.gateway.recording.reader import Recording, open_recording
+from dragoman.gateway.recording.reader import Reader, open_recording
 from dragoman.gateway.replay.playing import Replay
 from dragoman.gateway.session.session import Session
 from dragoman.mappings.canonical import Command, SessionState
@@ -87,7 +87,7 @@ def _timed(work: Callable[[], Any]) -> float:
     return time.process_time() - before
 
 
-def _read(recording: Recording) -> int:
+def _read(recording: Reader) -> int:
     return sum(1 for _ in recording.events())
 
 

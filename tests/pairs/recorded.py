@@ -15,8 +15,7 @@ from dragoman.gateway.config.model import Config, Limits, Recording, Route
 from dragoman.gateway.demo.app import demo_backend
 from dragoman.gateway.demo.script import Line, read
 from dragoman.gateway.endpoint import Endpoint, parse
-from dragoman.gateway.recording.reader import Recording as Read
-from dragoman.gateway.recording.reader import open_recording
+from dragoman.gateway.recording.reader import Reader, open_recording
 from dragoman.mappings.canonical.commands import SubmitInput
 from tests.pairs.turn_clients import Seen, TurnClient, join
 
@@ -104,5 +103,5 @@ def spoken(folder: Path) -> Path:
     return found
 
 
-def _has_input(recording: Read) -> bool:
+def _has_input(recording: Reader) -> bool:
     return any(isinstance(command, SubmitInput) for _, command in recording.commands())

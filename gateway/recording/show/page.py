@@ -15,7 +15,7 @@ import msgspec
 
 from dragoman.gateway.recording.lines import UP, EventLine, FrameLine, Line
 from dragoman.gateway.recording.printable import printable
-from dragoman.gateway.recording.reader import Recording
+from dragoman.gateway.recording.reader import Reader
 from dragoman.gateway.recording.show.transcript import TranscriptEntry, transcript
 
 __all__ = ["page"]
@@ -69,7 +69,7 @@ WIRE = """<h2 id="wire">The wire</h2>
 """
 
 
-def page(recording: Recording) -> Iterator[str]:
+def page(recording: Reader) -> Iterator[str]:
     """Yield the page of a recording in pieces; the recording is read twice, once for each part of the page."""
     header = recording.header
     title = f"Session {header.session}" if header.session else f"Route {header.route}"
@@ -85,7 +85,7 @@ def page(recording: Recording) -> Iterator[str]:
     yield "</tbody></table>\n</body></html>\n"
 
 
-def _about(recording: Recording) -> str:
+def _about(recording: Reader) -> str:
     header = recording.header
     began = datetime.fromtimestamp(header.started_at / 1e9, UTC)
     told = {

@@ -63,7 +63,7 @@ def test_an_export_that_fails_leaves_what_was_there(dragoman: Run, tmp_path: Pat
 def test_a_capture_becomes_a_recording(dragoman: Run, tmp_path: Path, name: str) -> None:
     target = str(tmp_path / name)
     assert dragoman("import", capture(tmp_path / "a.jsonl"), "-o", target) == (0, "", f"written {target}\n")
-    assert open_recording(Path(target)).compressed is name.endswith(".zst")
+    assert open_recording(Path(target)).parts[-1].compressed is name.endswith(".zst")
     _, out, _ = dragoman("show", target, "--json", "--kind", "input", "--kind", "text", "--kind", "end")
     assert [(row["kind"], row["text"], row["t"]) for row in json.loads(out)] == [
         ("input", "hi", 1_000_000),

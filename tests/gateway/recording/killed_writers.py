@@ -16,7 +16,7 @@ from unittest.mock import patch
 from dragoman.gateway import logs
 from dragoman.gateway.recording.format import encode, encode_lines, packed
 from dragoman.gateway.recording.places import OneFile
-from dragoman.gateway.recording.writer import File, Writer
+from dragoman.gateway.recording.writer import OutputFile, Writer
 from tests.gateway.recording.lines import HEADER, numbered
 
 BATCH = 7
@@ -26,7 +26,7 @@ LINES = numbered(7000, text="word " * 10)
 def write(path: Path) -> None:
     place = OneFile(path)
     writer = Writer(place, lambda call: call(), backlog_max=4 * BATCH * 250)  # so that it syncs often
-    file = File(lambda: place.names("s", 0, 0), lambda _file, error: os.abort())
+    file = OutputFile(lambda: place.names("s", 0, 0), lambda _file, error: os.abort())
     real, write_all, chance = os.fsync, os.write, random.Random(path.name)
 
     def fsync(descriptor: Any) -> None:
@@ -46,7 +46,7 @@ def write(path: Path) -> None:
     while some := LINES[start : start + chance.randint(1, BATCH)]:
         start += len(some)
         while not writer.put(file, encode_lines(packed(some)), len(some)):
-            writer.go()
+            writer.flush()
     sys.exit("nobody killed it")
 
 

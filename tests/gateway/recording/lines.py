@@ -9,7 +9,7 @@ from typing import Literal
 
 from msgspec import structs
 
-from dragoman.gateway.recording import blocks
+from dragoman.gateway.recording import index
 from dragoman.gateway.recording.format import Header, Item, decode_line, encode, encode_lines, packed
 from dragoman.gateway.recording.lines import EventLine, FrameLine, Line
 from dragoman.gateway.recording.pending import FramesNote, Note, PendingSteps, TapPoint, frame_lines
@@ -69,7 +69,7 @@ def in_parts(path: Path, lines: list[Line], *ends: int, packed: tuple[int, ...] 
 def compressed(path: Path, lines: list[Line], header: Header = HEADER) -> Path:
     """A compressed recording of these lines."""
     raw = [encode(header) + b"\n", *(encode(step) + b"\n" for step in packed(lines))]
-    path.write_bytes(b"".join(blocks.compressed(raw)))
+    path.write_bytes(b"".join(index.compressed(raw)))
     return path
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.gateway.recording.keeping import Keep, compress, left, lock, sweep, sync_file_system
+from dragoman.gateway.recording.keeping import Keep, compress, left_files, lock, sweep, sync_file_system
 from dragoman.gateway.recording.reader import open_recording
 from tests.gateway.recording.lines import numbered, written
 
@@ -48,10 +48,10 @@ def test_what_is_being_written_is_not_compressed(tmp_path: Path) -> None:
     path = recorded(tmp_path, "a")
     with path.open("rb") as held:
         assert lock(held.fileno())
-        assert list(left(tmp_path)) == []
+        assert list(left_files(tmp_path)) == []
         finish(path)
     assert list(tmp_path.iterdir()) == [path]
-    assert list(left(tmp_path)) == [path]
+    assert list(left_files(tmp_path)) == [path]
 
 
 def test_a_compression_that_is_given_up_leaves_the_plain_file(tmp_path: Path) -> None:

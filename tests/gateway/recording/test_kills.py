@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from dragoman.gateway.recording.format import RecordingError
-from dragoman.gateway.recording.keeping import left
+from dragoman.gateway.recording.keeping import left_files
 from dragoman.gateway.recording.places import Folder
 from dragoman.gateway.recording.reader import open_recording
 from dragoman.gateway.recording.writer import Writer
@@ -122,7 +122,7 @@ def test_on_a_full_small_disk_a_recording_ends_with_a_whole_line(small_disk: Pat
     source = written(small_disk.parent / "source", numbered(6000)).read_bytes().splitlines(keepends=True)
     for start in range(0, len(source), 50):
         writer.put(file, b"".join(source[start : start + 50]), 50)
-    writer.go()
+    writer.flush()
     failed, error = loop.failure()
     writer.close()
     assert failed is file
@@ -133,14 +133,14 @@ def test_on_a_full_small_disk_a_recording_ends_with_a_whole_line(small_disk: Pat
     assert got == numbered(len(got))
     assert len(got) > 500
     assert not recording.problems
-    assert list(left(small_disk)) == [file.path]
+    assert list(left_files(small_disk)) == [file.path]
 
 
 def test_on_a_full_small_disk_a_compression_is_given_up_and_the_file_stays(small_disk: Path) -> None:
     noise = random.Random(1)
     path = small_disk / "20231114T221320Z-s.jsonl"
     path.write_bytes(b"".join(noise.randbytes(99).hex().encode() + b"\n" for _ in range(1200)))
-    writer = Writer(Folder(small_disk), Loop().calls.put, packs=True)
+    writer = Writer(Folder(small_disk), Loop().calls.put, compresses=True)
     writer.start()
     writer.close()
     assert [file.name for file in small_disk.iterdir()] == [path.name]

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.gateway.recording import blocks, part_file
+from dragoman.gateway.recording import index, reader
 from dragoman.gateway.recording.format import RecordingError, encode, packed
 from dragoman.gateway.recording.reader import open_recording
 from tests.gateway.recording.lines import HEADER, compressed, numbered, raw, written
@@ -17,7 +17,7 @@ def test_a_plain_and_a_compressed_file_give_the_same_lines(tmp_path: Path) -> No
     lines = numbered(20_000)
     plain = open_recording(written(tmp_path / "a.jsonl", lines))
     packed = open_recording(compressed(tmp_path / "a.jsonl.zst", lines))
-    assert (plain.compressed, packed.compressed) == (False, True)
+    assert (plain.parts[-1].compressed, packed.parts[-1].compressed) == (False, True)
     assert list(plain.lines()) == list(packed.lines()) == lines
 
 
@@ -107,8 +107,8 @@ def test_a_seek_finds_its_line_among_garbage(tmp_path: Path) -> None:
 
 
 def test_garbage_without_an_end_does_not_fill_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(part_file, "LINE_MAX", 10_000)
-    monkeypatch.setattr(part_file, "CHUNK", 1_000)
+    monkeypatch.setattr(reader, "LINE_MAX", 10_000)
+    monkeypatch.setattr(reader, "CHUNK", 1_000)
     path = written(tmp_path / "a.jsonl", numbered(3))
     path.write_bytes(path.read_bytes() + b"x" * 50_000 + b"\n" + raw(numbered(4)[3:]) + b"y" * 50_000)
     recording = open_recording(path)
@@ -141,16 +141,17 @@ def test_what_is_lost_of_a_compressed_recording_is_said(tmp_path: Path) -> None:
     path = compressed(tmp_path / "a.jsonl.zst", numbered(20_000))
     whole = path.read_bytes()
     with path.open("rb") as file:
-        index = blocks.index_of(file)
-    assert index is not None
-    path.write_bytes(whole[: index[1].offset + 100] + b"\x00" * 4 + whole[index[1].offset + 104 :])
+        found = index.read_index(file)
+    assert found is not None
+    second = found.entries[1]
+    path.write_bytes(whole[: second.offset + 100] + b"\x00" * 4 + whole[second.offset + 104 :])
     recording = open_recording(path)
     kept = [line.seq for line in recording.lines()]
     assert (kept[0], kept[-1]) == (1, 20_000)
     assert str(recording.problems).startswith("1 damaged blocks of lines")
-    path.write_bytes(whole[: index[1].offset])
+    path.write_bytes(whole[: second.offset])
     recording = open_recording(path)
-    assert [line.seq for line in recording.lines()] == list(range(1, index[1].seq))
+    assert [line.seq for line in recording.lines()] == list(range(1, second.seq))
     assert str(recording.problems) == "it ends without its index, so lines may be missing"
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.gateway.recording.places import OURS, Folder, OneFile, is_named_as_one, part_names, place, siblings
+from dragoman.gateway.recording.places import OURS, Folder, OneFile, has_recording_name, part_names, place, siblings
 from dragoman.mappings.errors import ConfigError
 
 START = 1_700_000_000_123_456_789
@@ -101,7 +101,7 @@ def test_names_for_parts_are_those_that_a_file_gives(tmp_path: Path) -> None:
 
 
 def test_what_is_named_like_a_recording() -> None:
-    assert [is_named_as_one(Path(name)) for name in ("a.jsonl", "a.jsonl.zst", ".a.jsonl.zst.12", "a.html")] == [
+    assert [has_recording_name(Path(name)) for name in ("a.jsonl", "a.jsonl.zst", ".a.jsonl.zst.12", "a.html")] == [
         True,
         True,
         False,

@@ -12,7 +12,7 @@ from dragoman.gateway.recording.lines import EventLine, FrameLine
 from dragoman.gateway.recording.places import Folder
 from dragoman.gateway.recording.recorder import Recorder, Tap
 from dragoman.gateway.recording.track import RecordingContext, SessionRecorder
-from dragoman.gateway.recording.writer import File, Writer
+from dragoman.gateway.recording.writer import OutputFile, Writer
 from dragoman.mappings.canonical import Batch, SessionState
 from dragoman.mappings.canonical.commands import PauseTurn, SubmitInput
 from dragoman.mappings.canonical.events import Pong, Reply, TextDelta, TurnAccepted
@@ -29,16 +29,16 @@ class Shelf:
     place = Folder
 
     def __init__(self) -> None:
-        self.files: dict[File, bytes] = {}
+        self.files: dict[OutputFile, bytes] = {}
 
-    def put(self, file: File, data: bytes, _lines: int) -> bool:
+    def put(self, file: OutputFile, data: bytes, _lines: int) -> bool:
         self.files[file] = self.files.get(file, b"") + data
         return True
 
-    def go(self) -> None:
+    def flush(self) -> None:
         pass
 
-    def finish(self, file: File) -> None:
+    def finish(self, file: OutputFile) -> None:
         pass
 
     def read(self) -> dict[str, list[str]]:

@@ -18,8 +18,7 @@ from dragoman.gateway.config.check import check
 from dragoman.gateway.config.model import Config, Limits, Recording, Route
 from dragoman.gateway.demo.app import demo_backend
 from dragoman.gateway.endpoint import parse
-from dragoman.gateway.recording.reader import Recording as Read
-from dragoman.gateway.recording.reader import open_recording
+from dragoman.gateway.recording.reader import Reader, open_recording
 from dragoman.mappings.canonical.commands import OpenSession, SubmitInput
 from dragoman.mappings.canonical.events import MessageAppended, TextDelta, TurnAccepted, TurnEnded
 from dragoman.mappings.errors import ConfigError
@@ -57,7 +56,7 @@ async def turn(client: SmoothClient, text: str = "count 40") -> None:
     await client.until(lambda: len(client.terminals()) > before)
 
 
-def only(folder: Path) -> Read:
+def only(folder: Path) -> Reader:
     (path,) = folder.glob("*.jsonl*")
     return open_recording(path)
 
@@ -195,7 +194,7 @@ def test_a_recording_that_is_wrong_is_told_with_its_line(tmp_path: Path, path: s
     assert said.startswith(problem.format(tmp_path))
 
 
-def bridged(tmp_path: Path, *options: str) -> tuple[Read, str]:
+def bridged(tmp_path: Path, *options: str) -> tuple[Reader, str]:
     """What `bridge` records of a client that says a secret, and what it says meanwhile."""
     gateway = subprocess.Popen(
         [

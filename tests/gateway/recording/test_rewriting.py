@@ -6,11 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.gateway.recording.blocks import compressed
 from dragoman.gateway.recording.format import VERSION
+from dragoman.gateway.recording.index import compressed
 from dragoman.gateway.recording.lines import EventLine, FrameLine, Line
-from dragoman.gateway.recording.part_file import Problems
-from dragoman.gateway.recording.reader import open_recording
+from dragoman.gateway.recording.reader import Problems, open_recording
 from dragoman.gateway.recording.redaction import EVER, Finding, FindingCount, RedactionRules, Redactor
 from dragoman.gateway.recording.rewriting import redact, scan
 from dragoman.mappings.canonical.events import TextDelta, TextDone
@@ -71,7 +70,7 @@ def test_a_compressed_file_stays_one_and_can_be_entered_anywhere(path: Path) -> 
     packed = zst(path)
     redact(open_recording(packed), Redactor(RULES, b"salt"))
     recording = open_recording(packed)
-    assert recording.compressed
+    assert recording.parts[-1].compressed
     assert KEY not in shown(packed)
     assert next(iter(recording.lines(seq=2500))).seq == 2500
 
@@ -82,7 +81,7 @@ def test_a_new_file_leaves_the_old_one_alone(path: Path, name: str) -> None:
     out = path.with_name(name)
     redact(open_recording(path), Redactor(RULES, b"salt"), out)
     assert path.read_bytes() == before
-    assert open_recording(out).compressed == name.endswith(".zst")
+    assert open_recording(out).parts[-1].compressed == name.endswith(".zst")
     assert KEY not in shown(out)
     assert out.stat().st_mode & 0o777 == 0o600
 

@@ -15,7 +15,7 @@ from dragoman.gateway.recording.pending import LINES_MAX, TapPoint
 from dragoman.gateway.recording.places import Folder
 from dragoman.gateway.recording.redaction import Redactor, rules
 from dragoman.gateway.recording.track import FLUSH, RETRY, RecordingContext, SessionRecorder
-from dragoman.gateway.recording.writer import File, Writer
+from dragoman.gateway.recording.writer import OutputFile, Writer
 from dragoman.mappings.canonical import Batch, Event, SessionState
 from dragoman.mappings.canonical.commands import PauseTurn
 from dragoman.mappings.canonical.events import Reply, TextDelta, TextDone, TurnAccepted, TurnEnded
@@ -31,11 +31,11 @@ class Disk:
 
     def __init__(self) -> None:
         self.place = Folder(Path("/rec"))
-        self.files: dict[File, bytes] = {}
-        self.finished: list[File] = []
+        self.files: dict[OutputFile, bytes] = {}
+        self.finished: list[OutputFile] = []
         self.full = False
 
-    def put(self, file: File, data: bytes, lines: int) -> bool:
+    def put(self, file: OutputFile, data: bytes, lines: int) -> bool:
         if self.full:
             return False
         self.files[file] = self.files.get(file, b"") + data
@@ -43,10 +43,10 @@ class Disk:
         file.lines += lines
         return True
 
-    def go(self) -> None:
+    def flush(self) -> None:
         pass
 
-    def finish(self, file: File) -> None:
+    def finish(self, file: OutputFile) -> None:
         self.finished.append(file)
 
     def parts(self) -> list[tuple[Header, list[Line]]]:
@@ -265,7 +265,7 @@ def test_a_file_that_is_large_enough_is_followed_by_a_further_part() -> None:
     assert len(set(scene.disk.finished)) == len(parts)
 
 
-def names_of(file: File) -> str:
+def names_of(file: OutputFile) -> str:
     found: Iterator[Path] = file.names()
     return next(found).name
 

@@ -16,7 +16,7 @@ from dragoman.gateway.recording import writer as module
 from dragoman.gateway.recording.keeping import Keep
 from dragoman.gateway.recording.places import Folder, OneFile
 from dragoman.gateway.recording.reader import open_recording
-from dragoman.gateway.recording.writer import File, Writer
+from dragoman.gateway.recording.writer import OutputFile, Writer
 from tests.gateway.recording.lines import numbered, written
 
 START = 1_700_000_000_000_000_000
@@ -27,12 +27,12 @@ class Loop:
 
     def __init__(self) -> None:
         self.calls: queue.Queue[Callable[[], None]] = queue.Queue()
-        self.failures: list[tuple[File, OSError]] = []
+        self.failures: list[tuple[OutputFile, OSError]] = []
 
-    def failed(self, file: File, error: OSError) -> None:
+    def failed(self, file: OutputFile, error: OSError) -> None:
         self.failures.append((file, error))
 
-    def failure(self) -> tuple[File, OSError]:
+    def failure(self) -> tuple[OutputFile, OSError]:
         self.calls.get(timeout=10)()
         return self.failures[-1]
 
@@ -42,8 +42,8 @@ def loop() -> Loop:
     return Loop()
 
 
-def a_file(folder: Folder | OneFile, loop: Loop, session: str = "s") -> File:
-    return File(lambda: folder.names(session, START, 0), loop.failed)
+def a_file(folder: Folder | OneFile, loop: Loop, session: str = "s") -> OutputFile:
+    return OutputFile(lambda: folder.names(session, START, 0), loop.failed)
 
 
 def test_what_was_given_is_written_in_order_and_closed(tmp_path: Path, loop: Loop) -> None:
@@ -122,7 +122,7 @@ def test_everything_is_synced_before_the_writer_rests(
     file = a_file(place, loop)
     for size in (2, 4):
         writer.put(file, b"x\n", 1)
-        writer.go()
+        writer.flush()
         while synced.get(timeout=10) != size:
             pass  # the folder, for its new name
     writer.close()
@@ -142,7 +142,7 @@ def test_past_the_bound_nothing_more_is_taken(tmp_path: Path, loop: Loop, monkey
     writer.start()
     file = a_file(place, loop)
     assert writer.put(file, b"12345\n", 1)
-    writer.go()
+    writer.flush()
     assert not writer.put(file, b"12345\n", 1)
     assert writer.put(file, b"123\n", 1)
     gate.set()
@@ -165,7 +165,7 @@ def test_many_files_are_synced_by_one_call(tmp_path: Path, loop: Loop, monkeypat
     files = [a_file(place, loop, f"s{number}") for number in range(50)]
     for file in files:
         writer.put(file, b"x\n", 1)
-    writer.go()
+    writer.flush()
     writer.start()
     writer.close()
     assert len(calls) == 1
@@ -182,7 +182,7 @@ def test_a_folder_that_cannot_be_made_fails_the_file_and_nothing_else(tmp_path: 
     writer.start()
     file = a_file(place, loop)
     writer.put(file, b"x\n", 1)
-    writer.go()
+    writer.flush()
     failed, error = loop.failure()
     assert failed is file
     assert isinstance(error, NotADirectoryError | FileExistsError)
@@ -213,7 +213,7 @@ def test_a_full_disk_leaves_every_whole_line_and_no_part_of_another(
     line = b"x" * 999 + b"\n"
     for _ in range(100):
         writer.put(file, line, 1)
-    writer.go()
+    writer.flush()
     failed, error = loop.failure()
     assert failed is file
     assert error.errno is not None
@@ -234,7 +234,7 @@ def test_a_file_in_which_nothing_could_be_written_is_removed(
     writer = Writer(place, loop.calls.put)
     writer.start()
     writer.put(a_file(place, loop), b"x\n", 1)
-    writer.go()
+    writer.flush()
     assert loop.failure()[1].errno == 28
     writer.close()
     assert list(tmp_path.iterdir()) == []
@@ -247,7 +247,7 @@ def test_a_closed_file_is_compressed_and_old_ones_are_deleted(tmp_path: Path, lo
     old = written(tmp_path / "20200101T000000Z-old.jsonl", numbered(2))
     os.utime(old, (1, 1))
     place = Folder(tmp_path)
-    writer = Writer(place, loop.calls.put, keep=Keep(count=1), packs=True)
+    writer = Writer(place, loop.calls.put, keep=Keep(count=1), compresses=True)
     writer.start()
     file = a_file(place, loop)
     source = written(tmp_path / "source", numbered(10))
@@ -262,7 +262,7 @@ def test_a_closed_file_is_compressed_and_old_ones_are_deleted(tmp_path: Path, lo
 
 def test_what_a_killed_gateway_left_is_compressed_at_the_start(tmp_path: Path, loop: Loop) -> None:
     written(tmp_path / "20200101T000000Z-old.jsonl", numbered(2))
-    writer = Writer(Folder(tmp_path), loop.calls.put, packs=True)
+    writer = Writer(Folder(tmp_path), loop.calls.put, compresses=True)
     writer.start()
     writer.close()
     assert [path.name for path in tmp_path.iterdir()] == ["20200101T000000Z-old.jsonl.zst"]
@@ -271,7 +271,7 @@ def test_what_a_killed_gateway_left_is_compressed_at_the_start(tmp_path: Path, l
 def test_a_file_that_is_named_stands_alone_and_nothing_beside_it_is_touched(tmp_path: Path, loop: Loop) -> None:
     other = written(tmp_path / "20200101T000000Z-old.jsonl", numbered(2))
     place = OneFile(tmp_path / "out.jsonl")
-    writer = Writer(place, loop.calls.put, keep=Keep(count=1), packs=False)
+    writer = Writer(place, loop.calls.put, keep=Keep(count=1), compresses=False)
     writer.start()
     writer.put(a_file(place, loop), b"x\n", 1)
     writer.close()

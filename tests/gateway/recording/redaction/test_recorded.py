@@ -21,7 +21,7 @@ from dragoman.gateway.demo import script
 from dragoman.gateway.demo.app import demo_backend
 from dragoman.gateway.endpoint import parse
 from dragoman.gateway.ledger import Ledger
-from dragoman.gateway.recording.blocks import compressed, index_of
+from dragoman.gateway.recording.index import compressed, read_index
 from dragoman.gateway.recording.lines import EventLine, Line
 from dragoman.gateway.recording.places import Folder
 from dragoman.gateway.recording.reader import open_recording
@@ -29,7 +29,7 @@ from dragoman.gateway.recording.recordings import redactors
 from dragoman.gateway.recording.show.cloudevents import cloud_events
 from dragoman.gateway.recording.show.page import page
 from dragoman.gateway.recording.track import FLUSH, RecordingContext, SessionRecorder
-from dragoman.gateway.recording.writer import File, Writer
+from dragoman.gateway.recording.writer import OutputFile, Writer
 from dragoman.mappings.canonical import Batch, Event, SessionState
 from dragoman.mappings.canonical.events import (
     TextDelta,
@@ -98,9 +98,9 @@ async def test_no_part_of_a_secret_is_in_the_file(tmp_path: Path, backend: str) 
         for told in (text, html, events):
             assert not [KEY[at : at + 7] for at in range(8, len(KEY) - 6) if KEY[at : at + 7] in told]
         with path.open("rb") as plain:
-            index = index_of(io.BytesIO(b"".join(compressed(plain))))
-        assert index is not None
-        assert all(type(number) is int for block in index for number in structs.astuple(block))
+            found = read_index(io.BytesIO(b"".join(compressed(plain))))
+        assert found is not None
+        assert all(type(number) is int for block in found.entries for number in structs.astuple(block))
         for form in escaped(KEY)[3:5]:
             assert form[30:90] not in text
         streamed = "".join(event.text for _, event in recorded.events() if isinstance(event, TextDelta))
@@ -123,13 +123,13 @@ class Disk:
         self.place = Folder(Path("/rec"))
         self.data = b""
 
-    def put(self, _file: File, data: bytes, _lines: int) -> bool:
+    def put(self, _file: OutputFile, data: bytes, _lines: int) -> bool:
         self.data += data
         return True
 
-    def finish(self, _file: File) -> None: ...
+    def finish(self, _file: OutputFile) -> None: ...
 
-    def go(self) -> None: ...
+    def flush(self) -> None: ...
 
     def lines(self) -> list[Line]:
         return decoded(self.data.splitlines()[1:])

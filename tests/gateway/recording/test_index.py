@@ -5,16 +5,23 @@ import io
 import pytest
 import zstandard
 
-from dragoman.gateway.recording import blocks
 from dragoman.gateway.recording.format import StepLine, decode_line, encode, packed
+from dragoman.gateway.recording.index import Index, IndexEntry, compressed, decompressed, read_index
 from tests.gateway.recording.lines import HEADER, numbered
 
 LINES = [encode(HEADER) + b"\n", *(encode(step) + b"\n" for step in packed(numbered(20_000)))]
-FILE = b"".join(blocks.compressed(LINES))
+FILE = b"".join(compressed(LINES))
+
+
+def entries() -> list[IndexEntry]:
+    """The entries of the index of FILE."""
+    found = read_index(io.BytesIO(FILE))
+    assert found is not None
+    return found.entries
 
 
 def test_what_was_compressed_comes_back() -> None:
-    assert b"".join(blocks.decompressed(io.BytesIO(FILE))) == b"".join(LINES)
+    assert b"".join(decompressed(io.BytesIO(FILE))) == b"".join(LINES)
 
 
 def test_any_zstd_tool_reads_the_lines_and_passes_over_the_index() -> None:
@@ -23,8 +30,7 @@ def test_any_zstd_tool_reads_the_lines_and_passes_over_the_index() -> None:
 
 
 def test_each_block_is_read_without_the_others_and_holds_whole_lines() -> None:
-    index = blocks.index_of(io.BytesIO(FILE))
-    assert index is not None
+    index = entries()
     assert len(index) > 3
     for block in index[1:]:
         alone = zstandard.ZstdDecompressor().decompress(FILE[block.offset : block.offset + block.size])
@@ -34,26 +40,26 @@ def test_each_block_is_read_without_the_others_and_holds_whole_lines() -> None:
 
 
 def test_a_file_without_its_end_has_no_index() -> None:
-    assert blocks.index_of(io.BytesIO(FILE[:-1])) is None
-    assert blocks.index_of(io.BytesIO(b"")) is None
+    assert read_index(io.BytesIO(FILE[:-1])) is None
+    assert read_index(io.BytesIO(b"")) is None
 
 
 def test_an_index_that_points_outside_of_its_file_is_none() -> None:
-    end = FILE[blocks.index_of(io.BytesIO(FILE))[-1].offset + 10 :]  # type: ignore[index]  # it has one
-    assert blocks.index_of(io.BytesIO(end)) is None
+    end = FILE[entries()[-1].offset + 10 :]
+    assert read_index(io.BytesIO(end)) is None
 
 
 def test_the_first_line_of_a_seq_or_a_time_stands_in_the_block_that_is_found() -> None:
-    index = blocks.index_of(io.BytesIO(FILE))
-    assert index is not None
+    index = entries()
     decoded = [decode_line(line) for line in LINES[1:]]
     for wanted in (*range(0, 20_001, 97), 19_999, 20_000):
         _holds(index, decoded, wanted, 0)
         _holds(index, decoded, 0, wanted * 5)
 
 
-def _holds(index: list[blocks.Block], decoded: list[StepLine], seq: int, t: int) -> None:
-    found = blocks.find_block(index, seq=seq, t=t)
+def _holds(index: list[IndexEntry], decoded: list[StepLine], seq: int, t: int) -> None:
+    offset = Index(index).offset(seq=seq, t=t)
+    found = [entry.offset for entry in index].index(offset)
     first = next(line for line in decoded if line.seq >= seq and line.t >= t)
     assert index[found].seq <= first.seq
     if found + 1 < len(index):
@@ -61,27 +67,25 @@ def _holds(index: list[blocks.Block], decoded: list[StepLine], seq: int, t: int)
 
 
 def test_a_torn_file_gives_what_of_it_can_be_read() -> None:
-    index = blocks.index_of(io.BytesIO(FILE))
-    assert index is not None
+    index = entries()
     torn = FILE[: index[1].offset + 1000]
-    got = b"".join(blocks.decompressed(io.BytesIO(torn)))
+    got = b"".join(decompressed(io.BytesIO(torn)))
     whole = zstandard.ZstdDecompressor().decompress(FILE[: index[0].size])
     assert got.startswith(whole)
     assert b"".join(LINES).startswith(got)
 
 
 def test_garbage_behind_the_frames_ends_what_is_read() -> None:
-    assert b"".join(blocks.decompressed(io.BytesIO(FILE + b"garbage" * 100))) == b"".join(LINES)
+    assert b"".join(decompressed(io.BytesIO(FILE + b"garbage" * 100))) == b"".join(LINES)
 
 
 @pytest.mark.parametrize("begin", [0, 4, 1000])
 def test_a_damaged_block_costs_itself_alone_and_is_told(begin: int) -> None:
-    index = blocks.index_of(io.BytesIO(FILE))
-    assert index is not None
+    index = entries()
     damaged = bytearray(FILE)
     damaged[index[1].offset + begin] ^= 0xFF
     lost: list[str] = []
-    got = b"".join(blocks.decompressed(io.BytesIO(damaged), lost=lost.append))
+    got = b"".join(decompressed(io.BytesIO(damaged), lost=lost.append))
     assert lost == ["block"]
     decoder = zstandard.ZstdDecompressor()
     first, *others = (
@@ -93,15 +97,14 @@ def test_a_damaged_block_costs_itself_alone_and_is_told(begin: int) -> None:
 
 @pytest.mark.parametrize("into", [0, 1000])
 def test_a_file_that_was_cut_is_told_even_between_two_blocks(into: int) -> None:
-    index = blocks.index_of(io.BytesIO(FILE))
-    assert index is not None
+    index = entries()
     lost: list[str] = []
-    list(blocks.decompressed(io.BytesIO(FILE[: index[2].offset + into]), lost=lost.append))
+    list(decompressed(io.BytesIO(FILE[: index[2].offset + into]), lost=lost.append))
     assert lost == ["end"]
 
 
 def test_two_files_that_were_joined_are_read_as_one() -> None:
     lost: list[str] = []
-    got = b"".join(blocks.decompressed(io.BytesIO(FILE + FILE), lost=lost.append))
+    got = b"".join(decompressed(io.BytesIO(FILE + FILE), lost=lost.append))
     assert (got, lost) == (b"".join(LINES) * 2, [])
-    assert blocks.index_of(io.BytesIO(FILE + FILE)) is None, "it is one of the second file alone"
+    assert read_index(io.BytesIO(FILE + FILE)) is None, "it is one of the second file alone"
