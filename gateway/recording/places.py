@@ -1,7 +1,7 @@
-"""Where recordings go: a folder with a file for each session, or one file and what more there is beside it.
+"""The names of recordings: in a folder with a file for each session, or one file with further files beside it.
 
-In a folder a name is the start of the session and its id, so that names sort by time. A part after a rotation has its
-number before the suffix. No file is ever written to twice: a name that is taken gets `~2`.
+In a folder, a name is the start of the session and its id, so names sort by time. A part after a rotation has its
+number before the suffix. No existing file is ever written to: a name that is taken gets `~2`.
 """
 
 from __future__ import annotations
@@ -17,36 +17,36 @@ from dragoman.mappings.errors import ConfigError
 __all__ = ["OURS", "ZST", "Folder", "OneFile", "Place", "has_recording_name", "part_names", "place", "siblings"]
 
 SUFFIX = ".jsonl"
-ZST = ".zst"  # behind it, of a compressed file
+ZST = ".zst"  # follows the suffix of a compressed file
 OURS = re.compile(r"\d{8}T\d{6}Z-[A-Za-z0-9._~-]*\.jsonl(\.zst)?")
-"""The names that a folder gives. Nothing else in it is ever compressed or deleted."""
+"""The names of recordings in a folder. No other file in it is ever compressed or deleted."""
 
 UNSAFE = re.compile(r"[^A-Za-z0-9_-]")
 AGAIN = re.compile(r"~\d+$")
-NAME_MAX = 80  # characters of an id that go into a name; file systems take 255 in all
+NAME_MAX = 80  # characters of an id in a name; file systems allow 255 in all
 
 
 class Folder:
-    """A folder that belongs to the gateway."""
+    """A folder for the recordings of a gateway."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     def names(self, session: str, started_at: int, part: int) -> Iterator[Path]:
-        """Names for this part of a recording, the best one first. `session` may be anything."""
+        """Return names for this part of a recording, the best one first. `session` is any text."""
         start = datetime.fromtimestamp(started_at / 1e9, UTC).strftime("%Y%m%dT%H%M%SZ")
         yield from _numbered(self.path, f"{start}-{_safe(session)}", part, SUFFIX)
 
 
 class OneFile:
-    """One file: it is the first session's, and the others stand beside it as `NAME-2`, `NAME-3` ..."""
+    """One file for the first session. The next sessions stand beside it as `NAME-2`, `NAME-3` ..."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._sessions: list[str] = []
 
     def names(self, session: str, started_at: int, part: int) -> Iterator[Path]:  # as Folder
-        """Names for this part of a recording, the best one first."""
+        """Return names for this part of a recording, the best one first."""
         if session not in self._sessions:
             self._sessions.append(session)
         number = self._sessions.index(session) + 1
@@ -58,10 +58,11 @@ Place = Folder | OneFile
 
 
 def place(text: str) -> Place:
-    """What `--record` and `[recording]` name: a folder if it is one, ends in `/` or has no suffix; else a new file.
+    """Return the place that `--record` or `[recording]` names.
 
-    ConfigError for a file that exists: a recording is never overwritten. And for one that is named as if compressed:
-    what is being written is plain.
+    It is a folder if it exists as one, ends in `/` or has no suffix; else it is a new file. Raise ConfigError for a
+    file that exists, because recordings are never overwritten, and for the name of a compressed file, because a file is
+    compressed only when it is closed.
     """
     if not text:
         raise ConfigError("recordings need a place: name a folder, or a new file")
@@ -78,7 +79,7 @@ def place(text: str) -> Place:
 
 
 def part_names(first: Path, numbers: Sequence[int]) -> Iterator[Path]:
-    """Names for parts with these numbers, of which the first gets the name `first`."""
+    """Return names for parts with these numbers. The first part gets the name `first`."""
     packed = ZST if first.name.endswith(ZST) else ""
     plain = first.with_name(first.name.removesuffix(ZST))
     yield first
@@ -87,7 +88,7 @@ def part_names(first: Path, numbers: Sequence[int]) -> Iterator[Path]:
 
 
 def siblings(path: Path, part: int) -> list[Path]:
-    """The files beside `path`, which is this part of a recording, whose names may be those of its other parts."""
+    """Return the files beside `path`, a part of a recording, that may be its other parts by their names."""
     plain = Path(path.name.removesuffix(ZST))
     stem = plain.stem.removesuffix(f".{part}") if part else plain.stem
     stem = AGAIN.sub("", stem)
@@ -95,11 +96,11 @@ def siblings(path: Path, part: int) -> list[Path]:
     try:
         return sorted(other for other in path.parent.iterdir() if names.fullmatch(other.name))
     except PermissionError:
-        return []  # the file may be read, and its folder not
+        return []  # the file is readable, and its folder is not
 
 
 def has_recording_name(path: Path) -> bool:
-    """Whether a file is named like a recording."""
+    """Return True if a file is named like a recording."""
     return path.name.removesuffix(ZST).endswith(SUFFIX) and not path.name.startswith(".")
 
 
@@ -111,6 +112,6 @@ def _numbered(folder: Path, stem: str, part: int, suffix: str) -> Iterator[Path]
 
 
 def _safe(session: str) -> str:
-    """As it is, where it can stand in a name; else what can of it, with a hash so that no two become one."""
+    """Return an id as a part of a file name. An id that cannot stand in a name gets a hash, so that it stays unique."""
     safe = UNSAFE.sub("_", session)[:NAME_MAX]
     return safe if safe == session else f"{safe}_{sha256(session.encode()).hexdigest()[:8]}"

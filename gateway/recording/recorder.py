@@ -1,10 +1,14 @@
-"""The recorder of a route: which session each frame, command and event belongs to.
+"""The recorder of a route: it finds the session to which each frame, command and event belongs.
 
-Events come from the one delivery path of their session. Frames come from taps, one on each link, and a link may carry
-many sessions: what a client says belongs to the session that it reaches, what the gateway does meanwhile to the session
-that does it (`current`), anything else to the session of which the link last had to do, or else to the route. All of
-this happens in one synchronous step, from the frames that a link hands in to the last frame that goes out for them. A
-frame of the backend's which its translator keeps for later belongs to the session that it names.
+Events come from the delivery of their session. Frames come from taps, one on each link, and a link may carry many
+sessions. All of the following happens in one synchronous call, from the frames that a link reads to the last frame that
+is written because of them:
+
+    frames and command of a client   the session that the command is routed to
+    frames that are sent meanwhile   the session that acts (`current`)
+    any other frame of a link        the last session of that link, or else the route
+    frames of a backend that its
+    translator keeps for later       the session that they name
 """
 
 from __future__ import annotations
@@ -17,7 +21,7 @@ from msgspec import structs
 from dragoman.gateway.recording.format import Header
 from dragoman.gateway.recording.lines import UP
 from dragoman.gateway.recording.pending import FramesNote, TapPoint
-from dragoman.gateway.recording.track import RecordingContext, SessionRecorder
+from dragoman.gateway.recording.session_recorder import RecordingContext, SessionRecorder
 from dragoman.mappings.canonical import Command, Event, SessionState
 from dragoman.mappings.dialect import Dialect, Frame, Step
 
@@ -27,58 +31,58 @@ Take = Callable[[Sequence[Frame]], None]
 
 
 class Recorder:
-    """Tracks of the sessions of one route, and one for what belongs to none, made when there is such a thing.
+    """The session recorders of one route, and one for items that belong to no session, which is made when needed.
 
-    With `everything` the frames of every client's link are recorded, else of the links docs/design.md, section 8,
-    names. `find_id` returns the id of the session that the backend calls by a name, "" if there is none.
+    With `everything` the frames of all clients are recorded, else only those that docs/design.md, section 8, names.
+    `find_id` returns the id of the session to which the backend gave a name, or "" if there is none.
     """
 
     def __init__(
         self,
-        desk: RecordingContext,
+        context: RecordingContext,
         header: Header,
         *,
         everything: bool,
         find_id: Callable[[str], str] = lambda name: name,
     ) -> None:
         self.everything = everything
-        self.desk = desk
+        self.context = context
         self._header = header
         self._tracks: dict[str, SessionRecorder] = {}
         self.of: Callable[[str], SessionRecorder | None] = self._tracks.get
-        """The track of a session."""
+        """Return the recorder of a session, or None if the session is over."""
         self._own: SessionRecorder | None = None
         self.find_id = find_id
 
     def track(self, state: SessionState) -> SessionRecorder:
-        """The track of a new session."""
+        """Return a recorder for a new session."""
         header = structs.replace(self._header, session=state.id)
-        track = self._tracks[state.id] = SessionRecorder(self.desk, header, state)
+        track = self._tracks[state.id] = SessionRecorder(self.context, header, state)
         return track
 
     def unnamed_track(self, state: SessionState) -> SessionRecorder:
-        """Return the track of a session that has a provisional id: nothing is written before `name_track`."""
+        """Return a recorder for a session with a provisional id. Nothing is written before `name_track`."""
         track = self.track(state)
         track.hold()
         return track
 
     def name_track(self, provisional: str, state: SessionState) -> None:
-        """Write the track of this session under its id from now on; the upstream tap still uses the provisional one."""
+        """Record this session under its own id from now on. The upstream tap still uses the provisional id."""
         track = self._tracks.get(provisional)
         if track is not None:
             self._tracks[state.id] = track
             track.name(state.id)
 
     def tap(self, link: str, dialect: str) -> Tap:
-        """The tap of a client's link."""
+        """Return a tap for the link of a client."""
         return Tap(self, link, dialect)
 
     def upstream(self, dialect: Dialect, session: str) -> Tap:
-        """The tap of a link to the backend, of one session, or of many ("")."""
+        """Return a tap for a link to the backend, which carries one session, or many ("")."""
         return Tap(self, UP, dialect.name, upstream=dialect, session=session)
 
     def over(self, session: str) -> None:
-        """A session is gone: its recording is closed."""
+        """Close the recording of a session that is over."""
         track = self._tracks.pop(session, None)
         if track is not None:
             for provisional in [name for name, other in self._tracks.items() if other is track]:
@@ -86,7 +90,7 @@ class Recorder:
             track.close()
 
     def close(self) -> None:
-        """The gateway ends."""
+        """Close all recordings of the route."""
         for session in list(self._tracks):
             self.over(session)
         if self._own is not None:
@@ -94,19 +98,19 @@ class Recorder:
 
     @property
     def own(self) -> SessionRecorder:
-        """The track of what belongs to no session."""
+        """Return the recorder of items that belong to no session."""
         if self._own is None:
-            self._own = SessionRecorder(self.desk, self._header)
+            self._own = SessionRecorder(self.context, self._header)
         return self._own
 
 
 class Tap:
-    """What one link says and hears. `session` is the one that an upstream link belongs to alone."""
+    """Observes the frames of one link. `session` is set if the link belongs to one session only."""
 
-    # Looked at for each token: as few lines of the processor's cache as can be.
+    # Slots, because a token touches few cache lines then.
     __slots__ = (
         "_command",
-        "_desk",
+        "_context",
         "_frames",
         "_home",
         "_received",
@@ -122,7 +126,7 @@ class Tap:
     ) -> None:
         self.link = link
         self._recorder = recorder
-        self._desk = recorder.desk
+        self._context = recorder.context
         self._received = TapPoint(link, "receive", dialect)
         self._sent = TapPoint(link, "send", dialect)
         self._upstream = upstream
@@ -134,39 +138,39 @@ class Tap:
     # -- what the link does ----------------------------------------------------------------------------
 
     def heard(self, frames: Sequence[Frame]) -> None:
-        """These frames came for the one session that this link has, and are acted on now."""
+        """Record received frames of a link with one session. The gateway acts on them until `acted` is called."""
         track = self._home
         if track is None or track.closed:
             track = self._home = self._recorder.of(self.session)
-        self._desk.current = track
+        self._context.current = track
         if track is not None:  # else its session is over
             track.step.append(FramesNote(self._received, frames))
 
     def acted(self) -> None:
-        """They were."""
-        track, self._desk.current = self._desk.current, None
+        """End the step that `heard` began."""
+        track, self._context.current = self._context.current, None
         if track is not None:
             track.acted()
-        if self._home is not None and self._home is not track:  # another session acts on what this one was told
+        if self._home is not None and self._home is not track:  # the frames made another session act
             self._home.acted()
 
     def receive(self, frames: Sequence[Frame], take: Take) -> None:
-        """These frames came, each perhaps of another session; `take` acts on them one by one."""
+        """Record received frames of a link with many sessions. Call `take` with each frame, which acts on it."""
         for frame in frames:
-            self._desk.current, self._desk.speaking = None, self
+            self._context.current, self._context.speaking = None, self
             self._frames = (frame,)
             take(self._frames)
             self._settle()
 
     def asks(self, command: Command) -> None:
-        """The client means this by what it said."""
+        """Note the command that the received frames mean, until it reaches a session."""
         if self._command is not None:
-            self._is_nobodys()
-        self._desk.current, self._desk.speaking = None, self
+            self._record_unclaimed()
+        self._context.current, self._context.speaking = None, self
         self._command = command
 
     def reaches(self, track: SessionRecorder) -> None:
-        """What the client said is for this session."""
+        """Record the received frames and their command in the session to which the command was routed."""
         self._home = track
         frames, self._frames = self._frames, ()
         command, self._command = self._command, None
@@ -176,7 +180,7 @@ class Tap:
             track.command(self.link, command)
 
     def send(self, items: Sequence[Any]) -> None:
-        """The peer is told, or asked, these canonical items."""
+        """Record canonical items that are sent: replies to one client, or commands to the backend."""
         track = self._track()
         if track is None:
             return
@@ -184,29 +188,29 @@ class Tap:
             (track.answer if self._upstream is None else track.command)(self.link, item)
 
     def shown(self, session: str) -> None:
-        """Assign what the link does from now on to this session, which its client is shown."""
+        """Make this the session of a client's link: the client is attached to it now."""
         if self._upstream is None:
             self._home = self._recorder.of(session)
 
     def put(self, frames: Sequence[bytes]) -> None:
-        """These frames are sent."""
-        track = self._desk.current
-        if track is not None and track.actor == self.link:  # as nearly always
+        """Record frames that are sent."""
+        track = self._context.current
+        if track is not None and track.actor == self.link:  # nearly always
             track.step.append(FramesNote(self._sent, frames))
             return
         track = self._track()
         if track is not None and self._records(track):
             track.frames(self._sent, frames)
 
-    # -- whose it is -----------------------------------------------------------------------------------
+    # -- which session -------------------------------------------------------------------------------
 
     def _track(self) -> SessionRecorder | None:
-        """The track of what goes out now; None if that is nobody's, and what is nobody's is not recorded."""
+        """Return the recorder of what is sent now; None if no session sends it and such items are not recorded."""
         if self.session:
             return self._recorder.of(self.session)
-        track = self._desk.current or self._home
+        track = self._context.current or self._home
         if track is None and (self._upstream is not None or self._recorder.everything):
-            self._is_nobodys()
+            self._record_unclaimed()
             return self._recorder.own
         return track
 
@@ -214,24 +218,24 @@ class Tap:
         return self._upstream is not None or self._recorder.everything or track.actor == self.link
 
     def _settle(self) -> None:
-        """The step is over."""
-        self._is_nobodys()
-        track = self._desk.current
-        self._desk.current = self._desk.speaking = None
+        """End the step of one received frame."""
+        self._record_unclaimed()
+        track = self._context.current
+        self._context.current = self._context.speaking = None
         if track is not None:
             track.acted()
 
-    def _is_nobodys(self) -> None:
-        """What reached no session is the route's, unless it names one."""
+    def _record_unclaimed(self) -> None:
+        """Record frames and a command that reached no session: in the session that they name, else in the route."""
         frames, self._frames = self._frames, ()
         command, self._command = self._command, None
         if frames and (self._upstream is not None or self._recorder.everything):
-            (self._meant(frames) or self._recorder.own).frames(self._received, frames)
+            (self._named_session(frames) or self._recorder.own).frames(self._received, frames)
         if command is not None and self._recorder.everything:
             self._recorder.own.command(self.link, command)
 
-    def _meant(self, frames: Sequence[Frame]) -> SessionRecorder | None:
-        """The track of the session that these frames of a backend name."""
+    def _named_session(self, frames: Sequence[Frame]) -> SessionRecorder | None:
+        """Return the recorder of the session that these frames of a backend name."""
         if self._upstream is None:
             return None
         step: Step[Event] = Step()

@@ -1,4 +1,4 @@
-"""All recordings of a gateway: one place, one writer, a recorder for each route that is recorded."""
+"""All recordings of a gateway: one place, one writer, and a recorder for each route that is recorded."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dragoman.gateway.recording.keeping import Keep
 from dragoman.gateway.recording.places import place
 from dragoman.gateway.recording.recorder import Recorder
 from dragoman.gateway.recording.redaction import Redactor, rules
-from dragoman.gateway.recording.track import RecordingContext
+from dragoman.gateway.recording.session_recorder import RecordingContext
 from dragoman.gateway.recording.writer import Writer
 
 __all__ = ["Recordings", "redactors"]
@@ -25,26 +25,26 @@ log = structlog.get_logger("dragoman.recording")
 
 
 class Recordings:
-    """What a configuration wants recorded, which may be nothing. ConfigError if it cannot go where it should."""
+    """The recordings of a gateway, if its configuration has any. Raise ConfigError if the path cannot be used."""
 
     def __init__(self, config: Config, ledger: Ledger) -> None:
         self._wanted = config.recording
         self._place = place(config.recording.path) if config.recording is not None else None
         self._redactor = redactors(config.recording.redact) if config.recording is not None else None
         self._ledger = ledger
-        self._desk: RecordingContext | None = None
+        self._context: RecordingContext | None = None
         self._writer: Writer | None = None
         self._recorders: list[Recorder] = []
 
     def open(self) -> None:
-        """Begin to write; the loop runs."""
+        """Start the writer's thread. Call this in the running event loop."""
         if self._wanted is None or self._place is None:
             return
         loop = asyncio.get_running_loop()
         wanted = self._wanted
         keep = Keep(count=wanted.keep_count, age=wanted.keep_age, bytes=wanted.keep_bytes)
         self._writer = Writer(self._place, loop.call_soon_threadsafe, keep=keep, compresses=wanted.compress)
-        self._desk = RecordingContext(
+        self._context = RecordingContext(
             self._writer,
             self._ledger,
             loop.call_later,
@@ -56,8 +56,8 @@ class Recordings:
             log.warning("SECRETS WILL STAND IN THE RECORDINGS: redaction is off", path=wanted.path)
 
     def of(self, route: Route, find_id: Callable[[str], str]) -> Recorder | None:
-        """The recorder of a route, None if it is not recorded."""
-        if self._desk is None or self._wanted is None or not route.record:
+        """Return the recorder of a route, or None if it is not recorded."""
+        if self._context is None or self._wanted is None or not route.record:
             return None
         endpoints = (*route.listen, route.upstream)
         header = Header(
@@ -66,12 +66,12 @@ class Recordings:
             upstream=route.upstream.masked,
             dialects={endpoint.dialect: endpoint.generation for endpoint in endpoints},
         )
-        recorder = Recorder(self._desk, header, everything=self._wanted.links == "all", find_id=find_id)
+        recorder = Recorder(self._context, header, everything=self._wanted.links == "all", find_id=find_id)
         self._recorders.append(recorder)
         return recorder
 
     async def close(self) -> None:
-        """Everything that happened is written, as far as the disk takes it in time."""
+        """Write everything that was recorded, and stop. Log an error if the disk takes too long."""
         for recorder in self._recorders:
             recorder.close()
         writer, self._writer = self._writer, None
@@ -80,7 +80,7 @@ class Recordings:
 
 
 def redactors(wanted: Redact) -> Callable[[], Redactor]:
-    """What makes the redactor of each recording; ConfigError if a pattern or a path is wrong."""
+    """Return a function that makes the redactor of a recording. Raise ConfigError for a wrong pattern or path."""
     compiled = None
     if wanted.enabled:
         compiled = rules(

@@ -3,7 +3,7 @@
     Client          one live peer that is shown the session, or calls it     gateway.link.Link
     Backend         takes the commands of the session                        gateway.backends.upstream.Upstream
     BackendEvents   what the backend calls; the session implements it        gateway.session.session.Session
-    EventRecorder   takes note of what happens in the session                gateway.recording.track.SessionRecorder
+    EventRecorder   records what happens in the session                      gateway.recording: SessionRecorder
 
 Timers come from `Services.schedule` (gateway/timers.py).
 """

@@ -11,7 +11,7 @@ from dragoman.gateway.recording.format import Header, decode_header
 from dragoman.gateway.recording.lines import EventLine, FrameLine
 from dragoman.gateway.recording.places import Folder
 from dragoman.gateway.recording.recorder import Recorder, Tap
-from dragoman.gateway.recording.track import RecordingContext, SessionRecorder
+from dragoman.gateway.recording.session_recorder import RecordingContext, SessionRecorder
 from dragoman.gateway.recording.writer import OutputFile, Writer
 from dragoman.mappings.canonical import Batch, SessionState
 from dragoman.mappings.canonical.commands import PauseTurn, SubmitInput
@@ -59,9 +59,9 @@ def _word(line: FrameLine | EventLine) -> str:
 class Stage:
     def __init__(self, everything: bool = False) -> None:
         self.shelf = Shelf()
-        desk = RecordingContext(cast("Writer", self.shelf), Ledger(), lambda _delay, _ring: _Timer(), rotate_bytes=0)
+        context = RecordingContext(cast("Writer", self.shelf), Ledger(), lambda _delay, _ring: _Timer(), rotate_bytes=0)
         self.recorder = Recorder(
-            desk, Header(route=HEADER.route), everything=everything, find_id={"theirs": "b"}.__getitem__
+            context, Header(route=HEADER.route), everything=everything, find_id={"theirs": "b"}.__getitem__
         )
         self.a = self.recorder.track(SessionState(id="a"))
         self.b = self.recorder.track(SessionState(id="b"))

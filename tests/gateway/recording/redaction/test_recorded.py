@@ -26,9 +26,9 @@ from dragoman.gateway.recording.lines import EventLine, Line
 from dragoman.gateway.recording.places import Folder
 from dragoman.gateway.recording.reader import open_recording
 from dragoman.gateway.recording.recordings import redactors
+from dragoman.gateway.recording.session_recorder import FLUSH, RecordingContext, SessionRecorder
 from dragoman.gateway.recording.show.cloudevents import cloud_events
 from dragoman.gateway.recording.show.page import page
-from dragoman.gateway.recording.track import FLUSH, RecordingContext, SessionRecorder
 from dragoman.gateway.recording.writer import OutputFile, Writer
 from dragoman.mappings.canonical import Batch, Event, SessionState
 from dragoman.mappings.canonical.events import (
@@ -141,7 +141,7 @@ class Scene:
     def __init__(self) -> None:
         self.disk, self.ledger, self.now, self.seq = Disk(), Ledger(), 0, 0
         self.timers: list[Callable[[], None]] = []
-        desk = RecordingContext(
+        context = RecordingContext(
             cast("Writer", self.disk),
             self.ledger,
             self._later,
@@ -149,7 +149,7 @@ class Scene:
             redactor=redactors(Redact(salt="s" * 16)),
         )
         self.track = SessionRecorder(
-            desk, HEADER, SessionState(id="s", epoch=1), clock=lambda: 1, monotonic=lambda: self.now
+            context, HEADER, SessionState(id="s", epoch=1), clock=lambda: 1, monotonic=lambda: self.now
         )
 
     def _later(self, _delay: float, ring: Callable[[], None]) -> Any:

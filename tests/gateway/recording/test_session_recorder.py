@@ -14,7 +14,7 @@ from dragoman.gateway.recording.lines import UP, EventLine, FrameLine, Line
 from dragoman.gateway.recording.pending import LINES_MAX, TapPoint
 from dragoman.gateway.recording.places import Folder
 from dragoman.gateway.recording.redaction import Redactor, rules
-from dragoman.gateway.recording.track import FLUSH, RETRY, RecordingContext, SessionRecorder
+from dragoman.gateway.recording.session_recorder import FLUSH, RETRY, RecordingContext, SessionRecorder
 from dragoman.gateway.recording.writer import OutputFile, Writer
 from dragoman.mappings.canonical import Batch, Event, SessionState
 from dragoman.mappings.canonical.commands import PauseTurn
@@ -70,14 +70,14 @@ class Scene:
         self.timers: list[tuple[float, Callable[[], None]]] = []
         self.state = SessionState(id="s", seq=7, epoch=2)
         compiled = rules({}, (), window_bytes=65_536, window_micros=2_000_000)
-        self.desk = RecordingContext(
+        self.context = RecordingContext(
             cast("Writer", self.disk),
             self.ledger,
             self._later,
             rotate_bytes=rotate_bytes,
             redactor=(lambda: Redactor(compiled, b"salt")) if redacts else None,
         )
-        self.track = SessionRecorder(self.desk, HEADER, self.state, clock=lambda: 1234, monotonic=lambda: self.now)
+        self.track = SessionRecorder(self.context, HEADER, self.state, clock=lambda: 1234, monotonic=lambda: self.now)
 
     def _later(self, delay: float, ring: Callable[[], None]) -> Any:
         self.timers.append((delay, ring))

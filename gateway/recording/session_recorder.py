@@ -35,16 +35,16 @@ MARGIN = int(2 * FLUSH * 1e6)  # µs until a timer has rung and what it wants ha
 RETRY = 30.0  # seconds until a disk that was full is asked again
 
 STREAMED = frozenset(kind for kind in get_args(Event) if kind.streamed)
-"""What ends no text that streams."""
+"""Events that do not end a text that streams."""
 
 log = structlog.get_logger("dragoman.recording")
 
 
 class Speaking(Protocol):
-    """A link that said something."""
+    """A link whose frames are being acted on."""
 
     def reaches(self, track: SessionRecorder) -> None:
-        """What it said is for the session of this track."""
+        """Record its frames and their command in this session."""
 
 
 class RecordingContext:
@@ -67,9 +67,9 @@ class RecordingContext:
         self._timer: Timer | None = None
         self._waiting: dict[SessionRecorder, None] = {}
         self.current: SessionRecorder | None = None
-        """The session that acts: what goes out meanwhile is its own."""
+        """The session that acts. Frames that are sent meanwhile belong to it."""
         self.speaking: Speaking | None = None
-        """The link whose frames are being acted on."""
+        """The link whose frames are being acted on, if its frames may belong to any session."""
 
     def wants_flush(self, track: SessionRecorder) -> None:
         """Flush this recorder within FLUSH."""
@@ -78,7 +78,7 @@ class RecordingContext:
             self._timer = self.later(FLUSH, self._flush)
 
     def _flush(self) -> None:
-        """Flush all recorders that wait for it."""
+        """Flush all recorders that asked for it."""
         self._timer = None
         waiting, self._waiting = self._waiting, {}
         for track in waiting:
@@ -89,14 +89,14 @@ class RecordingContext:
 class SessionRecorder:
     """Record one session, or without `state` the items of a route that belong to no session.
 
-    `actor` is the client's link whose frames belong to the recording when not all do: the one whose turn is open, else
-    the one that asked last.
+    `actor` is the client's link whose frames are recorded if not those of all clients are: the link whose turn is open,
+    else the one that gave the last command.
     """
 
-    # Looked at for each token: as few lines of the processor's cache as can be.
+    # Slots, because a token touches few cache lines then.
     __slots__ = (
         "_again_at",
-        "_desk",
+        "_context",
         "_due",
         "_ends",
         "_file",
@@ -124,7 +124,7 @@ class SessionRecorder:
 
     def __init__(
         self,
-        desk: RecordingContext,
+        context: RecordingContext,
         header: Header,
         state: SessionState | None = None,
         *,
@@ -132,7 +132,7 @@ class SessionRecorder:
         monotonic: Callable[[], int] = time.monotonic_ns,
     ) -> None:
         self.actor = ""
-        self._desk = desk
+        self._context = context
         self._header = structs.replace(header, started_at=clock())
         self._state = state
         self._monotonic = monotonic
@@ -141,18 +141,18 @@ class SessionRecorder:
         self._turn_ended = False
         self._notes = PendingSteps()
         self._t = -1  # of the last step, in µs
-        self.step: list[Note] = []  # what was noted since the last one was over
-        self._ends = False  # a text that streams may have ended: what it held back can leave
-        self._waits = False  # for the desk's timer
-        self._due: int | None = None  # when the redactor wants more, in µs, while it holds a text back
-        self._redactor = desk.redactor() if desk.redactor is not None else None
+        self.step: list[Note] = []  # the notes of the step that is not over
+        self._ends = False  # a text may have ended: what the redactor holds back can be written
+        self._waits = False  # for the flush timer of the context
+        self._due: int | None = None  # in µs: when the redactor must be called again, while it holds a text back
+        self._redactor = context.redactor() if context.redactor is not None else None
         self._look: Timer | None = None
         self._part = 0
         self._file: OutputFile | None = None
         self._given = 0  # bytes to this file
         self._given_lines = 0
         self._lost = 0
-        self._told = 0  # of them, as the header of this file tells
+        self._told = 0  # of them, those in the header of this file
         self._again_at = 0
         self._held = False  # the session has no id yet
         self.closed = False
@@ -171,15 +171,15 @@ class SessionRecorder:
 
     def enter(self) -> SessionRecorder | None:
         """Make this the acting session, and assign the frames of the speaking link to it. Return who acted before."""
-        desk = self._desk
-        before, desk.current = desk.current, self
-        if desk.speaking is not None:
-            desk.speaking.reaches(self)
+        context = self._context
+        before, context.current = context.current, self
+        if context.speaking is not None:
+            context.speaking.reaches(self)
         return before
 
     def leave(self, before: SessionRecorder | None) -> None:
         """End what `enter` or `batch` began: `before` acts again."""
-        self._desk.current = before
+        self._context.current = before
         if before is not self:
             self.acted()
 
@@ -198,10 +198,10 @@ class SessionRecorder:
 
     def batch(self, batch: Batch) -> SessionRecorder | None:
         """Record events that were added to the session's log, and make it act. Return who acted before."""
-        desk = self._desk
-        before, desk.current = desk.current, self
-        if desk.speaking is not None:
-            desk.speaking.reaches(self)
+        context = self._context
+        before, context.current = context.current, self
+        if context.speaking is not None:
+            context.speaking.reaches(self)
         if self._turn_ended:
             self._turn_open = self._turn_ended = False
         events = batch.events
@@ -218,7 +218,7 @@ class SessionRecorder:
     def frames(self, tapped: TapPoint, frames: Sequence[Frame]) -> None:
         """Record frames that a link received or sent."""
         self.step.append(FramesNote(tapped, frames))
-        if self._desk.current is not self:
+        if self._context.current is not self:
             self.acted()
 
     def command(self, link: str, command: Command) -> None:
@@ -236,7 +236,7 @@ class SessionRecorder:
 
     def _line(self, line: EventLine) -> None:
         self.step.append(line)
-        if self._desk.current is not self:
+        if self._context.current is not self:
             self.acted()
 
     # -- on its way --------------------------------------------------------------------------------------
@@ -263,11 +263,11 @@ class SessionRecorder:
         """Return what the redactor lets go. If it fails, stop recording; `number` items are lost."""
         try:
             return redact()
-        except Exception:  # it must neither stop traffic nor let a secret through
+        except Exception:  # a failure must neither stop traffic nor let a secret pass
             log.exception("redaction failed", session=self._header.session)
-            self._redactor = self._desk.redactor() if self._desk.redactor is not None else None
+            self._redactor = self._context.redactor() if self._context.redactor is not None else None
             if self._file is not None:
-                self._desk.writer.finish(self._file)
+                self._context.writer.finish(self._file)
             self._stop("redaction failed", number)
             return []
 
@@ -281,15 +281,15 @@ class SessionRecorder:
             self._wants_flush()
 
     def _look_again(self) -> None:
-        """Set the timer that gives out in time what the redactor holds back."""
+        """Set the timer that flushes in time what the redactor holds back."""
         if self._due is None or self._look is not None or self.closed:
             return
-        self._look = self._desk.later(max((self._due - self._now()) / 1e6, FLUSH), self._looks)
+        self._look = self._context.later(max((self._due - self._now()) / 1e6, FLUSH), self._looks)
 
     def _looks(self) -> None:
         self._look = None
         if self._due is not None and self._now() < self._due:
-            self._look_again()  # it left meanwhile, and more came
+            self._look_again()  # that text was written meanwhile, and more came
         elif self._due is not None:
             self._wants_flush()
 
@@ -313,12 +313,12 @@ class SessionRecorder:
             self._write(self._redacted(0, self._redactor.finish))
             self._tell_redacted(self._redactor.ledger)
         if self._file is not None:
-            self._desk.writer.finish(self._file)
+            self._context.writer.finish(self._file)
         self.closed = True
 
     def _tell_redacted(self, redacted: FindingCounts) -> None:
         if redacted.total:
-            self._desk.ledger.counters["secrets_redacted"] += redacted.total
+            self._context.ledger.counters["secrets_redacted"] += redacted.total
             found = [f"{entry.kind} in {entry.place}: {entry.count}" for entry in redacted.entries()]
             log.info("secrets were left out of the recording", session=self._header.session, found=found)
 
@@ -331,7 +331,7 @@ class SessionRecorder:
     def _wants_flush(self) -> None:
         if not self._waits:
             self._waits = True
-            self._desk.wants_flush(self)
+            self._context.wants_flush(self)
 
     def _begin(self, seq: int) -> bool:
         """Open the file of the next part. Return False while it is too early to try again."""
@@ -348,30 +348,30 @@ class SessionRecorder:
     def _names(self, part: int) -> Iterator[Path]:
         header = self._header
         name = header.session or f"route-{header.route}"
-        return self._desk.writer.place.names(name, header.started_at, part)
+        return self._context.writer.place.names(name, header.started_at, part)
 
     def _give(self, data: bytes, count: int) -> None:
         file = self._file
         if file is None:
             return
-        if not self._desk.writer.put(file, data, count):
-            self._desk.writer.finish(file)
-            self._desk.ledger.counters["recordings_overflowed"] += 1
+        if not self._context.writer.put(file, data, count):
+            self._context.writer.finish(file)
+            self._context.ledger.counters["recordings_overflowed"] += 1
             self._stop("the disk does not keep up", count)
             return
         self._given += len(data)
         self._given_lines += count
-        if self._given_lines and 0 < self._desk.rotate_bytes <= self._given:
-            self._desk.writer.finish(file)
+        if self._given_lines and 0 < self._context.rotate_bytes <= self._given:
+            self._context.writer.finish(file)
             self._file, self._lost, self._told = None, 0, 0
 
     def _failed(self, file: OutputFile, error: OSError) -> None:
         """Handle a file that the writer could not write."""
         if file is not self._file:
-            self._desk.ledger.counters["recordings_failed"] += 1
+            self._context.ledger.counters["recordings_failed"] += 1
             log.error("the end of a part of a recording is lost", session=self._header.session, cause=str(error))
             return
-        if not file.size:  # it never was
+        if not file.size:  # it was never created
             self._part -= 1
             self._told = 0
         self._stop(str(error), self._given_lines - file.lines)
@@ -381,7 +381,7 @@ class SessionRecorder:
         self._again_at = self._monotonic() + int(RETRY * 1e9)
         self._lost, self._told = self._lost - self._told, 0
         self._lose(lines)
-        self._desk.ledger.counters["recordings_failed"] += 1
+        self._context.ledger.counters["recordings_failed"] += 1
         log.error(
             "NOT RECORDING this session, trying again later",
             session=self._header.session,
@@ -392,4 +392,4 @@ class SessionRecorder:
 
     def _lose(self, lines: int) -> None:
         self._lost += lines
-        self._desk.ledger.counters["recording_lines_lost"] += lines
+        self._context.ledger.counters["recording_lines_lost"] += lines
