@@ -171,6 +171,29 @@ class Translator(Protocol[Heard, Said]):
         """Return the last frames before the link closes."""
 
 
+class TranslatorDefaults(Generic[Heard]):
+    """The answers of a translator with one view, whose peer waits for no replies and answers no questions."""
+
+    view = ""
+
+    @property
+    def has_pending_replies(self) -> bool:
+        """Return False: a peer that has ended its own direction is gone."""
+        return False
+
+    def opened(self) -> Step[Heard]:
+        """Write nothing: this dialect has no handshake."""
+        return Step()
+
+    def on_delivered(self, batch: Batch) -> Step[Heard]:
+        """Do nothing: no run of the peer depends on what it is sent."""
+        return Step()
+
+    def can_be_asked(self, question: Event) -> bool:
+        """Return False: no message of the peer could bring an answer back."""
+        return False
+
+
 class MakeServer(Protocol):
     """Factory of translators for links whose peer is a client, of the listener's generation ("" is the default)."""
 

@@ -57,25 +57,12 @@ def response_end(_message: lines.ResponseEnd) -> Events:
     return (events.TurnResult(end="completed"),)
 
 
-@TO_EVENT.rule(lines.ToolHook, produces=(events.LifecycleReport,))
-def tool_hook(message: lines.ToolHook) -> Events:
+def hook(message: Struct) -> Events:
     return (events.LifecycleReport(report=raw(message)),)
 
 
-@TO_EVENT.rule(lines.JobHook, produces=(events.LifecycleReport,))
-def job_hook(message: lines.JobHook) -> Events:
-    return (events.LifecycleReport(report=raw(message)),)
-
-
-@TO_EVENT.rule(lines.ApprovalHook, produces=(events.LifecycleReport,))
-def approval_hook(message: lines.ApprovalHook) -> Events:
-    return (events.LifecycleReport(report=raw(message)),)
-
-
-@TO_EVENT.rule(lines.FrameHook, produces=(events.LifecycleReport,))
-def frame_hook(message: lines.FrameHook) -> Events:
-    return (events.LifecycleReport(report=raw(message)),)
-
+for kind in (lines.ToolHook, lines.JobHook, lines.ApprovalHook, lines.FrameHook):
+    TO_EVENT.rule(kind, produces=(events.LifecycleReport,))(hook)
 
 INSIDE = tuple(dict.fromkeys(kind for entry in TO_FRAME.entries.values() for kind in entry.produces))
 """The events that EventFrames become."""

@@ -70,14 +70,12 @@ def tool_call_result(frame: wire.ToolCallResult) -> Events:
     return (events.ToolCallFinished(name=frame.tool_name, output=output, is_error=is_error),)
 
 
-@TO_FRAME.rule(wire.McpStartupUpdate, produces=(events.McpStartup,))
-def mcp_startup_update(frame: wire.McpStartupUpdate) -> Events:
+def mcp_startup(frame: msgspec.Struct) -> Events:
     return (events.McpStartup(report=raw(frame)),)
 
 
-@TO_FRAME.rule(wire.McpStartupComplete, produces=(events.McpStartup,))
-def mcp_startup_complete(frame: wire.McpStartupComplete) -> Events:
-    return (events.McpStartup(report=raw(frame)),)
+for kind in (wire.McpStartupUpdate, wire.McpStartupComplete):
+    TO_FRAME.rule(kind, produces=(events.McpStartup,))(mcp_startup)
 
 
 @TO_FRAME.rule(wire.McpCallBegin, produces=(events.ToolCallStarted, events.ToolCallArguments))

@@ -15,7 +15,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from dragoman.mappings.canonical import Batch, Event, SessionState, Unmapped
+from dragoman.mappings.canonical import Event, SessionState, Unmapped
 from dragoman.mappings.canonical import commands as ask
 from dragoman.mappings.canonical import events as say
 from dragoman.mappings.canonical.commands import Command
@@ -26,7 +26,7 @@ from dragoman.mappings.codewhale.to_canonical.frames import plain
 from dragoman.mappings.codewhale.to_canonical.replies import goal, history, methods_of, session_opened, sessions_listed
 from dragoman.mappings.codewhale.translator.opening import Opening
 from dragoman.mappings.codewhale.wire import REQUESTS
-from dragoman.mappings.dialect import Burst, Clock, Frame, Loss, NewId, Step
+from dragoman.mappings.dialect import Burst, Clock, Frame, Loss, NewId, Step, TranslatorDefaults
 from dragoman.mappings.jsonrpc import WAITING_MAX, Calls
 
 CONFIGURING = (ask.SetConfig, ask.UnsetConfig, ask.ReloadConfig)
@@ -44,10 +44,8 @@ class TurnInFlight(Struct, kw_only=True):
     stopped: bool = False
 
 
-class ClientTranslator:
+class ClientTranslator(TranslatorDefaults[Event]):
     """The translator of a link with a codewhale server."""
-
-    view = ""
 
     def __init__(self, clock: Clock, new_id: NewId) -> None:
         self._clock = clock
@@ -56,11 +54,6 @@ class ClientTranslator:
         self._turn: TurnInFlight | None = None
         self._opening = Opening()
         self._interrupts = True  # whether the server has thread/interrupt; assumed until it is known
-
-    @property
-    def has_pending_replies(self) -> bool:
-        """Return False: a server that has closed its stream sends no more."""
-        return False
 
     def opened(self) -> Step[Event]:
         """Ask for the server's generation."""
@@ -107,14 +100,6 @@ class ClientTranslator:
         step: Step[Event] = Step()
         self._write(self._opening.resume(state), step)
         return step
-
-    def on_delivered(self, batch: Batch) -> Step[Event]:
-        """Do nothing: events do not go to a server."""
-        return Step()
-
-    def can_be_asked(self, question: Event) -> bool:
-        """Return False: a server answers no questions."""
-        return False
 
     def closed(self, cause: str) -> Step[Event]:
         """Fail the commands that have no answer; nothing is written, because stdin ends."""

@@ -41,7 +41,7 @@ from dragoman.mappings.codewhale.vocabulary import (
 from dragoman.mappings.codewhale.wire import EVENTS, results
 from dragoman.mappings.codewhale.wire.codecs import GROUPS, typed
 from dragoman.mappings.codewhale.wire.results import Problem
-from dragoman.mappings.dialect import Burst, Clock, Frame, Loss, NewId, Step
+from dragoman.mappings.dialect import Burst, Clock, Frame, Loss, NewId, Step, TranslatorDefaults
 from dragoman.mappings.errors import PeerError
 from dragoman.mappings.extras import raw
 from dragoman.mappings.jsonrpc import PeerCall, Replies, read_frame
@@ -57,21 +57,16 @@ class ThreadCall(PeerCall, kw_only=True, eq=False):
     acting: bool = False
 
 
-class ServerTranslator:
+class ServerTranslator(TranslatorDefaults[Command]):
     """The translator of a link with a codewhale client; `generation` is ours, "" the default."""
 
     def __init__(self, clock: Clock, new_id: NewId, generation: str = "") -> None:
         self._clock = clock
         self._new_id = new_id
-        self._generation = generation or HEAD
+        self.view = self._generation = generation or HEAD  # clients of the seed get their text in the result
         self._replies = Replies[ThreadCall]()
         self._sessions: dict[str, SessionState] = {}
         self._shut = False
-
-    @property
-    def view(self) -> str:
-        """The generation: clients of the seed get their text in the result."""
-        return self._generation
 
     @property
     def has_pending_replies(self) -> bool:
@@ -79,10 +74,6 @@ class ServerTranslator:
         (docs/dialects/codewhale.md, section 1).
         """
         return self._replies.head is not None
-
-    def opened(self) -> Step[Command]:
-        """Do nothing: there is no handshake."""
-        return Step()
 
     def receive(self, frames: Sequence[Frame]) -> Step[Command]:
         """Turn requests into commands, one after the other; refuse in order what a server refuses by itself."""
@@ -139,10 +130,6 @@ class ServerTranslator:
             return Step()
         call.reply = ()
         return self._advance(Step())
-
-    def can_be_asked(self, question: Event) -> bool:
-        """Return False: no message brings an answer back (docs/dialects/codewhale.md, section 4)."""
-        return False
 
     def closed(self, cause: str) -> Step[Command]:
         """Answer every line, also those that will never be executed."""

@@ -153,7 +153,7 @@ class Form:
         self.decoder: Any = None if self.params is None else msgspec.json.Decoder(self.params.cls)
 
 
-FORMS = [Form(kind) for kind in get_args(requests.Request)]
+FORMS = [Form(kind) for kind in requests.REQUESTS]
 BY_METHOD = {name: form for form in FORMS for name in form.kind.names}
 BY_KIND = {(form.kind.group, form.kind.kind): form for form in FORMS if form.kind.kind}
 
@@ -161,7 +161,7 @@ BY_KIND = {(form.kind.group, form.kind.kind): form for form in FORMS if form.kin
 class Requests(Format):
     """The codec of what a client asks."""
 
-    watched: frozenset[type] = frozenset(get_args(requests.Request))
+    watched: frozenset[type] = frozenset(requests.REQUESTS)
 
     def decode(self, frame: bytes) -> Any:
         """Decode a line as a request; raise DecodeError if `mend` must look at it."""

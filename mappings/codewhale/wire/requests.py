@@ -403,35 +403,5 @@ class Shutdown(RequestBase, frozen=True, kw_only=True):
     params: Raw | UnsetType = UNSET
 
 
-Request = (
-    Healthz
-    | Capabilities
-    | ThreadCapabilities
-    | Create
-    | Start
-    | Resume
-    | Fork
-    | List
-    | Read
-    | SetName
-    | GoalSet
-    | GoalGet
-    | GoalClear
-    | GoalProgress
-    | Archive
-    | Unarchive
-    | Message
-    | Interrupt
-    | AppCapabilities
-    | ConfigGet
-    | ConfigSet
-    | ConfigUnset
-    | ConfigList
-    | ConfigReload
-    | Models
-    | LoadedList
-    | SubmitUserInput
-    | PromptCapabilities
-    | Prompt
-    | Shutdown
-)
+REQUESTS: tuple[type[RequestBase], ...] = tuple(RequestBase.__subclasses__())
+"""All requests, in the order in which they are declared."""

@@ -13,13 +13,13 @@ from typing import Any, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from dragoman.mappings.canonical import Batch, Event, SessionState
+from dragoman.mappings.canonical import Event, SessionState
 from dragoman.mappings.canonical import commands as ask
 from dragoman.mappings.canonical import events as say
 from dragoman.mappings.canonical.commands import Command
 from dragoman.mappings.canonical.unmapped import Unmapped
 from dragoman.mappings.canonical.values import Cause, Failure, FileAttachment, ImageAttachment, flatten
-from dragoman.mappings.dialect import Alarm, Burst, Clock, Frame, Loss, Missed, NewId, Step
+from dragoman.mappings.dialect import Alarm, Burst, Clock, Frame, Loss, Missed, NewId, Step, TranslatorDefaults
 from dragoman.mappings.errors import PeerError
 from dragoman.mappings.jsonrpc import WAITING_MAX, Calls
 from dragoman.mappings.pando.directions import FROM_SERVER
@@ -56,10 +56,8 @@ class Asked(Struct, frozen=True, kw_only=True):
     at: int = 0
 
 
-class ClientTranslator:
+class ClientTranslator(TranslatorDefaults[Event]):
     """The translator of a link with a primary."""
-
-    view = ""
 
     def __init__(self, clock: Clock, new_id: NewId, patience: Patience = Patience()) -> None:  # noqa: B008  # frozen
         self._clock = clock
@@ -70,11 +68,6 @@ class ClientTranslator:
         self._sessions: dict[str, Following] = {}
         self._heard = clock()
         self._opened = False  # True until the primary of this connection has named itself
-
-    @property
-    def has_pending_replies(self) -> bool:
-        """Return False: a primary that has closed its stream sends no more."""
-        return False
 
     def opened(self) -> Step[Event]:
         """Ask for the primary and its sessions; on a later connection also for the state of open turns."""
@@ -132,14 +125,6 @@ class ClientTranslator:
             self._follow(session).watched = True
             self._ask(step, ask.GetHistory(session=session), "history")
         return step
-
-    def on_delivered(self, batch: Batch) -> Step[Event]:
-        """Do nothing: events do not go to a primary."""
-        return Step()
-
-    def can_be_asked(self, question: Event) -> bool:
-        """Return False: a primary answers no questions."""
-        return False
 
     def closed(self, cause: str) -> Step[Event]:
         """Fail the calls that have no reply; a client leaves without a message."""

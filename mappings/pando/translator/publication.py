@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dragoman.mappings.canonical import Batch, Command, Event, SessionState
+from dragoman.mappings.canonical import Command, Event, SessionState
 from dragoman.mappings.canonical import events as say
-from dragoman.mappings.dialect import Alarm, Clock, Frame, Instance, Loss, NewId, Step
+from dragoman.mappings.dialect import Alarm, Clock, Frame, Instance, Loss, NewId, Step, TranslatorDefaults
 from dragoman.mappings.errors import PeerError
 from dragoman.mappings.pando.from_canonical import FROM_EVENT, Context
 from dragoman.mappings.pando.from_canonical.context import NOBODY
@@ -22,19 +22,12 @@ HEARTBEAT = 5.0
 """Seconds between two heartbeats, and before the first one (docs/dialects/pando.md, section 8)."""
 
 
-class PublicationTranslator:
+class PublicationTranslator(TranslatorDefaults[Command]):
     """The translator of the link to all subscribers."""
-
-    view = ""
 
     def __init__(self, clock: Clock, new_id: NewId, instance: Instance = NOBODY) -> None:
         self._clock = clock
         self._instance = instance
-
-    @property
-    def has_pending_replies(self) -> bool:
-        """Return False: subscribers send no requests."""
-        return False
 
     def opened(self) -> Step[Command]:
         """Start the heartbeats."""
@@ -59,14 +52,6 @@ class PublicationTranslator:
     def attach(self, state: SessionState, request: str = "") -> Step[Command]:
         """Announce a session; there is no replay, so clients ask for its messages."""
         return Step(frames=[EVENTS.encode(wire.SessionUpdate(payload=described(state), **self._context().envelope))])
-
-    def on_delivered(self, batch: Batch) -> Step[Command]:
-        """Do nothing: a publication begins no turns."""
-        return Step()
-
-    def can_be_asked(self, question: Event) -> bool:
-        """Return False: subscribers send no answers."""
-        return False
 
     def closed(self, cause: str) -> Step[Command]:
         """Publish the shutdown, which real clients hardly ever get to read (docs/dialects/pando.md, section 4)."""

@@ -16,7 +16,7 @@ from dragoman.mappings.canonical import Batch, Event, SessionState, Unmapped
 from dragoman.mappings.canonical import commands as ask
 from dragoman.mappings.canonical import events as say
 from dragoman.mappings.canonical.commands import Command
-from dragoman.mappings.dialect import Burst, Clock, Frame, Instance, Loss, NewId, Step
+from dragoman.mappings.dialect import Burst, Clock, Frame, Instance, Loss, NewId, Step, TranslatorDefaults
 from dragoman.mappings.errors import PeerError
 from dragoman.mappings.extras import raw
 from dragoman.mappings.jsonrpc import PeerCall, Replies, read_frame
@@ -32,25 +32,14 @@ HISTORY_MAX = 1 << 30
 """Messages of one answer: all of them, because pando has no pages."""
 
 
-class ServerTranslator:
+class ServerTranslator(TranslatorDefaults[Command]):
     """The translator of a link with a caller."""
-
-    view = ""
 
     def __init__(self, clock: Clock, new_id: NewId, generation: str = "", instance: Instance = NOBODY) -> None:
         self._clock = clock
         self._new_id = new_id
         self._instance = instance
         self._replies = Replies[PeerCall]()
-
-    @property
-    def has_pending_replies(self) -> bool:
-        """Return False: a caller that has closed its stream is gone."""
-        return False
-
-    def opened(self) -> Step[Command]:
-        """Do nothing: a primary never writes unasked."""
-        return Step()
 
     def receive(self, frames: Sequence[Frame]) -> Step[Command]:
         """Turn requests into commands; refuse in order what a primary refuses by itself."""
@@ -102,10 +91,6 @@ class ServerTranslator:
         accepted = any(type(event) is say.TurnAccepted for event in batch.events)
         waits = self._replies.find_waiting(request) is not None
         return self.send([say.TurnAccepted(request=request)]) if accepted and waits else Step()
-
-    def can_be_asked(self, question: Event) -> bool:
-        """Return False: a caller answers no questions."""
-        return False
 
     def closed(self, cause: str) -> Step[Command]:
         """Refuse the calls that have no reply: their callers wait."""

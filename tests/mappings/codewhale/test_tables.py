@@ -12,7 +12,7 @@ from dragoman.mappings.codewhale.to_canonical import TO_COMMAND, TO_EVENT
 from dragoman.mappings.codewhale.to_canonical.frames import TO_FRAME
 from dragoman.mappings.codewhale.wire.frames import EventFrame
 from dragoman.mappings.codewhale.wire.lines import Line
-from dragoman.mappings.codewhale.wire.requests import Request
+from dragoman.mappings.codewhale.wire.requests import REQUESTS
 from dragoman.mappings.codewhale.wire.results import Answer
 from dragoman.mappings.rules import Nothing, RuleTable
 
@@ -22,7 +22,7 @@ from dragoman.mappings.rules import Nothing, RuleTable
     [
         (TO_EVENT, {*get_args(Line), Answer}),
         (TO_FRAME, set(get_args(EventFrame))),
-        (TO_COMMAND, set(get_args(Request))),
+        (TO_COMMAND, set(REQUESTS)),
         (FROM_EVENT, set(get_args(Event))),
         (FROM_COMMAND, set(get_args(Command))),
     ],
@@ -34,7 +34,7 @@ def test_every_type_has_an_entry_and_no_other_has(table: RuleTable, kinds: set[A
 
 def test_every_line_and_request_is_written_by_some_rule() -> None:
     written = {kind for t in (FROM_EVENT, FROM_COMMAND) for entry in t.entries.values() for kind in entry.produces}
-    assert written - set(get_args(EventFrame)) == {*get_args(Line), Answer, *get_args(Request)}
+    assert written - set(get_args(EventFrame)) == {*get_args(Line), Answer, *REQUESTS}
 
 
 def test_what_is_neither_text_nor_a_hook_of_old_releases_is_no_bare_line() -> None:
