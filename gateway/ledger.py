@@ -9,7 +9,7 @@ together.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from msgspec import Struct
 
@@ -62,9 +62,14 @@ class Ledger:
                 )
             entry.count += loss.count
 
-    def in_part(self, source: str, target: str, kind: type, fields: str) -> None:
-        """Count one message of this kind that reached `target`, whose form cannot represent these fields."""
-        self._partial[source, target, kind.__name__, fields] += 1
+    def count_partial(self, source: str, target: str, lossy: Mapping[type, str], items: Iterable[object]) -> None:
+        """Count the items that reached `target` without the fields that `lossy` names for their type.
+
+        An item that came in a dialect goes out in it whole.
+        """
+        for kind in map(type, items):
+            if source != target and (fields := lossy.get(kind)) is not None:
+                self._partial[source, target, kind.__name__, fields] += 1
 
     def entries(self) -> list[Entry]:
         """Return all rows, the largest count first."""

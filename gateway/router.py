@@ -261,9 +261,9 @@ class Router:
         used = [session for session in self._all.index if link.id in session.delivery.attachments]
         if self._route.shutdown == "backend" and used:
             first, *others = used
-            first.forward(link, command)
+            first.in_flight.forward(link, command)
             for session in others:
-                session.forward(None, command)
+                session.in_flight.forward(None, command)
         else:
             link.send([Reply(request=command.request)])
             link.send([BackendShutdown(reason="detached")])
@@ -273,7 +273,7 @@ class Router:
     def _ask_of_backend(self, link: Link, command: Command) -> None:
         control = self._backend.control() if self._upstream.commands.can_write_type(type(command)) else None
         if control is not None:
-            control.forward(link, command)
+            control.in_flight.forward(link, command)
         else:
             self._unsupported(link, command, f"a {self._upstream.name} backend cannot be asked this")
 

@@ -137,7 +137,7 @@ class SharedKind(SessionOpener):
         if newest is None:
             return
         for session in self._sessions.entered:
-            unused = session.state.backend_ids is None and not session.commands.in_flight
+            unused = session.state.backend_ids is None and not session.in_flight
             seen = all(self._sessions.policy.sees(link.principal, newest.state) for link in session.presence.links)
             if session.state.id in self._made_up and unused and seen:
                 self._sessions.move_on(session)
@@ -146,7 +146,7 @@ class SharedKind(SessionOpener):
     def gone(self, session: Session) -> None:
         """End a session. Clients that name no session are shown the one that is behind their listener now."""
         if session in self._sessions.index:
-            session.commands.answer_all(DeleteSession)
+            session.commands.give_all(DeleteSession)
             session.give_up(GONE)
             self._sessions.move_on(session)
 

@@ -120,7 +120,7 @@ class Sessions:
             self.services.schedule(0, lambda: self.drop(session))  # once what it has to say is said
             if self.policy.sees(link.principal, known.state):
                 return known
-            session.commands.fail(Failure(cause="not_found", text="session not found"))
+            session.commands.give_all(object, Failure(cause="not_found", text="session not found"))
             return session
         del self._unopened[provisional]
         session.name(own)

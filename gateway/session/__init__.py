@@ -1,9 +1,15 @@
-"""One conversation, from what its backend says to what everybody is shown.
+"""One conversation, from what its backend says to what every client is shown.
 
-session     ties the rest together            delivery    the log, groups of links, who is slow
-attendance  who is there                      lobby       who waits for the history
-inputs      what users say, one at a time     inflight    commands that have no answer yet
-questions   who may answer, and when          wording     questions and answers in words
-turn/       the normal form of a turn         fold        events into the state
-history     ids and pages                     narrowing   what a route keeps from its clients
+session       builds the parts, performs their effects, carries events from the backend to the clients
+ports         the protocols of clients, the backend and the recorder
+context       what the parts share, and the effects that all of them have
+
+commands      what clients ask: each command gets one answer       in_flight   commands without an answer yet
+inputs        what users type: one input at a time                 questions   who may answer a question, and when
+presence      who is attached, and who waits for the history       reconnect   a turn whose connection is lost
+normal_form   completes a turn, with content, runs, turn_states    found       the end of a lost turn
+fold          adds events to the state                             history     ids, additions and pages of history
+log           the newest batches                                   delivery    one rendering for all clients alike
+wording       questions and answers in words                       narrowing   what a route hides from its clients
+weight        characters that events hold in memory
 """

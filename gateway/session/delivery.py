@@ -9,13 +9,13 @@ deltas merged and nothing else touched, until it has caught up and joins its gro
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator, Sequence
 
 from msgspec import Struct, structs
 
 from dragoman.adapters.base import CloseReason
 from dragoman.gateway.services import Services
+from dragoman.gateway.session.log import Log
 from dragoman.gateway.session.ports import Client, EventRecorder
 from dragoman.mappings.canonical import Batch, SessionState, prelude
 from dragoman.mappings.canonical.events import (
@@ -70,32 +70,27 @@ Key = tuple[str, str, str]
 
 
 class Delivery:
-    """Log, groups and attachments of one session."""
+    """The attachments of one session and their groups. `source` is the dialect of the backend."""
 
     def __init__(
         self,
         state: SessionState,
+        log: Log,
         services: Services,
         *,
         coalesce: bool,
         source: str,
-        track: EventRecorder | None = None,
+        recorder: EventRecorder | None = None,
     ) -> None:
         self._state = state
-        self._source = source  # the backend's dialect
+        self._log = log
+        self._source = source
         self._ledger = services.ledger
-        self._log_max = services.limits.log_max
-        self._log_bytes = services.limits.log_bytes
-        self._weights: deque[int] = deque()  # of the log's batches
-        self._weight = 0
         self._catch_up = services.limits.catch_up
         self._coalesce = coalesce
-        self._log: deque[Batch] = deque()
-        self._logged = 0
         self._groups: dict[Key, Group] = {}
         self.attachments: dict[str, Attachment] = {}
-        self.track = track
-        """Its recording, if there is one."""
+        self._recorder = recorder
 
     @property
     def links(self) -> list[Client]:
@@ -103,15 +98,15 @@ class Delivery:
         return [attachment.link for attachment in self.attachments.values()]
 
     def enter(self) -> None:
-        """What a link just said is for this session: its recording takes note."""
-        if self.track is not None:
-            self.track.enter()
+        """Record what a link has just said as a part of this session."""
+        if self._recorder is not None:
+            self._recorder.enter()
 
     # -- who is there --------------------------------------------------------------------------------
 
     def attach(self, link: Client, request: str) -> None:
         """Show the session to `link`: its reply or snapshot, then what is in progress, then whatever comes."""
-        before = self.track.enter() if self.track is not None else None
+        before = self._recorder.enter() if self._recorder is not None else None
         attachment = Attachment(link=link, cursor=self._state.seq)
         self.attachments[link.id] = attachment
         link.attach(self._state, request)
@@ -126,8 +121,8 @@ class Delivery:
             for part in up_to_questions(events):
                 self._render(attachment, attachment.behind, self._now(part))
         self._join(attachment)
-        if self.track is not None:
-            self.track.leave(before)
+        if self._recorder is not None:
+            self._recorder.leave(before)
 
     def show(self, link: Client, events: list[Event]) -> None:
         """Show `link` alone what it was shown before; to its session nothing happens."""
@@ -182,21 +177,14 @@ class Delivery:
 
     # -- what happens ----------------------------------------------------------------------------------
 
-    def deliver(self, batch: Batch, weight: int, *, opened: bool, ended: bool, plain: bool = False) -> None:
-        """Log a batch of `weight` characters and give it to everybody.
+    def deliver(self, batch: Batch, *, opened: bool, ended: bool, plain: bool = False) -> None:
+        """Render a batch of the log for every client.
 
-        `opened` and `ended` say that it begins or ends its turn, `plain` that it holds nothing but text.
+        `opened` and `ended` are True if it begins or ends its turn, `plain` if it has nothing but text.
         """
         before = None
-        if self.track is not None:
-            before = self.track.batch(batch)
-        self._log.append(batch)
-        self._weights.append(weight)
-        self._logged += len(batch.events)
-        self._weight += weight
-        while (self._logged > self._log_max or self._weight > self._log_bytes) and len(self._log) > 1:
-            self._logged -= len(self._log.popleft().events)
-            self._weight -= self._weights.popleft()
+        if self._recorder is not None:
+            before = self._recorder.batch(batch)
         if opened:
             self._begin_turn(batch)
         for group in list(self._groups.values()):
@@ -210,8 +198,8 @@ class Delivery:
             self._tell_runs(batch, opened)
         if ended:
             self._end_turn(batch)
-        if self.track is not None and before is not self.track:  # as it is for nearly every token
-            self.track.leave(before)
+        if self._recorder is not None and before is not self._recorder:  # as it is for nearly every token
+            self._recorder.leave(before)
 
     def _tell_runs(self, batch: Batch, opened: bool) -> None:
         """Tell the links whose run begins or ends with this batch."""
@@ -235,7 +223,7 @@ class Delivery:
             target = group.members[0].link.dialect.name
             self._ledger.record(rendered.losses, session=self._state.id, target=target)
         if rendered.frames and not plain:
-            self.count(batch.events, group.members[0].link.dialect)
+            self.count_partial(batch.events, group.members[0].link.dialect)
         count = len(batch.events)
         for attachment in group.members:
             attachment.offered += count
@@ -261,18 +249,9 @@ class Delivery:
                 for member in group.members:
                     member.told = gap
 
-    def count(self, events: Sequence[Event], target: Dialect) -> None:
-        """Of these events, which reached clients of this dialect, those that did without some of their fields.
-
-        What came in a dialect goes out in it whole: it had no more.
-        """
-        lossy = target.events.from_canonical.lossy
-        if target.name == self._source or lossy.keys().isdisjoint(map(type, events)):
-            return
-        for event in events:
-            fields = lossy.get(type(event))
-            if fields is not None:
-                self._ledger.in_part(self._source, target.name, type(event), fields)
+    def count_partial(self, events: Sequence[Event], target: Dialect) -> None:
+        """Count the events that reached clients of this dialect without some of their fields."""
+        self._ledger.count_partial(self._source, target.name, target.events.from_canonical.lossy, events)
 
     def _begin_turn(self, batch: Batch) -> None:
         """The link that began the turn sees it under its own request id."""
@@ -318,19 +297,19 @@ class Delivery:
         attachment = self.attachments.get(link.id)
         if attachment is None:
             return
-        before = self.track.enter() if self.track is not None else None
+        before = self._recorder.enter() if self._recorder is not None else None
         # A slice that its dialect has no frame for wakes no writer, who would ask for the next one.
         while attachment.behind is not None and link.outbox.empty and link.alive:
-            if self._log and attachment.cursor < self._log[0].first_seq:
+            if not self._log.reaches(attachment.cursor):
                 link.cut(GONE)
                 break
             self._catch_up_a_slice(attachment, attachment.behind)
-        if self.track is not None:
-            self.track.leave(before)
+        if self._recorder is not None:
+            self._recorder.leave(before)
 
     def _catch_up_a_slice(self, attachment: Attachment, projection: SessionProjection) -> None:
         link = attachment.link
-        for batch in self._suffix(attachment.cursor, self._catch_up):
+        for batch in self._log.batches_from(attachment.cursor, self._catch_up):
             projection = self._turn_projection(attachment, projection, batch)
             self._render(attachment, projection, batch)
             attachment.cursor = batch.first_seq + len(batch.events)
@@ -352,24 +331,6 @@ class Delivery:
         attachment.request = request
         return projection.copy(request)
 
-    def _suffix(self, cursor: int, limit: int) -> Iterator[Batch]:
-        """The log from `cursor`, at most about `limit` events, neighbours of one turn as one batch."""
-        joined: Batch | None = None
-        for batch in self._log:
-            if batch.first_seq + len(batch.events) <= cursor:
-                continue
-            if limit <= 0:
-                break
-            limit -= len(batch.events)
-            if joined is not None and _of_one_turn(joined, batch):
-                joined.events.extend(batch.events)
-                continue
-            if joined is not None:
-                yield joined
-            joined = structs.replace(batch, events=list(batch.events))
-        if joined is not None:
-            yield joined
-
     def _render(self, attachment: Attachment, projection: SessionProjection, batch: Batch) -> None:
         merged = _merge(batch.events)
         rendered = projection.render(structs.replace(batch, events=merged))
@@ -377,7 +338,7 @@ class Delivery:
             target = attachment.link.dialect.name
             self._ledger.record(rendered.losses, session=self._state.id, target=target)
         if rendered.frames:
-            self.count(merged, attachment.link.dialect)
+            self.count_partial(merged, attachment.link.dialect)
         attachment.offered += len(batch.events)
         attachment.rendered += len(merged)
         attachment.merged += len(batch.events) - len(merged)
@@ -395,13 +356,6 @@ def up_to_questions(events: list[Event]) -> Iterator[list[Event]]:
         if type(event) in (QuestionAsked, QuestionAnswered) or end == len(events):
             yield events[start:end]
             start = end
-
-
-def _of_one_turn(one: Batch, other: Batch) -> bool:
-    """The origin counts: an input may be accepted after its turn's first words. A question ends its batch."""
-    if type(one.events[-1]) is QuestionAsked:
-        return False
-    return (one.turn, one.origin, one.epoch) == (other.turn, other.origin, other.epoch)
 
 
 def _merge(events: list[Event]) -> list[Event]:

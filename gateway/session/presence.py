@@ -22,7 +22,7 @@ class PendingAttach:
 
     `attach` is called for each, once, unless it leaves before.
 
-    Actions that need no link wait in the same way.
+    Actions that need no client wait in the same way.
     """
 
     def __init__(self, attach: Callable[[Client], None], services: Services) -> None:
@@ -36,17 +36,17 @@ class PendingAttach:
     @property
     def waiting(self) -> list[Client]:
         """Who waits now."""
-        return [link for link, _timer in self._waiting.values()]
+        return [client for client, _timer in self._waiting.values()]
 
-    def enter(self, link: Client) -> None:
+    def enter(self, client: Client) -> None:
         """Wait, or go in if there is nothing to wait for."""
         if self._open:
-            self._attach(link)
+            self._attach(client)
         else:
-            self._waiting[link.id] = (link, self._schedule(self._wait, lambda: self.admit(link)))
+            self._waiting[client.id] = (client, self._schedule(self._wait, lambda: self.admit(client)))
 
     def when_open(self, action: Callable[[], None]) -> None:
-        """Call `action` once the history is known, or would have kept a link waiting for too long."""
+        """Call `action` once the history is known, or would have kept a client waiting for too long."""
         if self._open:
             action()
         else:
@@ -58,14 +58,14 @@ class PendingAttach:
             timer.cancel()
             action()
 
-    def admit(self, link: Client) -> None:
-        """Let `link` in now, if it waits."""
-        if self.leave(link):
-            self._attach(link)
+    def admit(self, client: Client) -> None:
+        """Let `client` in now, if it waits."""
+        if self.leave(client):
+            self._attach(client)
 
-    def leave(self, link: Client) -> bool:
-        """`link` waits no more; whether it did."""
-        waiting = self._waiting.pop(link.id, None)
+    def leave(self, client: Client) -> bool:
+        """`client` waits no more; whether it did."""
+        waiting = self._waiting.pop(client.id, None)
         if waiting is None:
             return False
         waiting[1].cancel()
@@ -74,14 +74,14 @@ class PendingAttach:
     def open(self) -> None:
         """The history is known, or will not come: let everybody in."""
         self._open = True
-        for link, _timer in list(self._waiting.values()):
-            self.admit(link)
+        for client, _timer in list(self._waiting.values()):
+            self.admit(client)
         self._act()
 
     def close(self) -> None:
         """Nobody is let in any more."""
-        for link, _timer in list(self._waiting.values()):
-            self.leave(link)
+        for client, _timer in list(self._waiting.values()):
+            self.leave(client)
         for _action, timer in self._actions:
             timer.cancel()
         self._actions.clear()
@@ -90,7 +90,7 @@ class PendingAttach:
 class Presence:
     """The links of one session, and the timer that runs while there are none.
 
-    `deserted` is called when the last link leaves, `rested` when nobody came back for `session_ttl`.
+    `deserted` is called when the last client leaves, `rested` when nobody came back for `session_ttl`.
     """
 
     def __init__(
@@ -116,19 +116,19 @@ class Presence:
     @property
     def deserted(self) -> bool:
         """Whether nobody is here; who subscribes to everything is no company."""
-        return all(link.publishes for link in self.links)
+        return all(client.publishes for client in self.links)
 
-    def attach(self, link: Client, request: str) -> None:
-        """Show the session to `link`, and keep it informed unless it only makes calls."""
-        if link.publishes:
-            self._context.delivery.attach(link, request)
+    def attach(self, client: Client, request: str) -> None:
+        """Show the session to `client`, and keep it informed unless it only makes calls."""
+        if client.publishes:
+            self._context.delivery.attach(client, request)
             return
         self.close()
         self._backend().start()  # before: what it knows at once stands in the first snapshot
-        if link.attaches:
-            self._context.delivery.attach(link, request)
+        if client.attaches:
+            self._context.delivery.attach(client, request)
         else:
-            link.attach(self._context.state, request)
+            client.attach(self._context.state, request)
             self._leave()  # it looked, and is gone
 
     def look(self) -> None:
@@ -137,12 +137,12 @@ class Presence:
         if self.deserted and self._expiry is None:
             self._wait()
 
-    def detach(self, link: Client) -> None:
-        """`link` is gone; its turn goes on, the answers to its commands have nowhere to go."""
-        self._pending.leave(link)
-        attached = link.id in self._context.delivery.attachments  # a probe never was
-        self._context.delivery.detach(link)
-        if attached and not link.publishes:
+    def detach(self, client: Client) -> None:
+        """`client` is gone; its turn goes on, the answers to its commands have nowhere to go."""
+        self._pending.leave(client)
+        attached = client.id in self._context.delivery.attachments  # a probe never was
+        self._context.delivery.detach(client)
+        if attached and not client.publishes:
             self._leave()
 
     def _leave(self) -> None:

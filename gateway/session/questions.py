@@ -7,6 +7,8 @@ whose dialect has no questions is asked in words, and the next thing that it typ
 
 from __future__ import annotations
 
+from typing import Protocol
+
 import structlog
 from msgspec import UNSET, structs
 
@@ -15,7 +17,7 @@ from dragoman.gateway.session.context import Effects, SessionContext
 from dragoman.gateway.session.normal_form import Given, denied
 from dragoman.gateway.session.ports import Client
 from dragoman.gateway.timers import Timer
-from dragoman.mappings.canonical import Command
+from dragoman.mappings.canonical import Command, Event
 from dragoman.mappings.canonical.commands import (
     AnswerApproval,
     AnswerInteraction,
@@ -40,7 +42,7 @@ from dragoman.mappings.canonical.events import (
 from dragoman.mappings.canonical.state import QuestionBlock
 from dragoman.mappings.canonical.values import Failure, Origin, Segment, flatten
 
-__all__ = ["Questions"]
+__all__ = ["QuestionEffects", "Questions"]
 
 NS = 1_000_000_000
 
@@ -53,17 +55,28 @@ GONE = "no question is open"
 ANSWERED = "the question was answered already"
 
 
+class QuestionEffects(Effects, Protocol):
+    """The effects that questions have on their session."""
+
+    def say(self, event: Event) -> None:
+        """Tell the clients something that the gateway itself says."""
+
+    def command(self, client: Client, command: Command) -> None:
+        """Act on a command of a client."""
+
+
 class Questions:
     """The questions of one session; at most one is open at a time."""
 
-    def __init__(self, context: SessionContext, effects: Effects) -> None:
+    def __init__(self, context: SessionContext, effects: QuestionEffects) -> None:
         self._context = context
         self._effects = effects
         self._shown = ""  # the open question's id
         self._shown_at = 0
         self._form: wording.Form | None = None
         self._deadline: Timer | None = None
-        self._given: Given | None = None  # the answer that is on its way to the backend
+        self.given: Given | None = None
+        """The answer that is on its way to the backend, which may go on before it confirms it."""
         self._giver = ""  # whose it is, "" for the gateway's own
         self._beaten: set[str] = set()  # links that were shown the last question, which somebody else answered
 
@@ -79,7 +92,7 @@ class Questions:
 
     def _decided(self, question: Question) -> bool:
         links = self._context.delivery.links
-        if any(link.can_be_asked(question) for link in links):
+        if any(client.can_be_asked(question) for client in links):
             return False
         policy = self._context.route.approvals  # with nobody there nothing is approved: who comes back may be asked
         return policy == "deny" or (policy == "approve" and isinstance(question, ApprovalRequested) and bool(links))
@@ -93,7 +106,7 @@ class Questions:
         if shown == self._shown:
             return
         if self._shown:
-            self._beaten = {link.id for link in self._context.delivery.links} - {self._giver}
+            self._beaten = {client.id for client in self._context.delivery.links} - {self._giver}
         self.close()
         self._shown = shown
         if block is None:
@@ -111,11 +124,7 @@ class Questions:
         if self._deadline is not None:
             self._deadline.cancel()
         self._deadline, self._form, self._shown = None, None, ""
-        self._given, self._giver = None, ""
-
-    def given(self) -> Given | None:
-        """The answer that is on its way to the backend; that may go on before it says that it took it."""
-        return self._given
+        self.given, self._giver = None, ""
 
     def _decide(self, question: Question) -> None:
         """The route answers, for nobody here can."""
@@ -125,7 +134,7 @@ class Questions:
 
     def deny(self, question: Question) -> None:
         """Asked in a turn that is over for its clients: nobody will answer."""
-        self._effects.forward(None, _verdict(question, approved=False))
+        self._context.in_flight.forward(None, _verdict(question, approved=False))
 
     def _expire(self) -> None:
         block = self.open
@@ -133,7 +142,7 @@ class Questions:
             return
         services = self._context.services
         self._deadline = services.schedule(services.limits.answer_deadline, self._expire)  # should the denial get lost
-        if self._given is not None:
+        if self.given is not None:
             return
         text = f"no answer within {services.limits.answer_deadline:g} s: denied"
         self._effects.say(Alert(level="warn", source="pod", text=text, at=services.clock()))
@@ -141,80 +150,80 @@ class Questions:
 
     # -- answers in a dialect's own form -----------------------------------------------------------------
 
-    def answer(self, link: Client, command: Answer) -> None:
+    def answer(self, client: Client, command: Answer) -> None:
         """A client answers by a message of its dialect."""
         block = self.open
         kind = AnswerApproval if block is not None and isinstance(block.asked, ApprovalRequested) else AnswerInteraction
         if block is None or not isinstance(command, kind):
-            link.refuse(command.request, "not_found", GONE)
+            client.refuse(command.request, "not_found", GONE)
         elif command.question not in ("", block.asked.question):
-            link.refuse(command.request, "invalid", "another question is open")
-        elif fault := self._too_late(link):
-            link.refuse(command.request, "not_found", fault)
+            client.refuse(command.request, "invalid", "another question is open")
+        elif fault := self._too_late(client):
+            client.refuse(command.request, "not_found", fault)
         else:
-            self._give(link, command)
+            self._give(client, command)
 
-    def _too_late(self, link: Client) -> str:
-        """Why an answer of this link does not count, "" if it does."""
-        if self._given is not None:
+    def _too_late(self, client: Client) -> str:
+        """Why an answer of this client does not count, "" if it does."""
+        if self.given is not None:
             return ANSWERED
-        if link.attaches and not self._context.delivery.has_seen_all(link):
+        if client.attaches and not self._context.delivery.has_seen_all(client):
             return "the open question was not shown to you yet"
         crossed = self._context.services.clock() - self._shown_at < self._context.services.limits.answer_guard * NS
-        return "the question before was answered by somebody else" if crossed and link.id in self._beaten else ""
+        return "the question before was answered by somebody else" if crossed and client.id in self._beaten else ""
 
-    def _give(self, link: Client | None, command: Answer, segments: tuple[Segment, ...] = ()) -> None:
+    def _give(self, client: Client | None, command: Answer, segments: tuple[Segment, ...] = ()) -> None:
         block = self.open
         if block is None:
             return
         command = structs.replace(command, question=block.asked.question)
-        self._giver = link.id if link is not None else ""
+        self._giver = client.id if client is not None else ""
         origin = Origin(link=self._giver, request=command.request) if segments else None
-        self._given = Given(resolved=_resolved(command), segments=segments, origin=origin)
-        if not self._effects.forward(link, command, segments):
-            self._given = None  # it was refused
+        self.given = Given(resolved=_resolved(command), segments=segments, origin=origin)
+        if not self._context.in_flight.forward(client, command, segments):
+            self.given = None  # it was refused
 
     # -- answers in words ------------------------------------------------------------------------------
 
-    def hear(self, link: Client, command: SubmitInput) -> bool:
+    def hear(self, client: Client, command: SubmitInput) -> bool:
         """Whether an input was meant for a question, and was dealt with."""
         block = self.open
         if block is None:
-            return self._hear_code(link, command)
-        if block.words is None or link.can_be_asked(block.asked):
+            return self._hear_code(client, command)
+        if block.words is None or client.can_be_asked(block.asked):
             return False
         said = flatten(command.segments)
-        fault = self._too_late(link)
+        fault = self._too_late(client)
         if fault:
-            link.refuse(command.request, "busy", f"not sent: {fault}")
+            client.refuse(command.request, "busy", f"not sent: {fault}")
         elif isinstance(block.asked, ApprovalRequested):
-            self._hear_verdict(link, command, said)
+            self._hear_verdict(client, command, said)
         else:
-            self._hear_field(link, command, said)
+            self._hear_field(client, command, said)
         return True
 
-    def _hear_verdict(self, link: Client, command: SubmitInput, said: str) -> None:
+    def _hear_verdict(self, client: Client, command: SubmitInput, said: str) -> None:
         approved = wording.verdict(said)
         if approved is None:
-            link.refuse(command.request, "busy", wording.ANSWER_FIRST)
+            client.refuse(command.request, "busy", wording.ANSWER_FIRST)
         else:
             answer = AnswerApproval(request=command.request, session=command.session, approved=approved)
-            self._give(link, answer, command.segments)
+            self._give(client, answer, command.segments)
 
-    def _hear_field(self, link: Client, command: SubmitInput, said: str) -> None:
+    def _hear_field(self, client: Client, command: SubmitInput, said: str) -> None:
         form = self._form
         if form is None:
             return
         answer = AnswerInteraction(request=command.request, session=command.session, question=self._shown)
         if wording.declines(said):
-            self._give(link, structs.replace(answer, declined=True), command.segments)
+            self._give(client, structs.replace(answer, declined=True), command.segments)
             return
         fault = form.take(said)
         if form.done:
-            self._give(link, structs.replace(answer, values=form.values), command.segments)
+            self._give(client, structs.replace(answer, values=form.values), command.segments)
         else:
-            self._ask_on(form, fault, command.segments, Origin(link=link.id, request=command.request))
-            _acknowledge(link, command.request)
+            self._ask_on(form, fault, command.segments, Origin(link=client.id, request=command.request))
+            _acknowledge(client, command.request)
 
     def _ask_on(self, form: wording.Form, fault: str, segments: tuple[Segment, ...], origin: Origin) -> None:
         now = self._context.services.clock()
@@ -223,99 +232,99 @@ class Questions:
             self._context.form.questions.asked_again(text, now, segments=segments, origin=origin), now
         )
 
-    def show_again(self, link: Client) -> bool:
-        """Whether a question in words is open to this client; then it is shown again, and nothing is answered."""
+    def show_again(self, client: Client) -> bool:
+        """Show the client once more the question in words that it waits at; return False if it waits at none."""
         block = self.open
-        if block is None or block.words is None or link.can_be_asked(block.asked):
+        if block is None or block.words is None or not self.waits_for_words(client):
             return False
         begun = ModelTurnStarted(index=self._context.form.next_model_turn())
         words = structs.replace(block.words, after_text=False)  # all of this run
-        self._context.delivery.show(link, [StatusChanged(status="running"), begun, words])
+        self._context.delivery.show(client, [StatusChanged(status="running"), begun, words])
         return True
 
-    def in_words(self, link: Client) -> bool:
-        """Whether this client waits at a question in words: to it nothing runs."""
+    def waits_for_words(self, client: Client) -> bool:
+        """Return True if this client waits at a question in words: to it nothing runs."""
         block = self.open
-        return block is not None and block.words is not None and not link.can_be_asked(block.asked)
+        return block is not None and block.words is not None and not client.can_be_asked(block.asked)
 
     # -- one-time codes: no park, the turn has ended ---------------------------------------------------
 
-    def _hear_code(self, link: Client, command: SubmitInput) -> bool:
+    def _hear_code(self, client: Client, command: SubmitInput) -> bool:
         state = self._context.state
         code = wording.code(flatten(command.segments))
-        if not code or state.otp is None or state.turn is not None or link.can_be_asked(state.otp.asked):
+        if not code or state.otp is None or state.turn is not None or client.can_be_asked(state.otp.asked):
             return False
         answer = AnswerOtp(request=command.request, session=command.session, code=code)
-        self._effects.forward(link, answer, command.segments)
+        self._context.in_flight.forward(client, answer, command.segments)
         return True
 
     # -- what the backend says to an answer --------------------------------------------------------------
 
     def replied(
-        self, link: Client | None, command: Command, segments: tuple[Segment, ...], failure: Failure | None
+        self, client: Client | None, command: Command, segments: tuple[Segment, ...], failure: Failure | None
     ) -> bool:
         """Act on the reply to an answer; return whether the turn that goes on is itself the reply to its client."""
         if not isinstance(command, Answer):
             return False
-        block, given, now = self.open, self._given, self._context.services.clock()
+        block, given, now = self.open, self.given, self._context.services.clock()
         if block is not None and given is not None and command.question == self._shown:
             if failure is None:
                 self._effects.deliver(self._context.form.questions.answered(given, now), now)
             else:
-                self._given, self._giver = None, ""
+                self.given, self._giver = None, ""
                 if failure.cause == "not_found":
                     lost = Given(resolved=denied(block.asked))
                     self._effects.deliver(self._context.form.questions.answered(lost, now), now)
         if not segments or failure is not None:
             return False
-        _acknowledge(link, command.request)
+        _acknowledge(client, command.request)
         return True
 
     def judged(
         self,
-        link: Client | None,
+        client: Client | None,
         command: Command,
         segments: tuple[Segment, ...],
         event: InteractionInvalid | OtpInvalid | OtpVerified,
     ) -> None:
         """Act on what the backend says of an answer."""
         if isinstance(event, InteractionInvalid):
-            self._given, self._giver = None, ""
+            self.given, self._giver = None, ""
         state = self._context.state
         refused = state.otp.refused if state.otp is not None else ()
         if isinstance(event, OtpVerified) or (isinstance(event, OtpInvalid) and event.attempts_remaining <= 0):
             state.otp = None
-        if link is None:
+        if client is None:
             return
         if not segments:
-            link.send([structs.replace(event, request=command.request)])
+            client.send([structs.replace(event, request=command.request)])
         elif isinstance(event, InteractionInvalid):
             if self._form is not None:
-                origin = Origin(link=link.id, request=command.request)
+                origin = Origin(link=client.id, request=command.request)
                 self._ask_on(self._form, self._form.again(event), segments, origin)
-            _acknowledge(link, command.request)
+            _acknowledge(client, command.request)
         elif isinstance(event, OtpInvalid):
-            self._note(link, command.request, segments, wording.code_invalid(event))
+            self._note(client, command.request, segments, wording.code_invalid(event))
         elif self._context.route.otp_resend and refused:
             again = SubmitInput(request=command.request, session=command.session, segments=refused)
-            self._effects.command(link, again)
+            self._effects.command(client, again)
         else:
-            self._note(link, command.request, segments, f"{event.text}\nSend your message again.")
+            self._note(client, command.request, segments, f"{event.text}\nSend your message again.")
 
-    def _note(self, link: Client, request: str, segments: tuple[Segment, ...], text: str) -> None:
+    def _note(self, client: Client, request: str, segments: tuple[Segment, ...], text: str) -> None:
         """Answer in words what was typed outside of any turn; a client that waits for its own answer gets it."""
         now = self._context.services.clock()
         self._effects.deliver(self._context.form.questions.noted(text, now, segments=segments), now)
-        if link.dialect.has_request_ids:
-            link.send([QuestionAsked(text=text), Reply(request=request)])
+        if client.dialect.has_request_ids:
+            client.send([QuestionAsked(text=text), Reply(request=request)])
         else:
-            _acknowledge(link, request)
+            _acknowledge(client, request)
 
 
-def _acknowledge(link: Client | None, request: str) -> None:
+def _acknowledge(client: Client | None, request: str) -> None:
     """Say that an answer in words was taken to who only calls; who is attached sees what comes of it."""
-    if link is not None and not link.attaches:
-        link.send([TurnAccepted(request=request)])
+    if client is not None and not client.attaches:
+        client.send([TurnAccepted(request=request)])
 
 
 def _verdict(question: Question, *, approved: bool) -> Answer:

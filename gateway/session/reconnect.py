@@ -15,11 +15,12 @@ a second time: an input in flight is found in the history or fails, a stop in fl
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from dragoman.gateway.session.commands import Commands
 from dragoman.gateway.session.context import Effects, SessionContext
 from dragoman.gateway.session.found import Found, Repeated, look, missed
+from dragoman.gateway.session.inputs import Inputs
 from dragoman.gateway.session.turn_states import ConnectionState, Trigger
 from dragoman.gateway.timers import Timer
 from dragoman.mappings.canonical import Command
@@ -38,34 +39,39 @@ from dragoman.mappings.canonical.events import (
 )
 from dragoman.mappings.canonical.values import Failure, Message, flatten
 
-__all__ = ["Reconnect"]
+__all__ = ["Reconnect", "ReconnectEffects"]
 
 STOPS = (CancelTurn, PauseTurn)
 CONTENT = (TextDelta, TextDone, ReasoningStarted, ReasoningDelta, ReasoningDone, ToolCallStarted, ToolCallArguments)
 UNKNOWN = Failure(cause="upstream_lost", text="the connection was lost before the backend answered")
 
 
+class ReconnectEffects(Effects, Protocol):
+    """The effects that a lost connection has on its session."""
+
+    def give_up(self, failure: Failure) -> None:
+        """Fail the open turn, and all that waits for the backend."""
+
+
 class Reconnect:
     """Whether one session is severed from its backend, and what it then learns of its turn."""
 
-    def __init__(self, context: SessionContext, commands: Commands, effects: Effects) -> None:
+    def __init__(self, context: SessionContext, inputs: Inputs, commands: Commands, effects: ReconnectEffects) -> None:
         self._context = context
+        self._inputs = inputs
         self._commands = commands
         self._effects = effects
         self._failure: Failure | None = None  # why the turn fails if nothing better is heard; None while connected
         self._grace: Timer | None = None
         self._repeated: Repeated | None = None
         self._start_unknown = False  # the start of the run's model turn may have been missed
+        self.listens = False
+        """True while events of the backend must pass `take`; read for each token, so it is no property."""
 
     @property
     def severed(self) -> bool:
         """Return True while the connection is lost and the turn may still go on."""
         return self._context.states.connection is ConnectionState.SEVERED
-
-    @property
-    def listens(self) -> bool:
-        """Whether what the backend says next must pass `take`."""
-        return self._failure is not None or self._start_unknown or self._repeated is not None
 
     def lost(self, failure: Failure, unsent: Sequence[Command]) -> bool:
         """The connection is lost, or could not be made again; whether the turn may still go on."""
@@ -79,10 +85,11 @@ class Reconnect:
         ):
             return False
         self._failure = failure
+        self.listens = True
         self._context.states.on(Trigger.SEVERED)
         self._grace = context.services.schedule(context.services.limits.reconnect_grace, self._expire)
-        for request in commands.in_flight:
-            pending = commands.in_flight.get(request)
+        for request in context.in_flight.requests():
+            pending = context.in_flight.find_command(request)
             if pending is not None and not isinstance(pending.command, SubmitInput | CancelTurn | PauseTurn):
                 commands.give(request, failure)
         return True
@@ -101,7 +108,9 @@ class Reconnect:
 
     def take(self, items: Sequence[Any], at: int) -> list[Any]:
         """Learn from the first whole history among `items`; return the events that remain to be acted on."""
-        return self._unheard(self._learned(items, at))
+        new = self._unheard(self._learned(items, at))
+        self.listens = self.severed or self._start_unknown or self._repeated is not None
+        return new
 
     def _learned(self, items: Sequence[Any], at: int) -> list[Any]:
         if not self.severed:
@@ -163,9 +172,9 @@ class Reconnect:
     def _input(self) -> str | None:
         """The text of the input that waits to be accepted or that began the open turn, None if there is none."""
         state = self._context.state
-        waiting = self._commands.in_flight.get(self._commands.waiting)
-        if waiting is not None and isinstance(waiting.command, SubmitInput):
-            return flatten(waiting.command.segments)
+        waiting = self._inputs.waiting_input
+        if waiting is not None:
+            return flatten(waiting.segments)
         fresh = state.transcript[state.fresh :]
         said = (item.text for item in reversed(fresh) if isinstance(item, Message) and item.role == "user")
         return next(said, None)

@@ -68,8 +68,9 @@ def test_counters_begin_at_nothing() -> None:
 def test_what_arrives_in_part_is_counted_by_its_rule_and_takes_no_room_of_what_does_not_arrive() -> None:
     ledger = Ledger()
     for _ in range(2):
-        ledger.in_part("pod", "smooth", Loss, "kind, field")
-    ledger.in_part("pod", "pando", Loss, "kind")
+        ledger.count_partial("pod", "smooth", {Loss: "kind, field"}, [Loss(kind="x", why="y"), "whole"])
+    ledger.count_partial("pod", "pando", {Loss: "kind"}, [Loss(kind="x", why="y")])
+    ledger.count_partial("pod", "pod", {Loss: "kind"}, [Loss(kind="x", why="y")])
     assert ledger.entries() == []
     rows = [(row.source, row.target, row.kind, row.field, row.count) for row in ledger.partial()]
     assert rows == [("pod", "smooth", "Loss", "kind, field", 2), ("pod", "pando", "Loss", "kind", 1)]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.gateway.session.commands import as_references
+from dragoman.gateway.session.inputs import as_references
 from dragoman.mappings.canonical.values import FileAttachment, FileRef, ImageAttachment, Text
 
 

@@ -1,67 +1,49 @@
-"""Commands that wait for the backend: each until its answer or its deadline, not more than so many."""
+"""Which events go to the link that asked, and what an answer leaves behind."""
 
 from __future__ import annotations
 
-from dragoman.gateway.session.commands import PENDING_MAX, InFlight
-from dragoman.mappings.canonical.commands import CancelTurn, Compact
-from dragoman.mappings.canonical.values import Text
-from tests.gateway.in_memory import ManualClock
-from tests.services import services
+from typing import get_args
+
+from dragoman.gateway.routing.session_index import listing
+from dragoman.gateway.session.commands import ADDRESSED, answers_one
+from dragoman.gateway.session.history import summary
+from dragoman.mappings.canonical import Event
+from dragoman.mappings.canonical.commands import ListSessions
+from dragoman.mappings.canonical.events import Heartbeat, HistorySnapshot, TextDelta
+from tests.gateway.codewhale_messages import answers, line, shown
+from tests.gateway.in_memory import in_memory_gateway
 
 
-def made() -> tuple[InFlight, ManualClock, list[str]]:
-    time, late = ManualClock(), list[str]()
-    return InFlight(services(time), late.append), time, late
+def test_a_history_that_was_asked_for_answers_and_one_that_is_told_does_not() -> None:
+    assert answers_one(HistorySnapshot(items=(), request="r"))
+    assert not answers_one(HistorySnapshot(items=()))
+    assert not answers_one(TextDelta(text="a"))
 
 
-def test_a_command_waits_until_it_is_settled() -> None:
-    flight, time, late = made()
-    typed = (Text(text="compact"),)
-    flight.add("r", Compact(), None, typed)
-    waiting = flight.get("r")
-    assert waiting is not None
-    assert (waiting.command, waiting.link, waiting.segments) == (Compact(), None, typed)
-    assert flight.settle("r") is waiting
-    assert flight.get("r") is None
-    assert flight.settle("r") is None
-    time.passes(60)
-    assert late == []
-    assert time.waiting == []
+def test_every_event_with_a_request_is_addressed() -> None:
+    named = {kind for kind in get_args(Event) if "request" in kind.__struct_fields__ and kind is not Heartbeat}
+    assert {kind.__name__ for kind in named} - {"Unmapped"} == {kind.__name__ for kind in ADDRESSED}
 
 
-def test_one_that_is_not_answered_in_time_is_told_and_still_waits_for_who_settles_it() -> None:
-    flight, time, late = made()
-    flight.add("r", Compact(), None, ())
-    time.passes(29)
-    assert late == []
-    time.passes(1)
-    assert late == ["r"]
-    assert flight.settle("r") is not None
+THREAD = "thread-0198c3a1-0000-4000-8000-0000000000d1"
 
 
-def test_so_many_may_wait() -> None:
-    flight, _, _ = made()
-    for number in range(PENDING_MAX):
-        assert not flight.full
-        flight.add(str(number), Compact(), None, ())
-    assert flight.full
-    flight.settle("0")
-    assert not flight.full
-
-
-def test_those_of_one_kind_are_found_oldest_first() -> None:
-    flight, _, _ = made()
-    flight.add("a", CancelTurn(), None, ())
-    flight.add("b", Compact(), None, ())
-    flight.add("c", CancelTurn(), None, ())
-    assert flight.of(CancelTurn) == ["a", "c"]
-    assert list(flight) == ["a", "b", "c"]
-
-
-def test_they_may_be_settled_while_they_are_gone_through() -> None:
-    flight, time, _ = made()
-    flight.add("a", Compact(), None, ())
-    flight.add("b", Compact(), None, ())
-    flight.close()
-    assert len(flight) == 0
-    assert time.waiting == []
+async def test_a_thread_that_is_archived_leaves_the_list_until_it_is_fetched_back() -> None:
+    """docs/dialects/codewhale.md, section 2.3, and captures/codewhale/06: an archived thread says so where it is
+    asked for.
+    """
+    async with in_memory_gateway(upstream="codewhale") as made:
+        client = made.join("editor", dialect="codewhale")
+        client.says(line(1, "thread/start"))
+        await answers(made, "thread/start", **shown(THREAD, "started"))
+        session = made.router.sessions[0]
+        assert not session.state.archived
+        client.says(line(2, "thread/archive", thread_id=THREAD))
+        await answers(made, "thread/archive", thread_id=THREAD, status="archived")
+        assert listing([summary(session.state)], ListSessions(), silent=True).sessions == ()
+        (row,) = listing([summary(session.state)], ListSessions(archived=True), silent=True).sessions
+        assert row.archived
+        client.says(line(3, "thread/unarchive", thread_id=THREAD))
+        await answers(made, "thread/unarchive", thread_id=THREAD, status="unarchived")
+        assert len(listing([summary(session.state)], ListSessions(), silent=True).sessions) == 1
+        assert [frame["result"]["status"] for frame in client.news()] == ["started", "archived", "unarchived"]

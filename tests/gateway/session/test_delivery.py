@@ -16,9 +16,10 @@ from dragoman.gateway.config.model import Limits
 from dragoman.gateway.ledger import Ledger
 from dragoman.gateway.link import Link
 from dragoman.gateway.session.delivery import Delivery
+from dragoman.gateway.session.log import Log
 from dragoman.gateway.session.normal_form import NormalForm
 from dragoman.gateway.session.weight import of_events
-from dragoman.mappings.canonical import Batch, Event, SessionState
+from dragoman.mappings.canonical import Event, SessionState
 from dragoman.mappings.canonical.events import (
     MessageAppended,
     StatusChanged,
@@ -49,7 +50,8 @@ class Stage:
         self.ledger = Ledger()
         limits = Limits(outbox_soft=soft, outbox_hard=1 << 24, log_max=log_max, log_bytes=1 << 25, catch_up=64)
         self.services = services(limits=limits, ledger=self.ledger)
-        self.delivery = Delivery(self.state, self.services, coalesce=coalesce, source=source)
+        self.log = Log(self.state, limits)
+        self.delivery = Delivery(self.state, self.log, self.services, coalesce=coalesce, source=source)
         self.origin = Origin()
         self.links: list[Link] = []
 
@@ -70,17 +72,8 @@ class Stage:
         return link, transport
 
     def play(self, *events: Event, opened: bool = False, ended: bool = False, turn: str = TURN) -> None:
-        batch = Batch(
-            session=SESSION,
-            epoch=1,
-            first_seq=self.state.seq,
-            events=list(events),
-            turn=turn,
-            origin=self.origin,
-            at=10**9,
-        )
-        self.state.seq += len(events)
-        self.delivery.deliver(batch, of_events(batch.events), opened=opened, ended=ended)
+        batch = self.log.append(list(events), turn, self.origin, 10**9, of_events(events))
+        self.delivery.deliver(batch, opened=opened, ended=ended)
 
     def begin(self, link: str = "", request: str = "", turn: str = TURN) -> None:
         self.origin = Origin(link=link, request=request)

@@ -69,7 +69,7 @@ async def test_one_that_the_backend_refused_waits_no_more() -> None:
             .pod_gets(run("Again"))
             .done()
         )
-        assert made.session.commands.waiting
+        assert made.session.inputs.waiting
 
 
 async def test_the_same_words_said_again_after_they_were_given_up_are_accepted_for_the_second_sending() -> None:
@@ -100,4 +100,4 @@ async def test_an_input_that_is_cancelled_by_force_before_it_was_accepted_is_a_t
             .gets("a", accepted("r1"), cancelled("r1"))
             .done()
         )
-        assert made.session.commands.waiting == ""
+        assert made.session.inputs.waiting == ""

@@ -1064,7 +1064,7 @@ async def test_the_log_says_that_a_question_that_was_approved_was_approved() -> 
             .gets("p", *heard("approve"), *CALLED, say("tool_result"), *ENDED)
             .done()
         )
-        events = [event for batch in made.session.delivery._log for event in batch.events]
+        events = [event for batch in made.session.log.batches_from(0, 1 << 20) for event in batch.events]
         kinds = [type(event).__name__ for event in events]
         assert kinds.index("ApprovalRequested") < kinds.index("ApprovalResolved") < kinds.index("ToolCallFinished")
         assert [event.approved for event in events if isinstance(event, ApprovalResolved)] == [True]

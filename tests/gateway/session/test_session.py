@@ -586,7 +586,7 @@ async def test_a_session_logs_so_many_events() -> None:
         await begun(made).done()
         for _ in range(50):
             await made.script().pod_says(delta("x")).gets("a", token("r1", "x")).done()
-        assert sum(len(batch.events) for batch in made.session.delivery._log) == 16
+        assert sum(len(batch.events) for batch in made.session.log.batches_from(0, 1 << 20)) == 16
 
 
 async def test_commands_that_wait_are_bounded() -> None:
@@ -595,7 +595,7 @@ async def test_commands_that_wait_are_bounded() -> None:
         link = made.clients["a"].link
         for number in range(300):
             made.session.command(link, ListCompletions(request=f"c{number}", kind="file", prefix=""))
-        assert len(made.session.commands.in_flight) <= 256
+        assert len(made.session.in_flight) <= 256
         assert len(made.time.waiting) <= 256
         await settle()
         assert len(made.clients["a"].news()) >= 300 - 256, "the rest was refused"

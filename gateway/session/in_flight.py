@@ -1,0 +1,96 @@
+"""The commands of one session that were written to the backend and have no answer yet.
+
+Each has a request id of our own and a deadline.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from msgspec import Struct, structs
+
+from dragoman.gateway.services import Services
+from dragoman.gateway.session.ports import Client
+from dragoman.gateway.timers import Timer
+from dragoman.mappings.canonical import Command
+from dragoman.mappings.canonical.commands import GetSession, OpenSession, ResumeSession
+from dragoman.mappings.canonical.values import Segment
+from dragoman.mappings.dialect import Dialect
+
+__all__ = ["OPENING", "PENDING_MAX", "InFlight", "PendingCommand"]
+
+PENDING_MAX = 256  # commands of all links that wait for the backend's answer
+
+OPENING = (OpenSession, ResumeSession, GetSession)
+"""Commands that ask a backend which opens conversations for one."""
+
+
+class PendingCommand(Struct, frozen=True, kw_only=True):
+    """One command that has no answer yet. `client` asked for it, or the gateway itself if that is None.
+
+    `segments` is what the client typed to say it in words. `then` is what the client asked of a session that `command`
+    has to open first.
+    """
+
+    command: Command
+    timer: Timer
+    client: Client | None = None
+    segments: tuple[Segment, ...] = ()
+    then: Command | None = None
+
+
+class InFlight:
+    """The commands that wait for an answer. `late` is called with the request of each that waits too long."""
+
+    def __init__(
+        self, upstream: Dialect, services: Services, write: Callable[[Command], None], late: Callable[[str], None]
+    ) -> None:
+        self._upstream = upstream
+        self._services = services
+        self._write = write
+        self._late = late
+        self._pending: dict[str, PendingCommand] = {}
+
+    def __len__(self) -> int:
+        return len(self._pending)
+
+    def forward(
+        self, client: Client | None, command: Command, segments: tuple[Segment, ...] = (), then: Command | None = None
+    ) -> str:
+        """Write a command to the backend under a request id of our own; return that id, or "" if it was refused."""
+        services, upstream = self._services, self._upstream
+        if client is not None and len(self) >= PENDING_MAX:
+            client.refuse(command.request, "busy", "too many commands wait for the backend")
+            return ""
+        if client is not None:
+            services.ledger.count_partial(
+                client.dialect.name, upstream.name, upstream.commands.from_canonical.lossy, [command]
+            )
+        limits, request = services.limits, services.new_id()
+        deadline = limits.open_deadline if isinstance(command, OPENING) else limits.accept_deadline
+        timer = services.schedule(deadline, lambda: self._late(request))
+        self._pending[request] = PendingCommand(
+            command=command, timer=timer, client=client, segments=segments, then=then
+        )
+        self._write(structs.replace(command, request=request))
+        return request if request in self._pending else ""
+
+    def find_command(self, request: str) -> PendingCommand | None:
+        """Return the command that waits under this request id."""
+        return self._pending.get(request)
+
+    def requests(self, kind: type = object) -> Iterator[str]:
+        """Iterate over the requests of this kind of command, oldest first; they may be settled meanwhile."""
+        return iter([request for request, pending in self._pending.items() if isinstance(pending.command, kind)])
+
+    def settle(self, request: str) -> PendingCommand | None:
+        """Stop waiting for an answer to this command, and return it."""
+        pending = self._pending.pop(request, None)
+        if pending is not None:
+            pending.timer.cancel()
+        return pending
+
+    def close(self) -> None:
+        """Stop waiting for any answer."""
+        for request in self.requests():
+            self.settle(request)

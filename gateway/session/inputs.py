@@ -1,0 +1,150 @@
+"""The inputs of users: what a new turn begins with, or the answer to a question; one at a time.
+
+refused    it is empty, a turn is in progress, or the connection is lost
+waiting    it was written, and its turn has not begun
+accepted   the backend took it: its turn begins
+late       it was not accepted in time and its client was told; the backend may still take it
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from msgspec import structs
+
+from dragoman.gateway.session.context import Effects, SessionContext
+from dragoman.gateway.session.in_flight import PendingCommand
+from dragoman.gateway.session.ports import Client
+from dragoman.gateway.session.questions import Questions
+from dragoman.gateway.session.turn_states import ConnectionState, Trigger, TurnState
+from dragoman.mappings.canonical import Event
+from dragoman.mappings.canonical.commands import SubmitInput
+from dragoman.mappings.canonical.events import TurnAccepted
+from dragoman.mappings.canonical.values import (
+    FileAttachment,
+    FileRef,
+    ImageAttachment,
+    Message,
+    Origin,
+    Segment,
+    flatten,
+)
+
+__all__ = ["BUSY", "Inputs", "as_references"]
+
+BUSY = "the connection to the backend was lost and is being made again; try again"
+
+
+class Inputs:
+    """The inputs of one session. `waiting` is the request of the input that is not accepted yet, "" if none."""
+
+    def __init__(self, context: SessionContext, questions: Questions, effects: Effects) -> None:
+        self._context = context
+        self._questions = questions
+        self._effects = effects
+        self.waiting = ""
+        self._late: tuple[str, SubmitInput] | None = None  # the last input that was not accepted in time
+
+    def submit(self, client: Client, command: SubmitInput) -> None:
+        """Act on what a client typed: give it to the open question, begin a turn with it, or refuse it."""
+        states = self._context.states
+        segments = as_references(command.segments, self._context.route.file_roots)
+        command = structs.replace(command, segments=segments)
+        if not flatten(segments).strip() and not any(isinstance(s, ImageAttachment | FileAttachment) for s in segments):
+            client.refuse(command.request, "invalid", "the input is empty")
+        elif states.connection is ConnectionState.SEVERED:
+            client.refuse(command.request, "busy", BUSY)
+        elif self._questions.hear(client, command):
+            return
+        elif states.turn is TurnState.DISCARDED:
+            text = "the cancelled turn has not ended in the backend yet; try again"
+            client.refuse(command.request, "busy", text)
+        elif states.busy:
+            client.refuse(command.request, "busy", "a turn is already in progress in this session")
+        else:
+            self.waiting = self._context.in_flight.forward(client, command)
+            if self.waiting:
+                states.on(Trigger.SUBMITTED)
+
+    @property
+    def waiting_input(self) -> SubmitInput | None:
+        """The input that was written and is not accepted yet."""
+        pending = self._context.in_flight.find_command(self.waiting)
+        return pending.command if pending is not None and isinstance(pending.command, SubmitInput) else None
+
+    def settled(self, request: str) -> None:
+        """Take note that the command of this request has its answer."""
+        if request == self.waiting:
+            self.waiting = ""
+            self._context.states.on(Trigger.SETTLED)
+
+    def accept(self, pending: PendingCommand, at: int) -> None:
+        """Begin the turn of an input that the backend took."""
+        command, client = pending.command, pending.client
+        if not isinstance(command, SubmitInput) or client is None:
+            return
+        self._begin_turn(Origin(link=client.id, request=command.request), command, at)
+        if not client.attaches:
+            client.send([TurnAccepted(request=command.request)])
+
+    def _begin_turn(self, origin: Origin, command: SubmitInput, at: int) -> None:
+        message = Message(role="user", text=flatten(command.segments), segments=command.segments)
+        self._effects.deliver(self._context.form.accept(origin, message, at), at)
+
+    # -- late inputs -----------------------------------------------------------------------------------
+
+    def miss(self, request: str, command: SubmitInput) -> None:
+        """Remember an input that was not accepted in time: the backend may still take it."""
+        self._late = request, command
+
+    def accept_late(self, event: Event, at: int) -> bool:
+        """Begin the turn of an input that was late, if this accepts it; return whether it does."""
+        if not isinstance(event, TurnAccepted) or self._late is None or event.request != self._late[0]:
+            return False
+        (_, command), self._late = self._late, None
+        self._begin_turn(Origin(), command, at)
+        return True
+
+    def said_again(self, event: TurnAccepted) -> TurnAccepted:
+        """Return the acceptance of a late input as that of the waiting one, if a user has sent the same again."""
+        waiting = self.waiting_input
+        if waiting is None or self._late is None:
+            return event
+        request, command = self._late
+        same = event.request == request and waiting.segments == command.segments
+        return structs.replace(event, request=self.waiting) if same else event
+
+
+# -- attached files ---------------------------------------------------------------------------------------
+
+
+def as_references(segments: Sequence[Segment], roots: Sequence[str]) -> tuple[Segment, ...]:
+    """Return the segments with references in place of attachments inside `roots` (docs/translation.md, rule 3.10).
+
+    No request can name a file outside of the route's `file_roots` (docs/design.md, section 6): a path counts as it
+    resolves, with all links followed.
+    """
+    resolved = [Path(root).resolve() for root in roots]
+    return tuple(_reference(segment, resolved) for segment in segments)
+
+
+def _reference(segment: Segment, roots: Sequence[Path]) -> Segment:
+    if not isinstance(segment, ImageAttachment | FileAttachment):
+        return segment
+    path = _path(segment.url)
+    if path is None or not any(path.is_relative_to(root) for root in roots):
+        return segment
+    return FileRef(path=str(path))
+
+
+def _path(url: str) -> Path | None:
+    """Return the existing file that a `file://` URL or an absolute path names."""
+    try:
+        parts = urlsplit(url)
+        named = unquote(parts.path) if parts.scheme == "file" and parts.netloc in ("", "localhost") else url
+        path = Path(named)
+        return path.resolve(strict=True) if path.is_absolute() else None
+    except (OSError, ValueError):
+        return None

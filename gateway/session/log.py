@@ -1,0 +1,89 @@
+"""The log of one session: the newest batches of events, bounded by number and size.
+
+A client that reads slowly has a cursor into it, and is disconnected if the log no longer reaches back to its cursor.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+
+from msgspec import structs
+
+from dragoman.gateway.config.model import Limits
+from dragoman.mappings.canonical import Batch, Event, SessionState
+from dragoman.mappings.canonical.events import QuestionAsked
+from dragoman.mappings.canonical.values import Origin
+
+__all__ = ["Log"]
+
+
+class Log:
+    """The newest batches of a session. `turn_weight` counts the characters of the open turn so far."""
+
+    def __init__(self, state: SessionState, limits: Limits) -> None:
+        self._state = state
+        self._events_max = limits.log_max
+        self._weight_max = limits.log_bytes
+        self._batches: deque[tuple[Batch, int]] = deque()  # each with its weight
+        self._count = 0
+        self._weight = 0
+        self.turn_weight = 0
+
+    def append(self, events: list[Event], turn: str, origin: Origin, at: int, weight: int) -> Batch:
+        """Append events of one turn, which weigh so many characters, and return their batch."""
+        state = self._state
+        ids = state.chosen_ids if state.backend_ids is None else state.backend_ids
+        batch = Batch(
+            session=state.id,
+            epoch=state.epoch,
+            first_seq=state.seq,
+            events=events,
+            turn=turn,
+            origin=origin,
+            at=at,
+            ids=ids,
+        )
+        state.seq += len(events)
+        self.turn_weight += weight
+        self._batches.append((batch, weight))
+        self._count += len(events)
+        self._weight += weight
+        while (self._count > self._events_max or self._weight > self._weight_max) and len(self._batches) > 1:
+            oldest, its_weight = self._batches.popleft()
+            self._count -= len(oldest.events)
+            self._weight -= its_weight
+        return batch
+
+    def end_turn(self) -> None:
+        """Weigh the next turn from zero."""
+        self.turn_weight = 0
+
+    def reaches(self, cursor: int) -> bool:
+        """Return True if no event from `cursor` on was dropped."""
+        return not self._batches or cursor >= self._batches[0][0].first_seq
+
+    def batches_from(self, cursor: int, limit: int) -> Iterator[Batch]:
+        """Yield the log from `cursor`, at most about `limit` events; neighbours of one turn are joined."""
+        joined: Batch | None = None
+        for batch, _ in self._batches:
+            if batch.first_seq + len(batch.events) <= cursor:
+                continue
+            if limit <= 0:
+                break
+            limit -= len(batch.events)
+            if joined is not None and _are_of_one_turn(joined, batch):
+                joined.events.extend(batch.events)
+                continue
+            if joined is not None:
+                yield joined
+            joined = structs.replace(batch, events=list(batch.events))
+        if joined is not None:
+            yield joined
+
+
+def _are_of_one_turn(one: Batch, other: Batch) -> bool:
+    """Return True if two batches may be joined: an input may be accepted after its turn began, a question ends one."""
+    if type(one.events[-1]) is QuestionAsked:
+        return False
+    return (one.turn, one.origin, one.epoch) == (other.turn, other.origin, other.epoch)

@@ -1,0 +1,77 @@
+"""Commands that wait for the backend: each until its answer or its deadline, and at most so many."""
+
+from __future__ import annotations
+
+from itertools import count
+
+from dragoman.gateway import registry
+from dragoman.gateway.session.in_flight import PENDING_MAX, InFlight
+from dragoman.mappings.canonical import Command
+from dragoman.mappings.canonical.commands import CancelTurn, Compact
+from dragoman.mappings.canonical.values import Text
+from tests.gateway.in_memory import ManualClock, in_memory_gateway
+from tests.services import services
+
+
+class Flight:
+    """Commands in flight with what was written and what was late."""
+
+    def __init__(self) -> None:
+        self.time, self.written, self.late = ManualClock(), list[Command](), list[str]()
+        numbers = count(1)
+        made = services(self.time, new_id=lambda: f"r{next(numbers)}")
+        self.commands = InFlight(registry.dialect("pod"), made, self.written.append, self.late.append)
+
+
+def test_a_command_is_written_under_an_id_of_ours_and_waits_until_it_is_settled() -> None:
+    flight = Flight()
+    typed = (Text(text="compact"),)
+    assert flight.commands.forward(None, Compact(request="theirs"), typed) == "r1"
+    assert flight.written == [Compact(request="r1")]
+    waiting = flight.commands.find_command("r1")
+    assert waiting is not None
+    assert (waiting.command, waiting.client, waiting.segments) == (Compact(request="theirs"), None, typed)
+    assert flight.commands.settle("r1") is waiting
+    assert flight.commands.find_command("r1") is None
+    assert flight.commands.settle("r1") is None
+    flight.time.passes(60)
+    assert flight.late == []
+    assert flight.time.waiting == []
+
+
+def test_a_command_that_is_not_answered_in_time_is_reported_and_still_waits_to_be_settled() -> None:
+    flight = Flight()
+    flight.commands.forward(None, Compact())
+    flight.time.passes(29)
+    assert flight.late == []
+    flight.time.passes(1)
+    assert flight.late == ["r1"]
+    assert flight.commands.settle("r1") is not None
+
+
+async def test_a_command_of_a_client_is_refused_while_too_many_wait() -> None:
+    flight = Flight()
+    for _ in range(PENDING_MAX):
+        flight.commands.forward(None, Compact())
+    async with in_memory_gateway() as made:
+        client = made.join("a").link
+        assert flight.commands.forward(client, Compact()) == ""
+        flight.commands.settle("r1")
+        assert flight.commands.forward(client, Compact()) != ""
+
+
+def test_commands_of_one_kind_are_found_oldest_first() -> None:
+    flight = Flight()
+    for command in (CancelTurn(), Compact(), CancelTurn()):
+        flight.commands.forward(None, command)
+    assert list(flight.commands.requests(CancelTurn)) == ["r1", "r3"]
+    assert list(flight.commands.requests()) == ["r1", "r2", "r3"]
+
+
+def test_commands_may_be_settled_while_they_are_iterated() -> None:
+    flight = Flight()
+    flight.commands.forward(None, Compact())
+    flight.commands.forward(None, Compact())
+    flight.commands.close()
+    assert len(flight.commands) == 0
+    assert flight.time.waiting == []
