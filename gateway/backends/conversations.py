@@ -51,13 +51,13 @@ class ReplayedKind(SessionOpener):
         return self._sessions.make(session, partial(self._connect, resume=resume))
 
     def resume_session(self, link: Link, command: ResumeSession) -> Session | None:
-        if not link.attaches:  # a caller activates what there is, and opens nothing by it
+        if not link.attaches:  # a caller activates an open session, and opens none
             self.get_session(link, GetSession(request=command.request, session=command.session))
             return None
         return super().resume_session(link, command)
 
     def _new_session(self, link: Link, _name: str) -> Session:
-        """Return a session that is named after its conversation once that is open: the backend tells the id."""
+        """Return a session that gets the id of its conversation once the backend has opened it."""
         return self._sessions.make_unopened(link, self._connect)
 
     def _connect(self, session: Session, resume: str = "") -> Backend:
@@ -69,12 +69,12 @@ class ReplayedKind(SessionOpener):
             taken=lambda conversation: self._sessions.merge(session, conversation),
         )
         if not resume:
-            session.pending.open()  # a new conversation: there is nothing to wait for
+            session.pending.open()  # a new conversation has no history to wait for
         return loader
 
 
 class ConversationsKind(ReplayedKind):
-    """A real backend of many conversations: it may keep some that are not open here."""
+    """A real backend of many conversations, which may store some that are not open here."""
 
     _catalog: BackendCatalog | None = None
 
@@ -97,9 +97,9 @@ class ConversationsKind(ReplayedKind):
         return True
 
     def _seek(self, link: Link, command: GetSession, then: Command | None = None) -> None:
-        """Ask for a session, once a list has told what clients of this dialect call the backend's sessions.
+        """Ask for a session once the backend has listed the names of its sessions.
 
-        A smooth sessionId is derived from the canonical id: only a list can tell whose it is.
+        A smooth sessionId is derived from the canonical id, so only a list can tell which session it belongs to.
         """
         catalog = self._listable()
         if link.dialect.name == self._sessions.upstream.name or self.listed(command.session) or catalog is None:
@@ -108,7 +108,7 @@ class ConversationsKind(ReplayedKind):
             catalog.ask(True, lambda _rows: self._ask(link, command, then) if link.alive else None)
 
     def _listable(self) -> BackendCatalog | None:
-        """Return the backend's store; None if it cannot be listed, or what it has may be somebody's."""
+        """Return the backend's store; None if it cannot be listed, or may hold sessions of other principals."""
         if not self._sessions.policy.shared or not self._sessions.upstream.commands.can_write_type(ListSessions):
             return None
         self.control()

@@ -1,13 +1,13 @@
-"""What a router asks about its backend, whatever kind it is (docs/design.md, section 5).
+"""The kinds of backend behind one class, which is all that a router asks (docs/design.md, section 5).
 
-    kind             a backend that                                     sessions come from
-    SingleKind       holds one session                                  the endpoint
-    PodsKind         is a directory of pods, one session each           the folders that are there
-    SharedKind       carries many sessions over one connection          its list, its events, and clients
-    ConversationsKind opens a conversation for each session             clients, and the list of its store
-    ReplayedKind     plays a recording to each session                  clients
+    kind              a backend that                             sessions come from
+    SingleKind        holds one session                          the endpoint
+    PodsKind          is a directory of pods, one session each   the folders of the directory
+    SharedKind        carries many sessions over one connection  its list, its events, and clients
+    ConversationsKind opens a conversation for each session      clients, and the list of its store
+    ReplayedKind      plays a recording to each session          clients
 
-`BackendKind` answers as a backend of one connection a session does that has nothing but the sessions open here.
+`BackendKind` itself behaves as a backend that has no sessions beside those that are open here.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from dragoman.mappings.canonical.values import Failure, SessionSummary
 __all__ = ["BackendKind", "MakeBackend", "SessionOpener", "not_found"]
 
 MakeBackend = Callable[[BackendEvents, Endpoint], Backend]
-"""Makes the connection to the backend at an endpoint, for the session that will hear of it."""
+"""Makes the backend of a session at an endpoint."""
 
 
 class BackendKind:
-    """The backend of one route, which one connection for each session leads to."""
+    """The backend of one route, with a connection for each session."""
 
     cannot_delete = ""
     """Why a session of this backend cannot be deleted; "" if the gateway may forget it."""
@@ -45,24 +45,24 @@ class BackendKind:
         self._services = sessions.services
         self._control: Session | None = None
 
-    # -- known: what the backend has told --------------------------------------------------------------
+    # -- known -----------------------------------------------------------------------------------------
 
     def when_known(self, action: Callable[[], None]) -> bool:
-        """Call `action` once the backend has told which sessions it has; return False if too much waits for that."""
+        """Call `action` once the backend's sessions are known; return False if too many actions wait for that."""
         action()
         return True
 
     def when_described(self, _link: Link, action: Callable[[], None]) -> None:
-        """Call `action` once the backend has told what its session is about, for a link that does not attach."""
+        """Call `action` once the backend has described its session, for a link that does not attach."""
         action()
 
     def subscribed(self) -> None:
-        """Connect for somebody who subscribed to everything, where one connection tells of it."""
+        """Connect for a client that subscribed to everything, if one connection carries all sessions."""
 
     # -- list ------------------------------------------------------------------------------------------
 
     def list_sessions(self, link: Link, _archived: bool, tell: Callable[[Rows], None]) -> None:
-        """Call `tell` with the sessions that the backend has beside those that are open here."""
+        """Call `tell` with the sessions that the backend has beside those that are open here, once they are known."""
         self.when_described(link, lambda: tell(()))
 
     def listed(self, _name: str) -> SessionSummary | None:
@@ -76,43 +76,43 @@ class BackendKind:
     # -- find ------------------------------------------------------------------------------------------
 
     def find_session(self, _name: str) -> Session | None:
-        """Return the session that the backend knows by this name, though it is not open here."""
+        """Return the session of this name that the backend has and that is not open here."""
         return None
 
     def session_behind(self, _wanted: str) -> Session | None:
-        """Return the session for a listener that asks for `new`, `latest` or a name; None if there is none for it."""
+        """Return the session for a listener that asks for `new`, `latest` or a name; None if there is none."""
         raise NotImplementedError
 
     def keeps(self, _session: Session) -> bool:
-        """Return True if the session stays open here though nobody uses it."""
+        """Return True if the session stays open here even if nobody uses it."""
         return False
 
     # -- open ------------------------------------------------------------------------------------------
 
     def open_session(self, link: Link, command: OpenSession | ResumeSession) -> Session | None:
-        """Return the session for a client that opens one, or None once the backend is asked; Refused says why not."""
+        """Return the session for a client that opens one, or None if the backend is asked for it; raise Refused."""
         raise NotImplementedError
 
     def resume_session(self, link: Link, command: ResumeSession) -> Session | None:
-        """Return or ask for the session that a client resumes and that is not open here; else raise Refused."""
-        if not link.attaches:  # a caller activates what there is, and opens nothing by it
+        """Return or ask for a session that a client resumes and that is not open here; raise Refused if it cannot."""
+        if not link.attaches:  # a caller activates an open session, and opens none
             raise Refused(not_found(command.session))
         return self.open_session(link, command)
 
     def get_session(self, _link: Link, command: GetSession) -> None:
-        """Ask the backend for a session that is not open here; Refused if it has no others."""
+        """Ask the backend for a session that is not open here; raise Refused if it has no others."""
         raise Refused(not_found(command.session))
 
     def ask_for(self, _link: Link, _command: Command) -> bool:
-        """Ask the backend for the session of this command, then act on it; return False if it has no others."""
+        """Ask the backend for the session of this command, then act on it; return False if there are no others."""
         return False
 
     # --------------------------------------------------------------------------------------------------
 
     def control(self) -> Session | None:
-        """Return the session whose backend is asked what concerns no session; nobody attaches to it.
+        """Return the session for commands that concern no session; no client attaches to it.
 
-        It has a connection of its own (docs/design.md, section 6), made when it is first needed.
+        It has a connection of its own (docs/design.md, section 6), which is made when it is first needed.
         """
         if self._control is None:
             self._control = self._sessions.create(self._services.new_id(), self._connect_control)
@@ -140,21 +140,21 @@ class SessionOpener(BackendKind):
 
     def resume_session(self, link: Link, command: ResumeSession) -> Session | None:
         if self._sessions.index.find_session(command.session) is not None:
-            # A foreign one: the backend is asked by a name that nobody has, so its answer is that of an unknown one.
+            # The session is not this client's. An unused name makes the backend answer as for an unknown session.
             command = structs.replace(command, session=self._services.new_id(), ext=None)
         return self.open_session(link, command)
 
     def get_session(self, link: Link, command: GetSession) -> None:
-        if self._sessions.index.find_session(command.session) is not None:  # a foreign one is as unknown as any
+        if self._sessions.index.find_session(command.session) is not None:  # a foreign session counts as unknown
             raise Refused(not_found(command.session))
         self._seek(link, command)
 
     def _seek(self, link: Link, command: GetSession, then: Command | None = None) -> None:
-        """Ask the backend for a session by the name that a client has for it, then act on `then`."""
+        """Ask the backend for a session by the client's name for it, then act on `then`."""
         self._ask(link, command, then)
 
     def _new_session(self, link: Link, name: str) -> Session:
-        """Return a new session for `link`, which asks for it by `name`, "" for any."""
+        """Return a new session for `link`, which asked for `name`; "" stands for any session."""
         raise NotImplementedError
 
     def _ask(self, link: Link, command: OpenSession | ResumeSession | GetSession, then: Command | None = None) -> None:

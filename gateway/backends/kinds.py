@@ -1,4 +1,4 @@
-"""The one place that chooses the kind of a route's backend."""
+"""Choose the kind of a route's backend."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["kind_of"]
 def kind_of(
     upstream: Dialect, make_backend: MakeBackend, *, pods: Pods | None = None, in_process: bool = False
 ) -> Callable[[Sessions], BackendKind]:
-    """Return what makes the kind of a backend. `in_process` says that nothing is dialled for it."""
+    """Return the function that makes a kind. `in_process` is true if the backend is not dialled."""
     if pods is not None:
         return lambda sessions: PodsKind(sessions, make_backend, pods)
     if upstream.session_ref is not None:

@@ -1,8 +1,8 @@
-"""A directory of pods as a backend: one session for each pod, made when it is asked for (docs/design.md, section 5).
+"""A directory of pods as a backend: one session for each pod, made when a client needs it (docs/design.md, section 5).
 
-A pod's session has the id of its endpoint, so that it is the same after a restart. A client names a pod by its session,
-or as it opens one: by an agent id (the pod's name, or UUIDv5 of route and name) or `metadata.pod`. One that names none
-gets the first idle pod that nobody owns; a pod is owned while its session lives.
+The id of a pod's session follows from its endpoint, so that it is the same after a restart. A client names a pod by its
+session, or when it opens a session: by an agent id (the pod's name, or UUIDv5 of route and name) or by `metadata.pod`.
+A client that names none gets the first idle pod without an owner. A pod has an owner while its session lives.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ NONE_FREE = Failure(cause="busy", text="no pod is free")
 
 
 class PodMetadata(Struct):
-    """What we read of a client's metadata."""
+    """The part of a client's metadata that is read."""
 
     pod: str = ""
 
@@ -47,14 +47,14 @@ class PodsKind(BackendKind):
         self._route = sessions.route.name
 
     def list_sessions(self, _link: Link, _archived: bool, tell: Callable[[Rows], None]) -> None:
-        """Ask those pods that nobody owns what they are about: a pod tells that to whoever connects."""
+        """Connect to the pods without an owner, because a pod describes its session to whoever connects."""
         asked = [session for session in map(self._session_of, self._pods.live()) if not session.state.owner]
         for session in asked:
             session.backend.start()
 
         def told() -> None:
             for session in asked:
-                if not session.state.owner:  # nobody opened it meanwhile
+                if not session.state.owner:  # no client has opened it meanwhile
                     session.backend.rest()
             tell(())
 
@@ -96,7 +96,7 @@ class PodsKind(BackendKind):
             if pod.name in known or (not name and session_id(self._route, pod.name) in known):
                 session = self._session_of(pod)
                 if self._sessions.policy.sees(principal, session.state):
-                    return session  # the caller refuses what may be seen and not be opened
+                    return session  # the caller refuses it if the client must not open it
         return None if name else self._free_session()
 
     def _free_session(self) -> Session | None:
@@ -131,7 +131,7 @@ def _disown(session: Session) -> None:
 
 
 def _pod_named_by(command: OpenSession | ResumeSession) -> str:
-    """Return the pod that a client's metadata names, "" if none: it is the client's own and need not speak of pods."""
+    """Return the pod that a client's metadata names, or ""; the metadata may have any content."""
     if command.metadata is UNSET:
         return ""
     try:

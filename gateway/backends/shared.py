@@ -1,22 +1,21 @@
 """One connection to a backend that carries many sessions (docs/design.md, section 5: pando).
 
-What the backend says goes to the session that it names, what answers a command to the session that asked. A session
-that nobody knows yet is made. Lists bring what sessions there are; they come when the connection stands, and anew when
-another instance answers than before. A list does not have every session (docs/dialects/pando.md, section 6): one that
-it lacks is asked for by itself before it counts as gone.
+An answer goes to the session that asked, and an event to the session that it names; an unknown session is made. The
+backend lists its sessions when the connection stands, and again when another instance answers. A list may lack
+sessions (docs/dialects/pando.md, section 6), so the backend is asked for each missing one before it counts as gone.
 
-A shipped pando takes no input from others. Whoever types where the backend has no session yet would leave an empty one
-in its database. So the backend is first asked to interrupt the session that it does not have: if it cannot interrupt at
-all, the words are refused and nothing is written.
+A shipped pando takes no input from other programs, and opening a session there would leave an empty one in its
+database. So before input opens a session, the backend is asked to interrupt that session. If it cannot interrupt at
+all, the input is refused and nothing is written.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Protocol
 
-import structlog
-from msgspec import structs
+from msgspec import Struct, structs
 
 from dragoman.gateway.backends.asking import Asking, Refused, Script
 from dragoman.gateway.backends.upstream import Upstream
@@ -41,44 +40,49 @@ from dragoman.mappings.errors import ConfigError
 
 __all__ = ["SharedBackend", "SharedConnection", "SharedListener"]
 
-HELD_MAX = 1024  # commands that wait until their session is open: each has a deadline of its own
-ASKED_MAX = 4096  # commands without an answer of all sessions: each session bounds its own
+ASKED_MAX = 4096  # requests of all sessions without an answer: each session bounds its own
 
-MAKES_NONE = (HistorySnapshot, SessionClosed)
-"""What is said only of sessions that we asked for, or that are over: it makes none."""
-
-log = structlog.get_logger("dragoman.shared")
+MAKES_NO_SESSION = (HistorySnapshot, SessionClosed)
+"""Events about sessions that were asked for, or are over."""
 
 
 class SharedListener(Protocol):
-    """What hears of the sessions of a shared connection, and keeps them."""
+    """The keeper of the sessions of a shared connection."""
 
     def known_session(self, name: str) -> Session | None:
-        """Return the session that the backend calls so, if there is one."""
+        """Return the session that the backend calls `name`, if there is one."""
 
     def find_or_make(self, name: str) -> Session:
-        """Return the session that the backend calls so, made if nobody knows it yet."""
+        """Return the session that the backend calls `name`; make it if it is unknown."""
 
     def described(self, session: Session, row: SessionSummary) -> None:
-        """The backend describes a session."""
+        """Take over the backend's description of a session."""
 
     def on_list(self, event: SessionsListed) -> None:
-        """The backend told which sessions it has."""
+        """Take over the list of the backend's sessions."""
 
     def news(self, event: Event) -> None:
-        """Something happened that belongs to no session."""
+        """Publish an event that belongs to no session."""
 
     def certain(self) -> None:
-        """Of every session in doubt it is known now whether the backend has it."""
+        """Note that every doubted session is known to exist or to be gone."""
 
     def unsure(self) -> None:
-        """Who answers next may have other sessions."""
+        """Note that the backend that answers next may have other sessions."""
 
     def appeared(self) -> None:
-        """The backend spoke of a session that nobody knew."""
+        """Note that the backend named a session that was unknown."""
 
     def gone(self, session: Session) -> None:
-        """The backend does not have this session any more."""
+        """End a session that the backend does not have any more."""
+
+
+class SharedRequest(Struct, frozen=True, kw_only=True):
+    """A request that waits for its answer. `session` is told if the connection is lost, None if it need not be."""
+
+    answer: Callable[[Burst[Event]], None]
+    session: Session | None = None
+    backend: SharedBackend | None = None
 
 
 class SharedConnection:
@@ -96,93 +100,87 @@ class SharedConnection:
         self.dialect = dialect
         self._keeper = keeper
         self.services = services
-        self._ways: dict[str, SharedBackend] = {}  # the sessions that are watched, by their canonical id
-        self._asked: dict[str, Session] = {}
-        self._opening: dict[str, SharedBackend] = {}  # who asks for a session to be opened, by our request
-        self._doubted: dict[str, Session] = {}  # of which it is asked whether it has them, by our request
-        self._heard = False  # this connection told which sessions there are
+        self._watched: dict[str, SharedBackend] = {}  # by the canonical id of their session
+        self._requests: dict[str, SharedRequest] = {}
+        self._doubts = 0  # sessions of which it is not known whether the backend has them
+        self._listed = False  # this connection has listed the backend's sessions
         upstream = connect(self)
         if not isinstance(upstream, Upstream):
             raise ConfigError(f"route {route}: a backend of many sessions must be dialled, not played")
         self.upstream = upstream
 
-    def backend_for(self, session: Session) -> SharedBackend:
-        """Return the connection as one session sees it."""
-        return SharedBackend(self, session)
+    # -- from the sessions -----------------------------------------------------------------------------
 
-    # -- for the ways ----------------------------------------------------------------------------------
-
-    def watch(self, way: SharedBackend) -> None:
-        """Somebody looks at this session: have its history."""
-        state = way.session.state
-        if state.id not in self._ways:
-            self._ways[state.id] = way
+    def watch(self, backend: SharedBackend) -> None:
+        """Ask for the history of a session, now and over each new connection."""
+        state = backend.session.state
+        if state.id not in self._watched:
+            self._watched[state.id] = backend
             self.upstream.attach(state)
 
-    def forget(self, way: SharedBackend) -> None:
-        """Nobody looks at it any more."""
-        self._ways.pop(way.session.state.id, None)
+    def forget(self, backend: SharedBackend) -> None:
+        """Stop watching a session that nobody uses."""
+        self._watched.pop(backend.session.state.id, None)
 
-    def ask(self, way: SharedBackend, command: Command) -> None:
-        """Ask something before the commands of a session; the answer goes to `way`."""
-        self._opening[command.request] = way
+    def ask(self, backend: SharedBackend, command: Command) -> None:
+        """Send a request of a script; its answer goes to the script."""
+        session = backend.session
+        self._requests[command.request] = SharedRequest(answer=backend.asking.answer, session=session, backend=backend)
         self.upstream.send([command])
 
     def send(self, session: Session, commands: Sequence[Command]) -> None:
-        """Write a session's commands, each naming it as the backend does."""
-        named = [self._naming(session, command) for command in commands]
+        """Write a session's commands, under the name that the backend has for the session."""
+        named = [self._with_name(session, command) for command in commands]
         for command in named:
-            if command.request and len(self._asked) < ASKED_MAX:
-                self._asked[command.request] = session
+            if command.request and len(self._requests) < ASKED_MAX:
+                answer = partial(_receive, session)
+                self._requests[command.request] = SharedRequest(answer=answer, session=session)
         self.upstream.send(named)
 
     def doubt(self, sessions: Sequence[Session]) -> None:
-        """Ask for each of these whether the backend has it."""
-        requests = {self.services.new_id(): session for session in sessions}
-        self._doubted |= requests
-        self.upstream.send([self._naming(session, GetSession(request=r)) for r, session in requests.items()])
-        if not self._doubted:
+        """Ask whether the backend has these sessions."""
+        commands = []
+        for session in sessions:
+            command = GetSession(request=self.services.new_id())
+            self._requests[command.request] = SharedRequest(answer=partial(self._check, session))
+            commands.append(self._with_name(session, command))
+        self._doubts += len(commands)
+        self.upstream.send(commands)
+        if not self._doubts:
             self._keeper.certain()
 
-    def _naming(self, session: Session, command: Command) -> Command:
-        """A command that names the session as the backend does."""
+    def _with_name(self, session: Session, command: Command) -> Command:
         if session.state.backend_ids is None and isinstance(command, GetSession | ResumeSession):
-            return command  # nobody knows it yet but who asks for it
+            return command  # it names a session that only the backend may know
         (name, *_) = self.dialect.public_ids(session.state.id, session.state.ids)
         return structs.replace(command, session=name)
 
-    # -- what the backend says ---------------------------------------------------------------------------
+    # -- from the backend --------------------------------------------------------------------------------
 
     def connected(self) -> SessionState:
-        """The connection stands: every session that somebody looks at is asked for anew."""
-        for way in list(self._ways.values()):
-            self.upstream.attach(way.session.state)
+        """Ask for every watched session again."""
+        for backend in list(self._watched.values()):
+            self.upstream.attach(backend.session.state)
         return self._state
 
     def receive(self, bursts: list[Burst[Event]]) -> None:
-        """The backend said this, of whatever session."""
+        """Bring each answer to the session that asked, and each event to the session that it names."""
         for burst in bursts:
-            asked = self._asked.pop(burst.request, None) if burst.request else None
-            opening = self._opening.pop(burst.request, None) if burst.request else None
-            doubted = self._doubted.pop(burst.request, None) if burst.request else None
-            if opening is not None:
-                opening.session.delivery.enter()
-                opening.asking.answer(burst)
-            elif asked is not None:
-                asked.delivery.enter()
-                asked.receive([burst])
-            elif doubted is not None:
-                self._checked(doubted, burst)
+            request = self._requests.pop(burst.request, None) if burst.request else None
+            if request is not None:
+                if request.session is not None:
+                    request.session.delivery.enter()
+                request.answer(burst)
             elif burst.session:
-                self._told(burst)
+                self._receive_events(burst)
             else:
                 for item in burst.items:
-                    self._take(item)
+                    self._receive_unaddressed(item)
 
-    def _told(self, burst: Burst[Event]) -> None:
-        """What happens in one session."""
+    def _receive_events(self, burst: Burst[Event]) -> None:
+        """Bring events to the session that they name; make the session if it is unknown."""
         known = self._keeper.known_session(burst.session)
-        if known is None and all(isinstance(item, MAKES_NONE) for item in burst.items):
+        if known is None and all(isinstance(item, MAKES_NO_SESSION) for item in burst.items):
             losses = [Loss(kind=type(item).__name__, why="of a session that is over") for item in burst.items]
             self.services.ledger.record(losses)
             return
@@ -197,47 +195,53 @@ class SharedConnection:
         if known is None:
             self._keeper.appeared()
 
-    def _checked(self, session: Session, answer: Burst[Event]) -> None:
-        """The answer of a backend that was asked whether it has this session."""
+    def _check(self, session: Session, answer: Burst[Event]) -> None:
+        """End a doubted session if the backend does not know it."""
+        self._doubts -= 1
         failures = [item.failure for item in answer.items if isinstance(item, Reply)]
         if any(failure is not None and failure.cause == "not_found" for failure in failures):
             session.delivery.enter()
             session.describe(SessionClosed)
             self._keeper.gone(session)
-        if not self._doubted:
+        if not self._doubts:
             self._keeper.certain()
 
-    def _take(self, item: Any) -> None:
+    def _receive_unaddressed(self, item: Any) -> None:
         if isinstance(item, SessionsListed):
-            self._heard = True
+            self._listed = True
             self._keeper.on_list(item)
         elif isinstance(item, StoreChanged):
             self._keeper.news(item)
-        elif not isinstance(item, Heartbeat):  # the connection watches for those, and our own clients get ours
+        elif not isinstance(item, Heartbeat):  # the translator watches for those, and our own clients get ours
             self.services.ledger.record([Loss(kind=type(item).__name__, why="of the backend, and of no session")])
 
     def lost(self, text: str, unsent: Sequence[Command], cause: Cause = "upstream_lost") -> bool:
-        """The backend cannot be reached: each session hears of it, and of what of its own was not written."""
-        self._doubted.clear()
-        if self._heard:  # not each time that it cannot be reached again
-            self._heard = False
+        """Tell each session that watches or asked, with its own unsent commands."""
+        if self._listed:  # once for each connection, not for each attempt
+            self._listed = False
             self._keeper.unsure()
-        opening, self._opening = [*self._opening.values()], {}
-        own: dict[str, list[Command]] = {way.session.state.id: way.asking.lost([])[1] for way in opening}
+        requests, self._requests, self._doubts = self._requests, {}, 0
+        own: dict[str, list[Command]] = {}
+        for request in requests.values():
+            if request.backend is not None:
+                own[request.backend.session.state.id] = request.backend.asking.lost([])[1]
         for command in unsent:
-            session = self._asked.get(command.request)
-            if session is not None:
-                own.setdefault(session.state.id, []).append(command)
-        sessions = {
-            s.state.id: s for s in (*self._asked.values(), *(way.session for way in (*opening, *self._ways.values())))
-        }
-        self._asked.clear()
+            asked = requests.get(command.request)
+            if asked is not None and asked.session is not None and asked.backend is None:
+                own.setdefault(asked.session.state.id, []).append(command)
+        told = [request.session for request in requests.values() if request.session is not None]
+        told += [backend.session for backend in self._watched.values()]
+        sessions = {session.state.id: session for session in told}
         found = [session for session in sessions.values() if session.lost(text, own.get(session.state.id, []), cause)]
         return bool(found)
 
 
+def _receive(session: Session, burst: Burst[Event]) -> None:
+    session.receive([burst])
+
+
 class SharedBackend:
-    """One session's part of the connection: a Backend."""
+    """The backend of one session: its part of the connection."""
 
     def __init__(self, shared: SharedConnection, session: Session) -> None:
         self._shared = shared
@@ -247,7 +251,6 @@ class SharedBackend:
             lambda held: shared.send(session, held),
             self._refuse,
             services=shared.services,
-            bound=HELD_MAX,
         )
 
     def start(self) -> None:
@@ -255,11 +258,11 @@ class SharedBackend:
         self._shared.watch(self)
 
     def send(self, commands: Sequence[Command]) -> None:
-        """Write commands. Where the backend has no session yet the first words open one, and the rest waits."""
+        """Write commands. If the backend has no session yet, the first input opens it and the commands wait."""
         opens = self.session.state.backend_ids is None and any(isinstance(c, SubmitInput) for c in commands)
         if self.asking.active or opens:
             if excess := self.asking.hold(commands):
-                self.session.lost("too many commands wait for the session to be opened", excess, "busy")
+                self.session.lost("too many commands wait for the backend", excess, "busy")
             if not self.asking.active:
                 self.asking.begin(self._open())
             return
@@ -268,11 +271,11 @@ class SharedBackend:
         self._shared.send(self.session, commands)
 
     def _open(self) -> Script:
-        """Have the backend open a session that it does not have yet, provided that it takes input at all."""
+        """Open the session at the backend, provided that the backend takes input."""
         state = self.session.state
         answer = yield CancelTurn(session=state.id)
         failures = [item.failure for item in answer.items if isinstance(item, Reply) and item.failure is not None]
-        if failures and failures[0].cause in ("unsupported", "denied"):  # none that takes input refuses to stop it
+        if failures and failures[0].cause in ("unsupported", "denied"):  # a backend that takes input can interrupt
             text = f"this {self._shared.dialect.name} takes no input from other programs ({failures[0].text})"
             raise Refused(Failure(cause="unsupported", text=text))
         answer = yield OpenSession(session=state.id, title=state.title)

@@ -1,7 +1,7 @@
-"""The sessions of a backend that carries many over one connection: made as it lists and names them, and gone with it.
+"""The sessions of a backend that carries many over one connection. Its lists and events make and end them.
 
-What clients ask before the backend has said which sessions it has waits for that, in its order and not for long; also
-after a lost connection, for another backend may answer then, with other sessions.
+Until the backend has listed its sessions, commands of clients wait in their order, for a short time. They wait again
+after a lost connection, because another backend with other sessions may answer then.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from contextlib import suppress
 
 from dragoman.gateway.backends.asking import Asking, Script, TimedOut
 from dragoman.gateway.backends.kind import MakeBackend, SessionOpener
-from dragoman.gateway.backends.shared import SharedConnection
+from dragoman.gateway.backends.shared import SharedBackend, SharedConnection
 from dragoman.gateway.ingress import LATEST, NEW
 from dragoman.gateway.link import Link
 from dragoman.gateway.routing.ids import canonical_id
@@ -25,12 +25,12 @@ from dragoman.mappings.canonical.values import Ext, Failure, SessionSummary
 
 __all__ = ["SharedKind"]
 
-HELD_MAX = 1024  # what waits for the first list: a route's clients after a restart
+HELD_MAX = 1024  # actions that wait for the first list: those of a route's clients after a restart
 GONE = Failure(cause="upstream_lost", text="the backend does not have this session any more")
 
 
 class SharedKind(SessionOpener):
-    """One connection that carries all sessions of a route: the SharedListener of that connection."""
+    """One connection that carries all sessions of a route, and their keeper (SharedListener)."""
 
     def __init__(self, sessions: Sessions, make_backend: MakeBackend) -> None:
         super().__init__(sessions, make_backend)
@@ -50,11 +50,11 @@ class SharedKind(SessionOpener):
         self._shared.upstream.start()
 
     def worth_listing(self, rows: list[SessionSummary]) -> list[SessionSummary]:
-        """Return the rows of sessions in which anything was said: all have a title there."""
+        """Return the rows of sessions that have a message, because every session there has a title."""
         return [row for row in rows if row.messages]
 
     def control(self) -> Session | None:
-        """Return None: a pando has no handler for what concerns no session (docs/dialects/pando.md, section 6)."""
+        """Return None: a pando has no handler for commands without a session (docs/dialects/pando.md, section 6)."""
         return None
 
     def session_behind(self, wanted: str) -> Session | None:
@@ -72,7 +72,7 @@ class SharedKind(SessionOpener):
         return self._make(made_up)
 
     def _new_session(self, link: Link, name: str) -> Session:
-        """Return a session under the id that the client asks for: the backend opens it so."""
+        """Return a session under the id that the client asks for, because the backend opens it under that id."""
         session = self._make(canonical_id(self._sessions.route.name, name) if name else self._services.new_id())
         self._sessions.claim(link, session)
         return session
@@ -80,15 +80,15 @@ class SharedKind(SessionOpener):
     def _make(self, id: str, ids: Ext | None = None) -> Session:
         def connect(session: Session) -> Backend:
             if ids is None:
-                session.pending.open()  # a new conversation: there is nothing to wait for
-            return self._shared.backend_for(session)
+                session.pending.open()  # a new conversation has no history to wait for
+            return SharedBackend(self._shared, session)
 
         return self._sessions.make(id, connect, ids=ids)
 
     def _newest(self) -> Session | None:
-        """Return the backend's session in which something happened last.
+        """Return the backend's session with the latest event.
 
-        A pando's sub-agents and titles have sessions of their own, with ids that are no UUIDs: any other comes first.
+        A session without a UUID comes last: a pando has such sessions for sub-agents and titles.
         """
         own = [session for session in self._sessions.index if session.state.backend_ids is not None]
         return max(own, key=lambda session: (self._has_uuid(session), session.state.updated_at), default=None)
@@ -107,7 +107,7 @@ class SharedKind(SessionOpener):
         return not self._asking.hold([action])
 
     def _learn(self) -> Script:
-        """Wait until the backend has told its sessions, but not for long: its connection asks for them by itself."""
+        """Wait for a short time until the backend has listed its sessions, for which its connection asks by itself."""
         with suppress(TimedOut):
             yield None
         self._known = True
@@ -132,7 +132,7 @@ class SharedKind(SessionOpener):
         self._sessions.publish_event(event)
 
     def appeared(self) -> None:
-        """Show listeners that wait for a session of the backend its newest: it has one now."""
+        """Show the newest session to listeners for which the backend had none."""
         newest = self._newest()
         if newest is None:
             return
@@ -144,7 +144,7 @@ class SharedKind(SessionOpener):
         self._made_up &= {session.state.id for session in self._sessions.index}
 
     def gone(self, session: Session) -> None:
-        """End a session. Clients that name no session are shown the one that is behind their listener now."""
+        """End a session. Show clients that name none the session that is behind their listener now."""
         if session in self._sessions.index:
             session.commands.give_all(DeleteSession)
             session.give_up(GONE)
@@ -157,18 +157,15 @@ class SharedKind(SessionOpener):
         state.updated_at = max(state.updated_at, row.updated_at)
 
     def on_list(self, event: SessionsListed) -> None:
-        """The backend has these sessions, and may have others that it does not list
-        (docs/dialects/pando.md, section 6).
-        """
+        """Make the listed sessions, and ask for those that the list lacks (docs/dialects/pando.md, section 6)."""
         found = set()
         for row in event.sessions:
             session = self.find_or_make(row.session)
             self.described(session, row)
             found.add(session.state.id)
         self.appeared()
-        self._shared.doubt(
-            [s for s in self._sessions.index if s.state.id not in found and s.state.backend_ids is not None]
-        )
+        known = [session for session in self._sessions.index if session.state.backend_ids is not None]
+        self._shared.doubt([session for session in known if session.state.id not in found])
 
     def certain(self) -> None:
         self._known = True

@@ -1,4 +1,4 @@
-"""A backend that holds one session: its owner gets that, everybody else is told that it is busy."""
+"""A backend that holds one session: its owner gets it, and all others are refused as busy."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dragoman.mappings.canonical.values import Failure
 
 __all__ = ["SingleKind"]
 
-HELD = Failure(cause="busy", text="the backend holds one session, and it is somebody else's")
+HELD = Failure(cause="busy", text="the backend holds one session, which belongs to another user")
 
 
 class SingleKind(BackendKind):
