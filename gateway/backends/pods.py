@@ -28,6 +28,7 @@ from dragoman.mappings.canonical.values import Failure
 __all__ = ["PodsKind"]
 
 NONE_FREE = Failure(cause="busy", text="no pod is free")
+NONE_RUNS = Failure(cause="busy", text="no pod is running")
 
 
 class PodMetadata(Struct):
@@ -86,7 +87,7 @@ class PodsKind(BackendKind):
     def open_session(self, link: Link, command: OpenSession | ResumeSession) -> Session | None:
         session = self._session_for(command, link.principal)
         if session is None or not self._sessions.policy.opens(link.principal, session.state):
-            raise Refused(NONE_FREE)
+            raise Refused(NONE_FREE if self._pods.live() else NONE_RUNS)
         return session
 
     def _session_for(self, command: OpenSession | ResumeSession, principal: str) -> Session | None:

@@ -64,4 +64,4 @@ def bridge(
         raise ConfigError("--no-redact is for what is recorded: it goes with --record")
     redaction = config.Redact(enabled=redact)
     recording = config.Recording(path=record, compress=False, redact=redaction) if record is not None else None
-    run(serve_until_signalled(App(Config(routes=(route,), recording=recording))))
+    run(serve_until_signalled(App(Config(routes=(route,), recording=recording)), warn=True))

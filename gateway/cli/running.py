@@ -7,13 +7,18 @@ import sys
 from collections.abc import Coroutine
 from typing import Any
 
+import structlog
 import typer
 
 from dragoman.gateway import logs, standard_descriptors
 from dragoman.gateway.app import App
+from dragoman.gateway.config.probe import probe
+from dragoman.gateway.config.startup import find_hazards
 from dragoman.mappings.errors import ConfigError
 
 __all__ = ["run", "serve_until_signalled", "set_up"]
+
+log = structlog.get_logger("dragoman")
 
 
 def set_up(log_level: str, log_json: bool) -> None:
@@ -52,7 +57,26 @@ def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
     return error
 
 
-async def serve_until_signalled(gateway: App) -> None:
-    """Run an app until SIGTERM or SIGINT, and print a line on stderr for each listener that accepts connections."""
+async def serve_until_signalled(gateway: App, *, warn: bool = False) -> None:
+    """Run an app until SIGTERM or SIGINT, and print a line on stderr for each listener that accepts connections.
+
+    With `warn`, log a warning for each thing that will not work, and for each backend that cannot be reached.
+    """
     gateway.on_signals()
-    await gateway.run(lambda endpoint: logs.tell(f"listening {endpoint}", sys.stderr))
+    async with asyncio.TaskGroup() as group:
+        hazards = list(find_hazards(gateway.config)) if warn else []  # now: a recording may exist later
+        warning = group.create_task(_warn(gateway, hazards), name="start:warnings") if warn else None
+        try:
+            await gateway.run(lambda endpoint: logs.tell(f"listening {endpoint}", sys.stderr))
+        finally:
+            if warning is not None:
+                warning.cancel()
+
+
+async def _warn(gateway: App, hazards: list[str]) -> None:
+    await gateway.ready.wait()
+    for text in hazards:
+        log.warning(text)
+    for route, text in zip(gateway.config.routes, await probe(gateway.config, starting=True), strict=True):
+        if text:
+            log.warning("backend not reachable yet", route=route.name, cause=text)

@@ -37,4 +37,4 @@ def serve(
         raise ConfigError("\n".join(map(str, checked.errors)))
     for warning in checked.problems:
         logs.tell(str(warning), sys.stderr)
-    run(serve_until_signalled(App(checked.config)))
+    run(serve_until_signalled(App(checked.config), warn=True))

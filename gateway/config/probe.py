@@ -19,19 +19,25 @@ from dragoman.mappings.dialect import Frame
 __all__ = ["probe"]
 
 
-async def probe(config: Config) -> list[str]:
-    """Return for each route, in order, why its upstream cannot be reached, or ""."""
+async def probe(config: Config, *, starting: bool = False) -> list[str]:
+    """Return for each route, in order, why its upstream cannot be reached, or "".
+
+    A gateway that is `starting` only connects: it starts no child, and does not wait for a first frame.
+    """
     async with Children(config.limits.children) as children, asyncio.TaskGroup() as group:
         tasks = [
-            group.create_task(_dial(route.upstream, config.limits, children), name=f"{route.name}:probe")
+            group.create_task(_dial(route.upstream, config.limits, children, starting), name=f"{route.name}:probe")
             for route in config.routes
         ]
     return [task.result() for task in tasks]
 
 
-async def _dial(endpoint: Endpoint, limits: Limits, children: Children) -> str:
-    if registry.played(endpoint):
-        return ""  # a recording: its file was checked before
+async def _dial(endpoint: Endpoint, limits: Limits, children: Children, starting: bool) -> str:
+    if registry.played(endpoint) or (starting and endpoint.transport == "stdio"):
+        return ""  # the file of a recording, and the program of a child, are checked before
+    pods = registry.pods(endpoint)
+    if pods is not None:
+        return "" if pods.live() else f"{endpoint.masked}: no pod is running there (at {endpoint.address}/NAME/sock)"
     deadline = limits.connect_deadline
     try:
         async with asyncio.timeout(deadline):
@@ -40,6 +46,9 @@ async def _dial(endpoint: Endpoint, limits: Limits, children: Children) -> str:
         return f"{endpoint.masked} did not accept within {deadline:g} s"
     except OSError as error:
         return f"{endpoint.masked} cannot be reached: {error.strerror or error}"
+    if starting:
+        await transport.close()
+        return ""
     return await _first_answer(endpoint, transport)
 
 

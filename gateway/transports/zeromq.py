@@ -95,7 +95,16 @@ def _dial(endpoint: Endpoint, limits: Limits, _children: Children) -> Connect:
 
 
 def _dial_project(endpoint: Endpoint, limits: Limits, _children: Children) -> Connect:
-    return lambda: _connect(HOST, find(endpoint.address), limits)
+    async def connect() -> Transport:
+        candidates = find(endpoint.address)
+        try:
+            return await _connect(HOST, candidates, limits)
+        except OSError as error:
+            publications, calls = candidates[-1]
+            where = f"no primary answers at {HOST}, ports {publications} and {calls}"
+            raise OSError(error.errno, f"no pando is running for {endpoint.address}: {where}") from error
+
+    return connect
 
 
 def _place(endpoint: Endpoint) -> Place | None:

@@ -332,21 +332,21 @@ def test_a_config_with_errors_is_not_dialled(wrong: Path) -> None:
 # -- what is served ---------------------------------------------------------------------------------
 
 
-def served(*arguments: str, listeners: int = 1) -> tuple[list[str], str]:
-    """The endpoints that a served command prints, and what it says after SIGTERM; it must exit 0."""
+def served(*arguments: str, lines: int = 1) -> tuple[list[str], str]:
+    """The first lines that a served command prints, and what it says after SIGTERM; it must exit 0."""
     command = [sys.executable, "-m", "dragoman", *arguments]
     with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
-        lines = [process.stderr.readline() for _ in range(listeners)]
+        first = [process.stderr.readline() for _ in range(lines)]
         process.send_signal(signal.SIGTERM)
         out, rest = process.communicate(timeout=30)
     assert (process.returncode, out) == (0, "")
-    return [line.removeprefix("listening ").rstrip("\n") for line in lines if line.startswith("listening ")], rest
+    return [line.removeprefix("listening ").rstrip("\n") for line in first], rest
 
 
 def test_a_bridge_tells_each_listener_with_its_real_port(tmp_path: Path) -> None:
     pod = f"pod+unix:{tmp_path}/sock"
-    (ws, unix), _ = served("bridge", WS, pod, "pod+unix:/x", listeners=2)
+    (ws, unix), _ = served("bridge", WS, pod, "pod+unix:/x", lines=2)
     assert re.fullmatch(r"smooth\+ws://127\.0\.0\.1:[1-9]\d*/ws", ws)
     assert unix == pod
     assert not (tmp_path / "sock").exists()
@@ -357,6 +357,30 @@ def test_a_gateway_is_served_from_its_config(tmp_path: Path) -> None:
     path.write_text(f'[[route]]\nlisten = ["{WS}"]\nupstream = "pod+unix:{tmp_path}/x"\n')
     (ws,), _ = served("serve", "--config", str(path))
     assert ws.startswith("smooth+ws://127.0.0.1:")
+
+
+def test_a_start_warns_in_one_line_of_each_thing_that_will_not_work(tmp_path: Path, nobody: int) -> None:
+    path = tmp_path / "c.toml"
+    upstreams = {
+        "closed": f"smooth+ws://127.0.0.1:{nobody}/ws?token=s3cret",
+        "empty": f"pod+dir:{tmp_path}",
+        "alone": f"pando+dir:{tmp_path}",
+        "missing": "codewhale+stdio:no-such-program --api-key s3cret",
+    }
+    routes = [f'[[route]]\nname = "{n}"\nlisten = ["{WS}"]\nupstream = "{u}"\n' for n, u in upstreams.items()]
+    routes[0] = routes[0].replace("127.0.0.1:0", "0.0.0.0:0")
+    path.write_text("".join(routes) + '[recording]\npath = "/proc/nowhere/"\n')
+    path.chmod(0o600)
+    printed, _ = served("serve", "--config", str(path), lines=4 + 6)
+    told = [line.split(" ", 1)[1].rstrip() for line in printed if "level=warning" in line]
+    assert len(told) == 6
+    text = "\n".join(told)
+    assert "smooth+ws://0.0.0.0:0/ws accepts clients from other machines, and dragoman has no authentication" in text
+    assert "codewhale+stdio:no-such-program ...: no such program in PATH; install it" in text
+    assert "recordings cannot be written to /proc/nowhere/: " in text
+    assert f"smooth+ws://127.0.0.1:{nobody}/ws?token=*** cannot be reached: Connection refused" in text
+    assert f"pod+dir:{tmp_path}: no pod is running there (at {tmp_path}/NAME/sock)" in text
+    assert f"no pando is running for {tmp_path}: no primary answers at 127.0.0.1, ports " in text
 
 
 @pytest.fixture
@@ -401,7 +425,7 @@ upstream = "pando+tcp://127.0.0.1:{port}?rpc=1"
     reached, unreached = done.stdout.splitlines()
     assert (done.returncode, reached) == (1, f"watched: ok, pando+dir:{project}")
     assert unreached.startswith(problem)
-    endpoints, _ = served("serve", "--config", str(path), "--log-level", "error", listeners=3)
+    endpoints, _ = served("serve", "--config", str(path), "--log-level", "error", lines=3)
     assert [re.sub(r":[1-9]\d*", ":N", text) for text in endpoints] == [
         "pando+tcp://127.0.0.1:N",
         "smooth+ws://127.0.0.1:N/ws",
@@ -434,7 +458,7 @@ restarts = 1
     reached, unreached = done.stdout.splitlines()
     assert (done.returncode, reached) == (1, f"spawned: ok, codewhale+stdio:{sys.executable} ... -- ?model=m")
     assert unreached.startswith(f"{path}:10: route[1].upstream: codewhale+stdio:no-such-program cannot be reached: ")
-    endpoints, _ = served("serve", "--config", str(path), "--log-level", "error", listeners=3)
+    endpoints, _ = served("serve", "--config", str(path), "--log-level", "error", lines=3)
     assert [re.sub(r":[1-9]\d*", ":N", endpoint) for endpoint in endpoints] == [
         f"codewhale+unix:{tmp_path}/front",
         "smooth+ws://127.0.0.1:N/ws",

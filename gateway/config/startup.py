@@ -1,0 +1,62 @@
+"""Find what will not work, or is dangerous, when a configuration starts to be served. None of it ends the gateway.
+
+`find_hazards` looks at this machine alone: programs, the place of recordings, addresses. gateway/config/probe.py then
+tries to reach the backends.
+"""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+from collections.abc import Iterator
+from ipaddress import ip_address
+from pathlib import Path
+from tempfile import TemporaryFile
+from urllib.parse import urlsplit
+
+from dragoman.gateway.config.model import Config
+from dragoman.gateway.endpoint import Endpoint
+from dragoman.gateway.recording.places import OneFile, place
+
+__all__ = ["find_hazards"]
+
+
+def find_hazards(config: Config) -> Iterator[str]:
+    """Yield one line for each listener beyond loopback, missing program and unwritable place of recordings."""
+    for route in config.routes:
+        for endpoint in route.listen:
+            if _is_public(endpoint):
+                yield f"{endpoint.masked} accepts clients from other machines, and dragoman has no authentication yet"
+        if route.upstream.transport == "stdio" and not _is_found(shlex.split(route.upstream.address)[0]):
+            yield f"{route.upstream.masked}: no such program in PATH; install it, or write its full path"
+    if config.recording is not None and (reason := _why_unwritable(config.recording.path)):
+        yield f"recordings cannot be written to {config.recording.path}: {reason}"
+
+
+def _is_public(endpoint: Endpoint) -> bool:
+    """Return True if processes on other machines can reach a checked listener."""
+    if not endpoint.address.startswith("//"):
+        return False
+    host = urlsplit(f"ws:{endpoint.address}").hostname or ""
+    try:
+        return not ip_address(host).is_loopback
+    except ValueError:
+        return host != "localhost"
+
+
+def _is_found(program: str) -> bool:
+    """Return True if a program can be started; one with a relative path depends on the folder of the child."""
+    is_relative = "/" in program and not program.startswith("/")
+    return is_relative or shutil.which(program) is not None
+
+
+def _why_unwritable(text: str) -> str:
+    """Return why no file can be made in the folder of the recordings, or ""."""
+    where = place(text)
+    folder = (where.path.parent if isinstance(where, OneFile) else where.path).resolve()
+    existing: Path = next(path for path in (folder, *folder.parents) if path.is_dir())
+    try:
+        with TemporaryFile(dir=existing):
+            return ""
+    except OSError as error:
+        return error.strerror or str(error)

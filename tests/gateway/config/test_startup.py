@@ -1,0 +1,52 @@
+"""The hazards of a configuration that this machine shows without any connection."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from dragoman.gateway.config.model import Config, Recording, Route
+from dragoman.gateway.config.startup import find_hazards
+from dragoman.gateway.endpoint import parse
+
+
+def hazards(listen: str = "pod+unix:/l", upstream: str = "pod+unix:/u", record: str = "") -> list[str]:
+    route = Route(name="a", listen=(parse(listen),), upstream=parse(upstream))
+    return list(find_hazards(Config(routes=(route,), recording=Recording(path=record) if record else None)))
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.1.2.3", "localhost", "[::1]"])
+def test_a_listener_on_loopback_is_no_hazard(host: str) -> None:
+    assert hazards(listen=f"smooth+ws://{host}:0/ws") == []
+
+
+@pytest.mark.parametrize("listen", ["smooth+ws://0.0.0.0:0/ws", "smooth+ws://[::]:0/ws", "pando+tcp://192.0.2.7:40000"])
+def test_a_listener_for_other_machines_is_a_hazard(listen: str) -> None:
+    assert hazards(listen=listen) == [
+        f"{listen} accepts clients from other machines, and dragoman has no authentication yet"
+    ]
+
+
+@pytest.mark.parametrize("command", ["sh -c x", sys.executable, "./relative --stdio", "'sh' -c x"])
+def test_a_program_that_can_be_found_is_no_hazard(command: str) -> None:
+    assert hazards(upstream=f"codewhale+stdio:{command}") == []
+
+
+@pytest.mark.parametrize("command", ["no-such-program", "/no/such/program", "'no such program' -x"])
+def test_a_program_that_cannot_be_found_is_a_hazard(command: str) -> None:
+    (line,) = hazards(upstream=f"codewhale+stdio:{command}")
+    assert line.endswith(": no such program in PATH; install it, or write its full path")
+
+
+@pytest.mark.parametrize("name", ["", "new/", "new/deeper/", "one.jsonl", "new/one.jsonl"])
+def test_a_place_where_recordings_can_be_made_is_no_hazard_and_stays_as_it_was(tmp_path: Path, name: str) -> None:
+    assert hazards(record=f"{tmp_path}/{name}") == []
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("path", ["/proc/nowhere/", "/proc/one.jsonl"])
+def test_a_place_where_none_can_be_made_is_a_hazard(path: str) -> None:
+    (line,) = hazards(record=path)
+    assert line.startswith(f"recordings cannot be written to {path}: ")
