@@ -1,9 +1,9 @@
 """Recordings in tests: fixtures for pytest, which loads this module by the entry point group `pytest11`.
 
-    dragoman_replay   serves a recording as a backend; what a client says that is not in it fails the test
-    dragoman_drive    says a recording to a live backend; where that does otherwise the test fails with the difference
+    dragoman_replay   serves a recording as a backend; a command that is not in the recording fails the test
+    dragoman_drive    sends the recorded inputs to a live backend; a different answer fails the test
 
-Nothing else of dragoman is imported before a test asks for one of them, and dragoman never imports this.
+The module imports the rest of dragoman only when a test uses one of them, and dragoman never imports this module.
 """
 
 from __future__ import annotations
@@ -27,17 +27,23 @@ class Replay(Protocol):
     """Serves a recording until the test ends."""
 
     def __call__(self, recording: str | Path, listen: str, *, strict: bool = True, **options: str) -> Served:
-        """`listen` is an endpoint, or a dialect alone for a free place of it; `options` as in `replay+file:`.
+        """Serve at `listen`, an endpoint, or a dialect for a free place; `options` are those of `replay+file:`.
 
-        Without `speed` it is instant. With `strict` the test fails if anything was said that is not in the recording.
+        The default `speed` is instant. With `strict` the test fails if a client sent a command that is not in the
+        recording, or if no client sent any command.
         """
 
 
 class Drive(Protocol):
-    """Says a recording to a live backend."""
+    """Sends the inputs of a recording to a live backend."""
 
-    def __call__(self, recording: str | Path, upstream: str, *, deadline: float = 60.0) -> Driven:
-        """The test fails with the difference if the backend at endpoint `upstream` does otherwise than recorded."""
+    def __call__(
+        self, recording: str | Path, upstream: str, *, deadline: float = 60.0, ignore_inexpressible: bool = False
+    ) -> Driven:
+        """Fail the test with the differences if the backend at endpoint `upstream` answers otherwise than recorded.
+
+        With `ignore_inexpressible` only events are compared that both dialects can express.
+        """
 
 
 @pytest.fixture
@@ -46,6 +52,7 @@ def dragoman_replay() -> Iterator[Replay]:
     from dragoman.gateway.replay import standalone  # for tests that ask for it alone
 
     watched: list[Served] = []
+    awaited: list[tuple[str | Path, Served]] = []
     with ExitStack() as stack:
 
         def serve(recording: str | Path, listen: str, *, strict: bool = True, **options: str) -> Served:
@@ -56,23 +63,30 @@ def dragoman_replay() -> Iterator[Replay]:
             served = stack.enter_context(standalone.served(Path(recording), endpoint, **options))
             if strict:
                 watched.append(served)
+                if options.get("auto") != "yes":  # such a replay takes no commands
+                    awaited.append((recording, served))
             return served
 
         yield serve
     lines = [line for served in watched for line in served.divergences]
     if lines:
-        pytest.fail("said and not recorded:\n" + "\n".join(lines), pytrace=False)
+        pytest.fail("sent and not recorded:\n" + "\n".join(lines), pytrace=False)
+    for recording, served in awaited:
+        if not served.asked:
+            pytest.fail(f"no client sent a command to the replay of {recording}", pytrace=False)
 
 
 @pytest.fixture
 def dragoman_drive() -> Drive:
-    """Say what clients said in a recording to a live backend: `dragoman_drive(FILE, "pod+unix:PATH")`."""
+    """Send the recorded inputs to a live backend: `dragoman_drive(FILE, "pod+unix:PATH")`."""
     from dragoman.gateway.replay import standalone  # for tests that ask for it alone
 
-    def drive(recording: str | Path, upstream: str, *, deadline: float = 60.0) -> Driven:
-        driven = standalone.driven(Path(recording), upstream, deadline)
+    def drive(
+        recording: str | Path, upstream: str, *, deadline: float = 60.0, ignore_inexpressible: bool = False
+    ) -> Driven:
+        driven = standalone.driven(Path(recording), upstream, deadline, ignore_inexpressible=ignore_inexpressible)
         if not driven.same:
-            pytest.fail(f"{upstream} does otherwise than {recording} (-):\n{driven}", pytrace=False)
+            pytest.fail(f"{upstream} answers otherwise than {recording} (-):\n{driven}", pytrace=False)
         return driven
 
     return drive

@@ -11,7 +11,7 @@ from dragoman.gateway.cli.options import AsJson, RecordingFile
 from dragoman.gateway.cli.recordings import reading
 from dragoman.gateway.recording.printable import printable
 from dragoman.gateway.recording.reader import Reader, open_recording
-from dragoman.gateway.recording.show.compare import Difference, compared, turns
+from dragoman.gateway.recording.show.compare import Difference, compare, turns
 
 __all__ = ["EXAMPLES", "diff"]
 
@@ -21,13 +21,13 @@ EXAMPLES = ("dragoman diff before.jsonl after.jsonl",)
 def diff(a: RecordingFile, b: RecordingFile, as_json: AsJson = False) -> None:
     """Compare two recordings: input, text, tools, questions, answers and ends, turn by turn.
 
-    Ids, times and the boundaries of tokens are ignored. Exits 0 if the recordings are the same, 1 if they differ, 2 if
-    one cannot be read.
+    Turns with the same input are compared. Ids, times and the boundaries of tokens are ignored. Exits 0 if the
+    recordings are the same, 1 if they differ, 2 if one cannot be read.
     --json prints an array of {turn, what, a, b}.
     """
     one, other = open_recording(a), open_recording(b)
     with reading(one, other):
-        differences = list(compared(turns(one.events()), turns(other.events())))
+        differences = compare(turns(one.events()), turns(other.events()))
     if as_json:
         typer.echo(msgspec.json.encode(differences).decode())
     else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 from typing import Annotated
 
@@ -33,6 +34,10 @@ def drive(
     file: RecordingFile,
     upstream: Annotated[str, typer.Argument(metavar="UPSTREAM", help="The live backend, in any dialect.")],
     deadline: Annotated[float, typer.Option(metavar="SECONDS", min=0.1, help="The timeout for each turn.")] = DEADLINE,
+    ignore_inexpressible: Annotated[
+        bool,
+        typer.Option("--ignore-inexpressible", help="Do not compare what one of the two dialects cannot express."),
+    ] = False,
     as_json: AsJson = False,
     log_level: LogLevel = "error",
     log_json: LogJson = False,
@@ -40,14 +45,16 @@ def drive(
     """Send the recorded inputs to a live backend, and compare its answers with the recording.
 
     Sends inputs, cancels and answers to questions in their order. Compares as `dragoman diff` does: what is missing has
-    -, what is new has +. Exits 0 if everything is the same, else 1. --json prints {turns, differences: [{turn, what, a,
-    b}], refusals}.
+    -, what is new has +. Exits 0 if everything is the same, 1 if it differs, 2 if nothing could be compared: the
+    recording has no turn, or the backend cannot be reached. --json prints {turns, differences: [{turn, what, a, b}],
+    refusals, ignored}.
     """
     set_up(log_level, log_json)
     plan, backend = read_plan(open_recording(file)), parse(upstream)
     tell_problems(plan.recording)
+    work = functools.partial(drive_plan, plan, backend, deadline=deadline, ignore_inexpressible=ignore_inexpressible)
     with steps(file.name, len(plan.inputs)) as progress:
-        driven = run(drive_plan(plan, backend, deadline=deadline, progress=progress))
+        driven = run(work(progress=progress))
     if as_json:
         typer.echo(msgspec.json.encode(driven).decode())
     else:
@@ -59,6 +66,8 @@ def _print(driven: Driven, file: Path, backend: Endpoint) -> None:
     console = Console(highlight=False, soft_wrap=True)
     for refusal in driven.refusals:
         console.print(Text(printable(refusal), style="yellow"))
+    if driven.ignored:
+        console.print(Text(f"not compared: {', '.join(driven.ignored)}", style="yellow"))
     for difference in driven.differences:
         title, *lines = str(difference).split("\n")
         console.print(Text(printable(title), style="bold"))

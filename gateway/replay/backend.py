@@ -98,6 +98,7 @@ class ReplayBackend:
         self._cancel_timer()
 
     def send(self, commands: Sequence[Command]) -> None:
+        self._reporter.asked = True
         for command in commands:
             match command:
                 case OpenSession() | ResumeSession() | GetSession():

@@ -18,7 +18,7 @@ from typing import Any
 
 from msgspec import UNSET, Raw, Struct, structs
 
-from dragoman.gateway.recording.show.compare import Difference, compare, turns, turns_of
+from dragoman.gateway.recording.show.compare import COMPARED, Difference, compare, turns_of
 from dragoman.gateway.replay.in_process import InProcessEvent, InProcessTransport
 from dragoman.gateway.replay.matching import ANSWERS
 from dragoman.gateway.replay.plan import RecordedTurn, ReplayPlan, TurnPart
@@ -44,7 +44,7 @@ from dragoman.mappings.canonical.events import (
     TurnAccepted,
     TurnEnded,
 )
-from dragoman.mappings.canonical.values import Text
+from dragoman.mappings.canonical.values import Text, snake_case
 from dragoman.mappings.errors import ConfigError
 
 __all__ = ["DEADLINE", "Driven", "DrivenEvents", "Driver", "DrivingError", "Question", "resolved", "typed"]
@@ -57,11 +57,15 @@ class DrivingError(ConfigError):
 
 
 class Driven(Struct, frozen=True, kw_only=True):
-    """The result: the number of recorded turns, the differences of the live ones, and the refusals."""
+    """The result: the number of recorded turns, the differences of the live ones, and the refusals.
+
+    `ignored` names the recorded and live kinds of events that were not compared.
+    """
 
     turns: int
     differences: tuple[Difference, ...]
     refusals: tuple[str, ...] = ()
+    ignored: tuple[str, ...] = ()
 
     @property
     def same(self) -> bool:
@@ -73,15 +77,24 @@ class Driven(Struct, frozen=True, kw_only=True):
 
 
 class Driver:
-    """Sends the inputs of a recording to a backend. `progress` is called with the number of inputs sent."""
+    """Sends the inputs of a recording to a backend. `progress` is called with the number of inputs sent.
+
+    Events for which `expressible` is false are not compared.
+    """
 
     def __init__(
-        self, plan: ReplayPlan, *, deadline: float = DEADLINE, progress: Callable[[int], None] = lambda _turns: None
+        self,
+        plan: ReplayPlan,
+        *,
+        deadline: float = DEADLINE,
+        progress: Callable[[int], None] = lambda _turns: None,
+        expressible: Callable[[type], bool] = lambda _kind: True,
     ) -> None:
         self.transport = InProcessTransport(self._take_event)
         self._plan = plan
         self._deadline = deadline
         self._progress = progress
+        self._expressible = expressible
         self._requests = count(1)
         self._heard = DrivenEvents()
         self._answers: dict[str, Event] = {}
@@ -91,11 +104,19 @@ class Driver:
         self._asked: Question | None = None
         self._accepted = False
         self._ended = False
+        self._reached = False  # an input was accepted
         self._text = 0  # characters of the open turn
         self._refusals: list[str] = []
+        self._ignored: set[str] = set()
 
     async def run(self) -> Driven:
-        """Drive the backend behind this driver's transport; raise DrivingError if no session can be opened."""
+        """Drive the backend behind this driver's transport.
+
+        Raise DrivingError if the recording has no turn, or no session can be opened.
+        """
+        recorded = [(line.turn, event) for line, event in self._plan.recording.events()]
+        if not self._plan.inputs or not any(turn for turn, _ in recorded):
+            raise DrivingError(f"{self._plan.recording.path} has no turn that a client began: nothing can be driven")
         await self._open()
         for number, turn in enumerate(self._plan.inputs):
             self._progress(number)
@@ -103,9 +124,21 @@ class Driver:
                 break
         self._progress(len(self._plan.inputs))
         self.transport.leave()
-        recorded = list(turns(self._plan.recording.events()))
-        differences = compare(recorded, turns_of(self._heard.events))
-        return Driven(turns=len(recorded), differences=tuple(differences), refusals=tuple(self._refusals))
+        one, other = list(turns_of(self._comparable(recorded))), turns_of(self._comparable(self._heard.events))
+        return Driven(
+            turns=len(one),
+            differences=tuple(compare(one, other)),
+            refusals=tuple(self._refusals),
+            ignored=tuple(sorted(self._ignored)),
+        )
+
+    def _comparable(self, events: list[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
+        """Yield the events to compare, and note the kinds of the other compared ones."""
+        for turn, event in events:
+            if self._expressible(type(event)) or type(event) not in COMPARED:
+                yield turn, event
+            else:
+                self._ignored.add(snake_case(type(event).__name__))
 
     # -- to the backend ------------------------------------------------------------------------------------
 
@@ -146,6 +179,7 @@ class Driver:
             return None
         if not self._accepted:
             self._note_refusal(self._answers[request])
+        self._reached = self._reached or self._accepted
         return self._accepted
 
     async def _send_recorded(
@@ -217,7 +251,10 @@ class Driver:
         return False
 
     def _note_refusal(self, answer: Event) -> None:
+        """Note a refusal; raise DrivingError if the backend was never reached."""
         if isinstance(answer, Reply) and answer.failure is not None:
+            if answer.failure.cause == "upstream_lost" and not self._reached:
+                raise DrivingError(f"the backend cannot be reached: {answer.failure.text}")
             self._refusals.append(f"the backend refused: {answer.failure.text}")
 
     def _streamed(self, part: TurnPart) -> int:

@@ -21,6 +21,12 @@ from dragoman.gateway.replay.driving import DEADLINE, Driven, Driver
 from dragoman.gateway.replay.in_process import in_process_dialect
 from dragoman.gateway.replay.plan import ReplayPlan, read_plan
 from dragoman.gateway.replay.turn_matcher import MatchReport
+from dragoman.mappings.canonical.events import (
+    ApprovalRequested,
+    ApprovalResolved,
+    InteractionRequired,
+    InteractionResolved,
+)
 from dragoman.mappings.errors import ConfigError, DragomanError
 
 __all__ = ["Served", "drive", "driven", "listen_endpoint", "replaying", "served"]
@@ -50,12 +56,22 @@ async def drive(
     *,
     deadline: float = DEADLINE,
     progress: Callable[[int], None] = lambda _turns: None,
+    ignore_inexpressible: bool = False,
 ) -> Driven:
-    """Send the recorded inputs to a live backend and compare; raise DrivingError if no session can be opened."""
+    """Send the recorded inputs to a live backend and compare; raise DrivingError if that is not possible.
+
+    With `ignore_inexpressible` only events are compared that both the recorded and the live backend can express.
+    """
     route = Route(name="drive", listen=(), upstream=upstream)
     check_route(route)
     app = App(Config(routes=(route,), limits=Limits(drain_deadline=min(deadline, 1.0))))
-    driver = Driver(plan, deadline=deadline, progress=progress)
+    dialects = (registry.recorded(plan.recording.header), registry.upstream(upstream)) if ignore_inexpressible else ()
+    driver = Driver(
+        plan,
+        deadline=deadline,
+        progress=progress,
+        expressible=lambda kind: all(d.events.can_read_type(QUESTIONS.get(kind, kind)) for d in dialects),
+    )
     driven: list[Driven] = []
     async with asyncio.TaskGroup() as group:
         group.create_task(app.run(), name="drive:gateway")
@@ -76,6 +92,9 @@ log = structlog.get_logger("dragoman.replay")
 
 START = 10.0  # seconds until the replay must listen
 END = 10.0  # seconds until the replay must have ended
+QUESTIONS: dict[type, type] = {ApprovalResolved: ApprovalRequested, InteractionResolved: InteractionRequired}
+"""How a question ended -> the question; the session adds how it ended, so a dialect need not express that."""
+
 PLACES = {
     "smooth": "smooth+ws://127.0.0.1:0/ws",
     "pod": "pod+unix:{folder}/sock",
@@ -91,12 +110,18 @@ class Served:
         self.endpoint = endpoint
         self.reports: list[MatchReport] = []
         (replay,) = app.replays.values()
-        replay.reporter.heard = self.reports.append
+        self._reporter = replay.reporter
+        self._reporter.heard = self.reports.append
 
     @property
     def url(self) -> str:
         """The endpoint without its dialect: `ws://127.0.0.1:PORT/ws`, `unix:PATH`."""
         return self.endpoint.partition("+")[2]
+
+    @property
+    def asked(self) -> bool:
+        """True if a client sent a command."""
+        return self._reporter.asked
 
     @property
     def divergences(self) -> list[str]:
@@ -140,7 +165,7 @@ def served(file: Path, listen: Endpoint, **options: str) -> Iterator[Served]:
         thread.join(END)
 
 
-def driven(file: Path, upstream: str, deadline: float = DEADLINE) -> Driven:
+def driven(file: Path, upstream: str, deadline: float = DEADLINE, *, ignore_inexpressible: bool = False) -> Driven:
     """Drive a live backend with a recording in a separate thread, because the caller may have a running event loop."""
     found: list[Driven] = []
     errors: list[BaseException] = []
@@ -150,7 +175,8 @@ def driven(file: Path, upstream: str, deadline: float = DEADLINE) -> Driven:
             plan = read_plan(open_recording(file))
             if plan.recording.problems:
                 log.warning("the recording is incomplete", file=str(file), why=str(plan.recording.problems))
-            found.append(asyncio.run(drive(plan, parse(upstream), deadline=deadline)))
+            work = drive(plan, parse(upstream), deadline=deadline, ignore_inexpressible=ignore_inexpressible)
+            found.append(asyncio.run(work))
         except BaseException as error:  # noqa: BLE001  # raised again in the caller's thread
             errors.append(error)
 

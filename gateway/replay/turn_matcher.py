@@ -88,6 +88,7 @@ class Reporter:
         self._ledger = ledger
         self._tell = tell
         self.heard: Callable[[MatchReport], None] = lambda _report: None
+        self.asked = False  # a client sent a command, which need not have a report
 
     def report(self, report: MatchReport) -> None:
         """Count the report, log it unless it is exact, and explain it if that is wanted."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from difflib import SequenceMatcher
-from itertools import zip_longest
 from typing import Any, Literal
 
 import msgspec
@@ -18,11 +17,26 @@ from dragoman.gateway.recording.lines import EventLine
 from dragoman.mappings.canonical import events as e
 from dragoman.mappings.canonical.values import End
 
-__all__ = ["ComparedTurn", "Difference", "TurnBlock", "compare", "compared", "turns", "turns_of"]
+__all__ = ["COMPARED", "ComparedTurn", "Difference", "TurnBlock", "compare", "turns", "turns_of"]
 
 What = Literal["input", "text", "tool", "question", "answer"]
 ORDER: dict[What, int] = {"input": 0, "text": 1, "tool": 2, "question": 3, "answer": 3}
 """The order of a turn's blocks. A codewhale sends its tools after the text, others within it; both compare equal."""
+
+COMPARED = frozenset(
+    {
+        e.TextDelta,
+        e.ToolCallStarted,
+        e.ToolCallArguments,
+        e.ToolCallFinished,
+        e.ApprovalRequested,
+        e.InteractionRequired,
+        e.OtpRequired,
+        e.ApprovalResolved,
+        e.InteractionResolved,
+    }
+)
+"""Events that are compared, besides the input and the end of a turn, which every dialect has."""
 
 SHOWN = 160  # characters of a long text on each side of where it begins to differ
 
@@ -43,9 +57,18 @@ class ComparedTurn(Struct, kw_only=True, omit_defaults=True):
     blocks: list[TurnBlock] = []
     end: End | None = None
 
+    @property
+    def input(self) -> str:
+        """The text of the input, without differences of white space; "" if the turn has none."""
+        texts = [block.text for block in self.blocks if block.what == "input"]
+        return " ".join(" ".join(texts).split())
+
 
 class Difference(Struct, frozen=True, kw_only=True):
-    """One difference: the turn (from 1), what differs, and the text of both sides; None means nothing."""
+    """One difference: the turn, what differs, and the text of both sides; None means nothing.
+
+    `turn` counts from 1 in `a`, or in `b` for a turn that only `b` has.
+    """
 
     turn: int
     what: str
@@ -60,20 +83,36 @@ class Difference(Struct, frozen=True, kw_only=True):
         return "\n".join(lines)
 
 
-def compared(a: Iterable[ComparedTurn], b: Iterable[ComparedTurn]) -> Iterator[Difference]:
-    """Yield the differences of two conversations, in order. Both are read only as far as they are compared."""
-    for number, (one, other) in enumerate(zip_longest(a, b), start=1):
-        if one is None or other is None:
-            yield Difference(turn=number, what="turn", a=_summary(one), b=_summary(other))
-            continue
-        yield from _blocks(number, one.blocks, other.blocks)
-        if one.end != other.end:
-            yield Difference(turn=number, what="end", a=_end(one), b=_end(other))
-
-
 def compare(a: Iterable[ComparedTurn], b: Iterable[ComparedTurn]) -> list[Difference]:
-    """Return all differences of two conversations; none if they are the same."""
-    return list(compared(a, b))
+    """Return all differences of two conversations, in order; none if they are the same.
+
+    Turns with the same input are compared, so that one missing turn does not make all later ones differ.
+    """
+    return [difference for one, other, number in _aligned(list(a), list(b)) for difference in _turn(number, one, other)]
+
+
+def _aligned(
+    a: list[ComparedTurn], b: list[ComparedTurn]
+) -> Iterator[tuple[ComparedTurn | None, ComparedTurn | None, int]]:
+    """Yield pairs of turns with the same input or the same place between such, and their number in `a`.
+
+    A turn that only `b` has keeps its number there.
+    """
+    matcher = SequenceMatcher(None, [turn.input for turn in a], [turn.input for turn in b], autojunk=False)
+    for _, a_from, a_to, b_from, b_to in matcher.get_opcodes():
+        for offset in range(max(a_to - a_from, b_to - b_from)):
+            one = a[a_from + offset] if a_from + offset < a_to else None
+            other = b[b_from + offset] if b_from + offset < b_to else None
+            yield one, other, (a_from if one is not None else b_from) + offset + 1
+
+
+def _turn(number: int, a: ComparedTurn | None, b: ComparedTurn | None) -> Iterator[Difference]:
+    if a is None or b is None:
+        yield Difference(turn=number, what="turn", a=_summary(a), b=_summary(b))
+        return
+    yield from _blocks(number, a.blocks, b.blocks)
+    if a.end != b.end:
+        yield Difference(turn=number, what="end", a=_end(a), b=_end(b))
 
 
 def turns(lines: Iterable[tuple[EventLine, Any]]) -> Iterator[ComparedTurn]:
@@ -199,8 +238,8 @@ def _end(turn: ComparedTurn) -> str:
 def _summary(turn: ComparedTurn | None) -> str | None:
     if turn is None:
         return None
-    said = next((block.text for block in turn.blocks if block.what == "input"), "")
-    return f"{said!r}, {len(turn.blocks)} blocks, {_end(turn)}" if said else f"{len(turn.blocks)} blocks, {_end(turn)}"
+    said = f"{turn.input!r}, " if turn.input else ""
+    return f"{said}{len(turn.blocks)} blocks, {_end(turn)}"
 
 
 def _json(text: str) -> str:

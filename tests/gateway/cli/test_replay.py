@@ -8,9 +8,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
-from dragoman.mappings.canonical.events import TextDelta
-from tests.gateway.replay.recording_builder import RecordingBuilder
+from dragoman.mappings.canonical.events import OtpRequired, TextDelta
+from tests.gateway.replay.recording_builder import OF_A_POD, RecordingBuilder
 
 
 def dragoman(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -43,6 +44,33 @@ def test_one_that_does_not_is_told_and_exits_1(recording: Path, tmp_path: Path) 
     done = dragoman("drive", str(recording), replay(other))
     assert done.returncode == 1
     assert done.stdout == f"turn 2: text\n- 2\n+ two\n- {recording}\n+ {replay(other)}\n"
+
+
+def test_a_recording_without_turns_is_not_driven(recording: Path, tmp_path: Path) -> None:
+    """Nothing that could be compared must not look like nothing that differs."""
+    empty = RecordingBuilder().says(TextDelta(text="1")).write(tmp_path, "empty.jsonl")
+    done = dragoman("drive", str(empty), replay(recording))
+    words = f"error: {empty} has no turn that a client began: nothing can be driven\n"
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", words)
+
+
+def test_a_backend_that_cannot_be_reached_exits_2(recording: Path, tmp_path: Path) -> None:
+    done = dragoman("drive", str(recording), f"pod+unix:{tmp_path}/none", "--deadline", "5")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("error: the backend cannot be reached: ")
+
+
+def test_what_a_dialect_cannot_express_is_compared_unless_it_is_to_be_ignored(tmp_path: Path) -> None:
+    """A smooth backend can ask for a code; the replay of a pod cannot."""
+    code = OtpRequired(tool="pay", description="42", channels=("sms",), auth_level="basic")
+    header = structs.replace(OF_A_POD, dialects={"smooth": "1.57"}, upstream="smooth+ws://127.0.0.1:1/ws")
+    path = RecordingBuilder(header).turn("one", code, TextDelta(text="1")).write(tmp_path, "smooth.jsonl")
+    other = replay(RecordingBuilder().turn("one", TextDelta(text="1")).write(tmp_path, "pod.jsonl"))
+    assert dragoman("drive", str(path), other).returncode == 1
+    done = dragoman("drive", str(path), other, "--ignore-inexpressible")
+    assert (done.returncode, done.stdout) == (0, f"not compared: otp_required\n1 turns, the same as in {path}\n")
+    told = json.loads(dragoman("drive", str(path), other, "--ignore-inexpressible", "--json").stdout)
+    assert told == {"turns": 1, "differences": [], "refusals": [], "ignored": ["otp_required"]}
 
 
 def test_scripts_get_it_as_json(recording: Path, tmp_path: Path) -> None:

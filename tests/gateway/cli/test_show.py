@@ -165,6 +165,18 @@ def test_diff_of_equal_conversations_exits_0(dragoman: Run) -> None:
     assert dragoman("diff", RECORDED, f"{RECORDED}.zst", "--json") == (0, "[]\n", "")
 
 
+def test_diff_aligns_turns_by_their_inputs(dragoman: Run, tmp_path: Path) -> None:
+    """Only the second turn is missing in the second recording; the third one is the same."""
+    tape, other = RecordingBuilder(), RecordingBuilder()
+    for text in ("one", "two", "three"):
+        tape.turn(text, TextDelta(text=f"answer {text}"))
+    other.turn("one", TextDelta(text="answer one")).turn("three", TextDelta(text="answer three"))
+    a, b = tape.write(tmp_path, "a.jsonl"), other.write(tmp_path, "b.jsonl")
+    code, out, _ = dragoman("diff", str(a), str(b), "--json")
+    (difference,) = json.loads(out)
+    assert (code, difference["turn"], difference["what"], difference["b"]) == (1, 2, "turn", None)
+
+
 def test_two_large_recordings_share_one_bar_of_progress(
     dragoman: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -59,6 +59,34 @@ def outcome(user: pytest.Pytester, test: str) -> pytest.RunResult:
     return user.runpytest_subprocess(*plugins, "-p", "no:cacheprovider")
 
 
+def test_a_replay_that_no_client_asked_fails_the_test(user: pytest.Pytester) -> None:
+    result = outcome(
+        user,
+        """
+        def test_nothing(dragoman_replay):
+            dragoman_replay("recordings/order.jsonl", "smooth")
+
+        def test_nothing_on_purpose(dragoman_replay):
+            dragoman_replay("recordings/order.jsonl", "smooth", strict=False)
+        """,
+    )
+    result.assert_outcomes(passed=2, errors=1)
+    result.stdout.fnmatch_lines(["*no client sent a command to the replay of recordings/order.jsonl*"])
+
+
+def test_a_recording_without_turns_fails_the_test(user: pytest.Pytester) -> None:
+    RecordingBuilder().says(TextDelta(text="1")).write(user.path / "recordings", "empty.jsonl")
+    result = outcome(
+        user,
+        """
+        def test_nothing(dragoman_drive):
+            dragoman_drive("recordings/empty.jsonl", "replay+file:recordings/order.jsonl?speed=instant")
+        """,
+    )
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*has no turn that a client began: nothing can be driven*"])
+
+
 def test_a_client_is_tested_against_a_recording(user: pytest.Pytester) -> None:
     outcome(
         user,
@@ -107,7 +135,7 @@ def test_what_a_client_says_otherwise_fails_the_test_with_what_came_near(user: p
     result.assert_outcomes(passed=2, errors=1)
     result.stdout.fnmatch_lines(
         [
-            "said and not recorded:",
+            "sent and not recorded:",
             "submit_input Where is my invoice, please?: refused, the recording has nothing like it",
             "  candidate 1: submit_input Where is my order?, * alike",
             "    text: recorded 'Where is my order?', said 'Where is my invoice, please?'",
@@ -130,7 +158,7 @@ def test_a_backend_is_tested_by_a_recording_and_its_difference_fails_the_test(us
     )
     result.assert_outcomes(passed=1, failed=1)
     result.stdout.fnmatch_lines(
-        ["*does otherwise than recordings/order.jsonl (-):", "turn 1: text", "- On its way.", "+ Lost."]
+        ["*answers otherwise than recordings/order.jsonl (-):", "turn 1: text", "- On its way.", "+ Lost."]
     )
 
 
