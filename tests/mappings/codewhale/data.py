@@ -1,4 +1,4 @@
-"""The codewhale vectors and captures that lie in tests/data, and one message pushed there and back."""
+"""The codewhale vectors and captures of tests/data, and the round trip of one message."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ VECTORS = _rows(DATA / "vectors" / "codewhale.jsonl")
 CAPTURES = sorted((DATA / "captures" / "codewhale").glob("*.jsonl"))
 
 LINES = [row for row in VECTORS if not row["name"].startswith(("value.", "runtime."))]
-"""What stands on the wire by itself; the others are values without a message, and HTTP."""
+"""Vectors that are lines on the wire; the others are values without a message, and HTTP."""
 
 
 def captured(path: Path) -> Iterator[tuple[str, str, str]]:
-    """Connection, direction and text of each captured line."""
+    """Yield connection, direction and text of each captured line."""
     for row in _rows(path)[1:]:
         yield row["conn"], row["dir"], row["frame"]
 
 
 def direction_of(name: str) -> Direction[Any]:
-    """The direction that a vector or a captured line names."""
+    """Return the direction that a vector or a captured line names."""
     return DIALECT.commands if name in ("client_to_server", "c2s") else DIALECT.events
 
 
 def back_and_forth(direction: Direction[Any], frame: bytes) -> tuple[Step[Any], list[bytes]]:
-    """What one message says, and the frames that say it again."""
+    """Read one message and write it again; return the step and the written frames."""
     step: Step[Any] = Step()
     direction.receive([frame], step)
     return step, [out for burst in step.bursts for out in direction.write(burst).frames]

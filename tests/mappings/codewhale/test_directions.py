@@ -1,4 +1,4 @@
-"""Messages that neither the vectors nor the captures show, there and back; and the forms in which messages arrive."""
+"""Round trips of messages that neither the vectors nor the captures have, and the forms in which messages arrive."""
 
 from __future__ import annotations
 
@@ -170,14 +170,14 @@ REQUESTS = [
 
 
 @pytest.mark.parametrize("frame", EVENTS, ids=range(len(EVENTS)))
-def test_what_a_server_says_comes_back_as_it_is(frame: bytes) -> None:
+def test_a_server_s_line_comes_back_unchanged(frame: bytes) -> None:
     step, frames = back_and_forth(DIALECT.events, frame)
     assert (step.faults, step.losses) == ([], [])
     assert [json.loads(out) for out in frames] == [json.loads(frame)]
 
 
 @pytest.mark.parametrize("frame", REQUESTS, ids=range(len(REQUESTS)))
-def test_what_a_client_asks_comes_back_as_it_is(frame: bytes) -> None:
+def test_a_client_s_request_comes_back_unchanged(frame: bytes) -> None:
     step, frames = back_and_forth(DIALECT.commands, frame)
     assert (step.faults, step.losses) == ([], [])
     assert [json.loads(out) for out in frames] == [json.loads(frame)]
@@ -196,7 +196,7 @@ def test_a_tool_of_a_frame_is_a_call_with_the_arguments_of_its_payload() -> None
     assert isinstance(reply, say.Reply)
 
 
-def test_an_mcp_result_failed_unless_it_says_that_it_did_not() -> None:
+def test_an_mcp_result_counts_as_failed_unless_it_denies_it() -> None:
     for said, failed in (({}, False), ({"isError": False}, False), ({"isError": True}, True), ({"isError": 0}, True)):
         output = {"type": "mcp", "result": said}
         frame: dict[str, object] = {
@@ -232,7 +232,7 @@ def test_the_accepted_result_is_the_end_of_a_turn_and_an_interruption_is_no_fail
     assert ended["err.internal"].failure.text == "provider exploded"
 
 
-def test_a_uuid_behind_thread_is_the_session_and_any_other_name_is_its_own() -> None:
+def test_the_session_of_a_thread_is_its_uuid_or_its_name() -> None:
     for name, session in ((THREAD, THREAD[7:]), ("thread-ghost", "thread-ghost"), (THREAD[7:], THREAD[7:])):
         (command,) = meant(DIALECT.commands, called("thread/read", thread_id=name))
         assert isinstance(command, ask.GetSession)
@@ -242,7 +242,7 @@ def test_a_uuid_behind_thread_is_the_session_and_any_other_name_is_its_own() -> 
 # -- what may be said otherwise ----------------------------------------------------------------------
 
 
-def test_undocumented_members_are_taken_out_and_counted() -> None:
+def test_undocumented_members_are_removed_and_counted() -> None:
     bare = b'{"type":"response_delta","response_id":"r","delta":"d","more":1}'
     result = {"thread_id": "t", "status": "ok", "thread": THREAD_OF | {"color": 1}, "data": {}, "x": 1}
     answer = json.dumps({"jsonrpc": "2.0", "id": 1, "result": result, "y": 1}).encode()
@@ -279,13 +279,13 @@ def test_lists_may_be_absent_and_must_not_be_null(member: str) -> None:
     assert [fault.code for fault in step.faults] == ["invalid"]
 
 
-def test_an_option_that_is_null_is_none() -> None:
+def test_an_option_of_null_counts_as_absent() -> None:
     params = {"thread_id": "odd", "config": None, "model": None, "persist_extended_history": False}
     _, frames = back_and_forth(DIALECT.commands, called("thread/resume", **params))
     assert json.loads(frames[0])["params"] == {"thread_id": "odd", "persist_extended_history": False}
 
 
-def test_an_unknown_line_or_method_is_a_value() -> None:
+def test_an_unknown_line_or_method_is_unmapped() -> None:
     (line,) = meant(DIALECT.events, b'{"type":"new","a":1}')
     (request,) = meant(DIALECT.commands, b'{"id":7,"method":"nope/x"}')
     assert (line, request.request) == (Unmapped(dialect="codewhale", tag="new", raw='{"type":"new","a":1}'), "7")
@@ -338,7 +338,7 @@ GOOD = [(direction_of(row["direction"]), row["wire"].encode()) for row in LINES 
 
 
 @pytest.mark.parametrize("direction", [DIALECT.events, DIALECT.commands], ids=["events", "commands"])
-def test_of_a_line_that_is_cut_off_anywhere_nothing_but_a_fault_comes(direction: Direction[Any]) -> None:
+def test_a_line_that_is_cut_off_anywhere_gives_only_a_fault(direction: Direction[Any]) -> None:
     for known, frame in GOOD:
         if known is direction:
             for end in range(len(frame)):
@@ -392,9 +392,7 @@ METHODS = ["thread/request", "app/request", "thread/create", "thread/list", "thr
 
 
 @given(FIELDS, st.sampled_from(METHODS), st.sampled_from(["result", "error", "type"]))
-def test_any_members_are_read_or_a_fault_and_what_is_read_can_be_written(
-    fields: dict[str, Any], method: str, name: str
-) -> None:
+def test_any_members_are_a_fault_or_can_be_written_again(fields: dict[str, Any], method: str, name: str) -> None:
     for direction, value in (
         (DIALECT.commands, {**fields, "method": method}),
         (DIALECT.events, {**fields, name: fields.get(name, {})}),
@@ -405,13 +403,13 @@ def test_any_members_are_read_or_a_fault_and_what_is_read_can_be_written(
         assert len(step.faults) + len(frames) + len(unknown) == 1
 
 
-def test_what_is_no_line_is_a_fault() -> None:
+def test_a_frame_that_is_no_line_is_a_fault() -> None:
     step: Step[Any] = Step()
     DIALECT.events.receive([Oversize(size=9, limit=8), Parts("rpc", b"", ())], step)
     assert [fault.code for fault in step.faults] == ["too_large", "invalid"]
 
 
-def test_frames_go_into_the_result_behind_them_and_else_into_one_of_their_own() -> None:
+def test_frames_go_into_the_next_result_or_into_one_of_their_own() -> None:
     thought = say.ReasoningDelta(text="hm")
     runs: tuple[tuple[list[say.Event], int | None], ...] = (
         ([thought, say.TurnEnded(end="completed")], 5),
@@ -423,12 +421,12 @@ def test_frames_go_into_the_result_behind_them_and_else_into_one_of_their_own() 
         assert (said["id"], [e["delta"] for e in said["result"]["events"]]) == (known, ["hm"])
 
 
-def test_what_has_no_word_is_counted() -> None:
+def test_an_item_without_a_form_is_counted() -> None:
     rendered = DIALECT.events.write(Burst(items=[say.Preamble(text="x"), say.Preamble(text="y")]))
     assert (rendered.frames, [(loss.kind, loss.count) for loss in rendered.losses]) == ([], [("Preamble", 2)])
 
 
-def test_what_is_overheard_of_a_turn_ends_with_the_answer_behind_it() -> None:
+def test_an_overheard_turn_ends_with_the_answer_after_its_response() -> None:
     overheard = Overheard()
     start, text, over = say.ModelTurnStarted(), say.TextDelta(text="a"), say.TurnResult(end="completed")
     failure = Failure(cause="internal", text="no")

@@ -1,4 +1,4 @@
-"""What the rules of codewhale declare is what they do: measured, as for every dialect of the registry."""
+"""The measured fidelity of codewhale's rules is the declared one."""
 
 from __future__ import annotations
 

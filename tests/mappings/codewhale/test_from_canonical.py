@@ -1,4 +1,4 @@
-"""What clients are shown of sessions, and commands that other dialects' clients send to a codewhale."""
+"""Descriptions of sessions for clients, and commands that clients of other dialects send to a codewhale."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ def asked(command: ask.Command) -> Any:
     return json.loads(frame)
 
 
-def test_a_session_is_known_by_its_thread_and_by_its_id() -> None:
+def test_clients_know_a_session_by_its_thread_and_by_its_id() -> None:
     assert public_ids(UUID) == (f"thread-{UUID}", UUID)
     assert public_ids(UUID, keep(thread_id="thread-own")) == ("thread-own",)
 
 
-def test_a_thread_is_named_after_what_was_said_last_cut_to_its_preview() -> None:
+def test_the_preview_of_a_thread_is_the_start_of_its_last_input() -> None:
     said = [Message(role="user", text=text, at=5 * NS) for text in ("a", "b" * 200)]
     state = SessionState(
         id=UUID, title="T", opened_at=NS, updated_at=3 * NS, transcript=[*said], backend=Backend(cwd="/w")
@@ -44,26 +44,26 @@ def test_a_thread_is_named_after_what_was_said_last_cut_to_its_preview() -> None
     assert replies.described(SessionState(id=UUID), HEAD).preview == "New conversation"
 
 
-def test_a_history_shows_what_user_and_assistant_said_and_at_most_500_of_it() -> None:
+def test_a_history_has_at_most_500_messages_of_user_and_assistant() -> None:
     said = [Message(role="user", text=f"{n}") for n in range(600)]
     items: list[Item] = [Message(role="system", text="s"), Reasoning(text="r"), *said]
     told = replies.history(items)
     assert (len(told), told[0].content, told[-1].content) == (500, "100", "599")
 
 
-def test_each_message_of_a_history_has_an_id_of_its_own_behind_those_of_the_store() -> None:
+def test_each_message_of_a_history_has_an_id_after_the_ids_of_the_store() -> None:
     stored = [Message(role="user", text="a", ext=keep(id=7)), Message(role="assistant", text="b", ext=keep(id=9))]
     told = replies.history([*stored, Message(role="user", text="c"), Message(role="assistant", text="d")])
     assert [item.id for item in told] == [7, 9, 10, 11]
 
 
-def test_a_row_of_this_dialect_is_shown_as_it_came() -> None:
+def test_a_row_of_this_dialect_is_shown_unchanged() -> None:
     thread = replies.row(SessionSummary(session=UUID, title="T", updated_at=9 * NS), HEAD)
     again = replies.row(SessionSummary(session=UUID, updated_at=9 * NS, ext=keep(thread=thread)), SEED)
     assert (again, again.id) == (thread, f"thread-{UUID}")
 
 
-def test_a_thread_of_this_dialect_is_what_its_backend_says_and_what_was_said_since() -> None:
+def test_a_thread_of_this_dialect_is_its_backend_s_with_the_latest_input() -> None:
     known = replies.row(SessionSummary(session=UUID, updated_at=9 * NS), HEAD)
     theirs = replace(known, cwd="/srv", model_provider="openai", status="running", name="N")
     state = SessionState(id=UUID, opened_at=20 * NS, updated_at=30 * NS, backend_ids=keep(thread=theirs))
@@ -72,13 +72,13 @@ def test_a_thread_of_this_dialect_is_what_its_backend_says_and_what_was_said_sin
     assert replies.described(state, SEED) == replace(theirs, updated_at=30, name="T", preview="hi")
 
 
-def test_a_row_in_which_nothing_was_said_has_no_preview_yet() -> None:
+def test_a_row_without_messages_has_no_preview() -> None:
     silent, spoken = (SessionSummary(session=UUID, title="atlas", messages=n) for n in (0, 1))
     assert (replies.row(silent, HEAD).preview, replies.row(silent, HEAD).name) == ("New conversation", "atlas")
     assert replies.row(spoken, HEAD).preview == "atlas"
 
 
-def test_an_opening_of_another_dialect_starts_a_thread_that_is_not_kept() -> None:
+def test_opening_a_session_of_another_dialect_starts_a_thread_without_extended_history() -> None:
     request = asked(ask.OpenSession(request="r", title="T", agent="a"))
     assert (request["method"], request["params"]) == ("thread/start", {"persist_extended_history": False})
 
@@ -89,7 +89,7 @@ def test_segments_become_one_text() -> None:
     assert request["params"] == {"thread_id": f"thread-{UUID}", "input": "a b"}
 
 
-def test_only_goals_are_written_to() -> None:
+def test_only_writes_to_goals_have_a_request() -> None:
     progress = ask.StoreWrite(
         session=UUID, method="goal_record_progress", params=raw({"thread_id": "x", "token_delta": 5})
     )
@@ -103,14 +103,14 @@ def test_only_goals_are_written_to() -> None:
         assert (rendered.frames, len(rendered.losses)) == ([], 1)
 
 
-def test_a_hook_line_or_a_goal_that_is_none_is_counted() -> None:
+def test_an_invalid_hook_line_or_goal_is_counted() -> None:
     for event in (say.LifecycleReport(report=raw(1)), say.GoalUpdated(goal=raw(1)), say.McpStartup(report=raw(1))):
         rendered = DIALECT.events.write(Burst(items=[event]))
         assert (rendered.frames, [loss.kind for loss in rendered.losses]) == ([], [type(event).__name__])
 
 
-def test_a_history_of_elsewhere_is_added_to_a_thread_as_it_is_resumed() -> None:
-    """docs/dialects/codewhale.md, section 2.3: resume with `history` appends it."""
+def test_a_history_from_elsewhere_is_added_to_a_resumed_thread() -> None:
+    """A resume with `history` appends it (docs/dialects/codewhale.md, section 2.3)."""
     assert DIALECT.takes_history is not None
     said: list[Item] = [Message(role="user", text="one"), Reasoning(text="hm"), Message(role="assistant", text="1")]
     frame = asked(ask.ResumeSession(session=UUID, ext=DIALECT.takes_history(said)))
@@ -119,8 +119,8 @@ def test_a_history_of_elsewhere_is_added_to_a_thread_as_it_is_resumed() -> None:
 
 
 @pytest.mark.parametrize(("known", "archived", "status"), [("running", True, "archived"), ("archived", False, "idle")])
-def test_a_thread_that_was_archived_or_fetched_back_says_so(known: ThreadStatus, archived: bool, status: str) -> None:
-    """docs/dialects/codewhale.md, section 2.3: one that was fetched back is idle."""
+def test_a_thread_shows_whether_it_is_archived(known: ThreadStatus, archived: bool, status: str) -> None:
+    """A thread that leaves the archive is idle (docs/dialects/codewhale.md, section 2.3)."""
     row = replies.row(SessionSummary(session=UUID), HEAD)
     for ids in (keep(thread=replace(row, status=known)), None):
         state = SessionState(id=UUID, archived=archived, backend_ids=ids)

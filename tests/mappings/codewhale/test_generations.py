@@ -1,4 +1,4 @@
-"""What an older backend says, as clients of a newer listener get it, and the other way round."""
+"""Results of an older backend for clients of a newer listener, and the reverse."""
 
 from __future__ import annotations
 
@@ -49,6 +49,6 @@ def test_a_goal_of_a_backend_of_the_same_generation_stays_as_it_is() -> None:
         ("api_key", None, None),
     ],
 )
-def test_a_secret_that_an_older_backend_tells_is_masked(key: str, value: str | None, shown: str | None) -> None:
+def test_a_secret_of_an_older_backend_is_masked(key: str, value: str | None, shown: str | None) -> None:
     result = masked(key, AppResponse(ok=True, data=raw({"key": key, "value": value})))
     assert json.loads(bytes(result.data)) == {"key": key, "value": shown}

@@ -1,4 +1,4 @@
-"""Ids of requests, which are any JSON, and of threads."""
+"""Ids of requests, which are any JSON, and ids of threads."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ JSON = st.recursive(
 
 
 @given(JSON)
-def test_an_id_comes_back_from_its_text_also_when_that_is_marked(value: object) -> None:
+def test_an_id_comes_back_from_its_text_also_if_marked(value: object) -> None:
     known = Raw(msgspec.json.encode(value))
     text = read_id(known)
     for request in (text, mark_id(text, "own", "thread")):
@@ -37,7 +37,7 @@ def test_an_id_comes_back_from_its_text_also_when_that_is_marked(value: object) 
 @example("1e2")
 @example("[ 1 ]")
 @example('{"a":1,"a":1}')
-def test_the_text_of_another_dialect_comes_back_from_its_id(text: str) -> None:
+def test_the_request_id_of_another_dialect_comes_back(text: str) -> None:
     known = write_id(text)
     assert known is not UNSET
     assert read_id(known) == text
@@ -50,7 +50,7 @@ def test_a_text_with_a_line_break_is_a_string() -> None:
     assert write_id("a\nb") == Raw(b'"a\\nb"')
 
 
-def test_texts_and_numbers_are_told_apart() -> None:
+def test_ids_that_are_strings_and_numbers_differ() -> None:
     assert [read_id(Raw(raw)) for raw in (b"7", b'"7"', b'"req-1"', b"null", b'""', b"1.0")] == [
         "7",
         '"7"',
@@ -72,17 +72,17 @@ def test_texts_and_numbers_are_told_apart() -> None:
         (b"1" + b"0" * 400, b"null"),
     ],
 )
-def test_an_id_is_echoed_as_a_server_does_it(id: bytes, back: bytes) -> None:
+def test_an_id_is_echoed_as_the_real_server_echoes_it(id: bytes, back: bytes) -> None:
     assert bytes(echo_id(Raw(id))) == back
 
 
-def test_two_requests_with_one_id_have_two_texts_and_each_knows_its_thread() -> None:
+def test_two_requests_with_one_id_have_different_texts_with_their_threads() -> None:
     one, other = mark_id("7", "a", f"thread-{UUID}"), mark_id("7", "b")
     assert one != other
     assert (named_thread(one), named_thread(other), named_thread("7")) == (f"thread-{UUID}", "", "")
 
 
-def test_a_uuid_stands_behind_thread_and_any_other_name_by_itself() -> None:
+def test_only_a_uuid_gets_the_prefix_of_a_thread() -> None:
     assert (thread_id(UUID), session_id(f"thread-{UUID}")) == (f"thread-{UUID}", UUID)
     assert (thread_id("ghost"), session_id("thread-ghost"), thread_id("")) == ("ghost", "thread-ghost", "")
     assert thread_id(f"thread-{UUID}") == f"thread-{UUID}"

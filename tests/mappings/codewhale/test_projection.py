@@ -1,4 +1,4 @@
-"""A turn as it is streamed to the client that began it, to nobody in particular, and to a client that did not."""
+"""A turn as it is streamed to the client that began it, to no particular reader, and to another client."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ def test_several_model_turns_are_one_response() -> None:
     assert len({line["response_id"] for line in lines}) == 1
 
 
-def test_text_that_nobody_announced_begins_a_response() -> None:
+def test_text_without_a_start_begins_a_response() -> None:
     assert kinds(shown(own(), say.TextDelta(text="a"))) == ["response_start", "response_delta"]
 
 
-def test_a_turn_without_text_has_a_start_and_an_end_if_it_went_well_and_none_if_it_did_not() -> None:
+def test_a_turn_without_text_has_start_and_end_only_if_it_went_well() -> None:
     failure = Failure(cause="internal", text="refused")
     assert kinds(shown(own(), *over())) == ["response_start", "response_end", "result"]
     assert kinds(shown(own(), *over("failed", failure))) == ["error"]
@@ -62,13 +62,13 @@ def test_the_answer_names_the_request_and_the_thread_as_the_client_called_them()
     assert (answer["id"], answer["result"]["thread_id"]) == ({"a": 1}, "odd")
 
 
-def test_nothing_is_said_behind_the_answer() -> None:
+def test_nothing_is_written_after_the_answer() -> None:
     projection = own()
     shown(projection, say.QuestionAsked(text="?", question="q", parked=True))
     assert shown(projection, say.QuestionAnswered(question="q"), say.TextDelta(text="a"), *over()) == []
 
 
-def test_while_a_question_is_open_calls_wait_and_for_nobody_in_particular_the_rest_is_a_run_of_its_own() -> None:
+def test_calls_wait_for_an_open_question_and_the_rest_is_a_run_of_its_own() -> None:
     projection = Projection()
     shown(projection, say.TextDelta(text="a"), say.QuestionAsked(text="?", question="q", parked=True))
     assert shown(projection, say.ToolCallArguments(name="t", json="{}", done=True)) == []
@@ -77,7 +77,7 @@ def test_while_a_question_is_open_calls_wait_and_for_nobody_in_particular_the_re
     assert [event["event"] for event in lines[-1]["result"]["events"]] == ["tool_call_start"]
 
 
-def test_each_turn_is_shown_to_nobody_in_particular() -> None:
+def test_without_a_particular_reader_each_turn_is_shown() -> None:
     projection = Projection()
     for turn in (TURN, TURN[:-1] + "b"):
         lines = shown(projection, say.TextDelta(text="a"), *over(), turn=turn)
@@ -85,18 +85,18 @@ def test_each_turn_is_shown_to_nobody_in_particular() -> None:
         assert (lines[0]["response_id"], lines[-1]["id"]) == (f"{SESSION}:{turn}", None)
 
 
-def test_a_client_that_did_not_begin_a_turn_sees_nothing_of_it_and_what_it_cannot_read_later_is_counted() -> None:
+def test_the_turn_of_another_client_is_not_shown_and_its_unreadable_parts_are_counted() -> None:
     rendered = Projection("", HEAD).render(batch(say.TextDelta(text="a"), say.ReasoningDelta(text="b"), *over()))
     assert (rendered.frames, [loss.kind for loss in rendered.losses]) == ([], ["ReasoningDelta"])
 
 
-def test_responses_of_the_seed_are_named_after_the_bytes_of_the_input() -> None:
+def test_response_ids_of_the_seed_count_the_bytes_of_the_input() -> None:
     said = say.MessageAppended(message=Message(role="user", text="same size é"))
     lines = shown(own(SEED), said, say.ModelTurnStarted(), *over())
     assert {line["response_id"] for line in lines[:-1]} == {f"thread-{SESSION}:12"}
 
 
-def test_no_more_frames_than_a_bound_stand_in_one_result() -> None:
+def test_the_frames_of_one_result_are_bounded() -> None:
     projection = own()
     rendered = projection.render(batch(*[say.ReasoningDelta(text="x")] * (FRAMES_MAX + 2)))
     assert [(loss.kind, loss.count) for loss in rendered.losses] == [("ResponseDelta", 2)]
@@ -104,7 +104,7 @@ def test_no_more_frames_than_a_bound_stand_in_one_result() -> None:
     assert len(answer["result"]["events"]) == FRAMES_MAX
 
 
-def test_the_cause_of_a_failure_is_said_once() -> None:
+def test_the_cause_of_a_failure_is_told_once() -> None:
     failure = Failure(cause="internal", text="boom")
     events = [say.ErrorReported(cause="internal", text="boom"), say.ErrorReported(cause="internal", text="other")]
     rendered = own().render(batch(*events, *over("failed", failure)))
@@ -113,7 +113,7 @@ def test_the_cause_of_a_failure_is_said_once() -> None:
 
 
 @pytest.mark.parametrize("generation", [HEAD, SEED])
-def test_a_copy_goes_on_like_the_original_and_by_itself(generation: str) -> None:
+def test_a_copy_continues_like_the_original_and_independently(generation: str) -> None:
     projection = own(generation)
     shown(projection, say.ModelTurnStarted(), say.TextDelta(text="a"), say.ReasoningDelta(text="b"))
     twin = projection.copy()

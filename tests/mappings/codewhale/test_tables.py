@@ -1,4 +1,4 @@
-"""Both directions are complete: every type has exactly one entry, and what a rule declares is what it does."""
+"""Both directions are complete: every type has exactly one entry."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from dragoman.mappings.rules import Nothing, RuleTable
     ],
     ids=["to_event", "to_frame", "to_command", "from_event", "from_command"],
 )
-def test_every_type_has_an_entry_and_no_other_has(table: RuleTable, kinds: set[Any]) -> None:
+def test_exactly_the_known_types_have_an_entry(table: RuleTable, kinds: set[Any]) -> None:
     assert set(table.entries) == kinds
 
 
@@ -37,8 +37,8 @@ def test_every_line_and_request_is_written_by_some_rule() -> None:
     assert written - set(get_args(EventFrame)) == {*get_args(Line), Answer, *REQUESTS}
 
 
-def test_what_is_neither_text_nor_a_hook_of_old_releases_is_no_bare_line() -> None:
-    """A bare line of reasoning would be shown as text (docs/dialects/codewhale.md, section 11)."""
+def test_only_text_and_hooks_of_old_releases_are_bare_lines() -> None:
+    """Clients would show a bare line of reasoning as text (docs/dialects/codewhale.md, section 11)."""
     spoken = {
         kind.__name__
         for kind, entry in FROM_EVENT.entries.items()
@@ -47,7 +47,7 @@ def test_what_is_neither_text_nor_a_hook_of_old_releases_is_no_bare_line() -> No
     assert spoken == {"ModelTurnStarted", "TextDelta", "TurnResult", "LifecycleReport", "QuestionAsked"}
 
 
-def test_what_codewhale_has_no_word_for_says_why() -> None:
+def test_an_item_without_a_codewhale_form_is_declared_with_a_reason() -> None:
     whys = [
         e.fidelity.why
         for t in (FROM_EVENT, FROM_COMMAND)

@@ -14,7 +14,7 @@ from tests.mappings.codewhale.data import CAPTURES, captured
 
 
 def result_of(number: str, id: int) -> Raw:
-    """The result of one captured answer."""
+    """Return the result of one captured answer."""
     path = next(path for path in CAPTURES if path.stem.startswith(number))
     answers = [json.loads(line) for _, way, line in captured(path) if way == "s2c"]
     return raw(next(answer["result"] for answer in answers if answer.get("id") == id))
@@ -36,7 +36,7 @@ def test_a_list_of_threads_has_names_and_times() -> None:
     assert [row.session for row in loaded.sessions] == [row.session for row in listed.sessions]
 
 
-def test_a_history_that_a_client_gave_is_read_as_messages_where_it_holds_any() -> None:
+def test_messages_in_a_history_that_a_client_gave_are_read() -> None:
     messages = history(result_of("06", 5))
     assert messages is not None
     assert [(message.role, message.text) for message in messages] == [
@@ -46,7 +46,7 @@ def test_a_history_that_a_client_gave_is_read_as_messages_where_it_holds_any() -
     ]
 
 
-def test_the_seed_keeps_what_the_user_said() -> None:
+def test_the_seed_stores_the_user_s_input() -> None:
     messages = history(result_of("13", 9))
     assert messages is not None
     assert {message.role for message in messages} == {"user"}
@@ -60,7 +60,7 @@ def test_the_methods_tell_the_generation() -> None:
     assert "thread/interrupt" not in known
 
 
-def test_what_does_not_fit_is_none() -> None:
+def test_a_result_of_another_shape_is_none() -> None:
     for result in (
         UNSET,
         raw(5),

@@ -1,4 +1,4 @@
-"""Every vector and every captured line, there and back through the canonical form."""
+"""Round trips of every vector and every captured line through the canonical form."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ OWN_FORM: dict[str, Any] = {
     "req.positional_params": {"jsonrpc": "2.0", "id": 72, "method": "thread/read", "params": {"thread_id": THREAD}},
     "req.positional_request": {"jsonrpc": "2.0", "id": 73, "method": "healthz", "params": None},
 }
-"""What a server accepts and no client would emit -> how a client says it (docs/dialects/codewhale.md, section 1.1)."""
+"""Messages that a server accepts but no client sends -> the form that we write (docs/dialects/codewhale.md, section
+1.1).
+"""
 
 CAPTURED_OWN_FORM: dict[str, Any] = {
     '["2.0",12,"healthz",null]': {"jsonrpc": "2.0", "id": 12, "method": "healthz", "params": None},
@@ -28,7 +30,7 @@ CAPTURED_OWN_FORM: dict[str, Any] = {
 }
 
 SORTED = {"res.healthz.sorted_keys", "res.thread.message.seed.sorted_keys"}
-"""From builds that sort all members: ours stand in the declared order, as those of all other builds."""
+"""Vectors of builds that sort all members; we write the declared order, as all other builds do."""
 
 BAD = [row for row in LINES if ".bad." in row["name"]]
 GOOD = [row for row in LINES if row not in BAD]
@@ -58,7 +60,7 @@ def test_a_bad_vector_is_one_fault_that_the_stream_survives(row: dict[str, Any])
 
 
 @pytest.mark.parametrize("row", GOOD, ids=ids(GOOD))
-def test_what_was_written_is_a_fixed_point(row: dict[str, Any]) -> None:
+def test_a_written_message_reads_and_writes_the_same(row: dict[str, Any]) -> None:
     direction = direction_of(row["direction"])
     (frame,) = back_and_forth(direction, row["wire"].encode())[1]
     step, frames = back_and_forth(direction, frame)
@@ -67,7 +69,7 @@ def test_what_was_written_is_a_fixed_point(row: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("path", CAPTURES, ids=lambda path: path.stem)
 def test_captured_lines_come_back_as_they_are(path: Path) -> None:
-    """Each line that the real server refused or skipped is none of ours either."""
+    """A line that the real server refused or skipped is refused here too."""
     good = 0
     answers = [json.loads(line) for _, way, line in captured(path) if way == "s2c"]
     refused = 0
@@ -107,7 +109,7 @@ def test_a_value_without_a_message_comes_back_by_its_type(row: dict[str, Any]) -
 
 
 @pytest.mark.parametrize("text", ['"reject"', '{"reject":{"rules":true}}', '"sometimes"'])
-def test_a_value_that_no_peer_reads_is_none(text: str) -> None:
+def test_an_invalid_value_is_refused(text: str) -> None:
     with pytest.raises(msgspec.ValidationError):
         msgspec.json.decode(text, type=values.AskForApproval)
 

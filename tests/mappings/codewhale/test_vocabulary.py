@@ -1,4 +1,4 @@
-"""Causes and codes, and what each generation lists."""
+"""Causes and codes, and the lists of each generation."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_every_cause_has_a_code() -> None:
         (-32603, "provider exploded", "internal"),
     ],
 )
-def test_a_cause_is_read_off_the_code_and_else_off_the_text(code: int, text: str, cause: Cause) -> None:
+def test_the_cause_of_an_error_is_read_from_its_code_then_from_its_text(code: int, text: str, cause: Cause) -> None:
     assert cause_of(code, text) == cause
 
 

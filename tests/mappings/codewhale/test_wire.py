@@ -1,4 +1,4 @@
-"""What is wrong with params, told in the words of the real server; and shapes."""
+"""Errors about params in the words of the real server, shapes of results, and members that do not fit."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from dragoman.mappings.errors import PeerError
         (b'{"thread_id":{}}', "invalid type: map, expected a string"),
     ],
 )
-def test_wrong_params_are_told_as_the_real_server_tells_them(params: bytes, text: str) -> None:
+def test_wrong_params_are_refused_in_the_words_of_the_real_server(params: bytes, text: str) -> None:
     with pytest.raises(PeerError) as error:
         REQUESTS.mend(b'{"id":1,"method":"thread/read","params":%b}' % params)
     assert error.value.text == text
@@ -56,13 +56,15 @@ def test_wrong_params_are_told_as_the_real_server_tells_them(params: bytes, text
         ("thread/request", "{}", "missing field `kind`"),
     ],
 )
-def test_other_wrong_params_too(method: str, params: str, text: str) -> None:
+def test_wrong_params_of_other_methods_are_refused_in_the_words_of_the_real_server(
+    method: str, params: str, text: str
+) -> None:
     with pytest.raises(PeerError) as error:
         REQUESTS.mend(f'{{"id":1,"method":"{method}","params":{params}}}'.encode())
     assert error.value.text == text
 
 
-def test_a_result_is_told_by_its_members() -> None:
+def test_a_result_is_recognised_by_its_members() -> None:
     assert shape_of({"thread_id", "interrupted"}) is Interrupted
     assert shape_of({"thread_id", "status", "ok", "data"}) is ThreadResponse
     assert shape_of({"ok", "data", "events"}) is AppResponse
@@ -74,7 +76,7 @@ def test_a_result_is_told_by_its_members() -> None:
     assert shape_of({"ok"}) is None
 
 
-def test_what_does_not_fit_is_left_for_the_decoder_to_refuse() -> None:
+def test_values_of_a_wrong_type_are_left_for_the_decoder_to_refuse() -> None:
     dropped: list[str] = []
     shape = inspect.type_info(EventFrame)
     for value in ([1], {"event": 5}, {"event": "error", "message": []}):

@@ -1,4 +1,4 @@
-"""The record of the dialect, and what a listener with an identity makes of it."""
+"""The DIALECT record, and the record of a listener with an identity."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_a_listener_speaks_as_its_instance_on_both_sides() -> None:
     assert value(reply)["result"]["instance_id"] == "us"
 
 
-def test_whoever_is_no_listener_speaks_as_the_gateway() -> None:
+def test_without_a_listener_messages_come_from_the_gateway() -> None:
     (frame,) = DIALECT.events.write(Burst(items=[say.TextDelta(text="x")], session="s")).frames
     assert value(frame)[1]["instanceId"] == "dragoman"
 

@@ -1,4 +1,4 @@
-"""Messages that neither the vectors nor the captures show, there and back; and the forms in which messages arrive."""
+"""Round trips of messages that neither the vectors nor the captures have, and the forms in which messages arrive."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ _ONE_EACH = {
     if b"\0" in frame
 }
 EVENTS += [frame.replace(b'"topic":', b'"sessionId":"e","topic":', 1) for frame in _ONE_EACH.values()]
-"""Nobody sets sessionId, and everybody may."""
+"""Published messages with a sessionId, which is optional and which no real peer sets."""
 
 REQUESTS = [
     call("instance.info", {}),
@@ -108,7 +108,7 @@ def test_request_comes_back_equal(frame: bytes) -> None:
     assert [value(f) for f in frames] == [value(frame)]
 
 
-def test_a_message_of_an_unknown_topic_is_unmapped_and_goes_on_as_it_came() -> None:
+def test_a_message_of_an_unknown_topic_is_unmapped_and_passed_on_unchanged() -> None:
     frame = published("goal.reached", {"x": 1})
     step, frames = back_and_forth(DIALECT.events, frame)
     ((item,),) = [burst.items for burst in step.bursts]
@@ -116,14 +116,14 @@ def test_a_message_of_an_unknown_topic_is_unmapped_and_goes_on_as_it_came() -> N
     assert (item.tag, frames) == ("goal.reached", [frame])
 
 
-def test_a_call_of_an_unknown_method_is_unmapped_with_its_id_and_goes_nowhere() -> None:
+def test_a_call_of_an_unknown_method_is_unmapped_with_its_id_and_not_passed_on() -> None:
     step, frames = back_and_forth(DIALECT.commands, call("nope.nope", {}))
     ((item,),) = [burst.items for burst in step.bursts]
     assert isinstance(item, Unmapped)
     assert (item.tag, item.request, frames) == ("nope.nope", "req-1", [])
 
 
-def test_session_and_publisher_stand_on_the_burst() -> None:
+def test_the_burst_names_session_and_publisher() -> None:
     step: Step[Any] = Step()
     token = published("llm.token", {"session_id": "s-1", "token": "a"})
     other = published("llm.token", {"session_id": "s-2", "token": "b"})
@@ -135,7 +135,7 @@ def test_session_and_publisher_stand_on_the_burst() -> None:
     assert given_of(step.bursts[0].ext, "instanceId", str, "") == INSTANCE
 
 
-def test_llm_end_with_counters_tells_usage_and_without_none() -> None:
+def test_llm_end_has_usage_only_if_it_has_counters() -> None:
     ends = []
     for row in VECTORS:
         if row["name"].startswith("pub.llm.end"):
@@ -183,7 +183,7 @@ def test_a_request_is_read_as_go_reads_it(spelling: bytes, usual: tuple[str, str
         b'{"id":"r","method":"instance.ping","params":NaN}',
     ],
 )
-def test_what_go_refuses_is_a_fault(frame: bytes) -> None:
+def test_a_message_that_go_refuses_is_a_fault(frame: bytes) -> None:
     step, frames = back_and_forth(DIALECT.commands, frame)
     assert (frames, len(step.faults)) == ([], 1)
 
@@ -195,7 +195,7 @@ def test_a_published_message_whose_time_go_does_not_read_is_a_fault(time: str) -
     assert [fault.code for fault in step.faults] == ["invalid"]
 
 
-def test_json_that_is_too_deep_is_a_fault_also_where_nobody_looks_into_it() -> None:
+def test_json_that_is_too_deep_is_a_fault_also_in_opaque_members() -> None:
     for depth in (501, 2000, 100_000):
         deep = b"[" * depth + b"]" * depth
         step, _ = back_and_forth(DIALECT.commands, b'{"method":"instance.ping","params":' + deep + b"}")
@@ -212,7 +212,7 @@ GOOD = [
 
 
 @pytest.mark.parametrize("direction", [DIALECT.events, DIALECT.commands], ids=["events", "commands"])
-def test_of_a_message_that_is_cut_off_anywhere_nothing_but_faults_comes(direction: Any) -> None:
+def test_a_message_that_is_cut_off_anywhere_gives_only_faults(direction: Any) -> None:
     for known, frame in GOOD:
         if known is direction:
             for end in range(len(frame)):
@@ -247,7 +247,7 @@ TOPICS = ["session.list", "llm.token", "db.session.created", "instance.heartbeat
 
 
 @given(FIELDS, st.sampled_from(METHODS), st.sampled_from(TOPICS))
-def test_a_known_name_with_any_members_is_read_or_a_fault_and_what_is_read_can_be_written(
+def test_any_members_of_a_known_name_are_a_fault_or_can_be_written_again(
     fields: dict[str, Any], method: str, topic: str
 ) -> None:
     for direction, frame in (
@@ -259,7 +259,7 @@ def test_a_known_name_with_any_members_is_read_or_a_fault_and_what_is_read_can_b
         assert len(step.faults) + len(frames) == 1
 
 
-def test_what_the_adapter_dropped_is_a_fault() -> None:
+def test_a_message_that_the_adapter_dropped_is_a_fault() -> None:
     step: Step[Any] = Step()
     DIALECT.events.receive([Oversize(size=9, limit=8), Missed("pub", 3), Parts("rpc", b"", ())], step)
     assert [fault.code for fault in step.faults] == ["too_large", "too_large", "invalid"]
@@ -289,6 +289,6 @@ def test_a_line_that_is_no_array_of_strings_is_a_fault(line: bytes) -> None:
             direction.lines.read(line)
 
 
-def test_what_has_no_word_is_counted() -> None:
+def test_an_item_without_a_form_is_counted() -> None:
     rendered = DIALECT.events.write(Burst(items=[say.ReasoningDelta(text="x"), say.ReasoningDelta(text="y")]))
     assert (rendered.frames, [(loss.kind, loss.count) for loss in rendered.losses]) == ([], [("ReasoningDelta", 2)])

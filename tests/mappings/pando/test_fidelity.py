@@ -1,4 +1,4 @@
-"""What the rules of pando declare is what they do: measured, as for every dialect of the registry."""
+"""The measured fidelity of pando's rules is the declared one."""
 
 from __future__ import annotations
 

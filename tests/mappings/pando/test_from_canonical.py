@@ -1,4 +1,4 @@
-"""What callers are shown of sessions, and what a rule cannot say by itself."""
+"""Descriptions of sessions for callers, and losses of single rules."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from dragoman.mappings.pando.from_canonical.replies import described
 from dragoman.mappings.pando.vocabulary import keep
 
 
-def test_clients_know_a_session_by_the_backend_s_own_id_where_it_has_one() -> None:
+def test_clients_know_a_session_by_the_backend_s_own_id_if_there_is_one() -> None:
     assert public_ids("uuid", keep(id="s-1")) == ("s-1",)
     assert public_ids("uuid") == ("uuid",)
 
 
-def test_a_session_that_nobody_named_has_its_first_words_as_title() -> None:
+def test_a_session_without_a_name_has_its_first_input_as_title() -> None:
     said = [Message(role="system", text="rules"), Message(role="user", text="hi"), Message(role="assistant", text="ho")]
     session = described(SessionState(id="s", opened_at=10**9, transcript=[*said]))
     assert (session.title, session.message_count, session.updated_at) == ("hi", 2, "1970-01-01T00:00:01Z")
 
 
-def test_input_is_one_string_and_what_has_no_text_is_counted() -> None:
+def test_input_is_one_string_and_segments_without_text_are_counted() -> None:
     segments = (Text(text="see "), KnowledgeRef(slug="x"), FileAttachment(name="n", url="u"))
     command = commands.SubmitInput(request="r", session="s", segments=segments, model="big")
     rendered = DIALECT.commands.write(Burst(items=[command]))
@@ -35,13 +35,13 @@ def test_input_is_one_string_and_what_has_no_text_is_counted() -> None:
     assert {loss.field for loss in rendered.losses} == {"segments", "model"}
 
 
-def test_what_the_assistant_says_is_not_appended() -> None:
+def test_a_message_of_the_assistant_is_not_appended() -> None:
     event = say.MessageAppended(message=Message(role="assistant", text="x"))
     rendered = DIALECT.events.write(Burst(items=[event]))
     assert (rendered.frames, len(rendered.losses)) == ([], 1)
 
 
-def test_a_change_of_a_store_that_is_not_pando_s_is_counted() -> None:
+def test_a_change_of_another_dialect_s_store_is_counted() -> None:
     event = say.StoreChanged(topic="db.goal.created", change=Raw(b"{}"))
     rendered = DIALECT.events.write(Burst(items=[event]))
     assert (rendered.frames, len(rendered.losses)) == ([], 1)

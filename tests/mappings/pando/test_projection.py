@@ -1,4 +1,4 @@
-"""A session as it is published to everybody."""
+"""The publication of a session."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def rendered(projection: Projection, *events: Event, turn: str = "t") -> Rendere
 
 
 def published(projection: Projection, *events: Event, turn: str = "t") -> list[tuple[str, dict[str, Any]]]:
-    """Topic and payload of what a projection publishes of these events."""
+    """Return topic and payload of the messages that a projection publishes for these events."""
     found = []
     for frame in rendered(projection, *events, turn=turn).frames:
         topic, envelope = value(frame)
@@ -105,7 +105,7 @@ def test_an_error_inside_a_turn_is_no_message_by_itself() -> None:
     assert published(Projection(instance=US), say.ErrorReported(cause="internal", text="x")) == []
 
 
-def test_reasoning_and_what_is_internal_is_not_published_and_counted() -> None:
+def test_reasoning_and_internal_events_are_counted_and_not_published() -> None:
     done = rendered(
         Projection(instance=US), say.ReasoningDelta(text="x"), say.Alert(level="warn", source="pod", text="x")
     )
@@ -117,12 +117,12 @@ def test_a_system_message_is_published_with_its_role() -> None:
     assert said[1]["role"] == "system"
 
 
-def test_a_heartbeat_without_report_says_who_lives_and_since_when() -> None:
+def test_a_heartbeat_without_report_names_the_instance_and_its_uptime() -> None:
     (said,) = published(Projection(instance=US), say.Heartbeat())
     assert (said[1]["instance_id"], said[1]["uptime"], said[1]["session_count"]) == ("us", "1m5s", 0)
 
 
-def test_a_copy_goes_on_by_itself() -> None:
+def test_a_copy_is_independent() -> None:
     projection = Projection(instance=US)
     published(projection, say.ModelTurnStarted())
     twin = projection.copy()
@@ -131,6 +131,6 @@ def test_a_copy_goes_on_by_itself() -> None:
     assert published(twin, say.ModelTurnStarted()) == []
 
 
-def test_what_answers_one_caller_is_not_published() -> None:
+def test_an_answer_to_one_caller_is_not_published() -> None:
     answers = (say.TurnAccepted(request="r"), say.Reply(request="r"), say.Pong(request="r"))
     assert published(Projection(instance=US), *answers) == []

@@ -1,4 +1,4 @@
-"""Both directions are complete: every type has exactly one entry, and what a rule declares is what it does."""
+"""Both directions are complete: every type has exactly one entry."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ FROM_SERVER = {*get_args(Topic), Reply}
     ],
     ids=["to_event", "to_command", "from_event", "from_command"],
 )
-def test_every_type_has_an_entry_and_no_other_has(table: RuleTable, kinds: set[Any]) -> None:
+def test_exactly_the_known_types_have_an_entry(table: RuleTable, kinds: set[Any]) -> None:
     assert set(table.entries) == kinds
 
 
@@ -51,7 +51,7 @@ def test_reasoning_and_internal_events_are_not_published_but_for_what_pando_has(
     assert shown == {"StoreChanged", "Unmapped"}
 
 
-def test_what_pando_has_no_word_for_says_why() -> None:
+def test_an_item_without_a_pando_form_is_declared_with_a_reason() -> None:
     whys = [
         e.fidelity.why
         for t in (FROM_EVENT, FROM_COMMAND)

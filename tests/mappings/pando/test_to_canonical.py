@@ -1,4 +1,4 @@
-"""Results of calls as typed answers, and what rides in ext."""
+"""Results of calls as typed answers, and their fields in ext."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def message(role: str, content: str) -> dict[str, str]:
     return {"id": "m", "role": role, "content": content, "created_at": "2026-05-09T21:28:20Z"}
 
 
-def test_a_list_of_messages_leaves_out_those_that_only_call() -> None:
+def test_a_list_of_messages_leaves_out_messages_with_only_calls() -> None:
     said = history(
         raw([message("user", "hi"), message("assistant", ""), message("tool", "42"), message("system", "x")])
     )
@@ -32,7 +32,7 @@ def test_no_list_and_an_empty_one_are_the_same(result: bytes) -> None:
 
 
 @pytest.mark.parametrize("result", [Raw(b"5"), Raw(b'{"x":[]}'), UNSET])
-def test_what_does_not_fit_is_none(result: Raw) -> None:
+def test_a_result_of_another_shape_is_none(result: Raw) -> None:
     assert history(result) is None
     assert sessions_listed("r", Raw(b"5")) is None
     assert session_opened("r", Raw(b"5")) is None
@@ -45,7 +45,7 @@ def test_names_in_any_case_and_unknown_ones_are_read_as_go_reads_them() -> None:
     assert isinstance(said, Message)
 
 
-def test_a_local_time_is_given_back_as_it_was() -> None:
+def test_a_local_time_is_written_as_it_was_read() -> None:
     listed = sessions_listed("r", raw([SESSION]))
     assert listed is not None
     assert listed.sessions[0].updated_at == 1_778_362_100 * 10**9
@@ -58,7 +58,7 @@ def test_state_sync_lists_the_same_sessions() -> None:
     assert [row.session for row in listed.sessions] == ["s-1"]
 
 
-def test_an_activation_names_no_session_but_the_one_that_was_asked_for() -> None:
+def test_an_activation_names_the_session_that_was_asked_for() -> None:
     opened = session_opened("r", raw({"ok": True}), "s-9")
     assert opened is not None
     assert (opened.session, given(opened.ext, "id", str, "")) == ("s-9", "s-9")

@@ -1,4 +1,4 @@
-"""Every vector and every captured message, there and back through the canonical form."""
+"""Round trips of every vector and every captured message through the canonical form."""
 
 from __future__ import annotations
 
@@ -40,7 +40,8 @@ OWN_FORM: dict[str, Any] = {
     "rep.ok.null_both": {"jsonrpc": "2.0", "id": "req-1", "result": {"ok": True}},
     "rep.ok.error_data": {"jsonrpc": "2.0", "id": "req-1", "error": {"code": -32000, "message": "x"}},
 }
-"""What a peer accepts and would not emit -> how a peer would say it (docs/dialects/pando.md, sections 2, 3 and 5)."""
+"""Messages that a peer accepts but never sends -> the form that we write (docs/dialects/pando.md, sections 2, 3 and 5).
+"""
 
 BAD = [row for row in VECTORS if ".bad." in row["name"]]
 GOOD = [row for row in VECTORS if row not in BAD]
@@ -71,7 +72,7 @@ def test_a_bad_vector_is_one_fault_that_the_stream_survives(row: dict[str, Any])
 
 
 @pytest.mark.parametrize("row", GOOD, ids=names(GOOD))
-def test_what_was_written_is_a_fixed_point(row: dict[str, Any]) -> None:
+def test_a_written_message_reads_and_writes_the_same(row: dict[str, Any]) -> None:
     direction = direction_of(row["kind"])
     (frame,) = back_and_forth(direction, parts(row["frames"]))[1]
     step, frames = back_and_forth(direction, frame)
@@ -92,8 +93,8 @@ def test_captured_messages_come_back_as_they_are(path: Path) -> None:
     assert good >= 10
 
 
-def test_of_the_raw_script_a_primary_reads_what_the_real_one_read() -> None:
-    """Each request that the real primary took for one is a command, each other one a fault."""
+def test_the_raw_script_is_read_as_the_real_primary_read_it() -> None:
+    """A request that the real primary accepted is a command, every other one a fault."""
     path = next(path for path in CAPTURES if path.stem == RAW)
     messages = [(way, frames) for _, way, frames in captured(path)]
     answers = [value(frames[-1].encode()) for way, frames in messages if way == "s2c"]

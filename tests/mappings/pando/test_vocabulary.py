@@ -1,4 +1,4 @@
-"""Codes of pando and the causes behind them."""
+"""Error codes of pando and their causes."""
 
 from __future__ import annotations
 
@@ -28,5 +28,5 @@ def test_every_cause_has_a_code() -> None:
         (-32000, "message.send: run: anything else", "internal"),
     ],
 )
-def test_the_cause_of_an_error_is_read_from_its_words(code: int, text: str, cause: Cause) -> None:
+def test_the_cause_of_an_error_is_read_from_its_text(code: int, text: str, cause: Cause) -> None:
     assert cause_of(code, text) == cause

@@ -17,7 +17,7 @@ def test_a_duration_is_rounded_to_seconds_and_has_no_days(seconds: float, text: 
     assert duration(int(seconds * 10**9)) == text
 
 
-def test_a_time_span_that_runs_backwards_is_none() -> None:
+def test_a_negative_duration_is_zero() -> None:
     assert duration(-(10**9)) == "0s"
 
 
@@ -30,7 +30,7 @@ def test_a_time_span_that_runs_backwards_is_none() -> None:
         (0, ZERO),
     ],
 )
-def test_a_time_has_no_trailing_zeros_and_nobody_s_time_is_the_zero_time(at: int, text: str) -> None:
+def test_a_time_has_no_trailing_zeros_and_an_unknown_one_is_the_zero_time(at: int, text: str) -> None:
     assert (rfc3339(at), nanoseconds(text)) == (text, at)
 
 
@@ -44,5 +44,5 @@ def test_a_local_offset_is_the_same_moment() -> None:
 
 
 @pytest.mark.parametrize("text", ["yesterday", "2026-05-09T21:28:20", "2026-05-09 21:28:20Z", "2026-13-09T21:28:20Z"])
-def test_what_go_does_not_read_is_none(text: str) -> None:
+def test_a_time_that_go_does_not_read_is_none(text: str) -> None:
     assert nanoseconds(text) is None

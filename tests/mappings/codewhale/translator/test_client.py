@@ -1,4 +1,4 @@
-"""A link with a child: the captured conversations as a client hears them, turns, the thread, and what is refused."""
+"""A link with a server: captured conversations, turns, the thread, and refused commands."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ ROW = {
 
 
 class Child:
-    """The far end of a ClientTranslator, as a script."""
+    """The server behind a ClientTranslator, as a script."""
 
     def __init__(self, generation: str = HEAD) -> None:
         numbers = count(1)
@@ -88,7 +88,7 @@ class Child:
 
 
 def played(path: Path) -> tuple[list[Any], list[str]]:
-    """What a client link hears in a captured conversation, whose requests it asks itself."""
+    """Play a captured conversation to a client link, and return its events."""
     translators: dict[str, ClientTranslator] = {}
     own: dict[tuple[str, str], object] = {}
     heard: list[Any] = []
@@ -127,7 +127,7 @@ def capture(number: str) -> Path:
     return next(path for path in CAPTURES if path.stem.startswith(number))
 
 
-def test_the_text_of_captured_turns_is_that_of_their_bare_lines_and_each_has_one_end() -> None:
+def test_captured_turns_have_the_text_of_their_bare_lines_and_one_end() -> None:
     path = capture("02")
     heard, _ = played(path)
     lines = [json.loads(line) for _, way, line in captured(path) if way == "s2c"]
@@ -139,7 +139,7 @@ def test_the_text_of_captured_turns_is_that_of_their_bare_lines_and_each_has_one
     assert (ends, len(starts), len(accepted)) == (["completed"] * 4, 4, 4)
 
 
-def test_the_seed_has_its_text_in_the_result_and_the_hook_mirror_beside_it_is_not_counted() -> None:
+def test_the_seed_s_text_comes_from_the_result_and_not_also_from_the_hook_mirror() -> None:
     heard, _ = played(capture("13"))
     turns = [item for item in heard if isinstance(item, say.TurnEnded)]
     starts = [item for item in heard if isinstance(item, say.ModelTurnStarted)]
@@ -165,19 +165,19 @@ def test_captured_failures_end_their_turns_with_the_text_of_the_error() -> None:
 
 
 @pytest.mark.parametrize("path", CAPTURES, ids=lambda path: path.stem)
-def test_only_answers_to_what_we_never_ask_are_without_a_place(path: Path) -> None:
-    """Bad lines, interrupts of no turn and of the seed: those our client does not write."""
+def test_only_answers_to_requests_that_we_never_send_are_lost(path: Path) -> None:
+    """Our client sends no bad lines, no interrupt without a turn, and none to the seed."""
     assert set(played(path)[1]) <= {"Reply"}
 
 
 # -- the thread --------------------------------------------------------------------------------------
 
 
-def test_the_first_thing_that_is_asked_is_what_the_child_can_do() -> None:
+def test_a_link_first_asks_for_the_server_s_capabilities() -> None:
     assert [request["method"] for request in Child(generation="").asked] == ["capabilities"]
 
 
-def test_what_needs_a_thread_waits_until_it_stands() -> None:
+def test_commands_that_need_a_thread_wait_until_it_is_open() -> None:
     child = Child()
     assert child.message() == []
     assert [request["method"] for request in child.asked] == ["thread/start"]
@@ -188,14 +188,14 @@ def test_what_needs_a_thread_waits_until_it_stands() -> None:
     assert child.asked[0]["params"] == {"thread_id": THREAD, "input": "hi"}
 
 
-def test_a_thread_that_is_not_opened_fails_what_waited_for_it() -> None:
+def test_a_thread_that_cannot_be_opened_fails_the_commands_that_waited() -> None:
     child = Child()
     child.message()
     (refused,) = child.answers("thread/start", error=(-32603, "store failure"))
     assert (refused.request, refused.failure.text) == ("m", "store failure")
 
 
-def test_no_more_than_a_bounded_number_waits() -> None:
+def test_the_number_of_waiting_commands_is_bounded() -> None:
     child = Child()
     answers = child.sent(*(ask.GetGoal(request=f"r{n}", session=SESSION) for n in range(HELD_MAX + 2)))
     assert [(answer.request, answer.failure.cause) for answer in answers] == [
@@ -204,7 +204,7 @@ def test_no_more_than_a_bounded_number_waits() -> None:
     ]
 
 
-def test_a_restarted_child_goes_on_with_the_thread_in_its_folder_and_the_lost_context_is_told() -> None:
+def test_a_restarted_server_resumes_the_thread_in_its_folder_and_the_lost_context_is_told() -> None:
     child = Child()
     state = SessionState(id=SESSION, backend=Backend(cwd="/w"), backend_ids=keep(thread_id=THREAD))
     assert child.attached(state) == []
@@ -215,7 +215,7 @@ def test_a_restarted_child_goes_on_with_the_thread_in_its_folder_and_the_lost_co
     assert isinstance(gap, say.Gap)
 
 
-def test_a_thread_that_a_restarted_child_does_not_know_is_begun_anew_and_the_loss_is_told() -> None:
+def test_a_thread_unknown_to_a_restarted_server_is_replaced_and_the_loss_is_told() -> None:
     child = Child()
     child.attached(SessionState(id=SESSION, backend_ids=keep(thread_id=THREAD)))
     assert child.answers("thread/resume", error=(-32004, "thread not found")) == []
@@ -227,8 +227,10 @@ def test_a_thread_that_a_restarted_child_does_not_know_is_begun_anew_and_the_los
     assert isinstance(gap, say.Gap)
 
 
-def test_a_thread_of_the_store_that_a_client_resumes_has_lost_its_context_too() -> None:
-    """docs/dialects/codewhale.md, section 3: the store keeps the thread, and the memory of the process its context."""
+def test_a_stored_thread_that_a_client_resumes_has_lost_its_context_too() -> None:
+    """The store keeps the thread, but only the process's memory has its context (docs/dialects/codewhale.md, section
+    3).
+    """
     child = Child()
     child.sent(ask.ResumeSession(request="r", session=SESSION))
     assert child.asked[0]["params"]["thread_id"] == THREAD
@@ -237,15 +239,15 @@ def test_a_thread_of_the_store_that_a_client_resumes_has_lost_its_context_too() 
     assert gap.context
 
 
-def test_a_fresh_thread_has_lost_nothing() -> None:
+def test_a_new_thread_has_no_lost_context() -> None:
     child = Child()
     child.sent(ask.OpenSession(request="r"))
     answered = {"thread_id": THREAD, "status": "started", "thread": ROW, "data": {}}
     assert [type(event) for event in child.answers("thread/start", answered)] == [say.SessionOpened]
 
 
-def test_an_odd_way_of_asking_is_not_handed_to_the_child() -> None:
-    """A message that is asked by thread/request cannot be interrupted (docs/dialects/codewhale.md, section 1.4)."""
+def test_an_unusual_spelling_of_a_request_is_not_sent_to_the_server() -> None:
+    """A message sent by thread/request cannot be interrupted (docs/dialects/codewhale.md, section 1.4)."""
     child = Child().open()
     command = ask.SubmitInput(session=SESSION, segments=(Text(text="x"),), ext=keep(method="thread/request"))
     child.sent(command)
@@ -260,7 +262,7 @@ def test_an_input_is_accepted_once_its_line_is_written() -> None:
     assert child.message() == [say.TurnAccepted(request="m")]
 
 
-def test_lines_are_streamed_and_the_end_of_a_response_is_no_end_of_a_turn() -> None:
+def test_lines_are_streamed_and_the_end_of_a_response_does_not_end_the_turn() -> None:
     child = Child().open()
     child.message()
     assert child.streams("start") == [say.ModelTurnStarted()]
@@ -272,7 +274,7 @@ def test_lines_are_streamed_and_the_end_of_a_response_is_no_end_of_a_turn() -> N
     ]
 
 
-def test_what_a_result_says_again_of_streamed_text_is_not_told_twice_and_what_else_it_says_is() -> None:
+def test_a_result_adds_only_events_that_were_not_streamed() -> None:
     child = Child().open()
     child.message()
     child.streams("start")
@@ -296,14 +298,14 @@ def test_what_a_result_says_again_of_streamed_text_is_not_told_twice_and_what_el
     assert child.losses == ["InteractionRequired"]
 
 
-def test_a_second_message_waits_for_no_turn_but_is_refused() -> None:
+def test_a_second_message_during_a_turn_is_refused() -> None:
     child = Child().open()
     child.message()
     (refused,) = child.message(request="again")
     assert (refused.request, refused.failure.cause) == ("again", "busy")
 
 
-def test_an_error_ends_the_turn_and_one_after_an_interrupt_is_no_failure() -> None:
+def test_an_error_ends_the_turn_as_failed_or_after_an_interrupt_as_cancelled() -> None:
     for stops, end in ((False, "failed"), (True, "cancelled")):
         child = Child().open()
         child.message()
@@ -316,7 +318,7 @@ def test_an_error_ends_the_turn_and_one_after_an_interrupt_is_no_failure() -> No
             assert child.answers("thread/interrupt", {"thread_id": THREAD, "interrupted": True}) == []
 
 
-def test_an_interrupt_of_no_turn_or_of_an_old_release_is_refused() -> None:
+def test_an_interrupt_without_a_turn_or_by_an_old_release_is_refused() -> None:
     child = Child(SEED).open()
     child.message()
     (old,) = child.sent(ask.CancelTurn(request="c", session=SESSION))
@@ -324,13 +326,13 @@ def test_an_interrupt_of_no_turn_or_of_an_old_release_is_refused() -> None:
     assert (old.failure.cause, idle.failure.cause) == ("unsupported", "not_running")
 
 
-def test_a_line_of_no_turn_is_counted() -> None:
+def test_a_line_outside_of_any_turn_is_counted() -> None:
     child = Child().open()
     assert child.streams("delta", delta="x") == []
     assert child.losses == ["TextDelta"]
 
 
-def test_the_lines_of_a_prompt_are_its_result_again() -> None:
+def test_the_lines_of_a_prompt_are_dropped_because_its_result_repeats_them() -> None:
     child = Child()
     child.sent(ask.PromptOnce(request="p", prompt="hi"))
     assert child.streams("start") == child.streams("delta", delta="model-selected") == []
@@ -346,7 +348,7 @@ def test_hook_lines_are_reports() -> None:
 # -- other commands ----------------------------------------------------------------------------------
 
 
-def test_answers_take_the_type_of_their_question() -> None:
+def test_answers_get_the_type_that_their_command_asks_for() -> None:
     child = Child().open()
     spoken = ((1, "user", "a"), (2, "assistant", "b"))
     told = {"history": [{"id": n, "role": role, "content": text, "created_at": n} for n, role, text in spoken]}
@@ -367,7 +369,7 @@ def test_answers_take_the_type_of_their_question() -> None:
             assert [item.text for item in answer.items] == ["b", "a"]  # a page is newest first
 
 
-def test_what_a_result_tells_beside_its_answer_is_told() -> None:
+def test_events_beside_the_answer_in_a_result_are_told() -> None:
     child = Child().open()
     child.sent(ask.ClearGoal(request="g", session=SESSION))
     frames = [{"event": "thread_goal_cleared", "thread_id": THREAD}]
@@ -378,7 +380,7 @@ def test_what_a_result_tells_beside_its_answer_is_told() -> None:
     assert (reply.request, reply.failure) == ("g", None)
 
 
-def test_a_change_of_settings_is_refused_while_a_thread_is_open_and_made_while_none_is() -> None:
+def test_settings_change_only_while_no_thread_is_open() -> None:
     change = ask.SetConfig(request="c", key="k", value="v")
     (refused,) = Child().open().sent(change)
     assert refused.failure.cause == "busy"
@@ -396,32 +398,32 @@ def test_a_change_of_settings_is_refused_while_a_thread_is_open_and_made_while_n
         (ask.SubmitInput(request="r", session=SESSION, segments=(FileAttachment(name="f", url="u"),)), "unsupported"),
     ],
 )
-def test_what_a_child_cannot_be_asked_is_refused_at_once(command: Command, cause: str) -> None:
+def test_a_command_that_a_server_cannot_be_asked_is_refused_at_once(command: Command, cause: str) -> None:
     child = Child().open()
     (refused,) = child.sent(command)
     assert (refused.failure.cause, child.asked) == (cause, [])
 
 
-def test_no_more_than_a_bounded_number_of_requests_is_open() -> None:
+def test_the_number_of_open_requests_is_bounded() -> None:
     child = Child()
     answers = child.sent(*(ask.Ping(request=f"{n}") for n in range(WAITING_MAX + 1)))
     assert [(answer.request, answer.failure.cause) for answer in answers] == [(f"{WAITING_MAX}", "busy")]
 
 
-def test_an_answer_that_cannot_be_read_is_one_that_failed() -> None:
+def test_an_unreadable_answer_counts_as_a_failed_one() -> None:
     child = Child()
     child.sent(ask.Ping(request="p"))
     (reply,) = child.says({"jsonrpc": "2.0", "id": child.asked[0]["id"], "error": {"code": "x"}})
     assert (reply.request, reply.failure.cause, len(child.faults)) == ("p", "internal", 1)
 
 
-def test_an_answer_to_nobody_is_counted() -> None:
+def test_an_answer_to_no_request_of_ours_is_counted() -> None:
     child = Child()
     assert child.says({"id": 99, "result": {"status": "ok", "service": "s", "transport": "stdio"}}) == []
     assert child.losses == ["Reply"]
 
 
-def test_what_a_child_leaves_unanswered_is_refused_when_it_ends() -> None:
+def test_unanswered_commands_are_refused_when_the_server_ends() -> None:
     child = Child().open()
     child.sent(ask.GetGoal(request="g", session=SESSION))
     (burst,) = child.link.closed("gone").bursts
@@ -431,13 +433,13 @@ def test_what_a_child_leaves_unanswered_is_refused_when_it_ends() -> None:
     assert (refused.request, refused.failure.cause) == ("g", "upstream_lost")
 
 
-def test_a_child_is_neither_shown_nor_asked_anything() -> None:
+def test_a_server_gets_no_events_and_no_questions() -> None:
     child = Child()
     assert child.link.view == ""
     assert not child.link.can_be_asked(say.ApprovalRequested(tool="t", description="d"))
 
 
-def test_who_sets_a_goal_is_answered_with_the_frames_of_the_answer_and_everybody_hears_of_the_goal() -> None:
+def test_the_goal_frames_of_an_answer_are_told_beside_the_reply() -> None:
     child = Child().open()
     assert child.sent(ask.SetGoal(request="g", session=SESSION, objective="ship")) == []
     frame = {"event": "thread_goal_cleared", "thread_id": THREAD}
@@ -448,7 +450,7 @@ def test_who_sets_a_goal_is_answered_with_the_frames_of_the_answer_and_everybody
     assert json.loads(bytes(reply.result))["events"] == [frame]
 
 
-def test_of_two_answers_under_one_id_the_first_one_counts_also_in_one_piece() -> None:
+def test_the_first_of_two_answers_with_one_id_counts() -> None:
     child = Child().open()
     child.message()
     request = child.asked[-1]["id"]

@@ -1,4 +1,4 @@
-"""How a link gets its thread: what the client translator's tests do not show."""
+"""The opening of a link's thread, where the client translator's tests do not show it."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ THREAD = "thread-00000000-0000-4000-8000-000000000001"
 OPENED = say.SessionOpened(request="", session=THREAD[7:], ext=keep(thread_id=THREAD))
 
 
-def test_a_session_that_was_never_opened_asks_for_nothing_by_itself() -> None:
+def test_a_session_that_was_never_opened_opens_no_thread_by_itself() -> None:
     assert Opening().resume(SessionState(id="s")) == []
 
 
-def test_the_folder_of_the_endpoint_goes_with_every_resume_and_a_client_s_own_stays() -> None:
+def test_every_resume_has_the_folder_of_the_endpoint_unless_a_client_gave_one() -> None:
     opening = Opening()
     wanted = ask.OpenSession(ext=keep(params=StartParams(cwd="/route")))
     opening.resume(SessionState(id="s", opening=wanted))
@@ -27,7 +27,7 @@ def test_the_folder_of_the_endpoint_goes_with_every_resume_and_a_client_s_own_st
         assert given(command.ext, "params", ResumeParams, ResumeParams(thread_id="")).cwd == cwd
 
 
-def test_what_waited_is_asked_of_the_thread_that_was_opened() -> None:
+def test_waiting_commands_are_sent_to_the_thread_that_was_opened() -> None:
     opening = Opening()
     (wanted,), _ = opening.admit(ask.GetGoal(request="g", session="other", ext=keep(thread_id="other")))
     held, events = opening.answered(wanted, OPENED)
@@ -35,12 +35,12 @@ def test_what_waited_is_asked_of_the_thread_that_was_opened() -> None:
     assert events == [OPENED]
 
 
-def test_an_answer_to_something_else_is_just_that() -> None:
+def test_an_answer_to_another_command_opens_nothing() -> None:
     reply = say.Reply(request="r")
     assert Opening().answered(ask.Ping(), reply) == ([], [reply])
 
 
-def test_a_session_that_a_client_names_is_looked_for_before_any_other_is_opened() -> None:
+def test_the_session_that_a_client_names_is_resumed_before_a_new_one_is_opened() -> None:
     (command,), _ = Opening().admit(ask.GetSession(request="r", session=THREAD))
     assert isinstance(command, ask.ResumeSession)
     assert (command.session, command.request) == (THREAD, "r")

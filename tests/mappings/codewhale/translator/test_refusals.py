@@ -1,4 +1,4 @@
-"""How a server says no, method by method."""
+"""Refusals of a server, method by method."""
 
 from __future__ import annotations
 
@@ -46,20 +46,20 @@ def real(number: str, id: int) -> Any:
         (ask.PromptOnce(prompt="x"), "13", 11),
     ],
 )
-def test_an_unknown_thread_is_what_it_is_to_the_real_server(command: ask.Command, number: str, id: int) -> None:
+def test_an_unknown_thread_is_refused_as_the_real_server_refuses_it(command: ask.Command, number: str, id: int) -> None:
     assert no(command) == real(number, id)
 
 
 @pytest.mark.parametrize("command", [ask.ResumeSession(), ask.ForkSession()])
-def test_a_thread_that_an_older_backend_calls_missing_is_an_error_to_a_newer_client(command: ask.Command) -> None:
-    """docs/dialects/codewhale.md, section 10."""
+def test_a_missing_thread_of_an_older_backend_is_an_error_to_a_newer_client(command: ask.Command) -> None:
+    """The generations differ in this answer (docs/dialects/codewhale.md, section 10)."""
     failure = Failure(cause="not_found", text="no", ext=keep(result={"thread_id": GHOST, "status": "missing"}))
     said = refusal(command, failure, GHOST, HEAD)
     assert isinstance(said, Problem)
     assert (said.code, json.loads(bytes(said.data))) == (-32004, {"error": "thread_not_found", "thread_id": GHOST})
 
 
-def test_to_the_seed_a_thread_that_is_missing_is_no_error() -> None:
+def test_a_missing_thread_is_a_result_for_clients_of_the_seed() -> None:
     assert no(ask.ForkSession(), generation=SEED)["status"] == "missing"
 
 
@@ -69,7 +69,7 @@ def test_a_goal_of_an_unknown_thread_is_empty_and_its_progress_is_missing() -> N
     assert (progress["status"], progress["data"]) == ("missing", {"error": "thread or goal not found"})
 
 
-def test_what_a_backend_has_no_word_for_is_a_result_that_is_not_ok_so_that_the_server_does_not_look_old() -> None:
+def test_unsupported_goals_are_a_result_that_is_not_ok_so_that_the_server_does_not_look_old() -> None:
     setting = no(ask.SetConfig(key="k", value="v"), "unsupported")
     assert setting == {"ok": False, "data": {"key": "k", "value": "v", "error": "no"}, "events": []}
     assert no(ask.ListModels(), "unsupported") == {"ok": False, "data": {"error": "no"}, "events": []}
@@ -77,7 +77,7 @@ def test_what_a_backend_has_no_word_for_is_a_result_that_is_not_ok_so_that_the_s
     assert (goal["ok"], goal["thread_id"], goal["data"]) == (False, GHOST, {"error": "no"})
 
 
-def test_what_else_a_backend_has_no_word_for_is_an_unknown_method_and_a_busy_one_fails() -> None:
+def test_other_unsupported_commands_are_unknown_methods_and_a_busy_backend_fails() -> None:
     assert no(ask.ForkSession(), "unsupported") == {
         "code": -32601,
         "message": "unsupported method: thread/fork: no",
@@ -92,7 +92,7 @@ def test_what_else_a_backend_has_no_word_for_is_an_unknown_method_and_a_busy_one
     assert no(ask.SubmitInput(segments=()))["message"] == f"thread not found: {GHOST}"
 
 
-def test_what_a_backend_of_this_dialect_said_is_said_again() -> None:
+def test_the_refusal_of_a_backend_of_this_dialect_is_repeated() -> None:
     result = {"ok": False, "data": {"error": "request_id already resolved", "request_id": "q"}, "events": []}
     failure = Failure(cause="internal", text="request_id already resolved", ext=keep(result=result))
     said = refusal(ask.AnswerInteraction(question="q"), failure, GHOST, HEAD)
@@ -114,7 +114,7 @@ def test_a_fault_is_answered_by_its_kind() -> None:
     assert told[0][1].message == "invalid json: x"
 
 
-def test_only_what_came_later_is_unknown_to_the_seed() -> None:
+def test_only_later_commands_are_unknown_to_the_seed() -> None:
     assert of_seed(ask.Ping()) is None
     assert of_seed(ask.CancelTurn()) == unknown_method("thread/interrupt")
     problem = of_seed(ask.ReloadConfig(ext=keep(method="app/request")))

@@ -1,4 +1,4 @@
-"""A link with a client, played with the projection of its turns as a session does it: order, turns, answers."""
+"""A link with a client, with the projection of its turns as a session uses it: order, turns, answers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ AT = 1_795_222_341 * 10**9
 
 
 class Client:
-    """The far end of a ServerTranslator, and the session behind it, as a script."""
+    """The client of a ServerTranslator, and the session behind it, as a script."""
 
     def __init__(self, generation: str = "") -> None:
         numbers = count(1)
@@ -61,7 +61,7 @@ class Client:
         return self.answer(say.Reply(request=command.request, failure=failure, **more))
 
     def turn(self, *events: Any, end: End = "completed", failure: Failure | None = None) -> Client:
-        """The oldest command's turn, from its first to its last event."""
+        """Play the oldest command's turn, from its first to its last event."""
         command = self.heard.pop(0)
         self.runs(command.request, begun(text_of(command)), list(events), ended(end, failure))
         return self
@@ -140,7 +140,7 @@ def vector(name: str) -> Any:
         (HEAD, "app/capabilities", "res.app.capabilities.head"),
     ],
 )
-def test_what_a_server_can_is_answered_by_its_generation(generation: str, method: str, name: str) -> None:
+def test_capabilities_are_those_of_the_generation(generation: str, method: str, name: str) -> None:
     assert Client(generation).asks(method).line() == vector(name)
 
 
@@ -150,7 +150,7 @@ def test_the_seed_lists_what_the_real_one_lists() -> None:
     assert Client(SEED).asks("capabilities").line() == json.loads(real)
 
 
-def test_health_is_told_in_compact_lines_that_scripts_look_into() -> None:
+def test_health_is_written_compactly_because_scripts_search_it() -> None:
     client = Client().asks("healthz")
     client.answer(say.Pong(request=client.heard[0].request))
     expected = b'{"jsonrpc":"2.0","id":1,"result":{"status":"ok","service":"deepseek-app-server","transport":"stdio"}}'
@@ -158,7 +158,7 @@ def test_health_is_told_in_compact_lines_that_scripts_look_into() -> None:
 
 
 def test_captured_bad_lines_are_answered_with_the_code_and_the_id_of_the_real_server() -> None:
-    """And those with wrong params or an unknown method in its words; JSON errors are told by another parser."""
+    """Wrong params and unknown methods also get its words; the text of a JSON error is our parser's."""
     path = next(path for path in CAPTURES if path.stem.startswith("09"))
     lines = [line for _, way, line in captured(path) if way == "c2s"]
     real = [json.loads(line) for _, way, line in captured(path) if way == "s2c"]
@@ -194,7 +194,7 @@ def test_invalid_utf8_ends_the_link_without_an_answer() -> None:
     assert (client.said, [fault.can_continue for fault in client.faults]) == ([], [False])
 
 
-def test_what_came_after_the_seed_is_unknown_to_it_in_its_words() -> None:
+def test_the_seed_refuses_later_methods_in_its_own_words() -> None:
     path = next(path for path in CAPTURES if path.stem.startswith("13"))
     real = [json.loads(line) for _, way, line in captured(path) if way == "s2c"]
     client = Client(SEED)
@@ -210,7 +210,7 @@ def test_what_came_after_the_seed_is_unknown_to_it_in_its_words() -> None:
 # -- the order of things -----------------------------------------------------------------------------
 
 
-def test_one_request_acts_at_a_time_and_answers_come_in_order() -> None:
+def test_one_request_is_executed_at_a_time_and_answers_keep_their_order() -> None:
     client = Client().asks("healthz", id="a").asks("thread/goal/get", id="b", thread_id=THREAD).asks("nope/x", id="c")
     assert len(client.heard) == 1
     assert client.lines() == []
@@ -220,7 +220,7 @@ def test_one_request_acts_at_a_time_and_answers_come_in_order() -> None:
     assert [line["id"] for line in client.lines()] == ["b", "c"]
 
 
-def test_equal_ids_are_told_apart() -> None:
+def test_requests_with_equal_ids_get_their_own_answers() -> None:
     client = Client().asks("healthz", id=7).asks("healthz", id=7)
     first = client.heard.pop(0)
     client.answer(say.Pong(request=first.request))
@@ -281,7 +281,7 @@ def test_a_client_of_the_seed_has_its_text_in_the_result() -> None:
     }
 
 
-def test_what_is_no_text_stands_in_the_events_of_the_result() -> None:
+def test_events_other_than_text_stand_in_the_result() -> None:
     client = Client().message()
     client.turn(
         say.ReasoningDelta(text="hm"),
@@ -304,7 +304,7 @@ def test_what_is_no_text_stands_in_the_events_of_the_result() -> None:
     ("end", "text"),
     [("failed", "boom"), *((end, "turn interrupted") for end in ("cancelled", "paused", "rolled_back"))],
 )
-def test_a_turn_that_does_not_go_well_is_an_error_behind_the_end_of_its_text(end: End, text: str) -> None:
+def test_a_failed_turn_is_an_error_after_the_end_of_its_text(end: End, text: str) -> None:
     failure = Failure(cause="internal", text="boom") if end == "failed" else None
     client = Client().message()
     client.turn(say.TextDelta(text="a"), say.ReasoningDelta(text="hm"), end=end, failure=failure)
@@ -314,14 +314,14 @@ def test_a_turn_that_does_not_go_well_is_an_error_behind_the_end_of_its_text(end
     assert client.losses == ["ResponseDelta"]  # an error has no events
 
 
-def test_an_input_that_is_refused_is_an_error_and_the_next_request_acts() -> None:
+def test_a_refused_input_is_an_error_and_the_next_request_is_executed() -> None:
     client = Client().message().asks("healthz", id=2)
     client.reply("busy", "a turn is already in progress in this session")
     assert client.line()["error"]["code"] == -32603
     assert isinstance(client.heard[0], ask.Ping)
 
 
-def test_while_a_message_runs_an_interrupt_acts_and_everything_else_waits_behind_its_answer() -> None:
+def test_during_a_message_only_an_interrupt_is_executed_and_all_else_waits() -> None:
     client = Client().message(id=1)
     client.asks("healthz", id=2).writes('{"id":"bad').asks("thread/interrupt", id=3, thread_id=THREAD)
     message, cancel = client.heard
@@ -336,19 +336,19 @@ def test_while_a_message_runs_an_interrupt_acts_and_everything_else_waits_behind
 
 
 @pytest.mark.parametrize(("generation", "method"), [(HEAD, "thread/request"), (SEED, "thread/message")])
-def test_a_turn_that_cannot_be_interrupted_lets_nothing_act(generation: str, method: str) -> None:
+def test_nothing_is_executed_during_a_turn_that_cannot_be_interrupted(generation: str, method: str) -> None:
     client = Client(generation).message(method=method)
     client.asks("thread/interrupt", id=2, thread_id=THREAD).asks("healthz", id=3)
     assert len(client.heard) == 1
 
 
 @pytest.mark.parametrize("cause", ["not_running", "not_found"])
-def test_an_interrupt_of_no_turn_is_no_error(cause: Cause) -> None:
+def test_an_interrupt_without_a_turn_is_no_error(cause: Cause) -> None:
     client = Client().asks("thread/interrupt", thread_id="thread-ghost")
     assert client.reply(cause).line()["result"] == {"thread_id": "thread-ghost", "interrupted": False}
 
 
-def test_a_shutdown_interrupts_and_is_answered_behind_the_turn_and_nothing_after_it_is_read() -> None:
+def test_a_shutdown_interrupts_the_turn_and_is_the_last_answer() -> None:
     client = Client().message(id=1).asks("shutdown", id=2).asks("healthz", id=3)
     message, stop = client.heard
     assert isinstance(stop, ask.CancelTurn)
@@ -390,8 +390,8 @@ def test_a_question_ends_the_run_with_its_words_and_the_answer_is_a_run_of_its_o
     assert (result["id"], [event["event"] for event in result["result"]["events"]]) == (3, ["tool_call_result"])
 
 
-def test_words_outside_of_a_turn_are_all_of_a_run() -> None:
-    """Of a one-time code: the gateway says them to the client whose message waits, then that it is done."""
+def test_a_question_outside_of_a_turn_is_a_run_of_its_own() -> None:
+    """A one-time code: the gateway asks the client whose message waits for it, then says that the run is done."""
     client = Client().message(id=1, text="code 123456")
     request = client.heard.pop(0).request
     client.answer(say.QuestionAsked(text="wrong code")).answer(say.Reply(request=request))
@@ -436,7 +436,7 @@ def test_a_fresh_thread_looks_like_that_of_the_real_server() -> None:
     assert list(ours["thread"]) == list(real["thread"])
 
 
-def test_what_others_said_since_is_read_by_a_client_that_is_attached() -> None:
+def test_an_attached_client_reads_the_inputs_of_others() -> None:
     client = Client()
     client.attach()
     client.state.transcript.append(Message(role="assistant", text="new", at=AT))
@@ -456,13 +456,13 @@ def test_lists_are_answered_in_both_forms() -> None:
         assert client.line()["result"] == result
 
 
-def test_a_result_of_its_own_dialect_goes_through_as_it_is() -> None:
+def test_a_result_of_this_dialect_is_passed_on_unchanged() -> None:
     goal = vector("res.thread.goal.get.none")["result"]
     client = Client().asks("thread/goal/get", thread_id=THREAD)
     assert client.reply(result=raw(goal)).line()["result"] == goal
 
 
-def test_a_command_that_was_done_without_words_has_the_result_of_its_method() -> None:
+def test_a_command_without_a_result_gets_the_result_of_its_method() -> None:
     for method, params, status in (
         ("thread/archive", {}, "archived"),
         ("thread/unarchive", {}, "unarchived"),
@@ -478,7 +478,7 @@ def test_a_command_that_was_done_without_words_has_the_result_of_its_method() ->
 @pytest.mark.parametrize(
     ("method", "generation"), [("thread/resume", ""), ("thread/request", ""), ("thread/resume", SEED)]
 )
-def test_a_thread_that_is_unknown_is_not_another_one_that_was_opened_for_it(method: str, generation: str) -> None:
+def test_an_unknown_thread_is_not_replaced_by_another_that_was_opened(method: str, generation: str) -> None:
     client = Client(generation).asks(method, thread_id="thread-ghost", **({"kind": "resume"} if "q" in method else {}))
     (command,) = client.heard
     client.attach(command.request)
@@ -490,14 +490,14 @@ def test_a_thread_that_is_unknown_is_not_another_one_that_was_opened_for_it(meth
 
 
 @pytest.mark.parametrize("name", [THREAD, SESSION])
-def test_a_thread_that_is_known_is_resumed_by_either_of_its_names(name: str) -> None:
+def test_a_known_thread_is_resumed_by_either_of_its_names(name: str) -> None:
     client = Client().asks("thread/resume", thread_id=name)
     (command,) = client.heard
     assert client.attach(command.request).line()["result"]["thread_id"] == THREAD
 
 
 @pytest.mark.parametrize("method", ["thread/interrupt", "shutdown"])
-def test_what_comes_in_one_piece_with_a_message_ends_its_turn(method: str) -> None:
+def test_an_interrupt_or_shutdown_in_the_read_of_its_message_ends_the_turn(method: str) -> None:
     client = Client()
     client.attach()
     lines = [

@@ -1,4 +1,4 @@
-"""A link with a primary: calls and their answers, its sessions, and which instance speaks."""
+"""A link with a primary: calls and their answers, its sessions, and changes of the primary."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SECOND = 10**9
 
 
 class Primary:
-    """The far end of a ClientTranslator, as a script that holds the clock."""
+    """The primary behind a ClientTranslator, as a script that holds the clock."""
 
     def __init__(self) -> None:
         self.now = START
@@ -35,7 +35,7 @@ class Primary:
         self.alarm: Any = None
 
     def opened(self, instance: str = "i-1") -> Primary:
-        """Connected, with everything answered that is asked first."""
+        """Connect, and answer everything that is asked first."""
         self._did(self.link.opened())
         self.says("instance.ping", {"status": "ok", "instance_id": instance, "uptime": "0s"})
         self.says("session.list", [])
@@ -62,7 +62,7 @@ class Primary:
         return self._did(self.link.receive([Parts("pub", b"", (frame,))]))
 
     def passes(self, seconds: float) -> list[Any]:
-        """Time goes on, and every alarm on the way rings."""
+        """Let time pass, and call every alarm on the way."""
         until = self.now + int(seconds * SECOND)
         said: list[Any] = []
         while self.alarm is not None and self.due <= until:
@@ -73,7 +73,7 @@ class Primary:
         return said
 
     def asked(self) -> list[str]:
-        """The methods of the calls that have no answer."""
+        """Return the methods of the calls that have no answer."""
         return [call["method"] for call in self.calls]
 
     def _did(self, step: Step[Any]) -> list[Any]:
@@ -103,7 +103,7 @@ DONE = [say.TurnResult(end="completed"), IDLE]
 # -- calls and answers -------------------------------------------------------------------------------
 
 
-def test_first_it_is_asked_who_is_there_and_with_which_sessions() -> None:
+def test_a_link_first_asks_for_the_primary_and_its_sessions() -> None:
     primary = Primary()
     primary._did(primary.link.opened())
     assert primary.asked() == ["instance.ping", "session.list"]
@@ -139,7 +139,7 @@ def test_an_error_is_the_answer_with_its_cause() -> None:
 
 
 @pytest.mark.parametrize("command", [ask.PauseTurn(request="a"), ask.Compact(request="a")])
-def test_what_a_pando_has_no_word_for_is_refused_at_once(command: Command) -> None:
+def test_a_command_without_a_pando_form_is_refused_at_once(command: Command) -> None:
     primary = Primary().opened()
     (reply,) = primary.sent(command)
     assert (reply.request, reply.failure.cause, primary.calls) == ("a", "unsupported", [])
@@ -152,14 +152,14 @@ def test_attachments_are_refused_and_nothing_is_sent() -> None:
     assert (reply.failure.cause, primary.calls) == ("unsupported", [])
 
 
-def test_what_waits_is_bounded() -> None:
+def test_the_number_of_waiting_calls_is_bounded() -> None:
     primary = Primary().opened()
     primary.sent(*[ask.Ping(request="a")] * WAITING_MAX)
     (reply,) = primary.sent(ask.Ping(request="more"))
     assert (reply.request, reply.failure.cause) == ("more", "busy")
 
 
-def test_a_write_says_who_writes() -> None:
+def test_a_write_names_its_writer() -> None:
     primary = Primary().opened()
     primary.sent(ask.OpenSession(request="a", title="T"))
     (call,) = primary.calls
@@ -190,7 +190,7 @@ def test_a_call_without_an_answer_is_given_up_after_10_seconds() -> None:
     assert (reply.request, reply.failure.cause) == ("a", "timeout")
 
 
-def test_what_waits_when_the_link_ends_is_answered() -> None:
+def test_calls_that_wait_when_the_link_ends_are_answered() -> None:
     primary = Primary().opened()
     primary.sent(run())
     (reply,) = primary._did(primary.link.closed("gone"))
@@ -210,7 +210,7 @@ def test_a_session_that_is_attached_brings_its_history() -> None:
 
 
 def accepted() -> Primary:
-    """A primary that accepted an input in a session whose history is known."""
+    """Return a primary that accepted an input in a session with a known history."""
     primary = Primary().opened()
     primary.attached("s-1")
     primary.says("message.list", [message("m0", "user", "hi"), message("m1", "assistant", "old")])
@@ -231,8 +231,8 @@ def test_a_turn_ends_when_its_text_was_compared_with_the_store() -> None:
     assert primary.says("message.list", [*NEW, message("m3", "assistant", "Hello")]) == DONE
 
 
-def test_an_answer_begins_once_whether_the_primary_says_so_or_not() -> None:
-    """A shipped one does not (docs/dialects/pando.md, section 4)."""
+def test_an_answer_begins_once_with_or_without_llm_start() -> None:
+    """A shipped primary does not publish it (docs/dialects/pando.md, section 4)."""
     silent, told = accepted(), accepted()
     assert told.publishes("llm.start") == [BEGUN]
     assert told.publishes("llm.token", token="a") == [say.TextDelta(text="a")]
@@ -241,7 +241,7 @@ def test_an_answer_begins_once_whether_the_primary_says_so_or_not() -> None:
         assert primary.publishes("llm.token", token="b") == [say.TextDelta(text="b")]
 
 
-def test_text_that_was_dropped_on_the_way_is_sent_from_the_store() -> None:
+def test_text_that_was_dropped_on_the_way_is_taken_from_the_store() -> None:
     primary = accepted()
     primary.publishes("llm.token", token="Hel")
     primary.publishes("llm.end")
@@ -295,7 +295,7 @@ def test_a_run_of_ours_ends_by_two_equal_answers_3_seconds_after_a_session_updat
     assert "the end was inferred from message.list" in primary.losses
 
 
-def test_words_after_a_session_update_bring_the_long_silence_back() -> None:
+def test_text_after_a_session_update_restores_the_long_silence() -> None:
     primary = accepted()
     primary.publishes("session.update", message_count=4)
     primary.says("message.list", NEW)
@@ -304,8 +304,8 @@ def test_words_after_a_session_update_bring_the_long_silence_back() -> None:
     assert primary.asked() == []
 
 
-def test_a_run_that_somebody_typed_in_the_primary_keeps_the_long_silence_after_an_update() -> None:
-    """It updates the session after each call of the model, and then works at tools of which it tells no start."""
+def test_a_run_that_began_in_the_primary_keeps_the_long_silence_after_an_update() -> None:
+    """The primary updates the session after each model call, and then runs tools without publishing their start."""
     primary = Primary().opened()
     primary.publishes("llm.token", token="Hel")
     primary.says("message.list", NEW)
@@ -315,7 +315,7 @@ def test_a_run_that_somebody_typed_in_the_primary_keeps_the_long_silence_after_a
     assert primary.asked() == []
 
 
-def test_silence_alone_asks_twice() -> None:
+def test_a_turn_without_an_update_ends_after_two_silences() -> None:
     primary = accepted()
     stored = [*NEW, message("m3", "assistant", "Hello")]
     primary.passes(20)
@@ -339,7 +339,7 @@ PART = [*NEW, message("m3", "assistant", "Hel")]
 
 
 def interrupted() -> Primary:
-    """A primary that works at an input and was asked to stop."""
+    """Return a primary that works on an input and was asked to stop."""
     primary = accepted()
     primary.publishes("llm.token", token="Hel")
     primary.sent(ask.CancelTurn(request="c", session="s-1"))
@@ -354,14 +354,14 @@ def test_an_interrupted_turn_ends_with_the_update_after_the_answer() -> None:
 
 
 def test_an_interrupted_turn_ends_too_if_the_update_is_read_before_the_answer() -> None:
-    """They come on two sockets."""
+    """The update and the answer come on two sockets."""
     primary = interrupted()
     primary.publishes("session.update")
     assert primary.says("session.interrupt", {"ok": True}) == [say.Reply(request="c")]
     assert primary.says("message.list", PART) == CANCELLED
 
 
-def test_an_interrupt_that_is_refused_ends_nothing() -> None:
+def test_a_refused_interrupt_ends_nothing() -> None:
     primary = interrupted()
     primary.publishes("session.update")
     text = "session.interrupt: agent interrupter not available on this instance"
@@ -373,7 +373,7 @@ def test_an_interrupt_that_is_refused_ends_nothing() -> None:
     assert primary.says("message.list", [*NEW, message("m3", "assistant", "Hello")]) == DONE
 
 
-def test_a_late_double_of_the_update_ends_no_later_turn() -> None:
+def test_a_repeated_update_does_not_end_the_next_turn() -> None:
     """A terminal-UI primary publishes each update twice (docs/dialects/pando.md, section 4)."""
     primary = interrupted()
     primary.says("session.interrupt", {"ok": True})
@@ -389,7 +389,7 @@ def test_a_late_double_of_the_update_ends_no_later_turn() -> None:
     assert primary.says("message.list", stored) == DONE
 
 
-def test_answers_that_differ_or_words_between_them_end_nothing() -> None:
+def test_lists_that_differ_or_text_between_them_end_nothing() -> None:
     primary = accepted()
     primary.publishes("session.update")
     primary.says("message.list", NEW)
@@ -414,7 +414,7 @@ def test_an_open_tool_call_stops_the_clock_for_half_an_hour() -> None:
     assert primary.asked() == ["message.list"]
 
 
-def test_a_call_that_is_told_twice_begins_once_and_then_has_its_input() -> None:
+def test_a_call_published_twice_begins_once_and_then_has_its_input() -> None:
     primary = accepted()
     call = {"tool_name": "bash", "call_id": "c1"}
     assert primary.publishes("tool.start", **call, params="") == [BEGUN, say.ToolCallStarted(call="c1", name="bash")]
@@ -424,7 +424,7 @@ def test_a_call_that_is_told_twice_begins_once_and_then_has_its_input() -> None:
     assert result == say.ToolCallFinished(call="c1", name="bash", output="ok")
 
 
-def test_the_input_of_a_call_that_was_told_once_comes_before_its_result() -> None:
+def test_the_input_of_a_call_published_once_comes_before_its_result() -> None:
     primary = accepted()
     call = {"tool_name": "bash", "call_id": "c1"}
     assert primary.publishes("tool.start", **call, params="{}") == [BEGUN, say.ToolCallStarted(call="c1", name="bash")]
@@ -432,7 +432,7 @@ def test_the_input_of_a_call_that_was_told_once_comes_before_its_result() -> Non
     assert [type(item) for item in said] == [say.ToolCallArguments, say.ToolCallFinished]
 
 
-def test_the_echo_of_our_input_is_taken_once_and_what_others_say_is_passed_on() -> None:
+def test_the_echo_of_our_input_is_dropped_once_and_inputs_of_others_are_passed_on() -> None:
     primary = accepted()
     assert primary.publishes("message.append", role="user", content="hi") == []
     assert len(primary.publishes("message.append", role="user", content="hi")) == 1
@@ -440,7 +440,7 @@ def test_the_echo_of_our_input_is_taken_once_and_what_others_say_is_passed_on() 
     assert primary.losses == ["what the assistant says is in the tokens"]
 
 
-def test_what_comes_before_the_answer_to_an_input_waits_for_it() -> None:
+def test_events_before_the_answer_to_an_input_wait_for_it() -> None:
     primary = Primary().opened()
     primary.sent(run())
     assert primary.publishes("llm.start") == []
@@ -451,7 +451,7 @@ def test_what_comes_before_the_answer_to_an_input_waits_for_it() -> None:
     assert primary.publishes("llm.token", token="b") == [say.TextDelta(text="b")]
 
 
-def test_what_waited_for_the_answer_to_an_input_that_is_refused_is_somebody_elses() -> None:
+def test_events_that_waited_for_a_refused_input_belong_to_another_client() -> None:
     primary = Primary().opened()
     primary.sent(run())
     assert primary.publishes("llm.token", token="a") == []
@@ -461,7 +461,7 @@ def test_what_waited_for_the_answer_to_an_input_that_is_refused_is_somebody_else
     assert [type(item) for item in said] == [say.HistorySnapshot, say.ModelTurnStarted, say.TextDelta]
 
 
-def test_an_end_of_which_nothing_was_seen_is_counted() -> None:
+def test_the_end_of_an_unseen_turn_is_counted() -> None:
     primary = Primary().opened()
     assert primary.publishes("llm.end", session="s-9") == []
     assert primary.losses == ["of a turn of which nothing was seen"]
@@ -482,7 +482,7 @@ def test_two_sessions_are_followed_apart() -> None:
 
 
 def watched() -> Primary:
-    """A primary in whose session nobody works, and whose history is known."""
+    """Return an idle primary with a session whose history is known."""
     primary = Primary().opened()
     primary.attached("s-1")
     primary.says("message.list", OLD)
@@ -490,14 +490,14 @@ def watched() -> Primary:
 
 
 def typed(item: Any) -> str:
-    """The text of a message that a user was heard to type."""
+    """Return the text of the message that an event says a user sent."""
     assert isinstance(item, say.MessageAppended)
     assert item.message.role == "user"
     return item.message.text
 
 
-def test_the_words_that_began_a_run_come_before_it() -> None:
-    """A shipped primary publishes no message.append: the store has them when the first token is published."""
+def test_the_input_that_began_a_run_comes_before_it() -> None:
+    """A shipped primary publishes no message.append: the store has the input when the first token is published."""
     primary = watched()
     assert primary.publishes("llm.token", token="Hel") == []
     assert primary.publishes("llm.token", token="lo") == []
@@ -509,7 +509,7 @@ def test_the_words_that_began_a_run_come_before_it() -> None:
     assert primary.says("message.list", stored) == DONE
 
 
-def test_runs_that_follow_faster_than_the_store_answers_have_each_its_own_words_and_answer() -> None:
+def test_each_of_several_fast_runs_has_its_own_input_and_answer() -> None:
     primary = watched()
     primary.publishes("llm.token", token="a")
     primary.publishes("llm.end")
@@ -530,7 +530,7 @@ def test_runs_that_follow_faster_than_the_store_answers_have_each_its_own_words_
     assert primary.says("message.list", stored) == [say.TextDelta(text="c"), *DONE]
 
 
-def test_the_words_that_the_store_had_only_after_the_run_are_told_before_its_end() -> None:
+def test_an_input_that_was_stored_after_its_run_is_told_before_the_end() -> None:
     primary = watched()
     primary.publishes("llm.token", token="Hello")
     assert primary.says("message.list", OLD) == [BEGUN, say.TextDelta(text="Hello")]
@@ -547,7 +547,7 @@ def test_a_run_does_not_wait_for_a_store_that_does_not_answer() -> None:
     assert primary.publishes("llm.token", token="lo") == [say.TextDelta(text="lo")]
 
 
-def test_what_waits_for_the_words_of_a_run_goes_on_if_an_input_of_ours_is_accepted() -> None:
+def test_events_that_wait_for_an_input_continue_if_ours_is_accepted() -> None:
     primary = watched()
     primary.publishes("llm.token", token="a")
     primary.sent(run())
@@ -556,7 +556,7 @@ def test_what_waits_for_the_words_of_a_run_goes_on_if_an_input_of_ours_is_accept
     assert primary.publishes("llm.token", token="b") == [say.TextDelta(text="b")]
 
 
-def test_words_that_were_published_are_not_asked_for() -> None:
+def test_a_published_input_is_not_asked_for() -> None:
     primary = watched()
     primary.publishes("message.append", role="user", content="typed", message_id="m2")
     assert primary.publishes("llm.token", token="Hel") == [BEGUN, say.TextDelta(text="Hel")]
@@ -566,7 +566,7 @@ def test_words_that_were_published_are_not_asked_for() -> None:
     assert primary.says("message.list", stored) == DONE
 
 
-def test_our_own_words_are_not_told_again_though_the_primary_added_to_them() -> None:
+def test_our_own_input_is_not_told_again_though_the_primary_added_to_it() -> None:
     primary = accepted()
     primary.publishes("llm.token", token="Hello")
     primary.publishes("llm.end")
@@ -574,7 +574,7 @@ def test_our_own_words_are_not_told_again_though_the_primary_added_to_them() -> 
     assert primary.says("message.list", stored) == DONE
 
 
-def test_a_run_of_which_nothing_was_heard_is_told_as_a_history_with_the_next() -> None:
+def test_an_unseen_run_is_told_as_a_history_with_the_next_run() -> None:
     primary = watched()
     primary.publishes("llm.token", token="b")
     missed = [*OLD, message("m2", "user", "1"), message("m3", "assistant", "a")]
@@ -584,7 +584,7 @@ def test_a_run_of_which_nothing_was_heard_is_told_as_a_history_with_the_next() -
     assert run == [BEGUN, say.TextDelta(text="b")]
 
 
-def test_a_history_that_is_read_in_mid_run_has_nothing_of_the_answer() -> None:
+def test_a_history_read_during_a_run_has_no_part_of_the_answer() -> None:
     primary = watched()
     primary.publishes("llm.token", token="Hel")
     primary.says("message.list", [*OLD, message("m2", "user", "typed")])
@@ -596,7 +596,7 @@ def test_a_history_that_is_read_in_mid_run_has_nothing_of_the_answer() -> None:
 # -- who speaks --------------------------------------------------------------------------------------
 
 
-def test_another_instance_ends_what_was_open_and_is_asked_for_everything() -> None:
+def test_another_instance_ends_open_turns_and_is_asked_for_everything() -> None:
     primary = accepted()
     primary.publishes("llm.token", token="Hel")
     primary.sent(ask.GetSession(request="q", session="s-1"))
@@ -606,13 +606,13 @@ def test_another_instance_ends_what_was_open_and_is_asked_for_everything() -> No
     assert primary.asked()[-2:] == ["session.list", "message.list"]
 
 
-def test_the_ids_in_payloads_say_nothing_about_who_speaks() -> None:
+def test_ids_in_payloads_do_not_name_the_publisher() -> None:
     primary = Primary().opened()
     primary.publishes("instance.heartbeat", instance_id="tcp://127.0.0.1:40000")
     assert primary.asked() == []
 
 
-def test_a_silent_primary_is_asked_and_then_given_up() -> None:
+def test_a_silent_primary_is_pinged_and_then_given_up() -> None:
     primary = Primary().opened()
     primary.passes(15)
     assert primary.asked() == ["instance.ping"]
@@ -621,7 +621,7 @@ def test_a_silent_primary_is_asked_and_then_given_up() -> None:
     assert [(fault.code, fault.can_continue) for fault in primary.faults] == [("too_slow", False)]
 
 
-def test_a_primary_that_answers_lives() -> None:
+def test_a_primary_that_answers_a_ping_is_kept() -> None:
     primary = Primary().opened()
     for _ in range(10):
         primary.passes(15)
@@ -639,8 +639,8 @@ def test_messages_that_were_dropped_unread_are_a_gap_and_everything_is_asked_aga
 # -- real conversations ------------------------------------------------------------------------------
 
 
-def test_the_text_of_captured_turns_equals_what_the_store_says_of_them() -> None:
-    """Three stored turns of a shipped primary and one that is not: no gap, nothing missing, four ends."""
+def test_the_text_of_captured_turns_equals_their_stored_text() -> None:
+    """A shipped primary stored three turns and not the fourth: there is no gap, nothing is missing, four turns end."""
     path = next(path for path in CAPTURES if path.stem.startswith("02-"))
     messages = [frames for _, way, frames in captured(path) if way == "pub"]
     stored = [json.loads(frames[-1])["result"] for _, way, frames in captured(path) if way == "s2c"][-1]
@@ -664,7 +664,7 @@ def test_the_text_of_captured_turns_equals_what_the_store_says_of_them() -> None
 
 
 def test_user_and_assistant_alternate_in_captured_turns_as_in_the_store() -> None:
-    """A shipped primary publishes nothing of what its user types. The last of four turns is not in the store."""
+    """A shipped primary does not publish its user's input. The last of four turns is not in the store."""
     path = next(path for path in CAPTURES if path.stem.startswith("02-"))
     stored = [json.loads(frames[-1])["result"] for _, way, frames in captured(path) if way == "s2c"][-1]
     spoken = [i for i, m in enumerate(stored) if m["role"] == "assistant" and m["content"]]

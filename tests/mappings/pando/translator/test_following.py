@@ -1,4 +1,4 @@
-"""One session by itself: what is kept of it is bounded. Its turns are tested through the link, in test_client.py."""
+"""One followed session by itself: its state is bounded. test_client.py tests its turns through the link."""
 
 from __future__ import annotations
 
@@ -48,9 +48,11 @@ WHY = [say.ErrorReported(cause="internal", text="no model"), say.StatusChanged(s
     [("", []), ("", None), ("Hel", [answer("m", "Hel")]), ("", [answer("m", "")])],
     ids=["no answer", "no list", "the answer that it broke off", "an answer without text"],
 )
-def test_a_system_message_right_before_the_end_is_why_the_turn_failed(streamed: str, listed: list[Message]) -> None:
-    """docs/translation.md, rule 3.6: a failed turn is its cause as a system message, under the id of its answer, and
-    `llm.end`.
+def test_a_system_message_right_before_the_end_is_the_cause_of_a_failed_turn(
+    streamed: str, listed: list[Message]
+) -> None:
+    """A failed turn has its cause in a system message with the id of its answer, then `llm.end` (docs/translation.md,
+    rule 3.6).
     """
     session = Following(Patience())
     session.begin(0)
@@ -79,7 +81,7 @@ def test_a_system_message_in_the_middle_of_a_turn_is_told_with_what_follows(then
     assert told == [system("m"), *([then] if isinstance(then, say.TextDelta) else [])]
 
 
-def test_a_turn_that_was_interrupted_is_cancelled_whatever_the_system_says_of_it() -> None:
+def test_an_interrupted_turn_is_cancelled_whatever_the_system_message_says() -> None:
     session = Following(Patience())
     session.begin(0)
     session.interrupt = Interrupt(accepted=True)
@@ -88,7 +90,7 @@ def test_a_turn_that_was_interrupted_is_cancelled_whatever_the_system_says_of_it
     assert session.told([], 0) == [system("m"), say.TurnResult(end="cancelled"), DONE[1]]
 
 
-def test_a_failure_counts_also_when_the_next_turn_begins_before_the_list_is_told() -> None:
+def test_a_failure_counts_also_if_the_next_turn_begins_before_the_list_comes() -> None:
     session = Following(Patience())
     session.begin(0)
     session.hear(system("m"), 0)
@@ -96,7 +98,7 @@ def test_a_failure_counts_also_when_the_next_turn_begins_before_the_list_is_told
     assert session.hear(say.TextDelta(text="Next"), 0)[:2] == WHY
 
 
-def test_patience_is_a_choice() -> None:
+def test_the_lengths_of_silence_are_configurable() -> None:
     session = Following(Patience(quiet=1.0))
     session.begin(0)
     assert session.late(10**9 - 1) == []
@@ -105,5 +107,5 @@ def test_patience_is_a_choice() -> None:
     assert session.wants
 
 
-def test_a_session_without_a_turn_has_nothing_to_lose() -> None:
+def test_losing_the_primary_ends_nothing_without_a_turn() -> None:
     assert Following(Patience()).lost() == []

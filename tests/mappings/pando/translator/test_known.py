@@ -1,4 +1,4 @@
-"""What is known of a store's messages. How runs use it is tested through the link, in test_client.py."""
+"""The known messages of a store. test_client.py tests through the link how runs use them."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ def texts(events: Sequence[object]) -> list[str]:
     return [event.message.text for event in events if isinstance(event, say.MessageAppended)]
 
 
-def test_the_oldest_words_that_no_list_had_are_forgotten() -> None:
+def test_the_oldest_input_that_no_list_had_is_forgotten() -> None:
     known = KnownMessages()
     for number in range(SAID_MAX + 1):
         known.note_said(str(number))
     assert texts(known.missing([user("0", "a"), user("1", "b")])) == ["0"]
 
 
-def test_words_that_were_refused_are_somebody_elses_when_the_store_has_them() -> None:
+def test_a_refused_input_that_is_stored_came_from_another_client() -> None:
     known = KnownMessages()
     known.note_said("Hello")
     known.refused("Hello")
     assert texts(known.missing([user("Hello", "a")])) == ["Hello"]
 
 
-def test_equal_words_were_said_as_often_as_the_store_has_them() -> None:
+def test_equal_inputs_are_counted_one_by_one() -> None:
     known = KnownMessages()
     known.note_said("go on")
     assert texts(known.missing([user("go on", "a"), user("go on", "b")])) == ["go on"]
 
 
-def test_a_list_without_any_input_tells_no_answer_that_may_be_incomplete() -> None:
+def test_a_list_without_any_input_has_no_complete_answer() -> None:
     assert up_to_input((Message(role="assistant", text="Hel", id="m"),)) == ()

@@ -1,4 +1,4 @@
-"""The link that publishes to everybody: heartbeats, announcements, the end."""
+"""The link that publishes to everybody: heartbeats, announcements, the shutdown."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_a_session_is_announced_once_it_is_attached() -> None:
     }
 
 
-def test_a_heartbeat_counts_the_sessions_that_there_are_now() -> None:
+def test_a_heartbeat_counts_the_current_sessions() -> None:
     sessions = ["one", "other"]
     publication = PublicationTranslator(
         Clock(), lambda: "id", structs.replace(INSTANCE, sessions=lambda: len(sessions))
@@ -74,15 +74,13 @@ def test_a_heartbeat_counts_the_sessions_that_there_are_now() -> None:
         sessions.pop()
 
 
-def test_the_end_is_said() -> None:
+def test_closing_publishes_the_shutdown() -> None:
     (frame,) = link(Clock()).closed("the gateway stops").frames
     assert payload(frame, "instance.shutdown") == {"instance_id": "us", "reason": "graceful shutdown"}
 
 
-def test_a_change_of_the_store_is_told_to_everybody() -> None:
-    """Of the captured conversations: what a real primary publishes after a write
-    (docs/dialects/pando.md, section 4).
-    """
+def test_a_change_of_the_store_is_published() -> None:
+    """The messages are captured from a real primary after a write (docs/dialects/pando.md, section 4)."""
     change = {
         "instance_id": "i-1",
         "path": "/srv/work",
@@ -95,7 +93,7 @@ def test_a_change_of_the_store_is_told_to_everybody() -> None:
     assert payload(frame, "db.file.created") == change
 
 
-def test_nothing_is_addressed_to_everybody_and_nobody_speaks() -> None:
+def test_answers_are_not_published_and_frames_of_subscribers_are_faults() -> None:
     publication = link(Clock())
     step = publication.send([say.Reply(request="r")])
     assert (step.frames, [loss.kind for loss in step.losses]) == ([], ["Reply"])

@@ -1,4 +1,4 @@
-"""The words of a refusal; the calls that are refused are in test_server.py."""
+"""The texts of refusals; test_server.py has the calls that are refused."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dragoman.mappings.pando.translator.refusals import TEXT_MAX, bad_params, me
 from dragoman.mappings.pando.vocabulary import keep
 
 
-def test_a_refusal_of_a_pando_behind_us_goes_on_as_it_came() -> None:
+def test_the_refusal_of_a_pando_backend_is_passed_on_unchanged() -> None:
     text = "message.send: agent runner not available on this instance"
     failure = Failure(cause="unsupported", text=text, ext=keep(code=-32000))
     refusal = problem(ask.SubmitInput(segments=()), failure)
@@ -17,11 +17,11 @@ def test_a_refusal_of_a_pando_behind_us_goes_on_as_it_came() -> None:
     assert problem(ask.OpenSession(), proxied).message == proxied.text
 
 
-def test_a_write_is_called_by_what_it_writes() -> None:
+def test_the_method_of_a_write_is_the_inner_method() -> None:
     assert method_of(ask.StoreWrite(method="CreateFile")) == "CreateFile"
     assert method_of(ask.RenameSession(title="T")) == "UpdateSession"
 
 
-def test_a_refusal_is_bounded_whatever_it_quotes() -> None:
+def test_the_text_of_a_refusal_is_bounded() -> None:
     assert len(bad_params("session.get", {"params": 1}, "x" * 10_000).message) == TEXT_MAX
     assert len(problem(ask.Ping(), Failure(cause="internal", text="x" * 10_000)).message) == TEXT_MAX

@@ -1,4 +1,4 @@
-"""A link with a caller: one reply to each request, in the order of the requests, and nothing else."""
+"""A link with a caller: one reply to each request, in order, and nothing else."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ INSTANCE = Instance(id="us", started_at=NOW - 65 * 10**9)
 
 
 class Caller:
-    """The far end of a ServerTranslator, as a script."""
+    """The caller behind a ServerTranslator, as a script."""
 
     def __init__(self) -> None:
         numbers = count(1)
@@ -67,7 +67,7 @@ def state(**more: Any) -> SessionState:
 # -- one reply, in order ----------------------------------------------------------------------------
 
 
-def test_replies_go_out_in_the_order_of_requests_whatever_is_answered_first() -> None:
+def test_replies_keep_the_order_of_requests() -> None:
     caller = Caller()
     assert caller.calls("message.send", {"session_id": SESSION, "content": "hi"}, "a") == []
     assert caller.calls("instance.ping", {}, "b") == []
@@ -80,14 +80,14 @@ def test_replies_go_out_in_the_order_of_requests_whatever_is_answered_first() ->
     assert replies[2] == error("c", -32601, "ipc: method not found")
 
 
-def test_nothing_is_said_that_answers_no_call() -> None:
+def test_an_event_that_answers_no_call_is_not_written() -> None:
     caller = Caller()
     assert caller.gets(say.Pong(request="x"), say.Reply(request="")) == []
     assert [loss.why for loss in caller.step.losses] == ["answers no call"] * 2
     assert caller.link.opened().frames == []
 
 
-def test_a_second_answer_to_one_call_is_not_said() -> None:
+def test_a_second_answer_to_one_call_is_not_written() -> None:
     caller = Caller()
     caller.calls("instance.ping", {})
     own = caller.commands[0].request
@@ -108,11 +108,11 @@ def test_two_calls_under_one_id_or_none_get_two_replies(said: str) -> None:
 
 
 @pytest.mark.parametrize("body", [b"{nope", b"", b"[]", b'{"id":7,"method":"instance.ping"}', b'"x"'])
-def test_what_is_no_request_is_a_parse_error_without_id(body: bytes) -> None:
+def test_a_frame_that_is_no_request_is_a_parse_error_without_id(body: bytes) -> None:
     assert Caller().says(body) == [error("", -32700, "parse error")]
 
 
-def test_a_caller_that_piles_up_calls_is_sent_away() -> None:
+def test_a_caller_with_too_many_open_calls_is_disconnected() -> None:
     caller = Caller()
     body = json.dumps({"id": "r", "method": "message.list", "params": {"session_id": SESSION}}).encode()
     caller.says(*[body] * PENDING_MAX)
@@ -121,7 +121,7 @@ def test_a_caller_that_piles_up_calls_is_sent_away() -> None:
     assert [(fault.code, fault.can_continue) for fault in caller.step.faults] == [("flooding", False)]
 
 
-def test_what_waits_when_the_link_closes_is_refused_in_order() -> None:
+def test_calls_that_wait_when_the_link_closes_are_refused_in_order() -> None:
     caller = Caller()
     caller.calls("instance.ping", {}, "a")
     caller.calls("nope", {}, "b")
@@ -132,7 +132,7 @@ def test_what_waits_when_the_link_closes_is_refused_in_order() -> None:
 # -- results in the form of their call ---------------------------------------------------------------
 
 
-def test_ping_tells_who_and_since_when() -> None:
+def test_ping_tells_the_instance_and_its_uptime() -> None:
     caller = Caller()
     caller.calls("instance.ping", {})
     pong = say.Pong(request=caller.commands[0].request, at=NOW)
@@ -161,7 +161,7 @@ def test_a_session_is_shown_in_the_form_of_the_call() -> None:
         assert [json.loads(frame) for frame in frames] == [result("r", expected)]
 
 
-def test_an_attach_that_answers_nothing_says_nothing() -> None:
+def test_an_attach_without_a_call_writes_nothing() -> None:
     assert Caller().link.attach(state(), "").frames == []
 
 
@@ -211,7 +211,7 @@ def test_an_accepted_input_is_answered_by_the_batch_that_opens_its_turn() -> Non
         ("message.list", {}, "message.list: session_id is required"),
     ],
 )
-def test_what_a_call_lacks_is_refused_at_once(method: str, params: object, text: str) -> None:
+def test_a_call_without_a_required_param_is_refused_at_once(method: str, params: object, text: str) -> None:
     caller = Caller()
     assert caller.calls(method, params) == [error("r", -32000, text)]
     assert caller.commands == []
@@ -251,7 +251,7 @@ def test_an_unknown_session_has_no_rows(method: str) -> None:
         ("db.write", {"method": "DeleteSession", "params": "ghost"}, "not_found", {}),
     ],
 )
-def test_what_a_pando_calls_no_error_is_none(
+def test_failures_that_a_pando_answers_as_success_are_a_success(
     method: str, params: object, cause: Cause, expected: dict[str, object]
 ) -> None:
     caller = Caller()
@@ -268,7 +268,7 @@ def test_a_refusal_names_its_method_once() -> None:
         assert replies == [error("r", -32000, "message.send: a turn is already in progress")]
 
 
-def test_what_the_backend_cannot_do_is_no_method() -> None:
+def test_a_command_that_the_backend_cannot_do_is_an_unknown_method() -> None:
     caller = Caller()
     caller.calls("instance.info", {})
     (reply,) = caller.gets(refused(caller.commands[0].request, "unsupported", "not here"))
@@ -349,7 +349,7 @@ def test_a_deleted_session_is_a_void_success() -> None:
         ({"method": "CreateSession", "params": NEW}, "busy", "dbproxy: CONFLICT (CreateSession): no"),
     ],
 )
-def test_a_refused_write_says_so_in_the_words_of_the_proxy(write: object, cause: Cause, text: str) -> None:
+def test_a_refused_write_has_the_words_of_the_proxy(write: object, cause: Cause, text: str) -> None:
     caller = Caller()
     caller.calls("db.write", write)
     assert caller.gets(refused(caller.commands[0].request, cause)) == [error("r", -32000, text)]
