@@ -30,8 +30,6 @@ KNOWN_CIRCLES: list[frozenset[str]] = []
 # needs when it is made, or give it a method.
 ASSIGNED_FROM_OUTSIDE: dict[str, set[str]] = {
     "gateway/cli/import_.py": {"progress"},
-    "gateway/cli/recordings.py": {"progress"},
-    "gateway/recording/recorder.py": {"current", "speaking"},
     "gateway/recording/redaction/frame_redactor.py": {"touched"},
     "gateway/replay/standalone.py": {"heard"},
 }

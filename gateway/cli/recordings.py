@@ -34,7 +34,7 @@ def reading(*recordings: Reader) -> Iterator[None]:
 
     with progress(recordings[0].path.name, sum(recording.size for recording in recordings)) as all_done:
         for number, recording in enumerate(recordings):
-            recording.progress = partial(told, number)
+            recording.report_progress(partial(told, number))
         yield
     for recording in recordings:
         tell_problems(recording)

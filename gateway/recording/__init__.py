@@ -2,8 +2,8 @@
 
 format, lines        a file: its Header, its StepLines, and their frames, events and commands
 recordings           all recordings of a gateway
-recorder             the Recorder of a route, and a Tap for each link
-session_recorder     the recorder of one session: steps are gathered, redacted and encoded
+recorder             the Recorder of a route, a Tap for each link, a SessionRecorder for each session
+parts                the files of one recording, and what happens if the disk is full
 pending              steps that are not written yet; text that streams is folded
 writer, keeping      the Writer's thread; the Keeper compresses and deletes closed files
 reader, index        the Reader of a recording; the Index of a compressed file

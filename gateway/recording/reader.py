@@ -92,8 +92,7 @@ class Problems:
 class Reader:
     """A recording, which can be read any number of times. `problems` are those of the last time.
 
-    `header` and `path` are those of its first part. `missing` are the gaps that the headers tell of. `progress` is
-    called with the number of bytes (of `size`) that were read so far.
+    `header` and `path` are those of its first part. `missing` are the gaps that the headers tell of.
     """
 
     def __init__(self, parts: Sequence[PartFile]) -> None:
@@ -102,12 +101,16 @@ class Reader:
         self.header = parts[0].header
         self.missing = tuple(_missing(parts))
         self.problems = Problems()
-        self.progress: Callable[[int], None] = lambda _bytes: None
+        self._progress: Callable[[int], None] = lambda _bytes: None
 
     @property
     def size(self) -> int:
         """Return the size of all files, in bytes."""
         return sum(part.size for part in self.parts)
+
+    def report_progress(self, progress: Callable[[int], None]) -> None:
+        """Call `progress` with the number of bytes (of `size`) read so far, while the recording is read."""
+        self._progress = progress
 
     def part_of(self, seq: int) -> int:
         """Return the index of the part in which the item `seq` stands, or would stand."""
@@ -149,7 +152,7 @@ class Reader:
             done += part.size
 
     def _steps_of(self, part: PartFile, seq: int, t: int, done: int) -> Iterator[StepLine]:
-        return part.steps(self.problems, seq=seq, t=t, progress=lambda read: self.progress(done + read))
+        return part.steps(self.problems, seq=seq, t=t, progress=lambda read: self._progress(done + read))
 
     def _first_part(self, seq: int, t: int) -> int:
         """Return the index of the last part that begins before the items that are wanted."""

@@ -14,9 +14,8 @@ from dragoman.gateway.ledger import Ledger
 from dragoman.gateway.recording.format import Header
 from dragoman.gateway.recording.keeping import Keep
 from dragoman.gateway.recording.places import place
-from dragoman.gateway.recording.recorder import Recorder
+from dragoman.gateway.recording.recorder import Recorder, RecordingContext
 from dragoman.gateway.recording.redaction import Redactor, rules
-from dragoman.gateway.recording.session_recorder import RecordingContext
 from dragoman.gateway.recording.writer import Writer
 
 __all__ = ["Recordings", "redactors"]

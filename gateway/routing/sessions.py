@@ -12,8 +12,7 @@ from dragoman.adapters.base import CloseReason
 from dragoman.gateway.config.model import Route
 from dragoman.gateway.ingress import LATEST, NEW, Ingress
 from dragoman.gateway.link import Link
-from dragoman.gateway.recording.recorder import Recorder
-from dragoman.gateway.recording.session_recorder import SessionRecorder
+from dragoman.gateway.recording.recorder import Recorder, SessionRecorder
 from dragoman.gateway.routing.ids import agent_id, canonical_id
 from dragoman.gateway.routing.policy import Policy
 from dragoman.gateway.routing.session_index import SessionIndex

@@ -38,7 +38,7 @@ def test_a_seek_does_not_read_what_comes_before(tmp_path: Path, packed: bool) ->
     lines = numbered(60_000, text="word " * 12)
     recording = open_recording((compressed if packed else written)(tmp_path / "a", lines))
     seen: list[int] = []
-    recording.progress = seen.append
+    recording.report_progress(seen.append)
     assert next(recording.lines(seq=50_000)).seq == 50_000
     assert seen[0] > recording.size // 2
     assert len(seen) <= 4

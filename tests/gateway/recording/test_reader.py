@@ -203,7 +203,7 @@ def test_a_seek_opens_no_part_before_the_one_it_seeks(tmp_path: Path, monkeypatc
 def test_progress_of_parts_is_that_of_the_whole(tmp_path: Path) -> None:
     recording = open_recording(in_parts(tmp_path / "a.jsonl", numbered(300), 100, 200)[0])
     told: list[int] = []
-    recording.progress = told.append
+    recording.report_progress(told.append)
     assert len(list(recording.lines())) == 300
     assert told == sorted(told)
     assert (len(told), told[-1]) == (3, recording.size)

@@ -10,8 +10,7 @@ from dragoman.gateway.ledger import Ledger
 from dragoman.gateway.recording.format import Header, decode_header
 from dragoman.gateway.recording.lines import EventLine, FrameLine
 from dragoman.gateway.recording.places import Folder
-from dragoman.gateway.recording.recorder import Recorder, Tap
-from dragoman.gateway.recording.session_recorder import RecordingContext, SessionRecorder
+from dragoman.gateway.recording.recorder import Recorder, RecordingContext, SessionRecorder, Tap
 from dragoman.gateway.recording.writer import OutputFile, Writer
 from dragoman.mappings.canonical import Batch, SessionState
 from dragoman.mappings.canonical.commands import PauseTurn, SubmitInput

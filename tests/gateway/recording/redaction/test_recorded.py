@@ -25,8 +25,8 @@ from dragoman.gateway.recording.index import compressed, read_index
 from dragoman.gateway.recording.lines import EventLine, Line
 from dragoman.gateway.recording.places import Folder
 from dragoman.gateway.recording.reader import open_recording
+from dragoman.gateway.recording.recorder import FLUSH, RecordingContext, SessionRecorder
 from dragoman.gateway.recording.recordings import redactors
-from dragoman.gateway.recording.session_recorder import FLUSH, RecordingContext, SessionRecorder
 from dragoman.gateway.recording.show.cloudevents import cloud_events
 from dragoman.gateway.recording.show.page import page
 from dragoman.gateway.recording.writer import OutputFile, Writer

@@ -1,0 +1,132 @@
+"""The files of one recording, part by part, and the care for a disk that is full or slow.
+
+When the writer cannot take or keep bytes, the session is *not recorded*: one error says so, the lost items are counted,
+and after RETRY a further part begins, whose header says how many items are missing. After `rotate_bytes` a further part
+begins as well.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+import structlog
+from msgspec import structs
+
+from dragoman.gateway.ledger import Ledger
+from dragoman.gateway.recording.format import Header, encode
+from dragoman.gateway.recording.writer import OutputFile, Writer
+
+__all__ = ["RETRY", "RecordingParts"]
+
+RETRY = 30.0  # seconds until a disk that was full is tried again
+
+log = structlog.get_logger("dragoman.recording")
+
+
+class RecordingParts:
+    """Writes the encoded lines of one recording to its files."""
+
+    def __init__(
+        self,
+        writer: Writer,
+        ledger: Ledger,
+        header: Header,
+        *,
+        rotate_bytes: int,
+        monotonic: Callable[[], int] = time.monotonic_ns,
+    ) -> None:
+        self.header = header
+        self._writer = writer
+        self._ledger = ledger
+        self._rotate_bytes = rotate_bytes
+        self._monotonic = monotonic
+        self._part = 0
+        self._file: OutputFile | None = None
+        self._bytes = 0  # given to this file
+        self._items = 0  # given to this file
+        self._lost = 0
+        self._told = 0  # of the lost items, those in the header of this file
+        self._again_at = 0
+
+    def name(self, session: str) -> None:
+        """Set the id of the session, before anything is written."""
+        self.header = structs.replace(self.header, session=session)
+
+    def write(self, seq: int, count: int, encoded: Callable[[], bytes]) -> None:
+        """Write `count` items from the number `seq`, and begin a part if none is open."""
+        if self._file is None and not self._begin(seq):
+            self._lose(count)
+            return
+        self._give(encoded(), count)
+
+    def fail(self, cause: str, count: int) -> None:
+        """Stop recording for a while; `count` items are lost."""
+        self.close()
+        self._stop(cause, count)
+
+    def close(self) -> None:
+        """Close the file that is open."""
+        if self._file is not None:
+            self._writer.finish(self._file)
+
+    def _begin(self, seq: int) -> bool:
+        """Begin the next part. Return False while it is too early to try again."""
+        if self._again_at and self._monotonic() < self._again_at:
+            return False
+        header = structs.replace(self.header, part=self._part, seq=seq, lost=self._lost)
+        self._file = OutputFile(partial(self._names, self._part), self._failed)
+        self._bytes = self._items = 0
+        self._part += 1
+        self._told, self._again_at = self._lost, 0
+        self._give(encode(header) + b"\n", 0)
+        return self._file is not None
+
+    def _names(self, part: int) -> Iterator[Path]:
+        name = self.header.session or f"route-{self.header.route}"
+        return self._writer.place.names(name, self.header.started_at, part)
+
+    def _give(self, data: bytes, count: int) -> None:
+        file = self._file
+        if file is None:
+            return
+        if not self._writer.put(file, data, count):
+            self._ledger.counters["recordings_overflowed"] += 1
+            self.fail("the disk does not keep up", count)
+            return
+        self._bytes += len(data)
+        self._items += count
+        if self._items and 0 < self._rotate_bytes <= self._bytes:
+            self._writer.finish(file)
+            self._file, self._lost, self._told = None, 0, 0
+
+    def _failed(self, file: OutputFile, error: OSError) -> None:
+        """Handle a file that the writer could not write."""
+        if file is not self._file:
+            self._ledger.counters["recordings_failed"] += 1
+            log.error("the end of a part of a recording is lost", session=self.header.session, cause=str(error))
+            return
+        if not file.size:  # it was never created
+            self._part -= 1
+            self._told = 0
+        self._stop(str(error), self._items - file.lines)
+
+    def _stop(self, cause: str, count: int) -> None:
+        self._file = None
+        self._again_at = self._monotonic() + int(RETRY * 1e9)
+        self._lost, self._told = self._lost - self._told, 0
+        self._lose(count)
+        self._ledger.counters["recordings_failed"] += 1
+        log.error(
+            "NOT RECORDING this session, trying again later",
+            session=self.header.session,
+            cause=cause,
+            seconds=RETRY,
+            traffic="goes on",
+        )
+
+    def _lose(self, count: int) -> None:
+        self._lost += count
+        self._ledger.counters["recording_lines_lost"] += count

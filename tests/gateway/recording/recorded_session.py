@@ -1,0 +1,98 @@
+"""A session recorder on a disk, a clock and timers that a test controls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, cast
+
+from dragoman.gateway.ledger import Ledger
+from dragoman.gateway.recording.format import Header, decode_header
+from dragoman.gateway.recording.lines import Line
+from dragoman.gateway.recording.places import Folder
+from dragoman.gateway.recording.recorder import RecordingContext, SessionRecorder
+from dragoman.gateway.recording.redaction import Redactor, rules
+from dragoman.gateway.recording.writer import OutputFile, Writer
+from dragoman.mappings.canonical import Batch, Event, SessionState
+from dragoman.mappings.canonical.values import Origin
+from tests.gateway.recording.lines import HEADER, decoded
+
+__all__ = ["SECOND", "Disk", "Scene"]
+
+SECOND = 1_000_000_000
+
+
+class Disk:
+    """Plays the writer: `files` are what it took, `full` what it does not."""
+
+    def __init__(self) -> None:
+        self.place = Folder(Path("/rec"))
+        self.files: dict[OutputFile, bytes] = {}
+        self.finished: list[OutputFile] = []
+        self.full = False
+
+    def put(self, file: OutputFile, data: bytes, lines: int) -> bool:
+        if self.full:
+            return False
+        self.files[file] = self.files.get(file, b"") + data
+        file.size += len(data)
+        file.lines += lines
+        return True
+
+    def flush(self) -> None:
+        pass
+
+    def finish(self, file: OutputFile) -> None:
+        self.finished.append(file)
+
+    def parts(self) -> list[tuple[Header, list[Line]]]:
+        found = []
+        for data in self.files.values():
+            first, *rest = data.splitlines()
+            found.append((decode_header(first), decoded(rest)))
+        return found
+
+    def lines(self) -> list[Line]:
+        return [line for _, lines in self.parts() for line in lines]
+
+
+class Scene:
+    """A track, its disk, its clock and its one timer."""
+
+    def __init__(self, rotate_bytes: int = 0, *, redacts: bool = False) -> None:
+        self.disk = Disk()
+        self.ledger = Ledger()
+        self.now = 5 * SECOND
+        self.timers: list[tuple[float, Callable[[], None]]] = []
+        self.state = SessionState(id="s", seq=7, epoch=2)
+        compiled = rules({}, (), window_bytes=65_536, window_micros=2_000_000)
+        self.context = RecordingContext(
+            cast("Writer", self.disk),
+            self.ledger,
+            self._later,
+            rotate_bytes=rotate_bytes,
+            redactor=(lambda: Redactor(compiled, b"salt")) if redacts else None,
+        )
+        self.track = SessionRecorder(self.context, HEADER, self.state, clock=lambda: 1234, monotonic=lambda: self.now)
+
+    def _later(self, delay: float, ring: Callable[[], None]) -> Any:
+        self.timers.append((delay, ring))
+        scene = self
+
+        class Timer:
+            def cancel(self) -> None:
+                scene.timers.clear()
+
+        return Timer()
+
+    def passes(self, seconds: float) -> None:
+        self.now += int(seconds * SECOND)
+        timers, self.timers = self.timers, []
+        for _, ring in timers:
+            ring()
+
+    def happens(self, *events: Event, origin: Origin = Origin(), turn: str = "t") -> None:  # noqa: B008  # frozen
+        seq = self.state.seq
+        batch = Batch(session="s", epoch=2, first_seq=seq, events=list(events), turn=turn, origin=origin, at=99)
+        self.track.leave(self.track.batch(batch))
+        self.state.seq += len(events)

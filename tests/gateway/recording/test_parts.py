@@ -1,0 +1,141 @@
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+from structlog.testing import capture_logs
+
+from dragoman.gateway.recording.lines import Line
+from dragoman.gateway.recording.parts import RETRY
+from dragoman.gateway.recording.recorder import FLUSH
+from dragoman.gateway.recording.writer import OutputFile
+from dragoman.mappings.canonical.events import TextDelta
+from tests.gateway.recording.recorded_session import Scene
+
+
+@pytest.fixture
+def scene() -> Scene:
+    return Scene()
+
+
+def seqs(lines: Sequence[Line]) -> list[int]:
+    return [line.seq for line in lines]
+
+
+# -- parts --------------------------------------------------------------------------------------------------
+
+
+def test_a_file_that_is_large_enough_is_followed_by_a_further_part() -> None:
+    scene = Scene(rotate_bytes=2000)
+    for _ in range(40):
+        scene.happens(TextDelta(text="x" * 100))
+        scene.passes(FLUSH)
+    scene.track.close()
+    parts = scene.disk.parts()
+    assert len(parts) > 2
+    assert [header.part for header, _ in parts] == list(range(len(parts)))
+    assert [header.seq for header, _ in parts] == [lines[0].seq for _, lines in parts]
+    assert {header.started_at for header, _ in parts} == {1234}
+    assert seqs(scene.disk.lines()) == list(range(1, 41))
+    assert len(set(scene.disk.finished)) == len(parts)
+
+
+def names_of(file: OutputFile) -> str:
+    found: Iterator[Path] = file.names()
+    return next(found).name
+
+
+def test_parts_have_names_of_their_own() -> None:
+    scene = Scene(rotate_bytes=1)
+    for _ in range(2):
+        scene.happens(TextDelta(text="x"))
+        scene.passes(FLUSH)
+    assert [names_of(file) for file in scene.disk.files] == ["19700101T000000Z-s.jsonl", "19700101T000000Z-s.1.jsonl"]
+
+
+# -- not recording --------------------------------------------------------------------------------------------
+
+
+def test_a_full_disk_is_said_once_counted_and_tried_again_later(scene: Scene) -> None:
+    scene.happens(TextDelta(text="a"))
+    scene.passes(FLUSH)
+    (file,) = scene.disk.files
+    file.lines = 0  # the header was written, the line was not
+    with capture_logs() as logs:
+        file.failed(file, OSError(28, "No space left on device"))
+        for _ in range(3):
+            scene.happens(TextDelta(text="b"))
+            scene.passes(FLUSH)
+    (said,) = [entry for entry in logs if entry["log_level"] == "error"]
+    assert "NOT RECORDING" in said["event"]
+    assert "No space left" in said["cause"]
+    assert scene.ledger.counters["recordings_failed"] == 1
+    assert scene.ledger.counters["recording_lines_lost"] == 4
+    scene.passes(RETRY)
+    scene.happens(TextDelta(text="c"))
+    scene.track.close()
+    header, (line,) = scene.disk.parts()[1]
+    assert (header.part, header.lost, header.seq, line.seq) == (1, 4, 5, 5)
+
+
+def test_a_file_that_never_was_is_no_part(scene: Scene) -> None:
+    scene.happens(TextDelta(text="a"))
+    scene.passes(FLUSH)
+    (file,) = scene.disk.files
+    del scene.disk.files[file]
+    file.size = file.lines = 0
+    file.failed(file, OSError(13, "Permission denied"))
+    scene.passes(RETRY)
+    scene.happens(TextDelta(text="b"))
+    scene.track.close()
+    ((header, lines),) = scene.disk.parts()
+    assert (header.part, header.lost, seqs(lines)) == (0, 1, [2])
+
+
+def test_lines_that_are_lost_twice_are_told_by_the_part_that_follows(scene: Scene) -> None:
+    for _ in range(2):
+        scene.happens(TextDelta(text="a"))
+        scene.passes(FLUSH)
+        file = next(reversed(scene.disk.files))
+        del scene.disk.files[file]
+        file.size = file.lines = 0
+        file.failed(file, OSError(28, "full"))
+        scene.passes(RETRY)
+    scene.happens(TextDelta(text="c"))
+    scene.track.close()
+    ((header, _),) = scene.disk.parts()
+    assert header.lost == 2
+    assert scene.ledger.counters["recording_lines_lost"] == 2
+
+
+def test_what_one_part_told_the_next_does_not_tell_again(scene: Scene) -> None:
+    for _ in range(2):
+        scene.happens(TextDelta(text="a"))
+        scene.passes(FLUSH)
+        file = next(reversed(scene.disk.files))
+        file.lines = 0
+        file.failed(file, OSError(28, "full"))
+        scene.passes(RETRY)
+    scene.happens(TextDelta(text="c"))
+    scene.track.close()
+    assert [header.lost for header, _ in scene.disk.parts()] == [0, 1, 1]
+
+
+def test_a_queue_that_is_full_is_not_recording_too(scene: Scene) -> None:
+    scene.happens(TextDelta(text="a"))
+    scene.passes(FLUSH)
+    scene.disk.full = True
+    scene.happens(TextDelta(text="b"))
+    with capture_logs() as logs:
+        scene.passes(FLUSH)
+    assert [entry["log_level"] for entry in logs] == [logging.getLevelName(logging.ERROR).lower()]
+    assert scene.ledger.counters["recordings_overflowed"] == 1
+    scene.disk.full = False
+    scene.passes(RETRY)
+    scene.happens(TextDelta(text="c"))
+    scene.track.close()
+    (first, lines), (second, more) = scene.disk.parts()
+    assert (seqs(lines), seqs(more)) == ([1], [3])
+    assert (first.lost, second.lost) == (0, 1)
