@@ -172,26 +172,41 @@ class Translator(Protocol[Heard, Said]):
 
 
 class TranslatorDefaults(Generic[Heard]):
-    """The answers of a translator with one view, whose peer waits for no replies and answers no questions."""
+    """The methods of a translator in which most dialects do nothing special.
 
-    view = ""
+    A peer that ends its own direction is gone, the link begins and ends in silence, nothing is shown to the peer, and
+    it can be asked no question.
+    """
+
+    @property
+    def view(self) -> str:
+        """Return "": all links of the dialect share a projection."""
+        return ""
 
     @property
     def has_pending_replies(self) -> bool:
-        """Return False: a peer that has ended its own direction is gone."""
+        """Return False: a peer that ended its own direction is gone."""
         return False
 
     def opened(self) -> Step[Heard]:
-        """Write nothing: this dialect has no handshake."""
+        """Return an empty step: nothing is sent first."""
+        return Step()
+
+    def attach(self, state: SessionState, request: str) -> Step[Heard]:
+        """Return an empty step: a backend is shown no session."""
         return Step()
 
     def on_delivered(self, batch: Batch) -> Step[Heard]:
-        """Do nothing: no run of the peer depends on what it is sent."""
+        """Return an empty step: the peer waits for no batch."""
         return Step()
 
     def can_be_asked(self, question: Event) -> bool:
-        """Return False: no message of the peer could bring an answer back."""
+        """Return False: the peer has no form for questions."""
         return False
+
+    def closed(self, cause: str) -> Step[Heard]:
+        """Return an empty step: nothing is sent last."""
+        return Step()
 
 
 class MakeServer(Protocol):

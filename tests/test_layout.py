@@ -39,8 +39,6 @@ RIDDLE = re.compile(r"(It|They|Those|These|That|The same|Of|What|Whose|Which|Who
 # Source folders and modules whose docstrings have not been rewritten in plain English yet. This list only shrinks.
 NOT_YET_PLAIN: tuple[str, ...] = (
     "gateway/session/",
-    "mappings/pod/",
-    "mappings/smooth/",
 )
 
 # Names in the folder of each dialect -> the modules that each dialect has in a package of that name.

@@ -1,4 +1,4 @@
-"""The two directions of the dialect without any link's state: what translators and `translate` share."""
+"""Both directions of pod without the state of any link. `translate` and the translators use them."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Log entries of a pod and canonical transcript items, both ways (docs/dialects/pod.md, section 9).
+"""Log entries of a pod and canonical transcript items, in both directions (docs/dialects/pod.md, section 9).
 
-On the wire entries are opaque: what cannot be read is skipped, as every known reader does. Written entries are plain
-dicts, whose keys the encoder sorts. The conversation that entries tell: `segment_start.history` resets and seeds,
-`user_input`, `assistant_item`, `tool_result` and `system_item` append, the rest is bookkeeping.
+Entries are opaque on the wire. An entry that cannot be read is skipped, as every known reader does. Written entries are
+plain dicts, and the encoder sorts their keys. `segment_start.history` resets and seeds the conversation; `user_input`,
+`assistant_item`, `tool_result` and `system_item` append to it; all other entries are bookkeeping.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ MS = 1_000_000  # ns
 T = TypeVar("T")
 
 
-# -- what is read -----------------------------------------------------------------------------------
+# -- reading entries -------------------------------------------------------------------------------
 
 
 class Kinded(Struct, frozen=True, kw_only=True, gc=False, tag_field="kind", tag=snake_case):
-    """Base of entries and logged items; undocumented keys are ignored, the original travels in `ext`."""
+    """Base class of entries and logged items. Undocumented keys are ignored here: the original travels in `ext`."""
 
 
 class SegmentStart(Kinded, frozen=True, kw_only=True):
@@ -150,14 +150,14 @@ LoggedItem = LoggedMessage | LoggedCall | LoggedResult | LoggedReasoning
 
 
 def opaque(value: object) -> Raw:
-    """An opaque value as JSON with its keys sorted: as a pod writes it, and as `ext` carries it."""
+    """Return an opaque value as JSON with sorted keys, as a pod writes it and `ext` carries it."""
     return Raw(EVENTS.encode(value))
 
 
 class LoggedConversation(Struct, frozen=True, kw_only=True):
-    """What the entries of a log tell: the items, oldest first, the runs, and the pod's id of it all.
+    """The conversation in the entries of a log: the items and runs, oldest first, and the pod's id of it.
 
-    `compacted` says that a summary stands for what was said first.
+    `compacted`: a summary replaces the oldest items.
     """
 
     id: str
@@ -167,24 +167,24 @@ class LoggedConversation(Struct, frozen=True, kw_only=True):
 
 
 def canonical_items(entries: Iterable[object]) -> tuple[Item, ...]:
-    """Return the conversation that these entries tell, oldest first."""
+    """Return the items in these entries, oldest first."""
     return conversation(entries).items
 
 
 def conversation(entries: Iterable[object]) -> LoggedConversation:
-    """Read a log: its items, and where its runs begin and end."""
+    """Return the conversation in these entries."""
     reader = _LogReader()
     for value in entries:
         entry = _read(value, Entry)
         if entry is not None:
-            reader.take(entry)
+            reader.add_entry(entry)
     return LoggedConversation(
         id=reader.id, items=tuple(reader.items), runs=tuple(reader.runs), compacted=reader.compacted
     )
 
 
 class _LogReader:
-    """Walks the entries of a log, oldest first."""
+    """Reader of the entries of a log, oldest first."""
 
     def __init__(self) -> None:
         self.id = ""
@@ -193,7 +193,7 @@ class _LogReader:
         self.runs: list[PastRun] = []
         self._names: dict[str, str] = {}
 
-    def take(self, entry: Entry) -> None:
+    def add_entry(self, entry: Entry) -> None:
         """Add one entry."""
         at = entry.ts * MS
         if isinstance(entry, SegmentStart):
@@ -222,7 +222,7 @@ class _LogReader:
         return _logged(entry.item, at, self._names)
 
     def _append(self, item: Item) -> None:
-        if not self.runs or self.runs[-1].end is not None:  # a resumed run has no `invoke` of its own
+        if not self.runs or self.runs[-1].end is not None:  # a resumed run has no `invoke`
             self.runs.append(PastRun(first=len(self.items), last=len(self.items)))
         self.items.append(item)
         self.runs[-1] = structs.replace(self.runs[-1], last=len(self.items))
@@ -233,7 +233,7 @@ class _LogReader:
 
 
 def run_is_open(entries: Iterable[object]) -> bool:
-    """Whether the last run that these entries tell of has no end."""
+    """Return True if the last run in these entries has no end."""
     is_open = False
     for entry in entries:
         kind = entry.get("kind") if isinstance(entry, dict) else None
@@ -245,7 +245,7 @@ def run_is_open(entries: Iterable[object]) -> bool:
 
 
 def system_text(item: object) -> str:
-    """The text of a SystemItem that the model saw; of a kind not known here too, if it has a body."""
+    """Return the text of a SystemItem that the model saw; "" if an item of unknown kind has no body."""
     body = item.get("body") if isinstance(item, dict) else None
     return body if isinstance(body, str) else ""
 
@@ -278,11 +278,11 @@ def _logged(value: object, at: int, names: dict[str, str]) -> Item | None:
 
 
 def _read(value: object, shape: Any) -> Any:
-    """One opaque value as `shape`, None if it is nothing of the kind."""
+    """Return one opaque value as `shape`, None if it does not fit."""
     if isinstance(value, dict) and value.get("kind") == "user_input":
         segments = value.get("segments")
         if isinstance(segments, list):
-            segments = list(segments)  # the original must stay as it is
+            segments = list(segments)  # the original must not change
             known_segments(segments)
             value = {**value, "segments": segments}
     try:
@@ -291,7 +291,7 @@ def _read(value: object, shape: Any) -> Any:
         return None
 
 
-# -- what is written --------------------------------------------------------------------------------
+# -- writing entries -------------------------------------------------------------------------------
 
 NO_CONFIG: dict[str, object] = {
     "max_tokens": None,
@@ -304,21 +304,21 @@ NO_CONFIG: dict[str, object] = {
 
 
 def user_segments(message: Message) -> list[Segment]:
-    """What a user said as pod segments; a message without segments is one text, an empty one is none."""
+    """Return the input of a user as pod segments: one text if the message has no segments, none if it is empty."""
     if message.segments:
         return from_segments(message.segments)
     return from_segments([Text(text=message.text)] if message.text else [])
 
 
 def system_item(message: Message) -> object:
-    """A system message as SystemItem: the original, or a notification."""
+    """Return a system message as SystemItem: the original, or a notification."""
     if message.ext and "pod.item" in message.ext:
         return message.ext["pod.item"]
     return {"kind": "notification", "message": message.text, "body": message.text}
 
 
 def logged_item(item: Item) -> dict[str, object]:
-    """An item as LoggedItem."""
+    """Return an item as LoggedItem."""
     if isinstance(item, Message):
         return {"kind": "message", "role": item.role, "content": [{"kind": "text", "text": item.text}]}
     if isinstance(item, Reasoning):
@@ -333,18 +333,18 @@ def logged_item(item: Item) -> dict[str, object]:
     return result
 
 
-SUMMARY = 200  # characters of the first line of an output that stand for a missing summary
+SUMMARY = 200  # characters of the first line of an output that replace a missing summary
 
 
 def result_summary(result: ToolResult | ToolCallFinished) -> str:
-    """A tool's summary; where its backend gives none, the beginning of the output."""
+    """Return a tool's summary, or the beginning of its output if the backend sent none."""
     if result.summary is not None:
         return result.summary
     return (result.output or "").partition("\n")[0][:SUMMARY]
 
 
 def segment_start(session: str, items: Sequence[Item], at: int) -> dict[str, object]:
-    """A `segment_start` whose history is these items."""
+    """Return a `segment_start` with these items as its history."""
     return {
         "kind": "segment_start",
         "ts": at // MS,
@@ -358,10 +358,10 @@ def segment_start(session: str, items: Sequence[Item], at: int) -> dict[str, obj
 def made_entries(
     items: Iterable[Item], *, run_open: bool = False, running: bool = False, paused: bool = False
 ) -> list[object]:
-    """Entries for items that no pod logged.
+    """Return entries for items that no pod logged.
 
-    Each user message begins a run, which ends before the next; the last one stays open while a turn is `running`,
-    and ended as `paused` if the session is. `run_open` says that what stands before these entries left a run open.
+    Each user message begins a run, which ends before the next one. The last run stays open while a turn is `running`;
+    it ends as `paused` if the session is paused. `run_open`: the entries before these left a run open.
     """
     entries: list[object] = []
     ts = 0

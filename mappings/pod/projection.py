@@ -1,7 +1,7 @@
 """The rendering of one session for all pod clients that are attached to it.
 
-Text needs no memory here: the session's normal form brings whole blocks, and ids for tool calls. What is kept are the
-counters of model turns and model calls, which other dialects do not send, and what waits for a question's answer.
+It needs no memory of text: the session's normal form has whole blocks, and ids for tool calls. It keeps counters of
+model turns and model calls, which other dialects do not send, and the events held back by a question.
 """
 
 from __future__ import annotations
@@ -18,28 +18,28 @@ from dragoman.mappings.pod.wire import EVENTS
 
 
 class Projection(Context):
-    """Renders batches for attached clients; `live` is False where each line stands alone (`translate`)."""
+    """The rendering of one session; `live` is False if each line stands alone (`translate`)."""
 
     def __init__(self, request: str = "", view: str = "", *, live: bool = True) -> None:
         super().__init__(FROM_EVENT, live=live)
-        self._request, self._view = request, view  # pods know neither: kept for `copy` alone
+        self._request, self._view = request, view  # pods have neither: kept for `copy` alone
         self._asking = ParkedTurn()
 
     def render(self, batch: Batch) -> Rendered:
-        """The lines that broadcast this batch."""
+        """Return the lines that broadcast this batch."""
         self.session = batch.session
         self.turn = batch.turn
         return self.write(self._asking.admit(batch.events, self.lose), batch.at)
 
     def write(self, items: Iterable[Any], at: int) -> Rendered:
-        """Items as lines, in order, and what of them was lost."""
+        """Return the items as lines, in order, and the losses."""
         self.at = at
         functions, encode = FROM_EVENT.functions, EVENTS.encode
         frames = [encode(message) for item in items for message in functions[type(item)](item, self)]
         return Rendered(frames=frames, losses=self.losses.take())
 
     def copy(self, _request: str | None = None) -> Projection:
-        """An independent projection in the same state; whose run it is makes no difference to pods."""
+        """Return an independent copy. Pods do not care whose run it is."""
         twin = Projection(self._request, self._view, live=self.live)
         twin.session, twin.turn, twin.at = self.session, self.turn, self.at
         twin.asked, twin._asking = self.asked, self._asking.copy()

@@ -1,4 +1,4 @@
-"""Segments of a user's input, both ways (docs/translation.md, rule 3.10)."""
+"""Segments of a user's input, in both directions (docs/translation.md, rule 3.10)."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ FROM: dict[type, Callable[[Any], wire.Segment]] = {
 
 
 def to_segments(segments: Iterable[wire.Segment]) -> tuple[values.Segment, ...]:
-    """Wire segments as canonical ones."""
+    """Return wire segments as canonical ones."""
     return tuple([TO[type(segment)](segment) for segment in segments])
 
 
 def from_segments(segments: Iterable[values.Segment]) -> list[wire.Segment]:
-    """Canonical segments as a pod has them; `attachments` are left out, a pod has no form for them."""
+    """Return canonical segments as pod segments, without `attachments`, for which a pod has no form."""
     return [FROM[type(segment)](segment) for segment in segments if type(segment) in FROM]
 
 
 def attachments(segments: Iterable[values.Segment]) -> list[values.Segment]:
-    """The segments that no pod can be given: images and files by URL."""
+    """Return the segments without a form in pod: images and files by URL."""
     return [segment for segment in segments if type(segment) not in FROM]

@@ -1,6 +1,4 @@
-"""The dialect's words for causes and ends, and what they are in the common vocabulary
-(docs/translation.md, rules 3.6, 3.11).
-"""
+"""The vocabulary of pod: its codes and results, and their causes and ends (docs/translation.md, rules 3.6 and 3.11)."""
 
 from __future__ import annotations
 
@@ -48,11 +46,11 @@ END_OF_RESULT: dict[RunResult, End] = {
 
 RESULT_OF_END: dict[End, RunResult] = {end: result for result, end in END_OF_RESULT.items()}
 
-# Closed sets: what another dialect says is looked up here before it is written.
+# Closed sets: values of other dialects are looked up here before they are written.
 INVOKE_KINDS: dict[str, InvokeKind] = {kind: kind for kind in get_args(InvokeKind)}
 ALERT_SOURCES: dict[str, AlertSource] = {source: source for source in get_args(AlertSource)}
 ERROR_CODES: dict[str, ErrorCode] = {code: code for code in get_args(ErrorCode)}
 COMPLETION_KINDS: dict[str, CompletionKind] = {kind: kind for kind in get_args(CompletionKind)}
 
 BAD_METHOD = "invalid method: "
-"""How a pod begins its error for a line that it cannot read (docs/dialects/pod.md, section 1.1)."""
+"""The beginning of a pod's error for a line that it cannot read (docs/dialects/pod.md, section 1.1)."""

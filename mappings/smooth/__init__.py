@@ -1,8 +1,5 @@
-"""smooth: JSON over WebSocket between chat clients and the servers of smooth-operator (docs/dialects/smooth.md).
-
-wire            structs as on the wire     directions   both rule tables, line by line
-to_canonical    smooth -> canonical        translator   one link's protocol
-from_canonical  canonical -> smooth        projection   one session's rendering
+"""The smooth dialect: JSON over WebSocket between chat clients and servers of smooth-operator
+(docs/dialects/smooth.md).
 """
 
 from dragoman.mappings.dialect import Dialect

@@ -1,8 +1,8 @@
-"""A session as its smooth clients see it: every frame of a turn under one request id.
+"""The rendering of one session for smooth clients: every frame of a turn has one request id.
 
-The link that began a turn has a projection with its own request id and gets the 202; all others see the turn under the
-turn's UUID (docs/translation.md, rule 3.1). An `error` under a turn's request id would end the turn in the client, so
-errors inside a turn wait for its end. No frame is larger than the smallest reader takes.
+The link that began a turn has a projection with its own request id and gets the 202. All others see the turn under the
+turn's UUID (docs/translation.md, rule 3.1). An `error` with a turn's request id would end the turn in the client, so
+errors in a turn wait for its end. No frame is larger than the smallest reader accepts.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ from dragoman.mappings.smooth.wire.payloads import call_of, call_state, result_o
 from dragoman.mappings.smooth.wire.times import NS_PER_MS
 
 MAX_EVENT = 1_000_000
-"""Bytes of a frame: Python and Go clients read at most 1 MiB (docs/dialects/smooth.md, section 1)."""
+"""Bytes of the largest frame: Python and Go clients read at most 1 MiB (docs/dialects/smooth.md, section 1)."""
 
 PIECE = 64_000
-"""Characters of a text that fits: it stands twice in a frame, and a character takes up to 6 bytes."""
+"""Characters of a text that fits: a frame has it twice, and a character takes up to 6 bytes."""
 
 HELD_MAX = 64
-"""Errors that wait for the end of a turn; further ones are counted."""
+"""Errors held until the end of a turn; further ones are counted as losses."""
 
 
 class Projection(Context):
-    """The rendering of one session; `request` is the id of the link's own turn, "" for everybody else's.
+    """The rendering of one session; `request` is the id of the link's own turn, "" for all other links.
 
     `view` names the kinds of forms that its clients are asked in words (docs/translation.md, rule 3.3), and the
-    generation if it is the seed's. Such a question ends their turn with a terminal, and what comes after the answer is
-    a turn of its own to them.
+    generation if it is the seed. Such a question ends their turn with a terminal. To them, everything after the answer
+    is a turn of its own.
     """
 
     __slots__ = ("_asking", "_held", "_view", "request", "runs")
@@ -53,14 +53,14 @@ class Projection(Context):
         self._view = view
         self.seed = SEED in view.split()
         self._asking = ParkedTurn()
-        self.runs = 0  # of this turn that a question in words ended
+        self.runs = 0  # how many runs of this turn a question in words ended
         self._held: list[ErrorReported] = []
 
     def render(self, batch: Batch) -> Rendered:
-        """The frames that broadcast this batch."""
+        """Return the frames that broadcast this batch."""
         frames: list[bytes] = []
         if batch.turn != self.turn and self._held:
-            self._release(frames)  # a turn that never ended
+            self._release_errors(frames)  # a turn without an end
         if batch.turn != self.turn:
             self.turn, self.runs, self.told = batch.turn, 0, 0
         self.request_id = self.request or self._run_id()
@@ -68,9 +68,9 @@ class Projection(Context):
         self.timestamp = batch.at // NS_PER_MS
         events: Sequence[Event] = batch.events
         if self._view and (self._asking.parked or len(events) != 1 or type(events[0]) is not TextDelta):
-            events = self._in_view(events)  # a lone token is shown to everybody who does not wait for an answer
+            events = self._in_view(events)  # a lone token is shown to all clients that do not wait for an answer
         speaking, encode = FROM_EVENT.speaking, EVENTS.encode
-        if speaking.keys().isdisjoint(map(type, events)):  # ends at the first event that has a form
+        if speaking.keys().isdisjoint(map(type, events)):  # stops at the first event with a form
             return Rendered(frames=frames, losses=self.losses.take())
         messages: list[Any] = []
         for event in events:
@@ -91,23 +91,23 @@ class Projection(Context):
         return Rendered(frames=frames, losses=self.losses.take() if self.losses.rows else [])
 
     def copy(self, request: str | None = None) -> Projection:
-        """An independent projection in the same state; with `request` for the link whose run this is from here on."""
+        """Return an independent copy; with `request` for the link whose run this is from now on."""
         other = Projection(self.request if request is None else request, self._view)
         other.turn, other.told, other.runs = self.turn, self.told, self.runs
         other._asking, other._held = self._asking.copy(), self._held.copy()
         return other
 
     def asks_in_words(self, kind: str) -> bool:
-        """Whether these clients are asked such a form in words."""
+        """Return True if these clients are asked such a form in words."""
         return bool(kind) and kind in self._view.split()
 
-    def run_ended(self, question: QuestionAsked | QuestionAnswered) -> None:
-        """A question in words ended the run: what comes next is not under its id, and does not repeat its text."""
+    def end_run(self, question: QuestionAsked | QuestionAnswered) -> None:
+        """Begin a new run after a question in words: it has another id and does not repeat the text so far."""
         self.request, self.own = "", False
         self.told, self.runs = len(question.before), question.number
 
     def _in_view(self, events: Sequence[Event]) -> Sequence[Event]:
-        """What these clients are shown now: while they are asked in words, the turn waits for them."""
+        """Return the events to show these clients now. While they are asked in words, the turn waits for them."""
         if self.seed and not UNSHOWN_BY_SEED.isdisjoint(map(type, events)):
             for event in events:
                 if type(event) in UNSHOWN_BY_SEED:
@@ -119,16 +119,16 @@ class Projection(Context):
         if self._asking.parked or (type(last) is QuestionAsked and self.asks_in_words(last.kind)):
             return self._asking.admit(events, self.lose)
         if type(last) is QuestionAnswered and self.asks_in_words(last.kind):
-            self.run_ended(last)  # in a prelude alone: the runs before this one are over
+            self.end_run(last)  # only in a prelude: the runs before this one have ended
             return ()
         return events
 
     def _run_id(self) -> str:
-        """The id of a run that this link did not begin: its turn's, after a question in words one of its own."""
+        """Return the id of a run that another link began: its turn's, or a derived one after a question in words."""
         return derived(self.turn, f"run {self.runs}") if self.turn and self.runs else self.turn
 
-    def hold(self, event: ErrorReported) -> bool:
-        """Inside a turn an error waits for its end."""
+    def hold_error(self, event: ErrorReported) -> bool:
+        """Hold an error until the end of its turn; return False outside of a turn."""
         if not self.turn:
             return False
         if len(self._held) < HELD_MAX:
@@ -137,14 +137,14 @@ class Projection(Context):
             self.lose(event, why=f"more than {HELD_MAX} errors in one turn")
         return True
 
-    def held(self, failure: tuple[Cause, str] | None) -> list[ErrorReported]:
-        """The errors that waited, without those that are the turn's `failure` itself."""
+    def take_held_errors(self, failure: tuple[Cause, str] | None) -> list[ErrorReported]:
+        """Remove and return the held errors, without those that are the turn's `failure` itself."""
         waited, self._held = self._held, []
         return [event for event in waited if (event.cause, event.text) != failure]
 
-    def _release(self, frames: list[bytes]) -> None:
+    def _release_errors(self, frames: list[bytes]) -> None:
         context = Context(FROM_EVENT, at=self.timestamp * NS_PER_MS)
-        for event in self.held(None):
+        for event in self.take_held_errors(None):
             frames += [EVENTS.encode(m) for m in FROM_EVENT.functions[ErrorReported](event, context)]
 
 
@@ -152,10 +152,10 @@ class Projection(Context):
 
 
 def fitted(message: Any, context: Context) -> list[bytes]:
-    """A message above MAX_EVENT as frames below it.
+    """Return a message above MAX_EVENT as frames below it.
 
-    A token is split, a tool's words are cut with a mark and counted; a terminal is never cut: its turn ends with an
-    error instead.
+    A token is split. A tool's text is cut with a mark, and counted as a loss. A terminal is never cut: its turn ends
+    with an error instead.
     """
     match message:
         case wire.StreamToken() | wire.StreamReasoning() | wire.StreamPreamble():
@@ -196,7 +196,7 @@ def _pieces(message: wire.StreamToken | wire.StreamReasoning | wire.StreamPreamb
 def _cut_state(state: wire.NodeState) -> wire.NodeState:
     call, result = call_of(state.raw_response), result_of(state.raw_response)
     if call is not None:
-        # whoever parses arguments still gets an object
+        # a client that parses the arguments still gets an object
         return wire.NodeState(raw_response=call_state(call.name, as_json({"cut": _cut(call.arguments)})))
     if result is not None:
         return wire.NodeState(raw_response=result_state(result.name, _cut(result.output), result.is_error))

@@ -1,4 +1,4 @@
-"""The dialect's words: error codes and the causes behind them, generations, and the fields that ride in `ext`
+"""The vocabulary of smooth: error codes and their causes, generations, and the fields in `ext`
 (docs/dialects/smooth.md, sections 8 and 10; docs/translation.md, rule 3.11).
 """
 
@@ -15,7 +15,7 @@ LATER = "1.57"
 SEED = "1.3.0"
 
 GENERATIONS = (LATER, SEED)
-"""The default first."""
+"""The generations of smooth, the default first."""
 
 UNKNOWN_TO_SEED: dict[type, str] = {
     commands.CancelTurn: "cancel",
@@ -23,12 +23,12 @@ UNKNOWN_TO_SEED: dict[type, str] = {
     commands.ListSessions: "list_conversations",
     commands.RenameSession: "rename_conversation",
 }
-"""Commands that a server of the seed answers with UNSUPPORTED_ACTION -> their action."""
+"""Commands that a server of the seed refuses with UNSUPPORTED_ACTION -> their action."""
 
 UNSHOWN_BY_SEED: frozenset[type] = frozenset(
     {events.ReasoningDelta, events.Preamble, events.InteractionRequired, events.InteractionInvalid}
 )
-"""Events whose form came later: a client of the seed does not know the type. Interactions are asked in words."""
+"""Events without a form in the seed: its clients do not know the type. Interactions are asked in words."""
 
 CAUSE_OF_CODE: dict[str, Cause] = {
     "VALIDATION_ERROR": "invalid",
@@ -56,7 +56,7 @@ CODE_OF_CAUSE: dict[Cause, str] = {
     "unsupported": "UNSUPPORTED_ACTION",
     "not_found": "SESSION_NOT_FOUND",
     "busy": "TURN_IN_PROGRESS",
-    "not_running": "VALIDATION_ERROR",  # smooth meets a cancel of nothing with silence and has no pause
+    "not_running": "VALIDATION_ERROR",  # smooth ignores a cancel without a turn and has no pause
     "denied": "AGENT_NOT_AUTHORIZED",
     "upstream_lost": "INTERNAL_ERROR",
     "timeout": "INTERNAL_ERROR",
@@ -69,7 +69,7 @@ CODE_OF_CAUSE: dict[Cause, str] = {
 
 
 def cause_of(code: str) -> Cause:
-    """The cause behind a code; codes are an open set, an unknown one is `internal`."""
+    """Return the cause behind a code. Codes are an open set: an unknown one is `internal`."""
     return CAUSE_OF_CODE.get(code, "internal")
 
 

@@ -1,4 +1,4 @@
-"""canonical -> pod: the mirror of to_canonical, and what a pod's clients are shown of a session."""
+"""Rules from canonical items to pod messages: the mirror of to_canonical, in the same order."""
 
 from dragoman.mappings.pod.from_canonical.commands import FROM_COMMAND
 from dragoman.mappings.pod.from_canonical.events import FROM_EVENT

@@ -1,6 +1,7 @@
-"""Canonical commands to pod methods, in the order of to_commands.py; then what a pod has no word for.
+"""Rules from canonical commands to pod methods, in the order of to_canonical/commands.py, then the commands without a
+rule.
 
-The second argument of a rule are the writer's losses, which take what has no place.
+The second argument of a rule counts the losses.
 """
 
 from __future__ import annotations
@@ -95,7 +96,7 @@ def resume_session(command: commands.ResumeSession, _losses: Losses) -> Methods:
     return (wire.AttachOrRestorePod(params=wire.Name(name=command.session)),)
 
 
-# -- what a pod has no word for ---------------------------------------------------------------------
+# -- commands without a form in pod ------------------------------------------------------------------
 
 FROM_COMMAND.carried(commands.OpenSession, "connecting to the pod")
 FROM_COMMAND.none("a pod tells its history once, as it is connected to", commands.GetHistory)

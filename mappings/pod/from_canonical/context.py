@@ -1,4 +1,4 @@
-"""The context of a rule toward pod: the batch that is written, the counters, and the losses."""
+"""The context of a rule toward pod: the time and session of the batch, the counters, and the losses."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from dragoman.mappings.rules import RuleTable
 
 
 class Counter(Struct):
-    """Counts what a dialect does not: goes on after the last index seen."""
+    """A counter for an index that other dialects do not send; it continues after the last index seen."""
 
     last: int = -1
 
     def begin(self, index: int | None) -> int:
-        """The index of what begins now."""
+        """Return the index of the turn or call that begins now."""
         self.last = self.last + 1 if index is None else index
         return self.last
 
     def current(self, index: int | None) -> int:
-        """The index of what goes on or ends now."""
+        """Return the index of the open turn or call."""
         if index is not None:
             self.last = index
         return max(self.last, 0)
 
 
 class Context:
-    """The state of one writer; `live` is False where each line stands alone (`translate`)."""
+    """The state of one writer; `live` is False if each line stands alone (`translate`)."""
 
     def __init__(self, rules: RuleTable, *, live: bool = True) -> None:
         self.live = live

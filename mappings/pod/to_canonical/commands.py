@@ -1,6 +1,6 @@
-"""Pod methods to canonical commands, in the order of docs/dialects/pod.md, section 5.
+"""Rules from pod methods to canonical commands, in the order of docs/dialects/pod.md, section 5.
 
-Pods know no request ids: the server translator mints them.
+Pods have no request ids: the server translator adds them.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ def notify(message: wire.Notify) -> tuple[commands.Command, ...]:
 @TO_COMMAND.rule(wire.PodEvent, produces=(commands.InjectNote,))
 def pod_event(message: wire.PodEvent) -> tuple[commands.Command, ...]:
     report = message.params
-    return (commands.InjectNote(text=_told(report), ext={"pod.pod_event": opaque(report)}),)
+    return (commands.InjectNote(text=_report_text(report), ext={"pod.pod_event": opaque(report)}),)
 
 
-def _told(report: wire_values.ChildReport) -> str:
-    """A child's report in words, for backends that know no such reports."""
+def _report_text(report: wire_values.ChildReport) -> str:
+    """Return a child's report as text, for backends without such reports."""
     if isinstance(report, wire_values.TurnEnded):
         return f"Pod {report.pod_name} finished its run."
     if isinstance(report, wire_values.Errored):

@@ -1,4 +1,4 @@
-"""The peer is a pod. It answers without ids: which command of ours an event answers is found by pending.py."""
+"""The client's side of a link with a pod. Answers have no ids: pending.py finds the command of each answer."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any
 
 from msgspec import structs
 
-from dragoman.mappings.canonical import Batch, Command, Event, SessionState
+from dragoman.mappings.canonical import Command, Event
 from dragoman.mappings.canonical import commands as ask
 from dragoman.mappings.canonical import events as say
 from dragoman.mappings.canonical.values import Cause, Failure
-from dragoman.mappings.dialect import Burst, Clock, Frame, Loss, NewId, Step
+from dragoman.mappings.dialect import Burst, Clock, Frame, Loss, NewId, Step, TranslatorDefaults
 from dragoman.mappings.losses import Losses
 from dragoman.mappings.pod import wire
 from dragoman.mappings.pod.directions import FROM_SERVER
@@ -23,52 +23,45 @@ from dragoman.mappings.pod.vocabulary import BAD_METHOD
 from dragoman.mappings.rules import Emulated, Nothing
 
 
-class ClientTranslator:
-    """The peer is a pod."""
-
-    view = ""
+class ClientTranslator(TranslatorDefaults[Event]):
+    """The link with a pod, with us as its client."""
 
     def __init__(self, clock: Clock, new_id: NewId) -> None:
         self._status = "idle"
         self._pending = PendingMethods()
         self._losses = Losses(FROM_COMMAND)
         self._foreign = 0
-        self._seen: dict[type, Callable[[Any], tuple[say.Event, ...]]] = {
-            say.HistorySnapshot: self._snapshot,
-            say.MessageAppended: self._message,
-            say.TurnResult: self._result,
-            say.ErrorReported: self._error,
-            say.StatusChanged: self._state,
-            say.Alert: self._alert,
-            say.CompactionDone: self._compacted,
-            say.CompactionFailed: self._compacted,
-            say.CompletionsListed: self._listed,
-            say.SessionsListed: self._listed,
-            say.PodInspected: self._listed,
-            say.PodAttached: self._listed,
+        self._handlers: dict[type, Callable[[Any], tuple[say.Event, ...]]] = {
+            say.HistorySnapshot: self._on_snapshot,
+            say.MessageAppended: self._on_message,
+            say.TurnResult: self._on_result,
+            say.ErrorReported: self._on_error,
+            say.StatusChanged: self._on_status,
+            say.Alert: self._on_alert,
+            say.CompactionDone: self._on_compacted,
+            say.CompactionFailed: self._on_compacted,
+            say.CompletionsListed: self._on_answer,
+            say.SessionsListed: self._on_answer,
+            say.PodInspected: self._on_answer,
+            say.PodAttached: self._on_answer,
         }
-        self._special = frozenset(self._seen)
-
-    @property
-    def has_pending_replies(self) -> bool:
-        """A backend that says no more is gone."""
-        return False
+        self._handled = frozenset(self._handlers)
 
     def opened(self) -> Step[Event]:
-        """Say nothing: the pod shows itself. What it had not answered on a connection before this it never will."""
+        """Return an empty step: a pod shows its session first. Commands of an earlier connection get no answer."""
         self._pending.take_all()
         self._status = "idle"
         return Step()
 
     def receive(self, frames: Sequence[Frame]) -> Step[Event]:
-        """The pod's events, with what answers a command of ours given that command's request."""
+        """Read the pod's events; answers to our commands get the request of their command."""
         step: Step[Event] = Step()
         FROM_SERVER.receive(frames, step)
         for burst in step.bursts:
             items = burst.items
-            if not self._special.isdisjoint(map(type, items)):
-                items[:] = [said for item in items for said in self._seen.get(type(item), _as_it_is)(item)]
-                if not items:  # a pod has no request ids, so that there is one burst
+            if not self._handled.isdisjoint(map(type, items)):
+                items[:] = [said for item in items for said in self._handlers.get(type(item), _unchanged)(item)]
+                if not items:  # a pod has no request ids, so there is one burst
                     step.bursts = []
         if self._foreign:
             step.losses.append(Loss(kind="ErrorReported", why="answer to another client", count=self._foreign))
@@ -76,36 +69,24 @@ class ClientTranslator:
         return step
 
     def send(self, items: Sequence[Command]) -> Step[Event]:
-        """Commands as methods; what a pod cannot be asked is refused at once."""
+        """Write commands as methods; refuse a command without a form in pod."""
         step: Step[Event] = Step()
         answers: list[say.Event] = []
         for command in items:
-            answers += self._ask(command, step)
+            answers += self._write_command(command, step)
         step.losses += self._losses.take()
         if answers:
             step.bursts.append(Burst(items=answers))
         return step
 
-    def attach(self, state: SessionState, request: str = "") -> Step[Event]:
-        """A pod is shown nothing."""
-        return Step()
-
-    def on_delivered(self, batch: Batch) -> Step[Event]:
-        """A pod waits for nothing of its own."""
-        return Step()
-
-    def can_be_asked(self, question: Event) -> bool:
-        """A pod is asked nothing."""
-        return False
-
     def closed(self, cause: str) -> Step[Event]:
-        """Nothing is said to the pod; what it has not answered it never will."""
+        """Fail all commands without an answer."""
         text = f"the connection to the pod ended: {cause}"
         lost = [r for entry in self._pending.take_all() for r in _reply(entry.request, "upstream_lost", text)]
         return Step(bursts=[Burst(items=list(lost))] if lost else [])
 
-    def _ask(self, command: Any, step: Step[Event]) -> tuple[say.Event, ...]:
-        """Write one command and remember what waits for its answer; or answer it."""
+    def _write_command(self, command: Any, step: Step[Event]) -> tuple[say.Event, ...]:
+        """Write one command and remember it until its answer, or return the answer."""
         kind = type(command)
         if kind is ask.SubmitInput and attachments(command.segments):
             return _reply(command.request, "unsupported", "a pod takes no images or files by URL")
@@ -124,19 +105,19 @@ class ClientTranslator:
         self._pending.add_command(command, running=self._status == "running")
         return ()
 
-    # -- what an event of the pod answers ---------------------------------------------------------------
+    # -- events of the pod, and the commands that they answer ------------------------------------------
 
-    def _snapshot(self, event: say.HistorySnapshot) -> tuple[say.Event, ...]:
+    def _on_snapshot(self, event: say.HistorySnapshot) -> tuple[say.Event, ...]:
         if event.status is not None:
             self._status = event.status
         return (event,)
 
-    def _message(self, event: say.MessageAppended) -> tuple[say.Event, ...]:
+    def _on_message(self, event: say.MessageAppended) -> tuple[say.Event, ...]:
         if event.message.role != "user" or self._pending.match_echo(event.message.segments) is None:
             return (event,)
         return self._accepted()  # the session adds the user's message itself, once
 
-    def _state(self, event: say.StatusChanged) -> tuple[say.Event, ...]:
+    def _on_status(self, event: say.StatusChanged) -> tuple[say.Event, ...]:
         self._status = event.status
         pending = self._pending
         if event.status != "running":
@@ -152,17 +133,17 @@ class ClientTranslator:
         run = self._pending.take_accepted_run()
         return (say.TurnAccepted(request=run.request),) if run is not None else ()
 
-    def _result(self, event: say.TurnResult) -> tuple[say.Event, ...]:
+    def _on_result(self, event: say.TurnResult) -> tuple[say.Event, ...]:
         stopped = self._pending.take_oldest(*STOPPED_BY.get(event.end, ()))
         return (event, *(_done(stopped.request) if stopped is not None else ()))
 
-    def _error(self, event: say.ErrorReported) -> tuple[say.Event, ...]:
+    def _on_error(self, event: say.ErrorReported) -> tuple[say.Event, ...]:
         code = problem(event).data.code
         pending = self._pending
         if code == "not_running" and pending.late:
-            pending.late -= 1  # of a stop that its run's own end has answered
+            pending.late -= 1  # the error of a stop that the end of its run has answered
             return ()
-        # What is invalid in a running run is its own input: it answers nothing that waits.
+        # In a running run this error is about the run's own input: it answers no pending command.
         refused = None if code == "invalid_request" and self._status == "running" else pending.take_refused(code)
         if refused is not None:
             if refused.kind is ask.CancelTurn and refused.running:
@@ -174,25 +155,25 @@ class ClientTranslator:
         return (event,)
 
     def _belongs_to_others(self, code: str, text: str) -> bool:
-        """Whether an error that answers nothing of ours answers another client."""
+        """Return True if an error that fits no command of ours answers another client."""
         if code == "invalid_request":
-            return self._status != "running"  # in a run it may be its cause: an invalid workflow slug
+            return self._status != "running"  # in a run it may be the run's failure: an invalid workflow slug
         if code == "internal":
             return text.startswith(BAD_METHOD)
         return code in ("already_running", "not_running", "not_paused")
 
-    def _alert(self, event: say.Alert) -> tuple[say.Event, ...]:
-        # A compact that there is nothing to do for is answered with this alert alone (docs/dialects/pod.md, section 8).
+    def _on_alert(self, event: say.Alert) -> tuple[say.Event, ...]:
+        # A compact without anything to do is answered with this alert alone (docs/dialects/pod.md, section 8).
         if event.source == "compactor" and self._status != "running":
-            return self._compacted(event)
+            return self._on_compacted(event)
         return (event,)
 
-    def _compacted(self, event: say.Event) -> tuple[say.Event, ...]:
-        # Done or failed, the command was carried out; the event itself tells everybody what came of it.
+    def _on_compacted(self, event: say.Event) -> tuple[say.Event, ...]:
+        # The command was carried out, well or not: the event itself tells everybody the result.
         entry = self._pending.take_oldest(ask.Compact)
         return (event, *(_done(entry.request) if entry is not None else ()))
 
-    def _listed(self, event: Any) -> tuple[say.Event, ...]:
+    def _on_answer(self, event: Any) -> tuple[say.Event, ...]:
         entry = self._pending.take_oldest(ANSWER_TO[type(event)])
         if entry is None:
             self._foreign += 1
@@ -205,7 +186,7 @@ STOPPED_BY: dict[str, tuple[type, ...]] = {
     "paused": (ask.PauseTurn,),
     "rolled_back": (ask.CancelTurn, ask.PauseTurn),
 }
-"""Which stop a run's end is the answer to."""
+"""The end of a run -> the commands that it answers."""
 
 ANSWER_TO: dict[type, type] = {
     say.CompletionsListed: ask.ListCompletions,
@@ -215,12 +196,12 @@ ANSWER_TO: dict[type, type] = {
 }
 
 
-def _as_it_is(event: say.Event) -> tuple[say.Event, ...]:
+def _unchanged(event: say.Event) -> tuple[say.Event, ...]:
     return (event,)
 
 
 def _done(request: str) -> tuple[say.Event, ...]:
-    """The answer "done"; a command without a request asked for none."""
+    """Return a success reply, or nothing for a command without a request."""
     return (say.Reply(request=request),) if request else ()
 
 
@@ -230,7 +211,7 @@ def _reply(request: str, cause: Cause, text: str, event: say.ErrorReported | Non
 
 
 def _too_late(entry: PendingMethod) -> tuple[say.Event, ...]:
-    """A stop that its run's own end was faster than: cancelled is as good as done, paused it is not."""
+    """Return the answer to a stop that came after its run's end: success for a cancel, failure for a pause."""
     if entry.kind is ask.CancelTurn:
         return _done(entry.request)
     return _reply(entry.request, "not_running", "the run ended before it could be paused")

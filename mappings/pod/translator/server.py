@@ -1,4 +1,4 @@
-"""The peer is a pod client: it gets its alerts and one snapshot when it attaches, and the session's broadcast after.
+"""The server's side of a link with a pod client, which gets its alerts, one snapshot and then the broadcast.
 
 Answers and errors go to the client that asked, though a seed pod would broadcast them (docs/translation.md, rule 3.14).
 """
@@ -10,11 +10,11 @@ from typing import Any, get_args
 
 from msgspec import Raw, structs
 
-from dragoman.mappings.canonical import Batch, Command, Event, SessionState, Unmapped
+from dragoman.mappings.canonical import Command, Event, SessionState, Unmapped
 from dragoman.mappings.canonical import commands as ask
 from dragoman.mappings.canonical import events as say
 from dragoman.mappings.canonical.values import Failure
-from dragoman.mappings.dialect import Burst, Clock, Frame, Loss, NewId, Step
+from dragoman.mappings.dialect import Burst, Clock, Frame, Loss, NewId, Step, TranslatorDefaults
 from dragoman.mappings.errors import PeerErrorCode
 from dragoman.mappings.pod import wire
 from dragoman.mappings.pod.directions import FROM_CLIENT
@@ -28,12 +28,12 @@ from dragoman.mappings.pod.wire import events as out
 from dragoman.mappings.pod.wire.methods import Method
 from dragoman.mappings.rules import Emulated
 
-TEXT_MAX = 500  # characters of an error's text: it may quote what the peer sent
+TEXT_MAX = 500  # characters of an error's text: it may quote the peer's text
 ALERTS_SHOWN = 64  # docs/translation.md, rule 3.14
 
 
-class ServerTranslator:
-    """The peer is a pod client."""
+class ServerTranslator(TranslatorDefaults[Command]):
+    """The link with a pod client, with us as its server."""
 
     ANSWERS = frozenset(
         (
@@ -46,27 +46,16 @@ class ServerTranslator:
         )
     )
 
-    view = ""
-
     def __init__(self, clock: Clock, new_id: NewId, generation: str = "") -> None:
         self._clock = clock
         self._new_id = new_id
         self._session: SessionState | None = None
-        self._asked: dict[str, type] = {}  # requests whose answer depends on what they were; oldest forgotten first
-        self._early: list[bytes] = []  # errors of a client that speaks before it was shown anything: snapshot first
+        self._asked: dict[str, type] = {}  # request -> its command, if the answer depends on it; oldest first
+        self._early: list[bytes] = []  # errors for a client without a snapshot yet: the snapshot comes first
         self._shut = False
 
-    @property
-    def has_pending_replies(self) -> bool:
-        """A peer that says no more is gone."""
-        return False
-
-    def opened(self) -> Step[Command]:
-        """A pod says nothing before it shows its session."""
-        return Step()
-
     def receive(self, frames: Sequence[Frame]) -> Step[Command]:
-        """Methods become commands, each with a request id of ours; what is no method is answered with `error`."""
+        """Turn methods into commands with a request id of ours; answer invalid ones with `error`."""
         step: Step[Command] = Step()
         FROM_CLIENT.receive([frame for frame in frames if not _blank(frame)], step)
         bursts, step.bursts = step.bursts, []
@@ -86,7 +75,7 @@ class ServerTranslator:
         return step
 
     def _named(self, command: Any, request: str) -> Any:
-        """A command that names the pod which this client is attached to means its session."""
+        """Return the command; one that names the pod of this client is about its session."""
         if type(command) not in (ask.GetSession, ask.ResumeSession, ask.ResumeTurn):
             return command
         while len(self._asked) >= PENDING_MAX:
@@ -98,11 +87,11 @@ class ServerTranslator:
         return structs.replace(command, session="") if own else command
 
     def send(self, items: Sequence[Event]) -> Step[Command]:
-        """Answers to this client; a command that went well has none but the events that follow."""
+        """Write answers to this client. A successful command has no answer but the events that follow."""
         projection = Projection(live=False)
         answers = []
         for item in items:
-            answer = self._answer(item)
+            answer = self._answer_in_pod_terms(item)
             if type(answer) in self.ANSWERS:
                 answers.append(answer)
                 self._shut = self._shut or type(answer) is say.BackendShutdown
@@ -111,8 +100,8 @@ class ServerTranslator:
         rendered = projection.write(answers, self._clock())
         return Step(frames=rendered.frames, losses=rendered.losses)
 
-    def _answer(self, item: Any) -> Any:
-        """What answers one client in a pod's own terms, where the session or a list of them is described."""
+    def _answer_in_pod_terms(self, item: Any) -> Any:
+        """Return an answer in a pod's own terms, if it describes the session or a list of sessions."""
         state = self._session
         asked = self._asked.pop(getattr(item, "request", ""), None)
         if type(item) is say.Reply and asked is ask.ResumeTurn and item.failure is not None:
@@ -131,7 +120,7 @@ class ServerTranslator:
         return item
 
     def attach(self, state: SessionState, request: str = "") -> Step[Command]:
-        """The alerts and the snapshot; a client that had its snapshot gets the history as a rotation."""
+        """Write the alerts and the snapshot; a client that already has a snapshot gets a rotation."""
         now = self._clock()
         if self._session is not None:
             self._session = state
@@ -142,16 +131,8 @@ class ServerTranslator:
         frames = [*alerts.frames, wire.EVENTS.encode(snapshot(state)), *early]
         return Step(frames=frames, losses=alerts.losses)
 
-    def on_delivered(self, batch: Batch) -> Step[Command]:
-        """A pod client waits for nothing of its own."""
-        return Step()
-
-    def can_be_asked(self, question: Event) -> bool:
-        """Pods have no questions."""
-        return False
-
     def closed(self, cause: str) -> Step[Command]:
-        """`shutdown` where the end is in order; a client that broke the dialect sees the connection end."""
+        """Write `shutdown` if the end is in order; a client that broke the dialect sees only the connection end."""
         if self._session is None or self._shut or not cause or cause in get_args(PeerErrorCode):
             return Step()
         self._shut = True
@@ -162,12 +143,12 @@ METHOD_NAMES = ", ".join(f"`{method.__struct_config__.tag}`" for method in get_a
 
 
 def _blank(frame: Frame) -> bool:
-    """Whether this is a line that pods skip (docs/dialects/pod.md, section 1)."""
+    """Return True if this is a line that pods skip (docs/dialects/pod.md, section 1)."""
     return isinstance(frame, bytes) and frame[:1] != b"{" and not frame.decode(errors="replace").strip()
 
 
 def _not_paused(failure: Failure) -> Failure:
-    """A refused `resume` in a pod's own word, where the backend is none (docs/dialects/pod.md, section 8)."""
+    """Return a refused `resume` with a pod's own code, if the backend is no pod (docs/dialects/pod.md, section 8)."""
     if failure.cause != "not_running" or failure.ext is not None:
         return failure
     return structs.replace(failure, ext={"pod.code": Raw(b'"not_paused"')})

@@ -1,8 +1,7 @@
-"""The two codecs of the pod dialect: METHODS (client to pod) and EVENTS (pod to client),
-docs/dialects/pod.md, section 4.
+"""The codecs of pod: METHODS (client to pod) and EVENTS (pod to client), docs/dialects/pod.md, section 4.
 
-Two legal spellings are rare and mended only when the typed decoder refused the line: the two-element array
-`[name, content]` for a whole message, and segments of a kind that is not known here, which are `unknown`.
+Two legal spellings are rare, and mended only if the typed decoder refused the line. A whole message may be the array
+`[name, content]`. A segment of a kind that is not known here becomes `unknown`.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ SEGMENT_KINDS = frozenset(segment.__struct_config__.tag for segment in get_args(
 
 
 def known_segments(segments: object) -> None:
-    """Turn the segments of unknown kinds into `unknown`, in place; anything else is left to the decoder."""
+    """Replace the segments of unknown kinds by `unknown`, in place; the decoder refuses everything else."""
     if not isinstance(segments, list):
         return
     for index, segment in enumerate(segments):

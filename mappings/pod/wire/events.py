@@ -33,7 +33,7 @@ ErrorCode = Literal[
 
 
 class Greeting(Wire, frozen=True, kw_only=True):
-    """Who the pod is; built once when it starts."""
+    """The description of the pod, made once when it starts."""
 
     pod_name: str
     cwd: str
@@ -49,7 +49,7 @@ class Greeting(Wire, frozen=True, kw_only=True):
 
 
 class History(Wire, frozen=True, kw_only=True):
-    """Content of `snapshot`; without a status (legacy) the pod is idle."""
+    """Content of `snapshot`; a pod without a status (legacy) is idle."""
 
     entries: list[object]
     greeting: Greeting
@@ -167,7 +167,7 @@ class Result(Wire, frozen=True, kw_only=True):
 
 
 class Tokens(Wire, frozen=True, kw_only=True):
-    """Content of `usage`; the only nulls that a pod emits in typed messages."""
+    """Content of `usage`, with the only nulls that a pod sends in typed messages."""
 
     input_tokens: U64 | None = None
     output_tokens: U64 | None = None
@@ -272,11 +272,11 @@ class CompactError(Wire, frozen=True, kw_only=True):
 
 
 class EventBase(Wire, frozen=True, kw_only=True, tag_field="event", tag=snake_case):
-    """Base of the events."""
+    """Base class of the events."""
 
 
 class Snapshot(EventBase, frozen=True, kw_only=True):
-    """The whole session; once, before any event but alerts."""
+    """The whole session, sent once, before any event but alerts."""
 
     data: History
 
@@ -288,13 +288,13 @@ class UserMessage(EventBase, frozen=True, kw_only=True):
 
 
 class SystemItem(EventBase, frozen=True, kw_only=True):
-    """The system said something to the model."""
+    """A message of the system to the model."""
 
     data: Item
 
 
 class InvokeStart(EventBase, frozen=True, kw_only=True):
-    """Why a run began."""
+    """A run began, with its reason."""
 
     data: Invocation
 
@@ -306,37 +306,37 @@ class TurnStart(EventBase, frozen=True, kw_only=True):
 
 
 class TurnEnd(EventBase, frozen=True, kw_only=True):
-    """A model turn is over."""
+    """A model turn ended."""
 
     data: EndOfTurn
 
 
 class LlmCallStart(EventBase, frozen=True, kw_only=True):
-    """A request to the model went out."""
+    """A request to the model was sent."""
 
     data: Call
 
 
 class LlmCallEnd(EventBase, frozen=True, kw_only=True):
-    """A request to the model is over."""
+    """A request to the model ended."""
 
     data: Call
 
 
 class LlmRetry(EventBase, frozen=True, kw_only=True):
-    """A model call is tried again."""
+    """A failed model call is retried."""
 
     data: Retry
 
 
 class LlmContinuation(EventBase, frozen=True, kw_only=True):
-    """A broken model stream is taken up again."""
+    """A broken stream of the model is continued."""
 
     data: Continuation
 
 
 class TextDelta(EventBase, frozen=True, kw_only=True):
-    """More of the answer."""
+    """A piece of the answer."""
 
     data: TextData
 
@@ -348,19 +348,19 @@ class TextDone(EventBase, frozen=True, kw_only=True):
 
 
 class ThinkingStart(EventBase, frozen=True, kw_only=True, omit_defaults=True):
-    """The model began to think."""
+    """A reasoning block began."""
 
     data: None = None
 
 
 class ThinkingDelta(EventBase, frozen=True, kw_only=True):
-    """More of a thought."""
+    """A piece of reasoning."""
 
     data: TextData
 
 
 class ThinkingDone(EventBase, frozen=True, kw_only=True):
-    """A whole thought; may be empty."""
+    """A whole reasoning block, which may be empty."""
 
     data: TextData
 
@@ -372,7 +372,7 @@ class ToolCallStart(EventBase, frozen=True, kw_only=True):
 
 
 class ToolCallArgsDelta(EventBase, frozen=True, kw_only=True):
-    """More of a call's arguments."""
+    """A fragment of a call's arguments."""
 
     data: Fragment
 
@@ -384,73 +384,73 @@ class ToolCallDone(EventBase, frozen=True, kw_only=True):
 
 
 class ToolResult(EventBase, frozen=True, kw_only=True):
-    """What a tool gave back."""
+    """The result of a tool."""
 
     data: Result
 
 
 class Usage(EventBase, frozen=True, kw_only=True):
-    """What one model call used."""
+    """The tokens that one model call used."""
 
     data: Tokens
 
 
 class RunEnd(EventBase, frozen=True, kw_only=True):
-    """A run is over; not sent when it fails."""
+    """A run ended; not sent if it failed."""
 
     data: RunEndData
 
 
 class Error(EventBase, frozen=True, kw_only=True):
-    """Something failed or was refused."""
+    """A failure or refusal."""
 
     data: Problem
 
 
 class SegmentRotated(EventBase, frozen=True, kw_only=True):
-    """The history was replaced by that of a new segment."""
+    """A new segment replaced the history."""
 
     data: Rotation
 
 
 class Status(EventBase, frozen=True, kw_only=True):
-    """The pod changed its state."""
+    """The status of the pod changed."""
 
     data: State
 
 
 class Completions(EventBase, frozen=True, kw_only=True):
-    """Answers `list_completions`."""
+    """Answer to `list_completions`."""
 
     data: CompletionList
 
 
 class VisiblePods(EventBase, frozen=True, kw_only=True):
-    """Answers `list_visible_pods`."""
+    """Answer to `list_visible_pods`."""
 
     data: Pods
 
 
 class PodInspection(EventBase, frozen=True, kw_only=True):
-    """Answers `inspect_pod`."""
+    """Answer to `inspect_pod`."""
 
     data: Inspection
 
 
 class PodAttachRestore(EventBase, frozen=True, kw_only=True):
-    """Answers `attach_or_restore_pod`."""
+    """Answer to `attach_or_restore_pod`."""
 
     data: Attachment
 
 
 class Alert(EventBase, frozen=True, kw_only=True):
-    """Something an operator should know; replayed to late joiners."""
+    """A message for operators; replayed to late joiners."""
 
     data: AlertData
 
 
 class MemoryWorker(EventBase, frozen=True, kw_only=True):
-    """A memory worker reports."""
+    """A report of a memory worker."""
 
     data: MemoryReport
 
@@ -462,7 +462,7 @@ class CompactStart(EventBase, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class CompactDone(EventBase, frozen=True, kw_only=True):
-    """Compaction went well."""
+    """Compaction succeeded."""
 
     data: NewSegment
 
@@ -474,7 +474,7 @@ class CompactFailed(EventBase, frozen=True, kw_only=True):
 
 
 class Shutdown(EventBase, frozen=True, kw_only=True, omit_defaults=True):
-    """The pod ends."""
+    """The pod shuts down."""
 
     data: None = None
 

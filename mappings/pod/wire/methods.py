@@ -1,6 +1,6 @@
-"""What a client says to a pod (docs/dialects/pod.md, section 5): `{"method": NAME, "params": CONTENT}`.
+"""Methods that a client sends to a pod (docs/dialects/pod.md, section 5): `{"method": NAME, "params": CONTENT}`.
 
-A method without content has no `params` when it is written; when it is read, null will do and `{}` will not.
+A method without content is written without `params`. When it is read, null is accepted and `{}` is not.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dragoman.mappings.pod.wire.values import ChildReport, CompletionKind, Segme
 
 
 class MethodBase(Wire, frozen=True, kw_only=True, tag_field="method", tag=snake_case):
-    """Base of the methods."""
+    """Base class of the methods."""
 
 
 class RunInput(Wire, frozen=True, kw_only=True):
@@ -32,19 +32,19 @@ class Note(Wire, frozen=True, kw_only=True):
 
 
 class Notify(MethodBase, frozen=True, kw_only=True):
-    """Queue a note for the model; wakes an idle pod."""
+    """Queue a note for the model; it wakes an idle pod."""
 
     params: Note
 
 
 class PodEvent(MethodBase, frozen=True, kw_only=True):
-    """A child reports."""
+    """Report of a child pod."""
 
     params: ChildReport
 
 
 class Resume(MethodBase, frozen=True, kw_only=True, omit_defaults=True):
-    """Go on with the paused run."""
+    """Resume the paused run."""
 
     params: None = None
 
@@ -87,7 +87,7 @@ class ListCompletions(MethodBase, frozen=True, kw_only=True):
 
 
 class ListVisiblePods(MethodBase, frozen=True, kw_only=True, omit_defaults=True):
-    """Ask which pods this one sees."""
+    """List the pods that this one sees."""
 
     params: None = None
 
@@ -105,7 +105,7 @@ class InspectPod(MethodBase, frozen=True, kw_only=True):
 
 
 class AttachOrRestorePod(MethodBase, frozen=True, kw_only=True):
-    """Have a pod live: it is attached if it runs, restored if not."""
+    """Attach to a pod if it runs, else restore it."""
 
     params: Name
 

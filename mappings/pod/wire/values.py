@@ -1,8 +1,7 @@
-"""The parts that pod methods and events are made of (docs/dialects/pod.md, sections 4 to 6).
+"""Parts of pod methods and events (docs/dialects/pod.md, sections 4 to 6).
 
-Tags stand in `kind`. Integers are bounded as the peers' own parsers bound them. An optional field that upstream skips
-when it has none, beside fields with defaults that are always emitted, has the default UNSET: null is read, nothing
-is written.
+Tags are in `kind`. Integers have the limits of the peers' own parsers. An optional field that a pod omits, beside
+fields with defaults that it always writes, has the default UNSET: null is read, nothing is written.
 """
 
 from __future__ import annotations
@@ -25,21 +24,21 @@ CompletionKind = Literal["file", "knowledge", "workflow"]
 
 
 def check_u64(*values: int | None) -> None:
-    """Refuse what does not fit a u64; msgspec makes a ValidationError of it."""
+    """Refuse values above the range of u64; msgspec makes a ValidationError of it."""
     for value in values:
         if value is not None and value > U64_MAX:
             raise ValueError("integer out of the u64 range")
 
 
 class Wire(Struct, frozen=True, kw_only=True, gc=False, forbid_unknown_fields=True):
-    """Base of everything on a pod's wire."""
+    """Base class of everything on a pod's wire."""
 
 
 # -- segments ---------------------------------------------------------------------------------------
 
 
 class SegmentBase(Wire, frozen=True, kw_only=True, tag_field="kind", tag=snake_case):
-    """Base of the segments of a user's input."""
+    """Base class of the segments of a user's input."""
 
 
 class Text(SegmentBase, frozen=True, kw_only=True):
@@ -76,7 +75,7 @@ class WorkflowInvoke(SegmentBase, frozen=True, kw_only=True):
 
 
 class Unknown(SegmentBase, frozen=True, kw_only=True):
-    """Any segment of another kind; its fields are gone."""
+    """A segment of any other kind, without its fields."""
 
 
 Segment = Text | Paste | FileRef | KnowledgeRef | WorkflowInvoke | Unknown
@@ -86,7 +85,7 @@ Segment = Text | Paste | FileRef | KnowledgeRef | WorkflowInvoke | Unknown
 
 
 class ScopeRule(Wire, frozen=True, kw_only=True):
-    """What a pod may touch."""
+    """A path that a pod may read or write."""
 
     target: str
     permission: Literal["read", "write"]
@@ -94,7 +93,7 @@ class ScopeRule(Wire, frozen=True, kw_only=True):
 
 
 class ReportBase(Wire, frozen=True, kw_only=True, tag_field="kind", tag=snake_case):
-    """Base of the child reports; a closed set."""
+    """Base class of the reports of a child pod; a closed set."""
 
 
 class TurnEnded(ReportBase, frozen=True, kw_only=True):
@@ -111,7 +110,7 @@ class Errored(ReportBase, frozen=True, kw_only=True):
 
 
 class ShutDown(ReportBase, frozen=True, kw_only=True):
-    """A child is gone."""
+    """A child has shut down."""
 
     pod_name: str
 

@@ -1,4 +1,4 @@
-"""canonical -> smooth: the mirror of to_canonical, in the same order."""
+"""Rules from canonical items to smooth messages: the mirror of to_canonical, in the same order."""
 
 from dragoman.mappings.smooth.from_canonical.commands import FROM_COMMAND
 from dragoman.mappings.smooth.from_canonical.context import Context, code_of, error_event

@@ -1,7 +1,7 @@
-"""What a rule toward smooth needs to know beside its item: the envelope, and who asked.
+"""The context of a rule toward smooth: the envelope, and the command that is answered.
 
-The base class stands for an item said by itself (`Direction.write`, an answer to one link); the projection of a whole
-turn refines it.
+The base class is for an item by itself (`Direction.write`, an answer to one link). The projection of a whole turn
+refines it.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from dragoman.mappings.smooth.wire import events as wire
 from dragoman.mappings.smooth.wire.times import NS_PER_MS
 
 Messages = tuple[object, ...]
-"""Wire structs; untyped JSON for a message that is only passed on."""
+"""Wire structs, or untyped JSON for a message that is passed on unchanged."""
 
 
 class Context:
     """The envelope of the messages that a rule makes.
 
-    `request_id` stands in mirrors, `top` at the top of the frame: None where it is omitted. `timestamp` is in ms.
-    `turn` is the UUID of the turn, "" outside of any. `asked` is the command that is being answered, if one is.
-    `own` says that the link which sees this began the turn, `alone` that an item is said by itself: else the turn's
-    other items bring what belongs to it. `told` counts the characters of the turn's text that earlier runs of it said:
-    a question in words ends a run. `seed` says that the clients are of that generation.
+    `request_id` is for mirrors, `top` for the top of the frame, None to omit it. `timestamp` is in ms. `turn` is the
+    UUID of the turn, "" outside of any. `asked` is the command that is answered, if any. `own`: the link that sees this
+    began the turn. `alone`: the item stands by itself; otherwise other items of the turn carry what belongs to it.
+    `told` counts the characters of the turn's text in earlier runs: a question in words ends a run. `seed`: the clients
+    are of that generation.
     """
 
     __slots__ = ("alone", "asked", "losses", "own", "request_id", "seed", "timestamp", "told", "top", "turn")
@@ -47,24 +47,24 @@ class Context:
         """Count that `source`, or a field of it, does not arrive."""
         self.losses.lose(source, field, why)
 
-    def hold(self, event: ErrorReported) -> bool:
-        """Whether this error waits for the end of its turn."""
+    def hold_error(self, event: ErrorReported) -> bool:
+        """Hold an error until the end of its turn; return False if it must be written now."""
         return False
 
     def asks_in_words(self, kind: str) -> bool:
-        """Whether these clients are asked such a form in words."""
+        """Return True if these clients are asked such a form in words."""
         return False
 
-    def run_ended(self, question: QuestionAsked | QuestionAnswered) -> None:
-        """A question in words ended the run: what comes next is not under its id."""
+    def end_run(self, question: QuestionAsked | QuestionAnswered) -> None:
+        """Begin a new run after a question in words: it has another id."""
 
-    def held(self, failure: tuple[Cause, str] | None) -> list[ErrorReported]:
-        """The errors that waited, without those that are the turn's `failure` itself."""
+    def take_held_errors(self, failure: tuple[Cause, str] | None) -> list[ErrorReported]:
+        """Remove and return the held errors, without those that are the turn's `failure` itself."""
         return []
 
 
 def code_of(cause: Cause, ext: Ext | None) -> str:
-    """The code of a cause: the original one where ext carries it."""
+    """Return the code of a cause: the original one if `ext` has it."""
     code = given(ext, "code")
     return code if isinstance(code, str) else CODE_OF_CAUSE[cause]
 
@@ -72,7 +72,7 @@ def code_of(cause: Cause, ext: Ext | None) -> str:
 def error_event(
     context: Context, code: str, text: str, ext: Ext | None = None, *, loose: bool = False
 ) -> wire.ErrorEvent:
-    """An `error` for the context's request, or a `loose` one that ends no turn (docs/translation.md, rule 3.11)."""
+    """Return an `error` for the request, or a `loose` one that ends no turn (docs/translation.md, rule 3.11)."""
     body = wire.ErrorBody(code=code, message=text)
     request = None if loose else context.top
     return wire.ErrorEvent(

@@ -47,14 +47,14 @@ def _done(context: Context, data: object, ext: Ext | None = None) -> Messages:
 
 @FROM_EVENT.rule(events.SessionOpened, produces=(wire.ImmediateResponse,), fidelity=Lossy(("title", "status")))
 def session_opened(event: events.SessionOpened, context: Context) -> Messages:
-    return _done(context, replies.session(event, context.asked))
+    return _done(context, replies.session_descriptor(event, context.asked))
 
 
 @FROM_EVENT.rule(
     events.SessionsListed, produces=(wire.ImmediateResponse,), fidelity=Lossy(("sessions.status", "sessions.archived"))
 )
 def sessions_listed(event: events.SessionsListed, context: Context) -> Messages:
-    return _done(context, replies.conversations(event))
+    return _done(context, replies.conversation_list(event))
 
 
 @FROM_EVENT.rule(
@@ -83,7 +83,7 @@ def history_snapshot(event: events.HistorySnapshot, context: Context) -> Message
     if not event.request:
         context.lose(event, why="smooth clients ask for the history by pages")
         return ()
-    return _done(context, replies.page(event))
+    return _done(context, replies.history_page(event))
 
 
 @FROM_EVENT.rule(events.TurnAccepted, produces=(wire.ImmediateResponse,))
@@ -235,7 +235,7 @@ def state_snapshot(event: events.StateSnapshot, context: Context) -> Messages:
 @FROM_EVENT.rule(events.ErrorReported, produces=(wire.ErrorEvent,), fidelity=Emulated("after the turn's content"))
 def error_reported(event: events.ErrorReported, context: Context) -> Messages:
     """Write an error that ends nothing: without requestId, and in a turn not before its end."""
-    if context.hold(event):
+    if context.hold_error(event):
         return ()
     code = code_of(event.cause, event.ext)
     return (error_event(context, code, event.text, event.ext, loose=not context.alone),)
@@ -409,10 +409,10 @@ def turn_ended(event: events.TurnEnded, context: Context) -> Messages:
     end, failure = event.end, event.failure or UNEXPLAINED
     terminal: Any
     if end == "failed":
-        waited = context.held((failure.cause, failure.text))
+        waited = context.take_held_errors((failure.cause, failure.text))
         terminal = error_event(context, code_of(failure.cause, failure.ext), failure.text, failure.ext)
     else:
-        waited = context.held(None)
+        waited = context.take_held_errors(None)
         terminal = _eventual(event, context) if end in ("completed", "limit_reached") else _cancelled(context)
     if not waited:
         return (terminal,)
@@ -436,7 +436,7 @@ def question_asked(event: events.QuestionAsked, context: Context) -> Messages:
     message = replies.derived(context.turn, f"question {event.number}")
     terminal = _eventual(events.TurnEnded(end="completed", text=said + token, message=message), context)
     words = text_delta(events.TextDelta(text=token), context)
-    context.run_ended(event)
+    context.end_run(event)
     return (*words, terminal)
 
 

@@ -1,7 +1,7 @@
-"""What a smooth client is shown of sessions: ids, descriptions, history and lists (docs/translation.md, rule 3.1).
+"""Sessions as smooth clients see them: ids, descriptions, history and lists (docs/translation.md, rule 3.1).
 
-The ids are functions of the canonical session id, so every client sees the same ones, after a reconnect too. Strict
-clients refuse an id that is no UUID: what is none becomes one, the same one each time.
+The ids are functions of the canonical session id, so every client sees the same ones, also after a reconnect. Strict
+clients refuse an id that is not a UUID, so any other id is mapped to a fixed UUID.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from dragoman.mappings.smooth.wire.times import rfc3339
 
 STATUSES: dict[str, wire.SessionStatus] = {"active": "active", "idle": "idle", "ended": "ended"}
 
-TITLE_KEPT = 8  # characters of the id in a title for a session that nobody named
+TITLE_KEPT = 8  # characters of the id in the title of a session without a name
 
 
 def as_uuid(text: str) -> UUID:
-    """`text` as the UUID that it is, else the UUID that stands for it."""
+    """Return `text` as a UUID, or the fixed UUID for a text that is none."""
     try:
         return UUID(text)
     except ValueError:
@@ -31,12 +31,15 @@ def as_uuid(text: str) -> UUID:
 
 
 def derived(session_id: str, name: str) -> str:
-    """The id of something that belongs to a session."""
+    """Return the id of a part of a session."""
     return str(uuid5(as_uuid(session_id), name))
 
 
 def public_ids(session_id: str, ids: Ext | None = None) -> tuple[str, ...]:
-    """The ids under which clients know a session: sessionId, conversationId; a smooth backend's own if it gave any."""
+    """Return the ids by which clients know a session: sessionId and conversationId.
+
+    They are a smooth backend's own ids, if it gave any.
+    """
     return (
         _given(ids, "sessionId", derived(session_id, "session")),
         _given(ids, "conversationId", str(as_uuid(session_id))),
@@ -44,13 +47,13 @@ def public_ids(session_id: str, ids: Ext | None = None) -> tuple[str, ...]:
 
 
 def _given(ids: Ext | None, name: str, otherwise: str) -> str:
-    """The backend's own id; one that is no UUID would be refused by strict clients."""
+    """Return the backend's own id, or `otherwise`."""
     own = given(ids, name)
     return own if isinstance(own, str) and own else otherwise
 
 
-def session(event: SessionOpened, asked: object) -> wire.Session:
-    """Return the session descriptor; get_session's has a status too: the backend's own, or whether a turn runs."""
+def session_descriptor(event: SessionOpened, asked: object) -> wire.Session:
+    """Return the session descriptor. For get_session it has a status: the backend's own, or whether a turn runs."""
     try:
         agent = str(UUID(event.agent))
     except ValueError:
@@ -69,13 +72,13 @@ def session(event: SessionOpened, asked: object) -> wire.Session:
 
 
 def _status(event: SessionOpened) -> wire.SessionStatus | None:
-    if given(event.ext, "sessionId") is not UNSET:  # a smooth backend's: of its servers only R tells one
+    if given(event.ext, "sessionId") is not UNSET:  # a smooth backend: of its servers only R sends a status
         return STATUSES.get(_given(event.ext, "status", ""))
     return "active" if event.status == "running" else "idle"
 
 
-def page(event: HistorySnapshot) -> wire.Page:
-    """One page of the history; only what user and assistant said."""
+def history_page(event: HistorySnapshot) -> wire.Page:
+    """Return one page of the history, with the messages of user and assistant only."""
     return wire.Page(
         messages=[_record(item) for item in event.items if isinstance(item, Message) and item.role != "system"],
         next_cursor=event.next_cursor,
@@ -93,8 +96,8 @@ def _record(message: Message) -> wire.Record:
     )
 
 
-def conversations(event: SessionsListed) -> wire.Conversations:
-    """The list of conversations; those that nobody said anything in are left out."""
+def conversation_list(event: SessionsListed) -> wire.Conversations:
+    """Return the list of conversations without the empty ones."""
     rows = [
         wire.Conversation(
             conversation_id=public_ids(row.session, row.ext)[1],
@@ -109,7 +112,7 @@ def conversations(event: SessionsListed) -> wire.Conversations:
 
 
 def acknowledged(asked: object) -> dict[str, object]:
-    """`data` of a 200 to a command that has no result of its own; clients rely on `approved` alone."""
+    """Return `data` of a 200 to a command without a result of its own; clients use only `approved`."""
     match asked:
         case AnswerApproval():
             return {"sessionId": asked.session, "approved": asked.approved}

@@ -49,7 +49,7 @@ from dragoman.mappings.smooth.wire.times import NS_PER_MS
 TO_EVENT = Rules[[], Event]("smooth -> canonical events")
 
 ACCEPTED = "Processing your request..."
-"""Free text of a 202; an upstream's own words ride in ext."""
+"""Free text of a 202; `ext` has the text of another server."""
 
 DONE = "OK"
 """Free text of a 200."""
@@ -180,7 +180,7 @@ def error(message: wire.ErrorEvent) -> tuple[Event, ...]:
     return (ErrorReported(cause=cause, text=message.error.message, ext=ext),)
 
 
-# -- life -------------------------------------------------------------------------------------------
+# -- keepalive and pong -----------------------------------------------------------------------------
 
 
 @TO_EVENT.rule(wire.Keepalive, produces=(Heartbeat,))

@@ -1,7 +1,7 @@
-"""The payload of a 200, as the typed answer to the command that a link sent (docs/translation.md, rule 3.18).
+"""The payload of a 200 as the typed answer to the command of a link (docs/translation.md, rule 3.18).
 
-Read laxly (docs/dialects/smooth.md, section 5: R's real page differs from its schema). What does not fit is None: the
-answer then stays a Reply with its raw data.
+Unknown keys are ignored (docs/dialects/smooth.md, section 5: R's real page differs from its schema). A payload that
+does not fit is None: the answer then stays a Reply with its raw data.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ def _read(result: Raw | UnsetType, kind: type[P]) -> P | None:
 
 
 def session_opened(request: str, result: Raw | UnsetType) -> SessionOpened | None:
-    """The reply of create_conversation_session or get_session.
+    """Return the answer to create_conversation_session or get_session.
 
-    `status` says whether the session lives (R), not whether a turn runs: nothing is taken from it.
+    The `status` of R says whether the session is alive, not whether a turn runs: it is not used.
     """
     payload = _read(result, wire.Session)
     if payload is None:
@@ -48,7 +48,7 @@ def session_opened(request: str, result: Raw | UnsetType) -> SessionOpened | Non
 
 
 def history_page(request: str, result: Raw | UnsetType) -> HistorySnapshot | None:
-    """The reply of get_conversation_messages."""
+    """Return the answer to get_conversation_messages."""
     page = _read(result, wire.Page)
     if page is None:
         return None
@@ -72,7 +72,7 @@ def _message(record: wire.Record) -> Message:
 
 
 def sessions_listed(request: str, result: Raw | UnsetType) -> SessionsListed | None:
-    """The reply of list_conversations."""
+    """Return the answer to list_conversations."""
     payload = _read(result, wire.Conversations)
     if payload is None:
         return None

@@ -1,4 +1,4 @@
-"""The protocol of one smooth link: we play its server, or its client."""
+"""The protocol of one smooth link, as its server or as its client."""
 
 from dragoman.mappings.smooth.translator.client import ClientTranslator
 from dragoman.mappings.smooth.translator.server import ServerTranslator

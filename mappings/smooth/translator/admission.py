@@ -1,5 +1,5 @@
-"""What a smooth server refuses of a well-formed action, and what it puts right
-(docs/dialects/smooth.md, sections 3 and 5).
+"""The checks of a smooth server on well-formed actions, and its corrections (docs/dialects/smooth.md, sections 3 and
+5).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ TITLE_MAX = 60  # characters of a title that servers keep
 
 
 def admitted(command: Command) -> Command:
-    """The command as a server takes it; PeerError `invalid` for what it answers with VALIDATION_ERROR."""
+    """Return the command as a server accepts it; PeerError `invalid` if it answers with VALIDATION_ERROR."""
     check = CHECKS.get(type(command))
     return command if check is None else check(command)
 

@@ -1,9 +1,9 @@
-"""A link with a smooth server, on which we play the client (docs/dialects/smooth.md, sections 2, 6 and 9;
-docs/translation.md, rule 3.11).
+"""The client's side of a link with a smooth server (docs/dialects/smooth.md, sections 2, 6 and 9; docs/translation.md,
+rule 3.11).
 
-Every command goes out under a request id of ours: servers want one, and a confirm must not carry its turn's. What comes
-back belongs to a command that waits, to a turn that runs, or to neither; a turn that we did not begin is one as soon as
-something of it is heard. Events of a turn stand on bursts with the id of the command that began it.
+Every command has a request id of ours: servers need one, and a confirm must not carry the id of its turn. Events belong
+to a pending command, to a running turn, or to neither. The first event of a turn that another client began makes it
+known. Bursts with events of a turn have the id of the command that began it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from dragoman.mappings.canonical import Batch, SessionState, commands
+from dragoman.mappings.canonical import SessionState, commands
 from dragoman.mappings.canonical.commands import Command
 from dragoman.mappings.canonical.events import (
     ErrorReported,
@@ -31,7 +31,7 @@ from dragoman.mappings.canonical.events import (
 )
 from dragoman.mappings.canonical.unmapped import Unmapped
 from dragoman.mappings.canonical.values import Failure
-from dragoman.mappings.dialect import Burst, Clock, Frame, Loss, NewId, Step
+from dragoman.mappings.dialect import Burst, Clock, Frame, Loss, NewId, Step, TranslatorDefaults
 from dragoman.mappings.smooth.directions import FROM_SERVER
 from dragoman.mappings.smooth.from_canonical import FROM_COMMAND, Context
 from dragoman.mappings.smooth.to_canonical import history_page, session_opened, sessions_listed
@@ -40,10 +40,10 @@ from dragoman.mappings.smooth.vocabulary import given
 from dragoman.mappings.smooth.wire import ACTIONS
 
 WAITING_MAX = 1024
-"""Commands and turns that a link keeps at a time; the oldest is forgotten."""
+"""Commands and turns that a link remembers; the oldest is forgotten."""
 
 OVER_MAX = 64
-"""Ended turns of ours whose late events are known as such."""
+"""Ended turns of ours whose late events are recognised."""
 
 ONLY_TEXT = frozenset({TextDelta})
 
@@ -52,16 +52,14 @@ VERDICTS: dict[type, type] = {
     OtpInvalid: commands.AnswerOtp,
     InteractionInvalid: commands.AnswerInteraction,
 }
-"""Events that say what came of an answer -> the answer."""
+"""Events that are the result of an answer -> the command of the answer."""
 
 OUTSIDE_TURNS = (Reply, ErrorReported, Pong, Heartbeat, Unmapped, *VERDICTS)
-"""Events that do not show by themselves that a turn runs under their request id."""
+"""Events that do not prove that a turn runs under their request id."""
 
 
-class ClientTranslator:
-    """The link of a smooth server, with us as its client."""
-
-    view = ""
+class ClientTranslator(TranslatorDefaults[Event]):
+    """The link with a smooth server, with us as its client."""
 
     def __init__(self, clock: Clock, new_id: NewId) -> None:
         self._clock = clock
@@ -71,33 +69,24 @@ class ClientTranslator:
         self._over: deque[str] = deque(maxlen=OVER_MAX)  # our ids of turns that have ended
         self._opening = Opening()
 
-    @property
-    def has_pending_replies(self) -> bool:
-        """A backend that says no more is gone."""
-        return False
-
-    def opened(self) -> Step[Event]:
-        """Neither side says hello."""
-        return Step()
-
     def receive(self, frames: Sequence[Frame]) -> Step[Event]:
-        """Events become answers to our commands, parts of turns, or neither."""
+        """Match events with our commands and with turns."""
         step: Step[Event] = Step()
         FROM_SERVER.receive(frames, step)
-        step.bursts = [self._place(burst, step) for burst in step.bursts]
+        step.bursts = [self._place_burst(burst, step) for burst in step.bursts]
         return step
 
     def send(self, items: Sequence[Command]) -> Step[Event]:
-        """Say commands; one without a word in smooth is refused at once."""
+        """Write commands as actions; refuse a command without a form in smooth."""
         step: Step[Event] = Step()
         for command in items:
             now, answers = self._opening.admit(command)
             if answers:
                 step.bursts.append(Burst(items=answers, request=command.request))
-            self._write(now, step)
+            self._write_commands(now, step)
         return step
 
-    def _write(self, written: Sequence[Command], step: Step[Event]) -> None:
+    def _write_commands(self, written: Sequence[Command], step: Step[Event]) -> None:
         for command in written:
             own = self._new_id()
             context = Context(FROM_COMMAND, own)
@@ -108,81 +97,72 @@ class ClientTranslator:
                 refusal = Reply(request=command.request, failure=failure)
                 step.bursts.append(Burst(items=[refusal], request=command.request))
                 continue
-            _remember(self._waiting, own, command)
+            _remember_id(self._waiting, own, command)
             step.frames += [ACTIONS.encode(message) for message in messages]
 
     def attach(self, state: SessionState, request: str) -> Step[Event]:
-        """Ask for the session that this link is about, if it was opened before."""
+        """Ask for the session of this link, if it was opened before."""
         step: Step[Event] = Step()
-        self._write(self._opening.resume(state), step)
+        self._write_commands(self._opening.resume(state), step)
         return step
 
-    def on_delivered(self, batch: Batch) -> Step[Event]:
-        """Events do not go to a server."""
-        return Step()
-
-    def can_be_asked(self, question: Event) -> bool:
-        """A server is asked nothing."""
-        return False
-
-    def closed(self, cause: str) -> Step[Event]:
-        """A client leaves without a word."""
-        return Step()
-
-    def _place(self, burst: Burst[Event], step: Step[Event]) -> Burst[Event]:
+    def _place_burst(self, burst: Burst[Event], step: Step[Event]) -> Burst[Event]:
         own = burst.request
         request = self._turns.get(own)
         if request is not None and ONLY_TEXT.issuperset(map(type, burst.items)):  # the hot path
             return Burst(items=burst.items, request=request, at=burst.at)
         items: list[Event] = []
         for said in burst.items:
-            if own and own not in self._turns and self._begins(own, said):
-                why = self._stray(own)
+            if own and own not in self._turns and self._begins_turn(own, said):
+                why = self._stray_reason(own)
                 if why:
                     step.losses.append(Loss(kind=type(said).__name__, why=why))
                     continue
-                request = self._begin(own, said, items)
+                request = self._begin_turn(own, said, items)
             item = said
             if type(said) is Reply or type(said) is ErrorReported or type(said) is Pong:
                 command = self._waiting.get(own)
-                item = self._answer(own, said)
+                item = self._typed_answer(own, said)
                 if command is not None:
                     now, answers = self._opening.answered(command, item)
-                    self._write(now, step)
+                    self._write_commands(now, step)
                     items += answers
                     continue
             elif type(said) is TurnAccepted:
                 item = msgspec.structs.replace(said, request=request or own)
             elif isinstance(said, OtpVerified | OtpInvalid | InteractionInvalid):
-                item = self._verdict(own, said)
+                item = self._match_verdict(own, said)
             items.append(item)
             if type(item) is TurnEnded:
                 if self._turns.pop(own, own) != own:
                     self._over.append(own)
-                items += self._cancels_answered()
+                items += self._take_cancels()
         return Burst(items=items, request=request or own, at=burst.at)
 
-    def _begins(self, own: str, item: Event) -> bool:
-        """Whether a turn runs under an id of which we have heard nothing yet."""
+    def _begins_turn(self, own: str, item: Event) -> bool:
+        """Return True if this event begins a turn under an id without earlier events."""
         return not isinstance(item, OUTSIDE_TURNS) and isinstance(self._waiting.get(own), commands.SubmitInput | None)
 
-    def _stray(self, own: str) -> str:
-        """Why what is said under this id begins no turn: nothing follows an end, and a connection has one turn."""
+    def _stray_reason(self, own: str) -> str:
+        """Return why an event under this id begins no turn, "" if it does.
+
+        Nothing follows the end of a turn, and a connection has one turn at a time.
+        """
         if own in self._over:
             return "after the end of its turn"
         ours = any(request != known for known, request in self._turns.items())
         return "under a foreign id while our turn is open" if ours and own not in self._waiting else ""
 
-    def _begin(self, own: str, item: Event, items: list[Event]) -> str:
-        """The first event of a turn: our input is accepted, by a 202 or by what stands for it."""
+    def _begin_turn(self, own: str, item: Event, items: list[Event]) -> str:
+        """Begin a turn with its first event: a 202, or any event in its place, accepts our input."""
         command = self._waiting.pop(own, None)
         request = own if command is None else command.request or own
         if command is not None and type(item) is not TurnAccepted:
             items.append(TurnAccepted(request=request))
-        _remember(self._turns, own, request)
+        _remember_id(self._turns, own, request)
         return request
 
-    def _answer(self, own: str, item: Reply | ErrorReported | Pong) -> Event:
+    def _typed_answer(self, own: str, item: Reply | ErrorReported | Pong) -> Event:
         command = self._waiting.pop(own, None)
         request = own if command is None else command.request
         if isinstance(item, Pong):
@@ -195,27 +175,30 @@ class ClientTranslator:
                 return TurnEnded(end="failed", failure=failure)
             return item
         if isinstance(command, commands.SubmitInput):
-            _remember(self._turns, own, request or own)
+            _remember_id(self._turns, own, request or own)
             return TurnAccepted(request=request, ext=item.ext)
-        return _typed(command, request, item) or msgspec.structs.replace(item, request=request)
+        return _typed_reply(command, request, item) or msgspec.structs.replace(item, request=request)
 
-    def _verdict(self, own: str, item: OtpVerified | OtpInvalid | InteractionInvalid) -> Event:
-        """What came of an answer: under its own id, else of the oldest answer of that kind; "" if there is none."""
+    def _match_verdict(self, own: str, item: OtpVerified | OtpInvalid | InteractionInvalid) -> Event:
+        """Return the event with the request of the answer that it is about, "" if there is none.
+
+        The answer has the event's own id, else it is the oldest answer of that kind.
+        """
         kind = VERDICTS[type(item)]
         known = self._waiting.get(own)
         key = own if isinstance(known, kind) else next((k for k, c in self._waiting.items() if isinstance(c, kind)), "")
         command = self._waiting.pop(key, None)
         return msgspec.structs.replace(item, request="" if command is None else command.request)
 
-    def _cancels_answered(self) -> list[Event]:
-        """A cancel has no acknowledgement, and a connection has one turn: its end answers every cancel."""
+    def _take_cancels(self) -> list[Event]:
+        """Return a reply to every pending cancel: servers do not answer it, but the end of the turn does."""
         done = {own: command for own, command in self._waiting.items() if isinstance(command, commands.CancelTurn)}
         for own in done:
             del self._waiting[own]
         return [Reply(request=command.request) for command in done.values()]
 
 
-def _typed(command: Command | None, request: str, item: Reply) -> Event | None:
+def _typed_reply(command: Command | None, request: str, item: Reply) -> Event | None:
     match command:
         case commands.OpenSession() | commands.ResumeSession() | commands.GetSession():
             return session_opened(request, item.result)
@@ -227,7 +210,7 @@ def _typed(command: Command | None, request: str, item: Reply) -> Event | None:
             return None
 
 
-def _remember(known: dict[str, Any], own: str, what: Any) -> None:
+def _remember_id(known: dict[str, Any], own: str, what: Any) -> None:
     if len(known) >= WAITING_MAX:
         del known[next(iter(known))]
     known[own] = what

@@ -1,10 +1,10 @@
-"""How our link with a smooth server gets its session (docs/dialects/smooth.md, section 6): opened or resumed once,
-before all else.
+"""The session of our link with a smooth server: it is opened or resumed once, before everything else
+(docs/dialects/smooth.md, section 6).
 
-A link carries one session (docs/design.md, section 5). What a client asks before the session stands waits for it,
-bounded, and fails with it. After a lost connection: `get_session` with the old id; where that is unknown `create` with
-the conversationId; where another conversation comes back the history is gone, and that is a Gap
-(docs/translation.md, rule 3.15).
+A link carries one session (docs/design.md, section 5). Commands that come before the session is open wait for it, up to
+a limit, and fail with it. After a lost connection we send `get_session` with the old id, and `create` with the
+conversationId if that id is unknown. If the server then returns another conversation, the history is lost, and that is
+a Gap (docs/translation.md, rule 3.15).
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from dragoman.mappings.canonical.values import Failure
 from dragoman.mappings.smooth.vocabulary import given, omits_supports
 
 HELD_MAX = 64
-"""Commands that wait for a session to be opened; a further one is refused."""
+"""Commands that wait until a session is open; a further one is refused."""
 
 CLAIMED = ("identity_form", "choice_chips")
-"""What the gateway claims for a client whose dialect cannot claim anything: it asks such clients in words."""
+"""The forms that the gateway claims for clients whose dialect has no claims: it asks such clients in words."""
 
 SESSIONLESS = (commands.Ping, commands.ListSessions, commands.OpenSession, commands.ResumeSession)
 
 
 class Opening:
-    """The session of one link: its id at the server ("" until it is known), and what waits for it."""
+    """The session of one link, with its id at the server ("" until it is known), and the commands that wait for it."""
 
     def __init__(self) -> None:
         self.session = ""
@@ -39,7 +39,7 @@ class Opening:
         self._asked: Command | None = None
 
     def resume(self, state: SessionState) -> list[Command]:
-        """What to say on a fresh connection: nothing for a session that was never opened."""
+        """Return the commands for a new connection: none for a session that was never opened."""
         if state.opening is not None:
             self._wanted = state.opening
         session = given(state.backend_ids, "sessionId")
@@ -50,7 +50,7 @@ class Opening:
         return self._ask(commands.GetSession(session=session))
 
     def admit(self, command: Command) -> tuple[list[Command], list[Event]]:
-        """What may be written for this command now, and what answers it at once."""
+        """Return the commands to write now for this command, and the events that answer it at once."""
         if isinstance(command, commands.OpenSession | commands.ResumeSession):
             return self._ask(command), []
         if isinstance(command, SESSIONLESS):
@@ -66,7 +66,10 @@ class Opening:
         return (self._ask(structs.replace(self._wanted, request="")) if self._asked is None else []), []
 
     def answered(self, command: Command, event: Event) -> tuple[list[Command], list[Event]]:
-        """What follows from the answer to a command that opens: what waited, a further try, or why it cannot be."""
+        """Handle the answer to a command that opens; return the commands to write and the events.
+
+        The commands are those that waited, or a further attempt.
+        """
         if command is not self._asked:
             return [], [event]
         self._asked = None

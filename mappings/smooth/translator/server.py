@@ -1,8 +1,8 @@
-"""A link with a smooth client, on which we play the server (docs/dialects/smooth.md, sections 2, 3 and 6).
+"""The server's side of a link with a smooth client (docs/dialects/smooth.md, sections 2, 3 and 6).
 
-It refuses what a server refuses, keeps the one turn that a connection may have, and the commands that wait for their
-answer, so that an answer takes the form of its command. A client may use one request id twice at a time (a confirm
-usually carries its turn's): the second command goes on under an id of ours and is answered under the client's.
+It refuses what a server refuses and keeps the one turn that a connection may have. It remembers pending commands,
+because an answer has the form of its command. A client may use one request id for two commands (a confirm usually
+carries its turn's). The second command then gets an id of ours, and its answer gets the client's id.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from dragoman.mappings.canonical.events import (
     TurnEnded,
 )
 from dragoman.mappings.canonical.values import Message
-from dragoman.mappings.dialect import Burst, Clock, Frame, Loss, NewId, Step
+from dragoman.mappings.dialect import Burst, Clock, Frame, Loss, NewId, Step, TranslatorDefaults
 from dragoman.mappings.errors import PeerError
 from dragoman.mappings.smooth.directions import FROM_CLIENT
 from dragoman.mappings.smooth.from_canonical import FROM_EVENT, Context, error_event
@@ -36,24 +36,24 @@ from dragoman.mappings.smooth.wire import events as wire
 from dragoman.mappings.smooth.wire.events import CAPABILITY_OF_KIND
 
 PENDING_MAX = 1024
-"""Commands of one link that may wait for an answer; the oldest is forgotten, its answer then has no special form."""
+"""Commands of one link without an answer; the oldest is forgotten, and its answer then has no special form."""
 
 
 REQUEST_MAX = 16_384
-"""Characters of a request id: it stands twice in each frame, up to 6 bytes a character, beside a PIECE of text."""
+"""Characters of a request id: each frame has it twice, up to 6 bytes a character, beside a PIECE of text."""
 
 CREATE = "create_conversation_session"
 
 
 class PendingReply(Struct, frozen=True, kw_only=True):
-    """A command that waits for its answer; `said` is the request id that the client used, None if it used none."""
+    """A command without an answer; `said` is the client's own request id, None if it had none."""
 
     command: Command
     said: str | None
 
 
-class ServerTranslator:
-    """The link of a smooth client, with us as its server of `generation`, "" the default."""
+class ServerTranslator(TranslatorDefaults[Command]):
+    """The link with a smooth client, with us as its server of `generation`, "" for the default."""
 
     def __init__(self, clock: Clock, new_id: NewId, generation: str = "") -> None:
         self._clock = clock
@@ -62,19 +62,10 @@ class ServerTranslator:
         self._pending: dict[str, PendingReply] = {}
         self._turn: commands.SubmitInput | None = None
         self._supports: frozenset[str] = frozenset()
-        self._claimed = False  # the client itself said what it can show
-
-    @property
-    def has_pending_replies(self) -> bool:
-        """A peer that says no more is gone."""
-        return False
-
-    def opened(self) -> Step[Command]:
-        """A server says nothing until the client speaks."""
-        return Step()
+        self._claimed = False  # the client itself said which forms it can show
 
     def receive(self, frames: Sequence[Frame]) -> Step[Command]:
-        """Actions become commands; what a server refuses is answered at once."""
+        """Turn actions into commands; refuse the invalid ones at once."""
         step: Step[Command] = Step()
         for frame in frames:
             heard: Step[Command] = Step()
@@ -86,18 +77,18 @@ class ServerTranslator:
             step.frames += [self._refused_frame(fault) for fault in heard.faults]
             for burst in heard.bursts:
                 for item in burst.items:
-                    self._hear(item, step)
+                    self._take_command(item, step)
         return step
 
     def send(self, items: Sequence[Event]) -> Step[Command]:
-        """Answers to this link's commands, each in the form of its command."""
+        """Write answers to this link's commands, each in the form of its command."""
         step: Step[Command] = Step()
         for item in items:
-            self._answer(item, step)
+            self._write_answer(item, step)
         return step
 
     def attach(self, state: SessionState, request: str) -> Step[Command]:
-        """The reply to the create or get that asked for this session; whoever only sent a message gets none."""
+        """Write the reply to the create or get that asked for this session; other commands get none."""
         if not self._claimed:
             self._supports = _inherited(state.opening)
         known = self._pending.get(request)
@@ -115,7 +106,7 @@ class ServerTranslator:
         return self.send((opened,))
 
     def on_delivered(self, batch: Batch) -> Step[Command]:
-        """The end of this link's turn frees its slot; a question that it is asked in words is one."""
+        """Free the slot for a turn after its end, or after a question in words to this link."""
         last = batch.events[-1]
         if type(last) is TurnEnded or (type(last) is QuestionAsked and last.parked and last.kind in self.view.split()):
             self._turn = None
@@ -123,34 +114,30 @@ class ServerTranslator:
 
     @property
     def view(self) -> str:
-        """The kinds of forms that the client cannot show, and is asked in words; and its generation, if it is old."""
+        """Return the kinds of forms that the client cannot show, and its generation if it is old."""
         unshown = [kind for kind, needs in CAPABILITY_OF_KIND.items() if needs not in self._supports]
         return " ".join([*unshown, SEED] if self._seed else unshown)
 
     def can_be_asked(self, question: Event) -> bool:
-        """Approvals and codes since the seed; a form if the client claims that it can show it."""
+        """Return True for approvals and codes, and for a form if the client claims that it can show it."""
         if not isinstance(question, InteractionRequired):
             return True
         needs = CAPABILITY_OF_KIND.get(question.kind)
         return needs is None or needs in self._supports
 
-    def closed(self, cause: str) -> Step[Command]:
-        """The adapter closes with 1001: there are no last words."""
-        return Step()
+    # -- commands of the client ---------------------------------------------------------------------
 
-    # -- what the client asks -----------------------------------------------------------------------
-
-    def _hear(self, item: Command, step: Step[Command]) -> None:
+    def _take_command(self, item: Command, step: Step[Command]) -> None:
         if isinstance(item, Unmapped):
             said = _request_of(item.raw)
             step.losses.append(Loss(kind="Unmapped", why="unsupported action", sample=item.tag[:80]))
-            step.frames.append(self._error(said, "UNSUPPORTED_ACTION", f"unsupported action `{item.tag[:80]}`"))
+            step.frames.append(self._error_frame(said, "UNSUPPORTED_ACTION", f"unsupported action `{item.tag[:80]}`"))
             return
         said = "" if item.ext is not None and "smooth.requestId" in item.ext else item.request or None
         if self._seed:
             if type(item) in UNKNOWN_TO_SEED:
                 action = UNKNOWN_TO_SEED[type(item)]
-                step.frames.append(self._error(said, "UNSUPPORTED_ACTION", f"unsupported action `{action}`"))
+                step.frames.append(self._error_frame(said, "UNSUPPORTED_ACTION", f"unsupported action `{action}`"))
                 return
             item = self._as_seed_reads(item)
         try:
@@ -158,26 +145,27 @@ class ServerTranslator:
             command = admitted(item)
         except PeerError as fault:
             step.add_fault(fault)
-            step.frames.append(self._error(said, "VALIDATION_ERROR", fault.text))
+            step.frames.append(self._error_frame(said, "VALIDATION_ERROR", fault.text))
             return
         if isinstance(command, commands.OpenSession | commands.ResumeSession):
             self._claim(command)
         if isinstance(command, commands.SubmitInput):
-            self._begin(command, said, step)
+            self._begin_turn(command, said, step)
         elif isinstance(command, commands.CancelTurn):
-            if self._turn is not None:  # else silence
-                self._wait(msgspec.structs.replace(command, session=self._turn.session), said, step)
+            if self._turn is not None:  # without a turn servers do not answer
+                self._forward(msgspec.structs.replace(command, session=self._turn.session), said, step)
         else:
-            self._wait(command, said, step)
+            self._forward(command, said, step)
 
     def _claim(self, command: commands.OpenSession | commands.ResumeSession) -> None:
-        """Note what the client can show: nothing if it opens without a claim; a resume without one inherits."""
+        """Note the forms that the client can show: none if it opens without a claim; a resume without one inherits."""
         if isinstance(command, commands.OpenSession) or command.supports is not None:
             self._supports, self._claimed = frozenset(command.supports or ()), True
 
     def _with_agent(self, heard: Step[Command]) -> Step[Command]:
-        """A conversation that names no agent is refused since; the seed made an agent up
-        (docs/dialects/smooth.md, section 10).
+        """Read a create without an agent again with a new one, as the seed did (docs/dialects/smooth.md, section 10).
+
+        Later generations refuse it.
         """
         value = heard.faults[0].value
         if not isinstance(value, dict) or value.get("action") != CREATE or value.get("agentId") is not None:
@@ -187,7 +175,7 @@ class ServerTranslator:
         return again
 
     def _as_seed_reads(self, item: Command) -> Command:
-        """Without what came later: a conversation is always fresh, a blank agent is made up
+        """Return the command without later features: the seed always begins a conversation and invents a blank agent
         (docs/dialects/smooth.md, section 10).
         """
         if not isinstance(item, commands.OpenSession | commands.ResumeSession):
@@ -202,19 +190,19 @@ class ServerTranslator:
             ext=item.ext,
         )
 
-    def _begin(self, command: commands.SubmitInput, said: str | None, step: Step[Command]) -> None:
+    def _begin_turn(self, command: commands.SubmitInput, said: str | None, step: Step[Command]) -> None:
         if self._turn is not None:
             words = "a turn is already running on this connection"
-            step.frames.append(self._error(said, "TURN_IN_PROGRESS", words))
+            step.frames.append(self._error_frame(said, "TURN_IN_PROGRESS", words))
             return
         if not command.request:
-            # like P: the id made up for it stands on everything that belongs to the turn
+            # like P: everything in the turn has the invented id
             command = msgspec.structs.replace(command, request=self._new_id())
         self._turn = command
         step.bursts.append(Burst(items=[command], request=command.request))
 
-    def _wait(self, command: Command, said: str | None, step: Step[Command]) -> None:
-        """Hand on a command under a request id that is the link's only one."""
+    def _forward(self, command: Command, said: str | None, step: Step[Command]) -> None:
+        """Forward a command under a request id that is unique on this link."""
         taken = self._turn is not None and self._turn.request == command.request
         if not command.request or taken or command.request in self._pending:
             command = msgspec.structs.replace(command, request=self._new_id())
@@ -223,31 +211,31 @@ class ServerTranslator:
         self._pending[command.request] = PendingReply(command=command, said=said)
         step.bursts.append(Burst(items=[command], request=command.request))
 
-    # -- what is answered ---------------------------------------------------------------------------
+    # -- answers to the client ----------------------------------------------------------------------
 
-    def _answer(self, item: Any, step: Step[Command]) -> None:
+    def _write_answer(self, item: Any, step: Step[Command]) -> None:
         known = self._pending.pop(item.request, None)
         said = item.request if known is None else known.said
         context = self._context(said, None if known is None else known.command)
-        if isinstance(item, Reply) and item.failure is not None and known is None and self._runs(said):
-            self._turn = None  # the turn itself is refused: it never began, and this ends it in the client
-        if known is not None and isinstance(known.command, commands.CancelTurn) and self._runs(said):
-            context.top = None  # a cancel that is refused names its turn, which goes on
+        if isinstance(item, Reply) and item.failure is not None and known is None and self._is_open_turn(said):
+            self._turn = None  # the turn is refused before it began, and this ends it in the client
+        if known is not None and isinstance(known.command, commands.CancelTurn) and self._is_open_turn(said):
+            context.top = None  # a refused cancel must not end its turn in the client
         for message in FROM_EVENT.functions[type(item)](item, context):
             frame = EVENTS.encode(message)
             if len(frame) <= MAX_EVENT:
                 step.frames.append(frame)
                 continue
-            if isinstance(message, wire.ErrorEvent):  # it may quote what the client sent
+            if isinstance(message, wire.ErrorEvent):  # it may quote the client's text
                 step.frames += fitted(message, context)
                 continue
             if isinstance(item, HistorySnapshot) and len(item.items) > 1:
                 self._pending[item.request] = known or PendingReply(command=commands.GetHistory(), said=said)
-                self._answer(_shorter(item), step)
+                self._write_answer(_shorter(item), step)
                 continue
             step.losses.append(Loss(kind=type(item).__name__, why=f"above {MAX_EVENT} bytes"))
             words = f"the answer is larger than {MAX_EVENT} bytes: ask for less at once"
-            step.frames.append(self._error(said, "INTERNAL_ERROR", words))
+            step.frames.append(self._error_frame(said, "INTERNAL_ERROR", words))
         step.losses += context.losses.take()
 
     def _context(self, said: str | None, asked: Command | None) -> Context:
@@ -255,11 +243,11 @@ class ServerTranslator:
         context.top = said
         return context
 
-    def _runs(self, said: str | None) -> bool:
+    def _is_open_turn(self, said: str | None) -> bool:
         """Return True if this is the request id of the link's open turn."""
         return self._turn is not None and self._turn.request == said
 
-    def _error(self, said: str | None, code: str, text: str) -> bytes:
+    def _error_frame(self, said: str | None, code: str, text: str) -> bytes:
         if len(said or "") > REQUEST_MAX:
             said = None
         context = self._context(said, None)
@@ -267,11 +255,11 @@ class ServerTranslator:
 
     def _refused_frame(self, fault: PeerError) -> bytes:
         said = fault.value.get("requestId") if isinstance(fault.value, dict) else None
-        return self._error(said if isinstance(said, str) else None, "VALIDATION_ERROR", fault.text)
+        return self._error_frame(said if isinstance(said, str) else None, "VALIDATION_ERROR", fault.text)
 
 
 def _echoable(command: Command) -> None:
-    """PeerError for a request id that the frames of an answer have no room for."""
+    """Raise PeerError for a request id that is too long for the frames of an answer."""
     if len(command.request) > REQUEST_MAX:
         raise PeerError("too_large", f"a `requestId` has at most {REQUEST_MAX} characters")
 
@@ -283,9 +271,9 @@ def _request_of(raw: str) -> str | None:
 
 
 def _inherited(opening: commands.OpenSession | None) -> frozenset[str]:
-    """Return what a client that claims nothing itself is taken to show: what its session claims at a smooth server.
+    """Return the forms that a client without a claim can show: those that its session claims at a smooth server.
 
-    A client that resumed the conversation without a claim left it to the server, so whatever that asks can be shown.
+    A client that resumed without a claim left it to the server, so everything that the server asks can be shown.
     """
     if opening is None:
         return frozenset()
@@ -295,7 +283,7 @@ def _inherited(opening: commands.OpenSession | None) -> frozenset[str]:
 
 
 def _shorter(page: HistorySnapshot) -> HistorySnapshot:
-    """The newer half of a page that no client could read, with the cursor to go on from."""
+    """Return the newer half of a page that is too large for clients, with the cursor to continue."""
     items = page.items[: len(page.items) // 2]
     last = items[-1]
     cursor = last.id if isinstance(last, Message) else page.next_cursor

@@ -1,8 +1,8 @@
-"""What a smooth client says (docs/dialects/smooth.md, section 3).
+"""Actions of a smooth client (docs/dialects/smooth.md, section 3).
 
-Servers are laxer than the schemas: further spellings are read through spellings.py, unknown keys are dropped, formats
-and lengths are the translator's business. `before` of the seed's history paging is no key of this generation: every
-server ignores it.
+Servers accept more than the schemas: spellings.py reads further spellings, unknown keys are removed, and the translator
+checks formats and lengths. The key `before` of the seed's history paging is not part of this generation: every server
+ignores it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ MAX_DEPTH = 512  # as for events: metadata and values are small forms
 
 
 class AuthContext(Closed, frozen=True, kw_only=True):
-    """Who the embedding page says the user is (docs/dialects/smooth.md, section 7)."""
+    """The user's identity, as the embedding page states it (docs/dialects/smooth.md, section 7)."""
 
     user_id: str
     signature: str
@@ -27,7 +27,7 @@ class AuthContext(Closed, frozen=True, kw_only=True):
 
 
 class CreateConversationSession(ActionBase, frozen=True, kw_only=True, tag="create_conversation_session"):
-    """Open a session, or with `conversation_id` go on with a conversation."""
+    """Open a session; with `conversation_id` resume a conversation."""
 
     agent_id: str
     user_name: str | None = None
@@ -46,7 +46,7 @@ class GetSession(ActionBase, frozen=True, kw_only=True, tag="get_session"):
 
 
 class GetConversationMessages(ActionBase, frozen=True, kw_only=True, tag="get_conversation_messages"):
-    """One page of the history, newest first."""
+    """Get one page of the history, newest first."""
 
     session_id: str
     limit: int | None = None
@@ -54,7 +54,7 @@ class GetConversationMessages(ActionBase, frozen=True, kw_only=True, tag="get_co
 
 
 class ListConversations(ActionBase, frozen=True, kw_only=True, tag="list_conversations"):
-    """The user's conversations, newest first."""
+    """List the user's conversations, newest first."""
 
     limit: int | None = None
     cursor: str | None = None
@@ -62,7 +62,7 @@ class ListConversations(ActionBase, frozen=True, kw_only=True, tag="list_convers
 
 
 class RenameConversation(ActionBase, frozen=True, kw_only=True, tag="rename_conversation"):
-    """Give a conversation a title."""
+    """Set the title of a conversation."""
 
     conversation_id: str
     title: str
@@ -84,7 +84,7 @@ class File(Closed, frozen=True, kw_only=True):
 
 
 class SendMessage(ActionBase, frozen=True, kw_only=True, tag="send_message"):
-    """The user's input: begins a turn. `stream` is honoured by no server."""
+    """Send the user's input, which begins a turn. No server honours `stream`."""
 
     session_id: str
     message: str
@@ -96,21 +96,21 @@ class SendMessage(ActionBase, frozen=True, kw_only=True, tag="send_message"):
 
 
 class ConfirmToolAction(ActionBase, frozen=True, kw_only=True, tag="confirm_tool_action"):
-    """Answers write_confirmation_required."""
+    """Answer to write_confirmation_required."""
 
     session_id: str
     approved: bool
 
 
 class VerifyOtp(ActionBase, frozen=True, kw_only=True, tag="verify_otp"):
-    """The code that the user typed."""
+    """Send the one-time code that the user typed."""
 
     session_id: str
     code: str
 
 
 class SubmitInteraction(ActionBase, frozen=True, kw_only=True, tag="submit_interaction"):
-    """Answers interaction_required."""
+    """Answer to interaction_required."""
 
     session_id: str
     interaction_id: str
@@ -120,13 +120,13 @@ class SubmitInteraction(ActionBase, frozen=True, kw_only=True, tag="submit_inter
 
 
 class Cancel(ActionBase, frozen=True, kw_only=True, tag="cancel"):
-    """End this connection's turn, whatever the ids say."""
+    """Cancel this connection's turn, whatever the ids say."""
 
     session_id: str | None = None
 
 
 class Ping(ActionBase, frozen=True, kw_only=True, tag="ping"):
-    """Are you there?"""
+    """Check that the server is alive."""
 
 
 AnyAction: TypeAlias = Union[  # noqa: UP007  # in a list like the events

@@ -1,8 +1,8 @@
-"""What a smooth server says (docs/dialects/smooth.md, section 4), exactly as the strict schemas have it.
+"""Events of a smooth server (docs/dialects/smooth.md, section 4), exactly as in the strict schemas.
 
-Every struct is closed. A payload stands in `data`, for questions one level deeper in `data.data`; `requestId` and the
-leading fields are repeated inside `data` ("mirrors"). Servers that leave mirrors out are read through spellings.py.
-Opaque JSON is `object`: decoded, so that what we hand on is known to be JSON in UTF-8.
+Every struct is closed. The payload is in `data`, for questions one level deeper in `data.data`. `data` repeats
+`requestId` and the leading fields ("mirrors"); spellings.py reads servers that omit them. Opaque JSON is `object`: it
+is decoded, so that only valid JSON in UTF-8 is passed on.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from dragoman.mappings.smooth.wire.base import Closed, EventBase
 from dragoman.mappings.smooth.wire.spellings import usual_event
 
 CAPABILITY_OF_KIND = {"identity_intake": "identity_form", "choices": "choice_chips"}
-"""Kind of interaction -> what a client must claim in `supports` to be shown it (docs/dialects/smooth.md, section 6)."""
+"""Kind of interaction -> the claim in `supports` that a client needs for it (docs/dialects/smooth.md, section 6)."""
 
-MAX_DEPTH = 512  # no server states a bound; tool arguments nest a few levels, Python's own parser ends near 1000
+MAX_DEPTH = 512  # no server has a documented limit; tool arguments nest a few levels, Python's parser ends near 1000
 
 
 # -- answers to one request -------------------------------------------------------------------------
 
 
 class ImmediateResponse(EventBase, frozen=True, kw_only=True, tag="immediate_response"):
-    """202: the turn was accepted; 200: done, with `data`. `message` is free text."""
+    """Response to a request: 202 for an accepted turn, 200 for success, with `data`; `message` is free text."""
 
     status: int | None = None
     message: str | None = None
@@ -43,21 +43,21 @@ class TokenData(Closed, frozen=True, kw_only=True):
 
 
 class StreamToken(EventBase, frozen=True, kw_only=True, tag="stream_token"):
-    """More of the answer."""
+    """A piece of the answer."""
 
     token: str
     data: TokenData
 
 
 class StreamReasoning(EventBase, frozen=True, kw_only=True, tag="stream_reasoning"):
-    """More of what the model thinks; never part of the answer."""
+    """A piece of the model's reasoning; never part of the answer."""
 
     token: str
     data: TokenData
 
 
 class StreamPreamble(EventBase, frozen=True, kw_only=True, tag="stream_preamble"):
-    """Words to fill the wait; never part of the answer."""
+    """Text shown while the user waits; never part of the answer."""
 
     token: str
     data: TokenData
@@ -82,7 +82,7 @@ class StreamChunkData(Closed, frozen=True, kw_only=True):
 
 
 class StreamChunk(EventBase, frozen=True, kw_only=True, tag="stream_chunk"):
-    """A node of the backend's graph said something: a tool call, its result, or a phase."""
+    """A message of a node of the backend's graph: a tool call, its result, or a phase."""
 
     node: str
     data: StreamChunkData
@@ -130,7 +130,7 @@ class EventualData(Closed, frozen=True, kw_only=True):
 
 
 class EventualResponse(EventBase, frozen=True, kw_only=True, tag="eventual_response"):
-    """The turn is complete."""
+    """The end of a complete turn."""
 
     status: int
     data: EventualData
@@ -144,21 +144,21 @@ class CancelledData(Closed, frozen=True, kw_only=True):
 
 
 class Cancelled(EventBase, frozen=True, kw_only=True, tag="cancelled"):
-    """The turn was cancelled."""
+    """The end of a cancelled turn."""
 
     status: Literal[499]
     data: CancelledData
 
 
 class ErrorBody(Closed, frozen=True, kw_only=True):
-    """What went wrong; codes are an open set (docs/dialects/smooth.md, section 8)."""
+    """The code and text of an error; codes are an open set (docs/dialects/smooth.md, section 8)."""
 
     code: str
     message: str
 
 
 class ErrorData(Closed, frozen=True, kw_only=True):
-    """Mirror of an error; nobody emits `details`."""
+    """Mirror of an error; no server sends `details`."""
 
     request_id: str | None = None
     error: ErrorBody
@@ -166,13 +166,13 @@ class ErrorData(Closed, frozen=True, kw_only=True):
 
 
 class ErrorEvent(EventBase, frozen=True, kw_only=True, tag="error"):
-    """A request or turn failed, or without requestId something else did."""
+    """The error of a request or turn; without requestId, any other error."""
 
     error: ErrorBody
     data: ErrorData
 
 
-# -- life -------------------------------------------------------------------------------------------
+# -- keepalive and pong -----------------------------------------------------------------------------
 
 
 class KeepaliveData(Closed, frozen=True, kw_only=True):
@@ -182,7 +182,7 @@ class KeepaliveData(Closed, frozen=True, kw_only=True):
 
 
 class Keepalive(EventBase, frozen=True, kw_only=True, tag="keepalive"):
-    """The server lives; in the schemas, emitted by nobody."""
+    """A sign that the server is alive; in the schemas, but no server sends it."""
 
     data: KeepaliveData
 
@@ -194,13 +194,13 @@ class PongData(Closed, frozen=True, kw_only=True):
 
 
 class Pong(EventBase, frozen=True, kw_only=True, tag="pong"):
-    """Answers ping."""
+    """Answer to ping."""
 
     data: PongData | None = None
 
 
 class WriteConfirmation(Closed, frozen=True, kw_only=True):
-    """What the backend wants to do; `tool_id` is the tool's name."""
+    """The action that the backend asks permission for; `tool_id` is the tool's name."""
 
     tool_id: str
     action_description: str
@@ -214,13 +214,13 @@ class WriteConfirmationData(Closed, frozen=True, kw_only=True):
 
 
 class WriteConfirmationRequired(EventBase, frozen=True, kw_only=True, tag="write_confirmation_required"):
-    """The turn is parked until the user agrees or not."""
+    """A question that parks the turn until the user agrees or not."""
 
     data: WriteConfirmationData
 
 
 class OtpChallenge(Closed, frozen=True, kw_only=True):
-    """Which tool wants the user's identity, and how a code may reach the user (email, sms)."""
+    """The tool that needs the user's identity, and the channels for a code (email, sms)."""
 
     tool_id: str
     action_description: str
@@ -236,13 +236,13 @@ class OtpRequiredData(Closed, frozen=True, kw_only=True):
 
 
 class OtpVerificationRequired(EventBase, frozen=True, kw_only=True, tag="otp_verification_required"):
-    """A tool was refused until the user is known; no park, the turn ends."""
+    """A tool was refused until the user is identified. The turn ends and is not parked."""
 
     data: OtpRequiredData
 
 
 class OtpDelivery(Closed, frozen=True, kw_only=True):
-    """Where the code went."""
+    """The channel and destination of a code."""
 
     channel: str
     masked_destination: str
@@ -256,13 +256,13 @@ class OtpDeliveryData(Closed, frozen=True, kw_only=True):
 
 
 class OtpSent(EventBase, frozen=True, kw_only=True, tag="otp_sent"):
-    """A code is on its way."""
+    """A one-time code was sent."""
 
     data: OtpDeliveryData
 
 
 class OtpSuccess(Closed, frozen=True, kw_only=True):
-    """Free text."""
+    """Free text about a right code."""
 
     message: str
 
@@ -281,7 +281,7 @@ class OtpVerified(EventBase, frozen=True, kw_only=True, tag="otp_verified"):
 
 
 class OtpFailure(Closed, frozen=True, kw_only=True):
-    """`error` is INVALID_CODE, MAX_ATTEMPTS, NOT_FOUND or EXPIRED."""
+    """The refusal of a code; `error` is INVALID_CODE, MAX_ATTEMPTS, NOT_FOUND or EXPIRED."""
 
     error: str | None = None
     attempts_remaining: int
@@ -302,7 +302,7 @@ class OtpInvalid(EventBase, frozen=True, kw_only=True, tag="otp_invalid"):
 
 
 class Interaction(Closed, frozen=True, kw_only=True):
-    """A form: `spec` is its description in the words of `kind`."""
+    """A form: `spec` is its description, in the terms of `kind`."""
 
     interaction_id: str
     kind: str
@@ -318,20 +318,20 @@ class InteractionData(Closed, frozen=True, kw_only=True):
 
 
 class InteractionRequired(EventBase, frozen=True, kw_only=True, tag="interaction_required"):
-    """The turn is parked until the form is filled in or declined."""
+    """A question that parks the turn until the form is filled in or declined."""
 
     data: InteractionData
 
 
 class FieldFault(Closed, frozen=True, kw_only=True):
-    """What is wrong with one field."""
+    """The error of one field."""
 
     field: str
     message: str
 
 
 class InteractionFaults(Closed, frozen=True, kw_only=True):
-    """Why a form was refused."""
+    """The errors of a refused form."""
 
     interaction_id: str
     kind: str
@@ -347,7 +347,7 @@ class InteractionInvalidData(Closed, frozen=True, kw_only=True):
 
 
 class InteractionInvalid(EventBase, frozen=True, kw_only=True, tag="interaction_invalid"):
-    """The form was refused; the turn stays parked."""
+    """A form was refused; the turn stays parked."""
 
     data: InteractionInvalidData
 

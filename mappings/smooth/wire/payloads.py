@@ -1,8 +1,7 @@
-"""Conventions inside the opaque JSON of two events: tool chunks and the final answer
-(docs/dialects/smooth.md, section 4).
+"""Conventions in the opaque JSON of two events: tool chunks and the final answer (docs/dialects/smooth.md, section 4).
 
-`arguments` of a call is a JSON string from R and an object from P and T; `response` is any JSON,
-in practice one object.
+`arguments` of a call is a JSON string from R and an object from P and T. `response` is any JSON, in practice one
+object.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ ENCODER = msgspec.json.Encoder()
 
 
 class Call(Struct, frozen=True):
-    """A tool call of a chunk; `arguments` is JSON text, `usual` says that `call_state` gives it back."""
+    """A tool call of a chunk; `arguments` is JSON text. `usual`: `call_state` gives back the same JSON."""
 
     name: str
     arguments: str
@@ -22,7 +21,7 @@ class Call(Struct, frozen=True):
 
 
 class Result(Struct, frozen=True):
-    """A tool result of a chunk; `usual` says that `result_state` gives it back."""
+    """A tool result of a chunk. `usual`: `result_state` gives back the same JSON."""
 
     name: str
     output: str
@@ -31,7 +30,7 @@ class Result(Struct, frozen=True):
 
 
 def call_of(raw_response: object) -> Call | None:
-    """The tool call in a chunk's `rawResponse`, None if there is none."""
+    """Return the tool call in a chunk's `rawResponse`, or None."""
     call = raw_response.get("toolCall") if isinstance(raw_response, dict) else None
     if not isinstance(call, dict):
         return None
@@ -43,7 +42,7 @@ def call_of(raw_response: object) -> Call | None:
 
 
 def result_of(raw_response: object) -> Result | None:
-    """The tool result in a chunk's `rawResponse`, None if there is none."""
+    """Return the tool result in a chunk's `rawResponse`, or None."""
     result = raw_response.get("toolResult") if isinstance(raw_response, dict) else None
     if not isinstance(result, dict):
         return None
@@ -56,17 +55,17 @@ def result_of(raw_response: object) -> Result | None:
 
 
 def call_state(name: str, arguments: str) -> dict[str, object]:
-    """`rawResponse` of a tool call, `arguments` as a JSON string like R's."""
+    """Return the `rawResponse` of a tool call, with `arguments` as a JSON string like R's."""
     return {"toolCall": {"name": name, "arguments": arguments}}
 
 
 def result_state(name: str, output: str, is_error: bool) -> dict[str, object]:
-    """`rawResponse` of a tool result."""
+    """Return the `rawResponse` of a tool result."""
     return {"toolResult": {"name": name, "isError": is_error, "result": output}}
 
 
 def answer_of(text: str) -> dict[str, object]:
-    """The `response` that carries `text`; the judgements are the ones every reference server gives."""
+    """Return the `response` with this text; the scores are those of every reference server."""
     return {
         "responseParts": [text] if text else [],
         "customerHappinessScore": 0.5,
@@ -78,7 +77,7 @@ def answer_of(text: str) -> dict[str, object]:
 
 
 def text_of(response: object) -> str | None:
-    """The visible text in a `response`; None if it has no place for one."""
+    """Return the visible text in a `response`; None if it has no place for one."""
     if isinstance(response, str):
         return response
     parts = response.get("responseParts") if isinstance(response, dict) else None

@@ -1,7 +1,7 @@
-"""What stands in `data` of an immediate_response (docs/dialects/smooth.md, sections 3 and 5).
+"""The `data` of an immediate_response (docs/dialects/smooth.md, sections 3 and 5).
 
-Written as the strict schemas have it; read laxly, because servers add keys here (R's history records) or leave some out
-(T's get_session): these structs pass over what they do not know.
+It is written exactly as in the strict schemas. These structs ignore unknown keys when they are read, because servers
+add keys (R's history records) or omit some (T's get_session).
 """
 
 from __future__ import annotations
@@ -11,18 +11,18 @@ from typing import Literal
 from msgspec import UNSET, Struct, UnsetType
 
 AGENT_NAME = "smooth-agent"
-"""What every reference server calls its agent."""
+"""The name of the agent on every reference server."""
 
 
 SessionStatus = Literal["active", "idle", "ended"]
 
 
 class Payload(Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True, rename="camel"):
-    """Base of the payloads."""
+    """Base class of the payloads."""
 
 
 class Session(Payload, frozen=True, kw_only=True):
-    """Answers create_conversation_session and get_session; only the latter says `thread_id` and `status`."""
+    """Answer to create_conversation_session and get_session; only the latter has `thread_id` and `status`."""
 
     session_id: str
     conversation_id: str
@@ -42,14 +42,14 @@ class ContentItem(Payload, frozen=True, kw_only=True):
 
 
 class Content(Payload, frozen=True, kw_only=True):
-    """The text of a message; R tells it in `items`."""
+    """The text of a message; R sends it in `items`."""
 
     text: str | None = None
     items: list[ContentItem] | None = None
 
 
 class Record(Payload, frozen=True, kw_only=True):
-    """One message of the history; inbound is the user."""
+    """One message of the history; `inbound` is the user's."""
 
     id: str
     direction: Literal["inbound", "outbound"]
@@ -75,7 +75,7 @@ class Conversation(Payload, frozen=True, kw_only=True):
 
 
 class Conversations(Payload, frozen=True, kw_only=True):
-    """The list of conversations, newest first; paged since after HEAD."""
+    """The list of conversations, newest first, in pages since HEAD."""
 
     conversations: list[Conversation]
     next_cursor: str | UnsetType | None = UNSET

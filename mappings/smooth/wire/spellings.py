@@ -1,7 +1,7 @@
-"""Further legal spellings of smooth messages, turned into the usual one
-(docs/dialects/smooth.md, sections 2, 3 and 11.2).
+"""Other legal spellings of smooth messages, rewritten as the usual one (docs/dialects/smooth.md, sections 2, 3 and
+11.2).
 
-Only frames that the strict decoder refused come here. What is not repaired is still refused afterwards.
+Only frames that the strict decoder refused come here. A frame that is not repaired is refused again.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ MIRRORED: dict[str, tuple[str, ...]] = {
     "interaction_invalid": (),
     "keepalive": (),
 }
-"""Events that repeat their requestId inside `data`, and what else they repeat."""
+"""Events that repeat their requestId inside `data` -> the other fields that they repeat."""
 
 STATUS = {"eventual_response": 200, "cancelled": 499}
 OPTIONAL_ID = ("cancelled", "error")
-"""Events whose `data.requestId` may be absent; the others need one, "" when nobody knows it."""
+"""Events whose `data.requestId` may be absent; the others need one, "" if it is unknown."""
 
 
 def usual_event(value: object) -> object:
-    """An event with its mirrors filled in and its times whole."""
+    """Return an event with its mirrors filled in and its times as integers."""
     if not isinstance(value, dict):
         return value
     _drop_unless(value, "requestId", str)
@@ -81,7 +81,7 @@ def _mirrors(value: JsonObject, kind: str) -> None:
 
 
 def usual_action(value: object) -> object:
-    """An action without what every server passes over: ids, limits and attachments of a wrong form."""
+    """Return an action without ids, limits and attachments of a wrong form, which every server ignores."""
     if not isinstance(value, dict):
         return value
     _drop_unless(value, "requestId", str)
@@ -91,7 +91,7 @@ def usual_action(value: object) -> object:
             _keep(value, "supports", lambda item: isinstance(item, str))
         case "send_message":
             if value.get("message") is None:
-                value["message"] = ""  # legal beside an attachment; the translator looks
+                value["message"] = ""  # legal beside an attachment; the translator checks that
             _drop_unless(value, "stream", bool)
             _keep(value, "images", _is_image)
             _keep(value, "files", _is_file)

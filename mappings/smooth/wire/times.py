@@ -8,7 +8,7 @@ NS_PER_MS = 1_000_000
 
 
 def rfc3339(at: int) -> str:
-    """ns since the epoch in UTC, to the microsecond; a clock that stands outside of years 1 to 9999 gives the epoch."""
+    """Return ns since the epoch as UTC, to the microsecond; times outside of the years 1 to 9999 give the epoch."""
     text = seconds(at // NS)
     if not text:
         return rfc3339(0)
@@ -17,5 +17,5 @@ def rfc3339(at: int) -> str:
 
 
 def nanoseconds(text: str) -> int:
-    """An RFC 3339 time as ns since the epoch, one without a zone in UTC; 0 if it is none."""
+    """Return an RFC 3339 time as ns since the epoch, 0 if it is invalid. A time without a zone is UTC."""
     return parse(text) or 0
