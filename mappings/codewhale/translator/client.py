@@ -89,7 +89,7 @@ class ClientTranslator(TranslatorDefaults[Event]):
             if refusal is not None:
                 self._tell(step, command, say.Reply(request=command.request, failure=refusal))
                 continue
-            now, answers = self._opening.admit(command)
+            now, answers = self._opening.admit_command(command)
             for answer in answers:
                 self._tell(step, command, answer)
             self._write(now, step)
@@ -120,7 +120,7 @@ class ClientTranslator(TranslatorDefaults[Event]):
             return Failure(cause="unsupported", text=f"a codewhale cannot be asked this: {why}")
         if self._waiting.full:
             return Failure(cause="busy", text=f"{WAITING_MAX} requests wait for the backend's answer")
-        if isinstance(command, CONFIGURING) and self._opening.thread:
+        if isinstance(command, CONFIGURING) and self._opening.session:
             return Failure(cause="busy", text="not changed: the backend would forget its open conversation")
         if isinstance(command, ask.CancelTurn):
             if not self._interrupts:
@@ -201,7 +201,7 @@ class ClientTranslator(TranslatorDefaults[Event]):
         if isinstance(command, ask.GetCapabilities):
             known = methods_of(event.result)
             self._interrupts = self._interrupts if known is None else "thread/interrupt" in known
-        now, answers = self._opening.answered(command, self._typed(command, event))
+        now, answers = self._opening.take_answer(command, self._typed(command, event))
         _add(step, told + [answer for answer in answers if _for_somebody(answer)])
         self._write(now, step)
 

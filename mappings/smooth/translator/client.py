@@ -80,7 +80,7 @@ class ClientTranslator(TranslatorDefaults[Event]):
         """Write commands as actions; refuse a command without a form in smooth."""
         step: Step[Event] = Step()
         for command in items:
-            now, answers = self._opening.admit(command)
+            now, answers = self._opening.admit_command(command)
             if answers:
                 step.bursts.append(Burst(items=answers, request=command.request))
             self._write_commands(now, step)
@@ -124,7 +124,7 @@ class ClientTranslator(TranslatorDefaults[Event]):
                 command = self._waiting.get(own)
                 item = self._typed_answer(own, said)
                 if command is not None:
-                    now, answers = self._opening.answered(command, item)
+                    now, answers = self._opening.take_answer(command, item)
                     self._write_commands(now, step)
                     items += answers
                     continue

@@ -14,9 +14,9 @@ from dragoman.mappings.canonical import commands as ask
 from dragoman.mappings.canonical import events as say
 from dragoman.mappings.canonical.values import Backend, FileAttachment, Text
 from dragoman.mappings.codewhale import DIALECT, ClientTranslator
-from dragoman.mappings.codewhale.translator.opening import HELD_MAX
 from dragoman.mappings.codewhale.vocabulary import HEAD, SEED, keep, methods
 from dragoman.mappings.jsonrpc import WAITING_MAX
+from dragoman.mappings.opening import HELD_MAX
 from tests.mappings.codewhale.data import CAPTURES, captured
 
 THREAD = "thread-00000000-0000-4000-8000-000000000001"

@@ -22,25 +22,25 @@ def test_every_resume_has_the_folder_of_the_endpoint_unless_a_client_gave_one() 
     wanted = ask.OpenSession(ext=keep(params=StartParams(cwd="/route")))
     opening.resume(SessionState(id="s", opening=wanted))
     for said, cwd in ((None, "/route"), (keep(params=ResumeParams(thread_id=THREAD, cwd="/own")), "/own")):
-        (command,), _ = opening.admit(ask.ResumeSession(session=THREAD, ext=said))
+        (command,), _ = opening.admit_command(ask.ResumeSession(session=THREAD, ext=said))
         assert isinstance(command, ask.ResumeSession)
         assert given(command.ext, "params", ResumeParams, ResumeParams(thread_id="")).cwd == cwd
 
 
 def test_waiting_commands_are_sent_to_the_thread_that_was_opened() -> None:
     opening = Opening()
-    (wanted,), _ = opening.admit(ask.GetGoal(request="g", session="other", ext=keep(thread_id="other")))
-    held, events = opening.answered(wanted, OPENED)
+    (wanted,), _ = opening.admit_command(ask.GetGoal(request="g", session="other", ext=keep(thread_id="other")))
+    held, events = opening.take_answer(wanted, OPENED)
     assert held == [ask.GetGoal(request="g", session=THREAD)]
     assert events == [OPENED]
 
 
 def test_an_answer_to_another_command_opens_nothing() -> None:
     reply = say.Reply(request="r")
-    assert Opening().answered(ask.Ping(), reply) == ([], [reply])
+    assert Opening().take_answer(ask.Ping(), reply) == ([], [reply])
 
 
 def test_the_session_that_a_client_names_is_resumed_before_a_new_one_is_opened() -> None:
-    (command,), _ = Opening().admit(ask.GetSession(request="r", session=THREAD))
+    (command,), _ = Opening().admit_command(ask.GetSession(request="r", session=THREAD))
     assert isinstance(command, ask.ResumeSession)
     assert (command.session, command.request) == (THREAD, "r")

@@ -1,0 +1,94 @@
+"""The session of a link that carries a single one: it is opened or resumed before everything else.
+
+Commands that come before the session is open wait for it, up to a limit, and fail with it. A dialect whose servers open
+sessions has a subclass in its translator/opening.py (docs/design.md, section 5).
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from msgspec.structs import replace
+
+from dragoman.mappings.canonical.commands import Command, GetSession, OpenSession, ResumeSession
+from dragoman.mappings.canonical.events import Event, Reply, SessionOpened
+from dragoman.mappings.canonical.values import Failure
+
+HELD_MAX = 64
+"""Commands that wait until a session is open; a further one is refused."""
+
+UNOPENED = Failure(cause="internal", text="the backend opened no session")
+
+
+class SessionOpening:
+    """The session of one link, with its id at the backend ("" until it is known), and the commands that wait for it."""
+
+    SESSIONLESS: ClassVar[tuple[type, ...]] = ()  # commands that need no session
+
+    def __init__(self) -> None:
+        self.session = ""
+        self._wanted = OpenSession()
+        self._held: list[Command] = []
+        self._asked: Command | None = None
+
+    def admit_command(self, command: Command) -> tuple[list[Command], list[Event]]:
+        """Return the commands to write now in place of this one, and the events that answer it at once."""
+        command = self._prepared(command)
+        if isinstance(command, OpenSession | ResumeSession):
+            return self._ask(command), []
+        if isinstance(command, self.SESSIONLESS):
+            return [command], []
+        if self.session:
+            return [self._in_session(command)], []
+        if isinstance(command, GetSession) and command.session and self._asked is None:
+            return self._ask(self._lookup(command)), []
+        if len(self._held) >= HELD_MAX:
+            failure = Failure(cause="busy", text="too many commands wait for the session to be opened")
+            return [], [Reply(request=command.request, failure=failure)]
+        self._held.append(command)
+        return (self._ask(replace(self._wanted, request="")) if self._asked is None else []), []
+
+    def take_answer(self, command: Command, event: Event) -> tuple[list[Command], list[Event]]:
+        """Return the commands to write after this answer, and the events that it means.
+
+        The commands are those that waited, or a second attempt to open the session.
+        """
+        if command is not self._asked:
+            return [], [event]
+        self._asked = None
+        if isinstance(event, SessionOpened):
+            events = [event, *self._open(command, event)]
+            held, self._held = self._held, []
+            return [self._in_session(c) for c in held], events
+        again = None if command.request else self._second_attempt(command)
+        if again is not None:
+            return self._ask(again), []
+        failure = event.failure if isinstance(event, Reply) else None
+        held, self._held = self._held, []
+        refused: list[Event] = [Reply(request=c.request, failure=failure or UNOPENED) for c in held]
+        return [], [*([event] if command.request else []), *refused]
+
+    def _prepared(self, command: Command) -> Command:
+        """Return a command as the backend is asked."""
+        return command
+
+    def _in_session(self, command: Command) -> Command:
+        """Return a command for the open session."""
+        return replace(command, session=self.session)
+
+    def _lookup(self, command: GetSession) -> Command:
+        """Return the command that finds the session that a client names."""
+        return command
+
+    def _open(self, command: Command, event: SessionOpened) -> list[Event]:
+        """Note that the session is open and return what its clients must be told besides."""
+        self.session = event.session
+        return []
+
+    def _second_attempt(self, command: Command) -> Command | None:
+        """Return the command to try after this one failed, if any."""
+        return None
+
+    def _ask(self, command: Command) -> list[Command]:
+        self._asked = command
+        return [command]
