@@ -63,10 +63,15 @@ class ServerTranslator(TranslatorDefaults[Command]):
     def __init__(self, clock: Clock, new_id: NewId, generation: str = "") -> None:
         self._clock = clock
         self._new_id = new_id
-        self.view = self._generation = generation or HEAD  # clients of the seed get their text in the result
+        self._generation = generation or HEAD
         self._replies = Replies[ThreadCall]()
         self._sessions: dict[str, SessionState] = {}
         self._shut = False
+
+    @property
+    def view(self) -> str:
+        """Return the generation of the client: clients of the seed get their text in the result."""
+        return self._generation
 
     @property
     def has_pending_replies(self) -> bool:
