@@ -1,8 +1,9 @@
-"""What the documents show of the code: docs/fidelity.md, the README's table of pairs, the states of a turn.
+"""What the documents show of the code: docs/fidelity.md, the README's table of pairs, the states of a turn,
+and what redaction finds.
 
     python -m tests.docs
 
-`make docs` writes them; test_matrix.py and test_turn_states.py hold them to it.
+`make docs` writes them; test_matrix.py, test_turn_states.py and test_measured.py hold them to it.
 """
 
 from __future__ import annotations
@@ -13,14 +14,17 @@ from dragoman.gateway import registry
 from dragoman.gateway.matrix import markdown, pairs
 from dragoman.gateway.session.turn_states import TABLES
 from dragoman.mappings import fidelity
+from tests.gateway.recording.redaction.measured import findings_table
 
-__all__ = ["DESIGN", "FIDELITY", "README", "with_pairs", "with_turn_states"]
+__all__ = ["DESIGN", "FIDELITY", "README", "RECORDING", "with_findings", "with_pairs", "with_turn_states"]
 
 ROOT = Path(__file__).parents[1]
 FIDELITY, README = ROOT / "docs" / "fidelity.md", ROOT / "README.md"
 BEGIN, END = "<!-- pairs -->\n", "<!-- /pairs -->"
 DESIGN = ROOT / "docs/design.md"
 STATES_BEGIN, STATES_END = "<!-- turn states -->\n", "<!-- /turn states -->"
+RECORDING = ROOT / "docs/recording.md"
+FOUND_BEGIN, FOUND_END = "<!-- found -->\n", "<!-- /found -->"
 CELLS = list(fidelity.matrix(list(registry.dialects().values())))
 
 
@@ -34,6 +38,12 @@ def with_turn_states(text: str) -> str:
     """Return the design with the diagram of a turn's states as it must be."""
     before, rest = text.split(STATES_BEGIN)
     return f"{before}{STATES_BEGIN}{turn_states()}{STATES_END}{rest.split(STATES_END)[1]}"
+
+
+def with_findings(text: str) -> str:
+    """Return the document about recordings with the measured table of what redaction finds."""
+    before, rest = text.split(FOUND_BEGIN)
+    return f"{before}{FOUND_BEGIN}{findings_table()}{FOUND_END}{rest.split(FOUND_END)[1]}"
 
 
 def turn_states() -> str:
@@ -53,3 +63,4 @@ if __name__ == "__main__":
     FIDELITY.write_text(markdown(CELLS), "utf-8")
     DESIGN.write_text(with_turn_states(DESIGN.read_text("utf-8")), "utf-8")
     README.write_text(with_pairs(README.read_text("utf-8")), "utf-8")
+    RECORDING.write_text(with_findings(RECORDING.read_text("utf-8")), "utf-8")

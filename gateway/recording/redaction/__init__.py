@@ -5,6 +5,7 @@ frame_redactor   frames                              field_texts     their texts
 frame_cleaner    secrets removed from a frame, and credentials that no recording ever holds
 values           events and commands, and JSON in them
 finder           secrets in a text                   shapes          the built-in shapes of secrets
+key_table        prefixes of keys                    prefixed_keys   their search
 escapes          layers of JSON strings in a text    spans           places of secrets, and placeholders
 rules, paths     the user's own patterns and paths
 """

@@ -16,9 +16,10 @@ from typing import Literal, TypeVar
 from msgspec import Struct
 
 from dragoman.gateway.recording.redaction.escapes import Layer, layers, undecided
+from dragoman.gateway.recording.redaction.prefixed_keys import PrefixedKeys
 from dragoman.gateway.recording.redaction.spans import PLACEHOLDER, PLACEHOLDER_MAX, PREFIX, Span, merged
 
-__all__ = ["HIDDEN", "UNSEARCHED", "Detector", "Finder", "Judge", "finder", "value_of"]
+__all__ = ["HIDDEN", "UNSEARCHED", "Detector", "Finder", "Judge", "Shape", "finder", "value_of"]
 
 Judge = Callable[[re.Match[str]], bool]
 
@@ -39,8 +40,8 @@ UNSEARCHED = "unsearched"
 
 WORDS_MAX, WORD_MOST = 4096, 64  # words that are known to be clean, and characters of one
 
-BEGINS = re.compile(r"[-_:=\"&?]|A[KSBCI]|eyJ|ya29|SG\.|(?i:bearer)")
-"""Everything that could become a built-in shape contains one of these."""
+BEGINS = re.compile(r"[-_:=\"&?]|[78]Q~|(?i:bearer|machine)")
+"""Everything that could become a built-in shape contains one of these, or a prefix of a key."""
 
 
 class Detector(Struct, frozen=True, kw_only=True):
@@ -50,7 +51,7 @@ class Detector(Struct, frozen=True, kw_only=True):
     that ends before the text does; of the anchors inside it only the last can still reach the end. `judge` has the last
     word on a match of `pattern`. `reach` characters at the end of a text may belong to a secret that `opens` cannot
     see; 0 where it sees all. `needs` is what every text with such a secret has: a "run" of RUN characters without a
-    space, such a "word" with an anchor in it, or the "sign" of an assignment.
+    space, or the "sign" of an assignment or option. Nothing that is `in_word` goes over a space.
     """
 
     kind: str
@@ -61,22 +62,23 @@ class Detector(Struct, frozen=True, kw_only=True):
     folded: bool = False
     judge: Judge | None = None
     reach: int = 0
-    needs: Literal["run", "word", "sign", ""] = ""
+    needs: Literal["run", "sign", ""] = ""
+    in_word: bool = False
 
-    def matches(self, text: str, folded: str) -> Iterator[re.Match[str]]:
-        """Yield all secrets in `text`; `folded` is the text in lower case, with each character in its place."""
+    def matches(self, text: str, folded: str) -> Iterator[tuple[str, re.Match[str]]]:
+        """Yield the secrets in `text` with their kind; `folded` is the text in lower case, character by character."""
         for found in self._candidates(self.pattern, text, folded):
             if self.judge is None or self.judge(found):
-                yield found
+                yield self.kind, found
 
     def anchors_in(self, text: str, folded: str) -> int:
         """Return how many anchors stand in `text`, which is how often the pattern is tried at most."""
         where = folded if self.folded else text
         return sum(map(where.count, self.anchors))
 
-    def open(self, text: str, folded: str, last_word: int) -> re.Match[str] | None:
+    def open(self, text: str, folded: str, last_word: int) -> tuple[str, re.Match[str]] | None:
         """Return the unfinished secret that the end of `text` cuts off. No space stands behind `last_word`."""
-        start = last_word if self.needs == "word" else 0
+        start = last_word if self.in_word else 0
         if self.opens is None:
             return None
         where = folded if self.folded else text
@@ -85,7 +87,7 @@ class Detector(Struct, frozen=True, kw_only=True):
             while at >= 0:
                 found = self.opens.match(text, at)
                 if found is not None:
-                    return found
+                    return self.kind, found
                 at = self._behind_run(anchor, text, where, at)
         return None
 
@@ -111,6 +113,9 @@ class Detector(Struct, frozen=True, kw_only=True):
                 at = where.find(anchor, max(at + 1, found.end() if found is not None else 0))
 
 
+Shape = Detector | PrefixedKeys
+
+
 def value_of(found: re.Match[str]) -> tuple[int, int]:
     """Return start and end of the secret itself in a match."""
     groups = found.re.groupindex
@@ -120,7 +125,7 @@ def value_of(found: re.Match[str]) -> tuple[int, int]:
 class Finder:
     """Looks for some shapes. The longest of overlapping secrets names the kind; of equal ones the first detector."""
 
-    def __init__(self, detectors: Iterable[Detector]) -> None:
+    def __init__(self, detectors: Iterable[Shape]) -> None:
         self._detectors = tuple(detectors)
         self.reach = max((detector.reach for detector in self._detectors), default=0)
         self._least = 1 if self.reach else LEAST
@@ -129,13 +134,11 @@ class Finder:
         self._large: tuple[str, list[Span]] = ("", [])  # the last large text and its secrets
         self._folded = ("", "")  # the last text, as it is and in lower case: the same one is often searched twice
         self._clean: set[str] = set()
-        self._anchors_of_words = [
-            a for detector in self._detectors if detector.needs == "word" for a in detector.anchors
-        ]
+        self._of_words = [detector for detector in self._detectors if detector.in_word]
         self._sets = {
             has: [(rank, one) for rank, one in enumerate(self._detectors) if not one.needs or one.needs in has]
-            for length in range(4)
-            for has in combinations(("run", "word", "sign"), length)
+            for length in range(3)
+            for has in combinations(("run", "sign"), length)
         }
 
     def find(self, text: str) -> list[Span]:
@@ -207,11 +210,8 @@ class Finder:
     def _find(self, layer: Layer) -> Iterable[tuple[int, Span]]:
         """Yield the secrets in one layer, each with the rank of its detector."""
         text = layer.text
-        words = [word for word in text.split() if len(word) >= RUN]  # most texts have none
-        has: tuple[str, ...] = ("run",) if words else ()
-        if words and any(map("\n".join(words).__contains__, self._anchors_of_words)):
-            has += ("word",)
-        if "=" in text or ":" in text:
+        has: tuple[str, ...] = ("run",) if max(map(len, text.split()), default=0) >= RUN else ()  # most have none
+        if "=" in text or ":" in text or " -" in text:
             has += ("sign",)
         detectors = self._sets[has]
         if not detectors:
@@ -221,21 +221,19 @@ class Finder:
             yield 0, Span(0, len(layer.outermost), UNSEARCHED)
             return
         for rank, detector in detectors:
-            for found in detector.matches(text, folded):
+            for kind, found in detector.matches(text, folded):
                 start, end = value_of(found)
-                yield rank, Span(layer.place(start), layer.place(end), detector.kind, _quote(found, layer))
+                yield rank, Span(layer.place(start), layer.place(end), kind, _quote(found, layer))
 
     def _opens(self, layer: Layer) -> Iterable[Span]:
         text = layer.text[: undecided(layer.text)]
-        if BEGINS.search(text) is None:
-            return
-        folded = self._in_lower_case(text)
         last_word = len(text) - len(text.rsplit(None, 1)[-1]) if text[-1:].strip() else len(text)
-        word = any(map(text[last_word:].__contains__, self._anchors_of_words))
-        for detector in self._detectors:
-            found = detector.open(text, folded, last_word) if word or detector.needs != "word" else None
+        begins = BEGINS.search(text) is not None
+        folded = self._in_lower_case(text) if begins else ""
+        for detector in self._detectors if begins else self._of_words:
+            found = detector.open(text, folded, last_word)
             if found is not None:
-                yield Span(layer.place(value_of(found)[0]), layer.place(len(layer.text)), detector.kind)
+                yield Span(layer.place(value_of(found[1])[0]), layer.place(len(layer.text)), found[0])
 
     def _in_lower_case(self, text: str) -> str:
         if self._folded[0] is not text:
@@ -244,7 +242,7 @@ class Finder:
 
 
 @lru_cache(64)
-def finder(detectors: tuple[Detector, ...]) -> Finder:
+def finder(detectors: tuple[Shape, ...]) -> Finder:
     """Return the finder of these shapes, one for all recordings that look for the same."""
     return Finder(detectors)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from dragoman.gateway.recording.redaction.finder import HIDDEN, Detector, finder
+from dragoman.gateway.recording.redaction.finder import HIDDEN, Detector, Shape, finder
 from dragoman.gateway.recording.redaction.paths import JsonPaths, json_path
 from dragoman.gateway.recording.redaction.shapes import BUILT_IN
 from dragoman.gateway.recording.redaction.spans import KIND, Placeholders, merged, replaced
@@ -31,7 +31,7 @@ _MARK = Placeholders(token_bytes(16)).mark
 class RedactionRules(Struct, frozen=True, kw_only=True):
     """The compiled rules. Text is held back for so many characters and µs at most."""
 
-    detectors: tuple[Detector, ...] = BUILT_IN
+    detectors: tuple[Shape, ...] = BUILT_IN
     paths: JsonPaths = JsonPaths()  # it never changes
     window_bytes: int = 64 * 1024
     window_micros: int = 2_000_000

@@ -7,27 +7,38 @@ pattern: they are plain ones a layer below (escapes.py).
 
 from __future__ import annotations
 
+import base64
+import binascii
 import re
 from collections.abc import Iterable
 from functools import lru_cache
+from typing import Literal
 
-from dragoman.gateway.recording.redaction.finder import Detector, Judge, value_of
+from dragoman.gateway.recording.redaction.finder import Detector, Judge, Shape, value_of
+from dragoman.gateway.recording.redaction.prefixed_keys import PrefixedKeys
 
 __all__ = ["ALWAYS", "BUILT_IN", "NAME_MAX", "TOKEN", "USER_INFO", "ends_as_secret", "is_secret_name", "named"]
 
 ANCHORS = ("passw", "passphrase", "pwd", "secret", "credential", "authorization", "key")
+KEYS = ("api", "access", "private", "account", "signing", "encryption", "master", "auth")
 NAMES = (
-    r"(?:passw(?:or)?d|passphrase|pwd|secret|credential|authorization|"
-    r"(?:(?<=api)|(?<=api[_-])|(?<=access)|(?<=access[_-])|(?<=private)|(?<=private[_-]))key)(?:[_-]?key|s)?"
+    r"(?:passw(?:or)?d|passphrase|pwd|(?<!pull)(?<!pull[_-])secret|credential|authorization|(?<=client[_-])key[_-]data|"
+    rf"(?:{'|'.join(f'(?<={word})|(?<={word}[_-])' for word in KEYS)})key)(?:[_-]?key|s)?"
 )
 """Names whose values are secrets, also as the end of a longer name: `DB_PASSWORD`, `clientSecret`."""
 
+POSITIONS = ("page", "next", "prev", "previous", "continuation", "sync", "cursor", "cancellation", "start", "delta")
+TOKENS = "".join(f"(?<!{word})(?<!{word}[_-])" for word in POSITIONS) + "token"
+"""Names of tokens, without those that name a position in a list."""
+
 NAME_MAX = 64  # characters at the end of a name that decide whether it is one of those
-SECRET_NAME = re.compile(rf"(?i:{NAMES}|token|auth_?context)\Z")
+SECRET_NAME = re.compile(rf"(?i:{NAMES}|{TOKENS}|auth_?context)\Z")
 
 WORDS = re.compile(
-    "(?i:string|str|text|none|null|true|false|undefined|password|secret|token|required|optional|changed|hidden|masked|"
-    r"redacted|example|unknown|empty|value|bearer|basic)\Z"
+    "(?i:string|str|text|bytes|int|bool|boolean|number|char|any|object|buffer|uuid|none|null|nil|true|false|undefined|"
+    "void|never|unknown|passw(?:or)?d|secret|token|credentials?|required|optional|changed|hidden|masked|redacted|example|"
+    "empty|missing|invalid|incorrect|wrong|expired|denied|failed|failure|unset|disabled|enabled|encrypted|prompt|default|"
+    r"include|omit|same-origin|plain|hashed|file|env|value|bearer|basic|digest|negotiate|yes|no|on|off)[.!]?\Z"
 )
 """Words that stand for a value in schemas, forms and prose."""
 
@@ -37,12 +48,24 @@ CODE = re.compile(
 )
 """References of code and templates to a value that stands elsewhere."""
 
+REFERENCE = re.compile(
+    r"(?:[~.]{0,2}/|[A-Za-z]:\\)|.*\.(?:pem|key|crt|json|ya?ml|txt|env|p12|pfx|[a-z_]+)\Z"
+    r"|(?=[A-Za-z]*[a-z_][A-Z_]|[a-z]+_).*(?i:passw|pwd|secret|key|token|credential)"
+)
+"""Paths, attributes and names of variables: where they stand without quotes and digits, the value stands elsewhere."""
+
+CLOSED = re.compile(r"\s*[,.+;)\]}]")
+"""The text behind a quote that closes a string and opens none."""
+
+NAME_CHARACTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-."
+BEFORE = 256  # characters of a line that are read to see where a value stands
+
 QUOTED = r"\"(?P<quoted>(?:[^\"\\\n]|\\.)*+)|'(?P<single>(?:[^'\\\n]|\\.)*+)"
 BARE = r"[^\s\"'`\\,;&<>(){}\[\]]"
 
 
 def _assigned(kind: str, anchors: tuple[str, ...], names: str, judge: Judge) -> Detector:
-    """Return the detector of a name, `:` or `=`, and a value: in quotes, or bare with a digit near its start."""
+    """Return the detector of a name, `:` or `=`, and a value, in quotes or bare."""
     begin = (
         rf"(?i:{names})"
         r"(?:(?P<quote>[\"'])\s{0,8}+[:=]|\s{0,4}+(?:=>|:=|[:=]))\s{0,8}+"
@@ -50,8 +73,8 @@ def _assigned(kind: str, anchors: tuple[str, ...], names: str, judge: Judge) -> 
     return Detector(
         kind=kind,
         anchors=anchors,
-        pattern=re.compile(rf"{begin}(?:{QUOTED}|(?P<bare>(?=[^\s\"'\\,;=0-9]{{0,64}}+[0-9]){BARE}{{4,}}+))"),
-        opens=re.compile(rf"{begin}(?:{QUOTED}|(?P<bare>{BARE}*+))\Z"),
+        pattern=re.compile(rf"{begin}(?:{QUOTED}|(?P<bare>{BARE}++))"),
+        opens=re.compile(rf"{begin}(?:{QUOTED}|(?P<bare>{BARE}*+)[ \t]{{0,8}}+)\Z"),
         run=re.compile(rf"{begin}{BARE}*+"),
         folded=True,
         needs="sign",
@@ -62,23 +85,54 @@ def _assigned(kind: str, anchors: tuple[str, ...], names: str, judge: Judge) -> 
 def _is_secret(found: re.Match[str]) -> bool:
     start, end = value_of(found)
     value = found.string[start:end]
-    if len(value) < 4 or CODE.match(value) or len(set(value)) == 1:
+    if CODE.match(value) or WORDS.match(value) or (len(value) > 1 and len(set(value)) == 1):
         return False
-    if found["bare"] is not None and found.string[end : end + 1] in ("(", "["):
+    if found["bare"] is None:
+        return len(value) >= 4 and not _closes_a_string(found, start)
+    if found.string[end : end + 1] in ("(", "["):
         return False  # a call, not a value
-    return WORDS.match(value) is None
+    if len(value) >= 4 and any(map(str.isdigit, value[:NAME_MAX])):
+        return True
+    return found["quote"] is None and REFERENCE.match(value) is None and _is_bare_word(found, start, end)
+
+
+def _is_bare_word(found: re.Match[str], start: int, end: int) -> bool:
+    """Return True if a value without quotes and digits is one: behind `NAME=`, or up to the end of its line."""
+    text, begin = found.string, found.start()
+    sign = text[begin:start]
+    behind = text[end : end + 9].lstrip(" \t")[:1]
+    if sign.endswith("=") and not sign[-2:].startswith((" ", ":", "\t")):
+        is_variable = _name_before(text, begin, start).isupper()
+        return (is_variable or end - start >= 4) and text[end : end + 1] not in (",", ")", "]", "}", "{")
+    is_name = "=" in sign and "_" in text[start:end]  # a variable of a program
+    ends_line = "\n" not in sign and behind in ("", "\n", "\r", "#")
+    return end - start >= 4 and ends_line and not is_name and text[end - 1] not in ".:!?"
+
+
+def _name_before(text: str, begin: int, start: int) -> str:
+    """Return the whole name, of which a pattern has found the end, up to the value at `start`."""
+    before = text[max(0, begin - NAME_MAX) : begin]
+    return before[len(before.rstrip(NAME_CHARACTERS)) :] + text[begin:start]
+
+
+def _closes_a_string(found: re.Match[str], start: int) -> bool:
+    """Return True if the quote before the value closes a string, as in `read('Password:', x)`."""
+    if found["quote"] is not None or CLOSED.match(found.string, start) is None:
+        return False
+    line = found.string[max(0, found.start() - BEFORE) : found.start()].rpartition("\n")[2]
+    return line.count(found.string[start - 1]) % 2 == 1
 
 
 def _is_token(found: re.Match[str]) -> bool:
     """Return True if the value looks random: a token may also be a word of a text."""
     start, end = value_of(found)
     value = found.string[start:end]
-    if len(value) < 16 or any(map(str.isspace, value)) or not _is_secret(found):
+    if len(value) < 16 or any(map(str.isspace, value)):
         return False
-    return any(map(str.isdigit, value)) and any(map(str.isalpha, value))
+    return any(map(str.isdigit, value)) and any(map(str.isalpha, value)) and _is_secret(found)
 
 
-TOKEN = _assigned("token", ("token",), "token", _is_token)
+TOKEN = _assigned("token", ("token",), TOKENS, _is_token)
 
 SETTING = Detector(  # a setting as a pair: its name is a value too
     kind="credential",
@@ -127,21 +181,6 @@ def _named(name: str) -> Detector:
 ALONE = r"(?<![A-Za-z0-9_-])"
 
 
-def _key(kind: str, words: str, rest: str, least: int, *, digit: bool = False) -> Detector:
-    """Return the detector of keys that begin with one of some words, and at least so many characters of `rest`."""
-    anchors = tuple(words.split())
-    begin = ALONE + "(?P<secret>(?:" + "|".join(map(re.escape, anchors)) + ")"
-    some = r"(?=[A-Za-z_-]*+[0-9])" if digit else ""
-    return Detector(
-        kind=kind,
-        anchors=anchors,
-        pattern=re.compile(f"{begin}{some}[{rest}]{{{least},}}+)"),
-        opens=re.compile(rf"{begin}[{rest}]*+)\Z"),
-        run=re.compile(f"{begin}[{rest}]*+)"),
-        needs="word",
-    )
-
-
 PEM = r"(?:[A-Za-z0-9+/=:,\s\\]|-(?!----))"  # the body and its headers, up to five dashes
 
 PRIVATE_KEY = Detector(
@@ -163,7 +202,8 @@ JWT = Detector(
     anchors=("eyJ",),
     pattern=re.compile(rf"{ALONE}(?P<secret>eyJ{PART}{{8,}}+\.{PART}{{8,}}+\.{PART}*+(?:\.{PART}++){{0,2}}+)"),
     opens=re.compile(rf"{ALONE}(?P<secret>eyJ{PART}*+(?:\.{PART}*+){{0,4}}+)\Z"),
-    needs="word",
+    needs="run",
+    in_word=True,
 )
 
 LOGIN = r"[^\s/@:\"'`\\<>{}\[\]]"
@@ -176,44 +216,57 @@ USER_INFO = Detector(
     needs="sign",
 )
 
-BEARER = Detector(
-    kind="bearer",
-    anchors=("bearer",),
-    pattern=re.compile(r"(?i:bearer)[\s:=]{1,4}+(?P<secret>[A-Za-z0-9._~+/-]{16,}+=*+)"),
-    opens=re.compile(r"(?i:bearer)[\s:=]{1,4}+(?P<secret>[A-Za-z0-9._~+/=-]*+)\Z"),
-    run=re.compile(r"(?i:bearer)[\s:=]{1,4}+[A-Za-z0-9._~+/=-]*+"),
+
+def _behind(
+    kind: str,
+    anchors: tuple[str, ...],
+    begin: str,
+    characters: str,
+    least: int,
+    *,
+    judge: Judge | None = None,
+    folded: bool = False,
+    needs: Literal["run", "sign", ""] = "sign",
+) -> Detector:
+    """Return the detector of a secret behind `begin`: at least so many `characters`."""
+    return Detector(
+        kind=kind,
+        anchors=anchors,
+        pattern=re.compile(f"{begin}(?P<secret>{characters}{{{least},}}+)"),
+        opens=re.compile(rf"{begin}(?P<secret>{characters}*+)\Z"),
+        run=re.compile(f"{begin}{characters}*+"),
+        judge=judge,
+        folded=folded,
+        needs=needs,
+    )
+
+
+BEARER = _behind(
+    "bearer",
+    ("bearer",),
+    r"(?i:bearer)[\s:=]{1,4}+",
+    "[A-Za-z0-9._~+/=-]",
+    16,
     folded=True,
     needs="run",
     judge=lambda found: any(map(str.isdigit, found["secret"])),
 )
 
-AUTHORIZATION = Detector(
-    kind="authorization",
-    anchors=("authorization",),
-    pattern=re.compile(
-        r"(?i:authorization)[\"']?+\s{0,4}+[:=]\s{0,4}+[\"']?+(?i:basic|token|digest|apikey|key)\s{1,4}+"
-        r"(?P<secret>[^\s\"'\\,;]{8,}+)"
-    ),
-    opens=re.compile(
-        r"(?i:authorization)[\"']?+\s{0,4}+[:=]\s{0,4}+[\"']?+(?i:basic|token|digest|apikey|key)\s{1,4}+"
-        r"(?P<secret>[^\s\"'\\,;]*+)\Z"
-    ),
+AUTHORIZATION = _behind(
+    "authorization",
+    ("authorization",),
+    r"(?i:authorization)[\"']?+\s{0,4}+[:=]\s{0,4}+[\"']?+(?i:basic|token|digest|apikey|key|bot|ssws|splunk|negotiate)\s{1,4}+",
+    r"[^\s\"'\\,;]",
+    8,
     folded=True,
-    needs="sign",
 )
 
-ARGUMENT = r"[^\s&#\"'`\\<>(){}\[\]]"
-PARAMETERS = "token|access_token|auth_token|api_?key|password|secret|sig(?:nature)?"
-
-PARAMETER = Detector(
-    kind="token",
-    anchors=("?", "&"),
-    pattern=re.compile(rf"[?&](?i:{PARAMETERS})=(?P<secret>{ARGUMENT}{{4,}}+)"),
-    opens=re.compile(rf"[?&](?i:{PARAMETERS})=(?P<secret>{ARGUMENT}*+)\Z"),
-    run=re.compile(rf"[?&](?i:{PARAMETERS})={ARGUMENT}*+"),
-    folded=True,
-    needs="sign",
+PARAMETERS = (
+    "token|(?:access|auth|refresh|id)_token|api_?key|password|(?:client_)?secret|sig(?:nature)?|"
+    "x-amz-(?:signature|security-token)"
 )
+
+PARAMETER = _behind("token", ("?", "&"), rf"[?&](?i:{PARAMETERS})=", r"[^\s&#\"'`\\<>(){}\[\]]", 4, folded=True)
 
 ONE_TIME_CODE = Detector(  # typed by clients whose dialect has no form for it (docs/translation.md, rule 3.3)
     kind="otp",
@@ -222,28 +275,147 @@ ONE_TIME_CODE = Detector(  # typed by clients whose dialect has no form for it (
     folded=True,
 )
 
+COOKIE = Detector(
+    kind="cookie",
+    anchors=("cookie",),
+    pattern=re.compile(
+        r"(?i:cookie)[\"']?+\s{0,4}+[:=]\s{0,4}+[\"']?+"
+        r"(?P<secret>[A-Za-z0-9_.-]{1,64}+=[^\s;,\"'`\\<>{}$]{4,}+(?:;\s?+[^\s;\"'`\\]++)*+)"
+    ),
+    opens=re.compile(
+        r"(?i:cookie)[\"']?+\s{0,4}+[:=]\s{0,4}+[\"']?+(?P<secret>[A-Za-z0-9_.-]{0,64}+(?:=[^\"'`\\\n]*+)?)\Z"
+    ),
+    run=re.compile(r"(?i:cookie)[\"']?+\s{0,4}+[:=]\s{0,4}+[\"']?+[A-Za-z0-9_.-]{0,64}+=[^\"'`\\\n]*+"),
+    folded=True,
+    needs="sign",
+)
+
+
+# -- command lines and files ---------------------------------------------------------------------------
+
+PLAIN = r"[^\s\"'`\\]"  # a character of an argument without quotes
+
+
+def _command_before(found: re.Match[str]) -> str:
+    """Return the command up to an option."""
+    before = found.string[max(0, found.start() - BEFORE) : found.start()]
+    return re.split(r"[\n|;&]", before)[-1]
+
+
+def _is_curl_login(found: re.Match[str]) -> bool:
+    """Return True for `curl -u user:password`; other commands take a user and a group there."""
+    return "curl" in _command_before(found) and not found["secret"].isdigit() and not CODE.match(found["secret"])
+
+
+CURL_LOGIN = _behind(
+    "userinfo",
+    ("-u", "--user", "--proxy-user"),
+    r"(?<![A-Za-z0-9_-])(?:-u|--(?:proxy-)?user)[ =\"',]{0,4}+[^\s:\"'`\\]{1,64}+:",
+    PLAIN,
+    1,
+    judge=_is_curl_login,
+)
+
+PASSWORD_OPTIONS = {
+    "-p": re.compile(r"\b(?:sshpass|mongo(?:sh|dump|restore)?|(?:docker|podman|nerdctl|helm registry|az|oc) login)\b"),
+    "-a": re.compile(r"\bredis-cli\b"),
+    "-w": re.compile(r"\bldap(?:search|modify|add|passwd|whoami)\b"),
+}
+"""Option with a password -> the commands that have it."""
+
+MYSQL = re.compile(r"\b(?:mysql|mariadb)[a-z-]*\b")  # its password stands directly behind `-p`
+
+
+def _is_short_option(found: re.Match[str]) -> bool:
+    command, option, between = _command_before(found), found["option"], found["between"]
+    known = PASSWORD_OPTIONS[option].search(command) is not None
+    known = known or (option == "-p" and between in ("", "'", '"') and MYSQL.search(command) is not None)
+    return known and CODE.match(found["secret"]) is None
+
+
+def _is_long_option(found: re.Match[str]) -> bool:
+    """Return True for `--db-password x1y2`. Without a digit the word may be the text of a help page."""
+    return is_secret_name(found["name"]) and any(map(str.isdigit, found["secret"])) and not CODE.match(found["secret"])
+
+
+BETWEEN = r"(?:[ =][\"']?|[\"'](?:,\s?[\"'])?)"  # an option and its value, also in a list of arguments
+
+SHORT_OPTION = _behind(
+    "credential",
+    tuple(PASSWORD_OPTIONS),
+    rf"(?<=[\s\"',])(?P<option>-[paw])(?P<between>{BETWEEN}?+)",
+    PLAIN,
+    1,
+    judge=_is_short_option,
+)
+
+LONG_OPTION = _behind(
+    "credential",
+    (" --", "\n--", '"--', "'--"),
+    rf"[\s\"']--(?P<name>[A-Za-z][A-Za-z0-9_-]{{2,63}}+){BETWEEN}",
+    PLAIN,
+    4,
+    judge=_is_long_option,
+)
+
+WORD = r"\s{1,8}+\S{1,128}+\s{1,8}+"
+
+NETRC = _behind("credential", ("machine ",), rf"machine{WORD}login{WORD}password\s{{1,8}}+", PLAIN, 1, needs="")
+
+
+def _is_login_in_base64(found: re.Match[str]) -> bool:
+    try:
+        return b":" in base64.b64decode(found["secret"], validate=True)
+    except binascii.Error:
+        return False
+
+
+DOCKER_AUTH = _behind(
+    "authorization",
+    ('"auth"',),
+    r"\"auth\"\s{0,8}+:\s{0,8}+\"",
+    "[A-Za-z0-9+/=]",
+    8,
+    judge=_is_login_in_base64,
+)
+
+AWS_SECRET = _behind(  # in the file of credentials behind the id of the key
+    "aws_secret",
+    ("AKIA", "ASIA"),
+    r"A[KS]IA[A-Z0-9]{16}[\s,;:\"'|]{1,8}+",
+    "[A-Za-z0-9/+]",
+    40,
+    needs="run",
+    judge=lambda found: len(found["secret"]) == 40 and any(map(str.isdigit, found["secret"])),
+)
+
+AZURE_SECRET = _behind(  # the secret of an application; three more characters stand before
+    "azure_secret",
+    ("7Q~", "8Q~"),
+    "(?<=[A-Za-z0-9_~.-]{3})(?=[78]Q~)",
+    "[A-Za-z0-9_~.-]",
+    34,
+    needs="run",
+)
+
 ALWAYS = (PARAMETER, ONE_TIME_CODE)
 """Secrets that no recording ever holds: tokens in URLs, and one-time codes."""
 
-BUILT_IN: tuple[Detector, ...] = (
+BUILT_IN: tuple[Shape, ...] = (
     PRIVATE_KEY,
     JWT,
-    _key("api_key", "sk-", "A-Za-z0-9_-", 20, digit=True),  # OpenAI, Anthropic, OpenRouter, DeepSeek
-    _key("aws_key", "AKIA ASIA ABIA ACCA", "A-Z0-9", 16),
-    _key("github_token", "ghp_ gho_ ghu_ ghs_ ghr_ github_pat_", "A-Za-z0-9_", 22),
-    _key("gitlab_token", "glpat- gldt- glrt- glptt-", "A-Za-z0-9_.-", 20),
-    _key("slack_token", "xoxa- xoxb- xoxe- xoxo- xoxp- xoxr- xoxs- xapp-", "A-Za-z0-9-", 12, digit=True),
-    _key("google_key", "AIza ya29.", "A-Za-z0-9_-", 30),
-    _key("npm_token", "npm_", "A-Za-z0-9", 30),
-    _key("pypi_token", "pypi-AgE", "A-Za-z0-9_-", 30),
-    _key("stripe_key", "sk_live_ sk_test_ rk_live_ rk_test_ whsec_", "A-Za-z0-9", 16),
-    _key("huggingface_token", "hf_", "A-Za-z0-9", 30),
-    _key("sendgrid_key", "SG.", "A-Za-z0-9_.-", 40),
-    _key("digitalocean_token", "dop_v1_ doo_v1_ dor_v1_", "a-f0-9", 40),
-    _key("shopify_token", "shpat_ shpca_ shppa_ shpss_", "a-fA-F0-9", 30),
+    PrefixedKeys(),
+    AWS_SECRET,
+    AZURE_SECRET,
     USER_INFO,
     BEARER,
     AUTHORIZATION,
+    COOKIE,
+    CURL_LOGIN,
+    SHORT_OPTION,
+    LONG_OPTION,
+    NETRC,
+    DOCKER_AUTH,
     *ALWAYS,
     *ASSIGNMENTS,
 )

@@ -26,7 +26,7 @@ def private_key() -> str:
 
 
 SHAPES = {
-    "api_key": "sk" + "-ant-api03-" + LETTERS,
+    "api_key": "sk" + "-own-api03-" + LETTERS,
     "aws_key": "AKI" + "A" + "ABCDEFGH23456789",
     "github_token": "gh" + "p_" + LETTERS + "abcd",
     "gitlab_token": "glp" + "at-" + LETTERS[:20],

@@ -19,6 +19,7 @@ from dragoman.mappings.errors import ConfigError
 from tests.gateway.recording.redaction.corpus import PRIVATE, SAID, SHAPES, escaped
 
 FINDER = Finder(BUILT_IN)
+DETECTORS = [shape for shape in BUILT_IN if isinstance(shape, Detector)]
 
 
 def marked(text: str) -> str:
@@ -133,7 +134,7 @@ class Counting:
         return found
 
 
-@pytest.mark.parametrize("detector", BUILT_IN, ids=lambda detector: detector.kind)
+@pytest.mark.parametrize("detector", DETECTORS, ids=lambda detector: detector.kind)
 def test_no_character_is_matched_twice_by_a_detector(detector: Detector) -> None:
     for piece, text in hostile():
         counting = Counting(detector.pattern)
@@ -155,7 +156,7 @@ def given_back(part: Any) -> Iterator[int]:
             yield from given_back(item)
 
 
-@pytest.mark.parametrize("detector", BUILT_IN, ids=lambda detector: detector.kind)
+@pytest.mark.parametrize("detector", DETECTORS, ids=lambda detector: detector.kind)
 def test_what_a_shape_has_read_it_does_not_read_in_another_way(detector: Detector) -> None:
     parse = importlib.import_module("re._parser").parse
     for pattern in filter(None, (detector.pattern, detector.opens)):
