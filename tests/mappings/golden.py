@@ -1,4 +1,4 @@
-"""The golden frames of each dialect, one collection for what is asked of all of them."""
+"""Golden frames of each dialect, in one collection for tests about all dialects."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ def _vectors(*directions: str) -> list[bytes]:
 
 
 def _captured(way: str) -> list[bytes]:
-    """What real pods and their clients said; the capture of bad lines is no golden one."""
+    """Return frames of real pods and their clients, without the capture of bad lines."""
     good = [path for path in CAPTURES if not path.stem.startswith("13-")]
     return list(dict.fromkeys(frame for path in good for _, to, frame in captured(path) if to == way and frame.strip()))
 
 
 def _pando(*ways: str) -> list[bytes]:
-    """What real primaries and their clients said; the capture of raw calls is no golden one."""
+    """Return frames of real primaries and their clients, without the capture of raw calls."""
     rows = [row for row in pando_data.VECTORS if ".bad." not in row["name"] and ".ok." not in row["name"]]
     said = [(row["kind"], row["frames"]) for row in rows]
     for path in pando_data.CAPTURES:
@@ -68,7 +68,7 @@ PANDO_WRONG = {
 
 
 def _codewhale(*, to_server: bool) -> list[bytes]:
-    """What real servers and their clients said; requests that they refuse and lines in another form are left out."""
+    """Return frames of real servers and their clients, without refused requests and lines of another form."""
     rows = [row for row in codewhale_data.LINES if ".bad." not in row["name"] and ".positional_" not in row["name"]]
     said = [row["wire"] for row in rows if (row["direction"] == "client_to_server") is to_server]
     for path in codewhale_data.CAPTURES:
@@ -95,7 +95,7 @@ GOLDEN: dict[tuple[str, str], list[bytes]] = {
 
 
 def said(value: Any) -> Iterator[str]:
-    """`STRUCT.field` of each field that a message says, at any depth."""
+    """Yield `STRUCT.field` of each field that a message has, at any depth."""
     if isinstance(value, list | tuple):
         for member in value:
             yield from said(member)
@@ -108,7 +108,7 @@ def said(value: Any) -> Iterator[str]:
 
 
 def documented(direction: Direction[Any]) -> set[str]:
-    """`STRUCT.field` of each field that any message of a direction may say."""
+    """Return `STRUCT.field` of each field that any message of a direction may have."""
     found: set[str] = set()
     for kind in direction.to_canonical.entries:
         found |= set(fields_of(inspect.type_info(kind)))
@@ -116,7 +116,7 @@ def documented(direction: Direction[Any]) -> set[str]:
 
 
 def fields_of(shape: inspect.Type) -> Iterator[str]:
-    """`STRUCT.field` of each field inside of a type."""
+    """Yield `STRUCT.field` of each field inside of a type."""
     match shape:
         case inspect.StructType():
             for field in shape.fields:

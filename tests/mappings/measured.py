@@ -1,9 +1,10 @@
-"""What a declaration of fidelity is worth: samples go to the wire and come back, and what differs is compared with it.
+"""Measurement of declared fidelity: samples go to the wire and back, and the differences are compared with the
+declaration.
 
-`faults` says what is wrong with one declaration, nothing if it is true: too little is as wrong as too much. Two things
-are not content. The *address* (request, session): a dialect without request ids or of one session says it by the
-connection. And what comes back fuller than it was said (`FILLED`), or in another form altogether (`ELSEWHERE`): each
-stands here with its reason.
+`faults` returns the errors of one declaration: it fails both if it declares too little and too much. Two things are not
+content. The *address* (request, session) is implied by the connection in a dialect without request ids or with one
+session. And fields may come back fuller than they were (`FILLED`), or in another form (`ELSEWHERE`): each is listed
+here with its reason.
 """
 
 from __future__ import annotations
@@ -94,7 +95,7 @@ QUESTIONS: dict[type, tuple[commands.Command, ...]] = {
 
 
 def faults(dialect: Dialect, direction: Direction[Any], kind: type[Any], fidelity: Fidelity) -> Iterator[str]:
-    """What is wrong with declaring `fidelity` of `kind`."""
+    """Yield the errors in declaring `fidelity` for `kind`."""
     found: set[str] = set()
     all_back = True
     for item in legal_samples(kind):
@@ -140,7 +141,7 @@ def _within(path: str, field: str) -> bool:
 
 
 def _form(item: Any) -> str:
-    """The name of a form that some dialect says elsewhere."""
+    """Return the name of a form that a dialect writes elsewhere."""
     match item:
         case events.HistorySnapshot():
             return "page" if item.request else "whole"
@@ -155,7 +156,7 @@ def _form(item: Any) -> str:
 
 
 def misheard(direction: Direction[Any], kind: type[Any], fidelity: Fidelity, frames: list[bytes]) -> Iterator[str]:
-    """What is wrong with declaring `fidelity` of reading messages of `kind`: frames of it come back from canonical."""
+    """Yield the errors in declaring `fidelity` for reading messages of `kind`: their frames must come back."""
     lost: set[str] = set()
     for frame in frames:
         step: Step[Any] = Step()
@@ -171,12 +172,12 @@ def misheard(direction: Direction[Any], kind: type[Any], fidelity: Fidelity, fra
 
 
 def _json(frame: bytes) -> object:
-    """The JSON of a frame, behind the topic if it has one."""
+    """Return the JSON of a frame, after its topic if it has one."""
     return json.loads(frame.rpartition(b"\0")[2])
 
 
 def _unequal(one: object, other: object, path: str = "") -> Iterator[str]:
-    """The paths at which two JSON values differ."""
+    """Yield the paths at which two JSON values differ."""
     if isinstance(one, dict) and isinstance(other, dict):
         for key in one | other:
             yield from _unequal(one.get(key, UNSET), other.get(key, UNSET), f"{path}.{key}".lstrip("."))
@@ -192,7 +193,7 @@ Measured = tuple[list[Any], int, int]
 
 
 def _there_and_back(dialect: Dialect, direction: Direction[Any], item: Any) -> Measured | None:
-    """None if the item answers a question that the dialect cannot ask: then it never goes that way."""
+    """Return the item after a round trip, None if it answers a command that the dialect does not have."""
     says_something = bool(direction.from_canonical.entries[type(item)].produces)
     if direction is dialect.events and says_something:
         if type(item) in QUESTIONS and item.request:
@@ -206,7 +207,7 @@ def _there_and_back(dialect: Dialect, direction: Direction[Any], item: Any) -> M
 
 
 def _answered(dialect: Dialect, answer: Any) -> Measured | None:
-    """Through both ends of a link on which the question was asked."""
+    """Return an answer after it went through both ends of a link with its command."""
     for question in QUESTIONS[type(answer)]:
         client, server = _link(dialect)
         asking = client.send([replace(question, request=answer.request)])
@@ -219,7 +220,7 @@ def _answered(dialect: Dialect, answer: Any) -> Measured | None:
 
 
 def _ended(dialect: Dialect, item: events.TurnEnded) -> Measured:
-    """Read by the client whose turn it ends."""
+    """Return a terminal as the client reads it whose turn it ends."""
     client, server = _link(dialect)
     asking = client.send([commands.SubmitInput(session=SESSION, segments=(Text(text="text"),), request="text")])
     (asked,) = _said(server.receive(asking.frames))
@@ -230,7 +231,7 @@ def _ended(dialect: Dialect, item: events.TurnEnded) -> Measured:
 
 
 def _link(dialect: Dialect) -> tuple[Translator[Any, Any], Translator[Any, Any]]:
-    """Both ends of a link, its client and its server, with its session open."""
+    """Return both ends of a link, client and server, with an open session."""
     numbers = count(1)
 
     def new_id() -> str:
@@ -250,7 +251,7 @@ def _counted(losses: list[Loss]) -> int:
 
 
 def _said(step: Step[Any]) -> list[Any]:
-    """The items of a step, which finds no fault: what we write we can read."""
+    """Return the items of a step, which must have no faults: our own frames must be readable."""
     assert step.faults == []
     return [item for burst in step.bursts for item in burst.items]
 
@@ -259,7 +260,7 @@ def _said(step: Step[Any]) -> list[Any]:
 
 
 def _content(dialect: Dialect, sent: Any, back: Any) -> set[str]:
-    """The fields of content in which `back` differs, without those that are only fuller."""
+    """Return the fields of content in which `back` differs, without those that are only fuller."""
     lost, filled = differing(sent, back)
     name = type(sent).__name__
     known = {path for path in lost | filled if f"{dialect.name} {name}.{path}" in FILLED}
@@ -267,20 +268,20 @@ def _content(dialect: Dialect, sent: Any, back: Any) -> set[str]:
 
 
 def _joined(dialect: Dialect, name: str) -> set[str]:
-    """What may come back longer than it was said, not only where nothing was."""
+    """Return True if a field may come back longer than it was, not only if it was empty."""
     start = f"{dialect.name} {name}."
     return {key.removeprefix(start) for key, why in FILLED.items() if key.startswith(start) and why == JOINED}
 
 
 def _address(dialect: Dialect, item: Any) -> set[str]:
-    """What the dialect says by the connection; a session that a command is about is content."""
+    """Return the fields that the connection implies; the session that a command is about is content."""
     said = set() if dialect.has_request_ids else {"request"}
     about = isinstance(item, commands.GetSession | commands.ResumeSession)
     return said if about or not dialect.single_session else said | {"session"}
 
 
 def differing(sent: Any, back: Any, path: str = "") -> tuple[set[str], set[str]]:
-    """The paths of fields that are lost, and of those that were not said and came back with something; no `ext`."""
+    """Return the paths of lost fields and of added ones, without `ext`."""
     lost: set[str] = set()
     filled: set[str] = set()
     pairs: list[tuple[Any, Any, str]] = []
@@ -307,7 +308,7 @@ def differing(sent: Any, back: Any, path: str = "") -> tuple[set[str], set[str]]
 
 
 def _label(member: Any) -> str:
-    """What a member of a list is called: whose message it is, or its kind."""
+    """Return the name of a member of a list: its role or its kind."""
     if isinstance(member, Message):
         return member.role
     return str(member.__struct_config__.tag) if isinstance(member, Struct) else str(member)

@@ -1,4 +1,4 @@
-"""The canonical model: it survives JSON, its schema is true, its visibility is the contract's, a state shows itself."""
+"""The canonical model: its JSON round trip, its schema, the visibility of events, and the prelude of a state."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_an_item_survives_json(union: Any, item: Any) -> None:
 
 
 @pytest.mark.parametrize("kind", TYPES, ids=lambda kind: kind.__name__)
-def test_a_full_sample_writes_every_field_and_a_least_one_only_what_it_must(kind: Any) -> None:
+def test_a_full_sample_writes_every_field_and_a_minimal_one_only_the_required(kind: Any) -> None:
     fields = {f.encode_name: f.required for f in msgspec.structs.fields(kind)}
     assert set(json.decode(json.encode(full(kind)))) == {*fields, "type"}
     needed = {name for name, required in fields.items() if required}
@@ -152,7 +152,7 @@ INTERNAL: set[type] = {
 
 
 @pytest.mark.parametrize("kind", get_args(Event), ids=lambda kind: kind.__name__)
-def test_each_event_is_seen_by_whom_the_contract_says(kind: Any) -> None:
+def test_each_event_has_the_visibility_of_the_contract(kind: Any) -> None:
     expected = "reasoning" if kind in REASONING else "internal" if kind in INTERNAL else "public"
     assert kind.visibility == expected
 
@@ -168,7 +168,7 @@ def test_pieces_of_a_text_are_streamed_and_nothing_else_is() -> None:
     assert streamed == {events.TextDelta, events.ReasoningDelta, events.ToolOutputDelta}
 
 
-def test_what_can_name_a_request_answers_a_command_save_a_heartbeat() -> None:
+def test_events_with_a_request_answer_a_command_except_heartbeats() -> None:
     named = {kind for kind in get_args(Event) if "request" in kind.__struct_fields__}
     assert {kind for kind in get_args(Event) if kind.answers != "never"} == named - {events.Heartbeat, Unmapped}
 
@@ -176,7 +176,7 @@ def test_what_can_name_a_request_answers_a_command_save_a_heartbeat() -> None:
 # -- segments (docs/translation.md, rule 3.10) ------------------------------------------------------
 
 
-def test_segments_flatten_by_the_pod_s_rule_without_separators() -> None:
+def test_segments_are_flattened_without_separators_as_pods_do() -> None:
     segments = (
         *(Text(text="see "), Paste(text="a\nb", id=1, chars=3, lines=2), FileRef(path="x.py")),
         *(KnowledgeRef(slug="style"), WorkflowInvoke(slug="release")),
@@ -184,7 +184,7 @@ def test_segments_flatten_by_the_pod_s_rule_without_separators() -> None:
     assert flatten(segments) == "see a\nb@x.py#style/release"
 
 
-def test_what_has_no_text_form_flattens_to_nothing() -> None:
+def test_segments_without_a_text_form_are_flattened_to_nothing() -> None:
     assert flatten([ImageAttachment(url="u"), FileAttachment(name="f", url="u"), UnknownSegment()]) == ""
 
 
@@ -236,7 +236,7 @@ def test_listing_messages_changes_no_item() -> None:
     assert [item.text for item in state.transcript if isinstance(item, Message)] == ["a", "b"]
 
 
-def test_alerts_are_kept_up_to_a_bound_the_oldest_dropped() -> None:
+def test_alerts_are_bounded_and_the_oldest_is_dropped() -> None:
     state = SessionState(id="s")
     state.alerts.extend(events.Alert(level="warn", source="pod", text=str(n)) for n in range(ALERTS_KEPT + 3))
     assert (len(state.alerts), state.alerts[0].text) == (ALERTS_KEPT, "3")
@@ -278,7 +278,7 @@ def test_reasoning_is_shown_as_reasoning() -> None:
     ]
 
 
-def test_an_empty_open_block_is_begun_and_no_more() -> None:
+def test_an_empty_open_reasoning_block_is_only_started() -> None:
     assert shown(turn(blocks=[ReasoningBlock(), TextBlock()])) == [events.ReasoningStarted()]
 
 
@@ -290,13 +290,13 @@ def test_an_empty_open_block_is_begun_and_no_more() -> None:
         (CallBlock(call="c", name="n", parts=["x"], arguments="{}"), [("{}", True)]),
     ],
 )
-def test_a_call_is_shown_with_what_is_known_of_its_arguments(block: CallBlock, told: list[tuple[str, bool]]) -> None:
+def test_a_call_is_shown_with_its_known_arguments(block: CallBlock, told: list[tuple[str, bool]]) -> None:
     started, *rest = shown(turn(blocks=[block]))
     assert started == events.ToolCallStarted(call="c", name="n")
     assert [(event.json, event.done) for event in rest] == told
 
 
-def test_results_are_shown_after_their_call_and_bare_ones_where_they_came() -> None:
+def test_results_are_shown_after_their_call_or_in_their_place_without_a_call() -> None:
     result = events.ToolCallFinished(call="c", name="n", output="o")
     call = CallBlock(call="c", name="n", arguments="{}", result=result)
     bare = events.ToolCallFinished(call="before", output="p")
@@ -320,6 +320,6 @@ def test_model_turn_comes_first_errors_and_result_last() -> None:
     ]
 
 
-def test_the_text_of_a_turn_is_its_text_blocks_alone() -> None:
+def test_the_text_of_a_turn_is_that_of_its_text_blocks() -> None:
     blocks = [TextBlock(parts=["a", "b"]), ReasoningBlock(parts=["no"]), CallBlock(call="c", name="n"), TextBlock()]
     assert turn(blocks=[*blocks, TextBlock(parts=["c"])]).text() == "abc"

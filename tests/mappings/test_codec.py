@@ -1,4 +1,4 @@
-"""A codec of a small dialect of its own: what it takes, what it mends, and that only PeerError comes out."""
+"""A codec of a small test dialect: what it accepts and mends, and that it raises only PeerError."""
 
 from __future__ import annotations
 
@@ -75,12 +75,12 @@ def test_only_types_with_opaque_json_inside_are_watched() -> None:
     assert PLAIN.watched == {Show}
 
 
-def test_where_keys_must_be_unique_every_type_is_watched() -> None:
+def test_every_type_is_watched_if_keys_must_be_unique() -> None:
     assert UNIQUE.watched == {Say, Show, Tell}
 
 
 @pytest.mark.parametrize("frame", [b"", b"{", b"7", b"\xff", b'{"type":"say"}', b'{"type":"say","text":"x","y":1}'])
-def test_what_it_refuses_is_malformed(frame: bytes) -> None:
+def test_the_decoder_refuses_with_a_malformed_error(frame: bytes) -> None:
     with pytest.raises(MALFORMED):
         PLAIN.decode(frame)
 
@@ -118,14 +118,14 @@ def test_many_brackets_side_by_side_are_not_too_deep() -> None:
         b'{"type":"show","anything":{"a":1,"a":2}}',
     ],
 )
-def test_a_key_that_stands_twice_is_suspicious_and_refused(frame: bytes) -> None:
+def test_a_duplicate_key_is_suspicious_and_refused(frame: bytes) -> None:
     assert UNIQUE.suspicious(frame, UNIQUE.decode(frame))
     with pytest.raises(PeerError) as caught:
         UNIQUE.check(frame)
     assert caught.value.code == "duplicate_key"
 
 
-def test_a_plain_frame_is_not_looked_at_again() -> None:
+def test_a_plain_frame_is_not_suspicious() -> None:
     frame = b'{"type":"tell","text":"b:c","to":"d"}'
     assert not UNIQUE.suspicious(frame, UNIQUE.decode(frame))
 
@@ -139,7 +139,7 @@ def test_without_unique_keys_the_last_one_counts() -> None:
 # -- mending ----------------------------------------------------------------------------------------
 
 
-def test_undocumented_keys_are_taken_out_at_every_level_and_named() -> None:
+def test_undocumented_keys_are_removed_at_every_level_and_named() -> None:
     frame = (
         b'{"type":"say","x":1,"text":"t","parts":[{"kind":"part","text":"p","y":{},"more":[{"n":1,"z":2}]},'
         b'{"kind":"part","text":"q"}]}'
@@ -189,7 +189,7 @@ def test_the_code_says_what_is_wrong(frame: bytes, code: str) -> None:
     assert refused(frame).code == code
 
 
-def test_a_message_that_is_wrong_names_itself_and_keeps_its_value_for_the_answer() -> None:
+def test_the_error_of_an_invalid_message_names_it_and_has_its_value() -> None:
     error = refused(b'{"type":"say","text":7,"id":"r"}')
     assert error.text.startswith("invalid `say`: ")
     assert error.value == {"type": "say", "text": 7}  # undocumented keys are out already
@@ -200,7 +200,7 @@ def test_mending_refuses_duplicate_keys_too() -> None:
 
 
 def fine_or_refused(by: Codec[Say | Show | Tell], frame: bytes) -> None:
-    """What is not refused can be written and read again; nothing but PeerError comes out."""
+    """Check that an accepted frame can be written and read again, and that only PeerError is raised."""
     with contextlib.suppress(PeerError):
         message, _ = by.mend(frame)
         assert isinstance(message, Unmapped) or same(by.decode(by.encode(message)), message)
@@ -211,7 +211,7 @@ def same(one: Say | Show | Tell, other: Say | Show | Tell) -> bool:
 
 
 @given(st.binary(max_size=40) | st.sampled_from([b"[", b'{"type":', b'"say"', b'"text":"', b"}"]))
-def test_garbage_is_read_or_is_a_peer_s_error(frame: bytes) -> None:
+def test_garbage_is_read_or_a_peer_error(frame: bytes) -> None:
     for each in (PLAIN, UNIQUE):
         fine_or_refused(each, frame)
 
@@ -227,7 +227,7 @@ JSON: st.SearchStrategy[Any] = st.recursive(
 
 
 @given(JSON, JSON, st.dictionaries(st.sampled_from(["x", "text", "anything"]), JSON))
-def test_any_json_is_read_or_is_a_peer_s_error(parts: Any, text: Any, more: dict[str, Any]) -> None:
+def test_any_json_is_read_or_a_peer_error(parts: Any, text: Any, more: dict[str, Any]) -> None:
     for tag in ("say", "show", "dance"):
         fine_or_refused(PLAIN, json.encode({"type": tag, "text": text, "parts": parts, **more}))
 

@@ -1,4 +1,4 @@
-"""One direction of a small dialect of its own: frames in, bursts, faults and losses out."""
+"""One direction of a small test dialect: frames in, bursts, faults and losses out."""
 
 from __future__ import annotations
 
@@ -63,11 +63,11 @@ def both(text: str) -> list[Any]:
     return [TextDelta(text=text), TextDone(text=text)]
 
 
-def test_frames_of_one_go_are_one_burst_in_order() -> None:
+def test_frames_of_one_read_are_one_burst_in_order() -> None:
     assert received(said("a"), said("b")) == Step(bursts=[Burst(items=both("a") + both("b"))])
 
 
-def test_nothing_makes_no_burst() -> None:
+def test_no_frames_make_no_burst() -> None:
     assert received() == received(b'{"type":"show","anything":1}') == Step()
 
 
@@ -110,7 +110,7 @@ def test_a_frame_of_too_many_parts_is_refused_with_their_number() -> None:
     ("frame", "code"),
     [(Oversize(size=9, limit=8), "too_large"), (Parts(channel="rpc", identity=b"i", parts=(b"{}",)), "invalid")],
 )
-def test_what_is_no_frame_of_bytes_is_a_fault(frame: Any, code: str) -> None:
+def test_a_frame_that_is_not_bytes_is_a_fault(frame: Any, code: str) -> None:
     step = received(said("a"), frame, said("b"))
     assert [(fault.code, fault.can_continue) for fault in step.faults] == [(code, True)]
     assert step.bursts == [Burst(items=both("a") + both("b"))]
@@ -129,6 +129,6 @@ def test_items_of_one_request_are_one_burst_at_its_first_time() -> None:
     ]
 
 
-def test_requests_that_take_turns_stay_in_order() -> None:
+def test_alternating_requests_stay_in_order() -> None:
     step = received(said("a", id="r"), said("b", id="s"), said("c", id="r"), by=ADDRESSED)
     assert [(burst.request, burst.items[0].text) for burst in step.bursts] == [("r", "a"), ("s", "b"), ("r", "c")]

@@ -1,4 +1,4 @@
-"""Who is to blame can be told from the type, and what to do from its fields."""
+"""The type of an error tells who is to blame, and its fields tell what to do."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ def test_each_error_is_a_dragoman_error_and_none_is_another(kind: type[DragomanE
     assert kind.__bases__ == (DragomanError,)
 
 
-def test_a_peer_s_error_costs_one_frame_unless_it_says_more() -> None:
+def test_a_peer_error_can_continue_by_default() -> None:
     assert PeerError("invalid", "t").can_continue
     assert not PeerError("flooding", "t", can_continue=False).can_continue
 
 
-def test_a_peer_s_error_keeps_code_text_and_what_was_said() -> None:
+def test_a_peer_error_keeps_code_text_and_value() -> None:
     error = PeerError("invalid", "no such thing", value={"requestId": "r"})
     assert (error.code, error.text, str(error), error.value) == (
         *("invalid", "no such thing", "no such thing", {"requestId": "r"}),

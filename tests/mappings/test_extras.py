@@ -1,4 +1,4 @@
-"""What rides in `ext` comes back as the JSON that it was."""
+"""Fields in `ext` come back as the same JSON."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dragoman.mappings.extras import Extras, as_json, raw
 EXTRAS = Extras("small")
 
 
-def test_what_is_kept_is_given_back() -> None:
+def test_a_kept_field_is_given_back() -> None:
     ext = EXTRAS.keep(skill="meteo", details={"a": [None]}, stream=False)
     assert [EXTRAS.untyped(ext, name) for name in ("skill", "details", "stream")] == ["meteo", {"a": [None]}, False]
     assert EXTRAS.given(ext, "skill", str, "") == "meteo"
@@ -21,14 +21,14 @@ def test_null_is_kept_and_unset_is_not() -> None:
     assert EXTRAS.keep(directive=UNSET) is None
 
 
-def test_what_was_not_kept_is_not_there() -> None:
+def test_a_field_that_was_not_kept_is_absent() -> None:
     for ext in (None, {}, {"pod.skill": raw("x")}):
         assert EXTRAS.untyped(ext, "skill") is UNSET
         assert EXTRAS.carried(ext, "skill") is None
         assert EXTRAS.given(ext, "skill", str, "usual") == "usual"
 
 
-def test_what_is_of_another_shape_is_the_default() -> None:
+def test_a_value_of_another_shape_is_the_default() -> None:
     assert EXTRAS.given(EXTRAS.keep(count="x"), "count", int, 7) == 7
 
 

@@ -75,7 +75,7 @@ LIES: list[tuple[str, str, type[Any], Fidelity, str]] = [
 @pytest.mark.parametrize(
     ("dialect", "name", "kind", "lie", "told"), LIES, ids=[f"{d}-{k.__name__}-{f.kind}" for d, _, k, f, _ in LIES]
 )
-def test_a_lie_is_found(dialect: str, name: str, kind: type[Any], lie: Fidelity, told: str) -> None:
+def test_a_false_declaration_is_found(dialect: str, name: str, kind: type[Any], lie: Fidelity, told: str) -> None:
     known = registry.dialect(dialect)
     assert any(told in fault for fault in faults(known, getattr(known, name), kind, lie))
 
@@ -88,7 +88,7 @@ def test_a_rule_that_reads_less_than_it_declares_is_found() -> None:
     assert list(misheard(pod, kind, Lossy(("data.more",)), frames)) == []
 
 
-def test_what_was_not_said_and_came_back_is_told_from_what_is_lost() -> None:
+def test_added_fields_are_distinguished_from_lost_ones() -> None:
     sent = events.ToolCallFinished(call="c", summary="s")
     back = events.ToolCallFinished(call="d", summary="s", output="o")
     assert differing(sent, back) == ({"call"}, {"output"})
@@ -118,12 +118,12 @@ def test_the_matrix_has_cells_of_every_grade_between_every_two_dialects() -> Non
     assert all(c.detail for c in cells if c.kind != "exact")
 
 
-def test_what_no_backend_of_a_dialect_can_say_has_no_cell() -> None:
+def test_a_kind_that_the_source_cannot_express_has_no_cell() -> None:
     assert cell("GoalUpdated", "pod", "smooth") is None
     assert cell("Preamble", "pod", "smooth") is None
 
 
-def test_a_dialect_gives_back_to_itself_what_it_said() -> None:
+def test_a_dialect_is_exact_toward_itself_except_for_some_answers() -> None:
     lossy = {(c.source, c.canonical) for c in matrix(DIALECTS) if c.source == c.target and c.kind == "lossy"}
     # Read by what was asked, so not word by word; a list of messages has no pages and no calls but in smooth.
     told = {
@@ -144,14 +144,14 @@ def test_answers_that_only_the_link_can_read_are_measured_through_a_link() -> No
     assert declared == {*ANSWERS, events.Reply, events.Pong, events.TurnAccepted} <= set(QUESTIONS)
 
 
-def test_text_arrives_as_it_is_and_a_lossy_cell_names_what_does_not() -> None:
+def test_text_is_exact_and_a_lossy_cell_names_the_lost_fields() -> None:
     assert kind_of("TextDelta", "pod", "smooth") == "exact"
     found = cell("SubmitInput", "smooth", "pod")
     assert found is not None
     assert (found.kind, found.detail) == ("lossy", "without model, segments.image, segments.file")
 
 
-def test_what_the_gateway_answers_itself_is_emulated_where_the_backend_has_no_word() -> None:
+def test_a_command_that_only_the_gateway_answers_is_emulated() -> None:
     found = cell("Ping", "smooth", "pod")
     assert found is not None
     assert (found.kind, found.detail) == ("emulated", "as the gateway's own answer")

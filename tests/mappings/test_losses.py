@@ -1,4 +1,4 @@
-"""What cannot be said is counted: by kind, field and reason, within bounds."""
+"""Losses are counted by kind, field and reason, within limits."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def losses() -> Losses:
     return Losses(rules)
 
 
-def test_a_whole_item_is_lost_for_the_reason_of_its_table() -> None:
+def test_the_loss_of_a_whole_item_has_the_reason_of_the_rules() -> None:
     found = losses()
     found.lose(Word(text="x"))
     (loss,) = found.take()
@@ -32,13 +32,13 @@ def test_a_whole_item_is_lost_for_the_reason_of_its_table() -> None:
     )
 
 
-def test_the_reason_that_a_rule_gives_comes_before_the_table_s() -> None:
+def test_a_given_reason_takes_precedence_over_that_of_the_rules() -> None:
     found = losses()
     found.lose(Word(), "text", "too long")
     assert [(loss.field, loss.why) for loss in found.take()] == [("text", "too long")]
 
 
-def test_a_type_without_a_reason_has_none() -> None:
+def test_the_loss_of_a_type_without_a_reason_has_none() -> None:
     found = losses()
     found.lose(Other())
     found.lose(3)
@@ -75,7 +75,7 @@ def test_a_sample_is_bounded_in_characters() -> None:
     assert loss.sample.startswith('{"text":"ü🚀')
 
 
-def test_rows_beyond_the_bound_are_counted_as_other() -> None:
+def test_rows_above_the_limit_are_counted_as_other() -> None:
     found = losses()
     for number in range(ROWS_MAX + 5):
         found.lose(Word(), str(number))

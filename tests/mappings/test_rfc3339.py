@@ -1,4 +1,4 @@
-"""RFC 3339 by hand agrees with the standard library; what the dialects make of it is tested with them."""
+"""Our RFC 3339 times agree with the standard library; each dialect tests its own use of them."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ def test_whole_seconds_are_written_like_the_standard_library_writes_them_and_rea
     assert parse(f"{seconds(at)}Z") == at * NS
 
 
-def test_a_second_that_no_calendar_has_is_no_text() -> None:
+def test_a_second_outside_of_the_calendar_is_an_empty_text() -> None:
     assert seconds(10**15) == seconds(-(10**15)) == ""
 
 
 @pytest.mark.parametrize("text", ["", "yesterday", "2024-13-01T00:00:00Z", "2024-01-00T00:00:00Z", "2024-01-01"])
-def test_what_is_no_time_is_none(text: str) -> None:
+def test_an_invalid_time_is_none(text: str) -> None:
     assert parse(text) is None
 
 
-def test_an_offset_is_taken_off_and_a_fraction_is_nanoseconds() -> None:
+def test_an_offset_is_subtracted_and_a_fraction_is_nanoseconds() -> None:
     assert parse("1970-01-01T01:00:00.000000001+01:00") == 1

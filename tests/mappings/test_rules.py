@@ -1,4 +1,4 @@
-"""The table of one direction: one entry a type, and what an entry does."""
+"""The table of one direction: one entry for each type, and the effects of an entry."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 class Noting:
-    """A context that remembers what was lost."""
+    """A context that records the losses."""
 
     def __init__(self) -> None:
         self.lost: list[object] = []
@@ -47,14 +47,14 @@ def test_the_decorated_function_stays_callable() -> None:
     assert rules.lossy == {int: "sign"}
 
 
-def test_what_is_carried_writes_nothing_and_loses_nothing() -> None:
+def test_a_carried_type_writes_nothing_and_is_no_loss() -> None:
     rules, context = Rules[[Noting], str]("test"), Noting()
     rules.carried(int, "the sum")
     assert rules.functions[int](7, context) == ()
     assert (context.lost, rules.entries[int].fidelity) == ([], Emulated("the sum"))
 
 
-def test_what_has_no_word_writes_nothing_and_is_counted() -> None:
+def test_a_type_without_a_form_writes_nothing_and_is_counted() -> None:
     rules, context = Rules[[Noting], str]("test"), Noting()
     rules.none("no numbers here", int, float)
     assert rules.functions[int](7, context) == rules.functions[float](0.5, context) == ()

@@ -1,4 +1,4 @@
-"""The pod vectors and captures that lie in tests/data, and one line pushed there and back."""
+"""Vectors and captures of pod in tests/data, and the round trip of one line."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ CAPTURES = sorted((DATA / "captures" / "pod").glob("*.jsonl"))
 
 
 def captured(path: Path) -> Iterator[tuple[str, str, bytes]]:
-    """Connection, direction and frame of each captured line."""
+    """Yield connection, direction and frame of each captured line."""
     for row in _rows(path)[1:]:
         yield row["conn"], row["dir"], row["frame"].encode()
 
 
 def direction_of(name: str) -> Direction[Any]:
-    """The direction that a vector or a captured line names."""
+    """Return the direction of a vector or a captured line."""
     return DIALECT.commands if name in ("client_to_pod", "c2s") else DIALECT.events
 
 
 def back_and_forth(direction: Direction[Any], frame: bytes) -> tuple[Step[Any], list[bytes]]:
-    """What one line says, and the lines that say it again."""
+    """Return the step of reading one line, and the lines that it is written as."""
     step: Step[Any] = Step()
     direction.receive([frame], step)
     return step, [out for burst in step.bursts for out in direction.write(burst).frames]

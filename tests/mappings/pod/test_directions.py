@@ -1,4 +1,4 @@
-"""Wire types that neither the vectors nor the captures show, there and back."""
+"""Round trips of wire types that are in neither the vectors nor the captures."""
 
 from __future__ import annotations
 
@@ -33,24 +33,24 @@ METHODS = [
 
 
 @pytest.mark.parametrize("frame", EVENTS)
-def test_event_comes_back_as_it_is(frame: bytes) -> None:
+def test_an_event_comes_back_unchanged(frame: bytes) -> None:
     step, frames = back_and_forth(DIALECT.events, frame)
     assert (step.faults, frames) == ([], [frame])
 
 
 @pytest.mark.parametrize("frame", METHODS)
-def test_method_comes_back_as_it_is(frame: bytes) -> None:
+def test_a_method_comes_back_unchanged(frame: bytes) -> None:
     step, frames = back_and_forth(DIALECT.commands, frame)
     assert (step.faults, frames) == ([], [frame])
 
 
-def test_recursive_is_true_where_it_is_absent() -> None:
+def test_an_absent_recursive_is_true() -> None:
     frame = METHODS[2].replace(b',"recursive":false', b"")
     assert back_and_forth(DIALECT.commands, frame)[1] == [METHODS[2].replace(b"false", b"true")]
 
 
 @pytest.mark.parametrize("frame", METHODS[:3])
-def test_a_child_s_report_has_words_for_backends_that_know_no_reports(frame: bytes) -> None:
+def test_a_childs_report_has_a_text_for_backends_without_reports(frame: bytes) -> None:
     (command,) = back_and_forth(DIALECT.commands, frame)[0].bursts[0].items
     assert isinstance(command, ask.InjectNote)
     assert command.text.startswith("Pod ")

@@ -48,7 +48,7 @@ def test_segments_of_an_input_stay_segments() -> None:
     assert canonical_items([entry]) == (Message(role="user", text="see @a", segments=segments),)
 
 
-def test_a_segment_of_unknown_kind_does_not_hide_the_input_and_stays_in_the_original() -> None:
+def test_an_input_with_a_segment_of_unknown_kind_is_read_and_its_original_kept() -> None:
     entry = {
         "kind": "user_input",
         "segments": [{"kind": "flow", "selector": "s"}, {"kind": "text", "content": "x"}],
@@ -62,7 +62,7 @@ def test_a_segment_of_unknown_kind_does_not_hide_the_input_and_stays_in_the_orig
     )
 
 
-def test_results_take_the_name_of_their_call() -> None:
+def test_a_result_has_the_name_of_its_call() -> None:
     call = {"kind": "tool_call", "call_id": "c", "name": "Read", "arguments": "{}"}
     result = {"kind": "tool_result", "call_id": "c", "summary": "ok", "content": "text", "is_error": True}
     items = canonical_items(
@@ -124,7 +124,7 @@ ITEMS = (
 )
 
 
-def test_made_entries_tell_the_items_that_they_were_made_of() -> None:
+def test_made_entries_read_back_as_their_items() -> None:
     entries = json.decode(DIALECT.events.codec.encode(made_entries(ITEMS)))
     assert canonical_items(entries) == ITEMS
 
@@ -141,7 +141,7 @@ def test_the_last_made_run_stays_open_while_a_turn_runs() -> None:
     assert kinds(made_entries(ITEMS[:1], running=True)) == ["invoke", "user_input"]
 
 
-def test_a_turn_that_nobody_asked_for_is_a_wakeup() -> None:
+def test_a_turn_without_input_is_a_wakeup() -> None:
     assert made_entries([], running=True) == [{"kind": "invoke", "trigger": "wakeup", "ts": 0}]
 
 
@@ -158,13 +158,13 @@ def test_a_result_without_summary_shows_the_first_line_of_its_output() -> None:
     assert entry["item"] == {"kind": "tool_result", "call_id": "c", "summary": "first", "content": "first\nsecond"}
 
 
-def test_a_message_of_the_system_without_original_is_a_notification() -> None:
+def test_a_system_message_without_an_original_is_a_notification() -> None:
     (entry,) = made_entries([Message(role="system", text="t")])
     assert isinstance(entry, dict)
     assert entry["item"] == {"kind": "notification", "message": "t", "body": "t"}
 
 
-def test_captured_histories_are_read_without_a_gap() -> None:
+def test_captured_histories_are_read_completely() -> None:
     spoken = 0
     for path in CAPTURES:
         for _, way, frame in captured(path):

@@ -1,4 +1,4 @@
-"""What is broadcast to pod clients that are attached."""
+"""The broadcast to attached pod clients."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_a_turn_in_normal_form_is_written_once_in_pod_order() -> None:
     ]
 
 
-def test_counters_go_on_after_the_last_index_seen() -> None:
+def test_counters_continue_after_the_last_index_seen() -> None:
     projection = Projection()
     started: list[Event] = [
         say.ModelTurnStarted(),
@@ -50,7 +50,7 @@ def test_counters_go_on_after_the_last_index_seen() -> None:
     assert [line["data"]["llm_call"] for line in lines(projection, *calls)] == [0, 0, 1]
 
 
-def test_a_copy_counts_for_itself() -> None:
+def test_a_copy_has_its_own_counters() -> None:
     projection = Projection()
     lines(projection, say.ModelTurnStarted(index=3))
     twin = projection.copy()
@@ -59,7 +59,7 @@ def test_a_copy_counts_for_itself() -> None:
     assert lines(twin, say.ModelTurnStarted())[0]["data"]["turn"] == 5
 
 
-def test_an_alert_without_time_takes_the_batch_s() -> None:
+def test_an_alert_without_a_time_has_the_time_of_its_batch() -> None:
     (line,) = said(say.Alert(level="warn", source="smooth", text="t"))
     assert line["data"] == {"level": "warn", "source": "pod", "message": "t", "timestamp_ms": 9}
 
@@ -73,13 +73,13 @@ def test_a_changed_history_reaches_attached_clients_as_a_rotation() -> None:
     assert entry["history"] == [{"kind": "message", "role": "user", "content": [{"kind": "text", "text": "q"}]}]
 
 
-def test_losses_are_told_once() -> None:
+def test_losses_are_reported_once() -> None:
     projection = Projection()
     projection.render(batch(say.Preamble(text="wait")))
     assert projection.render(batch(say.TextDelta(text="x"))).losses == []
 
 
-def test_what_comes_while_a_question_is_open_is_written_behind_its_answer_also_by_a_copy() -> None:
+def test_events_held_during_a_question_are_written_after_its_answer_by_a_copy_too() -> None:
     projection = Projection()
     lines(projection, say.QuestionAsked(text="May I?", question="q", parked=True))
     assert lines(projection, say.ToolCallStarted(call="c", name="rm")) == []

@@ -1,4 +1,4 @@
-"""Segments of an input, there and back."""
+"""Round trips of the segments of an input."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ PAIRS: list[tuple[wire.Segment, values.Segment]] = [
 
 
 @pytest.mark.parametrize(("said", "meant"), PAIRS, ids=[type(said).__name__ for said, _ in PAIRS])
-def test_a_segment_goes_there_and_back(said: wire.Segment, meant: values.Segment) -> None:
+def test_a_segment_comes_back_equal(said: wire.Segment, meant: values.Segment) -> None:
     assert to_segments([said]) == (meant,)
     assert from_segments([meant]) == [said]
 
 
-def test_every_wire_segment_is_one_of_these() -> None:
+def test_every_wire_segment_has_a_case() -> None:
     assert {type(said) for said, _ in PAIRS} == set(get_args(wire.Segment))
 
 

@@ -1,4 +1,4 @@
-"""Both directions are complete: every type has exactly one entry, and what a rule declares is what it does."""
+"""The rules of both directions are complete, and each does what it declares."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.mappings.pod.data import VECTORS, direction_of
     [(TO_EVENT, WireEvent), (TO_COMMAND, Method), (FROM_EVENT, Event), (FROM_COMMAND, Command)],
     ids=["to_event", "to_command", "from_event", "from_command"],
 )
-def test_every_type_of_a_union_has_a_rule_and_no_other_has(table: RuleTable, union: Any) -> None:
+def test_the_types_with_a_rule_are_those_of_the_union(table: RuleTable, union: Any) -> None:
     assert set(table.entries) == set(get_args(union))
 
 
@@ -58,7 +58,7 @@ def test_rules_write_what_they_declare() -> None:
             assert type(direction.codec.decode(frame)) in direction.from_canonical.entries[type(item)].produces
 
 
-def test_what_pods_have_no_word_for_says_why() -> None:
+def test_each_none_entry_has_a_reason() -> None:
     whys = [
         e.fidelity.why
         for t in (FROM_EVENT, FROM_COMMAND)

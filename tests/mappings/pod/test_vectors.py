@@ -1,4 +1,4 @@
-"""Every vector and every captured line: what decodes comes back through the canonical form byte by byte."""
+"""Round trips of every vector and every captured line through the canonical form, byte by byte."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ def names(rows: Iterable[dict[str, Any]]) -> list[str]:
 
 
 @pytest.mark.parametrize("row", GOOD, ids=names(GOOD))
-def test_accepted_vector_comes_back_as_its_canonical(row: dict[str, Any]) -> None:
+def test_an_accepted_vector_comes_back_as_its_canonical_line(row: dict[str, Any]) -> None:
     step, frames = back_and_forth(direction_of(row["direction"]), row["wire"].encode())
     assert step.faults == []
     assert frames == [row["canonical"].encode()]
 
 
 @pytest.mark.parametrize("row", GOOD, ids=names(GOOD))
-def test_canonical_of_a_vector_is_a_fixed_point(row: dict[str, Any]) -> None:
+def test_a_canonical_line_comes_back_unchanged(row: dict[str, Any]) -> None:
     frame = row["canonical"].encode()
     step, frames = back_and_forth(direction_of(row["direction"]), frame)
     assert (frames, step.losses) == ([frame], [])
 
 
 @pytest.mark.parametrize("row", BAD, ids=names(BAD))
-def test_refused_vector_is_a_fault_or_unmapped(row: dict[str, Any]) -> None:
+def test_a_refused_vector_is_a_fault_or_unmapped(row: dict[str, Any]) -> None:
     step, frames = back_and_forth(direction_of(row["direction"]), row["wire"].encode())
     items = [item for burst in step.bursts for item in burst.items]
     assert frames == []
@@ -44,14 +44,14 @@ def test_refused_vector_is_a_fault_or_unmapped(row: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("path", CAPTURES, ids=lambda path: path.stem)
-def test_captured_lines_come_back_as_they_are(path: Path) -> None:
+def test_captured_lines_come_back_unchanged(path: Path) -> None:
     lines = [(way, frame) for conn, way, frame in captured(path) if conn != "r" or way == "s2c"]
     assert lines
     for way, frame in lines:
         assert back_and_forth(direction_of(way), frame)[1] == [frame]
 
 
-def test_raw_script_of_bad_lines_gives_one_fault_or_unknown_each() -> None:
+def test_each_bad_line_of_the_raw_capture_is_a_fault_or_unmapped() -> None:
     path = next(path for path in CAPTURES if path.stem.startswith("13-"))
     good = b'{"params":{"input":[{"content":"it still works \\ud83d\\ude80"'
     bad = [

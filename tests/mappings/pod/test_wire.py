@@ -1,4 +1,4 @@
-"""What the codecs accept beyond the vectors: bounds, depth, duplicate keys, odd spellings, garbage."""
+"""Input of the codecs beyond the vectors: limits, depth, duplicate keys, other spellings, garbage."""
 
 from __future__ import annotations
 
@@ -73,26 +73,26 @@ U64_FIELDS = [
 
 
 @pytest.mark.parametrize("form", U64_FIELDS)
-def test_u64_fields_take_their_whole_range(form: bytes) -> None:
+def test_u64_fields_accept_their_whole_range(form: bytes) -> None:
     frame = form % ((1 << 64) - 1)
     assert event(frame)[1] == [frame]
 
 
 @pytest.mark.parametrize(("form", "value"), list(product(U64_FIELDS, (1 << 64, -1))))
-def test_u64_fields_refuse_what_is_outside(form: bytes, value: int) -> None:
+def test_u64_fields_refuse_values_out_of_range(form: bytes, value: int) -> None:
     assert codes(event(form % value)[0]) == ["invalid"]
 
 
 PASTE = b'{"method":"run","params":{"input":[{"kind":"paste","id":%d,"chars":%d,"lines":%d,"content":""}]}}'
 
 
-def test_u32_fields_of_a_paste_take_their_whole_range() -> None:
+def test_u32_fields_of_a_paste_accept_their_whole_range() -> None:
     frame = PASTE % ((0xFFFF_FFFF,) * 3)
     assert method(frame)[1] == [frame]
 
 
 @pytest.mark.parametrize("values", [(1 << 32, 0, 0), (0, 1 << 32, 0), (0, 0, 1 << 32)])
-def test_u32_fields_of_a_paste_refuse_more(values: tuple[int, int, int]) -> None:
+def test_u32_fields_of_a_paste_refuse_larger_values(values: tuple[int, int, int]) -> None:
     assert codes(method(PASTE % values)[0]) == ["invalid"]
 
 
@@ -100,7 +100,7 @@ ALERT = b'{"event":"alert","data":{"level":"warn","source":"pod","message":"m","
 
 
 @pytest.mark.parametrize("value", [-(1 << 63), -1, 0, (1 << 63) - 1])
-def test_timestamps_take_all_of_i64(value: int) -> None:
+def test_timestamps_accept_all_of_i64(value: int) -> None:
     frame = ALERT % value
     assert event(frame)[1] == [frame]
 
@@ -110,7 +110,7 @@ def test_timestamps_above_i64_are_refused() -> None:
 
 
 def nested(depth: int) -> bytes:
-    """A pod inspection that nests `depth` levels in all."""
+    """Return a pod inspection of `depth` levels in all."""
     inner = depth - 2
     return b'{"event":"pod_inspection","data":{"pod":' + b"[" * inner + b"]" * inner + b"}}"
 
@@ -140,7 +140,7 @@ def test_more_than_128_levels_are_too_deep(depth: int) -> None:
         ),
     ],
 )
-def test_a_method_that_says_one_key_twice_is_refused(frame: bytes) -> None:
+def test_a_method_with_a_duplicate_key_is_refused(frame: bytes) -> None:
     assert codes(method(frame)[0]) == ["duplicate_key"]
 
 
@@ -149,7 +149,7 @@ def test_colons_in_text_are_no_duplicate_keys() -> None:
     assert method(frame)[1] == [frame]
 
 
-def test_unknown_segment_kinds_are_unknown_in_events_too() -> None:
+def test_a_segment_of_unknown_kind_is_unknown_in_events_too() -> None:
     frame = (
         b'{"event":"user_message","data":{"segments":[{"kind":"flow","selector":"x"},{"kind":"text","content":"y"}]}}'
     )
@@ -185,20 +185,20 @@ def test_keys_of_opaque_values_are_sorted_at_every_level() -> None:
 
 
 @pytest.mark.parametrize("text", [b"\xff", b"\xed\xa0\x80", b"\\ud83d", b"\\udc00"])
-def test_opaque_text_that_is_no_text_is_found(text: bytes) -> None:
+def test_invalid_utf8_in_an_opaque_value_is_found(text: bytes) -> None:
     step, frames = event(b'{"event":"system_item","data":{"item":{"body":"' + text + b'"}}}')
     assert (len(step.faults), frames) == (1, [])
 
 
 @pytest.mark.parametrize("direction", [DIALECT.events, DIALECT.commands])
-def test_what_is_no_frame_of_bytes_is_a_fault(direction: Direction[Any]) -> None:
+def test_a_frame_that_is_not_bytes_is_a_fault(direction: Direction[Any]) -> None:
     step: Step[Any] = Step()
     direction.receive([Oversize(size=9, limit=8), Parts(channel="", identity=b"", parts=())], step)
     assert codes(step) == ["too_large", "invalid"]
 
 
 def survives(frame: bytes) -> None:
-    """Nothing is raised, and what is written of it can be read again and stays as it is."""
+    """Read a line without an exception, and check that its written form is read and written again unchanged."""
     for direction in (DIALECT.events, DIALECT.commands):
         step, frames = back_and_forth(direction, frame)
         assert len(step.faults) + sum(len(burst.items) for burst in step.bursts) <= 1
@@ -234,7 +234,7 @@ JSON: st.SearchStrategy[Any] = st.recursive(
 
 @settings(deadline=None)  # a busy machine is no failure
 @given(st.sampled_from(["snapshot", "system_item", "segment_rotated", "visible_pods", "pod_inspection"]), JSON)
-def test_any_json_may_stand_where_a_value_is_opaque(name: str, value: object) -> None:
+def test_an_opaque_value_may_be_any_json(name: str, value: object) -> None:
     greeting = {"pod_name": "a", "cwd": "", "provider": "p", "model": "", "scope_summary": "", "tools": []}
     contents = {
         "snapshot": {

@@ -61,7 +61,7 @@ def test_every_captured_action_comes_back_without_undocumented_keys() -> None:
         assert back == [expected], where
 
 
-def test_what_is_written_of_captured_events_is_strict() -> None:
+def test_captured_events_are_written_strictly() -> None:
     for _, frame in frames("s2c"):
         for back in came_back(FROM_SERVER, frame)[0]:
             assert isinstance(back, dict)

@@ -1,4 +1,4 @@
-"""The protocol of a link with a smooth server: whose answer an event is, and which turn it belongs to."""
+"""A link with a smooth server as the peer: which command an event answers, and which turn it belongs to."""
 
 from __future__ import annotations
 
@@ -66,19 +66,19 @@ ANSWER = Raw(b'"a"')
 OOPS = Failure(cause="model_failed", text="oops")
 
 
-def test_every_frame_goes_out_under_an_id_of_ours() -> None:
+def test_every_action_has_a_request_id_of_ours() -> None:
     sent = Link().says(commands.Ping(request="q"), commands.Ping(), INPUT)
     assert [frame["requestId"] for frame in sent] == ["own-1", "own-2", "own-3"]
 
 
-def test_a_command_without_a_word_is_refused_at_once() -> None:
+def test_a_command_without_an_action_is_refused_at_once() -> None:
     step: Step[Any] = Link().translator.send([commands.PauseTurn(request="q")])
     (burst,) = step.bursts
     assert (step.frames, [item.failure.cause for item in burst.items]) == ([], ["unsupported"])
     assert (burst.items[0].request, [loss.kind for loss in step.losses]) == ("q", ["PauseTurn"])
 
 
-def test_a_turn_stands_under_the_request_that_began_it() -> None:
+def test_the_events_of_a_turn_have_the_request_that_began_it() -> None:
     link = Link()
     link.says(INPUT)
     assert link.hears(accepted(), token(), final()) == [
@@ -94,7 +94,7 @@ def test_a_turn_stands_under_the_request_that_began_it() -> None:
     assert link.hears(error("own-1")) == [("own-1", [events.ErrorReported(cause="model_failed", text="oops")])]
 
 
-def test_a_first_token_accepts_an_input_whose_202_was_left_out() -> None:
+def test_a_first_token_without_a_202_accepts_the_input() -> None:
     link = Link()
     link.says(INPUT)
     assert link.hears(token()) == [("q", [events.TurnAccepted(request="q"), events.TextDelta(text="a")])]
@@ -124,7 +124,7 @@ def test_an_error_after_the_202_ends_the_turn() -> None:
     assert link.hears(error("own-1")) == [("own-1", [events.ErrorReported(cause="model_failed", text="oops")])]
 
 
-def test_a_code_that_could_not_be_sent_does_not_end_the_turn() -> None:
+def test_a_one_time_code_that_could_not_be_sent_does_not_end_the_turn() -> None:
     link = Link()
     link.says(INPUT)
     link.hears(accepted())
@@ -135,12 +135,12 @@ def test_a_code_that_could_not_be_sent_does_not_end_the_turn() -> None:
 
 
 @pytest.mark.parametrize("own", [None, "somebody's"])
-def test_an_error_of_nothing_of_ours_is_only_reported(own: str | None) -> None:
+def test_an_error_about_no_request_of_ours_is_only_reported(own: str | None) -> None:
     expected = events.ErrorReported(cause="model_failed", text="oops")
     assert Link().hears(error(own)) == [(own or "", [expected])]
 
 
-def test_a_turn_that_we_did_not_begin_is_one_too() -> None:
+def test_a_turn_of_another_client_is_a_turn_too() -> None:
     link = Link()
     link.hears(token("theirs"))
     assert link.hears(error("theirs")) == [("theirs", [events.TurnEnded(end="failed", failure=OOPS)])]
@@ -178,7 +178,7 @@ def test_an_answer_to_an_unknown_request_keeps_its_raw_result() -> None:
     assert (item.request, item.failure, bytes(item.result or b"")) == ("theirs", None, b'{"a":1}')
 
 
-def test_an_error_answers_the_command_that_waits() -> None:
+def test_an_error_answers_the_pending_command() -> None:
     link = Link()
     link.says(commands.AnswerApproval(request="c", session="s", approved=True))
     ((_, (item,)),) = link.hears(error("own-1", "NO_PENDING_CONFIRMATION"))
@@ -204,7 +204,7 @@ def test_a_code_is_answered_by_the_verdict() -> None:
     assert items == [events.OtpVerified(request="v", text="hi")]
 
 
-def test_what_is_kept_is_bounded() -> None:
+def test_remembered_requests_are_bounded() -> None:
     link = Link()
     link.says(*[commands.Ping(request=f"p{n}") for n in range(WAITING_MAX + 1)])
     pongs = [{"type": "pong", "requestId": own, "timestamp": 2} for own in ("own-1", "own-2")]
@@ -212,7 +212,7 @@ def test_what_is_kept_is_bounded() -> None:
     assert heard == ["own-1", "p1"]
 
 
-def test_a_client_has_nothing_to_say_by_itself() -> None:
+def test_a_client_sends_nothing_by_itself() -> None:
     translator = Link().translator
     assert (translator.opened(), translator.closed("gone")) == (Step(), Step())
 
@@ -226,7 +226,7 @@ def test_a_client_has_nothing_to_say_by_itself() -> None:
         ((), []),
     ],
 )
-def test_the_gateway_claims_what_the_client_said_and_both_forms_for_one_that_could_say_nothing(
+def test_the_gateway_passes_on_a_claim_and_claims_both_forms_for_dialects_without_claims(
     opening: type[commands.OpenSession | commands.ResumeSession], said: tuple[str, ...] | None, claimed: list[str]
 ) -> None:
     (frame,) = Link().says(opening(agent=A, request="again", supports=said))
@@ -234,7 +234,7 @@ def test_the_gateway_claims_what_the_client_said_and_both_forms_for_one_that_cou
 
 
 @pytest.mark.parametrize("conversation", [{}, {"conversationId": A}])
-def test_what_a_smooth_client_does_not_claim_is_not_claimed_for_it(conversation: dict[str, str]) -> None:
+def test_no_form_is_claimed_for_a_smooth_client_without_a_claim(conversation: dict[str, str]) -> None:
     action = {"action": "create_conversation_session", "requestId": "r", "agentId": A, **conversation}
     step: Step[Any] = Step()
     FROM_CLIENT.receive([json.dumps(action).encode()], step)
@@ -253,7 +253,7 @@ def test_a_conversation_that_is_resumed_after_a_loss_claims_the_same() -> None:
 
 
 @pytest.mark.parametrize("together", [True, False])
-def test_nothing_of_our_turn_follows_its_end(together: bool) -> None:
+def test_events_after_the_end_of_our_turn_are_dropped(together: bool) -> None:
     link = Link()
     link.says(INPUT)
     frames = [json.dumps(frame).encode() for frame in (accepted(), token(), final(), token(), final())]
@@ -263,7 +263,7 @@ def test_nothing_of_our_turn_follows_its_end(together: bool) -> None:
     assert [loss.kind for step in steps for loss in step.losses] == ["TextDelta", "TurnEnded"]
 
 
-def test_what_comes_under_a_foreign_id_is_not_of_our_open_turn() -> None:
+def test_events_with_a_foreign_id_do_not_belong_to_our_open_turn() -> None:
     link = Link()
     link.says(INPUT)
     link.hears(accepted())

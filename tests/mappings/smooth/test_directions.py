@@ -1,4 +1,4 @@
-"""Golden frames: each wire type has a file of frames, what they mean, and that they come back."""
+"""Golden frames: each wire type has a file of frames with their canonical items, in both directions."""
 
 from __future__ import annotations
 
@@ -56,14 +56,14 @@ def test_every_wire_type_has_its_golden_file_and_no_file_is_left_over(folder: st
 
 
 @pytest.mark.parametrize("case", EVENTS)
-def test_an_event_means_its_golden_items(case: dict[str, Any]) -> None:
+def test_an_event_is_read_as_its_golden_items(case: dict[str, Any]) -> None:
     burst = heard(FROM_SERVER, case["frame"])
     assert json.loads(msgspec.json.encode(burst.items)) == case["items"]
     assert (burst.request, burst.at) == (case["request"], case["at"])
 
 
 @pytest.mark.parametrize("case", ACTIONS)
-def test_an_action_means_its_golden_items(case: dict[str, Any]) -> None:
+def test_an_action_is_read_as_its_golden_items(case: dict[str, Any]) -> None:
     burst = heard(FROM_CLIENT, case["frame"])
     assert json.loads(msgspec.json.encode(burst.items)) == case["items"]
 

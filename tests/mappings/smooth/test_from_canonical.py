@@ -1,4 +1,4 @@
-"""canonical -> smooth beyond the golden frames: what clients are shown, and what strict clients never get."""
+"""Rules toward smooth beyond the golden frames: what clients see, and what strict clients must never get."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def one(item: Any, asked: Any = None) -> dict[str, Any]:
 # -- sessions ----------------------------------------------------------------------------------------
 
 
-def test_a_session_is_shown_under_ids_that_are_functions_of_it() -> None:
+def test_the_ids_of_a_session_are_functions_of_its_canonical_id() -> None:
     data = one(events.SessionOpened(request="q", session=SESSION, agent="weather"))["data"]
     assert_reply("create", data)
     assert data == {
@@ -66,13 +66,13 @@ def test_a_session_is_shown_under_ids_that_are_functions_of_it() -> None:
     assert public_ids(SESSION) == (data["sessionId"], SESSION)
 
 
-def test_an_agent_id_that_is_a_uuid_is_shown_as_the_client_said_it() -> None:
+def test_an_agent_id_that_is_a_uuid_is_shown_unchanged() -> None:
     agent = "11111111-1111-1111-1111-111111111111"
     assert one(events.SessionOpened(request="q", session=SESSION, agent=agent))["data"]["agentId"] == agent
 
 
 @pytest.mark.parametrize(("status", "told"), [("idle", "idle"), ("running", "active"), ("paused", "idle")])
-def test_only_get_session_is_told_a_status(status: Any, told: str) -> None:
+def test_only_the_answer_to_get_session_has_a_status(status: Any, told: str) -> None:
     opened = events.SessionOpened(request="q", session=SESSION, status=status)
     data = one(opened, commands.GetSession(session=SESSION))["data"]
     assert_reply("get_session", data)
@@ -86,7 +86,7 @@ def page(*items: Any, cursor: str | None = None) -> dict[str, Any]:
     return dict(data)
 
 
-def test_a_page_shows_what_user_and_assistant_said() -> None:
+def test_a_page_shows_messages_of_user_and_assistant() -> None:
     message = Message(role="assistant", text="It rains.", id=SESSION, at=1_500_000_000)
     assert page(message, Message(role="user", text="?", id="entry 1")) == {
         "messages": [
@@ -109,7 +109,7 @@ def test_a_page_shows_what_user_and_assistant_said() -> None:
 
 
 @pytest.mark.parametrize("role", ["user", "assistant"])
-def test_messages_without_an_id_get_one_each_and_the_same_one_each_time(role: Role) -> None:
+def test_messages_without_an_id_get_a_fixed_id_each(role: Role) -> None:
     items = [Message(role=role, text=text, at=at) for text in ("a", "b") for at in (1, 2)]
     ids = [record["id"] for record in page(*items)["messages"]]
     assert len(set(ids)) == 4
@@ -124,12 +124,12 @@ def test_a_page_with_a_cursor_has_more() -> None:
     assert (page(cursor="c")["nextCursor"], page(cursor="c")["hasMore"]) == ("c", True)
 
 
-def test_a_whole_history_has_no_word() -> None:
+def test_a_whole_history_is_a_loss() -> None:
     frames, losses = said(events.HistorySnapshot(items=(), rotated=True))
     assert (frames, [loss.kind for loss in losses]) == ([], ["HistorySnapshot"])
 
 
-def test_a_list_leaves_out_the_empty_conversations_and_names_the_nameless() -> None:
+def test_a_list_omits_empty_conversations_and_gives_titles_to_those_without() -> None:
     rows = (
         SessionSummary(session=SESSION, title="Rain", updated_at=1_000_000_000, messages=2),
         SessionSummary(session=SESSION, messages=1),
@@ -158,13 +158,13 @@ def test_a_reply_without_a_result_acknowledges_its_command(asked: Any, data: dic
     assert (frame["status"], frame["data"]) == (200, data)
 
 
-def test_a_result_is_the_data_and_what_is_no_object_is_wrapped() -> None:
+def test_a_result_is_the_data_and_other_values_than_objects_are_wrapped() -> None:
     assert one(events.Reply(request="q", result=Raw(b'{"a":[1]}')))["data"] == {"a": [1]}
     assert one(events.Reply(request="q", result=Raw(b"[1]")))["data"] == {"result": [1]}
 
 
 @pytest.mark.parametrize("asked", [commands.CancelTurn(), commands.AnswerOtp(code="1")])
-def test_cancel_and_verify_otp_have_no_acknowledgement(asked: Any) -> None:
+def test_cancel_and_verify_otp_have_no_success_reply(asked: Any) -> None:
     assert said(events.Reply(request="q"), asked) == ([], [])
 
 
@@ -179,18 +179,18 @@ def test_cancel_and_verify_otp_have_no_acknowledgement(asked: Any) -> None:
         (commands.AnswerOtp(code="1"), "SESSION_NOT_FOUND"),
     ],
 )
-def test_not_found_is_said_in_the_words_of_the_command(asked: Any, code: str) -> None:
+def test_not_found_has_the_code_of_its_command(asked: Any, code: str) -> None:
     frame = one(events.Reply(request="q", failure=Failure(cause="not_found", text="gone")), asked)
     assert (frame["type"], frame["error"], frame["requestId"]) == ("error", {"code": code, "message": "gone"}, "q")
 
 
-def test_a_code_that_no_one_expects_is_otp_invalid() -> None:
+def test_an_unexpected_one_time_code_is_otp_invalid() -> None:
     asked = commands.AnswerOtp(code="1")
     frame = one(events.Reply(request="q", failure=Failure(cause="unsupported", text="none")), asked)
     assert frame["data"]["data"] == {"error": "NOT_FOUND", "attemptsRemaining": 0, "message": "none"}
 
 
-def test_a_cancel_of_nothing_is_silence() -> None:
+def test_a_cancel_without_a_turn_is_not_answered() -> None:
     lost = events.Reply(request="q", failure=Failure(cause="not_running", text="nothing runs"))
     assert said(lost, commands.CancelTurn()) == ([], [])
 
@@ -205,7 +205,7 @@ def test_the_original_code_of_a_failure_comes_back() -> None:
 # -- the ends of a turn ------------------------------------------------------------------------------
 
 
-def test_the_answer_carries_the_whole_text_and_the_usage_that_is_known() -> None:
+def test_the_answer_has_the_whole_text_and_the_known_usage() -> None:
     ended = events.TurnEnded(end="completed", text="It rains.", message="m", usage=Usage(input_tokens=3))
     answer = one(ended)["data"]["data"]
     assert_reply("response", answer["response"])
@@ -225,11 +225,11 @@ def test_the_answer_carries_the_whole_text_and_the_usage_that_is_known() -> None
 
 
 @pytest.mark.parametrize("usage", [None, Usage(), Usage(cache_read_tokens=5)])
-def test_usage_that_is_not_known_is_omitted(usage: Usage | None) -> None:
+def test_unknown_usage_is_omitted(usage: Usage | None) -> None:
     assert "usage" not in one(events.TurnEnded(end="completed", usage=usage))["data"]["data"]
 
 
-def test_an_answer_without_text_has_no_parts_and_still_an_id() -> None:
+def test_an_answer_without_text_has_no_parts_but_an_id() -> None:
     answer = one(events.TurnEnded(end="limit_reached"))["data"]["data"]
     assert answer["response"]["responseParts"] == []
     assert str(UUID(answer["messageId"])) == answer["messageId"]
@@ -243,7 +243,7 @@ def test_an_answer_without_text_has_no_parts_and_still_an_id() -> None:
         ({"responseParts": ["It rains", ", a lot."]}, {"responseParts": ["It rains", ", a lot."]}),
     ],
 )
-def test_a_backends_own_response_is_kept_with_the_whole_text_in_it(original: object, response: object) -> None:
+def test_a_backends_own_response_gets_the_whole_text(original: object, response: object) -> None:
     ext: Ext = {"smooth.response": Raw(json.dumps(original).encode())}
     frame = one(events.TurnEnded(end="completed", text="It rains, a lot.", ext=ext))
     assert frame["data"]["data"]["response"] == response
@@ -274,7 +274,7 @@ def test_a_failure_is_the_error_of_the_turn() -> None:
 # -- tools -------------------------------------------------------------------------------------------
 
 
-def test_arguments_go_out_once_and_complete_as_text() -> None:
+def test_arguments_are_written_once_when_they_are_complete() -> None:
     assert said(events.ToolCallStarted(name="t", call="1")) == ([], [])
     assert said(events.ToolCallArguments(json='{"a"', call="1")) == ([], [])
     frame = one(events.ToolCallArguments(json='{"a":1}', call="1", name="t", done=True))
@@ -284,13 +284,13 @@ def test_arguments_go_out_once_and_complete_as_text() -> None:
 @pytest.mark.parametrize(
     ("summary", "output", "result"), [("short", "long", "long"), ("short", None, "short"), (None, None, "")]
 )
-def test_a_result_is_the_output_else_the_summary(summary: str | None, output: str | None, result: str) -> None:
+def test_a_result_has_the_output_or_else_the_summary(summary: str | None, output: str | None, result: str) -> None:
     frame = one(events.ToolCallFinished(name="t", summary=summary, output=output))
     assert frame["data"]["state"]["rawResponse"]["toolResult"]["result"] == result
 
 
-def test_an_original_that_says_something_else_than_its_event_is_not_shown() -> None:
-    """A policy that takes arguments or results away must not be undone by what rides in ext."""
+def test_an_original_that_differs_from_its_event_is_not_shown() -> None:
+    """The original in `ext` must not undo a policy that removes arguments or results."""
     secret = {"rawResponse": {"toolCall": {"name": "t", "arguments": {"secret": 1}}}}
     ext: Ext = {"smooth.state": Raw(json.dumps(secret).encode())}
     assert "secret" not in json.dumps(one(events.ToolCallArguments(json="{}", name="t", done=True, ext=ext)))
@@ -299,7 +299,7 @@ def test_an_original_that_says_something_else_than_its_event_is_not_shown() -> N
     assert "secret" not in json.dumps(one(events.ToolCallFinished(name="t", output="", ext=ext)))
 
 
-def test_a_state_with_keys_that_smooth_does_not_know_is_lost() -> None:
+def test_a_state_with_unknown_keys_is_lost() -> None:
     frames, losses = said(events.StateSnapshot(node="n", state=Raw(b'{"mine":1}')))
     assert (frames, [loss.kind for loss in losses]) == ([], ["StateSnapshot"])
 
@@ -307,25 +307,25 @@ def test_a_state_with_keys_that_smooth_does_not_know_is_lost() -> None:
 # -- questions ---------------------------------------------------------------------------------------
 
 
-def test_channels_that_smooth_does_not_know_are_left_out_and_counted() -> None:
+def test_unknown_channels_are_left_out_and_counted() -> None:
     asked = events.OtpRequired(tool="t", description="d", channels=("pigeon", "sms"), auth_level="end_user")
     ((frame,), losses) = said(asked)
     assert frame["data"]["data"]["availableChannels"] == ["sms"]
     assert [(loss.kind, loss.field) for loss in losses] == [("OtpRequired", "channels")]
 
 
-def test_a_code_sent_by_pigeon_is_lost() -> None:
+def test_a_code_sent_by_an_unknown_channel_is_lost() -> None:
     frames, losses = said(events.OtpSent(channel="pigeon", destination="roof"))
     assert (frames, [loss.kind for loss in losses]) == ([], ["OtpSent"])
 
 
-def test_a_reason_that_smooth_does_not_know_is_left_out_and_attempts_do_not_go_below_none() -> None:
+def test_an_unknown_reason_is_left_out_and_attempts_are_never_negative() -> None:
     ((frame,), losses) = said(events.OtpInvalid(attempts_remaining=-1, text="no", reason="TOO_LATE"))
     assert frame["data"]["data"] == {"attemptsRemaining": 0, "message": "no"}
     assert [(loss.kind, loss.field) for loss in losses] == [("OtpInvalid", "reason")]
 
 
-def test_a_form_whose_description_is_no_object_is_lost() -> None:
+def test_a_form_without_an_object_as_its_description_is_lost() -> None:
     form = events.InteractionRequired(question="i", kind="k", spec=Raw(b"[]"), reason="r")
     frames, losses = said(form)
     assert (frames, [loss.kind for loss in losses]) == ([], ["InteractionRequired"])
@@ -346,7 +346,7 @@ def test_a_refused_form_names_at_least_one_fault(errors: tuple[FieldError, ...],
 # -- losses and commands -----------------------------------------------------------------------------
 
 
-def test_an_event_without_a_word_is_counted_by_kind_with_its_reason() -> None:
+def test_an_event_without_a_form_is_counted_by_kind_with_its_reason() -> None:
     context = Context(FROM_EVENT)
     for index in range(3):
         assert FROM_EVENT.functions[events.ModelCallStarted](events.ModelCallStarted(index=index), context) == ()
@@ -366,6 +366,6 @@ def test_references_and_pastes_become_the_text_of_a_message() -> None:
     assert [json.loads(frame)["message"] for frame in sent.frames] == ["see @a.txt x"]
 
 
-def test_a_command_without_a_word_is_counted() -> None:
+def test_a_command_without_an_action_is_counted() -> None:
     written = FROM_CLIENT.write(Burst(items=[commands.PauseTurn(request="q")]))
     assert (written.frames, [loss.why for loss in written.losses]) == ([], ["smooth cannot pause"])

@@ -1,6 +1,4 @@
-"""The seed as a server speaks it: no form that came later goes out, no later action is taken
-(docs/dialects/smooth.md, section 10).
-"""
+"""A server of the seed: it writes no later form and accepts no later action (docs/dialects/smooth.md, section 10)."""
 
 from __future__ import annotations
 
@@ -78,11 +76,11 @@ def test_a_later_action_is_unsupported(action: str, fields: dict[str, Any]) -> N
     assert (answer["requestId"], answer["error"]["code"]) == ("r", "UNSUPPORTED_ACTION")
 
 
-def test_a_conversation_is_always_fresh_and_claims_nothing() -> None:
+def test_a_conversation_is_always_new_and_claims_no_forms() -> None:
     ((command,), _) = hears(CREATE | {"conversationId": "old", "supports": ["identity_form"]})
     assert command == commands.OpenSession(request="c", agent="a", supports=())
 
 
-def test_a_missing_agent_is_made_up() -> None:
+def test_a_missing_agent_gets_a_new_id() -> None:
     ((command,), _) = hears({"action": "create_conversation_session", "requestId": "c"})
     assert structs.replace(command, ext=None) == commands.OpenSession(request="c", agent="minted", supports=())

@@ -1,4 +1,4 @@
-"""What smooth clients see of a session: turns under one request id, one terminal each, no frame that is too large."""
+"""Rendering for smooth clients: turns with one request id, one terminal each, no frame that is too large."""
 
 from __future__ import annotations
 
@@ -108,14 +108,14 @@ SEEN = [
 ]
 
 
-def test_the_link_that_began_a_turn_sees_it_under_its_request_with_a_202() -> None:
+def test_the_link_that_began_a_turn_sees_it_with_its_request_id_and_a_202() -> None:
     seen = frames(Projection("q").render(batch(*turn_of())))
     assert [frame["type"] for frame in seen] == SEEN
     assert {frame["requestId"] for frame in seen} == {"q"}
     assert seen[0]["status"] == 202
 
 
-def test_others_see_the_turn_under_its_uuid_without_a_202() -> None:
+def test_other_links_see_the_turn_with_its_uuid_and_no_202() -> None:
     seen = frames(Projection().render(batch(*turn_of())))
     assert {frame["requestId"] for frame in seen} == {TURN}
     assert [frame["type"] for frame in seen] == SEEN[1:]
@@ -133,7 +133,7 @@ def test_the_tokens_of_a_turn_are_the_text_of_its_terminal() -> None:
     assert seen[-1]["data"]["data"]["response"]["responseParts"] == [text]
 
 
-def test_what_has_no_word_is_counted_once_a_batch_with_its_number() -> None:
+def test_losses_are_counted_once_a_batch() -> None:
     alert = events.Alert(level="warn", source="disk", text="full")
     projection = Projection()
     losses = projection.render(batch(alert, alert, events.RunStarted(kind="wakeup"))).losses
@@ -141,13 +141,13 @@ def test_what_has_no_word_is_counted_once_a_batch_with_its_number() -> None:
     assert projection.render(batch(events.TextDelta(text="a"))).losses == []
 
 
-def test_a_message_id_that_nobody_gave_is_the_same_for_every_client() -> None:
+def test_a_made_message_id_is_the_same_for_every_client() -> None:
     ended = batch(events.TurnEnded(end="completed", text="a"))
     ids = {frames(p.render(ended))[0]["data"]["data"]["messageId"] for p in (Projection("q"), Projection())}
     assert len(ids) == 1
 
 
-def test_between_turns_nothing_is_said_under_a_turns_id() -> None:
+def test_between_turns_no_frame_has_the_id_of_a_turn() -> None:
     rendered = Projection().render(batch(events.Heartbeat(), oops(), events.OtpVerified(text="hi"), turn=""))
     assert [(frame["type"], frame.get("requestId")) for frame in frames(rendered)] == [
         ("error", None),
@@ -158,7 +158,7 @@ def test_between_turns_nothing_is_said_under_a_turns_id() -> None:
 # -- errors inside a turn ----------------------------------------------------------------------------
 
 
-def test_an_error_inside_a_turn_waits_and_ends_nothing() -> None:
+def test_an_error_in_a_turn_waits_for_its_end_and_ends_nothing() -> None:
     projection = Projection("q")
     assert kinds(projection.render(batch(events.TextDelta(text="a"), oops(), events.TextDelta(text="b")))) == [
         "stream_token",
@@ -172,32 +172,32 @@ def test_an_error_inside_a_turn_waits_and_ends_nothing() -> None:
     assert kinds(projection.render(batch(events.TurnEnded(end="cancelled"), turn=SESSION))) == ["cancelled"]
 
 
-def test_the_error_that_is_the_failure_of_the_turn_is_said_once() -> None:
+def test_the_error_that_fails_the_turn_is_written_once() -> None:
     failure = Failure(cause="tool_failed", text="oops")
     ended = events.TurnEnded(end="failed", failure=failure)
     seen = frames(Projection("q").render(batch(oops("else"), oops(), ended)))
     assert [(frame["error"]["message"], frame.get("requestId")) for frame in seen] == [("else", None), ("oops", "q")]
 
 
-def test_an_error_that_looks_like_a_failure_is_said_when_the_turn_did_not_fail() -> None:
+def test_an_error_is_written_if_the_turn_did_not_fail() -> None:
     failure = Failure(cause="tool_failed", text="oops")
     ended = events.TurnEnded(end="cancelled", failure=failure)
     assert kinds(Projection("q").render(batch(oops(), ended))) == ["error", "cancelled"]
 
 
-def test_errors_of_a_turn_that_never_ended_are_said_with_the_next_batch() -> None:
+def test_errors_of_a_turn_without_an_end_are_written_with_the_next_batch() -> None:
     projection = Projection()
     projection.render(batch(oops()))
     seen = frames(projection.render(batch(events.TextDelta(text="a"), turn=SESSION)))
     assert [(frame["type"], frame.get("requestId")) for frame in seen] == [("error", None), ("stream_token", SESSION)]
 
 
-def test_the_errors_that_wait_are_bounded_and_the_rest_counted() -> None:
+def test_held_errors_are_bounded_and_the_rest_counted() -> None:
     rendered = Projection().render(batch(*[oops(str(n)) for n in range(100)]))
     assert [(loss.kind, loss.count) for loss in rendered.losses] == [("ErrorReported", 36)]
 
 
-def test_a_copy_goes_its_own_way() -> None:
+def test_a_copy_is_independent() -> None:
     projection = Projection("q")
     projection.render(batch(oops()))
     copied = projection.copy()
@@ -226,7 +226,7 @@ def told(frame: dict[str, Any]) -> str:
     return "".join(frame["data"]["data"]["response"]["responseParts"])
 
 
-def test_a_form_in_words_ends_the_run_by_a_terminal_whose_text_equals_its_tokens() -> None:
+def test_a_question_in_words_ends_the_run_with_the_text_of_its_tokens() -> None:
     seen = frames(Projection("q", VIEW).render(batch(events.TextDelta(text="Sure. "), FORM, words())))
     assert [frame["type"] for frame in seen] == ["stream_token", "stream_token", "eventual_response"]
     assert told(seen[-1]) == "".join(frame["token"] for frame in seen[:-1])
@@ -234,19 +234,19 @@ def test_a_form_in_words_ends_the_run_by_a_terminal_whose_text_equals_its_tokens
     assert {frame["requestId"] for frame in seen} == {"q"}
 
 
-def test_a_form_in_words_with_nothing_before_it_is_the_words_alone() -> None:
+def test_a_question_in_words_at_the_start_of_a_run_is_its_whole_text() -> None:
     seen = frames(Projection("q", VIEW).render(batch(FORM, words(before=""))))
     assert told(seen[-1]) == "Field 1?"
 
 
 @pytest.mark.parametrize("view", ["", "choices"])
-def test_who_can_show_the_form_is_shown_it(view: str) -> None:
+def test_a_client_that_can_show_the_form_gets_it(view: str) -> None:
     seen = frames(Projection("q", view).render(batch(FORM, words(), answered(), events.TextDelta(text="x"))))
     assert [frame["type"] for frame in seen] == ["interaction_required", "stream_token"]
     assert {frame["requestId"] for frame in seen} == {"q"}
 
 
-def test_an_approval_ends_no_run_of_who_cannot_show_forms() -> None:
+def test_an_approval_ends_no_run_of_clients_that_cannot_show_forms() -> None:
     projection = Projection("q", VIEW)
     asked = events.ApprovalRequested(tool="t", description="May I?")
     projection.render(batch(events.TextDelta(text="Sure. "), asked, words(kind="")))
@@ -255,7 +255,7 @@ def test_an_approval_ends_no_run_of_who_cannot_show_forms() -> None:
     assert [(frame["requestId"], told(frame)) for frame in seen] == [("q", "Sure. ")]
 
 
-def test_after_a_form_in_words_each_run_of_others_has_an_id_of_its_own_and_only_its_own_text() -> None:
+def test_after_a_question_in_words_each_run_has_its_own_id_and_text() -> None:
     projection = Projection("q", VIEW)
     projection.render(batch(events.TextDelta(text="Sure. "), FORM, words()))
     assert frames(projection.render(batch(events.ToolCallStarted(call="c", name="t")))) == []
@@ -276,7 +276,7 @@ def test_after_a_form_in_words_each_run_of_others_has_an_id_of_its_own_and_only_
     assert second[-1]["data"]["data"]["messageId"] != third[-1]["data"]["data"]["messageId"]
 
 
-def test_the_run_after_an_answer_is_its_links_with_a_202_and_what_was_kept_back() -> None:
+def test_the_run_after_an_answer_has_a_202_for_its_link_and_the_held_events() -> None:
     others = Projection("", VIEW)
     call = events.ToolCallArguments(call="c", name="t", json="{}", done=True)
     others.render(batch(events.TextDelta(text="Sure. "), FORM, words()))
@@ -289,7 +289,7 @@ def test_the_run_after_an_answer_is_its_links_with_a_202_and_what_was_kept_back(
     assert told(end) == "Thanks."
 
 
-def test_who_comes_after_the_answer_sees_that_run_alone_under_the_id_that_the_others_see() -> None:
+def test_a_client_that_joins_after_the_answer_sees_only_that_run_with_the_common_id() -> None:
     there, late = Projection("", VIEW), Projection("", VIEW)
     there.render(batch(events.TextDelta(text="Sure. "), FORM, words()))
     there.render(batch(answered(), events.TextDelta(text="Than")))
@@ -300,7 +300,7 @@ def test_who_comes_after_the_answer_sees_that_run_alone_under_the_id_that_the_ot
     assert so_far["requestId"] == frames(late.render(batch(events.TextDelta(text="x"))))[0]["requestId"]
 
 
-def test_a_next_turn_begins_afresh_after_a_form_in_words() -> None:
+def test_the_turn_after_a_question_in_words_has_its_own_id() -> None:
     projection = Projection("", VIEW)
     projection.render(batch(FORM, words(), turn=TURN))
     projection.render(batch(answered(), events.TurnEnded(end="completed"), turn=TURN))
@@ -316,7 +316,7 @@ LARGE = 1_200_000
 
 @pytest.mark.parametrize("character", ["a", "\u2603", "\U0001f989", "\x01", '"'])
 @pytest.mark.parametrize("kind", [events.TextDelta, events.ReasoningDelta, events.Preamble])
-def test_a_large_text_is_split_and_nothing_of_it_is_lost(kind: Callable[..., Event], character: str) -> None:
+def test_a_large_text_is_split_without_loss(kind: Callable[..., Event], character: str) -> None:
     rendered = Projection().render(batch(kind(text=character * LARGE)))
     assert "".join(frame["token"] for frame in frames(rendered)) == character * LARGE
     assert rendered.losses == []
@@ -347,7 +347,7 @@ def test_a_terminal_is_never_cut_but_replaced_by_an_error() -> None:
     assert [loss.kind for loss in rendered.losses] == ["EventualResponse"]
 
 
-def test_the_words_of_a_failure_are_cut() -> None:
+def test_the_text_of_a_failure_is_cut() -> None:
     failure = Failure(cause="internal", text="a" * LARGE)
     (frame,) = frames(Projection("q").render(batch(events.TurnEnded(end="failed", failure=failure))))
     assert (frame["requestId"], frame["error"]["message"][-16:]) == ("q", "ers, 64000 shown]"[-16:])
@@ -365,7 +365,7 @@ def test_a_chunk_whose_node_alone_is_too_large_is_lost_and_counted() -> None:
     assert {(loss.kind, loss.field) for loss in rendered.losses} == {("StreamChunk", "state"), ("StreamChunk", "")}
 
 
-def test_a_state_that_is_too_large_leaves_its_node() -> None:
+def test_a_state_that_is_too_large_is_emptied_but_keeps_its_node() -> None:
     state = Raw(json.dumps({"structuredResponse": "a" * LARGE}).encode())
     (frame,) = frames(Projection().render(batch(events.StateSnapshot(node="n", state=state))))
     assert frame["data"] == {"requestId": TURN, "node": "n", "state": {}}
@@ -377,7 +377,7 @@ SOME = st.lists(st.sampled_from([*turn_of()[:-1], oops(), oops("else")]), max_si
 
 
 @given(SOME, st.integers(0, 12))
-def test_a_copy_in_the_middle_shows_what_the_original_shows(items: list[Event], cut: int) -> None:
+def test_a_copy_in_mid_turn_shows_the_same_as_the_original(items: list[Event], cut: int) -> None:
     original = Projection("q")
     before = original.render(batch(*items[:cut]))
     copied = original.copy()
@@ -387,7 +387,7 @@ def test_a_copy_in_the_middle_shows_what_the_original_shows(items: list[Event], 
 
 
 @given(SOME)
-def test_a_turn_has_one_terminal_under_its_request_and_it_is_the_last(items: list[Event]) -> None:
+def test_a_turn_ends_with_its_only_terminal(items: list[Event]) -> None:
     seen = frames(Projection("q").render(batch(*items, events.TurnEnded(end="completed"))))
     ends = [
         frame for frame in seen if frame["type"] in ("error", "eventual_response", "cancelled") and "requestId" in frame

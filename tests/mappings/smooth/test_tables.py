@@ -1,4 +1,4 @@
-"""Every type has exactly one entry in each table, and no word is given to what must not be seen."""
+"""Every type has exactly one entry in each table, and internal events have no form."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ def test_a_table_has_one_entry_for_each_type_and_no_other(rules: RuleTable, unio
     assert set(rules.entries) == set(get_args(union))
 
 
-def test_internal_events_have_no_word_in_smooth() -> None:
+def test_internal_events_have_no_form_in_smooth() -> None:
     internal = {t for t in get_args(Event) if t.visibility == "internal"} - {Unmapped}
     assert {t for t in internal if FROM_EVENT.entries[t].fidelity.kind != "none"} == set()
 
 
-def test_reasoning_becomes_nothing_but_stream_reasoning() -> None:
+def test_reasoning_becomes_only_stream_reasoning() -> None:
     made = [FROM_EVENT.entries[t].produces for t in get_args(Event) if t.visibility == "reasoning"]
     assert {struct for produces in made for struct in produces} == {events.StreamReasoning}
 
 
-def test_what_a_rule_toward_canonical_declares_exists_there() -> None:
+def test_rules_produce_canonical_types_only() -> None:
     for entry in TO_EVENT.entries.values():
         assert set(entry.produces) <= set(get_args(Event)), entry.source
     for entry in TO_COMMAND.entries.values():

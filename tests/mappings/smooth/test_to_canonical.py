@@ -1,4 +1,4 @@
-"""smooth -> canonical beyond the golden frames: what tells apart the payloads inside opaque JSON."""
+"""Rules from smooth beyond the golden frames: payloads inside opaque JSON."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_the_request_id_of_the_top_wins_over_its_mirror() -> None:
 
 
 def test_a_session_without_an_agent_is_read() -> None:
-    """T leaves most of the descriptor out, R says null for an agent that it does not know."""
+    """T omits most of the descriptor, R sends null for an unknown agent."""
     told = raw({"sessionId": "s", "conversationId": A, "agentId": None, "threadId": "t", "status": "active"})
     ids = {"smooth.sessionId": raw("s"), "smooth.conversationId": raw(A)}
     ids |= {"smooth.threadId": raw("t"), "smooth.status": raw("active")}
@@ -91,7 +91,7 @@ def test_a_list_without_paging_is_read() -> None:
 
 
 @pytest.mark.parametrize("result", [UNSET, raw({}), raw([]), raw({"messages": 5, "sessionId": 5, "conversations": 5})])
-def test_a_payload_that_does_not_fit_is_no_typed_answer(result: Raw | UnsetType) -> None:
+def test_a_payload_of_another_shape_is_no_typed_answer(result: Raw | UnsetType) -> None:
     assert session_opened("q", result) is None
     assert history_page("q", result) is None
     assert sessions_listed("q", result) is None

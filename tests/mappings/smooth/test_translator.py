@@ -1,4 +1,4 @@
-"""The protocol of a link with a smooth client: what is refused, what is answered, and the one turn it may have."""
+"""A link with a smooth client as the peer: what is refused, what is answered, and the one turn at a time."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SAID = "r"
 
 
 class Link:
-    """A smooth client's link, played by hand."""
+    """A smooth client's link, driven by hand."""
 
     def __init__(self) -> None:
         numbers = count(1)
@@ -34,17 +34,17 @@ class Link:
         self.last: Step[Any] = Step()
 
     def says(self, *frames: Any) -> list[Any]:
-        """The commands that came of these frames."""
+        """Return the commands from these frames."""
         encoded = [f if isinstance(f, bytes | Oversize) else json.dumps(f).encode() for f in frames]
         self.last = self.translator.receive(encoded)
         return [item for burst in self.last.bursts for item in burst.items]
 
     def hears(self) -> list[dict[str, Any]]:
-        """What the client was answered to its last words, each frame strict."""
+        """Return the answers to the client's last frames, each one strict."""
         return strict(self.last)
 
     def gets(self, *items: Event) -> list[dict[str, Any]]:
-        """What the client is sent for these answers."""
+        """Return the client's frames for these answers."""
         return strict(self.translator.send(items))
 
     def begins_a_turn(self, request: str = "turn") -> None:
@@ -142,7 +142,7 @@ REFUSED: list[tuple[str, Any, str | None, str]] = [
 
 
 @pytest.mark.parametrize(("said", "request_id", "code"), [row[1:] for row in REFUSED], ids=[row[0] for row in REFUSED])
-def test_what_a_server_refuses_is_answered_and_goes_no_further(said: Any, request_id: str | None, code: str) -> None:
+def test_an_invalid_action_is_answered_and_not_forwarded(said: Any, request_id: str | None, code: str) -> None:
     link = Link()
     assert link.says(said) == []
     (frame,) = link.hears()
@@ -158,7 +158,7 @@ def test_a_refusal_of_an_oversized_frame_names_the_limit() -> None:
 
 
 @given(st.lists(st.binary() | st.sampled_from([json.dumps(SEND).encode(), b"{}", b'{"action":"cancel"}']), max_size=5))
-def test_garbage_never_raises_and_each_frame_is_answered_or_acted_upon(frames: list[bytes]) -> None:
+def test_garbage_never_raises_and_each_frame_is_answered_or_forwarded(frames: list[bytes]) -> None:
     link = Link()
     acted = link.says(*frames)
     silent = sum(frame == b'{"action":"cancel"}' for frame in frames)
@@ -202,7 +202,7 @@ def test_unknown_keys_are_dropped_and_counted() -> None:
     assert [loss.field for loss in link.last.losses] == ["$.before"]
 
 
-def test_the_session_is_named_as_the_client_named_it() -> None:
+def test_the_session_keeps_the_clients_name_for_it() -> None:
     said = [c.session for c in Link().says(GET, HISTORY, CONFIRM, RENAME)]
     assert said == ["s", "s", "s", "c"]
 
@@ -210,7 +210,7 @@ def test_the_session_is_named_as_the_client_named_it() -> None:
 # -- answers ------------------------------------------------------------------------------------------
 
 
-def test_nothing_is_said_before_the_client_speaks_and_nothing_at_the_end() -> None:
+def test_no_frame_is_sent_before_the_first_action_or_at_the_end() -> None:
     assert Link().translator.opened() == Step()
     assert Link().translator.closed("gone") == Step()
 
@@ -222,7 +222,7 @@ STATE = SessionState(id=SESSION, agent="weather", status="running")
     ("asked", "kind"),
     [(CREATE, "create"), (CREATE | {"conversationId": SESSION}, "create"), (GET, "get_session")],
 )
-def test_a_session_is_shown_in_the_form_of_the_question(asked: dict[str, Any], kind: str) -> None:
+def test_a_session_is_shown_in_the_form_of_its_command(asked: dict[str, Any], kind: str) -> None:
     link = Link()
     link.says(asked)
     (frame,) = strict(link.translator.attach(STATE, SAID))
@@ -233,13 +233,13 @@ def test_a_session_is_shown_in_the_form_of_the_question(asked: dict[str, Any], k
 
 
 @pytest.mark.parametrize("request_id", ["", "unknown", "turn"])
-def test_whoever_did_not_ask_for_a_session_is_not_shown_one(request_id: str) -> None:
+def test_a_session_is_not_shown_without_a_command_for_it(request_id: str) -> None:
     link = Link()
     link.begins_a_turn()
     assert link.translator.attach(STATE, request_id) == Step()
 
 
-def test_each_answer_takes_the_form_of_its_command() -> None:
+def test_each_answer_has_the_form_of_its_command() -> None:
     link = Link()
     link.says(HISTORY | {"requestId": "h"}, LIST | {"requestId": "l"}, CONFIRM | {"requestId": "c"})
     page = events.HistorySnapshot(request="h", items=(Message(role="user", text="?", id=SESSION),))
@@ -263,7 +263,7 @@ def test_an_answer_echoes_the_request_id_or_omits_it_like_the_client(said: dict[
     assert (frame.get("requestId"), frame["timestamp"]) == (echoed, 5)
 
 
-def test_one_request_id_may_stand_for_two_commands_at_a_time() -> None:
+def test_two_commands_may_have_the_same_request_id_at_a_time() -> None:
     link = Link()
     first, second = link.says(GET, CONFIRM)
     assert (first.request, second.request) == (SAID, "minted-1")
@@ -282,14 +282,14 @@ def test_one_request_id_may_stand_for_two_commands_at_a_time() -> None:
         (SEND, "SESSION_NOT_FOUND"),
     ],
 )
-def test_not_found_is_said_in_the_words_of_the_command(asked: dict[str, Any], code: str) -> None:
+def test_not_found_has_the_code_of_its_command(asked: dict[str, Any], code: str) -> None:
     link = Link()
     link.says(asked)
     (frame,) = link.gets(events.Reply(request=SAID, failure=Failure(cause="not_found", text="none")))
     assert (frame["requestId"], frame["error"]) == (SAID, {"code": code, "message": "none"})
 
 
-def test_a_code_that_no_one_expects_is_otp_invalid() -> None:
+def test_an_unexpected_one_time_code_is_otp_invalid() -> None:
     link = Link()
     link.says(OTP)
     (frame,) = link.gets(events.Reply(request=SAID, failure=Failure(cause="unsupported", text="none")))
@@ -305,7 +305,7 @@ def test_an_answer_that_is_too_large_becomes_an_error() -> None:
     assert (frame["requestId"], frame["error"]["code"]) == (SAID, "INTERNAL_ERROR")
 
 
-def test_commands_that_wait_are_bounded_and_the_oldest_is_forgotten() -> None:
+def test_pending_commands_are_bounded_and_the_oldest_is_forgotten() -> None:
     link = Link()
     link.says(*[CONFIRM | {"requestId": f"c{n}"} for n in range(PENDING_MAX + 1)])
     assert link.gets(events.Reply(request="c0"))[0]["data"] == {}
@@ -315,12 +315,12 @@ def test_commands_that_wait_are_bounded_and_the_oldest_is_forgotten() -> None:
 # -- the turn -----------------------------------------------------------------------------------------
 
 
-def test_input_goes_on_under_the_clients_request_id() -> None:
+def test_input_keeps_the_clients_request_id() -> None:
     (command,) = Link().says(SEND)
     assert command == commands.SubmitInput(request=SAID, session="s", segments=(Text(text="hi"),))
 
 
-def test_input_without_a_request_id_gets_one_that_is_then_used() -> None:
+def test_input_without_a_request_id_gets_one() -> None:
     link = Link()
     (command,) = link.says(without(SEND, "requestId"))
     assert command.request == "minted-1"
@@ -337,7 +337,7 @@ def test_a_connection_has_one_turn() -> None:
 
 
 @pytest.mark.parametrize(("parked", "free"), [(True, True), (False, False)])
-def test_a_question_in_words_ends_the_turn_for_its_client_where_the_turn_waits_for_it(parked: bool, free: bool) -> None:
+def test_a_question_in_words_that_parks_the_turn_ends_it_for_its_client(parked: bool, free: bool) -> None:
     link = Link()
     link.begins_a_turn()
     link.passes(events.QuestionAsked(text="Your email?", question="q", kind="identity_intake", parked=parked))
@@ -345,7 +345,7 @@ def test_a_question_in_words_ends_the_turn_for_its_client_where_the_turn_waits_f
     assert [frame["error"]["code"] for frame in link.hears()] == ([] if free else ["TURN_IN_PROGRESS"])
 
 
-def test_a_refusal_carries_the_id_of_its_action_also_where_it_is_the_live_turns() -> None:
+def test_a_refusal_has_the_id_of_its_action_even_if_it_is_the_open_turns() -> None:
     link = Link()
     link.begins_a_turn(SAID)
     for frame, code in (
@@ -359,7 +359,7 @@ def test_a_refusal_carries_the_id_of_its_action_also_where_it_is_the_live_turns(
         assert (answer.get("requestId"), answer["error"]["code"]) == (SAID, code)
 
 
-def test_a_confirm_with_its_turns_id_is_acknowledged_and_refused_under_it() -> None:
+def test_a_confirm_with_its_turns_id_is_answered_with_that_id() -> None:
     link = Link()
     link.begins_a_turn(SAID)
     first, second = link.says(CONFIRM, CONFIRM)
@@ -416,20 +416,20 @@ def test_a_question_that_is_asked_in_words_frees_the_connection(
     assert bool(answer) is frees
 
 
-def test_nothing_else_frees_it() -> None:
+def test_other_events_do_not_free_the_connection() -> None:
     link = Link()
     link.begins_a_turn()
     link.passes(events.TextDelta(text="a"))
     assert link.says(SEND) == []
 
 
-def test_a_cancel_of_nothing_is_silence() -> None:
+def test_a_cancel_without_a_turn_is_not_answered() -> None:
     link = Link()
     assert link.says(CANCEL | {"sessionId": "s"}) == []
     assert (link.hears(), link.last.faults) == ([], [])
 
 
-def test_a_cancel_ends_the_turn_of_its_connection_whatever_it_says() -> None:
+def test_a_cancel_ends_the_turn_of_its_connection_whatever_ids_it_has() -> None:
     link = Link()
     link.begins_a_turn()
     assert link.says(CANCEL | {"sessionId": "another"}) == [commands.CancelTurn(request=SAID, session="s")]
@@ -437,7 +437,7 @@ def test_a_cancel_ends_the_turn_of_its_connection_whatever_it_says() -> None:
 
 
 @pytest.mark.parametrize(("cause", "answers"), [("not_running", 0), ("not_found", 0), ("unsupported", 1)])
-def test_a_cancel_that_came_too_late_is_silence_and_one_that_cannot_be_is_not(cause: Cause, answers: int) -> None:
+def test_a_late_cancel_is_not_answered_but_an_unsupported_one_is(cause: Cause, answers: int) -> None:
     link = Link()
     link.begins_a_turn(SAID)
     (command,) = link.says(CANCEL)
@@ -445,7 +445,7 @@ def test_a_cancel_that_came_too_late_is_silence_and_one_that_cannot_be_is_not(ca
     assert [frame.get("requestId") for frame in frames] == [None] * answers, "its id names the turn, which goes on"
 
 
-def test_a_skill_and_a_stream_flag_ride_along() -> None:
+def test_a_skill_and_a_stream_flag_are_kept_in_ext() -> None:
     (command,) = Link().says(SEND | {"skill": "meteo", "stream": False})
     assert command.ext == {"smooth.skill": Raw(b'"meteo"'), "smooth.stream": Raw(b"false")}
 
@@ -459,7 +459,7 @@ def test_the_dialect_speaks_its_later_generation_by_default_and_addresses_its_fr
     )
 
 
-def test_a_page_that_no_client_could_read_is_cut_to_its_newer_half_with_a_cursor() -> None:
+def test_a_page_that_is_too_large_is_cut_to_its_newer_half_with_a_cursor() -> None:
     link = Link()
     link.says({"action": "get_conversation_messages", "requestId": SAID, "sessionId": SESSION})
     items = tuple(Message(role="user", text="x" * 400_000, id=f"m{n}") for n in range(4))

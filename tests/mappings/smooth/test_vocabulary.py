@@ -1,4 +1,4 @@
-"""The words of smooth: codes and causes, and what a client left out."""
+"""The vocabulary of smooth: codes and causes, and an omitted `supports`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reading smooth: strict in what is written, lax in what is read, and nothing but PeerError on garbage."""
+"""Reading smooth: strict in writing, lax in reading, and only PeerError on garbage."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def read(direction: Direction[Any], *frames: Any) -> Step[Any]:
 
 
 def through(frame: dict[str, Any]) -> dict[str, Any]:
-    """The event as we write it after reading `frame`."""
+    """Return the event as it is written after reading `frame`."""
     step = read(FROM_SERVER, frame)
     assert step.faults == []
     (burst,) = step.bursts
@@ -86,12 +86,12 @@ TERMINAL = {
         (TERMINAL | {"data": {"data": {"messageId": "m", "response": "hi", "usage": None}}}, TERMINAL),
     ],
 )
-def test_a_further_spelling_reads_like_the_usual_one(spelling: dict[str, Any], usual: dict[str, Any]) -> None:
+def test_another_spelling_is_read_as_the_usual_one(spelling: dict[str, Any], usual: dict[str, Any]) -> None:
     assert through(spelling) == usual
 
 
 @pytest.mark.parametrize("said", [5, 1.5, True, None, ["r"], {"r": 1}])
-def test_a_request_id_that_is_no_string_counts_as_absent(said: object) -> None:
+def test_a_request_id_that_is_not_a_string_counts_as_absent(said: object) -> None:
     assert command({"action": "ping", "requestId": said}) == Ping()
     assert "requestId" not in through(PONG | {"requestId": said})
 
@@ -121,13 +121,13 @@ def test_opaque_json_keeps_every_key_and_number() -> None:
     assert through(frame) == frame
 
 
-def test_a_key_said_twice_counts_as_its_last() -> None:
+def test_the_last_of_duplicate_keys_counts() -> None:
     assert read(FROM_CLIENT, b'{"action":"ping","requestId":"a","requestId":"b"}').bursts[0].items == [
         Ping(request="b")
     ]
 
 
-def test_an_unknown_event_type_is_a_value_and_goes_out_again() -> None:
+def test_an_event_of_unknown_type_is_a_value_and_is_written_again() -> None:
     frame = {"type": "confetti", "requestId": "r", "colours": ["red"]}
     step = read(FROM_SERVER, frame)
     (item,) = step.bursts[0].items
@@ -163,7 +163,7 @@ def test_tokens_of_one_request_are_one_burst_and_of_two_are_two() -> None:
         b"[" * 100_000,
     ],
 )
-def test_what_is_no_event_is_one_fault_and_the_next_frame_is_read(frame: bytes) -> None:
+def test_a_frame_that_is_no_event_is_one_fault_and_the_next_frame_is_read(frame: bytes) -> None:
     step = read(FROM_SERVER, frame, PONG)
     assert [fault.can_continue for fault in step.faults] == [True]
     assert len(step.bursts) == 1
@@ -223,16 +223,14 @@ SEND = {"action": "send_message", "requestId": "r", "sessionId": "s", "message":
     ("supports", "kept"),
     [("identity_form", None), ({}, None), (None, None), ([], ()), (["a", 5, None, "b"], ("a", "b"))],
 )
-def test_supports_that_is_no_list_is_omitted_and_what_is_no_string_dropped(
-    supports: object, kept: tuple[str, ...] | None
-) -> None:
+def test_supports_keeps_only_strings_and_must_be_a_list(supports: object, kept: tuple[str, ...] | None) -> None:
     opening = command(CREATE | {"supports": supports})
     assert (type(opening), opening.supports) == (OpenSession, kept)
     assert omits_supports(opening.ext) is (kept is None)
 
 
 @pytest.mark.parametrize("limit", ["5", 2.5, None, [], True])
-def test_a_limit_that_is_no_integer_is_none(limit: object) -> None:
+def test_a_limit_that_is_not_an_integer_is_absent(limit: object) -> None:
     asking = {"action": "get_conversation_messages", "sessionId": "s", "limit": limit}
     assert command(asking) == GetHistory(session="s")
 
@@ -249,7 +247,7 @@ def test_malformed_attachments_are_dropped_one_by_one() -> None:
 
 
 @pytest.mark.parametrize("images", ["x", {}, 5])
-def test_attachments_that_are_no_list_are_dropped(images: object) -> None:
+def test_attachments_that_are_not_a_list_are_dropped(images: object) -> None:
     assert len(command(SEND | {"images": images, "files": images}).segments) == 1
 
 

@@ -1,4 +1,4 @@
-"""What each canonical command asks of a pod."""
+"""The methods that canonical commands become."""
 
 from __future__ import annotations
 
@@ -49,14 +49,14 @@ def test_each_attachment_is_a_loss_of_its_own() -> None:
     assert (loss.field, loss.count) == ("segments", 2)
 
 
-def test_opening_writes_and_loses_nothing() -> None:
+def test_open_session_writes_nothing_and_is_no_loss() -> None:
     assert written(ask.OpenSession(agent="a")) == Rendered(frames=[], losses=[])
 
 
 @pytest.mark.parametrize(
     "kind", [k for k in get_args(Command) if isinstance(FROM_COMMAND.entries[k].fidelity, Nothing)]
 )
-def test_what_a_pod_has_no_method_for_is_counted_with_its_reason(kind: type[Command]) -> None:
+def test_a_command_without_a_method_is_counted_with_its_reason(kind: type[Command]) -> None:
     entry = FROM_COMMAND.entries[kind]
     assert isinstance(entry.fidelity, Nothing)
     rendered = written(full(kind))
@@ -64,7 +64,7 @@ def test_what_a_pod_has_no_method_for_is_counted_with_its_reason(kind: type[Comm
     assert [(loss.kind, loss.why) for loss in rendered.losses] == [(kind.__name__, entry.fidelity.why)]
 
 
-def test_what_a_run_cannot_say_is_counted_field_by_field() -> None:
+def test_fields_without_a_place_in_a_run_are_counted_one_by_one() -> None:
     command = ask.SubmitInput(segments=(Text(text="x"), ImageAttachment(url="u")), model="m")
     rendered = DIALECT.commands.write(Burst(items=[command]))
     assert rendered.frames == [b'{"method":"run","params":{"input":[{"kind":"text","content":"x"}]}}']
@@ -74,6 +74,6 @@ def test_what_a_run_cannot_say_is_counted_field_by_field() -> None:
     ]
 
 
-def test_completions_of_a_kind_that_pods_do_not_know_are_not_asked_for() -> None:
+def test_completions_of_an_unknown_kind_are_not_requested() -> None:
     rendered = DIALECT.commands.write(Burst(items=[ask.ListCompletions(kind="emoji", prefix="")]))
     assert (rendered.frames, [loss.field for loss in rendered.losses]) == ([], ["kind"])

@@ -1,4 +1,4 @@
-"""The context of the rules toward pod: counters that go on, and losses."""
+"""The context of the rules toward pod: counters that continue, and losses."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from dragoman.mappings.pod.from_canonical import FROM_EVENT
 from dragoman.mappings.pod.from_canonical.context import Context, Counter
 
 
-def test_a_counter_goes_on_after_the_last_index_that_was_told() -> None:
+def test_a_counter_continues_after_the_last_index_received() -> None:
     counter = Counter()
     assert [counter.begin(None), counter.begin(7), counter.begin(None)] == [0, 7, 8]
 
 
-def test_what_ends_without_an_index_has_the_index_of_what_began_last() -> None:
+def test_an_end_without_an_index_has_the_index_of_the_last_begin() -> None:
     counter = Counter()
     assert counter.current(None) == 0
     counter.begin(4)

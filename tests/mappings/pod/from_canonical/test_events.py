@@ -1,4 +1,4 @@
-"""What each canonical event says to pod clients that are attached."""
+"""The pod events that canonical events become for attached clients."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ def test_a_gap_is_an_alert() -> None:
     assert (line["event"], line["data"]["level"], line["data"]["message"]) == ("alert", "warn", "lost")
 
 
-def test_a_backend_that_is_found_at_work_is_shown_running() -> None:
+def test_a_backend_that_runs_after_a_reconnect_is_shown_running() -> None:
     rotated, status = said(say.HistorySnapshot(items=(), status="running"))
     assert (rotated["event"], status) == ("segment_rotated", {"event": "status", "data": {"status": "running"}})
 
 
-def test_a_rotation_behind_the_input_of_its_run_brings_that_input() -> None:
+def test_a_rotation_after_the_input_of_its_run_includes_that_input() -> None:
     entry = {"config": {"top_p": 1}, "history": [], "kind": "segment_start", "ts": 5}
     event = say.HistorySnapshot(
         items=(Message(role="user", text="Hi", segments=(Text(text="Hi"),)),),
@@ -50,7 +50,7 @@ def test_a_rotation_behind_the_input_of_its_run_brings_that_input() -> None:
     assert rotated == {"event": "segment_rotated", "data": {"entry": {**entry, "history": history}}}
 
 
-def test_a_rotation_of_a_pod_is_passed_on_as_it_came() -> None:
+def test_a_rotation_of_a_pod_is_passed_on_unchanged() -> None:
     event = say.HistorySnapshot(items=(), rotated=True, ext={"pod.entry": Raw(b'{"kind":"segment_start","ts":5}')})
     assert Projection().render(batch(event)).frames == [
         b'{"event":"segment_rotated","data":{"entry":{"kind":"segment_start","ts":5}}}'
@@ -62,7 +62,7 @@ def test_a_result_without_summary_gets_the_first_line_of_its_output() -> None:
     assert line["data"] == {"id": "c", "summary": "one", "output": "one\ntwo", "is_error": False}
 
 
-def test_a_reason_to_run_that_pods_do_not_know_is_a_wakeup() -> None:
+def test_an_unknown_reason_for_a_run_is_a_wakeup() -> None:
     assert said(say.RunStarted(kind="cron")) == [{"event": "invoke_start", "data": {"kind": "wakeup"}}]
 
 
@@ -84,18 +84,18 @@ def test_causes_have_their_codes(cause: Any, code: str) -> None:
     ]
 
 
-def test_an_error_keeps_the_code_that_it_came_with() -> None:
+def test_an_error_of_a_pod_keeps_its_code() -> None:
     event = say.Reply(
         request="r", failure=Failure(cause="not_running", text="t", ext={"pod.code": Raw(b'"not_paused"')})
     )
     assert said(event) == [{"event": "error", "data": {"code": "not_paused", "message": "t"}}]
 
 
-def test_a_reply_that_went_well_writes_nothing() -> None:
+def test_a_successful_reply_writes_nothing() -> None:
     assert said(say.Reply(request="r", result=Raw(b"{}"))) == []
 
 
-def test_a_session_of_a_list_is_a_pod_of_its_name() -> None:
+def test_a_listed_session_is_a_pod_with_its_name() -> None:
     (line,) = said(say.SessionsListed(request="r", sessions=(SessionSummary(session="s", title="a title"),)))
     (pod,) = line["data"]["pods"]
     assert (pod["pod_name"], pod["state"], pod["live"]["status"]) == ("s", "readable", "idle")
@@ -112,7 +112,7 @@ def test_keys_of_made_entries_are_sorted_on_the_wire() -> None:
     )
 
 
-def test_attachments_of_a_user_s_message_are_counted_as_they_are_left_out() -> None:
+def test_attachments_of_a_users_message_are_left_out_and_counted() -> None:
     segments = (Text(text="see"), ImageAttachment(url="https://x/1"), ImageAttachment(url="https://x/2"))
     event = say.MessageAppended(message=Message(role="user", text="see", segments=segments))
     rendered = Projection().render(batch(event))

@@ -1,4 +1,4 @@
-"""Questions in words as pod clients see them: they end the run and not the turn (docs/translation.md, rule 3.3)."""
+"""Questions in words for pod clients: they end the run, not the turn (docs/translation.md, rule 3.3)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def names(found: list[Any]) -> list[str]:
 
 
 def outside(projection: Projection, *events: Event) -> list[Any]:
-    """What is written of events outside of any turn."""
+    """Return the lines for events outside of any turn."""
     return [json.decode(frame) for frame in projection.render(structs.replace(batch(*events), turn="")).frames]
 
 
@@ -56,7 +56,7 @@ def test_an_answer_keeps_its_segments() -> None:
     assert echo["data"] == {"segments": [{"kind": "workflow_invoke", "slug": "deny"}]}
 
 
-def test_an_answer_that_nobody_typed_begins_a_run_of_the_backends() -> None:
+def test_an_answer_without_input_begins_a_wakeup_run() -> None:
     projection = Projection()
     lines(projection, PARKS)
     found = lines(projection, say.QuestionAnswered(question="q"))
@@ -64,15 +64,15 @@ def test_an_answer_that_nobody_typed_begins_a_run_of_the_backends() -> None:
     assert found[1]["data"] == {"kind": "wakeup"}
 
 
-def test_an_answer_from_before_a_client_came_begins_nothing() -> None:
+def test_an_answer_before_the_client_attached_begins_no_run() -> None:
     assert lines(Projection(), say.QuestionAnswered(question="q")) == []
 
 
-def test_words_within_a_turn_are_text_of_its_run() -> None:
+def test_a_question_that_does_not_park_is_text_of_the_open_run() -> None:
     assert names(lines(Projection(), say.QuestionAsked(text="A code was sent."))) == ["text_delta", "text_done"]
 
 
-def test_words_outside_of_turns_that_answer_nothing_typed_are_a_run_of_the_backends() -> None:
+def test_a_text_of_the_gateway_outside_of_a_turn_is_a_wakeup_run() -> None:
     found = outside(Projection(), say.QuestionAnswered(), say.QuestionAsked(text="A code was sent."))
     assert names(found) == [
         "status",
@@ -88,7 +88,7 @@ def test_words_outside_of_turns_that_answer_nothing_typed_are_a_run_of_the_backe
     assert (found[-2]["data"], found[-1]["data"]) == ({"result": "finished"}, {"status": "idle"})
 
 
-def test_the_run_after_an_answer_has_the_number_of_its_model_turn() -> None:
+def test_the_run_after_an_answer_has_the_index_of_its_model_turn() -> None:
     projection = Projection()
     lines(projection, PARKS)
     assert lines(projection, say.QuestionAnswered(question="q", model_turn=7))[-1]["data"] == {"turn": 7}
@@ -96,7 +96,7 @@ def test_the_run_after_an_answer_has_the_number_of_its_model_turn() -> None:
     assert lines(projection, say.QuestionAnswered(question="q"))[-1]["data"] == {"turn": 8}
 
 
-def test_an_answer_outside_of_turns_and_what_is_said_to_it_are_one_run() -> None:
+def test_an_answer_outside_of_a_turn_and_its_reply_are_one_run() -> None:
     projection = Projection()
     once = outside(projection, TYPED, say.QuestionAsked(text="No."))
     assert names(once) == [
@@ -113,7 +113,7 @@ def test_an_answer_outside_of_turns_and_what_is_said_to_it_are_one_run() -> None
     assert names(outside(projection, TYPED, say.QuestionAsked(text="No."))) == names(once), "and so is the next"
 
 
-def test_the_backends_own_forms_write_nothing() -> None:
+def test_question_forms_of_the_backend_write_nothing() -> None:
     form = say.InteractionRequired(question="i", kind="choices", spec=Raw(b"{}"), reason="")
     for event in (say.ApprovalRequested(tool="x", description="y"), form, say.ApprovalResolved(approved=True)):
         assert lines(Projection(), event) == []

@@ -1,4 +1,4 @@
-"""What a pod client is shown of a session when it attaches."""
+"""The snapshot and the rotation of a session for a pod client."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SNAPSHOT = next(
 
 
 def state_of(frame: bytes) -> SessionState:
-    """A session whose backend told this history, as the gateway folds it."""
+    """Return a session with this history of its backend, as the gateway folds it."""
     step: Step[Any] = Step()
     DIALECT.events.receive([frame], step)
     (event,) = step.bursts[0].items
@@ -45,11 +45,11 @@ def user(text: str) -> Message:
     return Message(role="user", text=text, segments=(Text(text=text),), turn="t", id="m")
 
 
-def test_a_pod_s_own_snapshot_is_shown_as_it_came() -> None:
+def test_a_pods_own_snapshot_is_shown_unchanged() -> None:
     assert frame_of(state_of(SNAPSHOT)) == SNAPSHOT
 
 
-def test_what_came_after_the_true_entries_is_made_into_entries() -> None:
+def test_items_after_the_pods_own_entries_get_made_entries() -> None:
     state = state_of(SNAPSHOT)
     state.transcript += [user("more"), Message(role="assistant", text="said", turn="t")]
     entries, true = data_of(state)["entries"], json.decode(SNAPSHOT)["data"]["entries"]
@@ -71,7 +71,7 @@ def test_an_open_turn_ends_with_invoke_and_user_input() -> None:
     assert data["status"] == "running"
 
 
-def test_a_history_that_was_cut_is_shown_from_the_transcript() -> None:
+def test_a_shortened_history_is_shown_from_the_transcript() -> None:
     state = state_of(SNAPSHOT)
     del state.transcript[:3]
     entries = data_of(state)["entries"]
@@ -79,7 +79,7 @@ def test_a_history_that_was_cut_is_shown_from_the_transcript() -> None:
     assert entries
 
 
-def test_a_rotated_history_is_shown_by_its_segment_start() -> None:
+def test_a_rotated_history_is_shown_as_its_segment_start() -> None:
     frame = (
         b'{"event":"segment_rotated","data":{"entry":{"history":[{"content":[{"kind":"text","text":"sum"}],"kind":"message",'
         b'"role":"system"}],"kind":"segment_start","ts":5}}}'
@@ -99,7 +99,7 @@ def test_a_session_without_backend_is_an_empty_idle_pod_of_unknown_provider() ->
     )
 
 
-def test_ids_and_turns_that_the_session_gave_do_not_hide_the_true_entries() -> None:
+def test_ids_and_turns_added_by_the_session_do_not_hide_the_pods_own_entries() -> None:
     state = state_of(SNAPSHOT)
     first = state.transcript[0]
     assert isinstance(first, Message)

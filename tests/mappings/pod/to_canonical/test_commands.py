@@ -1,4 +1,4 @@
-"""What each pod method asks for."""
+"""The commands that pod methods become."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_a_method_is_its_command_without_a_request(frame: bytes, command: Comman
         ),
     ],
 )
-def test_a_child_s_report_is_a_note_in_words_with_the_report_beside_it(report: bytes, told: str) -> None:
+def test_a_childs_report_is_a_note_with_the_report_in_ext(report: bytes, told: str) -> None:
     command = meant(b'{"method":"pod_event","params":{"kind":' + report + b"}}")
     assert isinstance(command, ask.InjectNote)
     assert command.text == told

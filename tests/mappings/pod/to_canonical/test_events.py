@@ -1,4 +1,4 @@
-"""What each pod event says, beyond that it comes back."""
+"""The meaning of pod events, beyond their round trip."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ def meant(said: str, /, **data: object) -> Any:
     ("result", "end"),
     [("finished", "completed"), ("paused", "paused"), ("limit_reached", "limit_reached"), ("rolled_back",) * 2],
 )
-def test_a_run_s_result_is_the_turn_s(result: str, end: Any) -> None:
+def test_the_result_of_a_run_is_the_end_of_its_turn(result: str, end: Any) -> None:
     assert meant("run_end", result=result) == say.TurnResult(end=end)
 
 
-def test_an_internal_error_that_says_cancelled_is_the_end_of_a_cancelled_turn() -> None:
+def test_the_internal_error_cancelled_ends_a_cancelled_turn() -> None:
     assert meant("error", code="internal", message=CANCELLED) == say.TurnResult(end="cancelled")
 
 
@@ -44,7 +44,7 @@ def test_a_code_has_its_cause(code: str, cause: str) -> None:
     assert meant("error", code=code, message="m").cause == cause
 
 
-def test_only_a_code_that_its_cause_would_not_give_back_is_kept() -> None:
+def test_only_a_code_that_its_cause_does_not_give_back_is_kept_in_ext() -> None:
     assert meant("error", code="not_paused", message="m").ext == {"pod.code": Raw(b'"not_paused"')}
     assert meant("error", code="not_running", message="m").ext is None
 
@@ -53,18 +53,18 @@ def test_times_become_nanoseconds() -> None:
     assert meant("alert", level="warn", source="pod", message="m", timestamp_ms=-7).at == -7_000_000
 
 
-def test_whole_arguments_are_done_and_fragments_are_not() -> None:
+def test_complete_arguments_are_done_and_fragments_are_not() -> None:
     assert meant("tool_call_args_delta", id="c", json='{"a') == say.ToolCallArguments(call="c", json='{"a')
     whole = say.ToolCallArguments(call="c", name="n", json="{}", done=True)
     assert meant("tool_call_done", id="c", name="n", arguments="{}") == whole
 
 
-def test_a_result_without_output_has_none_and_one_with_empty_output_has_that() -> None:
+def test_an_absent_output_is_none_and_an_empty_one_is_empty() -> None:
     assert meant("tool_result", id="c", summary="s").output is None
     assert meant("tool_result", id="c", summary="s", output="").output == ""
 
 
-def test_tokens_that_the_pod_does_not_know_are_none() -> None:
+def test_unknown_token_counts_are_none() -> None:
     assert meant("usage", input_tokens=None, output_tokens=3).usage == Usage(output_tokens=3)
 
 
@@ -78,7 +78,7 @@ def test_a_snapshot_is_a_whole_history_and_a_rotation_a_rotated_one() -> None:
     assert (rotation.rotated, rotation.items) == (True, ())
 
 
-def test_a_system_item_is_a_system_message_with_the_item_beside_it() -> None:
+def test_a_system_item_is_a_system_message_with_the_item_in_ext() -> None:
     message = meant("system_item", item={"kind": "interrupt", "body": "b"}).message
     assert (message.role, message.text, message.ext) == (
         "system",

@@ -1,4 +1,4 @@
-"""A link on which the peer is a pod: what its events answer of ours (docs/translation.md, rule 3.17)."""
+"""A link with a pod as the peer: which of our commands its events answer (docs/translation.md, rule 3.17)."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ CANCELLED = error("internal", "Cancelled")
 
 
 class Pod:
-    """The far end of a ClientTranslator, as a script: what we send, what the pod says, what came of it."""
+    """The other end of a ClientTranslator, as a script: our commands, the pod's events, and the result."""
 
     def __init__(self) -> None:
         self.link = ClientTranslator(lambda: 0, lambda: "id")
@@ -57,7 +57,7 @@ def run(request: str, text: str) -> ask.SubmitInput:
 
 
 def working(*commands: Command) -> Pod:
-    """A pod that is running for somebody when these commands are sent."""
+    """Return a pod that runs for another client when these commands are sent."""
     pod = Pod()
     pod.says(RUNNING)
     pod.sent(*commands)
@@ -84,7 +84,7 @@ def test_commands_become_method_lines_without_newline() -> None:
     assert step.bursts == []
 
 
-def test_what_a_pod_has_no_word_for_is_refused_at_once_and_counted() -> None:
+def test_a_command_without_a_method_is_refused_at_once_and_counted() -> None:
     step = Pod().sent(ask.SetGoal(request="a", objective="o"))
     (reply,) = step.bursts[0].items
     assert (reply.request, reply.failure.cause) == ("a", "unsupported")
@@ -99,17 +99,17 @@ def test_attachments_are_refused_and_nothing_is_sent() -> None:
 
 
 @pytest.mark.parametrize("command", [ask.InjectNote(request="a", text="n"), ask.ShutdownBackend(request="a")])
-def test_methods_without_any_answer_are_answered_as_sent(command: Command) -> None:
+def test_methods_without_an_answer_succeed_when_they_are_sent(command: Command) -> None:
     step = Pod().sent(command)
     assert (len(step.frames), step.bursts[0].items) == (1, [done("a")])
 
 
-def test_opening_is_connecting() -> None:
+def test_open_session_succeeds_by_connecting() -> None:
     step = Pod().sent(ask.OpenSession(request="a"))
     assert (step.frames, step.bursts[0].items) == ([], [done("a")])
 
 
-def test_a_child_s_report_goes_up_as_it_came() -> None:
+def test_a_childs_report_is_passed_on_unchanged() -> None:
     report = Raw(b'{"kind":"shut_down","pod_name":"kid"}')
     step = Pod().sent(ask.InjectNote(request="a", text="t", ext={"pod.pod_event": report}))
     assert step.frames == [b'{"method":"pod_event","params":{"kind":"shut_down","pod_name":"kid"}}']
@@ -121,7 +121,7 @@ def test_a_command_without_request_is_not_answered() -> None:
     assert answered(pod.says(error("not_running"))) == []
 
 
-def test_what_waits_is_bounded() -> None:
+def test_pending_commands_are_bounded() -> None:
     pod = Pod()
     pod.sent(*(ask.CancelTurn(request=str(i)) for i in range(PENDING_MAX)))
     step = pod.sent(ask.CancelTurn(request="more"))
@@ -155,7 +155,7 @@ def test_an_echo_alone_accepts_nothing() -> None:
     assert pod.says(echo("x"), frame("text_delta", text="t")) == [say.TextDelta(text="t")]
 
 
-def test_another_client_s_message_is_passed_on_and_accepts_nothing() -> None:
+def test_a_message_of_another_client_is_passed_on_and_accepts_nothing() -> None:
     pod = Pod()
     pod.sent(run("a", "x"))
     said = pod.says(echo("y"), RUNNING)
@@ -163,12 +163,12 @@ def test_another_client_s_message_is_passed_on_and_accepts_nothing() -> None:
     assert said == [say.MessageAppended(message=message), say.StatusChanged(status="running")]
 
 
-def test_a_status_from_before_the_run_does_not_accept_it() -> None:
+def test_a_status_before_the_run_does_not_accept_it() -> None:
     pod = working(run("a", "x"))
     assert pod.says(echo("x")) == []
 
 
-def test_a_run_that_ended_meanwhile_does_not_accept_ours() -> None:
+def test_another_run_that_ended_does_not_accept_ours() -> None:
     pod = Pod()
     pod.sent(run("a", "x"))
     pod.says(echo("y"), RUNNING, FINISHED, IDLE)
@@ -176,7 +176,7 @@ def test_a_run_that_ended_meanwhile_does_not_accept_ours() -> None:
     assert pod.says(RUNNING)[0] == say.TurnAccepted(request="a")
 
 
-def test_an_echo_is_swallowed_once() -> None:
+def test_an_echo_is_removed_once() -> None:
     pod = Pod()
     pod.sent(run("a", "x"))
     pod.says(echo("x"), RUNNING)
@@ -226,28 +226,28 @@ def test_a_paused_run_answers_the_pause() -> None:
     assert answered(working(ask.PauseTurn(request="a")).says(frame("run_end", result="paused"), PAUSED)) == [done("a")]
 
 
-def test_a_cancel_that_lost_against_the_end_is_done_and_its_error_is_nobody_s() -> None:
+def test_a_cancel_after_the_end_succeeds_and_its_error_is_dropped() -> None:
     pod = working(ask.CancelTurn(request="a"))
     assert answered(pod.says(FINISHED, IDLE)) == [done("a")]
     assert (pod.says(error("not_running")), pod.losses) == ([], [])
 
 
-def test_a_cancel_whose_error_comes_first_is_done_too() -> None:
+def test_a_cancel_whose_error_comes_before_the_end_succeeds_too() -> None:
     assert working(ask.CancelTurn(request="a")).says(error("not_running")) == [done("a")]
 
 
-def test_a_cancel_with_nothing_to_cancel_is_refused() -> None:
+def test_a_cancel_without_a_run_is_refused() -> None:
     pod = Pod()
     pod.sent(ask.CancelTurn(request="a"))
     assert pod.says(error("not_running")) == [say.Reply(request="a", failure=Failure(cause="not_running", text="no"))]
 
 
-def test_a_pause_that_lost_against_the_end_is_refused() -> None:
+def test_a_pause_after_the_end_is_refused() -> None:
     (reply,) = answered(working(ask.PauseTurn(request="a")).says(FINISHED, IDLE))
     assert (reply.request, reply.failure.cause) == ("a", "not_running")
 
 
-def test_a_cancel_sent_behind_a_run_cancels_that_run() -> None:
+def test_a_cancel_sent_after_an_input_cancels_its_run() -> None:
     pod = Pod()
     pod.sent(run("a", "x"), ask.CancelTurn(request="b"))
     said = pod.says(echo("x"), RUNNING, FINISHED, IDLE)
@@ -257,7 +257,7 @@ def test_a_cancel_sent_behind_a_run_cancels_that_run() -> None:
     ]
 
 
-def test_pausing_a_paused_pod_is_done_at_once() -> None:
+def test_pausing_a_paused_pod_succeeds_at_once() -> None:
     pod = Pod()
     pod.says(PAUSED)
     assert pod.sent(ask.PauseTurn(request="a")).bursts[0].items == [done("a")]
@@ -311,15 +311,13 @@ def test_an_answer_gets_the_request_of_its_command(command: Command, said: bytes
 
 
 @pytest.mark.parametrize(("command", "said", "answer"), LOOKUPS)
-def test_an_answer_that_nobody_of_us_asked_for_is_dropped_and_counted(
-    command: Command, said: bytes, answer: say.Event
-) -> None:
+def test_an_answer_to_another_client_is_dropped_and_counted(command: Command, said: bytes, answer: say.Event) -> None:
     pod = Pod()
     assert (pod.says(said), pod.losses) == ([], [("answer to another client", 1)])
 
 
 @pytest.mark.parametrize("command", [row[0] for row in LOOKUPS[:3]] + [ask.Compact(request="a"), run("a", "x")])
-def test_invalid_request_answers_the_oldest_that_can_be_invalid(command: Command) -> None:
+def test_invalid_request_answers_the_oldest_command_that_can_be_invalid(command: Command) -> None:
     pod = Pod()
     pod.sent(ask.CancelTurn(request="z"), command, run("b", "x"))
     assert pod.says(error("invalid_request")) == [say.Reply(request="a", failure=Failure(cause="invalid", text="no"))]
@@ -335,13 +333,13 @@ def test_completions_are_never_refused() -> None:
     "end",
     [frame("compact_done", new_segment_id="0192f0e8-4d84-7d6e-a000-000000000001"), frame("compact_failed", error="e")],
 )
-def test_a_compaction_that_came_to_its_end_answers_compact(end: bytes) -> None:
+def test_the_end_of_a_compaction_answers_compact(end: bytes) -> None:
     pod = Pod()
     pod.sent(ask.Compact(request="a"))
     assert answered(pod.says(frame("compact_start"), end)) == [done("a")]
 
 
-def test_a_compaction_that_was_not_worth_it_is_answered_by_its_alert() -> None:
+def test_a_compact_without_anything_to_do_is_answered_by_its_alert() -> None:
     pod = Pod()
     pod.sent(ask.Compact(request="a"))
     alert = frame("alert", level="warn", source="compactor", message="nothing to do", timestamp_ms=1)
@@ -352,12 +350,12 @@ def test_a_compaction_that_was_not_worth_it_is_answered_by_its_alert() -> None:
 
 
 @pytest.mark.parametrize("code", ["already_running", "not_running", "not_paused", "invalid_request"])
-def test_errors_that_fit_nothing_of_ours_are_dropped_and_counted(code: str) -> None:
+def test_errors_that_fit_no_command_of_ours_are_dropped_and_counted(code: str) -> None:
     pod = Pod()
     assert (pod.says(error(code), error(code)), pod.losses) == ([], [("answer to another client", 2)])
 
 
-def test_another_client_s_bad_line_is_not_our_turn_s_error() -> None:
+def test_the_error_for_a_bad_line_of_another_client_is_not_an_error_of_our_turn() -> None:
     pod = working()
     assert (pod.says(error("internal", "invalid method: x")), pod.losses) == ([], [("answer to another client", 1)])
 
@@ -371,7 +369,7 @@ def test_an_invalid_request_in_a_run_is_its_error() -> None:
     assert working().says(error("invalid_request")) == [say.ErrorReported(cause="invalid", text="no")]
 
 
-def test_a_snapshot_tells_whether_the_pod_runs() -> None:
+def test_the_status_of_a_snapshot_is_used() -> None:
     pod = Pod()
     snapshot = next(
         frame for path in CAPTURES for _, way, frame in captured(path) if b'"status":"running"}}' in frame[-30:]
@@ -381,7 +379,7 @@ def test_a_snapshot_tells_whether_the_pod_runs() -> None:
     assert pod.says(error("not_running")) == [done("a")]
 
 
-def test_what_waits_when_the_link_ends_is_answered_as_lost() -> None:
+def test_pending_commands_fail_when_the_link_ends() -> None:
     pod = Pod()
     pod.sent(run("a", "x"), ask.CancelTurn(request="b"))
     step = pod.link.closed("gone")
@@ -393,7 +391,7 @@ def test_what_waits_when_the_link_ends_is_answered_as_lost() -> None:
     assert pod.link.closed("gone") == Step()
 
 
-def test_a_batch_without_anything_special_is_passed_whole() -> None:
+def test_a_batch_of_unhandled_events_is_passed_on_whole() -> None:
     said = Pod().says(*[frame("text_delta", text=str(i)) for i in range(100)])
     assert said == [say.TextDelta(text=str(i)) for i in range(100)]
 

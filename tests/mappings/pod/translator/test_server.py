@@ -1,4 +1,4 @@
-"""A link on which the peer is a pod client."""
+"""A link with a pod client as the peer."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_a_bad_line_before_the_snapshot_is_answered_after_it() -> None:
     assert names(translator.receive([b"nonsense"])) == ["error"]
 
 
-def test_a_resume_of_nothing_is_refused_in_a_pods_own_word() -> None:
+def test_a_resume_without_a_paused_run_is_refused_as_not_paused() -> None:
     translator = attached()
     (command,) = items(translator.receive([b'{"method":"resume"}']))
     failure = Failure(cause="not_running", text="nothing is paused")
@@ -95,7 +95,7 @@ def test_an_unknown_method_is_answered_and_counted() -> None:
     assert (step.bursts, [loss.why for loss in step.losses]) == ([], ["unknown method"])
 
 
-def test_what_an_error_quotes_is_bounded() -> None:
+def test_the_text_of_an_error_is_bounded() -> None:
     ((_, text),) = errors(attached().receive([b'{"method":"' + b"x" * 10_000 + b'"}']))
     assert len(text) <= 500
 
@@ -128,7 +128,7 @@ def test_a_failure_is_an_error_of_its_code() -> None:
     assert errors(step) == [("already_running", "a turn is open")]
 
 
-def test_what_went_well_is_not_answered() -> None:
+def test_a_successful_command_has_no_answer() -> None:
     step = attached().send([say.Reply(request="r1"), say.TurnAccepted(request="r2")])
     assert (step.frames, step.losses) == ([], [])
 
@@ -140,7 +140,7 @@ def test_completions_are_answered() -> None:
     ]
 
 
-def test_the_client_s_own_session_is_listed_under_its_pod_name() -> None:
+def test_the_clients_own_session_is_listed_by_its_pod_name() -> None:
     rows = (SessionSummary(session=SESSION, status="paused"), SessionSummary(session="aaa"))
     (line,) = lines(attached().send([say.SessionsListed(request="r", sessions=rows)]))
     pods = line["data"]["pods"]
@@ -150,7 +150,7 @@ def test_the_client_s_own_session_is_listed_under_its_pod_name() -> None:
 @pytest.mark.parametrize(
     ("method", "answer"), [("inspect_pod", "pod_inspection"), ("attach_or_restore_pod", "pod_attach_restore")]
 )
-def test_a_client_that_asks_for_its_own_pod_means_its_session(method: str, answer: str) -> None:
+def test_a_command_about_the_clients_own_pod_is_about_its_session(method: str, answer: str) -> None:
     translator = attached()
     (command,) = items(translator.receive([json.encode({"method": method, "params": {"name": "atlas"}})]))
     assert command.session == ""
@@ -159,7 +159,7 @@ def test_a_client_that_asks_for_its_own_pod_means_its_session(method: str, answe
     assert b'"pod_name":"atlas"' in step.frames[0]
 
 
-def test_a_client_that_asks_for_another_pod_names_it() -> None:
+def test_a_command_about_another_pod_names_it() -> None:
     (command,) = items(attached().receive([b'{"method":"inspect_pod","params":{"name":"kid"}}']))
     assert command == ask.GetSession(request="r1", session="kid")
 
@@ -167,12 +167,12 @@ def test_a_client_that_asks_for_another_pod_names_it() -> None:
 @pytest.mark.parametrize(
     "event", [say.Pong(request="r"), say.TextDelta(text="x"), say.HistorySnapshot(items=(), request="r")]
 )
-def test_what_is_no_answer_of_a_pod_is_counted(event: Event) -> None:
+def test_an_item_that_is_no_answer_in_pod_is_counted(event: Event) -> None:
     step = attached().send([event])
     assert (step.frames, [loss.kind for loss in step.losses]) == ([], [type(event).__name__])
 
 
-def test_shutdown_is_said_once() -> None:
+def test_shutdown_is_sent_once() -> None:
     translator = attached()
     assert translator.send([say.BackendShutdown(reason="detached")]).frames == [b'{"event":"shutdown"}']
     assert translator.closed("the gateway stops").frames == []
@@ -183,9 +183,9 @@ def test_an_orderly_end_is_a_shutdown() -> None:
 
 
 @pytest.mark.parametrize("cause", ["flooding", "too_slow", ""])
-def test_a_link_that_is_cut_ends_without_a_word(cause: str) -> None:
+def test_a_link_that_fails_ends_without_shutdown(cause: str) -> None:
     assert attached().closed(cause).frames == []
 
 
-def test_a_client_that_is_shown_nothing_is_told_nothing() -> None:
+def test_a_client_without_a_snapshot_gets_no_shutdown() -> None:
     assert server().opened() == server().closed("the gateway stops") == Step()
