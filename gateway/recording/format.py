@@ -197,12 +197,15 @@ def packed(items: Iterable[Item]) -> Iterator[StepLine]:
                 step = []
             yield item
             continue
-        rank = _rank(item)
+        if isinstance(item, FrameLine):
+            rank, count = (RECEIVED if item.dir == "receive" else SENT), len(item.words) or 1
+        else:
+            rank, count = _rank(item), len(item.texts) or 1
         if step and (item.t != step[0].t or item.seq != following or rank < last):
             yield _step_line(step)
             step = []
         step.append(item)
-        following, last = item.seq + item.count, rank
+        following, last = item.seq + count, rank
     if step:
         yield _step_line(step)
 

@@ -381,15 +381,8 @@ def _alike(frames: Sequence[Frame]) -> tuple[list[list[str]], list[str]] | None:
 def _words(frames: Sequence[bytes], around: Sequence[bytes]) -> Sequence[bytes] | None:
     """Return the word of each frame if frames differ in nothing else. Raise TypeError if one is no bytes."""
     start, times, fixed = len(around[0]), len(around) - 1, sum(map(len, around))
-    if times > 1:
-        words = [frame[start : start + (len(frame) - fixed) // times] for frame in frames]
-        return words if [word.join(around) for word in words] == list(frames) else None
-    before, after = around  # found faster in all frames at once
-    text = b"\n".join(frames)
-    if not (text.startswith(before) and text.endswith(after)):
-        return None
-    words = text[start : len(text) - len(after)].split(after + b"\n" + before)
-    return words if len(words) == len(frames) == text.count(b"\n") + 1 else None
+    words = [frame[start : start + (len(frame) - fixed) // times] for frame in frames]
+    return words if [word.join(around) for word in words] == list(frames) else None
 
 
 def _around_word(one: list[bytes], other: list[bytes]) -> list[bytes] | None:
