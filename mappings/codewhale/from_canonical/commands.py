@@ -6,7 +6,7 @@ Commands without a codewhale form stand at the end.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -59,11 +59,6 @@ def _params(ext: Ext | None, shape: type[P], usual: P | UnsetType | None) -> P |
 def _thread(command: commands.Command) -> str:
     ext = None if isinstance(command, Unmapped) else command.ext
     return given(ext, "thread_id", str, thread_id(command.session))
-
-
-@FROM_COMMAND.rule(commands.Ping, produces=(requests.Healthz,))
-def ping(command: commands.Ping, context: Context) -> Requests:
-    return _call(requests.Healthz, command, context, _ignored(command.ext))
 
 
 CAPABILITIES: dict[str, type[requests.RequestBase]] = {
@@ -147,18 +142,6 @@ def list_sessions(command: commands.ListSessions, context: Context) -> Requests:
     return _call(requests.List, command, context, _params(command.ext, requests.ListParams, usual))
 
 
-@FROM_COMMAND.rule(commands.GetSession, produces=(requests.Read,))
-def get_session(command: commands.GetSession, context: Context) -> Requests:
-    return _call(requests.Read, command, context, requests.OfThread(thread_id=_thread(command)))
-
-
-@FROM_COMMAND.rule(
-    commands.GetHistory, produces=(requests.Read,), fidelity=Emulated("thread/read, which tells all of it")
-)
-def get_history(command: commands.GetHistory, context: Context) -> Requests:
-    return _call(requests.Read, command, context, requests.OfThread(thread_id=_thread(command)))
-
-
 @FROM_COMMAND.rule(commands.RenameSession, produces=(requests.SetName,))
 def rename_session(command: commands.RenameSession, context: Context) -> Requests:
     return _call(
@@ -172,16 +155,6 @@ def set_goal(command: commands.SetGoal, context: Context) -> Requests:
         thread_id=_thread(command), objective=command.objective, token_budget=command.token_budget
     )
     return _call(requests.GoalSet, command, context, params)
-
-
-@FROM_COMMAND.rule(commands.GetGoal, produces=(requests.GoalGet,))
-def get_goal(command: commands.GetGoal, context: Context) -> Requests:
-    return _call(requests.GoalGet, command, context, requests.OfThread(thread_id=_thread(command)))
-
-
-@FROM_COMMAND.rule(commands.ClearGoal, produces=(requests.GoalClear,))
-def clear_goal(command: commands.ClearGoal, context: Context) -> Requests:
-    return _call(requests.GoalClear, command, context, requests.OfThread(thread_id=_thread(command)))
 
 
 @FROM_COMMAND.rule(
@@ -201,16 +174,6 @@ def store_write(command: commands.StoreWrite, context: Context) -> Requests:
     return _call(requests.GoalProgress, command, context, replace(params, thread_id=_thread(command)))
 
 
-@FROM_COMMAND.rule(commands.ArchiveSession, produces=(requests.Archive,))
-def archive_session(command: commands.ArchiveSession, context: Context) -> Requests:
-    return _call(requests.Archive, command, context, requests.OfThread(thread_id=_thread(command)))
-
-
-@FROM_COMMAND.rule(commands.UnarchiveSession, produces=(requests.Unarchive,))
-def unarchive_session(command: commands.UnarchiveSession, context: Context) -> Requests:
-    return _call(requests.Unarchive, command, context, requests.OfThread(thread_id=_thread(command)))
-
-
 @FROM_COMMAND.rule(
     commands.SubmitInput, produces=(requests.Message,), fidelity=Lossy(("segments", "model"))
 )  # the input is one string: references and pastes become text
@@ -222,11 +185,6 @@ def submit_input(command: commands.SubmitInput, context: Context) -> Requests:
             context.lose(command, "segments", "a codewhale takes no images or files by URL")
     params = requests.MessageParams(thread_id=_thread(command), input=flatten(command.segments))
     return _call(requests.Message, command, context, params)
-
-
-@FROM_COMMAND.rule(commands.CancelTurn, produces=(requests.Interrupt,))
-def cancel_turn(command: commands.CancelTurn, context: Context) -> Requests:
-    return _call(requests.Interrupt, command, context, requests.OfThread(thread_id=_thread(command)))
 
 
 SERVERS = Lossy(("session",))  # a setting belongs to the server, not to a thread
@@ -245,21 +203,6 @@ def set_config(command: commands.SetConfig, context: Context) -> Requests:
 @FROM_COMMAND.rule(commands.UnsetConfig, produces=(requests.ConfigUnset,), fidelity=SERVERS)
 def unset_config(command: commands.UnsetConfig, context: Context) -> Requests:
     return _call(requests.ConfigUnset, command, context, requests.KeyParams(key=command.key))
-
-
-@FROM_COMMAND.rule(commands.ListConfig, produces=(requests.ConfigList,), fidelity=SERVERS)
-def list_config(command: commands.ListConfig, context: Context) -> Requests:
-    return _call(requests.ConfigList, command, context, _ignored(command.ext))
-
-
-@FROM_COMMAND.rule(commands.ReloadConfig, produces=(requests.ConfigReload,), fidelity=SERVERS)
-def reload_config(command: commands.ReloadConfig, context: Context) -> Requests:
-    return _call(requests.ConfigReload, command, context, _ignored(command.ext))
-
-
-@FROM_COMMAND.rule(commands.ListModels, produces=(requests.Models,), fidelity=SERVERS)
-def list_models(command: commands.ListModels, context: Context) -> Requests:
-    return _call(requests.Models, command, context, _ignored(command.ext))
 
 
 @FROM_COMMAND.rule(
@@ -293,9 +236,39 @@ def prompt_once(command: commands.PromptOnce, context: Context) -> Requests:
     return _call(requests.Prompt, command, context, params)
 
 
-@FROM_COMMAND.rule(commands.ShutdownBackend, produces=(requests.Shutdown,), fidelity=SERVERS)
-def shutdown_backend(command: commands.ShutdownBackend, context: Context) -> Requests:
-    return _call(requests.Shutdown, command, context, _ignored(command.ext))
+# -- commands that name a thread and nothing else, or nothing at all -----------------------------------------
+
+
+def _about_thread(kind: type[requests.RequestBase]) -> Callable[[commands.Command, Context], Requests]:
+    def rule(command: commands.Command, context: Context) -> Requests:
+        return _call(kind, command, context, requests.OfThread(thread_id=_thread(command)))
+
+    return rule
+
+
+def _about_nothing(kind: type[requests.RequestBase]) -> Callable[[Any, Context], Requests]:
+    def rule(command: Any, context: Context) -> Requests:
+        return _call(kind, command, context, _ignored(command.ext))
+
+    return rule
+
+
+WHOLE = Emulated("thread/read, which tells all of it")
+FROM_COMMAND.rule(commands.GetSession, produces=(requests.Read,))(_about_thread(requests.Read))
+FROM_COMMAND.rule(commands.GetHistory, produces=(requests.Read,), fidelity=WHOLE)(_about_thread(requests.Read))
+FROM_COMMAND.rule(commands.GetGoal, produces=(requests.GoalGet,))(_about_thread(requests.GoalGet))
+FROM_COMMAND.rule(commands.ClearGoal, produces=(requests.GoalClear,))(_about_thread(requests.GoalClear))
+FROM_COMMAND.rule(commands.ArchiveSession, produces=(requests.Archive,))(_about_thread(requests.Archive))
+FROM_COMMAND.rule(commands.UnarchiveSession, produces=(requests.Unarchive,))(_about_thread(requests.Unarchive))
+FROM_COMMAND.rule(commands.CancelTurn, produces=(requests.Interrupt,))(_about_thread(requests.Interrupt))
+FROM_COMMAND.rule(commands.Ping, produces=(requests.Healthz,))(_about_nothing(requests.Healthz))
+for source, kind in (
+    (commands.ListConfig, requests.ConfigList),
+    (commands.ReloadConfig, requests.ConfigReload),
+    (commands.ListModels, requests.Models),
+    (commands.ShutdownBackend, requests.Shutdown),
+):
+    FROM_COMMAND.rule(source, produces=(kind,), fidelity=SERVERS)(_about_nothing(kind))
 
 
 # -- what codewhale has no word for -----------------------------------------------------------------

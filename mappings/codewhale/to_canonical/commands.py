@@ -40,12 +40,6 @@ def _ignored(params: requests.NoParams | Raw | UnsetType) -> object:
     return UNSET if isinstance(params, requests.NoParams) else params
 
 
-def _about_thread(kind: Callable[..., commands.Command], message: RequestBase, params: requests.OfThread) -> Commands:
-    """Return a command about the thread that a request names and nothing else."""
-    ext = _form(message, thread=params.thread_id)
-    return (kind(request=read_id(message.id), session=session_id(params.thread_id), ext=ext),)
-
-
 @TO_COMMAND.rule(requests.Healthz, produces=(commands.Ping,))
 def healthz(message: requests.Healthz) -> Commands:
     return (commands.Ping(request=read_id(message.id), ext=_form(message, message.params)),)
@@ -101,11 +95,6 @@ def list_threads(message: requests.List) -> Commands:
     return (commands.ListSessions(request=read_id(message.id), limit=limit, archived=archived, ext=ext),)
 
 
-@TO_COMMAND.rule(requests.Read, produces=(commands.GetSession,))
-def read(message: requests.Read) -> Commands:
-    return _about_thread(commands.GetSession, message, message.params)
-
-
 @TO_COMMAND.rule(requests.SetName, produces=(commands.RenameSession,))
 def set_name(message: requests.SetName) -> Commands:
     said = message.params
@@ -128,16 +117,6 @@ def goal_set(message: requests.GoalSet) -> Commands:
     )
 
 
-@TO_COMMAND.rule(requests.GoalGet, produces=(commands.GetGoal,))
-def goal_get(message: requests.GoalGet) -> Commands:
-    return _about_thread(commands.GetGoal, message, message.params)
-
-
-@TO_COMMAND.rule(requests.GoalClear, produces=(commands.ClearGoal,))
-def goal_clear(message: requests.GoalClear) -> Commands:
-    return _about_thread(commands.ClearGoal, message, message.params)
-
-
 @TO_COMMAND.rule(requests.GoalProgress, produces=(commands.StoreWrite,))
 def goal_progress(message: requests.GoalProgress) -> Commands:
     """Return a write into the backend's store, which counts what it is told."""
@@ -150,16 +129,6 @@ def goal_progress(message: requests.GoalProgress) -> Commands:
     )
 
 
-@TO_COMMAND.rule(requests.Archive, produces=(commands.ArchiveSession,))
-def archive(message: requests.Archive) -> Commands:
-    return _about_thread(commands.ArchiveSession, message, message.params)
-
-
-@TO_COMMAND.rule(requests.Unarchive, produces=(commands.UnarchiveSession,))
-def unarchive(message: requests.Unarchive) -> Commands:
-    return _about_thread(commands.UnarchiveSession, message, message.params)
-
-
 @TO_COMMAND.rule(requests.Message, produces=(commands.SubmitInput,))
 def message(message: requests.Message) -> Commands:
     said = message.params
@@ -167,11 +136,6 @@ def message(message: requests.Message) -> Commands:
     ext = _form(message, thread=said.thread_id)
     session = session_id(said.thread_id)
     return (commands.SubmitInput(request=read_id(message.id), session=session, segments=segments, ext=ext),)
-
-
-@TO_COMMAND.rule(requests.Interrupt, produces=(commands.CancelTurn,))
-def interrupt(message: requests.Interrupt) -> Commands:
-    return _about_thread(commands.CancelTurn, message, message.params)
 
 
 @TO_COMMAND.rule(requests.AppCapabilities, produces=(commands.GetCapabilities,))
@@ -194,21 +158,6 @@ def config_set(message: requests.ConfigSet) -> Commands:
 @TO_COMMAND.rule(requests.ConfigUnset, produces=(commands.UnsetConfig,))
 def config_unset(message: requests.ConfigUnset) -> Commands:
     return (commands.UnsetConfig(request=read_id(message.id), key=message.params.key, ext=_form(message)),)
-
-
-@TO_COMMAND.rule(requests.ConfigList, produces=(commands.ListConfig,))
-def config_list(message: requests.ConfigList) -> Commands:
-    return (commands.ListConfig(request=read_id(message.id), ext=_form(message, _ignored(message.params))),)
-
-
-@TO_COMMAND.rule(requests.ConfigReload, produces=(commands.ReloadConfig,))
-def config_reload(message: requests.ConfigReload) -> Commands:
-    return (commands.ReloadConfig(request=read_id(message.id), ext=_form(message, _ignored(message.params))),)
-
-
-@TO_COMMAND.rule(requests.Models, produces=(commands.ListModels,))
-def models(message: requests.Models) -> Commands:
-    return (commands.ListModels(request=read_id(message.id), ext=_form(message, _ignored(message.params))),)
 
 
 @TO_COMMAND.rule(requests.LoadedList, produces=(commands.ListSessions,))
@@ -253,3 +202,33 @@ def prompt(message: requests.Prompt) -> Commands:
 @TO_COMMAND.rule(requests.Shutdown, produces=(commands.ShutdownBackend,))
 def shutdown(message: requests.Shutdown) -> Commands:
     return (commands.ShutdownBackend(request=read_id(message.id), ext=_form(message, message.params)),)
+
+
+# -- requests that name a thread and nothing else, or nothing at all ---------------------------------------
+
+
+def _about_thread(kind: Callable[..., commands.Command]) -> Callable[[Any], Commands]:
+    def rule(message: Any) -> Commands:
+        thread = message.params.thread_id
+        ext = _form(message, thread=thread)
+        return (kind(request=read_id(message.id), session=session_id(thread), ext=ext),)
+
+    return rule
+
+
+def _about_nothing(kind: Callable[..., commands.Command]) -> Callable[[Any], Commands]:
+    def rule(message: Any) -> Commands:
+        return (kind(request=read_id(message.id), ext=_form(message, _ignored(message.params))),)
+
+    return rule
+
+
+TO_COMMAND.rule(requests.Read, produces=(commands.GetSession,))(_about_thread(commands.GetSession))
+TO_COMMAND.rule(requests.GoalGet, produces=(commands.GetGoal,))(_about_thread(commands.GetGoal))
+TO_COMMAND.rule(requests.GoalClear, produces=(commands.ClearGoal,))(_about_thread(commands.ClearGoal))
+TO_COMMAND.rule(requests.Archive, produces=(commands.ArchiveSession,))(_about_thread(commands.ArchiveSession))
+TO_COMMAND.rule(requests.Unarchive, produces=(commands.UnarchiveSession,))(_about_thread(commands.UnarchiveSession))
+TO_COMMAND.rule(requests.Interrupt, produces=(commands.CancelTurn,))(_about_thread(commands.CancelTurn))
+TO_COMMAND.rule(requests.ConfigList, produces=(commands.ListConfig,))(_about_nothing(commands.ListConfig))
+TO_COMMAND.rule(requests.ConfigReload, produces=(commands.ReloadConfig,))(_about_nothing(commands.ReloadConfig))
+TO_COMMAND.rule(requests.Models, produces=(commands.ListModels,))(_about_nothing(commands.ListModels))

@@ -390,30 +390,32 @@ def fitted(value: object, shape: inspect.Type, path: str, dropped: list[str]) ->
     """
     match value:
         case dict():
-            return _members(value, shape, path, dropped)
+            return _members(value, tuple(_alternatives(shape)), path, dropped)
         case list():
-            item = next(
-                (t.item_type for t in _alternatives(shape) if isinstance(t, inspect.ListType | inspect.VarTupleType)),
-                None,
-            )
-            if item is None:
-                return value
-            known = [member for member in value if not _strange(member, item, path, dropped)]
-            return [fitted(member, item, f"{path}[]", dropped) for member in known]
+            for kind in _alternatives(shape):
+                if isinstance(kind, inspect.ListType | inspect.VarTupleType):
+                    return _items(value, kind.item_type, path, dropped)
     return value
 
 
-def _members(value: dict[str, object], shape: inspect.Type, path: str, dropped: list[str]) -> object:
-    structs = [t for t in _alternatives(shape) if isinstance(t, inspect.StructType)]
-    units = [str(v) for t in _alternatives(shape) if isinstance(t, inspect.LiteralType) for v in t.values]
-    if len(value) == 1:
-        (name,) = value
-        if name in units and value[name] is None:
-            return name
-    tagged = [s for s in structs if s.tag_field is not None]
-    struct = next((s for s in tagged if value.get(str(s.tag_field)) == s.tag), None) if tagged else None
-    if struct is None:
-        struct = structs[0] if structs and not tagged else None
+def _items(values: list[object], shape: inspect.Type, path: str, dropped: list[str]) -> list[object]:
+    tags = {s.tag for s in _alternatives(shape) if isinstance(s, inspect.StructType) and s.tag_field == "event"}
+    known: list[object] = []
+    for value in values:
+        tag = value.get("event") if isinstance(value, dict) else None
+        if tags and isinstance(tag, str) and tag not in tags:
+            dropped.append(f"{path}[].{tag}")
+        else:
+            known.append(fitted(value, shape, f"{path}[]", dropped))
+    return known
+
+
+def _members(value: dict[str, object], shapes: tuple[inspect.Type, ...], path: str, dropped: list[str]) -> object:
+    units = [v for t in shapes if isinstance(t, inspect.LiteralType) for v in t.values]
+    if len(value) == 1 and next(iter(value.items())) in [(unit, None) for unit in units]:
+        return next(iter(value))
+    structs = (t for t in shapes if isinstance(t, inspect.StructType))
+    struct = next((s for s in structs if s.tag_field is None or value.get(s.tag_field) == s.tag), None)
     if struct is None:
         return value
     fields = {field.encode_name: field.type for field in struct.fields}
@@ -426,16 +428,6 @@ def _members(value: dict[str, object], shape: inspect.Type, path: str, dropped: 
         else:
             dropped.append(f"{path}.{name}")
     return members
-
-
-def _strange(value: object, shape: inspect.Type, path: str, dropped: list[str]) -> bool:
-    """Return True for an EventFrame with an unknown name."""
-    tags = {s.tag for s in _alternatives(shape) if isinstance(s, inspect.StructType) and s.tag_field == "event"}
-    tag = value.get("event") if isinstance(value, dict) else None
-    strange = bool(tags) and isinstance(tag, str) and tag not in tags
-    if strange:
-        dropped.append(f"{path}[].{tag}")
-    return strange
 
 
 def _alternatives(shape: inspect.Type) -> Iterator[inspect.Type]:

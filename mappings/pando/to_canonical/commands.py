@@ -5,7 +5,10 @@
 
 from __future__ import annotations
 
-from msgspec import UNSET, Raw
+from collections.abc import Callable
+from typing import Any
+
+from msgspec import UNSET
 
 from dragoman.mappings.canonical import commands
 from dragoman.mappings.canonical.values import Ext, Text
@@ -18,49 +21,34 @@ TO_COMMAND = Rules[[], commands.Command]("pando -> canonical commands")
 Commands = tuple[commands.Command, ...]
 
 
-def _ignored(params: Raw) -> Ext | None:
-    return keep(params=UNSET if bytes(params) == b"{}" else params)
-
-
 def _null(params: object) -> Ext | None:
     return keep(params=None if params is None else UNSET)
 
 
-def _session(params: wire.OfSession | None) -> str:
-    return "" if params is None else params.session_id
+def _about_session(kind: Callable[..., commands.Command]) -> Callable[[Any], Commands]:
+    def rule(message: Any) -> Commands:
+        params: wire.OfSession | None = message.params
+        session = "" if params is None else params.session_id
+        return (kind(request=message.id, session=session, ext=_null(params)),)
+
+    return rule
 
 
-@TO_COMMAND.rule(wire.InstancePing, produces=(commands.Ping,))
-def instance_ping(message: wire.InstancePing) -> Commands:
-    return (commands.Ping(request=message.id, ext=_ignored(message.params)),)
+def _about_nothing(kind: Callable[..., commands.Command]) -> Callable[[Any], Commands]:
+    def rule(message: Any) -> Commands:
+        params = UNSET if bytes(message.params) == b"{}" else message.params
+        return (kind(request=message.id, ext=keep(params=params)),)
+
+    return rule
 
 
-@TO_COMMAND.rule(wire.InstanceInfo, produces=(commands.GetCapabilities,))
-def instance_info(message: wire.InstanceInfo) -> Commands:
-    return (commands.GetCapabilities(request=message.id, ext=_ignored(message.params)),)
-
-
-@TO_COMMAND.rule(wire.SessionList, produces=(commands.ListSessions,))
-def session_list(message: wire.SessionList) -> Commands:
-    return (commands.ListSessions(request=message.id, ext=_ignored(message.params)),)
-
-
-@TO_COMMAND.rule(wire.SessionGet, produces=(commands.GetSession,))
-def session_get(message: wire.SessionGet) -> Commands:
-    params = message.params
-    return (commands.GetSession(request=message.id, session=_session(params), ext=_null(params)),)
-
-
-@TO_COMMAND.rule(wire.SessionActivate, produces=(commands.ResumeSession,))
-def session_activate(message: wire.SessionActivate) -> Commands:
-    params = message.params
-    return (commands.ResumeSession(request=message.id, session=_session(params), ext=_null(params)),)
-
-
-@TO_COMMAND.rule(wire.MessageList, produces=(commands.GetHistory,))
-def message_list(message: wire.MessageList) -> Commands:
-    params = message.params
-    return (commands.GetHistory(request=message.id, session=_session(params), ext=_null(params)),)
+TO_COMMAND.rule(wire.InstancePing, produces=(commands.Ping,))(_about_nothing(commands.Ping))
+TO_COMMAND.rule(wire.InstanceInfo, produces=(commands.GetCapabilities,))(_about_nothing(commands.GetCapabilities))
+TO_COMMAND.rule(wire.SessionList, produces=(commands.ListSessions,))(_about_nothing(commands.ListSessions))
+TO_COMMAND.rule(wire.SessionGet, produces=(commands.GetSession,))(_about_session(commands.GetSession))
+TO_COMMAND.rule(wire.SessionActivate, produces=(commands.ResumeSession,))(_about_session(commands.ResumeSession))
+TO_COMMAND.rule(wire.MessageList, produces=(commands.GetHistory,))(_about_session(commands.GetHistory))
+TO_COMMAND.rule(wire.SessionInterrupt, produces=(commands.CancelTurn,))(_about_session(commands.CancelTurn))
 
 
 @TO_COMMAND.rule(wire.MessageSend, produces=(commands.SubmitInput,))
@@ -69,12 +57,6 @@ def message_send(message: wire.MessageSend) -> Commands:
     said = wire.Words() if params is None else params
     segments = (Text(text=said.content),) if said.content else ()
     return (commands.SubmitInput(request=message.id, session=said.session_id, segments=segments, ext=_null(params)),)
-
-
-@TO_COMMAND.rule(wire.SessionInterrupt, produces=(commands.CancelTurn,))
-def session_interrupt(message: wire.SessionInterrupt) -> Commands:
-    params = message.params
-    return (commands.CancelTurn(request=message.id, session=_session(params), ext=_null(params)),)
 
 
 @TO_COMMAND.rule(wire.StateSync, produces=(commands.ListSessions,))
