@@ -27,7 +27,7 @@ from dragoman.gateway.config.model import Config, Route
 from dragoman.gateway.endpoint import Endpoint
 from dragoman.gateway.ingress import Ingress
 from dragoman.gateway.ledger import Ledger
-from dragoman.gateway.link import Link
+from dragoman.gateway.link import Link, LinkEvents, Peer
 from dragoman.gateway.pods.directory import PodDirectory
 from dragoman.gateway.pods.folder import PodFolder
 from dragoman.gateway.recording.recordings import Recordings
@@ -271,17 +271,12 @@ class App:
         dialect, router = port.dialect, port.router
         name, recorder = f"{dialect.name}-{next(self._numbers)}", router.recorder
         link = Link(
-            name,
-            dialect,
+            Peer(id=name, dialect=dialect, ingress=port.ingress, attaches=attaches, publishes=publishes),
             transport,
             translator,
             self._services,
-            sink=router.receive,
-            drained=router.drained,
-            ingress=port.ingress,
-            attaches=attaches,
-            publishes=publishes,
-            tap=recorder.tap(name, dialect.name) if recorder is not None else None,
+            LinkEvents(sink=router.receive, drained=router.drained),
+            recorder.tap(name, dialect.name) if recorder is not None else None,
         )
         # A listener bounds clients that only make calls, and there is one publication.
         full = attaches and not publishes and len(self._links) >= self.config.limits.links

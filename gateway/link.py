@@ -10,9 +10,10 @@ import asyncio
 import contextlib
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 import structlog
+from msgspec import Struct
 
 from dragoman.adapters.base import CloseReason, Transport
 from dragoman.gateway.ingress import Ingress
@@ -26,13 +27,10 @@ from dragoman.mappings.canonical.values import Cause, Failure
 from dragoman.mappings.dialect import Alarm, Burst, Dialect, Frame, Step, Translator
 from dragoman.mappings.errors import PeerError
 
-__all__ = ["Link", "Sink"]
+__all__ = ["Link", "LinkEvents", "Peer"]
 
 T = TypeVar("T")
 Said = TypeVar("Said")
-
-Sink = Callable[["Link", list[Burst[T]]], None]
-"""Takes what a peer said: commands of a client, or events of a backend."""
 
 LAST_ANSWERS = 3600.0  # seconds for what a peer asked that says no more: as long as a session lives without links
 LOOK = 1.0  # seconds between two looks whether it still reads
@@ -42,50 +40,65 @@ FLUSH_DEADLINE = 2.0  # seconds that a peer which is sent away has to read what 
 log = structlog.get_logger("dragoman.link")
 
 
-class Link:
-    """One live peer. `id` is unique in this process; `principal` says who it is (`local` without authentication).
+class Peer(Struct, frozen=True, kw_only=True):
+    """The program at the other end of a link.
 
-    `ingress` says by which listener it came. A link that is not `attaches` makes calls, and is shown nothing of a
-    session but their answers; one that `publishes` is everybody who subscribes. `tap` records it. `over` is called once
-    when the peer is gone, before its transport is closed. `understands` is asked about the peer's frames until it
-    returns True.
+    `id` is unique in this process. `ingress` is the listener by which the peer came. A peer that does not `attaches`
+    makes calls, and is shown nothing of a session but their answers; one that `publishes` stands for all subscribers.
     """
+
+    id: str
+    dialect: Dialect
+    principal: str = "local"
+    """Name of the user; `local` without authentication."""
+    ingress: Ingress = Ingress()
+    attaches: bool = True
+    publishes: bool = False
+
+
+class LinkEvents(Struct, Generic[T], frozen=True, kw_only=True):
+    """Functions that a link calls. The sink takes what the peer said: commands of a client, events of a backend."""
+
+    sink: Callable[[Link, list[Burst[T]]], None]
+    drained: Callable[[Link], None] | None = None
+    """The outbox had been full, and is written."""
+    over: Callable[[Link], None] = lambda _link: None
+    """The peer is gone, and its transport is about to be closed; called once."""
+    understands: Callable[[Sequence[Frame]], bool] = lambda _frames: True
+    """Asked about the frames of the peer until it returns True."""
+
+
+class Link:
+    """One live peer with its transport, its translator and its outbox. `tap` records its frames."""
 
     def __init__(
         self,
-        id: str,
-        dialect: Dialect,
+        peer: Peer,
         transport: Transport,
         translator: Translator[T, Said],
         services: Services,
-        *,
-        sink: Sink[T],
-        drained: Callable[[Link], None] | None = None,
-        principal: str = "local",
-        ingress: Ingress = Ingress(),  # noqa: B008  # frozen
-        attaches: bool = True,
-        publishes: bool = False,
+        events: LinkEvents[T],
         tap: Tap | None = None,
-        over: Callable[[Link], None] = lambda _link: None,
-        understands: Callable[[Sequence[Frame]], bool] = lambda _frames: True,
     ) -> None:
-        self.id = id
-        self.dialect = dialect
+        self.id = peer.id
+        self.dialect = peer.dialect
+        self.principal = peer.principal
+        self.ingress = peer.ingress
+        self.attaches = peer.attaches
+        self.publishes = peer.publishes
         self.outbox = Outbox(services.limits.outbox_soft, services.limits.outbox_hard)
-        self.principal = principal
-        self.ingress = ingress
-        self.attaches = attaches
-        self.publishes = publishes
         self.tap = tap
         self.alive = True
-        self.heard = False  # the peer said something that `understands` accepts
-        self._understands = understands
-        self.fault: PeerError | None = None  # for what it was sent away
+        self.heard = False
+        """True once the peer has said something that `understands` accepts."""
+        self.fault: PeerError | None = None
+        """The fault for which the peer was disconnected."""
         self._transport = transport
-        self._translator: Translator[Any, Any] = translator  # whose items the sink takes: the constructor checks it
-        self._sink: Sink[Any] = sink
-        self._drained = drained
-        self._on_over = over
+        self._translator: Translator[Any, Any] = translator  # the constructor checks its items
+        self._sink: Callable[[Link, list[Burst[Any]]], None] = events.sink
+        self._drained = events.drained
+        self._on_over = events.over
+        self._understands = events.understands
         self._ledger = services.ledger
         self._schedule = services.schedule
         self._alarm: Timer | None = None
@@ -95,7 +108,7 @@ class Link:
         self._answered = asyncio.Event()  # what the peer waits for may have been said
         self._faults: Counter[str] = Counter()  # by code
         self._flush = FLUSH_DEADLINE
-        self.log = log.bind(link=id, dialect=dialect.name, peer=transport.peer)
+        self.log = log.bind(link=peer.id, dialect=peer.dialect.name, peer=transport.peer)
 
     async def run(self, begin: Callable[[Link], None] = lambda _link: None) -> None:
         """Serve the peer until it goes or is sent away; `begin` comes first, and its failure ends this link alone."""

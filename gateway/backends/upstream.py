@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from dragoman.adapters.base import CloseReason, Transport
 from dragoman.gateway.first_frames import FirstFrames
-from dragoman.gateway.link import Link
+from dragoman.gateway.link import Link, LinkEvents, Peer
 from dragoman.gateway.public_reason import exit_reason, public_reason
 from dragoman.gateway.recording.recorder import Tap
 from dragoman.gateway.services import Services
@@ -169,15 +169,12 @@ class Upstream:
             lambda: self._give_up(link, first),
         )
         link = Link(
-            f"{self._name}:up",
-            self._dialect,
+            Peer(id=f"{self._name}:up", dialect=self._dialect),
             transport,
             self._translator,
             self._services,
-            sink=self._hear,
-            tap=self._tap,
-            over=lambda _link: self._link_over(transport, first),
-            understands=first.take,
+            LinkEvents(sink=self._hear, over=lambda _link: self._link_over(transport, first), understands=first.take),
+            self._tap,
         )
         self._link = link
         if not self._complaint:

@@ -13,7 +13,7 @@ from msgspec import structs
 
 from dragoman.adapters.base import CloseReason, Sink
 from dragoman.gateway.config.model import RouteOptions
-from dragoman.gateway.link import Link
+from dragoman.gateway.link import Link, LinkEvents, Peer
 from dragoman.gateway.session.session import Session
 from dragoman.mappings.canonical import Batch, Command, SessionState
 from dragoman.mappings.canonical.events import Event
@@ -65,7 +65,8 @@ class Live:
             SessionState(id=SESSION), RouteOptions(), POD, shared, connect=lambda _session: Silent()
         )
         translator = OWN_TURN.server(shared.clock, shared.new_id, "")
-        link = Link("client", OWN_TURN, self._client, translator, shared, sink=lambda _link, _bursts: None)
+        peer, events = Peer(id="client", dialect=OWN_TURN), LinkEvents[Command](sink=lambda _link, _bursts: None)
+        link = Link(peer, self._client, translator, shared, events)
         self._session.attach(link)
         link.outbox.idle = True  # as while its writer waits: frames are written in the call that rendered them
 

@@ -24,7 +24,7 @@ from dragoman.gateway.config.model import Limits, Overflow, Route
 from dragoman.gateway.endpoint import Endpoint, parse
 from dragoman.gateway.ingress import Ingress
 from dragoman.gateway.ledger import Ledger
-from dragoman.gateway.link import Link
+from dragoman.gateway.link import Link, LinkEvents, Peer
 from dragoman.gateway.router import Router
 from dragoman.gateway.routing.ids import session_id
 from dragoman.gateway.routing.sessions import RouteEvents
@@ -248,17 +248,18 @@ class InMemoryGateway:
         publication = None if calls else spoken.publication
         made = publication or spoken.server
         link = Link(
-            name,
-            spoken,
+            Peer(
+                id=name,
+                dialect=spoken,
+                principal=principal,
+                ingress=ingress,
+                attaches=not calls,
+                publishes=publication is not None,
+            ),
             transport,
             made(self.time.clock, self.new_id),
             own,
-            sink=self.router.receive,
-            drained=self.router.drained,
-            principal=principal,
-            ingress=ingress,
-            attaches=not calls,
-            publishes=publication is not None,
+            LinkEvents(sink=self.router.receive, drained=self.router.drained),
         )
         peer = self.clients[name] = InMemoryPeer(transport, link)
         self.spawn(self._serve(link), name)

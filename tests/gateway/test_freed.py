@@ -27,7 +27,7 @@ from msgspec import Struct
 from dragoman import adapters, gateway, mappings
 from dragoman.gateway import registry
 from dragoman.gateway.ledger import Ledger
-from dragoman.gateway.link import Link
+from dragoman.gateway.link import Link, LinkEvents, Peer
 from dragoman.mappings.dialect import Burst, Dialect, Direction, Step, Translator
 from dragoman.mappings.errors import PeerError
 from tests.idle import settle
@@ -110,7 +110,13 @@ def test_a_translator_frees_the_bad_frames_it_was_given(name: str, role: str, sh
 @pytest.mark.parametrize("name", DIALECTS)
 async def test_a_link_frees_the_bad_frames_that_its_peer_sent(name: str) -> None:
     dialect, transport, ledger = DIALECTS[name], MemoryTransport(), Ledger()
-    link = Link("l1", dialect, transport, server(dialect), services(ledger=ledger), sink=no_sink)
+    link = Link(
+        Peer(id="l1", dialect=dialect),
+        transport,
+        server(dialect),
+        services(ledger=ledger),
+        LinkEvents(sink=no_sink),
+    )
     async with asyncio.timeout(20), asyncio.TaskGroup() as group:
         group.create_task(link.run(), name="link")
         await settle()

@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 from dragoman.adapters.base import CloseReason
 from dragoman.gateway.config.model import Limits
 from dragoman.gateway.ledger import Ledger
-from dragoman.gateway.link import Link
+from dragoman.gateway.link import Link, LinkEvents, Peer
 from dragoman.mappings.canonical import Batch, Event, SessionState
 from dragoman.mappings.dialect import Alarm, Burst, Frame, Loss, Step
 from dragoman.mappings.errors import PeerError
@@ -78,13 +78,11 @@ class Served:
         self.sink: Callable[[Any], None] = self.heard.append
         limits = Limits(outbox_soft=soft, outbox_hard=hard)
         self.link = Link(
-            "l1",
-            DIALECT,
+            Peer(id="l1", dialect=DIALECT),
             self.transport,
             translator,
             services(limits=limits, ledger=self.ledger),
-            sink=self._sink,
-            drained=lambda _link: self.drains.append(len(self.transport.got)),
+            LinkEvents(sink=self._sink, drained=lambda _link: self.drains.append(len(self.transport.got))),
         )
 
     def _sink(self, link: Link, bursts: list[Burst[Any]]) -> None:
@@ -372,12 +370,11 @@ class Woken(Scripted):
 async def woken(translator: Woken) -> AsyncIterator[tuple[Link, MemoryTransport, ManualClock]]:
     transport, time = MemoryTransport(), ManualClock()
     link = Link(
-        "l1",
-        DIALECT,
+        Peer(id="l1", dialect=DIALECT),
         transport,
         translator,
         services(time),
-        sink=lambda _link, _bursts: None,
+        LinkEvents(sink=lambda _link, _bursts: None),
     )
     async with asyncio.timeout(20), asyncio.TaskGroup() as group:
         group.create_task(link.run(lambda opened: opened.open()), name="link")
@@ -426,12 +423,11 @@ async def test_the_shapes_of_a_real_dialect_fit() -> None:
     """The doubles above stand for a real translator: a smooth client's bad frame gets its error."""
     transport, ledger = MemoryTransport(), Ledger()
     link = Link(
-        "l1",
-        DIALECT,
+        Peer(id="l1", dialect=DIALECT),
         transport,
         DIALECT.server(lambda: 0, lambda: "id"),
         services(ledger=ledger),
-        sink=lambda _link, _bursts: None,
+        LinkEvents(sink=lambda _link, _bursts: None),
     )
     transport.say(b"{")
     async with asyncio.TaskGroup() as group:

@@ -13,7 +13,7 @@ from dragoman.gateway import registry
 from dragoman.gateway.backends.upstream import Upstream, UpstreamTarget
 from dragoman.gateway.config.model import Limits
 from dragoman.gateway.endpoint import Endpoint, parse
-from dragoman.gateway.link import Link
+from dragoman.gateway.link import Link, LinkEvents, Peer
 from dragoman.gateway.session.ports import BackendEvents
 from dragoman.gateway.session.session import Session
 from dragoman.mappings.dialect import Dialect, Translator
@@ -63,15 +63,11 @@ class AnyBackendGateway(InMemoryGateway):
     def _pando(self, name: str, spoken: Dialect, translator: Translator[Any, Any], *, publishes: bool) -> InMemoryPeer:
         transport = MemoryTransport()
         link = Link(
-            name,
-            spoken,
+            Peer(id=name, dialect=spoken, attaches=publishes, publishes=publishes),
             transport,
             translator,
             self.services,
-            sink=self.router.receive,
-            drained=self.router.drained,
-            attaches=publishes,
-            publishes=publishes,
+            LinkEvents(sink=self.router.receive, drained=self.router.drained),
         )
         peer = self.clients[name] = InMemoryPeer(transport, link)
         self.spawn(self._serve(link), name)

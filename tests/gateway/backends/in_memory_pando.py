@@ -20,7 +20,7 @@ from dragoman.gateway.config.model import Limits, Route
 from dragoman.gateway.endpoint import Endpoint, parse
 from dragoman.gateway.ingress import Ingress
 from dragoman.gateway.ledger import Ledger
-from dragoman.gateway.link import Link
+from dragoman.gateway.link import Link, LinkEvents, Peer
 from dragoman.gateway.router import Router
 from dragoman.gateway.session.ports import BackendEvents
 from tests.gateway.in_memory import AT_ONCE, ManualClock
@@ -133,17 +133,13 @@ class InMemoryPandoGateway(InMemoryPando):
         if publishes:
             assert spoken.publication is not None
             translator = spoken.publication(self.time.clock, self._new_id)
+        name, attaches = f"{dialect}-{len(self.links)}", dialect != "pando"
         link = Link(
-            f"{dialect}-{len(self.links)}",
-            spoken,
+            Peer(id=name, dialect=spoken, ingress=ingress, attaches=attaches, publishes=publishes),
             transport,
             translator,
             self.services,
-            sink=self.router.receive,
-            drained=self.router.drained,
-            attaches=dialect != "pando",
-            publishes=publishes,
-            ingress=ingress,
+            LinkEvents(sink=self.router.receive, drained=self.router.drained),
         )
         self.links.append(link)
         self._spawn(self._serve(link), link.id)

@@ -14,7 +14,7 @@ from dragoman.adapters.base import CloseReason
 from dragoman.gateway import registry
 from dragoman.gateway.config.model import Limits
 from dragoman.gateway.ledger import Ledger
-from dragoman.gateway.link import Link
+from dragoman.gateway.link import Link, LinkEvents, Peer
 from dragoman.gateway.session.delivery import Delivery
 from dragoman.gateway.session.log import Log
 from dragoman.gateway.session.normal_form import NormalForm
@@ -58,13 +58,11 @@ class Stage:
     def join(self, name: str) -> tuple[Link, MemoryTransport]:
         transport, dialect = MemoryTransport(), registry.dialect("smooth")
         link = Link(
-            name,
-            dialect,
+            Peer(id=name, dialect=dialect),
             transport,
             dialect.server(lambda: 0, lambda: "id"),
             self.services,
-            sink=lambda _link, _bursts: None,
-            drained=self.delivery.drained,
+            LinkEvents(sink=lambda _link, _bursts: None, drained=self.delivery.drained),
         )
         self.links.append(link)
         self.group.create_task(link.run(), name=name)
