@@ -1,10 +1,10 @@
 """The one delivery path of a session: render once for all who see the same, put, never wait
 (docs/design.md, section 6).
 
-Attachments that see the same share a projection. One whose outbox is full leaves its group with a copy of the
-projection and a cursor into the log; when its writer has drained, the suffix is rendered for it with adjacent text
-deltas merged and nothing else touched, until it has caught up and joins its group again. For each link: events offered
-= rendered + merged, and what a projection has no word for is counted by the projection.
+Attachments that see the same share a projection. An attachment whose outbox is full leaves its group with a copy of
+the projection and a cursor into the log. When its writer has drained, the rest of the log is rendered for it, with
+adjacent text deltas merged, until it has caught up and joins its group again. For each link, events offered = rendered
++ merged; the projection counts what it cannot represent.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ GONE = PeerError("too_slow", "fell behind further than the log reaches", can_con
 
 
 class Attachment(Struct, kw_only=True, eq=False):
-    """A link that sees a session, in its `view` of it.
+    """A link that is shown a session in one `view` of it.
 
-    `request` is the id under which its own turn runs, "" between and for others' turns. `behind` is its own projection
-    while it lags, and `cursor` the seq of the first event that it has not got. `told` is the last gap of the model's
-    context that its client was told of.
+    `request` is the id under which its own turn runs, "" between turns and in those of others. `behind` is its own
+    projection while it lags, and `cursor` the seq of the first event that it lacks. `told` is the last gap of the
+    model's context that its client was told.
     """
 
     link: Client
@@ -125,12 +125,12 @@ class Delivery:
             self._recorder.leave(before)
 
     def show(self, link: Client, events: list[Event]) -> None:
-        """Show `link` alone what it was shown before; to its session nothing happens."""
+        """Show events once more to one link; nothing happens in the session."""
         rendered = link.dialect.projection("", link.view).render(self._now(events))
         link.put(rendered.frames)
 
     def _now(self, events: list[Event]) -> Batch:
-        """Events of the open turn for one link, outside of the log."""
+        """Return events of the open turn as a batch that is not in the log."""
         state, turn = self._state, self._state.turn
         return Batch(
             session=state.id,
@@ -144,12 +144,12 @@ class Delivery:
         )
 
     def has_seen_all(self, link: Client) -> bool:
-        """Whether everything that happened was rendered for `link`."""
+        """Return True if every event was rendered for this link."""
         attachment = self.attachments.get(link.id)
         return attachment is not None and attachment.behind is None
 
     def detach(self, link: Client) -> None:
-        """`link` is gone."""
+        """Forget a link that is gone."""
         attachment = self.attachments.pop(link.id, None)
         if attachment is not None:
             self._leave(attachment)
@@ -210,7 +210,7 @@ class Delivery:
                 self._tell_own(attachment, batch)
 
     def _broadcast(self, group: Group, batch: Batch, plain: bool) -> None:
-        """Rendered once, put for each."""
+        """Render a batch once, and put the frames for each member of the group."""
         try:
             rendered = group.projection.render(batch)
         except Exception:  # noqa: BLE001  # a rule of one dialect is wrong: its clients go, everybody else stays
@@ -254,7 +254,7 @@ class Delivery:
         self._ledger.count_partial(self._source, target.name, target.events.from_canonical.lossy, events)
 
     def _begin_turn(self, batch: Batch) -> None:
-        """The link that began the turn sees it under its own request id."""
+        """Show the turn to the link that began it under its own request id."""
         own = self.attachments.get(batch.origin.link)
         if own is not None and own.behind is None and own.link.dialect.has_request_ids:
             own.behind = self._groups[self._key(own)].projection.copy(batch.origin.request)
@@ -263,12 +263,12 @@ class Delivery:
             self._join(own)
 
     def _tell_own(self, attachment: Attachment, batch: Batch) -> None:
-        """A run that this link began has begun or ended for it: a question in words ends it too."""
+        """Tell a link that a run which it began has begun or ended; a question in words ends it too."""
         if attachment.request or attachment.link.id == batch.origin.link:
             attachment.link.on_delivered(batch)
 
     def _end_turn(self, batch: Batch) -> None:
-        """Give the links that had a turn of their own back to their groups."""
+        """Return the links that had a turn of their own to their groups."""
         last = batch.events[-1]
         answered = isinstance(last, TurnEnded) and last.end in ANSWERED
         for attachment in self.attachments.values():
@@ -293,7 +293,7 @@ class Delivery:
             attachment.link.log.info("client is slow, merging its text deltas")
 
     def drained(self, link: Client) -> None:
-        """`link` has written everything: give it what it missed, a slice at a time."""
+        """Give a link that has written everything what it missed, a slice at a time."""
         attachment = self.attachments.get(link.id)
         if attachment is None:
             return
@@ -346,11 +346,11 @@ class Delivery:
 
 
 _BOUNDARY = frozenset({TurnAccepted, QuestionAsked, TurnEnded})
-"""Where a link's own run begins or ends."""
+"""Events with which a run that a link began begins or ends."""
 
 
 def up_to_questions(events: list[Event]) -> Iterator[list[Event]]:
-    """As they are delivered live: a question is the last of its batch; and so is an answer, for runs end there."""
+    """Yield the events in batches as they are delivered live: a question or an answer is the last of its batch."""
     start = 0
     for end, event in enumerate(events, start=1):
         if type(event) in (QuestionAsked, QuestionAnswered) or end == len(events):
@@ -359,7 +359,7 @@ def up_to_questions(events: list[Event]) -> Iterator[list[Event]]:
 
 
 def _merge(events: list[Event]) -> list[Event]:
-    """Adjacent text deltas as one; every other event as it is."""
+    """Return the events with adjacent text deltas joined."""
     merged: list[Event] = []
     texts: list[str] = []
     for event in events:

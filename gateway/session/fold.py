@@ -1,6 +1,6 @@
-"""Folds events in normal form into a SessionState: one small function an event that leaves a trace.
+"""Folds events in normal form into a SessionState: one small function for each event that leaves a trace.
 
-`fold(state, batch)` alone rebuilds a state from a log; the live path calls FOLD on each event as turn.py emits it.
+`fold(state, batch)` rebuilds a state from a log; the live path calls FOLD for each event as runs.py emits it.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ def fold(state: SessionState, batch: Batch) -> None:
 
 
 def happens(events: Sequence[e.Event]) -> bool:
-    """Whether anything happens in these: a description only tells what the session is."""
+    """Return True unless all of these events only describe the session."""
     return not DESCRIPTIONS.issuperset(map(type, events))
 
 
 def add_usage(total: Usage | None, usage: Usage) -> Usage:
-    """The sum of two usages, field by field; unknown plus known is known."""
+    """Return the sum of two usages, field by field; unknown plus known is known."""
     if total is None:
         return usage
     return Usage(
@@ -257,7 +257,7 @@ def _ended(state: SessionState, event: e.TurnEnded) -> None:
 
 
 def _items(turn: OpenTurn, message: str) -> list[Item]:
-    """What a turn leaves in the transcript: its blocks in order; the last text is the answer that has the id."""
+    """Return the items that a turn adds to the transcript: its blocks in order. The last text has the message id."""
     items: list[Item] = []
     last = max((i for i, block in enumerate(turn.blocks) if isinstance(block, TextBlock)), default=-1)
     for i, block in enumerate(turn.blocks):

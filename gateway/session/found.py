@@ -1,22 +1,20 @@
-"""What a backend tells, once it is found again, of the turn during which its connection was lost
-(docs/translation.md, rule 4.10).
+"""Find out how a turn went on whose connection to the backend was lost (docs/translation.md, rule 4.10).
 
-A backend that outlives its connections shows its history again to whoever comes back. `look` finds the input of the
-open turn there and says how that turn stands:
+A backend that outlives its connections shows its history to each new one. `look` finds the input of the open turn
+there, and returns how that turn stands:
 
-    running   its run goes on         its events follow, and what was missed of it is said now
-    ended     its run has an end      what was missed of it is said now, then that end
-    unknown   neither is told         the turn is lost
+    running   its run goes on         its events follow; `missed` are told now
+    ended     its run has an end      `missed` are told now, then that end
+    unknown   the history tells none  the turn is lost
 
-The log of a backend has whole blocks only. Of a block that still streams, later deltas follow and its done text is the
-authority.
+The log of a backend has whole blocks only. A block that still streams goes on by deltas, and its done text is right.
 
-A pod goes on where it is. A gateway in its place shows the turn in progress from its beginning to every link that
-attaches. `Repeated` knows what was heard before by being the very same:
+A pod goes on where it is. A gateway in its place shows a turn in progress from its beginning to every link that
+attaches. `Repeated` compares what comes with what was heard:
 
-    the next of what was heard, again               dropped
-    the open block's text with more behind it       only what is new
-    anything else                                   no repetition, or the end of it: everything passes from here on
+    the next event that was heard, again            is dropped
+    the text of the open block, and more            becomes the new text alone
+    anything else                                   ends the repetition: all that follows passes
 """
 
 from __future__ import annotations
@@ -52,7 +50,7 @@ __all__ = ["Found", "Repeated", "look", "missed"]
 
 
 class Found(Struct, frozen=True, kw_only=True):
-    """How the turn stands. `own` are the items of its run that follow its input, as far as the history has them."""
+    """The state of a turn. `own` are the items of its run behind its input, as far as the history has them."""
 
     verdict: Literal["running", "ended", "unknown"]
     own: tuple[Item, ...] = ()
@@ -71,7 +69,7 @@ UNKNOWN = Found(verdict="unknown")
 
 
 def look(state: SessionState, text: str | None, history: HistorySnapshot) -> Found:
-    """Find the run of the input `text` in `history`; None is the run of a turn without an input of its own.
+    """Return how the turn of the input `text` stands in `history`; None is a turn without an input of its own.
 
     `state` is as it was when the connection was lost: with that turn open, or with the input not accepted yet.
     """
@@ -104,7 +102,7 @@ def _stands(run: PastRun | None, first: int, history: HistorySnapshot) -> Found:
 
 
 def _new_runs(state: SessionState, history: HistorySnapshot) -> list[PastRun]:
-    """Return the runs that stand behind everything that was known before the turn."""
+    """Return the runs behind everything that was known before the turn."""
     known, told = _said(state.transcript[: state.fresh]), _said(history.items)
     if told[: len(known)] != known:
         return []
@@ -116,7 +114,7 @@ def _said(items: Sequence[Item]) -> list[tuple[str, str]]:
 
 
 def _find_input(state: SessionState, text: str, history: HistorySnapshot) -> tuple[int | None, bool]:
-    """Return where the input stands, and whether what was known before it is known to stand there too.
+    """Return the index of the input, and True if the history is known to agree with the transcript before it.
 
     A history that was rewritten meanwhile is searched from its end.
     """
@@ -135,7 +133,7 @@ def _find_input(state: SessionState, text: str, history: HistorySnapshot) -> tup
 
 
 def missed(turn: OpenTurn, known: Sequence[Item], own: Sequence[Item]) -> list[Event]:
-    """Return what `own`, the items of the turn's run, say beyond what was heard of it, as events in normal order.
+    """Return events for what `own`, the items of the turn's run, have beyond the events that were heard.
 
     `known` are the items of the transcript that came with the turn.
     """
@@ -165,7 +163,7 @@ def missed(turn: OpenTurn, known: Sequence[Item], own: Sequence[Item]) -> list[E
 
 
 def _rest(heard: deque[TextBlock] | deque[ReasoningBlock], text: str) -> Iterator[str]:
-    """Yield the text of a block that was not heard, or not to its end; the blocks that it matches are used up."""
+    """Yield the text of a block that was not heard to its end; the heard blocks that it matches are used up."""
     while heard and text:
         block = heard.popleft()
         said = "".join(block.parts)
@@ -207,18 +205,18 @@ CONTENT = frozenset(
 
 
 class Repeated:
-    """What was heard of the open turn, as far as it may come again."""
+    """The events of the open turn that were heard, and may come again."""
 
     def __init__(self, state: SessionState) -> None:
         self._turn = state.turn.id if state.turn is not None else ""
         self._heard: deque[Event] = deque(event for event in prelude(state) if type(event) in CONTENT)
 
     def expected(self, state: SessionState) -> bool:
-        """Return True while more of it may come: that turn is open, and nothing else was said of it."""
+        """Return True while more may come again: the turn is open, and nothing new was said of it."""
         return bool(self._heard) and state.turn is not None and state.turn.id == self._turn
 
     def without(self, events: Sequence[Any]) -> list[Any]:
-        """Return what of these events is new."""
+        """Return the events that are new, and the new part of a text that was heard in part."""
         return [new for event in events for new in self._new(event)]
 
     def _new(self, event: Any) -> Sequence[Any]:

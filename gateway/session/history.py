@@ -42,12 +42,11 @@ TAIL = 8  # items: the input being worked on stands at a history's end, with wha
 
 
 def renew(event: HistorySnapshot, state: SessionState, new_id: NewId) -> HistorySnapshot:
-    """The history with ids and turns: those of `state` as far as both begin alike, fresh ones from there.
+    """Return the history with ids and turns: those of `state` as far as both begin alike, fresh ones from there.
 
-    What user and assistant said is compared by itself: a log may order calls and results otherwise than they came.
+    Messages of user and assistant are compared by themselves: a log may order calls and results otherwise.
 
-    A rotated history does not speak of the input that is being worked on; it is kept behind it, unless the history has
-    it.
+    A rotated history does not have the input that is being worked on; the input is kept behind it, unless it has it.
     """
     if event.conversation and event.conversation == state.conversation and state.transcript:
         return _added(event, state, new_id)
@@ -84,7 +83,7 @@ def _near_end(own: Item, items: Sequence[Item]) -> int | None:
 
 
 def _added(event: HistorySnapshot, state: SessionState, new_id: NewId) -> HistorySnapshot:
-    """The transcript, with what a history of the same conversation tells beyond it."""
+    """Return the transcript with what a history of the same conversation adds to it."""
     if event.rotated and event.compacted:
         own = state.transcript[state.fresh :]
         told = next((n for n, item in enumerate(own) if _near_end(item, event.items) is None), len(own))
@@ -95,13 +94,13 @@ def _added(event: HistorySnapshot, state: SessionState, new_id: NewId) -> Histor
 
 
 class _Prefix:
-    """Items of which each is compared with the next that comes, until two differ."""
+    """Known items, each compared with the next that comes, until two differ."""
 
     def __init__(self, items: list[Item]) -> None:
         self._rest = iter(items)
 
     def next(self, item: Item) -> Item | None:
-        """What was known of `item`, if all before it were known too."""
+        """Return the known item that equals `item`, if all before it were known too."""
         old = next(self._rest, None)
         if old is not None and _same(old, item):
             return old
@@ -119,7 +118,7 @@ def _same(old: Item, new: Item) -> bool:
 
 
 class Addition:
-    """One transcript that a history is added to."""
+    """The transcript to which a history is added."""
 
     def __init__(self, transcript: Sequence[Item], new_id: NewId) -> None:
         self._known = list(transcript)
@@ -132,7 +131,7 @@ class Addition:
         self._at = 0  # what stands before was compared
 
     def of(self, told: Sequence[Item]) -> tuple[list[Item], int]:
-        """Return the transcript with what `told` has beyond it, and how many items, counted from its start, that has.
+        """Return the transcript with the items that only `told` has, and how many items `told` reaches to.
 
         Items behind those are in the transcript alone.
         """
@@ -156,7 +155,7 @@ class Addition:
         return result, _reach(result, told)
 
     def _find(self, item: Item) -> int | None:
-        """Return where a message stands behind what was compared, None if nowhere."""
+        """Return the index of a message behind the items that were compared, None if it is not there."""
         if not isinstance(item, Message) or item.role == "system":
             return None
         found = _next(self._places.get(_mark(item), ()), self._at)
@@ -167,7 +166,7 @@ class Addition:
         return found if found is not None and found < end else self._find_parts(item, end)
 
     def _find_parts(self, item: Message, end: int) -> int | None:
-        """Return the last of the blocks in which an answer was seen; what they lack of it is added to that one."""
+        """Return the index of the last block in which an answer was seen; what the blocks lack is added to it."""
         last, rest = None, item.text
         while rest and (place := _next(self._answers, self._at)) is not None and place < end:
             seen = self._known[place]
@@ -197,7 +196,7 @@ def _is_spoken(item: Item, *roles: str) -> bool:
 
 
 def _mark(item: Item) -> Mark:
-    """What makes two items the same."""
+    """Return a key that is the same for two items that count as one."""
     if isinstance(item, Message):
         return Message, item.role, item.text
     if isinstance(item, Reasoning):
@@ -206,13 +205,13 @@ def _mark(item: Item) -> Mark:
 
 
 def _reach(items: Sequence[Item], told: Sequence[Item]) -> int:
-    """How many of the items stand before the end of what was told; all where none of it is among them."""
+    """Return how many items there are up to the last one that was told; all if none of them was."""
     marks = {_mark(item) for item in told}
     return next((n for n in range(len(items), 0, -1) if _mark(items[n - 1]) in marks), len(items))
 
 
 def _next(places: Sequence[int], at: int) -> int | None:
-    """The first of these places that is not before `at`."""
+    """Return the first of these indices that is not before `at`."""
     i = bisect_left(places, at)
     return places[i] if i < len(places) else None
 
@@ -221,7 +220,7 @@ def _next(places: Sequence[int], at: int) -> int | None:
 
 
 def fold_in(listed: Sequence[Item], transcript: Sequence[Item], new_id: NewId) -> list[Item] | None:
-    """Return the transcript with the messages that only the store has; None if there are none."""
+    """Return the transcript with the messages that only a store has; None if there are none."""
     merged: list[Item] = []
     new: list[Message] = []
     changed, at, turn = False, 0, ""
@@ -249,7 +248,7 @@ def fold_in(listed: Sequence[Item], transcript: Sequence[Item], new_id: NewId) -
 
 
 def _places(messages: Sequence[Message], transcript: Sequence[Item]) -> list[int | None]:
-    """Return where each message stands in the transcript, None for those that are not in it."""
+    """Return the index of each message in the transcript, None for those that are not in it."""
     by_id: dict[str, int] = {}
     alike: dict[tuple[str, str], list[int]] = {}
     for i, item in enumerate(transcript):
@@ -271,7 +270,7 @@ def _places(messages: Sequence[Message], transcript: Sequence[Item]) -> list[int
 
 
 def _begin_of_turn(gap: Sequence[Item], known: Item | None) -> int:
-    """Return where in `gap` the turn of the known message after it begins; its end if there is no such turn."""
+    """Return the index in `gap` at which the turn of the known message after it begins; its end if there is none."""
     begin = len(gap)
     while known is not None and known.turn and begin and gap[begin - 1].turn == known.turn:
         begin -= 1
@@ -279,9 +278,9 @@ def _begin_of_turn(gap: Sequence[Item], known: Item | None) -> int:
 
 
 def _correct(gap: list[Item], new: list[Message]) -> bool:
-    """Give the answers in `gap` the text that the store has of them; return whether one was corrected.
+    """Correct the answers in `gap` by the text of the store; return True if one was corrected.
 
-    They are the same if no input stands between them: then the store contradicts what was streamed, and is right.
+    Two answers are the same if no input is between them: then the store contradicts what was streamed, and is right.
     """
     corrected = False
     for i, item in enumerate(gap):
@@ -297,7 +296,7 @@ def _correct(gap: list[Item], new: list[Message]) -> bool:
 
 
 def page(state: SessionState, request: str, limit: int, cursor: str) -> HistorySnapshot | None:
-    """Messages of user and assistant, newest first, from before the message `cursor`; None if there is none such."""
+    """Return messages of user and assistant, newest first, before the message `cursor`; None if it is unknown."""
     messages = state.messages()
     if cursor:
         at = next((i for i, message in enumerate(messages) if message.id == cursor), None)
@@ -312,7 +311,7 @@ def page(state: SessionState, request: str, limit: int, cursor: str) -> HistoryS
 
 
 def summary(state: SessionState) -> SessionSummary:
-    """A session as a row of a list."""
+    """Return the row of a session in a list."""
     messages = state.messages()
     known = state.listed.title if state.listed is not None else ""
     title = state.title or next((m.text for m in messages if m.role == "user"), "") or known or state.backend.name
@@ -329,7 +328,7 @@ def summary(state: SessionState) -> SessionSummary:
 
 
 def trim(state: SessionState, limit: int) -> int:
-    """Drop the oldest items beyond `limit` bytes of text; how many."""
+    """Drop the oldest items beyond `limit` characters of text; return how many."""
     size, keep = 0, 0
     for item in reversed(state.transcript):
         size += of_item(item)

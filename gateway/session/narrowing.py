@@ -1,7 +1,7 @@
-"""What a route keeps from its clients (docs/translation.md, rule 3.8): the option `show` narrows, nothing widens.
+"""Hide from clients what the option `show` of a route excludes (docs/translation.md, rule 3.8).
 
-With `tools = "names"` a public widget sees which tools ran, not what went in and came out. It is taken out where the
-backend's words come in: what a session does not know no client, late joiner or history page can be shown.
+With `tools = "names"` a public widget sees which tools ran, not their arguments and results. These are removed where
+the events of the backend come in, so that no client, late joiner or history page can be shown them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ KEPT = "{}"  # whoever parses arguments still gets an object
 
 
 def tool_names_only(events: Iterable[Any]) -> tuple[list[Any], list[Loss]]:
-    """The events without what tools were given and gave back, and what that was."""
+    """Return the events without arguments and results of tools, and a loss for each event that had some."""
     shown: list[Any] = []
     losses: list[Loss] = []
     for event in events:
@@ -49,7 +49,7 @@ def _finished(event: ToolCallFinished) -> ToolCallFinished:
 
 
 def _history(event: HistorySnapshot) -> HistorySnapshot:
-    """Without ext too: a pod's true entries stand in it."""
+    """Remove ext too: it holds the entries of a pod as they were."""
     return structs.replace(event, items=tuple(map(_item, event.items)), ext=None)
 
 

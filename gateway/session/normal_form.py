@@ -1,13 +1,18 @@
 """The normal form of a turn (docs/design.md, section 3; docs/translation.md, rules 3.6, 3.7, 3.17).
 
-Each message maps by itself to what it says; this module adds what its backend did not say, so that every dialect can
-rely on it: a turn is opened by our own accepted input or by the backend's content, its text and reasoning blocks are
-closed with their full text, its tool calls have complete arguments before their result, and it ends with TurnResult,
-StatusChanged and exactly one TurnEnded. Pure: events in, runs of events out, each run within one turn.
+Each message maps by itself to what it says. This module adds what its backend left out, so that every dialect can
+rely on it:
 
-A question has an id, is put in words beside the backend's own form, and is over before its turn is. Nothing but the
-call that waits for the answer may come while one is open: whatever else its backend says shows that it asks no more,
-and the question is closed as denied (docs/translation.md, rule 3.3).
+    turn        opened by our own accepted input or by the backend's content; ends with TurnResult, StatusChanged
+                and exactly one TurnEnded
+    blocks      text and reasoning are closed with their full text
+    tool calls  have complete arguments before their result
+    question    has an id, is put in words beside the backend's own form, and is over before its turn ends
+
+Only the call that waits for the answer may come while a question is open. Any other content shows that the backend
+asks no more, and the question is closed as denied (docs/translation.md, rule 3.3).
+
+Pure: events in, runs of events out, each run within one turn.
 """
 
 from __future__ import annotations
@@ -35,10 +40,7 @@ Resolved = e.ApprovalResolved | e.InteractionResolved
 
 
 class Given(Struct, frozen=True, kw_only=True):
-    """An answer, and what it makes of the question.
-
-    By typed `segments` the turn goes on as a run of the link in `origin`.
-    """
+    """An answer to a question. With typed `segments` the turn goes on as a run of the link in `origin`."""
 
     resolved: Resolved
     segments: tuple[Segment, ...] = ()
@@ -46,7 +48,7 @@ class Given(Struct, frozen=True, kw_only=True):
 
 
 def denied(asked: Question) -> Resolved:
-    """Return what becomes of a question that nobody answered."""
+    """Return the event that closes a question which nobody answered."""
     if isinstance(asked, e.ApprovalRequested):
         return e.ApprovalResolved(question=asked.question, approved=False)
     return e.InteractionResolved(question=asked.question, declined=True)
@@ -107,7 +109,7 @@ class QuestionForm:
             self._put(event, wording.in_words(event), turn)
 
     def resolved(self, event: Resolved) -> None:
-        """Close the question as the backend says itself."""
+        """Close the question as the backend told."""
         turn = self._state.turn
         if turn is None or turn.question is None:
             self._runs.lose(event, "no question is open")
@@ -115,7 +117,7 @@ class QuestionForm:
             self._close_question(structs.replace(event, question=turn.question.asked.question), ())
 
     def close(self) -> None:
-        """Close an open question by the answer that is on its way, else as denied: the backend waits no more."""
+        """Close an open question by the answer that is on its way, else as denied: the backend no longer waits."""
         turn = self._state.turn
         if turn is not None and turn.question is not None:
             self._answer(self._given() or Given(resolved=denied(turn.question.asked)))
@@ -306,7 +308,7 @@ class NormalForm:
         self._emit(event)
 
     def _status(self, event: e.StatusChanged) -> None:
-        """Take note that the backend runs, or end the open turn because it runs no more."""
+        """Tell that the backend runs, or end the open turn because it has stopped."""
         turn = self._state.turn
         if turn is None:
             self._emit(event)
@@ -318,7 +320,7 @@ class NormalForm:
             self._finish_turn(end, failure, event.status, said=event)
 
     def _ended(self, event: e.TurnEnded) -> None:
-        """End the turn as the backend says itself."""
+        """End the turn as the backend told."""
         turn = self._runs.require_turn()
         if event.text and event.text != turn.text():
             self._final_text(turn, event.text)
@@ -348,7 +350,7 @@ class NormalForm:
         said: e.StatusChanged | None = None,
         said_end: e.TurnEnded | None = None,
     ) -> None:
-        """End the open turn, in its one order; `said...` are the backend's own words, kept for their ext."""
+        """End the open turn, in its one order; `said` and `said_end` are the backend's own events."""
         turn = self._state.turn
         if turn is None:
             return
@@ -434,7 +436,7 @@ def _verdict(turn: OpenTurn, status: Status) -> tuple[End, Failure | None]:
 
 
 def _goes_on(event: e.Event) -> bool:
-    """Return True if an event shows that the turn waits for no answer any more."""
+    """Return True if an event shows that the turn no longer waits for an answer."""
     return type(event) in _GOES_ON or (isinstance(event, e.StatusChanged) and event.status != "running")
 
 

@@ -1,8 +1,8 @@
-"""Who is present: links wait to be attached, come to a session and go; the last one that goes starts its timer
+"""The presence of clients: they wait to be attached, are attached, and leave; the last one starts a timer
 (docs/design.md, section 5).
 
-A pod client is shown a history once; what comes later is a rotation to it. So it waits for the backend, at the latest
-until `snapshot_wait`, or until it speaks itself.
+A pod client is shown a history once; a later history is a rotation to it. So it waits until the backend has told the
+history, at most `snapshot_wait`, or until it says something itself.
 """
 
 from __future__ import annotations
@@ -18,11 +18,9 @@ __all__ = ["PendingAttach", "Presence"]
 
 
 class PendingAttach:
-    """The links that wait for the history of one session, which its backend is about to tell.
+    """The clients that wait for the history of one session, which its backend is about to tell.
 
-    `attach` is called for each, once, unless it leaves before.
-
-    Actions that need no client wait in the same way.
+    `attach` is called once for each client, unless it leaves before. Actions without a client wait in the same way.
     """
 
     def __init__(self, attach: Callable[[Client], None], services: Services) -> None:
@@ -35,11 +33,11 @@ class PendingAttach:
 
     @property
     def waiting(self) -> list[Client]:
-        """Who waits now."""
+        """The clients that wait."""
         return [client for client, _timer in self._waiting.values()]
 
     def enter(self, client: Client) -> None:
-        """Wait, or go in if there is nothing to wait for."""
+        """Attach a client once the history is known."""
         if self._open:
             self._attach(client)
         else:
@@ -59,12 +57,12 @@ class PendingAttach:
             action()
 
     def admit(self, client: Client) -> None:
-        """Let `client` in now, if it waits."""
+        """Attach a client now, if it waits."""
         if self.leave(client):
             self._attach(client)
 
     def leave(self, client: Client) -> bool:
-        """`client` waits no more; whether it did."""
+        """Forget a client; return True if it waited."""
         waiting = self._waiting.pop(client.id, None)
         if waiting is None:
             return False
@@ -72,14 +70,14 @@ class PendingAttach:
         return True
 
     def open(self) -> None:
-        """The history is known, or will not come: let everybody in."""
+        """Attach every client: the history is known, or will not come."""
         self._open = True
         for client, _timer in list(self._waiting.values()):
             self.admit(client)
         self._act()
 
     def close(self) -> None:
-        """Nobody is let in any more."""
+        """Forget every client and action: the session has ended."""
         for client, _timer in list(self._waiting.values()):
             self.leave(client)
         for _action, timer in self._actions:
@@ -110,16 +108,16 @@ class Presence:
 
     @property
     def links(self) -> list[Client]:
-        """Everybody who is attached."""
+        """The clients that are attached."""
         return self._context.delivery.links
 
     @property
     def deserted(self) -> bool:
-        """Whether nobody is here; who subscribes to everything is no company."""
+        """True if no client is attached; subscriptions to everything do not count."""
         return all(client.publishes for client in self.links)
 
     def attach(self, client: Client, request: str) -> None:
-        """Show the session to `client`, and keep it informed unless it only makes calls."""
+        """Show the session to a client, and keep it informed unless it only makes calls."""
         if client.publishes:
             self._context.delivery.attach(client, request)
             return
@@ -132,13 +130,13 @@ class Presence:
             self._leave()  # it looked, and is gone
 
     def look(self) -> None:
-        """Connect to the backend for somebody who asks what there is, for as long as after a client that left."""
+        """Connect to the backend for a client that only asks, and rest after `session_ttl`."""
         self._backend().start()
         if self.deserted and self._expiry is None:
             self._wait()
 
     def detach(self, client: Client) -> None:
-        """`client` is gone; its turn goes on, the answers to its commands have nowhere to go."""
+        """Forget a client that is gone; its turn goes on, the answers to its commands are dropped."""
         self._pending.leave(client)
         attached = client.id in self._context.delivery.attachments  # a probe never was
         self._context.delivery.detach(client)
@@ -164,7 +162,7 @@ class Presence:
         self._rested()
 
     def close(self) -> None:
-        """Call off the clock."""
+        """Stop the timer."""
         if self._expiry is not None:
             self._expiry.cancel()
             self._expiry = None

@@ -1,8 +1,8 @@
-"""Custody of questions (docs/design.md, section 5; docs/translation.md, rule 3.3): who may answer, what an answer is,
-what the deadline does.
+"""The questions of a backend: who may answer, how an answer reaches the backend, and when nobody answers
+(docs/design.md, section 5; docs/translation.md, rule 3.3).
 
-A question outlives its clients, not its backend. It is shown to everybody who attaches; the first answer wins. A client
-whose dialect has no questions is asked in words, and the next thing that it types is the answer.
+A question outlives its clients, not its backend. It is shown to every client that attaches; the first answer wins. A
+client whose dialect has no questions is asked in words, and its next input is the answer.
 """
 
 from __future__ import annotations
@@ -82,12 +82,12 @@ class Questions:
 
     @property
     def open(self) -> QuestionBlock | None:
-        """The question that the open turn waits for."""
+        """The question that the open turn waits at."""
         turn = self._context.state.turn
         return turn.question if turn is not None else None
 
     def puts_in_words(self, question: Question) -> bool:
-        """Whether clients without a form for it are asked in words; else the route answers for them."""
+        """Return True if clients without a form for a question are asked in words; else the route answers for them."""
         return not self._decided(question)
 
     def _decided(self, question: Question) -> bool:
@@ -100,7 +100,7 @@ class Questions:
     # -- a question begins and ends --------------------------------------------------------------------
 
     def note(self) -> None:
-        """Something was delivered: a question may be open now that was not, or be over."""
+        """Take note of a question that was opened or closed by the events just delivered."""
         block = self.open
         shown = block.asked.question if block is not None else ""
         if shown == self._shown:
@@ -120,20 +120,20 @@ class Questions:
             self._decide(block.asked)
 
     def close(self) -> None:
-        """Call off the deadline."""
+        """Forget the open question and its deadline."""
         if self._deadline is not None:
             self._deadline.cancel()
         self._deadline, self._form, self._shown = None, None, ""
         self.given, self._giver = None, ""
 
     def _decide(self, question: Question) -> None:
-        """The route answers, for nobody here can."""
+        """Answer as the route says: no client can."""
         approved = self._context.route.approvals == "approve"
         log.warning("the route answers a question", session=self._context.state.id, approved=approved)
         self._give(None, _verdict(question, approved=approved))
 
     def deny(self, question: Question) -> None:
-        """Asked in a turn that is over for its clients: nobody will answer."""
+        """Deny a question of a turn that is over for its clients: nobody will answer it."""
         self._context.in_flight.forward(None, _verdict(question, approved=False))
 
     def _expire(self) -> None:
@@ -151,7 +151,7 @@ class Questions:
     # -- answers in a dialect's own form -----------------------------------------------------------------
 
     def answer(self, client: Client, command: Answer) -> None:
-        """A client answers by a message of its dialect."""
+        """Act on an answer that a client gave by a message of its dialect."""
         block = self.open
         kind = AnswerApproval if block is not None and isinstance(block.asked, ApprovalRequested) else AnswerInteraction
         if block is None or not isinstance(command, kind):
@@ -164,7 +164,7 @@ class Questions:
             self._give(client, command)
 
     def _too_late(self, client: Client) -> str:
-        """Why an answer of this client does not count, "" if it does."""
+        """Return why an answer of this client does not count, "" if it does."""
         if self.given is not None:
             return ANSWERED
         if client.attaches and not self._context.delivery.has_seen_all(client):
@@ -186,7 +186,7 @@ class Questions:
     # -- answers in words ------------------------------------------------------------------------------
 
     def hear(self, client: Client, command: SubmitInput) -> bool:
-        """Whether an input was meant for a question, and was dealt with."""
+        """Act on an input that answers a question; return False if it answers none."""
         block = self.open
         if block is None:
             return self._hear_code(client, command)
@@ -263,7 +263,7 @@ class Questions:
     def replied(
         self, client: Client | None, command: Command, segments: tuple[Segment, ...], failure: Failure | None
     ) -> bool:
-        """Act on the reply to an answer; return whether the turn that goes on is itself the reply to its client."""
+        """Act on the reply to an answer; return True if the client gets no reply, because it sees its turn go on."""
         if not isinstance(command, Answer):
             return False
         block, given, now = self.open, self.given, self._context.services.clock()
@@ -287,7 +287,7 @@ class Questions:
         segments: tuple[Segment, ...],
         event: InteractionInvalid | OtpInvalid | OtpVerified,
     ) -> None:
-        """Act on what the backend says of an answer."""
+        """Act on the verdict of the backend about an answer."""
         if isinstance(event, InteractionInvalid):
             self.given, self._giver = None, ""
         state = self._context.state
@@ -312,7 +312,7 @@ class Questions:
             self._note(client, command.request, segments, f"{event.text}\nSend your message again.")
 
     def _note(self, client: Client, request: str, segments: tuple[Segment, ...], text: str) -> None:
-        """Answer in words what was typed outside of any turn; a client that waits for its own answer gets it."""
+        """Answer an input outside of any turn with a text; a client that waits for a reply gets one."""
         now = self._context.services.clock()
         self._effects.deliver(self._context.form.questions.noted(text, now, segments=segments), now)
         if client.dialect.has_request_ids:
@@ -322,13 +322,13 @@ class Questions:
 
 
 def _acknowledge(client: Client | None, request: str) -> None:
-    """Say that an answer in words was taken to who only calls; who is attached sees what comes of it."""
+    """Tell a client that only calls that its answer in words was taken; others see the turn go on."""
     if client is not None and not client.attaches:
         client.send([TurnAccepted(request=request)])
 
 
 def _verdict(question: Question, *, approved: bool) -> Answer:
-    """The gateway's own answer."""
+    """Return the answer that the gateway itself gives."""
     if isinstance(question, ApprovalRequested):
         return AnswerApproval(approved=approved)
     return AnswerInteraction(question=question.question, kind=question.kind, declined=True)

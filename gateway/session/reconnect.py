@@ -8,8 +8,8 @@
     severed     history: neither                             connected: the turn fails
     severed     the grace is over, or the session is gone    connected: the turn fails
 
-While it is severed inputs and answers are refused as busy and a cancel waits. Nothing that changes anything is written
-a second time: an input in flight is found in the history or fails, a stop in flight is done if the turn has ended.
+While the session is severed, inputs and answers are refused as busy and a cancel waits. No command is written a second
+time: an input in flight is found in the history or fails, a stop in flight is done if the turn has ended.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class ReconnectEffects(Effects, Protocol):
 
 
 class Reconnect:
-    """Whether one session is severed from its backend, and what it then learns of its turn."""
+    """The open turn of one session while the connection to its backend is lost, and after it is made again."""
 
     def __init__(self, context: SessionContext, inputs: Inputs, commands: Commands, effects: ReconnectEffects) -> None:
         self._context = context
@@ -74,7 +74,7 @@ class Reconnect:
         return self._context.states.connection is ConnectionState.SEVERED
 
     def lost(self, failure: Failure, unsent: Sequence[Command]) -> bool:
-        """The connection is lost, or could not be made again; whether the turn may still go on."""
+        """Handle a lost connection, or one that could not be made again; return True if the turn may still go on."""
         context, commands = self._context, self._commands
         for command in unsent:
             commands.give(command.request, failure)
@@ -95,7 +95,7 @@ class Reconnect:
         return True
 
     def close(self) -> None:
-        """The turn is decided, or the gateway ends."""
+        """End the wait for the connection: the turn is decided, or the gateway ends."""
         self._failure = None
         self._context.states.on(Trigger.DECIDED)
         if self._grace is not None:
@@ -135,7 +135,7 @@ class Reconnect:
         return list(items)
 
     def _unheard(self, items: list[Any]) -> list[Any]:
-        """Return what is new of the events of a turn that goes on: a gateway tells it again from its beginning."""
+        """Return the new events of a turn that goes on: a gateway tells it again from its beginning."""
         if self._repeated is None:
             return items
         if not self._repeated.expected(self._context.state):
@@ -144,7 +144,7 @@ class Reconnect:
         return self._repeated.without(items)
 
     def _learn(self, history: HistorySnapshot, at: int) -> bool:
-        """Act on what a history says of the turn; whether the history itself is news to the clients."""
+        """Act on what a history says of the turn; return True if the clients need the history itself."""
         state, failure = self._context.state, self._failure
         if history.status is None:  # the dialect tells no runs: its translator goes on following the turn
             self.close()
@@ -187,6 +187,6 @@ class Reconnect:
                 self._effects.deliver(self._context.form.feed(events, at), at)
 
     def over(self) -> None:
-        """The turn has failed: cancels that waited for it are done."""
+        """Answer the cancels that waited for the turn, which has failed."""
         self.close()
         self._commands.release()

@@ -1,7 +1,7 @@
 """The states of a session's turn: this table runs the code, and makes the diagram in docs/design.md, section 5.
 
-Four things have a state side by side: the turn that clients are shown, the input that shall begin the next, the cancel
-that somebody asked for, and the connection to the backend. A trigger moves each of them for which the table has a row.
+Four things have a state side by side: the turn that clients are shown, the input that will begin the next turn, the
+cancel that somebody asked for, and the connection to the backend. A trigger moves each one that has a row for it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = [
 
 
 class TurnState(Enum):
-    """What clients are shown of a turn. `DISCARDED`: it ended for them, and what its backend still says is dropped."""
+    """The turn as clients see it. `DISCARDED`: it ended for them, and what its backend still says is dropped."""
 
     NONE = "no turn"
     OPEN = "open"
@@ -33,28 +33,28 @@ class TurnState(Enum):
 
 
 class InputState(Enum):
-    """Whether an input was written to the backend, and not accepted yet."""
+    """An input that was written to the backend, and is not accepted yet."""
 
     NONE = "no input"
     WAITING = "input waits"
 
 
 class CancelState(Enum):
-    """Whether the backend was asked to end the turn; it has until `cancel_deadline`."""
+    """A request to the backend to end the turn before `cancel_deadline`."""
 
     NONE = "no cancel"
     ASKED = "cancel asked"
 
 
 class ConnectionState(Enum):
-    """`SEVERED`: the connection is lost, and the turn may still go on (docs/translation.md, rule 4.10)."""
+    """The connection. `SEVERED`: it is lost, and the turn may still go on (docs/translation.md, rule 4.10)."""
 
     CONNECTED = "connected"
     SEVERED = "severed"
 
 
 class Trigger(Enum):
-    """What moves the states."""
+    """An occurrence that moves the states."""
 
     BEGUN = "input accepted, or content"
     ASKED = "question"

@@ -1,4 +1,4 @@
-"""How much memory events and transcripts hold: characters of what peers can make as long as they like."""
+"""The memory that events and transcripts hold: characters of the texts that peers can make as long as they like."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ _ONLY_TEXT = frozenset({TextDelta})
 
 
 def of_events(events: Sequence[Event]) -> int:
-    """The weight of a batch; deltas of text, which are nearly all, are weighed without a call for each."""
+    """Return the weight of a batch; deltas of text, which are nearly all, are weighed without a call for each."""
     if _ONLY_TEXT.issuperset(map(type, events)):
         return sum(map(len, map(_TEXT, events)))
     return sum(_WEIGHTS.get(type(event), _nothing)(event) for event in events)
 
 
 def of_item(item: Item) -> int:
-    """The weight of one item of a transcript."""
+    """Return the weight of one item of a transcript."""
     match item:
         case Message() | Reasoning():
             return len(item.text)

@@ -45,7 +45,7 @@ WORDS = {"approve": True, "/approve": True, "deny": False, "/deny": False}
 
 
 def in_words(event: ApprovalRequested | InteractionRequired) -> str:
-    """The question as text: an approval, or the first field of a form."""
+    """Return a question as text: an approval, or the first field of a form."""
     return _approval(event) if isinstance(event, ApprovalRequested) else Form(event).prompt()
 
 
@@ -53,12 +53,11 @@ def in_words(event: ApprovalRequested | InteractionRequired) -> str:
 
 
 def _approval(event: ApprovalRequested) -> str:
-    """May the backend do this?"""
     return f"The agent asks for your approval of {event.tool}: {event.description}\nAnswer approve or deny."
 
 
 def verdict(said: str) -> bool | None:
-    """What a typed answer to an approval says; None if it is none."""
+    """Return True or False for a typed approval or denial, None for any other text."""
     return WORDS.get(said.strip().lower())
 
 
@@ -66,18 +65,18 @@ def verdict(said: str) -> bool | None:
 
 
 def code_wanted(event: OtpRequired) -> str:
-    """Who is the user?"""
+    """Return the text that asks for a one-time code."""
     ways = " or ".join(event.channels)
     return f"{event.tool} needs a one-time code ({ways}): {event.description}\nAnswer code and the number: code 123456."
 
 
 def code_sent(event: OtpSent) -> str:
-    """A code is on its way."""
+    """Return the text which says that a code is on its way."""
     return f"A one-time code was sent by {event.channel} to {event.destination}."
 
 
 def code_invalid(event: OtpInvalid) -> str:
-    """The code was wrong; whether it may be typed again."""
+    """Return the text which says that a code was wrong, and whether it may be typed again."""
     if event.attempts_remaining <= 0:
         return event.text or "The code was not accepted."
     tries = "1 try is" if event.attempts_remaining == 1 else f"{event.attempts_remaining} tries are"
@@ -85,7 +84,7 @@ def code_invalid(event: OtpInvalid) -> str:
 
 
 def code(said: str) -> str:
-    """The code that was typed, "" if the input is none."""
+    """Return the code that was typed, "" if the input is none."""
     match = CODE.fullmatch(said.strip())
     return match[1] if match is not None else ""
 
@@ -94,9 +93,9 @@ def code(said: str) -> str:
 
 
 class Field(Struct, frozen=True, kw_only=True):
-    """One field: what is asked, and `read`, which gives its value or raises ValueError with what to type.
+    """One field of a form. `read` returns the value of a typed text, or raises ValueError with what to type.
 
-    `typed` is what would be typed to give that value.
+    `typed` returns the text that a user would type for a value.
     """
 
     key: str
@@ -116,25 +115,25 @@ class Form:
 
     @property
     def done(self) -> bool:
-        """Whether every field has a value."""
+        """Return True if every field has a value."""
         return self._at >= len(self._fields)
 
     @property
     def values(self) -> Raw:
-        """The answer, as smooth's submit_interaction carries it."""
+        """Return the answer in the form of smooth's submit_interaction."""
         given = {key: value for key, value in self._values.items() if value is not None}
         answer = {"answers": list(given.values())} if self._event.kind == "choices" else given
         return Raw(msgspec.json.encode(answer))
 
     def prompt(self, fault: str = "") -> str:
-        """What is asked now, behind what was wrong with the answer before."""
+        """Return the question of the current field, behind what was wrong with the answer before."""
         number = f" ({self._at + 1} of {len(self._fields)})" if len(self._fields) > 1 else ""
         reason = f"{self._event.reason}\n" if self._event.reason else ""
         said = f"{fault}\n" if fault else ""
         return f"{said}{reason}{self._fields[self._at].question}{number}\nskip declines."
 
     def take(self, said: str) -> str:
-        """Fill in the field that is asked; what is wrong with it, "" if nothing."""
+        """Fill in the current field; return what is wrong with the answer, "" if nothing."""
         field = self._fields[self._at]
         try:
             self._values[field.key] = field.read(said.strip())
@@ -144,14 +143,14 @@ class Form:
         return ""
 
     def typed(self, values: Raw) -> list[str]:
-        """What would be typed to fill in the rest of it with these values, field by field."""
+        """Return the texts that a user would type to fill in the remaining fields with these values."""
         given = msgspec.json.decode(values)
         if self._event.kind == "choices":
             given = {answer["header"]: answer for answer in given["answers"]}
         return [field.typed(given.get(field.key)) for field in self._fields[self._at :]]
 
     def again(self, refused: InteractionInvalid) -> str:
-        """The backend refused some fields: the first is asked again, and what comes after it; what was wrong."""
+        """Go back to the first field that the backend refused; return what was wrong."""
         wrong = {error.field for error in refused.errors}
         self._at = next((i for i, field in enumerate(self._fields) if field.key in wrong), 0)
         faults = [f"{error.field}: {error.text}" if error.field else error.text for error in refused.errors]
@@ -159,7 +158,7 @@ class Form:
 
 
 def declines(said: str) -> bool:
-    """Whether a typed answer declines the form."""
+    """Return True if a typed answer declines the form."""
     return said.strip().lower() in SKIP
 
 
