@@ -58,7 +58,7 @@ class ClientTranslator(TranslatorDefaults[Event]):
     def opened(self) -> Step[Event]:
         """Ask for the server's generation."""
         step: Step[Event] = Step()
-        self._write([ask.GetCapabilities()], step)
+        self._write_requests([ask.GetCapabilities()], step)
         return step
 
     def receive(self, frames: Sequence[Frame]) -> Step[Event]:
@@ -70,35 +70,35 @@ class ClientTranslator(TranslatorDefaults[Event]):
         for burst in heard.bursts:
             if burst.request:
                 for answer in _answers(burst.items):
-                    self._answered(burst.request, answer, step)
+                    self._take_answer(burst.request, answer, step)
             else:
-                _add(step, [said for item in burst.items for said in self._streamed(item, step)])
+                _add(step, [said for item in burst.items for said in self._take_line(item, step)])
         for fault in heard.faults:
             value = fault.value if isinstance(fault.value, dict) else {}
             if str(value.get("id")) in self._waiting:  # an unreadable answer is an answer too
                 failure = Failure(cause="internal", text=f"the backend's answer cannot be read: {fault.text}"[:500])
                 reply = say.Reply(request=str(value["id"]), failure=failure)
-                self._answered(reply.request, [reply], step)
+                self._take_answer(reply.request, [reply], step)
         return step
 
     def send(self, items: Sequence[Command]) -> Step[Event]:
         """Send commands as requests; refuse at once what this server cannot be asked."""
         step: Step[Event] = Step()
         for command in items:
-            refusal = self._refused(command)
+            refusal = self._find_refusal(command)
             if refusal is not None:
                 self._tell(step, command, say.Reply(request=command.request, failure=refusal))
                 continue
             now, answers = self._opening.admit_command(command)
             for answer in answers:
                 self._tell(step, command, answer)
-            self._write(now, step)
+            self._write_requests(now, step)
         return step
 
     def attach(self, state: SessionState, request: str = "") -> Step[Event]:
         """Resume the thread that this session had."""
         step: Step[Event] = Step()
-        self._write(self._opening.resume(state), step)
+        self._write_requests(self._opening.resume(state), step)
         return step
 
     def closed(self, cause: str) -> Step[Event]:
@@ -113,7 +113,7 @@ class ClientTranslator(TranslatorDefaults[Event]):
 
     # -- what we ask -------------------------------------------------------------------------------------
 
-    def _refused(self, command: Command) -> Failure | None:
+    def _find_refusal(self, command: Command) -> Failure | None:
         entry = FROM_COMMAND.entries[type(command)]
         if not entry.produces:
             why = getattr(entry.fidelity, "why", "it has no such method")
@@ -134,7 +134,7 @@ class ClientTranslator(TranslatorDefaults[Event]):
             return Failure(cause="invalid", text="the input is empty")
         return Failure(cause="busy", text="a turn is already in progress") if self._turn is not None else None
 
-    def _write(self, written: Sequence[Command], step: Step[Event]) -> None:
+    def _write_requests(self, written: Sequence[Command], step: Step[Event]) -> None:
         for command in written:
             own = self._waiting.new_id()
             context = Context(FROM_COMMAND, request=own)
@@ -160,7 +160,7 @@ class ClientTranslator(TranslatorDefaults[Event]):
 
     # -- what we hear ------------------------------------------------------------------------------------
 
-    def _streamed(self, item: Event, step: Step[Event]) -> list[Event]:
+    def _take_line(self, item: Event, step: Step[Event]) -> list[Event]:
         """Return the events of a bare line if the oldest request is a turn, else count a loss."""
         asked = (
             c for c in self._waiting.values() if not isinstance(c, ask.GetCapabilities)
@@ -182,13 +182,13 @@ class ClientTranslator(TranslatorDefaults[Event]):
         turn.spoke = turn.spoke or isinstance(item, say.TextDelta)
         return [item]
 
-    def _answered(self, own: str, items: Sequence[Event], step: Step[Event]) -> None:
+    def _take_answer(self, own: str, items: Sequence[Event], step: Step[Event]) -> None:
         command = self._waiting.pop(own, None)
         if command is None:
             step.losses += [Loss(kind=type(item).__name__, why="answers no request of ours") for item in items]
             return
         if isinstance(command, ask.SubmitInput):
-            _add(step, self._ended(items, step))
+            _add(step, self._end_turn(items, step))
             return
         *inside, last = items
         told = [plain(item) for item in inside if isinstance(item, say.GoalUpdated | say.GoalCleared | say.McpStartup)]
@@ -201,11 +201,11 @@ class ClientTranslator(TranslatorDefaults[Event]):
         if isinstance(command, ask.GetCapabilities):
             known = methods_of(event.result)
             self._interrupts = self._interrupts if known is None else "thread/interrupt" in known
-        now, answers = self._opening.take_answer(command, self._typed(command, event))
+        now, answers = self._opening.take_answer(command, self._typed_answer(command, event))
         _add(step, told + [answer for answer in answers if _for_somebody(answer)])
-        self._write(now, step)
+        self._write_requests(now, step)
 
-    def _ended(self, items: Sequence[Event], step: Step[Event]) -> list[Event]:
+    def _end_turn(self, items: Sequence[Event], step: Step[Event]) -> list[Event]:
         """Return the end of a turn, after the events of its frames that no line told."""
         turn, self._turn = self._turn or TurnInFlight(), None
         *inside, last = items
@@ -226,7 +226,7 @@ class ClientTranslator(TranslatorDefaults[Event]):
             return [*told, say.TurnEnded(end="cancelled")]
         return [*told, say.TurnEnded(end="failed", failure=failure)]
 
-    def _typed(self, command: Command, event: say.Reply) -> Event:
+    def _typed_answer(self, command: Command, event: say.Reply) -> Event:
         """Return the typed answer to a command (docs/translation.md, rule 3.18), else the reply as it is."""
         request = command.request
         answer: Event | None = None

@@ -54,7 +54,7 @@ class ThreadCall(PeerCall, kw_only=True, eq=False):
     """A request with the thread that it names, and whether it is being executed."""
 
     thread: str = ""
-    acting: bool = False
+    executing: bool = False
 
 
 class ServerTranslator(TranslatorDefaults[Command]):
@@ -88,7 +88,7 @@ class ServerTranslator(TranslatorDefaults[Command]):
                 continue
             for item in read_frame(FROM_CLIENT, frame, step):
                 if not isinstance(item, PeerError):
-                    self._hear(item, step)
+                    self._take_request(item, step)
                 elif item.can_continue:
                     own, problem = refusals.of_fault(item)
                     reply = _encoded(results.Answer(id=own, error=problem))
@@ -104,7 +104,7 @@ class ServerTranslator(TranslatorDefaults[Command]):
             if isinstance(item, say.BackendShutdown):
                 continue  # the answer to `shutdown` says so
             if isinstance(item, say.QuestionAsked):
-                self._tell(item, step)
+                self._ask_in_words(item, step)
                 continue
             call = self._replies.find_waiting(getattr(item, "request", ""))
             if call is None or isinstance(item, say.TurnAccepted):
@@ -123,7 +123,7 @@ class ServerTranslator(TranslatorDefaults[Command]):
         call = self._replies.take_waiting(request)
         if call is None:
             return Step()
-        self._show(call, state)
+        self._show_session(call, state)
         return self._advance(Step())
 
     def on_delivered(self, batch: Batch) -> Step[Command]:
@@ -145,7 +145,7 @@ class ServerTranslator(TranslatorDefaults[Command]):
 
     # -- what is asked -----------------------------------------------------------------------------------
 
-    def _hear(self, command: Command, step: Step[Command]) -> None:
+    def _take_request(self, command: Command, step: Step[Command]) -> None:
         call = ThreadCall(peer_id=command.request)
         self._replies.add(call)
         if isinstance(command, Unmapped):
@@ -164,7 +164,7 @@ class ServerTranslator(TranslatorDefaults[Command]):
         if running is None:
             return
         if isinstance(command, ask.CancelTurn):
-            self._act(call, step)
+            self._execute(call, step)
         elif isinstance(command, ask.ShutdownBackend) and running.command is not None:
             stop = ask.CancelTurn(session=running.command.session)
             step.bursts.append(Burst(items=[stop]))
@@ -172,7 +172,7 @@ class ServerTranslator(TranslatorDefaults[Command]):
     def _running(self) -> ThreadCall | None:
         """Return the turn during which the next lines are looked at: of `thread/message`, and since 0.9.2."""
         head = self._replies.head
-        command = head.command if head is not None and head.acting else None
+        command = head.command if head is not None and head.executing else None
         if self._generation == SEED or not isinstance(command, ask.SubmitInput):
             return None
         return None if given(command.ext, "method", str, "") in GROUPS else head
@@ -182,20 +182,20 @@ class ServerTranslator(TranslatorDefaults[Command]):
         while True:
             step.frames += self._replies.flush()
             head = self._replies.head
-            if head is None or head.acting:
+            if head is None or head.executing:
                 return step
-            self._act(head, step)
+            self._execute(head, step)
 
-    def _act(self, call: ThreadCall, step: Step[Command]) -> None:
-        call.acting = True
+    def _execute(self, call: ThreadCall, step: Step[Command]) -> None:
+        call.executing = True
         if isinstance(call.command, ask.GetCapabilities):
-            self._finish(call, self._facts(given(call.command.ext, "kind", str, "")))
+            self._set_answer(call, self._capabilities(given(call.command.ext, "kind", str, "")))
             return
         self._replies.wait(call)
         if call.command is not None:  # a call without a command was refused when it was read
             step.bursts.append(Burst(items=[call.command], request=call.id))
 
-    def _facts(self, about: str) -> Any:
+    def _capabilities(self, about: str) -> Any:
         """Return the capabilities of this server."""
         match about:
             case "thread":
@@ -213,18 +213,18 @@ class ServerTranslator(TranslatorDefaults[Command]):
         command = call.command
         failure = getattr(item, "failure", None)
         if isinstance(command, ask.ShutdownBackend):
-            self._finish(call, results.Stopped())  # this client may leave, whatever the backend does
+            self._set_answer(call, results.Stopped())  # this client may leave, whatever the backend does
         elif isinstance(command, ask.CancelTurn):
             if failure is None or failure.cause in ("not_running", "not_found"):
-                self._finish(call, results.Interrupted(thread_id=call.thread, interrupted=failure is None))
+                self._set_answer(call, results.Interrupted(thread_id=call.thread, interrupted=failure is None))
             else:
-                self._finish(call, refusals.refusal(command, failure, call.thread, self._generation))
+                self._set_answer(call, refusals.refusal(command, failure, call.thread, self._generation))
         elif failure is not None and command is not None:
-            self._finish(call, refusals.refusal(command, failure, call.thread, self._generation))
+            self._set_answer(call, refusals.refusal(command, failure, call.thread, self._generation))
         elif isinstance(item, say.SessionOpened) and item.session in self._sessions:
-            self._show(call, self._sessions[item.session])
+            self._show_session(call, self._sessions[item.session])
         elif isinstance(item, say.Reply):
-            self._finish(call, self._well(call, item))
+            self._set_answer(call, self._result_of(call, item))
         elif type(item) in ANSWERS:
             context = self._context(call)
             call.reply = tuple(bundled(FROM_EVENT.functions[type(item)](item, context)))
@@ -233,17 +233,17 @@ class ServerTranslator(TranslatorDefaults[Command]):
             step.losses.append(Loss(kind=type(item).__name__, why="no answer that a codewhale gives"))
             call.reply = self._refused(call, Problem(code=FAILED, message="the backend gave no answer to this"))
 
-    def _show(self, call: ThreadCall, state: SessionState) -> None:
+    def _show_session(self, call: ThreadCall, state: SessionState) -> None:
         """Answer with the session that was asked for; a session opened for an unknown name is not that thread."""
         if isinstance(call.command, ask.ResumeSession) and call.thread not in replies.public_ids(
             state.id, state.backend_ids
         ):
             missing = Failure(cause="not_found", text=UNKNOWN_THREAD)
-            self._finish(call, refusals.refusal(call.command, missing, call.thread, self._generation))
+            self._set_answer(call, refusals.refusal(call.command, missing, call.thread, self._generation))
         else:
-            self._finish(call, replies.showing(state, call.command, self._generation))
+            self._set_answer(call, replies.showing(state, call.command, self._generation))
 
-    def _well(self, call: ThreadCall, item: say.Reply) -> Any:
+    def _result_of(self, call: ThreadCall, item: say.Reply) -> Any:
         """Return the result of a command that succeeded: the backend's own if this dialect has it, else ours."""
         command = call.command
         is_app = isinstance(command, refusals.APPS)
@@ -267,10 +267,10 @@ class ServerTranslator(TranslatorDefaults[Command]):
             return done
         return replace(done, thread=replace(replies.described(state, self._generation), name=command.title))
 
-    def _tell(self, item: say.QuestionAsked, step: Step[Command]) -> None:
+    def _ask_in_words(self, item: say.QuestionAsked, step: Step[Command]) -> None:
         """Send a question in words to the client whose message waits for its answer."""
         head = self._replies.head
-        if head is None or not head.acting:
+        if head is None or not head.executing:
             step.losses.append(Loss(kind=type(item).__name__, why="no request waits for an answer"))
             return
         context = self._context(head)
@@ -287,7 +287,7 @@ class ServerTranslator(TranslatorDefaults[Command]):
             generation=self._generation,
         )
 
-    def _finish(self, call: ThreadCall, said_so: Any) -> None:
+    def _set_answer(self, call: ThreadCall, said_so: Any) -> None:
         if isinstance(said_so, Problem):
             call.reply = self._refused(call, said_so)
         else:

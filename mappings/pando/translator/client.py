@@ -71,10 +71,10 @@ class ClientTranslator(TranslatorDefaults[Event]):
 
     def opened(self) -> Step[Event]:
         """Ask for the primary and its sessions; on a later connection also for the state of open turns."""
-        step: Step[Event] = Step(alarm=Alarm(TICK, self._rang))
+        step: Step[Event] = Step(alarm=Alarm(TICK, self._on_alarm))
         self._heard = self._clock()
         self._opened = True
-        self._forget(step)
+        self._drop_calls(step)
         self._ask(step, ask.Ping(), "alive")
         self._ask(step, ask.ListSessions(), "sessions")
         for following in self._sessions.values():
@@ -90,13 +90,13 @@ class ClientTranslator(TranslatorDefaults[Event]):
         step.faults, step.losses = heard.faults, heard.losses
         self._heard = now = self._clock()
         for burst in heard.bursts:
-            self._notice(given(burst.ext, "instanceId", str, ""), step)
-            items = [said for item in burst.items for said in self._hear(burst, item, now, step)]
+            self._note_primary(given(burst.ext, "instanceId", str, ""), step)
+            items = [said for item in burst.items for said in self._take_event(burst, item, now, step)]
             if items:
                 step.bursts.append(replace(burst, items=items, request=""))
         for frame in frames:
             if isinstance(frame, Missed):
-                self._missed(frame.count, step)
+                self._note_missed(frame.count, step)
         self._ask_for_messages(step)
         return step
 
@@ -104,14 +104,14 @@ class ClientTranslator(TranslatorDefaults[Event]):
         """Send commands as calls; refuse at once a command without a pando form."""
         step: Step[Event] = Step()
         for command in items:
-            refusal = self._refused(command)
+            refusal = self._find_refusal(command)
             if refusal is not None:
-                self._answer(step, command, refusal)
+                self._refuse(step, command, refusal)
                 continue
             if isinstance(command, ask.OpenSession) and not command.session:
                 command = replace(command, session=self._new_id())  # noqa: PLW2901  # a row needs an id
             if isinstance(command, ask.SubmitInput):
-                self._follow(command.session).submitted(flatten(command.segments))
+                self._follow(command.session).note_input(flatten(command.segments))
             if isinstance(command, ask.CancelTurn):  # the reply and the end of the run come on two sockets
                 self._follow(command.session).interrupt = Interrupt()
             self._ask(step, command, "command")
@@ -129,12 +129,12 @@ class ClientTranslator(TranslatorDefaults[Event]):
     def closed(self, cause: str) -> Step[Event]:
         """Fail the calls that have no reply; a client leaves without a message."""
         step: Step[Event] = Step()
-        self._give_up(step, f"the connection to the primary ended: {cause}")
+        self._fail_calls(step, f"the connection to the primary ended: {cause}")
         return step
 
     # -- what we ask -------------------------------------------------------------------------------------
 
-    def _refused(self, command: Command) -> Failure | None:
+    def _find_refusal(self, command: Command) -> Failure | None:
         if isinstance(command, ask.SubmitInput):
             if any(isinstance(s, ImageAttachment | FileAttachment) for s in command.segments):
                 return Failure(cause="unsupported", text="a pando takes no images or files by URL")
@@ -174,7 +174,7 @@ class ClientTranslator(TranslatorDefaults[Event]):
 
     # -- what we hear ------------------------------------------------------------------------------------
 
-    def _notice(self, instance: str, step: Step[Event]) -> None:
+    def _note_primary(self, instance: str, step: Step[Event]) -> None:
         """Start again if another instance has taken the place of the primary."""
         if not instance:
             return
@@ -183,9 +183,9 @@ class ClientTranslator(TranslatorDefaults[Event]):
         if known in ("", instance):
             return
         if not is_asked:
-            self._give_up(step, "the primary was replaced by another")
+            self._fail_calls(step, "the primary was replaced by another")
         for session, following in self._sessions.items():
-            lost = following.lost()
+            lost = following.end_lost_turn()
             if lost:
                 step.bursts.append(Burst(items=lost, session=session))
         if not is_asked:
@@ -196,7 +196,7 @@ class ClientTranslator(TranslatorDefaults[Event]):
         for session in [s for s, following in self._sessions.items() if following.watched]:
             self._ask(step, ask.GetHistory(session=session), "history")
 
-    def _missed(self, count: int, step: Step[Event]) -> None:
+    def _note_missed(self, count: int, step: Step[Event]) -> None:
         """Tell a gap to every session: the dropped messages may have been about any of them."""
         gap = say.Gap(text="messages of the primary were dropped unread", count=count)
         for session, following in self._sessions.items():
@@ -205,9 +205,9 @@ class ClientTranslator(TranslatorDefaults[Event]):
         step.losses.append(Loss(kind="Missed", why="came faster than it was read", count=count))
         self._resynchronise(step)
 
-    def _hear(self, burst: Burst[Event], item: Event, now: int, step: Step[Event]) -> list[Event]:
+    def _take_event(self, burst: Burst[Event], item: Event, now: int, step: Step[Event]) -> list[Event]:
         if isinstance(item, say.Reply):
-            self._replied(item, now, step)
+            self._take_reply(item, now, step)
             return []
         if isinstance(item, Unmapped) or not burst.session:
             return [item]
@@ -217,21 +217,21 @@ class ClientTranslator(TranslatorDefaults[Event]):
         following = self._follow(burst.session)
         if isinstance(item, say.SessionClosed):
             following.stop_learning()
-            self._release(following, now, step)
-        return [] if following.holds(burst, item, now) else self._follow_on(following, item, now, step)
+            self._release_held(following, now, step)
+        return [] if following.hold_event(burst, item, now) else self._follow_on(following, item, now, step)
 
     def _follow_on(self, following: Following, item: Event, now: int, step: Step[Event]) -> list[Event]:
         if isinstance(item, say.TurnEnded) and not following.open:
             step.losses.append(Loss(kind="TurnEnded", why="of a turn of which nothing was seen"))
-        return following.hear(item, now)
+        return following.take_event(item, now)
 
-    def _release(self, following: Following, now: int, step: Step[Event]) -> None:
+    def _release_held(self, following: Following, now: int, step: Step[Event]) -> None:
         """Pass on the events that waited for an answer, unless they wait for another."""
         if following.waits:
             return
         held, following.held = following.held, []
         for burst, item in held:
-            if following.holds(burst, item, now):  # the next run waits for its own input
+            if following.hold_event(burst, item, now):  # the next run waits for its own input
                 continue
             items = self._follow_on(following, item, now, step)
             if items:
@@ -240,46 +240,46 @@ class ClientTranslator(TranslatorDefaults[Event]):
     def _input_answered(self, command: ask.SubmitInput, now: int, step: Step[Event]) -> None:
         """Pass on the events that waited for the answer to an input."""
         following = self._follow(command.session)
-        following.answered(now)
-        self._release(following, now, step)
+        following.note_answer(now)
+        self._release_held(following, now, step)
 
-    def _replied(self, reply: say.Reply, now: int, step: Step[Event]) -> None:
+    def _take_reply(self, reply: say.Reply, now: int, step: Step[Event]) -> None:
         asked = self._waiting.pop(reply.request, None)
         if asked is None:
             step.losses.append(Loss(kind="Reply", why="answers no call of ours"))
             return
         match asked.why:
             case "command":
-                self._answered(asked, reply, now, step)
+                self._take_answer(asked, reply, now, step)
             case "alive":
                 known = pong("", reply.result, now)
                 if known is not None:
-                    self._notice(given(known.ext, "instance_id", str, ""), step)
+                    self._note_primary(given(known.ext, "instance_id", str, ""), step)
             case "sessions":
                 listed = sessions_listed("", reply.result) if reply.failure is None else None
                 if listed is not None:
                     step.bursts.append(Burst(items=[listed]))
             case "history" | "text":
-                self._listed(asked, reply, now, step)
+                self._take_list(asked, reply, now, step)
 
-    def _listed(self, asked: Asked, reply: say.Reply, now: int, step: Step[Event]) -> None:
+    def _take_list(self, asked: Asked, reply: say.Reply, now: int, step: Step[Event]) -> None:
         messages = history(reply.result) if reply.failure is None else None
         following = self._follow(asked.session)
         before = following.guesses
         items: list[Event] = []
         if asked.why == "history" and messages is not None:
-            items.append(say.HistorySnapshot(items=following.history(messages)))
+            items.append(say.HistorySnapshot(items=following.read_history(messages)))
         elif asked.why == "text":
-            items += following.told(messages, now)
+            items += following.take_list(messages, now)
         if following.guesses > before:
             step.losses.append(Loss(kind="TurnEnded", why="the end was inferred from message.list"))
         if items:
             step.bursts.append(Burst(items=items, session=asked.session))
-        self._release(following, now, step)
+        self._release_held(following, now, step)
 
     # -- answers -----------------------------------------------------------------------------------------
 
-    def _answered(self, asked: Asked, reply: say.Reply, now: int, step: Step[Event]) -> None:
+    def _take_answer(self, asked: Asked, reply: say.Reply, now: int, step: Step[Event]) -> None:
         command: Command = asked.command
         request = command.request
         answer: Any = None
@@ -294,10 +294,10 @@ class ClientTranslator(TranslatorDefaults[Event]):
                 case ask.GetHistory():
                     answer = _page(command, reply)
                 case ask.SubmitInput():
-                    self._follow(command.session).begin(now, flatten(command.segments))
+                    self._follow(command.session).begin_turn(now, flatten(command.segments))
                     answer = say.TurnAccepted(request=request)
                 case ask.CancelTurn():
-                    self._follow(command.session).interrupted(now)
+                    self._follow(command.session).accept_interrupt(now)
                     answer = say.Reply(request=request)
                 case ask.Ping():
                     answer = pong(request, reply.result, now)
@@ -316,27 +316,27 @@ class ClientTranslator(TranslatorDefaults[Event]):
         elif following is not None and isinstance(command, ask.SubmitInput):
             following.known.refused(flatten(command.segments))
 
-    def _answer(self, step: Step[Event], command: Command, failure: Failure) -> None:
+    def _refuse(self, step: Step[Event], command: Command, failure: Failure) -> None:
         if command.request:
             refusal = say.Reply(request=command.request, failure=failure)
             step.bursts.append(Burst(items=[refusal], request=command.request, session=command.session))
 
-    def _give_up(
+    def _fail_calls(
         self, step: Step[Event], text: str, waiting: Sequence[str] | None = None, cause: Cause = "upstream_lost"
     ) -> None:
         """Fail the waiting calls, all or those given, with the reason why no answer comes."""
         for own in list(self._waiting) if waiting is None else waiting:
             asked = self._waiting.pop(own)
             if asked.why == "command":
-                self._answer(step, asked.command, Failure(cause=cause, text=text))
+                self._refuse(step, asked.command, Failure(cause=cause, text=text))
                 if isinstance(asked.command, ask.SubmitInput):
                     self._input_answered(asked.command, self._clock(), step)
             elif asked.why == "text":
-                self._listed(
+                self._take_list(
                     asked, say.Reply(request=own, failure=Failure(cause=cause, text=text)), self._clock(), step
                 )
 
-    def _forget(self, step: Step[Event]) -> None:
+    def _drop_calls(self, step: Step[Event]) -> None:
         """Drop the calls of a lost connection: their commands have failed already."""
         lost = Failure(cause="upstream_lost", text="the connection to the primary was lost")
         for own in list(self._waiting):
@@ -344,19 +344,19 @@ class ClientTranslator(TranslatorDefaults[Event]):
             if isinstance(asked.command, ask.SubmitInput):
                 self._input_answered(asked.command, self._clock(), step)
             elif asked.why == "text":
-                self._listed(asked, say.Reply(request=own, failure=lost), self._clock(), step)
+                self._take_list(asked, say.Reply(request=own, failure=lost), self._clock(), step)
 
     # -- time --------------------------------------------------------------------------------------------
 
-    def _rang(self) -> Step[Event]:
-        step: Step[Event] = Step(alarm=Alarm(TICK, self._rang))
+    def _on_alarm(self) -> Step[Event]:
+        step: Step[Event] = Step(alarm=Alarm(TICK, self._on_alarm))
         now = self._clock()
-        self._give_up(step, "the primary did not answer in time", list(self._overdue(now)), "timeout")
+        self._fail_calls(step, "the primary did not answer in time", list(self._overdue(now)), "timeout")
         for session, following in self._sessions.items():
-            items = following.late(now)
+            items = following.check_time(now)
             if items:
                 step.bursts.append(Burst(items=items, session=session))
-            self._release(following, now, step)
+            self._release_held(following, now, step)
         self._ask_for_messages(step)
         silence = now - self._heard
         if silence >= (SILENT_MAX + CALL_MAX) * NS:

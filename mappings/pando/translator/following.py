@@ -94,13 +94,13 @@ class Following:
 
     # -- what we send --------------------------------------------------------------------------------------
 
-    def submitted(self, text: str) -> None:
+    def note_input(self, text: str) -> None:
         """Note an input that is sent, so that its echo is not taken for another client's."""
         self._echoes = [*self._echoes[1 - ECHOES_MAX :], text]
         self.known.note_said(text)
         self.submitting += 1
 
-    def answered(self, now: int) -> None:
+    def note_answer(self, now: int) -> None:
         """Note the answer to an input; publications that waited may be of a run that another client began."""
         self.submitting -= 1
         if self.held and not self.open and not self.submitting:
@@ -111,7 +111,7 @@ class Following:
         """Return True if publications must wait."""
         return bool(self.submitting) or self.learning is not None
 
-    def holds(self, burst: Burst[Event], event: say.Event, now: int) -> bool:
+    def hold_event(self, burst: Burst[Event], event: say.Event, now: int) -> bool:
         """Keep an event that must wait and return True.
 
         It may belong to the turn that an answer begins, or to the run after one whose end waits for its whole text.
@@ -139,7 +139,7 @@ class Following:
         if self.learning is not None:
             self.learning, self._prompted = None, True
 
-    def begin(self, now: int, input: str | None = None) -> None:
+    def begin_turn(self, now: int, input: str | None = None) -> None:
         """Begin a turn: our input was accepted, or something of a turn was published."""
         self._heard = now
         self._updated = False
@@ -148,7 +148,7 @@ class Following:
             self._text, self._length, self._calls, self._input = [], 0, {}, input
             self.learning = None
 
-    def interrupted(self, now: int) -> None:
+    def accept_interrupt(self, now: int) -> None:
         """Note that the primary accepted our interrupt; the update that ends the run may come before or after."""
         if self.interrupt is not None:
             self.interrupt.accepted = True
@@ -164,14 +164,14 @@ class Following:
 
     # -- what is published -------------------------------------------------------------------------------
 
-    def hear(self, event: say.Event, now: int) -> list[Event]:
+    def take_event(self, event: say.Event, now: int) -> list[Event]:
         """Return the events that a publication of this session means."""
         before: list[Event] = []
         if self._cause is not None and self._ending is None and not isinstance(event, say.TurnEnded):
             before = self._no_cause()
         if isinstance(event, OPENS):
             before += self._finish(None) if self._ending is not None else []
-            self.begin(now)
+            self.begin_turn(now)
             self._last = None
             if isinstance(event, say.ModelTurnStarted):
                 self._started = True
@@ -245,7 +245,7 @@ class Following:
 
     # -- what message.list says --------------------------------------------------------------------------
 
-    def told(self, messages: Sequence[Message] | None, now: int) -> list[Event]:
+    def take_list(self, messages: Sequence[Message] | None, now: int) -> list[Event]:
         """Return the events that follow from the answer of message.list, None if there is none."""
         self.asked = self.wants = False
         learning = self.learning is not None
@@ -274,7 +274,7 @@ class Following:
         ends = [say.TurnEnded, *kinds]
         return sum(kind in OPENS and before not in OPENS for before, kind in zip(ends, kinds, strict=False))
 
-    def history(self, messages: Sequence[Message]) -> tuple[Message, ...]:
+    def read_history(self, messages: Sequence[Message]) -> tuple[Message, ...]:
         """Return the history of a list, without the answer on which the primary still works."""
         listed = tuple(messages)
         if self.open or self.held:
@@ -345,7 +345,7 @@ class Following:
 
     # -- time --------------------------------------------------------------------------------------------
 
-    def late(self, now: int) -> list[Event]:
+    def check_time(self, now: int) -> list[Event]:
         """Return the events of an end that waits no longer, or set `wants`, as time passes."""
         if self.learning is not None and now - self.learning >= LEARN_MAX * NS:
             self.stop_learning()
@@ -366,7 +366,7 @@ class Following:
         self.asked = False
         self.wants = self.open
 
-    def lost(self) -> list[Event]:
+    def end_lost_turn(self) -> list[Event]:
         """End the open turn of a primary that is gone."""
         if not self.open:
             return []

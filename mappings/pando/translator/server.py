@@ -49,7 +49,7 @@ class ServerTranslator(TranslatorDefaults[Command]):
                 if isinstance(item, PeerError):
                     self._refuse_fault(item)
                 else:
-                    self._hear(item, step)
+                    self._take_request(item, step)
         self._replies.check_flood(step)
         return self._flush(step)
 
@@ -100,7 +100,7 @@ class ServerTranslator(TranslatorDefaults[Command]):
 
     # -- what is asked -----------------------------------------------------------------------------------
 
-    def _hear(self, command: Command, step: Step[Command]) -> None:
+    def _take_request(self, command: Command, step: Step[Command]) -> None:
         call = PeerCall(peer_id=command.request, command=command)
         self._replies.add(call)
         if isinstance(command, Unmapped):
@@ -135,7 +135,7 @@ class ServerTranslator(TranslatorDefaults[Command]):
     def _answer(self, call: PeerCall, item: Any, step: Step[Command]) -> None:
         command = call.command
         failure = getattr(item, "failure", None)
-        if failure is not None and command is not None and not _is_well(command, failure.cause):
+        if failure is not None and command is not None and not _counts_as_success(command, failure.cause):
             call.reply = _refusal(call.peer_id, refusals.problem(command, failure))
             return
         if isinstance(command, ask.GetHistory) and failure is not None:
@@ -165,7 +165,7 @@ class ServerTranslator(TranslatorDefaults[Command]):
 ANSWERS = frozenset((say.Reply, say.SessionOpened, say.SessionsListed, say.HistorySnapshot, say.TurnAccepted, say.Pong))
 
 
-def _is_well(command: Command, cause: str) -> bool:
+def _counts_as_success(command: Command, cause: str) -> bool:
     """Return True for a failure that a primary answers as a success: unknown history, finished run, deleted row."""
     match command:
         case ask.GetHistory() | ask.DeleteSession():

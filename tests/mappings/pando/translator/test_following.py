@@ -20,16 +20,16 @@ def echo(text: str) -> say.MessageAppended:
 def test_the_oldest_input_whose_echo_never_came_is_forgotten() -> None:
     session = Following(Patience())
     for number in range(ECHOES_MAX + 1):
-        session.submitted(str(number))
-    assert session.hear(echo("0"), 0) == [echo("0")]
-    assert session.hear(echo("1"), 0) == []
+        session.note_input(str(number))
+    assert session.take_event(echo("0"), 0) == [echo("0")]
+    assert session.take_event(echo("1"), 0) == []
 
 
 def test_a_text_that_is_too_long_to_be_kept_is_not_repaired() -> None:
     session = Following(Patience())
-    session.hear(say.TextDelta(text="x" * (TEXT_MAX + 1)), 0)
-    session.hear(END, 0)
-    assert session.told([Message(role="assistant", text="y", id="m")], 0) == DONE
+    session.take_event(say.TextDelta(text="x" * (TEXT_MAX + 1)), 0)
+    session.take_event(END, 0)
+    assert session.take_list([Message(role="assistant", text="y", id="m")], 0) == DONE
 
 
 def system(id: str, text: str = "no model") -> say.MessageAppended:
@@ -55,57 +55,57 @@ def test_a_system_message_right_before_the_end_is_the_cause_of_a_failed_turn(
     rule 3.6).
     """
     session = Following(Patience())
-    session.begin(0)
-    said = session.hear(say.TextDelta(text=streamed), 0) if streamed else []
-    assert session.hear(system("m"), 0) == []
-    assert session.hear(END, 0) == []
-    assert session.told(listed, 0)[-2:] == WHY
+    session.begin_turn(0)
+    said = session.take_event(say.TextDelta(text=streamed), 0) if streamed else []
+    assert session.take_event(system("m"), 0) == []
+    assert session.take_event(END, 0) == []
+    assert session.take_list(listed, 0)[-2:] == WHY
     assert not session.open
     assert system("m") not in said
 
 
 def test_a_system_message_before_the_end_of_a_turn_with_an_answer_is_no_cause() -> None:
     session = Following(Patience())
-    session.hear(say.TextDelta(text="Hello"), 0)
-    session.hear(system("of its own"), 0)
-    session.hear(END, 0)
-    assert session.told([answer("m", "Hello")], 0) == [system("of its own"), *DONE]
+    session.take_event(say.TextDelta(text="Hello"), 0)
+    session.take_event(system("of its own"), 0)
+    session.take_event(END, 0)
+    assert session.take_list([answer("m", "Hello")], 0) == [system("of its own"), *DONE]
 
 
 @pytest.mark.parametrize("then", [say.TextDelta(text="Hello"), system("next"), None], ids=["text", "system", "silence"])
 def test_a_system_message_in_the_middle_of_a_turn_is_told_with_what_follows(then: say.Event | None) -> None:
     session = Following(Patience())
-    session.hear(say.TextDelta(text="He"), 0)
-    assert session.hear(system("m"), 0) == []
-    told = session.hear(then, 0) if then is not None else session.late(NS)
+    session.take_event(say.TextDelta(text="He"), 0)
+    assert session.take_event(system("m"), 0) == []
+    told = session.take_event(then, 0) if then is not None else session.check_time(NS)
     assert told == [system("m"), *([then] if isinstance(then, say.TextDelta) else [])]
 
 
 def test_an_interrupted_turn_is_cancelled_whatever_the_system_message_says() -> None:
     session = Following(Patience())
-    session.begin(0)
+    session.begin_turn(0)
     session.interrupt = Interrupt(accepted=True)
-    session.hear(system("m"), 0)
-    session.hear(END, 0)
-    assert session.told([], 0) == [system("m"), say.TurnResult(end="cancelled"), DONE[1]]
+    session.take_event(system("m"), 0)
+    session.take_event(END, 0)
+    assert session.take_list([], 0) == [system("m"), say.TurnResult(end="cancelled"), DONE[1]]
 
 
 def test_a_failure_counts_also_if_the_next_turn_begins_before_the_list_comes() -> None:
     session = Following(Patience())
-    session.begin(0)
-    session.hear(system("m"), 0)
-    session.hear(END, 0)
-    assert session.hear(say.TextDelta(text="Next"), 0)[:2] == WHY
+    session.begin_turn(0)
+    session.take_event(system("m"), 0)
+    session.take_event(END, 0)
+    assert session.take_event(say.TextDelta(text="Next"), 0)[:2] == WHY
 
 
 def test_the_lengths_of_silence_are_configurable() -> None:
     session = Following(Patience(quiet=1.0))
-    session.begin(0)
-    assert session.late(10**9 - 1) == []
+    session.begin_turn(0)
+    assert session.check_time(10**9 - 1) == []
     assert not session.wants
-    session.late(10**9)
+    session.check_time(10**9)
     assert session.wants
 
 
 def test_losing_the_primary_ends_nothing_without_a_turn() -> None:
-    assert Following(Patience()).lost() == []
+    assert Following(Patience()).end_lost_turn() == []
