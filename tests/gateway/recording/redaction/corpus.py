@@ -49,6 +49,14 @@ SAID = [
     ("credential", "export DB_PASSWORD='", "hunter 2 " + LETTERS[:8], "'"),
     ("credential", '{"client_secret": "', "z" + LETTERS[:10], '", "n": 1}'),
     ("credential", "API_KEY=", LETTERS[:16], " make"),
+    ("credential", "DB_PASSWORD=", "hunterhunter", " make"),
+    ("credential", "the file says password: ", "letmein", "\nand no more"),
+    ("cookie", "Cookie: ", "sid=" + LETTERS + "; other=hunterhunter", "\n"),
+    ("userinfo", "curl -s -u admin:", "hunterhunter", " https://host/"),
+    ("credential", "mysql -u root -p'", "letmein", "' shop"),
+    ("credential", "machine host login me password ", "letmein", "\n"),
+    ("telegram_token", "bot 123456789:", "AA" + LETTERS + "x", " ok"),
+    ("groq_key", "try ", "gs" + "k_" + LETTERS + LETTERS[:20], "."),
 ]
 """Kind, text before it, secret, text behind it."""
 
