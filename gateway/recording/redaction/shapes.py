@@ -54,6 +54,9 @@ REFERENCE = re.compile(
 )
 """Paths, attributes and names of variables: where they stand without quotes and digits, the value stands elsewhere."""
 
+VARIABLE = re.compile("_|[a-z][A-Z]")
+"""The middle of a name that consists of several words, as variables have them."""
+
 CLOSED = re.compile(r"\s*[,.+;)\]}]")
 """The text behind a quote that closes a string and opens none."""
 
@@ -104,9 +107,9 @@ def _is_bare_word(found: re.Match[str], start: int, end: int) -> bool:
     if sign.endswith("=") and not sign[-2:].startswith((" ", ":", "\t")):
         is_variable = _name_before(text, begin, start).isupper()
         return (is_variable or end - start >= 4) and text[end : end + 1] not in (",", ")", "]", "}", "{")
-    is_name = "=" in sign and "_" in text[start:end]  # a variable of a program
+    is_code = "=" in sign and ("." in _name_before(text, begin, start) or VARIABLE.search(text, start, end) is not None)
     ends_line = "\n" not in sign and behind in ("", "\n", "\r", "#")
-    return end - start >= 4 and ends_line and not is_name and text[end - 1] not in ".:!?"
+    return end - start >= 4 and ends_line and not is_code and text[end - 1] not in ".:!?"
 
 
 def _name_before(text: str, begin: int, start: int) -> str:

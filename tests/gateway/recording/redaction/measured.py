@@ -100,6 +100,8 @@ INNOCENT: dict[str, list[str]] = {
         "const apiKey = config.get('apiKey')",
         "if password == user.password:",
         "self.secret = secret",
+        "login, account, password = auth_from_netrc\n",
+        "key.PrivateKey = private\noptions.credentials = baseCredentials\n",
         "DB_PASSWORD=$DB_PASSWORD ./run",
         "DB_PASSWORD=${DB_PASSWORD:-}",
         "--password=<password>",
