@@ -39,7 +39,7 @@ from dragoman.gateway.session.runs import Run
 from dragoman.gateway.session.session import Session
 from dragoman.gateway.transports.spec import Children, ListenerCallbacks
 from dragoman.gateway.upstreams import MakeInProcess, Upstreams
-from dragoman.mappings.canonical import Command, Event, SessionState
+from dragoman.mappings.canonical import Command, Event, SessionState, events
 from dragoman.mappings.canonical.events import Reply
 from dragoman.mappings.canonical.values import Failure
 from dragoman.mappings.dialect import Dialect, Instance, Loss, Translator
@@ -348,9 +348,10 @@ class App:
             link.end(CloseReason.GOING_AWAY, "the gateway stops")
 
     def _tell(self) -> None:
-        """Log the ledger and the counters, as the last lines of the log."""
+        """Log the ledger and the counters, as the last lines of the log; only for debugging what nobody misses."""
         for entry in self.ledger.entries()[:LOSSES_LOGGED]:
-            log.info("not delivered", **structs.asdict(entry))
+            missed_by_nobody = getattr(getattr(events, entry.kind, None), "bookkeeping", False)
+            (log.debug if missed_by_nobody else log.info)("not delivered", **structs.asdict(entry))
         for entry in self.ledger.partial()[:LOSSES_LOGGED]:
             log.info("delivered in part", **structs.asdict(entry))
         log.info("stopped", **self.ledger.counters)

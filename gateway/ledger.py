@@ -2,8 +2,8 @@
 contain no secrets.
 
 The ledger also holds the gateway's plain counters (frames, events, merged deltas). Both are bounded: a kind beyond the
-bound is counted as "other". Events that arrive without some fields are counted for each rule, for all sessions
-together.
+bound is counted as "other". Events that arrive without fields that they had are counted by type and fields, for all
+sessions together.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from dragoman.gateway.recording.redaction.rules import redact_text
 from dragoman.mappings.dialect import Loss
+from dragoman.mappings.rules import Lossy
 
 __all__ = ["Entry", "Ledger"]
 
@@ -62,23 +63,24 @@ class Ledger:
                 )
             entry.count += loss.count
 
-    def count_partial(self, source: str, target: str, lossy: Mapping[type, str], items: Iterable[object]) -> None:
-        """Count the items that reached `target` without the fields that `lossy` names for their type.
+    def count_partial(self, source: str, target: str, lossy: Mapping[type, Lossy], items: Iterable[object]) -> None:
+        """Count the items that reached `target` without fields that they had, by the rules for their types.
 
         An item that came in a dialect goes out in it whole.
         """
-        for kind in map(type, items):
-            if source != target and (fields := lossy.get(kind)) is not None:
-                self._partial[source, target, kind.__name__, fields] += 1
+        if source == target:
+            return
+        for item in items:
+            rule = lossy.get(type(item))
+            if rule is not None and (lost := rule.find_lost(item)):
+                self._partial[source, target, type(item).__name__, ", ".join(lost)] += 1
 
     def entries(self) -> list[Entry]:
         """Return all rows, the largest count first."""
         return sorted(self._entries.values(), key=lambda entry: -entry.count)
 
     def partial(self) -> list[Entry]:
-        """Return rows for messages delivered without some fields, the largest count first. Whether a message had the
-        fields is unknown.
-        """
+        """Return rows for messages delivered without fields that they had, the largest count first."""
         return [
             Entry(
                 session="",

@@ -14,7 +14,7 @@ has no form: declared, and counted each time). fidelity.py makes the matrix from
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Concatenate, Generic, Literal, ParamSpec, Protocol, TypeVar, cast
 
 from msgspec import Struct
@@ -31,10 +31,20 @@ class Exact(Struct, frozen=True):
 
 
 class Lossy(Struct, frozen=True):
-    """The fidelity of a type that arrives without these fields of the source."""
+    """The fidelity of a type that arrives without these fields of the source.
+
+    Items for which `whole_if` is true arrive with all of them.
+    """
 
     fields: tuple[str, ...]
     kind: Literal["lossy"] = "lossy"
+    whole_if: Callable[[Any], bool] | None = None
+
+    def find_lost(self, item: Any) -> tuple[str, ...]:
+        """Return the fields that this item has and that do not arrive in any way."""
+        if self.whole_if is not None and self.whole_if(item):
+            return ()
+        return tuple(field for field in self.fields if not item.implies(field) and _has(item, field.split(".")))
 
 
 class Emulated(Struct, frozen=True):
@@ -49,6 +59,17 @@ class Nothing(Struct, frozen=True):
 
     why: str
     kind: Literal["none"] = "none"
+
+
+def _has(value: Any, path: Sequence[str]) -> bool:
+    """Return True if a value has something at this path; `segments.image` means a segment of the kind image."""
+    if not path:
+        return bool(value)
+    if isinstance(value, tuple | list):
+        return any(_has(item, path) for item in value)
+    if hasattr(value, path[0]):
+        return _has(getattr(value, path[0]), path[1:])
+    return isinstance(value, Struct) and value.__struct_config__.tag == path[0]
 
 
 Fidelity = Exact | Lossy | Emulated | Nothing
@@ -81,7 +102,7 @@ class RuleTable:
     def __init__(self, name: str) -> None:
         self.name = name
         self.entries: dict[type, Rule] = {}
-        self.lossy: dict[type, str] = {}  # type -> the fields that do not arrive
+        self.lossy: dict[type, Lossy] = {}
 
 
 class Rules(RuleTable, Generic[P, T]):
@@ -134,6 +155,6 @@ class Rules(RuleTable, Generic[P, T]):
             raise TypeError(f"{self.name}: two rules for {entry.source.__name__}")
         self.entries[entry.source] = entry
         if isinstance(entry.fidelity, Lossy):
-            self.lossy[entry.source] = ", ".join(entry.fidelity.fields)
+            self.lossy[entry.source] = entry.fidelity
         self.functions[entry.source] = function
         self.speaking[entry.source] = function

@@ -29,7 +29,7 @@ from dragoman.mappings.canonical.events import (
     TurnEnded,
 )
 from dragoman.mappings.canonical.values import Origin
-from dragoman.mappings.dialect import Dialect, SessionProjection
+from dragoman.mappings.dialect import Dialect, Loss, SessionProjection
 from dragoman.mappings.errors import PeerError
 
 __all__ = ["Attachment", "Delivery", "up_to_questions"]
@@ -223,7 +223,7 @@ class Delivery:
             target = group.members[0].link.dialect.name
             self._ledger.record(rendered.losses, session=self._state.id, target=target)
         if rendered.frames and not plain:
-            self.count_partial(batch.events, group.members[0].link.dialect)
+            self.count_partial(batch.events, group.members[0].link.dialect, rendered.losses)
         count = len(batch.events)
         for attachment in group.members:
             attachment.offered += count
@@ -249,9 +249,11 @@ class Delivery:
                 for member in group.members:
                     member.told = gap
 
-    def count_partial(self, events: Sequence[Event], target: Dialect) -> None:
+    def count_partial(self, events: Sequence[Event], target: Dialect, losses: Sequence[Loss] = ()) -> None:
         """Count the events that reached clients of this dialect without some of their fields."""
-        self._ledger.count_partial(self._source, target.name, target.events.from_canonical.lossy, events)
+        lost = {loss.kind for loss in losses}
+        arrived = [event for event in events if type(event).__name__ not in lost]
+        self._ledger.count_partial(self._source, target.name, target.events.from_canonical.lossy, arrived)
 
     def _begin_turn(self, batch: Batch) -> None:
         """Show the turn to the link that began it under its own request id."""
@@ -338,7 +340,7 @@ class Delivery:
             target = attachment.link.dialect.name
             self._ledger.record(rendered.losses, session=self._state.id, target=target)
         if rendered.frames:
-            self.count_partial(merged, attachment.link.dialect)
+            self.count_partial(merged, attachment.link.dialect, rendered.losses)
         attachment.offered += len(batch.events)
         attachment.rendered += len(merged)
         attachment.merged += len(batch.events) - len(merged)

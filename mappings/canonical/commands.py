@@ -11,7 +11,7 @@ from typing import ClassVar, Union
 from msgspec import UNSET, Raw, Struct, UnsetType
 
 from dragoman.mappings.canonical.unmapped import Unmapped
-from dragoman.mappings.canonical.values import Ext, Segment, snake_case
+from dragoman.mappings.canonical.values import Ext, Segment, Text, snake_case
 
 
 class CommandBase(Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True, tag_field="type", tag=snake_case):
@@ -26,6 +26,10 @@ class CommandBase(Struct, frozen=True, kw_only=True, gc=False, omit_defaults=Tru
     request: str = ""
     session: str = ""
     ext: Ext | None = None
+
+    def implies(self, _field: str) -> bool:
+        """Return True if a backend knows the value of this field without being told it."""
+        return False
 
 
 class OpenSession(CommandBase, frozen=True, kw_only=True):
@@ -86,6 +90,10 @@ class SubmitInput(CommandBase, frozen=True, kw_only=True):
 
     segments: tuple[Segment, ...]
     model: str = ""
+
+    def implies(self, field: str) -> bool:
+        """Return True for the segments of an input that is nothing but text: its text tells them."""
+        return field == "segments" and all(type(segment) is Text for segment in self.segments)
 
 
 class PromptOnce(CommandBase, frozen=True, kw_only=True):

@@ -12,7 +12,7 @@ from typing import Literal, Union
 from msgspec import UNSET, Raw, UnsetType
 
 from dragoman.mappings.canonical import values
-from dragoman.mappings.canonical.facts import AnswerEvent, EventBase, InternalEvent, TurnDetail, TurnEvent
+from dragoman.mappings.canonical.facts import AnswerEvent, EndOfTurn, EventBase, InternalEvent, TurnDetail, TurnEvent
 from dragoman.mappings.canonical.unmapped import Unmapped
 from dragoman.mappings.canonical.values import Failure, SessionSummary, Status, Usage
 
@@ -33,6 +33,7 @@ class SessionUpdated(EventBase, frozen=True, kw_only=True):
     """A session's description changed."""
 
     session: SessionSummary
+    bookkeeping = True
 
 
 class SessionActivated(EventBase, frozen=True, kw_only=True):
@@ -76,6 +77,7 @@ class HistorySnapshot(EventBase, frozen=True, kw_only=True):
     summed_up: int = 0
     answers = "by_request"
     gateway_adds = True
+    bookkeeping = True
 
 
 class MessageAppended(EventBase, frozen=True, kw_only=True):
@@ -104,6 +106,7 @@ class ModelTurnStarted(TurnEvent, frozen=True, kw_only=True):
     """A model turn began; `index` counts them over the session, None if the dialect does not."""
 
     index: int | None = None
+    bookkeeping = True
 
 
 class ModelTurnEnded(TurnDetail, frozen=True, kw_only=True):
@@ -111,18 +114,21 @@ class ModelTurnEnded(TurnDetail, frozen=True, kw_only=True):
 
     index: int | None = None
     result: Literal["finished", "paused"] = "finished"
+    bookkeeping = True
 
 
 class ModelCallStarted(TurnDetail, frozen=True, kw_only=True):
     """A request to the model was sent; `index` counts them, None if the dialect does not."""
 
     index: int | None = None
+    bookkeeping = True
 
 
 class ModelCallEnded(TurnDetail, frozen=True, kw_only=True):
     """A request to the model ended."""
 
     index: int | None = None
+    bookkeeping = True
 
 
 class TextDelta(TurnEvent, frozen=True, kw_only=True):
@@ -362,22 +368,17 @@ class ModelContinuation(TurnDetail, frozen=True, kw_only=True):
     visibility = "internal"
 
 
-class TurnResult(TurnEvent, frozen=True, kw_only=True):
+class TurnResult(EndOfTurn, frozen=True, kw_only=True):
     """The output of the turn is complete. TurnEnded follows."""
 
-    end: values.End
-    gateway_adds = True
 
-
-class TurnEnded(TurnEvent, frozen=True, kw_only=True):
+class TurnEnded(EndOfTurn, frozen=True, kw_only=True):
     """The end of a turn: its whole visible text, the id of the answer, usage, and the cause of a failure."""
 
-    end: values.End
     text: str = ""
     message: str = ""
     usage: Usage | None = None
     failure: Failure | None = None
-    gateway_adds = True
 
 
 class StatusChanged(EventBase, frozen=True, kw_only=True):

@@ -6,7 +6,7 @@ from typing import ClassVar, Literal
 
 from msgspec import Struct
 
-from dragoman.mappings.canonical.values import Ext, Visibility, snake_case
+from dragoman.mappings.canonical.values import End, Ext, Visibility, snake_case
 
 
 class Facts(Struct, frozen=True, kw_only=True, gc=False):
@@ -26,6 +26,12 @@ class Facts(Struct, frozen=True, kw_only=True, gc=False):
     # Clients get it even from backends whose dialect cannot say it: the gateway completes turns
     # (docs/design.md, section 3), reports gaps and answers commands.
     gateway_adds: ClassVar[bool] = False
+    # Says nothing that a client could miss: it counts steps of the model, or clients ask for its content themselves.
+    bookkeeping: ClassVar[bool] = False
+
+    def implies(self, _field: str) -> bool:
+        """Return True if clients know the value of this field without being told it."""
+        return False
 
 
 class EventBase(Facts, frozen=True, kw_only=True, gc=False, omit_defaults=True, tag_field="type", tag=snake_case):
@@ -57,3 +63,14 @@ class TurnDetail(TurnEvent, frozen=True, kw_only=True):
     """Base class of the events of a turn that may come while the turn waits for an answer."""
 
     comes_while_parked = True
+
+
+class EndOfTurn(TurnEvent, frozen=True, kw_only=True):
+    """Base class of the events that end a turn."""
+
+    end: End
+    gateway_adds = True
+
+    def implies(self, field: str) -> bool:
+        """Return True for what earlier events of the turn told, and for the usual end."""
+        return field in ("text", "message") or (field == "end" and self.end == "completed")

@@ -20,6 +20,7 @@ from dragoman.adapters.base import Accept, CloseReason
 from dragoman.gateway import registry
 from dragoman.gateway.app import App
 from dragoman.gateway.config.model import Config, Limits, Route
+from dragoman.gateway.demo.app import demo_backend
 from dragoman.gateway.endpoint import Endpoint, parse
 from dragoman.gateway.session.ports import BackendEvents
 from dragoman.gateway.session.session import Session
@@ -30,7 +31,7 @@ from dragoman.mappings.dialect import Burst
 from dragoman.mappings.errors import ConfigError
 from tests.idle import settle
 from tests.memory_transport import MemoryTransport
-from tests.pairs.gateway import DEADLINE, SmoothClient, bridged
+from tests.pairs.gateway import DEADLINE, SmoothClient, bridged, serving
 
 LISTEN = "smooth+ws://127.0.0.1:0/ws"
 
@@ -392,10 +393,35 @@ async def test_a_client_that_is_gone_is_forgotten(monkeypatch: pytest.MonkeyPatc
         assert backends.one.session.delivery.attachments == {}
 
 
+@pytest.mark.parametrize(
+    ("backend", "told"),
+    [
+        ("pod+unix:{}/b", []),
+        ("smooth+ws://127.0.0.1:0/ws", []),
+        ("codewhale+unix:{}/b", [("OpenSession", "agent, supports")]),  # which this client sends
+    ],
+)
+async def test_the_log_of_a_healthy_chat_ends_without_anything_that_reads_like_a_loss(
+    backend: str, told: list[tuple[str, str]], tmp_path: Path
+) -> None:
+    with capture_logs() as logs:
+        async with (
+            serving(demo_backend(parse(backend.format(tmp_path)))) as (endpoint,),
+            bridged(endpoint) as (_app, url),
+            SmoothClient.connected(url) as client,
+        ):
+            await client.say("count 3")
+            await client.until(client.terminals)
+    losses = [entry for entry in logs if entry["event"] in ("not delivered", "delivered in part")]
+    assert [(entry["kind"], entry["field"]) for entry in losses if entry["log_level"] != "debug"] == told
+
+
 async def test_what_was_lost_is_told_at_the_end() -> None:
     with capture_logs() as logs:
         async with turn(Limits(drain_deadline=0.05)) as (_, backend, _, _):
             backend.says(TurnAccepted(request="nobody's"))
     assert logs[-1]["event"] == "stopped"
     assert [entry["kind"] for entry in logs if entry["event"] == "not delivered"] == ["HistorySnapshot", "TurnAccepted"]
-    assert [entry["kind"] for entry in logs if entry["event"] == "delivered in part"] == ["SubmitInput"]
+    assert [entry["kind"] for entry in logs if entry["event"] == "not delivered" and entry["log_level"] == "info"] == [
+        "TurnAccepted"
+    ]

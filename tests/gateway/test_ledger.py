@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from dragoman.gateway.ledger import ENTRIES_MAX, SAMPLE_MAX, Ledger
+from dragoman.mappings.canonical.commands import RenameSession
 from dragoman.mappings.dialect import Loss
+from dragoman.mappings.rules import Lossy
 from tests.gateway.recording.redaction.corpus import SHAPES
 
 
@@ -66,11 +68,15 @@ def test_counters_begin_at_nothing() -> None:
 
 
 def test_what_arrives_in_part_is_counted_by_its_rule_and_takes_no_room_of_what_does_not_arrive() -> None:
-    ledger = Ledger()
+    ledger, named = Ledger(), RenameSession(session="s", title="t")
     for _ in range(2):
-        ledger.count_partial("pod", "smooth", {Loss: "kind, field"}, [Loss(kind="x", why="y"), "whole"])
-    ledger.count_partial("pod", "pando", {Loss: "kind"}, [Loss(kind="x", why="y")])
-    ledger.count_partial("pod", "pod", {Loss: "kind"}, [Loss(kind="x", why="y")])
+        ledger.count_partial("pod", "smooth", {RenameSession: Lossy(("session", "title", "ext"))}, [named, "whole"])
+    ledger.count_partial("pod", "pando", {RenameSession: Lossy(("title",))}, [named])
+    ledger.count_partial("pod", "codewhale", {RenameSession: Lossy(("ext",))}, [named])
+    ledger.count_partial("pod", "pod", {RenameSession: Lossy(("title",))}, [named])
     assert ledger.entries() == []
     rows = [(row.source, row.target, row.kind, row.field, row.count) for row in ledger.partial()]
-    assert rows == [("pod", "smooth", "Loss", "kind, field", 2), ("pod", "pando", "Loss", "kind", 1)]
+    assert rows == [
+        ("pod", "smooth", "RenameSession", "session, title", 2),
+        ("pod", "pando", "RenameSession", "title", 1),
+    ]

@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from dragoman.mappings.canonical.commands import SubmitInput
+from dragoman.mappings.canonical.events import TurnEnded
+from dragoman.mappings.canonical.values import Failure, ImageAttachment, Text
 from dragoman.mappings.rules import EXACT, Emulated, Fidelity, Lossy, Nothing, Rules
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -44,7 +47,7 @@ def test_the_decorated_function_stays_callable() -> None:
 
     assert number(-7) == (7,)
     assert rules.entries[int].fidelity == Lossy(("sign",))
-    assert rules.lossy == {int: "sign"}
+    assert rules.lossy == {int: Lossy(("sign",))}
 
 
 def test_a_carried_type_writes_nothing_and_is_no_loss() -> None:
@@ -105,3 +108,30 @@ def test_mypy_accepts_a_rule_only_with_a_function_for_its_type_parameters_and_re
     refused = {(Path(line.split(":")[0]).stem, line.split(":")[1], line.split()[-1]) for line in errors}
     wanted = {(name, "7", "[arg-type]") for name in ("parameters", "result", "source")}
     assert refused == wanted, mypy.stdout + mypy.stderr
+
+
+@pytest.mark.parametrize(
+    ("event", "fields", "lost"),
+    [
+        (TurnEnded(end="completed", text="whole", message="m"), ("end", "text", "message", "usage"), ()),
+        (TurnEnded(end="cancelled"), ("end", "text", "failure.cause"), ("end",)),
+        (
+            TurnEnded(end="failed", failure=Failure(cause="busy", text="b")),
+            ("failure.cause", "usage.cost_usd"),
+            ("failure.cause",),
+        ),
+        (SubmitInput(segments=(Text(text="a"),)), ("model", "segments", "segments.image"), ()),
+        (SubmitInput(segments=(Text(text="a"), ImageAttachment(url="u"))), ("segments.image",), ("segments.image",)),
+        (SubmitInput(segments=(ImageAttachment(url="u"),), model="m"), ("segments", "model"), ("segments", "model")),
+    ],
+)
+def test_only_fields_that_an_item_has_are_lost_with_it(
+    event: object, fields: tuple[str, ...], lost: tuple[str, ...]
+) -> None:
+    assert Lossy(fields).find_lost(event) == lost
+
+
+def test_an_item_for_which_its_rule_is_whole_loses_nothing() -> None:
+    rule = Lossy(("end", "usage"), whole_if=lambda event: event.end == "limit_reached")
+    assert rule.find_lost(TurnEnded(end="limit_reached")) == ()
+    assert rule.find_lost(TurnEnded(end="cancelled")) == ("end",)

@@ -400,7 +400,9 @@ def interaction_invalid(event: events.InteractionInvalid, context: Context) -> M
     events.TurnEnded,
     produces=(wire.EventualResponse, wire.Cancelled, wire.ErrorEvent),
     # Six ends have three forms. Only the form of a complete turn has a text, an id and usage.
-    fidelity=Lossy(("end", "text", "message", "usage", "failure.cause")),
+    fidelity=Lossy(
+        ("end", "text", "message", "usage", "failure.cause"), whole_if=lambda event: event.end == "completed"
+    ),
 )
 def turn_ended(event: events.TurnEnded, context: Context) -> Messages:
     """Write the errors that waited for the end of the turn, then its terminal (docs/translation.md, rule 3.6)."""

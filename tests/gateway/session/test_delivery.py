@@ -30,7 +30,7 @@ from dragoman.mappings.canonical.events import (
     TurnEnded,
     TurnResult,
 )
-from dragoman.mappings.canonical.values import Message, Origin
+from dragoman.mappings.canonical.values import End, Message, Origin
 from tests.idle import settle
 from tests.memory_transport import MemoryTransport
 from tests.services import services
@@ -84,12 +84,12 @@ class Stage:
             turn=turn,
         )
 
-    def end(self, text: str, turn: str = TURN) -> None:
+    def end(self, text: str, turn: str = TURN, end: End = "completed") -> None:
         self.play(
             TextDone(text=text),
-            TurnResult(end="completed"),
+            TurnResult(end=end),
             StatusChanged(status="idle"),
-            TurnEnded(end="completed", text=text, message=SESSION),
+            TurnEnded(end=end, text=text, message=SESSION),
             ended=True,
             turn=turn,
         )
@@ -300,7 +300,7 @@ async def test_what_arrives_without_some_fields_is_counted_once_a_rendering(
         for turn in ("t1", "t2"):
             made.begin(turn=turn)
             made.play(TextDelta(text="a"), turn=turn)
-            made.end("a", turn=turn)
+            made.end("a", turn=turn, end="cancelled")
         await settle()
         assert {entry.kind: entry.count for entry in made.ledger.partial()} == counted
         assert {(entry.source, entry.target) for entry in made.ledger.partial()} <= {("pod", "smooth")}
@@ -314,7 +314,7 @@ async def test_what_a_client_that_fell_behind_gets_in_part_is_counted_when_it_ge
         made.play(TextDelta(text="a" * 1000))
         await settle()
         made.play(TextDelta(text="b" * 1000))
-        made.end("a")
+        made.end("a", end="cancelled")
         assert made.ledger.partial() == []
         stalled.reading.set()
         while slow.outbox.full or made.delivery.attachments["slow"].behind is not None:
