@@ -6,6 +6,7 @@ import re
 import sys
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Annotated
 
 import msgspec
@@ -14,14 +15,16 @@ from rich.console import Console
 from rich.text import Text
 
 from dragoman.gateway import logs, registry
-from dragoman.gateway.cli.options import AsJson, RecordingFile
+from dragoman.gateway.cli.options import AsJson
 from dragoman.gateway.cli.recordings import reading
 from dragoman.gateway.ledger import Ledger
+from dragoman.gateway.recording.format import RecordingError
 from dragoman.gateway.recording.lines import Line
 from dragoman.gateway.recording.printable import printable
-from dragoman.gateway.recording.reader import Reader, open_recording
+from dragoman.gateway.recording.reader import Reader, about_no_session, open_recording, recordings_in
 from dragoman.gateway.recording.show.projected import projected
 from dragoman.gateway.recording.show.transcript import KINDS, TranscriptEntry, transcript
+from dragoman.mappings.canonical.events import MessageAppended
 from dragoman.mappings.dialect import Dialect
 from dragoman.mappings.errors import ConfigError
 
@@ -47,11 +50,14 @@ STYLES = {
     "alert": "red",
     "loss": "bold red",
 }
+SAMPLE = 60  # characters of an input in a list of sessions
 CLOCK = re.compile(r"(?:(?:(\d+):)?(\d+):)?(\d+(?:\.\d+)?)s?")
 
 
 def show(
-    file: RecordingFile,
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="A recording: its file or any part of it; or a folder of recordings.")
+    ],
     kind: Annotated[
         list[str] | None, typer.Option("--kind", metavar="KIND", help="Show only entries of this kind.")
     ] = None,
@@ -68,12 +74,20 @@ def show(
 ) -> None:
     """Show a recording: who said what when, with tools, questions and losses.
 
-    Repeat --kind and --turn to choose several. A time is seconds or M:SS since the recording began, or a clock time
-    like 2026-11-21T09:03:40Z. With --from and without --turn, turns are not numbered. --as prints frames as `dragoman
-    translate` does. At the end it lists on stderr what the dialect cannot represent. If a client of that dialect was
-    recorded, it did not get those messages either.
+    Of a folder it lists the sessions: file, start, route and first input. Repeat --kind and --turn to choose several.
+    A time is seconds or M:SS since the recording began, or a clock time like 2026-11-21T09:03:40Z. With --from and
+    without --turn, turns are not numbered. --as prints frames as `dragoman translate` does. At the end it lists on
+    stderr what the dialect cannot represent. If a client of that dialect was recorded, it did not get those messages
+    either.
     """
+    if file.is_dir():
+        if as_ or kind or turn or from_ or to or every:
+            raise ConfigError(f"{file} is a folder, whose sessions are listed: name a file in it")
+        _list_sessions(file, as_json=as_json)
+        return
     recording = open_recording(file)
+    if words := about_no_session(recording):
+        logs.tell(words, sys.stderr)
     dialect = _dialect(as_, kind, turn, other=every or as_json)
     wanted = _kinds(kind, every=every)
     begin = _time(from_, recording)
@@ -89,6 +103,54 @@ def show(
             if begin and not turn:
                 entries = (msgspec.structs.replace(entry, turn=0) for entry in entries)
             _print_json(entries) if as_json else _print_entries(recording, entries)
+
+
+# -- a folder ---------------------------------------------------------------------------------------------
+
+
+class RecordedSession(msgspec.Struct, frozen=True, kw_only=True):
+    """One session in a folder of recordings; `began` is in ns since the Unix epoch, `input` the first input or ""."""
+
+    file: str
+    session: str
+    route: str
+    upstream: str
+    began: int
+    bytes: int
+    input: str
+
+
+def _list_sessions(folder: Path, *, as_json: bool) -> None:
+    sessions = [_session(recording) for recording in recordings_in(folder) if recording.header.session]
+    if as_json:
+        typer.echo(msgspec.json.encode(sessions).decode())
+        return
+    if not sessions:
+        raise RecordingError(f"{folder} holds no recording of a session")
+    console = Console(highlight=False, soft_wrap=True)
+    for session in sessions:
+        first = " ".join(printable(session.input).split())
+        console.print(
+            Text.assemble(
+                (f"{session.file}  ", "bold"),
+                (f"{datetime.fromtimestamp(session.began / 1e9, UTC):%Y-%m-%d %H:%M:%S}  {session.route}  ", "dim"),
+                first if len(first) <= SAMPLE else f"{first[: SAMPLE - 1]}…",
+            )
+        )
+
+
+def _session(recording: Reader) -> RecordedSession:
+    header = recording.header
+    messages = (event.message for _, event in recording.events() if isinstance(event, MessageAppended))
+    return RecordedSession(
+        file=recording.path.name,
+        session=header.session,
+        route=header.route,
+        upstream=header.upstream,
+        began=header.started_at,
+        bytes=recording.size,
+        input=next((message.text for message in messages if message.role == "user"), ""),
+    )
 
 
 # -- what is read -----------------------------------------------------------------------------------------

@@ -3,6 +3,9 @@
 When the writer cannot take or keep bytes, the session is *not recorded*: one error says so, the lost items are counted,
 and after RETRY a further part begins, whose header says how many items are missing. After `rotate_bytes` a further part
 begins as well.
+
+If the place is one file, its name goes to the first session with an input. So the lines of a session wait for its first
+input, for its end, or until they have EARLY_MAX bytes.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ from dragoman.gateway.recording.writer import OutputFile, Writer
 
 __all__ = ["RETRY", "RecordingParts"]
 
+EARLY_MAX = 8 << 20  # bytes that wait for the first input
 RETRY = 30.0  # seconds until a disk that was full is tried again
 
 log = structlog.get_logger("dragoman.recording")
@@ -50,6 +54,14 @@ class RecordingParts:
         self._lost = 0
         self._told = 0  # of the lost items, those in the header of this file
         self._again_at = 0
+        self._has_input = False
+        self._early: list[tuple[bytes, int]] | None = [] if writer.place.prefers_inputs and header.session else None
+
+    def take_input(self) -> None:
+        """Note that the session has an input, for the name of its file."""
+        if not self._has_input:
+            self._has_input = True
+            self._give_early()
 
     def name(self, session: str) -> None:
         """Set the id of the session, before anything is written."""
@@ -69,6 +81,7 @@ class RecordingParts:
 
     def close(self) -> None:
         """Close the file that is open."""
+        self._give_early()
         if self._file is not None:
             self._writer.finish(self._file)
 
@@ -85,12 +98,23 @@ class RecordingParts:
         return self._file is not None
 
     def _names(self, part: int) -> Iterator[Path]:
-        name = self.header.session or f"route-{self.header.route}"
-        return self._writer.place.names(name, self.header.started_at, part)
+        header, place = self.header, self._writer.place
+        return place.names(header.session, header.started_at, part, route=header.route, has_input=self._has_input)
+
+    def _give_early(self) -> None:
+        """Give the writer the lines that waited for the first input."""
+        early, self._early = self._early, None
+        if early:
+            self._give(b"".join(data for data, _ in early), sum(count for _, count in early))
 
     def _give(self, data: bytes, count: int) -> None:
         file = self._file
         if file is None:
+            return
+        if self._early is not None:
+            self._early.append((data, count))
+            if sum(len(data) for data, _ in self._early) > EARLY_MAX:
+                self._give_early()
             return
         if not self._writer.put(file, data, count):
             self._ledger.counters["recordings_overflowed"] += 1

@@ -29,29 +29,47 @@ NAME_MAX = 80  # characters of an id in a name; file systems allow 255 in all
 class Folder:
     """A folder for the recordings of a gateway."""
 
+    prefers_inputs = False
+
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    def names(self, session: str, started_at: int, part: int) -> Iterator[Path]:
-        """Return names for this part of a recording, the best one first. `session` is any text."""
+    def names(
+        self, session: str, started_at: int, part: int, *, route: str = "", has_input: bool = True
+    ) -> Iterator[Path]:
+        """Return names for this part of a recording, the best one first.
+
+        `session` is any text; "" means what belongs to no session of `route`.
+        """
         start = datetime.fromtimestamp(started_at / 1e9, UTC).strftime("%Y%m%dT%H%M%SZ")
-        yield from _numbered(self.path, f"{start}-{_safe(session)}", part, SUFFIX)
+        name = session or f"route-{route}"
+        yield from _numbered(self.path, f"{start}-{_safe(name)}", part, SUFFIX)
 
 
 class OneFile:
-    """One file for the first session. The next sessions stand beside it as `NAME-2`, `NAME-3` ..."""
+    """One file for the first session with an input; the other files stand beside it.
+
+    Other sessions are `NAME-2`, `NAME-3` ..., and what belongs to no session is `NAME-route`.
+    """
+
+    prefers_inputs = True
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._sessions: list[str] = []
+        self._endings: dict[str, str] = {"": "-route"}  # session -> what follows NAME
+        self._taken = False
 
-    def names(self, session: str, started_at: int, part: int) -> Iterator[Path]:  # as Folder
+    def names(
+        self, session: str, started_at: int, part: int, *, route: str = "", has_input: bool = True
+    ) -> Iterator[Path]:  # as Folder
         """Return names for this part of a recording, the best one first."""
-        if session not in self._sessions:
-            self._sessions.append(session)
-        number = self._sessions.index(session) + 1
-        stem = self.path.stem if number == 1 else f"{self.path.stem}-{number}"
-        yield from _numbered(self.path.parent, stem, part, self.path.suffix)
+        ending = self._endings.get(session)
+        if ending is None:
+            first = has_input and not self._taken
+            self._taken = self._taken or first
+            others = sum(map(bool, self._endings.values()))
+            ending = self._endings[session] = "" if first else f"-{others + 1}"
+        yield from _numbered(self.path.parent, f"{self.path.stem}{ending}", part, self.path.suffix)
 
 
 Place = Folder | OneFile

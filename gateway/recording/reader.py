@@ -37,7 +37,17 @@ from dragoman.gateway.recording.places import has_recording_name, siblings
 from dragoman.mappings.canonical import Batch, Command, Event
 from dragoman.mappings.canonical.events import QuestionAnswered, QuestionAsked
 
-__all__ = ["Missing", "PartFile", "Problems", "Reader", "batches", "open_part", "open_recording"]
+__all__ = [
+    "Missing",
+    "PartFile",
+    "Problems",
+    "Reader",
+    "about_no_session",
+    "batches",
+    "open_part",
+    "open_recording",
+    "recordings_in",
+]
 
 CHUNK = 1 << 18  # bytes read at once
 LINE_MAX = 128 << 20  # bytes: the largest message as JSON in JSON, with each byte escaped as six; more is garbage
@@ -179,6 +189,9 @@ def _missing(parts: Sequence[PartFile]) -> Iterator[Missing]:
         expected = header.part + 1
 
 
+NAMED_MAX = 3  # files that are named beside one without a session
+
+
 def open_recording(path: Path) -> Reader:
     """Return the recording of which this file is a part, or of the only session in a folder.
 
@@ -206,8 +219,18 @@ def _identity(header: Header) -> tuple[str, str, int]:
     return header.route, header.session, header.started_at
 
 
-def _only_session(folder: Path) -> list[PartFile]:
-    found: list[list[PartFile]] = []
+def _only_session(folder: Path) -> Sequence[PartFile]:
+    found = [recording for recording in recordings_in(folder) if recording.header.session]
+    if len(found) > 1:
+        names = " or ".join(recording.path.name for recording in found[:2])
+        raise RecordingError(f"{folder} holds several sessions: name a file in it, such as {names}")
+    if not found:
+        raise RecordingError(f"{folder} holds no recording of a session")
+    return found[0].parts
+
+
+def recordings_in(folder: Path) -> Iterator[Reader]:
+    """Yield the recordings in a folder, in the order of their names; raise VersionError for one of another version."""
     known: set[Path] = set()
     for path in sorted(folder.iterdir()):
         if path.resolve() in known or not has_recording_name(path):
@@ -216,17 +239,23 @@ def _only_session(folder: Path) -> list[PartFile]:
             parts = _parts(path)
         except VersionError:
             raise  # it may be the session that is wanted
-        except RecordingError:
+        except (RecordingError, OSError):
             continue
         known.update(part.path.resolve() for part in parts)
-        if parts[0].header.session:
-            found.append(parts)
-        if len(found) > 1:
-            names = " or ".join(parts[0].path.name for parts in found)
-            raise RecordingError(f"{folder} holds several sessions: name a file in it, such as {names}")
-    if not found:
-        raise RecordingError(f"{folder} holds no recording of a session")
-    return found[0]
+        yield Reader(parts)
+
+
+def about_no_session(recording: Reader) -> str:
+    """Return a sentence that names the sessions beside a recording of no session; "" if it has a session."""
+    if recording.header.session:
+        return ""
+    with suppress(RecordingError, OSError):  # the folder may be unreadable, or hold other files
+        route = recording.header.route
+        beside = [other for other in recordings_in(recording.path.parent) if other.header.session]
+        names = [other.path.name for other in beside if other.header.route == route][:NAMED_MAX]
+        if names:
+            return f"{recording.path} holds no session, only frames of its route; sessions are in {', '.join(names)}"
+    return f"{recording.path} holds no session, only frames of its route"
 
 
 # -- one file -------------------------------------------------------------------------------------------------

@@ -32,6 +32,7 @@ from dragoman.gateway.recording.redaction import FindingCounts, Redactor
 from dragoman.gateway.recording.writer import Writer
 from dragoman.gateway.timers import Later, Timer
 from dragoman.mappings.canonical import Batch, Command, Event, SessionState
+from dragoman.mappings.canonical.commands import SubmitInput
 from dragoman.mappings.canonical.events import TurnAccepted, TurnEnded
 from dragoman.mappings.dialect import Dialect, Frame, Step
 
@@ -201,6 +202,7 @@ class SessionRecorder:
         first, last = type(events[0]), type(events[-1])
         if first is TurnAccepted:
             self._turn_open, self.actor = True, batch.origin.link
+            self._parts.take_input()
         if last is TurnEnded:
             self._turn_ended = True  # its last frames are still to be sent
         if first not in STREAMED or (len(events) > 1 and not STREAMED.issuperset(map(type, events))):
@@ -221,6 +223,8 @@ class SessionRecorder:
                 self._turn_open = self._turn_ended = False
             if not self._turn_open:
                 self.actor = link
+            if isinstance(command, SubmitInput):
+                self._parts.take_input()
         self._line(EventLine(cursor=self._cursor(), command=command, link=link))
 
     def answer(self, link: str, event: Event) -> None:

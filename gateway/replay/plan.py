@@ -15,8 +15,9 @@ from collections.abc import Iterator
 
 from msgspec import Struct, structs
 
+from dragoman.gateway.recording.format import RecordingError
 from dragoman.gateway.recording.lines import UP, EventLine
-from dragoman.gateway.recording.reader import Reader
+from dragoman.gateway.recording.reader import Reader, about_no_session
 from dragoman.gateway.replay.matching import ANSWERS, compare_commands
 from dragoman.mappings.canonical import Command, Event
 from dragoman.mappings.canonical.commands import (
@@ -164,7 +165,9 @@ class _FoundCommand(Struct, kw_only=True, eq=False):
 
 
 def read_plan(recording: Reader) -> ReplayPlan:
-    """Return the plan of a recording, which is read once."""
+    """Return the plan of a recording, which is read once; raise RecordingError if it has no session."""
+    if words := about_no_session(recording):
+        raise RecordingError(words)
     reader = _PlanReader()
     for line in recording.lines():
         if isinstance(line, EventLine):

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from dragoman.gateway.recording.lines import EventLine, Line
 from dragoman.gateway.recording.reader import open_recording
@@ -24,7 +25,7 @@ from dragoman.mappings.canonical.events import (
 from dragoman.mappings.canonical.values import Failure
 from tests.gateway.cli.program import RECORDED, Run
 from tests.gateway.recording.lines import in_parts, numbered, written
-from tests.gateway.replay.recording_builder import RecordingBuilder, said
+from tests.gateway.replay.recording_builder import OF_A_POD, RecordingBuilder, said
 
 
 def test_show_is_a_transcript(dragoman: Run) -> None:
@@ -163,6 +164,51 @@ def test_nothing_that_a_peer_said_controls_the_terminal(dragoman: Run, tmp_path:
 def test_diff_of_equal_conversations_exits_0(dragoman: Run) -> None:
     assert dragoman("diff", RECORDED, f"{RECORDED}.zst") == (0, "the same conversation\n", "")
     assert dragoman("diff", RECORDED, f"{RECORDED}.zst", "--json") == (0, "[]\n", "")
+
+
+def beside(folder: Path, *texts: str) -> Path:
+    """A folder with the frames of a route, and one session for each text."""
+    RecordingBuilder(structs.replace(OF_A_POD, session="")).frame().write(folder, "one-route.jsonl")
+    for number, text in enumerate(texts):
+        header = structs.replace(OF_A_POD, session=f"s{number}")
+        RecordingBuilder(header).turn(text, TextDelta(text="1")).write(folder, f"one-{number}.jsonl")
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [
+        (("show", "{}"), 0),
+        (("drive", "{}", "pod+unix:/nowhere"), 2),
+        (("replay", "{}", "--listen", "pod+unix:/nowhere"), 2),
+    ],
+)
+def test_a_file_without_a_session_names_the_session_beside_it(
+    dragoman: Run, tmp_path: Path, command: tuple[str, ...], code: int
+) -> None:
+    route = beside(tmp_path, "hello") / "one-route.jsonl"
+    done = dragoman(*(word.format(route) for word in command))
+    words = f"{route} holds no session, only frames of its route; sessions are in one-0.jsonl\n"
+    assert (done[0], done[2].removeprefix("error: ")) == (code, words)
+
+
+def test_show_of_a_folder_lists_its_sessions(dragoman: Run, tmp_path: Path) -> None:
+    folder = str(beside(tmp_path, "hello", "x" * 100))
+    code, out, err = dragoman("show", folder)
+    first, second = out.splitlines()
+    assert (code, err) == (0, "")
+    assert first == "one-0.jsonl  2023-11-14 22:13:20  test  hello"
+    assert second.endswith(f"  {'x' * 59}…")
+    rows = json.loads(dragoman("show", folder, "--json")[1])
+    assert [(row["file"], row["session"], row["input"][:5]) for row in rows] == [
+        ("one-0.jsonl", "s0", "hello"),
+        ("one-1.jsonl", "s1", "xxxxx"),
+    ]
+
+
+def test_a_folder_has_no_turns_to_choose(dragoman: Run, tmp_path: Path) -> None:
+    code, out, err = dragoman("show", str(beside(tmp_path, "hello")), "--turn", "1")
+    assert (code, out, err) == (2, "", f"error: {tmp_path} is a folder, whose sessions are listed: name a file in it\n")
 
 
 def test_diff_aligns_turns_by_their_inputs(dragoman: Run, tmp_path: Path) -> None:

@@ -50,6 +50,15 @@ def test_a_file_is_the_first_session_s_and_others_stand_beside_it(tmp_path: Path
     assert next(one.names("a", START, 1)).name == "out.1.rec"
 
 
+def test_a_session_without_an_input_does_not_get_the_name_of_a_file(tmp_path: Path) -> None:
+    one = OneFile(tmp_path / "out.rec")
+    assert next(one.names("", START, 0, route="r")).name == "out-route.rec"
+    assert next(one.names("idle", START, 0, has_input=False)).name == "out-2.rec"
+    assert next(one.names("a", START, 0)).name == "out.rec"
+    assert next(one.names("b", START, 0)).name == "out-3.rec"
+    assert next(one.names("idle", START, 1)).name == "out-2.1.rec"
+
+
 @pytest.mark.parametrize("text", ["{}/", "{}/new/", "{}/new"])
 def test_a_folder_is_what_is_one_or_reads_like_one(tmp_path: Path, text: str) -> None:
     assert isinstance(place(text.format(tmp_path)), Folder)

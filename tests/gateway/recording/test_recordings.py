@@ -26,6 +26,7 @@ from tests.gateway.recording.redaction.corpus import SHAPES
 from tests.pairs.gateway import SmoothClient
 
 SECRET = SHAPES["github_token"]
+DEMO_PANDO = "pando+tcp://127.0.0.1:0?rpc=0"
 LIMITS = Limits(drain_deadline=0.5, backoff_first=0.05, backoff_max=0.2)
 
 
@@ -85,6 +86,34 @@ async def test_a_recording_is_the_conversation(tmp_path: Path) -> None:
     assert len(ended) == 1
     assert ended[0].text == "".join(e.text for e in events if isinstance(e, TextDelta))
     assert any(isinstance(e, MessageAppended) and e.message.text == "count 40" for e in events)
+
+
+async def test_a_file_gets_the_first_session_with_an_input(tmp_path: Path) -> None:
+    """The first client opens a session and says nothing; it is recorded beside the file."""
+    out = tmp_path / "out.jsonl"
+    backend = "smooth+ws://127.0.0.1:0/ws"
+    async with (
+        recorded(tmp_path, Recording(path=str(out), compress=False), backend) as (_, url),
+        SmoothClient.connected(url),
+        SmoothClient.connected(url) as client,
+    ):
+        await turn(client)
+    inputs = {
+        path.name: [command for _, command in open_recording(path).commands() if isinstance(command, SubmitInput)]
+        for path in tmp_path.glob("*.jsonl")
+    }
+    assert {name: len(commands) for name, commands in inputs.items()} == {"out.jsonl": 1, "out-2.jsonl": 0}
+
+
+async def test_heartbeats_of_a_pando_do_not_take_the_name_of_a_file(tmp_path: Path) -> None:
+    out = tmp_path / "out.jsonl"
+    async with recorded(tmp_path, Recording(path=str(out), compress=False, links="all"), DEMO_PANDO) as (_, url):
+        async with SmoothClient.connected(url):
+            pass
+        async with SmoothClient.connected(url) as client:
+            await turn(client)
+    assert any(isinstance(event, TurnEnded) for _, event in open_recording(out).events())
+    assert open_recording(tmp_path / "out-route.jsonl").header.session == ""
 
 
 async def test_every_frame_of_the_backend_and_of_the_client_s_turn_is_in_it(tmp_path: Path) -> None:
