@@ -14,6 +14,12 @@ from dragoman.mappings.rules import Nothing, RuleTable
 SAMPLE_MAX = 200  # characters; enough to recognise a message, too few to carry a document
 ROWS_MAX = 256  # kinds times fields times reasons; types are few, so this is only reached by a bug
 
+NOT_IN_A_MESSAGE_LIST = (
+    *("items.turn", "items.segments", "items.reasoning", "items.tool_call", "items.tool_result"),
+    *("status", "backend", "rotated", "runs", "conversation", "compacted", "summed_up"),
+)
+"""Fields of a HistorySnapshot that are lost in dialects whose history is a list of messages."""
+
 OTHER = Loss(kind="other", why="more kinds of losses than are counted apart", count=0)
 
 

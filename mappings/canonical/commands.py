@@ -283,6 +283,9 @@ Command = Union[  # noqa: UP007  # thirty-five names read better in a list than 
     Unmapped,
 ]
 
+CONFIGURATION = (GetConfig, SetConfig, UnsetConfig, ListConfig, ReloadConfig, ListModels, GetCapabilities)
+"""Commands about the settings and abilities of a backend."""
+
 
 def resume_session(opening: OpenSession, session: str) -> ResumeSession:
     """Return the command that resumes `session` with the client details of `opening`."""

@@ -22,6 +22,7 @@ from dragoman.mappings.codewhale.vocabulary import CODE_OF_CAUSE, FAILED, INTERR
 from dragoman.mappings.codewhale.wire import frames, lines, results, values
 from dragoman.mappings.codewhale.wire.codecs import typed
 from dragoman.mappings.extras import raw
+from dragoman.mappings.losses import NOT_IN_A_MESSAGE_LIST
 from dragoman.mappings.parked_turn import IN_WORDS
 from dragoman.mappings.rules import Emulated, Lossy, Rules
 
@@ -263,26 +264,7 @@ def sessions_listed(event: events.SessionsListed, context: Context) -> Messages:
 @FROM_EVENT.rule(
     events.HistorySnapshot,
     produces=(results.Answer,),
-    fidelity=Lossy(
-        (
-            "items.at",
-            "items.turn",
-            "items.id",
-            "items.segments",
-            "items.system",
-            "items.reasoning",
-            "items.tool_call",
-            "items.tool_result",
-            "status",
-            "backend",
-            "next_cursor",
-            "rotated",
-            "runs",
-            "conversation",
-            "compacted",
-            "summed_up",
-        )
-    ),
+    fidelity=Lossy((*NOT_IN_A_MESSAGE_LIST, "items.at", "items.id", "items.system", "next_cursor")),
 )
 def history_snapshot(event: events.HistorySnapshot, context: Context) -> Messages:
     if not event.request:  # a broadcast, which answers no request

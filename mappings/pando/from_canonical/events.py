@@ -15,6 +15,7 @@ from msgspec import UNSET, Raw, Struct
 from dragoman.mappings.canonical import Unmapped, commands, events
 from dragoman.mappings.canonical.values import Failure, flatten
 from dragoman.mappings.extras import raw
+from dragoman.mappings.losses import NOT_IN_A_MESSAGE_LIST
 from dragoman.mappings.pando.from_canonical import replies
 from dragoman.mappings.pando.from_canonical.context import Context, Messages
 from dragoman.mappings.pando.vocabulary import CODE_OF_CAUSE, given
@@ -233,23 +234,7 @@ def session_opened(event: events.SessionOpened, context: Context) -> Messages:
 @FROM_EVENT.rule(
     events.HistorySnapshot,
     produces=(Reply,),
-    fidelity=Lossy(
-        (
-            "items.turn",
-            "items.segments",
-            "items.reasoning",
-            "items.tool_call",
-            "items.tool_result",
-            "status",
-            "backend",
-            "next_cursor",
-            "rotated",
-            "runs",
-            "conversation",
-            "compacted",
-            "summed_up",
-        )
-    ),
+    fidelity=Lossy((*NOT_IN_A_MESSAGE_LIST, "next_cursor")),
 )
 def history_snapshot(event: events.HistorySnapshot, context: Context) -> Messages:
     if not event.request:  # a broadcast, which answers no request

@@ -99,7 +99,7 @@ def resume_session(command: commands.ResumeSession, _losses: Losses) -> Methods:
 # -- commands without a form in pod ------------------------------------------------------------------
 
 FROM_COMMAND.carried(commands.OpenSession, "connecting to the pod")
-FROM_COMMAND.none("a pod tells its history once, as it is connected to", commands.GetHistory)
+FROM_COMMAND.none("a pod sends its history once, when a client connects", commands.GetHistory)
 FROM_COMMAND.none("pods run no prompt outside of their conversation", commands.PromptOnce)
 FROM_COMMAND.none("pods ask no questions", commands.AnswerApproval, commands.AnswerOtp, commands.AnswerInteraction)
 FROM_COMMAND.none(
@@ -111,16 +111,7 @@ FROM_COMMAND.none(
     commands.DeleteSession,
 )
 FROM_COMMAND.none("pods have no goals", commands.SetGoal, commands.GetGoal, commands.ClearGoal)
-FROM_COMMAND.none(
-    "pods are configured by files, not by their clients",
-    commands.GetConfig,
-    commands.SetConfig,
-    commands.UnsetConfig,
-    commands.ListConfig,
-    commands.ReloadConfig,
-    commands.ListModels,
-    commands.GetCapabilities,
-)
+FROM_COMMAND.none("pods are configured by files, not by their clients", *commands.CONFIGURATION)
 FROM_COMMAND.none("pods have no ping", commands.Ping)
-FROM_COMMAND.none("pods keep no store that clients write to", commands.StoreWrite)
+FROM_COMMAND.none("clients cannot write to a pod's store", commands.StoreWrite)
 FROM_COMMAND.none("a pod refuses methods of unknown names", Unmapped)

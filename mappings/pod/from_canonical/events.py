@@ -314,7 +314,7 @@ def backend_shutdown(_event: events.BackendShutdown, _context: Context) -> Event
     return (wire.Shutdown(),)
 
 
-@FROM_EVENT.rule(events.Reply, produces=(wire.Error,), fidelity=Emulated("error, or what follows where it went well"))
+@FROM_EVENT.rule(events.Reply, produces=(wire.Error,), fidelity=Emulated("error, or the events after a success"))
 def reply(event: events.Reply, _context: Context) -> Events:
     # A pod sends no success reply: the events that follow show the result.
     return (problem(event.failure),) if event.failure is not None else ()
@@ -332,7 +332,7 @@ def gap(event: events.Gap, context: Context) -> Events:
 @FROM_EVENT.rule(
     events.QuestionAsked,
     produces=(wire.TextDelta, wire.TextDone, wire.TurnEnd, wire.RunEnd, wire.Status),
-    fidelity=Emulated("text, and run_end{paused} where the turn waits"),
+    fidelity=Emulated("text, and run_end{paused} if the turn waits"),
 )
 def question_asked(event: events.QuestionAsked, context: Context) -> Events:
     # The question ends the client's run, not the turn. Outside of a turn it is a whole run.
@@ -383,8 +383,8 @@ FROM_EVENT.carried(events.ApprovalRequested, IN_WORDS)
 FROM_EVENT.carried(events.InteractionRequired, IN_WORDS)
 FROM_EVENT.carried(events.InteractionInvalid, IN_WORDS)
 FROM_EVENT.carried(events.OtpRequired, "the question in words; an input `code` and the number is the answer")
-FROM_EVENT.carried(events.OtpSent, "words in the run")
-FROM_EVENT.carried(events.OtpInvalid, "words as a run of their own")
+FROM_EVENT.carried(events.OtpSent, "text in the run")
+FROM_EVENT.carried(events.OtpInvalid, "text in a run of its own")
 FROM_EVENT.carried(events.OtpVerified, "the refused input, sent again")
 FROM_EVENT.carried(events.ApprovalResolved, "the run that goes on")
 FROM_EVENT.carried(events.InteractionResolved, "the run that goes on")
@@ -397,12 +397,12 @@ FROM_EVENT.none(
     events.SessionActivated,
     events.SessionClosed,
 )
-FROM_EVENT.none("pods have no words outside of the answer", events.Preamble)
+FROM_EVENT.none("pods show no text outside of the answer", events.Preamble)
 FROM_EVENT.none("pods show a tool's output when it is whole", events.ToolOutputDelta)
 FROM_EVENT.none("pods have no graph", events.StateSnapshot)
 FROM_EVENT.none("pods do not report MCP servers", events.McpStartup)
 FROM_EVENT.none("pods have no goals", events.GoalUpdated, events.GoalCleared)
 FROM_EVENT.none("pods have no hook lines", events.LifecycleReport)
-FROM_EVENT.none("pods keep no store that clients see", events.StoreChanged)
+FROM_EVENT.none("pods show no store to clients", events.StoreChanged)
 FROM_EVENT.none("pods have no ping and no heartbeat", events.Heartbeat, events.Pong)
 FROM_EVENT.none("an unknown event ends a pod client's reader for good", Unmapped)

@@ -96,7 +96,7 @@ class ClientTranslator(TranslatorDefaults[Event]):
         messages = FROM_COMMAND.functions[kind](command, self._losses)
         if not messages and not isinstance(entry.fidelity, Emulated):
             why = entry.fidelity.why if isinstance(entry.fidelity, Nothing) else "it has no such method"
-            return _reply(command.request, "unsupported", f"a pod cannot be asked this: {why}")
+            return _reply(command.request, "unsupported", f"a pod has no method for this: {why}")
         step.frames += [wire.METHODS.encode(message) for message in messages]
         # A paused pod says nothing to `pause`; notes and shutdown have no answer at all
         # (docs/dialects/pod.md, section 8).

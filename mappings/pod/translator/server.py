@@ -96,7 +96,7 @@ class ServerTranslator(TranslatorDefaults[Command]):
                 answers.append(answer)
                 self._shut = self._shut or type(answer) is say.BackendShutdown
             elif not isinstance(FROM_EVENT.entries[type(answer)].fidelity, Emulated):
-                projection.lose(answer, why="no answer that a pod gives to one client")
+                projection.lose(answer, why="a pod does not answer one client with this")
         rendered = projection.write(answers, self._clock())
         return Step(frames=rendered.frames, losses=rendered.losses)
 

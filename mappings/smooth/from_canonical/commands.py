@@ -187,16 +187,7 @@ FROM_COMMAND.none(
     commands.DeleteSession,
 )
 FROM_COMMAND.none("smooth has no goals", commands.SetGoal, commands.GetGoal, commands.ClearGoal)
-FROM_COMMAND.none(
-    "smooth has no configuration on the wire",
-    commands.GetConfig,
-    commands.SetConfig,
-    commands.UnsetConfig,
-    commands.ListConfig,
-    commands.ReloadConfig,
-    commands.ListModels,
-    commands.GetCapabilities,
-)
+FROM_COMMAND.none("smooth has no configuration on the wire", *commands.CONFIGURATION)
 FROM_COMMAND.none("smooth cannot end its server", commands.ShutdownBackend)
 FROM_COMMAND.none("smooth has no store", commands.StoreWrite)
 FROM_COMMAND.none("a server answers UNSUPPORTED_ACTION", Unmapped)

@@ -13,6 +13,7 @@ from msgspec import UNSET, Raw
 
 from dragoman.mappings.canonical import Unmapped, commands, events
 from dragoman.mappings.canonical.values import Ext, Failure, Usage
+from dragoman.mappings.losses import NOT_IN_A_MESSAGE_LIST
 from dragoman.mappings.rules import Emulated, Lossy, Rules
 from dragoman.mappings.smooth.from_canonical import replies
 from dragoman.mappings.smooth.from_canonical.context import Context, Messages, code_of, error_event
@@ -60,28 +61,12 @@ def sessions_listed(event: events.SessionsListed, context: Context) -> Messages:
 @FROM_EVENT.rule(
     events.HistorySnapshot,
     produces=(wire.ImmediateResponse,),
-    fidelity=Lossy(
-        (
-            "items.turn",
-            "items.segments",
-            "items.system",
-            "items.reasoning",
-            "items.tool_call",
-            "items.tool_result",
-            "status",
-            "backend",
-            "rotated",
-            "runs",
-            "conversation",
-            "compacted",
-            "summed_up",
-        )
-    ),
+    fidelity=Lossy((*NOT_IN_A_MESSAGE_LIST, "items.system")),
 )
 def history_snapshot(event: events.HistorySnapshot, context: Context) -> Messages:
     """Write a page of the history. A whole history is lost: smooth clients ask for pages."""
     if not event.request:
-        context.lose(event, why="smooth clients ask for the history by pages")
+        context.lose(event, why="smooth clients ask for the history in pages")
         return ()
     return _done(context, replies.history_page(event))
 
@@ -280,7 +265,7 @@ FROM_EVENT.carried(events.StatusChanged, "202 and the terminal")
 FROM_EVENT.carried(events.BackendShutdown, "close code 1001")
 
 FROM_EVENT.none(
-    "smooth says nothing of a session to those who did not ask",
+    "smooth describes a session only on request",
     events.SessionUpdated,
     events.SessionActivated,
     events.SessionClosed,

@@ -93,7 +93,7 @@ class ClientTranslator(TranslatorDefaults[Event]):
             messages = FROM_COMMAND.functions[type(command)](command, context)
             step.losses += context.losses.take()
             if not messages:
-                failure = Failure(cause="unsupported", text="smooth has no word for this command")
+                failure = Failure(cause="unsupported", text="smooth has no action for this command")
                 refusal = Reply(request=command.request, failure=failure)
                 step.bursts.append(Burst(items=[refusal], request=command.request))
                 continue
@@ -151,7 +151,7 @@ class ClientTranslator(TranslatorDefaults[Event]):
         if own in self._over:
             return "after the end of its turn"
         ours = any(request != known for known, request in self._turns.items())
-        return "under a foreign id while our turn is open" if ours and own not in self._waiting else ""
+        return "with a foreign id while our turn is open" if ours and own not in self._waiting else ""
 
     def _begin_turn(self, own: str, item: Event, items: list[Event]) -> str:
         """Begin a turn with its first event: a 202, or any event in its place, accepts our input."""

@@ -6,6 +6,8 @@ Only frames that the strict decoder refused come here. A frame that is not repai
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 JsonObject = dict[str, object]
 
 MIRRORED: dict[str, tuple[str, ...]] = {
@@ -108,9 +110,9 @@ def _drop_unless(value: JsonObject, key: str, kind: type) -> None:
         del value[key]
 
 
-def _keep(value: JsonObject, key: str, good: object) -> None:
+def _keep(value: JsonObject, key: str, good: Callable[[object], bool]) -> None:
     items = value.get(key)
-    if isinstance(items, list) and callable(good):
+    if isinstance(items, list):
         value[key] = [item for item in items if good(item)]
     else:
         value.pop(key, None)
