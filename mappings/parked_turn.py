@@ -37,7 +37,7 @@ class ParkedTurn(Struct):
     parked: bool = False
     held: list[Event] = field(default_factory=list)
 
-    def admit(self, events: Sequence[Event], lose: Callable[[Event, str, str], None]) -> Sequence[Event]:
+    def admit_events(self, events: Sequence[Event], lose: Callable[[Event, str, str], None]) -> Sequence[Event]:
         """Return the events of a batch to show now. A QuestionAsked that parks the turn is the last of its batch."""
         if self.parked:
             return self._while_parked(events, lose)

@@ -60,7 +60,7 @@ class Projection(Context):
     def render(self, batch: Batch) -> Rendered:
         """Return the lines that show this batch."""
         if self._hidden:
-            for event in self._asking.admit(batch.events, self.lose):
+            for event in self._asking.admit_events(batch.events, self.lose):
                 self._unseen(event)
             return Rendered(frames=[], losses=self.losses.take())
         self.session, self.at = batch.session, batch.at
@@ -69,7 +69,7 @@ class Projection(Context):
             self._begin_run()
             self._name()
         out: list[Any] = []
-        for event in self._asking.admit(batch.events, self.lose):
+        for event in self._asking.admit_events(batch.events, self.lose):
             self._note(event)
             if self._over:
                 self._unseen(event)

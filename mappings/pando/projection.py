@@ -56,7 +56,7 @@ class Projection(Context):
             self._turn, self._started, self._turn_count = batch.turn, False, 0
         functions, encode = FROM_EVENT.functions, EVENTS.encode
         frames: list[bytes] = []
-        for event in self._asking.admit(batch.events, self.lose):
+        for event in self._asking.admit_events(batch.events, self.lose):
             if type(event) not in ANSWERS:
                 frames += map(encode, functions[type(event)](event, self))
             self._note(event)

@@ -17,7 +17,6 @@ BAD_JSON = PARSE_ERROR
 FAILED = -32000
 """The error code of every handler that fails; the text tells why."""
 
-PARSE_ERROR_TEXT = "parse error"
 NO_METHOD_TEXT = "ipc: method not found"
 NO_ROWS = "sql: no rows in result set"
 """The text about an unknown id (docs/dialects/pando.md, section 6)."""

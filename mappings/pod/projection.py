@@ -23,13 +23,13 @@ class Projection(Context):
     def __init__(self, request: str = "", view: str = "", *, live: bool = True) -> None:
         super().__init__(FROM_EVENT, live=live)
         self._request, self._view = request, view  # pods have neither: kept for `copy` alone
-        self._asking = ParkedTurn()
+        self._parked_turn = ParkedTurn()
 
     def render(self, batch: Batch) -> Rendered:
         """Return the lines that broadcast this batch."""
         self.session = batch.session
         self.turn = batch.turn
-        return self.write(self._asking.admit(batch.events, self.lose), batch.at)
+        return self.write(self._parked_turn.admit_events(batch.events, self.lose), batch.at)
 
     def write(self, items: Iterable[Any], at: int) -> Rendered:
         """Return the items as lines, in order, and the losses."""
@@ -42,6 +42,6 @@ class Projection(Context):
         """Return an independent copy. Pods do not care whose run it is."""
         twin = Projection(self._request, self._view, live=self.live)
         twin.session, twin.turn, twin.at = self.session, self.turn, self.at
-        twin.asked, twin._asking = self.asked, self._asking.copy()
+        twin.parked, twin._parked_turn = self.parked, self._parked_turn.copy()
         twin.turns, twin.model_calls = Counter(last=self.turns.last), Counter(last=self.model_calls.last)
         return twin

@@ -43,7 +43,7 @@ class Projection(Context):
     is a turn of its own.
     """
 
-    __slots__ = ("_asking", "_held", "_view", "request", "runs")
+    __slots__ = ("_held", "_parked_turn", "_view", "request", "runs")
 
     def __init__(self, request: str = "", view: str = "") -> None:
         super().__init__(FROM_EVENT)
@@ -52,7 +52,7 @@ class Projection(Context):
         self.own = bool(request)
         self._view = view
         self.seed = SEED in view.split()
-        self._asking = ParkedTurn()
+        self._parked_turn = ParkedTurn()
         self.runs = 0  # how many runs of this turn a question in words ended
         self._held: list[ErrorReported] = []
 
@@ -67,7 +67,7 @@ class Projection(Context):
         self.top = self.request_id or None
         self.timestamp = batch.at // NS_PER_MS
         events: Sequence[Event] = batch.events
-        if self._view and (self._asking.parked or len(events) != 1 or type(events[0]) is not TextDelta):
+        if self._view and (self._parked_turn.parked or len(events) != 1 or type(events[0]) is not TextDelta):
             events = self._in_view(events)  # a lone token is shown to all clients that do not wait for an answer
         speaking, encode = FROM_EVENT.speaking, EVENTS.encode
         if speaking.keys().isdisjoint(map(type, events)):  # stops at the first event with a form
@@ -94,7 +94,7 @@ class Projection(Context):
         """Return an independent copy; with `request` for the link whose run this is from now on."""
         other = Projection(self.request if request is None else request, self._view)
         other.turn, other.told, other.runs = self.turn, self.told, self.runs
-        other._asking, other._held = self._asking.copy(), self._held.copy()
+        other._parked_turn, other._held = self._parked_turn.copy(), self._held.copy()
         return other
 
     def asks_in_words(self, kind: str) -> bool:
@@ -116,8 +116,8 @@ class Projection(Context):
         if not events:
             return events
         last = events[-1]
-        if self._asking.parked or (type(last) is QuestionAsked and self.asks_in_words(last.kind)):
-            return self._asking.admit(events, self.lose)
+        if self._parked_turn.parked or (type(last) is QuestionAsked and self.asks_in_words(last.kind)):
+            return self._parked_turn.admit_events(events, self.lose)
         if type(last) is QuestionAnswered and self.asks_in_words(last.kind):
             self.end_run(last)  # only in a prelude: the runs before this one have ended
             return ()

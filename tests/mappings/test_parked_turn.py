@@ -34,53 +34,53 @@ class Loser:
 
 def test_a_question_and_the_events_before_it_are_shown() -> None:
     parked_turn = ParkedTurn()
-    assert list(parked_turn.admit([MORE, PARKS], Loser().lose)) == [MORE, PARKS]
+    assert list(parked_turn.admit_events([MORE, PARKS], Loser().lose)) == [MORE, PARKS]
     assert parked_turn.parked
 
 
 def test_a_question_that_does_not_park_the_turn_holds_nothing_back() -> None:
     parked_turn = ParkedTurn()
-    parked_turn.admit([QuestionAsked(text="code?")], Loser().lose)
-    assert list(parked_turn.admit([CALL], Loser().lose)) == [CALL]
+    parked_turn.admit_events([QuestionAsked(text="code?")], Loser().lose)
+    assert list(parked_turn.admit_events([CALL], Loser().lose)) == [CALL]
 
 
 def test_a_held_call_is_shown_after_the_answer() -> None:
     parked_turn = ParkedTurn()
-    parked_turn.admit([PARKS], Loser().lose)
-    assert list(parked_turn.admit([CALL], Loser().lose)) == []
-    assert list(parked_turn.admit([ARGUMENTS], Loser().lose)) == []
-    assert list(parked_turn.admit([ANSWERED, MORE], Loser().lose)) == [ANSWERED, CALL, ARGUMENTS, MORE]
+    parked_turn.admit_events([PARKS], Loser().lose)
+    assert list(parked_turn.admit_events([CALL], Loser().lose)) == []
+    assert list(parked_turn.admit_events([ARGUMENTS], Loser().lose)) == []
+    assert list(parked_turn.admit_events([ANSWERED, MORE], Loser().lose)) == [ANSWERED, CALL, ARGUMENTS, MORE]
     assert not parked_turn.parked
     assert parked_turn.held == []
 
 
 def test_events_outside_of_the_turns_content_are_shown_at_once() -> None:
     parked_turn = ParkedTurn()
-    parked_turn.admit([PARKS], Loser().lose)
-    assert list(parked_turn.admit([CALL, ALERT], Loser().lose)) == [ALERT]
+    parked_turn.admit_events([PARKS], Loser().lose)
+    assert list(parked_turn.admit_events([CALL, ALERT], Loser().lose)) == [ALERT]
 
 
 def test_a_second_question_in_the_batch_of_the_answer_holds_events_back_again() -> None:
     parked_turn = ParkedTurn()
-    parked_turn.admit([PARKS], Loser().lose)
-    parked_turn.admit([CALL], Loser().lose)
-    assert list(parked_turn.admit([ANSWERED, PARKS], Loser().lose)) == [ANSWERED, CALL, PARKS]
+    parked_turn.admit_events([PARKS], Loser().lose)
+    parked_turn.admit_events([CALL], Loser().lose)
+    assert list(parked_turn.admit_events([ANSWERED, PARKS], Loser().lose)) == [ANSWERED, CALL, PARKS]
     assert parked_turn.parked
-    assert list(parked_turn.admit([ARGUMENTS], Loser().lose)) == []
+    assert list(parked_turn.admit_events([ARGUMENTS], Loser().lose)) == []
 
 
 def test_events_above_the_limit_are_counted_as_losses() -> None:
     parked_turn, loser = ParkedTurn(), Loser()
-    parked_turn.admit([PARKS], loser.lose)
-    parked_turn.admit([CALL] * (HELD_MAX + 2), loser.lose)
+    parked_turn.admit_events([PARKS], loser.lose)
+    parked_turn.admit_events([CALL] * (HELD_MAX + 2), loser.lose)
     assert loser.lost == [CALL, CALL]
-    assert len(parked_turn.admit([ANSWERED], loser.lose)) == 1 + HELD_MAX
+    assert len(parked_turn.admit_events([ANSWERED], loser.lose)) == 1 + HELD_MAX
 
 
 def test_a_copy_is_independent() -> None:
     parked_turn = ParkedTurn()
-    parked_turn.admit([PARKS], Loser().lose)
-    parked_turn.admit([CALL], Loser().lose)
+    parked_turn.admit_events([PARKS], Loser().lose)
+    parked_turn.admit_events([CALL], Loser().lose)
     twin = parked_turn.copy()
-    parked_turn.admit([ANSWERED], Loser().lose)
-    assert list(twin.admit([ARGUMENTS, ANSWERED], Loser().lose)) == [ANSWERED, CALL, ARGUMENTS]
+    parked_turn.admit_events([ANSWERED], Loser().lose)
+    assert list(twin.admit_events([ARGUMENTS, ANSWERED], Loser().lose)) == [ANSWERED, CALL, ARGUMENTS]

@@ -32,7 +32,7 @@ class Context:
         self.live = live
         self.session = ""
         self.turn = ""  # "" outside of any
-        self.asked = False  # the run was ended by a question
+        self.parked = False  # a question ended the run
         self.at = 0
         self.turns = Counter()
         self.model_calls = Counter()

@@ -341,7 +341,7 @@ def question_asked(event: events.QuestionAsked, context: Context) -> Events:
         wire.TextDone(data=wire.TextData(text=event.paragraph)),
     )
     if event.parked:
-        context.asked = True
+        context.parked = True
         return (*words, *_run_over("paused"))
     if context.turn:
         return words
@@ -355,9 +355,9 @@ def question_asked(event: events.QuestionAsked, context: Context) -> Events:
     fidelity=Emulated("a run of its own"),
 )
 def question_answered(event: events.QuestionAnswered, context: Context) -> Events:
-    if context.turn and not context.asked:
+    if context.turn and not context.parked:
         return ()  # the question was asked before this client attached
-    context.asked = False
+    context.parked = False
     begun = (
         wire.Status(data=wire.State(status="running")),
         wire.InvokeStart(data=wire.Invocation(kind="user_send" if event.segments else "wakeup")),
