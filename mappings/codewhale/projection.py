@@ -124,7 +124,7 @@ class Projection(Context):
         if isinstance(event, say.Gap) and event.context:
             return
         if type(event) in UNSEEN:
-            self.lose(event, why="a turn that this client did not begin is read in its history")
+            self.lose(event, why="another client began this turn: it is read in the history")
 
     def _note(self, event: Event) -> None:
         if isinstance(event, say.MessageAppended) and event.message.role == "user":

@@ -48,7 +48,7 @@ def _published_or_reply(message: Parts) -> bytes:
             raise PeerError("invalid", "a reply is JSON")
         return parts[-1]
     if not parts or b"\0" not in parts[0]:
-        raise PeerError("invalid", "no 0x00 behind the topic")
+        raise PeerError("invalid", "no 0x00 after the topic")
     return parts[0]
 
 

@@ -65,7 +65,7 @@ class PandoOracle:
     def said(self, message: dict[str, Any]) -> None:
         """A subscriber has nothing to say: calls go by connections of their own."""
         self._record.add(">", message)
-        self._hold(False, "a subscriber does not speak")
+        self._hold(False, "a subscriber sends no frames")
 
     def got(self, envelope: dict[str, Any]) -> None:
         """The client was told this."""
@@ -97,7 +97,7 @@ class PandoOracle:
         session.running = False
 
     def _message(self, _session: Session, payload: Data) -> None:
-        self._hold(payload["role"] in ("user", "system"), "what the assistant says is in the tokens")
+        self._hold(payload["role"] in ("user", "system"), "the tokens carry the assistant's text")
 
     def _call(self, session: Session, payload: Data) -> None:
         call, params = payload["call_id"], payload["params"]

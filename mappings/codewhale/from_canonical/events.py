@@ -132,7 +132,7 @@ def tool_output_delta(event: events.ToolOutputDelta, _context: Context) -> Messa
 @FROM_EVENT.rule(events.RunStarted, produces=(frames.TurnStarted,), fidelity=Lossy(("kind",)))
 def run_started(event: events.RunStarted, context: Context) -> Messages:
     if not context.alone and not context.turn:
-        context.lose(event, why="it comes before its turn has a name")
+        context.lose(event, why="it comes before its turn has an id")
         return ()
     return (frames.TurnStarted(turn_id=context.turn),)
 

@@ -141,7 +141,7 @@ class ClientTranslator(TranslatorDefaults[Event]):
             messages = FROM_COMMAND.functions[type(command)](command, context)
             step.losses += context.losses.take()
             if not messages:
-                failure = Failure(cause="unsupported", text="a codewhale has no word for this command")
+                failure = Failure(cause="unsupported", text="a codewhale has no form for this command")
                 self._tell(step, command, say.Reply(request=command.request, failure=failure))
                 continue
             step.frames += [REQUESTS.encode(message) for message in messages]

@@ -230,7 +230,7 @@ class ServerTranslator(TranslatorDefaults[Command]):
             call.reply = tuple(bundled(FROM_EVENT.functions[type(item)](item, context)))
             step.losses += context.losses.take()
         else:
-            step.losses.append(Loss(kind=type(item).__name__, why="no answer that a codewhale gives"))
+            step.losses.append(Loss(kind=type(item).__name__, why="codewhale has no form for this answer"))
             call.reply = self._refused(call, Problem(code=FAILED, message="the backend gave no answer to this"))
 
     def _show_session(self, call: ThreadCall, state: SessionState) -> None:

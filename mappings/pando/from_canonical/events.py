@@ -74,7 +74,7 @@ def message_appended(event: events.MessageAppended, context: Context) -> Message
     message = event.message
     role = given(message.ext, "role", str, message.role)
     if message.role == "assistant" and not (message.ext and "pando.role" in message.ext):
-        context.lose(event, why="what the assistant says is in the tokens")
+        context.lose(event, why="the tokens carry the assistant's text")
         return ()
     said = wire.Said(session_id=context.session, message_id=message.id, role=role, content=message.text)
     return (wire.MessageAppend(payload=said, **context.envelope),)

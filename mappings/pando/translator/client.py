@@ -212,7 +212,7 @@ class ClientTranslator(TranslatorDefaults[Event]):
         if isinstance(item, Unmapped) or not burst.session:
             return [item]
         if isinstance(item, say.MessageAppended) and item.message.role == "assistant":
-            step.losses.append(Loss(kind="MessageAppended", why="what the assistant says is in the tokens"))
+            step.losses.append(Loss(kind="MessageAppended", why="the tokens carry the assistant's text"))
             return []
         following = self._follow(burst.session)
         if isinstance(item, say.SessionClosed):
@@ -222,7 +222,7 @@ class ClientTranslator(TranslatorDefaults[Event]):
 
     def _follow_on(self, following: Following, item: Event, now: int, step: Step[Event]) -> list[Event]:
         if isinstance(item, say.TurnEnded) and not following.open:
-            step.losses.append(Loss(kind="TurnEnded", why="of a turn of which nothing was seen"))
+            step.losses.append(Loss(kind="TurnEnded", why="the end of an unseen turn"))
         return following.take_event(item, now)
 
     def _release_held(self, following: Following, now: int, step: Step[Event]) -> None:
@@ -325,26 +325,24 @@ class ClientTranslator(TranslatorDefaults[Event]):
         self, step: Step[Event], text: str, waiting: Sequence[str] | None = None, cause: Cause = "upstream_lost"
     ) -> None:
         """Fail the waiting calls, all or those given, with the reason why no answer comes."""
+        failure = Failure(cause=cause, text=text)
         for own in list(self._waiting) if waiting is None else waiting:
             asked = self._waiting.pop(own)
             if asked.why == "command":
-                self._refuse(step, asked.command, Failure(cause=cause, text=text))
-                if isinstance(asked.command, ask.SubmitInput):
-                    self._input_answered(asked.command, self._clock(), step)
-            elif asked.why == "text":
-                self._take_list(
-                    asked, say.Reply(request=own, failure=Failure(cause=cause, text=text)), self._clock(), step
-                )
+                self._refuse(step, asked.command, failure)
+            self._end_call(step, asked, failure)
 
     def _drop_calls(self, step: Step[Event]) -> None:
         """Drop the calls of a lost connection: their commands have failed already."""
-        lost = Failure(cause="upstream_lost", text="the connection to the primary was lost")
-        for own in list(self._waiting):
-            asked = self._waiting.pop(own)
-            if isinstance(asked.command, ask.SubmitInput):
-                self._input_answered(asked.command, self._clock(), step)
-            elif asked.why == "text":
-                self._take_list(asked, say.Reply(request=own, failure=lost), self._clock(), step)
+        for asked in self._waiting.drain():
+            self._end_call(step, asked, Failure(cause="upstream_lost", text="the connection to the primary was lost"))
+
+    def _end_call(self, step: Step[Event], asked: Asked, failure: Failure) -> None:
+        """Continue what waits for a call that gets no answer."""
+        if isinstance(asked.command, ask.SubmitInput):
+            self._input_answered(asked.command, self._clock(), step)
+        elif asked.why == "text":
+            self._take_list(asked, say.Reply(request="", failure=failure), self._clock(), step)
 
     # -- time --------------------------------------------------------------------------------------------
 

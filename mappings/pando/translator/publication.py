@@ -35,7 +35,7 @@ class PublicationTranslator(TranslatorDefaults[Command]):
 
     def receive(self, frames: Sequence[Frame]) -> Step[Command]:
         """Refuse every frame: subscribers have nothing to say."""
-        return Step(faults=[PeerError("invalid", "a subscriber does not speak") for _ in frames])
+        return Step(faults=[PeerError("invalid", "a subscriber sends no frames") for _ in frames])
 
     def send(self, items: Sequence[Event]) -> Step[Command]:
         """Publish changes of the store; answers go to callers, not to everybody."""
@@ -45,7 +45,7 @@ class PublicationTranslator(TranslatorDefaults[Command]):
             if isinstance(item, say.StoreChanged):
                 step.frames += [EVENTS.encode(said) for said in FROM_EVENT.functions[type(item)](item, context)]
             else:
-                step.losses.append(Loss(kind=type(item).__name__, why="nobody in particular subscribes"))
+                step.losses.append(Loss(kind=type(item).__name__, why="an answer is not published"))
         step.losses += context.losses.take()
         return step
 

@@ -152,7 +152,7 @@ class ServerTranslator(TranslatorDefaults[Command]):
             (reply,) = (message for message in messages if isinstance(message, Reply))
             call.reply = (EVENTS.encode(replace(reply, id=call.peer_id)),)
         else:
-            step.losses.append(Loss(kind=type(item).__name__, why="no answer that a pando gives"))
+            step.losses.append(Loss(kind=type(item).__name__, why="pando has no form for this answer"))
             call.reply = _refusal(call.peer_id, refusals.unknown())
         step.losses += context.losses.take()
 
