@@ -16,10 +16,11 @@ from pathlib import Path
 
 import msgspec
 
-from tests.bench import bulk, codec, pairs, recording, replay, report, stdio, steady, zeromq
+from tests.bench import bulk, codec, pairs, recording, replay, report, start, stdio, steady, zeromq
 from tests.bench.report import Report
 
 PARTS: dict[str, Callable[[int, bool], Report]] = {
+    "start": lambda rounds, _quick: report.start_report(start.measure(rounds)),
     "codec": lambda rounds, _quick: report.codec_report(codec.measure(rounds)),
     "bulk": lambda rounds, quick: report.bulk_report(bulk.measure(rounds, quick)),
     "stdio": lambda rounds, _quick: report.stdio_report(stdio.measure(rounds)),

@@ -72,6 +72,11 @@ class Process:
     def _said(self) -> str:
         return os.pread(self._log.fileno(), 1 << 20, 0).decode(errors="replace")
 
+    def memory(self) -> int:
+        """Bytes of the process that are in memory now."""
+        status = Path(f"/proc/{self._process.pid}/status").read_text()
+        return int(status.split("VmRSS:")[1].split()[0]) * 1024
+
     def cpu(self) -> float:
         """Seconds of CPU that the process has used: to the nanosecond where Linux tells, else in ticks of 10 ms."""
         proc = Path(f"/proc/{self._process.pid}")

@@ -10,7 +10,7 @@ from statistics import median
 
 from msgspec import Struct
 
-from tests.bench import bulk, codec, pairs, recording, replay, stdio, steady, zeromq
+from tests.bench import bulk, codec, pairs, recording, replay, start, stdio, steady, zeromq
 
 __all__ = [
     "Figure",
@@ -22,6 +22,7 @@ __all__ = [
     "readme",
     "recording_report",
     "replay_report",
+    "start_report",
     "stdio_report",
     "steady_report",
     "table",
@@ -259,6 +260,35 @@ def _steady_rows(rounds: list[list[steady.Sample]]) -> list[list[str]]:
                 ]
             )
     return rows
+
+
+# -- start ------------------------------------------------------------------------------------------
+
+
+def start_report(rounds: list[dict[str, start.Sample]]) -> Report:
+    """What an unused gateway costs, to a bare server on the same libraries."""
+    pairs_of = [(taken[start.DRAGOMAN], taken[start.BARE]) for taken in rounds]
+    listening = Figure(
+        id="",
+        title=f"CPU until the gateway listens, to a {start.BARE} on aiohttp, uvloop, msgspec and pyzmq",
+        rounds=[ours.cpu / bare.cpu for ours, bare in pairs_of],
+        goal=1.4,
+        stretch=1.2,
+        at_most=True,
+    )
+    idle = Figure(
+        id="",
+        title="the same, memory while idle",
+        rounds=[ours.memory / bare.memory for ours, bare in pairs_of],
+        goal=1.3,
+        stretch=1.15,
+        at_most=True,
+    )
+    rows = [["server", "CPU until it listens, s", "memory while idle, MiB"]]
+    for name in (start.BARE, start.DRAGOMAN):
+        samples = [taken[name] for taken in rounds]
+        rows.append([name, spread(s.cpu for s in samples), spread(s.memory / 2**20 for s in samples)])
+    return Report(figures=[listening, idle], rows=rows)
 
 
 # -- ZeroMQ -----------------------------------------------------------------------------------------

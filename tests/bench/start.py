@@ -1,0 +1,48 @@
+"""What a gateway costs before anybody uses it: CPU until it listens, and memory while it is idle.
+
+The peer is bare_server.py: the libraries that any such gateway imports, and one listener. Both are processes of their
+own, started one after the other in each round, in another order each time.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import time
+
+from msgspec import Struct
+
+from tests.bench.processes import Process, cores, pin
+
+__all__ = ["BARE", "DRAGOMAN", "Sample", "measure"]
+
+BARE, DRAGOMAN = "bare server", "dragoman"
+SETTLE = 0.5  # seconds from `listening` to an idle process
+
+
+class Sample(Struct, frozen=True, kw_only=True):
+    """One server in one round: seconds of CPU until it listened, and bytes in memory once it was idle."""
+
+    server: str
+    cpu: float
+    memory: int
+
+
+def measure(rounds: int) -> list[dict[str, Sample]]:
+    """The samples of each round, by server."""
+    pair = cores()
+    if pair is not None:
+        pin(pair[0])
+    core = pair[1] if pair else None
+    order = (BARE, DRAGOMAN)
+    return [{name: _sample(name, core) for name in order[:: 1 - 2 * (number % 2)]} for number in range(rounds)]
+
+
+def _sample(server: str, core: int | None) -> Sample:
+    print(f"start: {server} ...", file=sys.stderr, flush=True)
+    with tempfile.TemporaryDirectory(prefix="dragoman-bench-") as folder:
+        bridge = ("dragoman", "bridge", "smooth+ws://127.0.0.1:0/ws", f"pod+unix:{folder}/sock")
+        with Process(*(bridge if server == DRAGOMAN else ("tests.bench.bare_server",)), core=core) as process:
+            cpu = process.cpu()
+            time.sleep(SETTLE)
+            return Sample(server=server, cpu=cpu, memory=process.memory())
