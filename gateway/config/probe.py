@@ -37,7 +37,9 @@ async def _dial(endpoint: Endpoint, limits: Limits, children: Children, starting
         return ""  # the file of a recording, and the program of a child, are checked before
     pods = registry.pods(endpoint)
     if pods is not None:
-        return "" if pods.live() else f"{endpoint.masked}: no pod is running there (at {endpoint.address}/NAME/sock)"
+        if any(pods.find_pod(name) is not None for name in pods.names()):
+            return ""
+        return f"{endpoint.masked}: no pod is running there (at {endpoint.address}/NAME/sock)"
     deadline = limits.connect_deadline
     try:
         async with asyncio.timeout(deadline):

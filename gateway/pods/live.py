@@ -1,13 +1,16 @@
-"""The pods of a directory, `pod+dir:DIR` as an upstream: every folder in it whose `sock` somebody listens at.
+"""The pods of a directory, `pod+dir:DIR` as an upstream: each folder with a `sock` at which a process listens.
 
-The directory is read each time that it is asked about: pods come and go by themselves, and a folder may outlive its
-pod. What a pod does now is read from the `status.json` beside its socket (docs/dialects/pod.md, section 2); one that
-keeps none is taken for idle.
+Pods start and end by themselves, and a folder may outlive its pod. So a process is looked for when a pod is to be used,
+and only at that pod's socket. The directory is listed again after its modification time has changed. The status of a
+pod is read from the `status.json` beside its socket (docs/dialects/pod.md, section 2); a pod without that file counts
+as idle.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -18,12 +21,12 @@ from dragoman.mappings.canonical.values import Status
 
 __all__ = ["Pod", "Pods"]
 
-PODS_MAX = 1000  # folders looked at: a runtime directory holds dozens
 STATUS_MAX = 64 * 1024  # bytes of a status.json: a real one has a hundred
+COARSEST_NS = 2_000_000_000  # the coarsest modification times of a file system: FAT counts 2 s
 
 
 class Pod(Struct, frozen=True, kw_only=True):
-    """A pod that can be connected to. `updated_at` in ns: when its status last changed."""
+    """A pod that can be connected to. `updated_at` is the time in ns of the last change of its status."""
 
     name: str
     endpoint: Endpoint
@@ -38,39 +41,63 @@ class StatusFile(Struct, frozen=True):
 
 
 class Pods:
-    """Looks into one directory; `alive` says whether somebody listens at a socket."""
+    """The pods of one directory. `is_alive` returns True if a process listens at a socket; `clock` returns ns."""
 
-    def __init__(self, upstream: Endpoint, alive: Callable[[str], bool]) -> None:
+    def __init__(
+        self, upstream: Endpoint, is_alive: Callable[[str], bool], clock: Callable[[], int] = time.time_ns
+    ) -> None:
         self._upstream = upstream
         self._folder = Path(upstream.address)
-        self._alive = alive
+        self._is_alive = is_alive
+        self._clock = clock
+        self._names: tuple[str, ...] = ()
+        self._modified: int | None = None  # of the directory when it was listed; None if a change may be missed by it
 
-    def live(self) -> list[Pod]:
-        """Every pod that is there now, by name."""
+    def names(self) -> Sequence[str]:
+        """Return the names of all folders, sorted; the same object as long as the directory has not changed."""
         try:
-            names = sorted(entry.name for entry in self._folder.iterdir())[:PODS_MAX]
-        except OSError:  # the directory is not there yet, or not ours to read: no pods
-            return []
-        return [pod for name in names if (pod := self.named(name)) is not None]
+            modified = os.stat(self._folder).st_mtime_ns
+            if modified != self._modified:
+                settled = self._clock() - modified > COARSEST_NS  # later changes get another modification time
+                names = tuple(sorted(os.listdir(self._folder)))
+                self._names = names if names != self._names else self._names
+                self._modified = modified if settled else None
+        except OSError:  # the directory does not exist yet, or must not be read
+            self._names, self._modified = (), None
+        return self._names
 
-    def named(self, name: str) -> Pod | None:
-        """The pod of this name, if it is there."""
-        socket = self._folder / name / "sock"
-        if not name or Path(name).name != name or not self._alive(str(socket)):
+    def find_pod(self, name: str) -> Pod | None:
+        """Return the pod of this name, if a process listens at its socket."""
+        if not name or Path(name).name != name or not self._is_alive(str(self._folder / name / "sock")):
             return None
-        status, at = _status(socket)
-        endpoint = structs.replace(self._upstream, transport="unix", address=str(socket), options=())
-        return Pod(name=name, endpoint=endpoint, status=status, updated_at=at)
+        status, at = self._status(name)
+        return Pod(name=name, endpoint=self.endpoint(name), status=status, updated_at=at)
 
+    def latest(self) -> Pod | None:
+        """Return the pod whose status changed last."""
+        by_time = sorted(self.names(), key=lambda name: -self._status(name)[1])
+        return next((pod for name in by_time if (pod := self.find_pod(name)) is not None), None)
 
-def _status(socket: Path) -> tuple[Status, int]:
-    path = socket.with_name("status.json")
-    try:
-        with path.open("rb") as file:
-            text = file.read(STATUS_MAX)
-        return msgspec.json.decode(text, type=StatusFile).state, path.stat().st_mtime_ns
-    except (OSError, msgspec.DecodeError):  # a pod of another make: it runs, that is all we know
+    def endpoint(self, name: str) -> Endpoint:
+        """Return the endpoint of the pod of this name."""
+        return structs.replace(self._upstream, transport="unix", address=str(self._folder / name / "sock"), options=())
+
+    def told_at(self, name: str) -> int | None:
+        """Return the time in ns at which a pod wrote its status; None if it keeps none, or may change it unnoticed."""
         try:
-            return "idle", socket.stat().st_mtime_ns
+            written = os.stat(self._folder / name / "status.json").st_mtime_ns
         except OSError:
-            return "idle", 0
+            return None
+        return written if self._clock() - written > COARSEST_NS else None
+
+    def _status(self, name: str) -> tuple[Status, int]:
+        path = self._folder / name / "status.json"
+        try:
+            with path.open("rb") as file:
+                text = file.read(STATUS_MAX)
+            return msgspec.json.decode(text, type=StatusFile).state, path.stat().st_mtime_ns
+        except (OSError, msgspec.DecodeError):  # a pod of another make
+            try:
+                return "idle", path.with_name("sock").stat().st_mtime_ns
+            except OSError:
+                return "idle", 0
