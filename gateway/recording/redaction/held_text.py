@@ -109,20 +109,22 @@ class HeldText(Generic[Slot]):
 
     def _release(self, text: str, spans: list[Span], count: int, unfinished: Span | None = None) -> Released[Slot]:
         """Release the first deltas without these secrets."""
-        released: Released[Slot] = []
         deltas = [self._deltas.popleft() for _ in range(count)]
-        places = list(pairwise(accumulate((len(delta.text) for delta in deltas), initial=len(self._behind))))
-        for delta, (start, end), inside in zip(deltas, places, overlapping(spans, places), strict=True):
+        ends = list(accumulate([len(delta.text) for delta in deltas], initial=len(self._behind)))
+        at = ends[-1]
+        self.held -= at - ends[0]
+        for delta in deltas:
             delta.waits = False
-            self.held -= end - start
-            if inside:
-                pieces = list(pairwise(accumulate(map(len, delta.pieces or (delta.text,)), initial=start)))
-                released.append((delta, list(replaced_in_pieces(text, pieces, inside, self._mark, self._marked))))
-                self._marked = max(self._marked, inside[-1].end)
-            else:
-                released.append((delta, None))
+        released: Released[Slot] = [(delta, None) for delta in deltas]
+        if spans:
+            for place, inside in enumerate(overlapping(spans, pairwise(ends))):
+                if inside:
+                    delta = deltas[place]
+                    pieces = list(pairwise(accumulate(map(len, delta.pieces or (delta.text,)), initial=ends[place])))
+                    texts = list(replaced_in_pieces(text, pieces, inside, self._mark, self._marked))
+                    released[place] = (delta, texts)
+                    self._marked = max(self._marked, inside[-1].end)
         self._begun = self._begun or bool(released)
-        at = places[-1][1] if places else len(self._behind)
         begins = [span.start for span in spans if span.end > at]
         self._remember(text, at, min([at, *begins] if unfinished is None else [at, unfinished.start, *begins]))
         return released
