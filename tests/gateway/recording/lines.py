@@ -1,4 +1,4 @@
-"""Lines for tests of recordings."""
+"""Lines and files for tests of recordings."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ HEADER = Header(gateway="0.1.0", started_at=1_700_000_000_000_000_000, route="te
 
 
 def numbered(count: int, text: str = "word", every: int = 10) -> list[Line]:
-    """So many lines, frame and event by turns; each `every` µs, two lines at one time."""
+    """Return `count` lines, alternately frames and events; every `every` µs, two lines have one time."""
     lines: list[Line] = []
     for seq in range(1, count + 1):
         t = seq // 2 * every
@@ -49,13 +49,13 @@ def numbered(count: int, text: str = "word", every: int = 10) -> list[Line]:
 
 
 def written(path: Path, lines: list[Line], header: Header = HEADER) -> Path:
-    """A plain recording of these lines."""
+    """Write a plain recording of these lines."""
     path.write_bytes(encode(header) + b"\n" + encode_lines(packed(lines)))
     return path
 
 
 def in_parts(path: Path, lines: list[Line], *ends: int, packed: tuple[int, ...] = ()) -> list[Path]:
-    """A recording of these lines whose parts end behind the lines with these seqs; those in `packed` are compressed."""
+    """Write a recording whose parts end after the lines with these seqs. Parts in `packed` are compressed."""
     paths = []
     for number, (begin, end) in enumerate(pairwise((0, *ends, lines[-1].seq))):
         some = [line for line in lines if begin < line.seq <= end]
@@ -67,34 +67,34 @@ def in_parts(path: Path, lines: list[Line], *ends: int, packed: tuple[int, ...] 
 
 
 def compressed(path: Path, lines: list[Line], header: Header = HEADER) -> Path:
-    """A compressed recording of these lines."""
+    """Write a compressed recording of these lines."""
     raw = [encode(header) + b"\n", *(encode(step) + b"\n" for step in packed(lines))]
     path.write_bytes(b"".join(index.compressed(raw)))
     return path
 
 
 def raw(items: Iterable[Item]) -> bytes:
-    """The lines of a file, as bytes, that hold these items."""
+    """Return the lines of a file with these items, as bytes."""
     return encode_lines(packed(items))
 
 
 def read_back(items: Iterable[Item]) -> list[Item]:
-    """These items as they are read from a file into which they were written."""
+    """Return these items as they are read from a file."""
     return [item for line in raw(items).splitlines() for item in decode_line(line).items()]
 
 
 def decoded(raw: Sequence[bytes]) -> list[Line]:
-    """The lines of a file behind its header, each by itself."""
+    """Return the frames, events and commands of the lines of a file, without its header."""
     return [item for line in raw for item in decode_line(line).lines()]
 
 
 def lines_of(items: Iterable[Item]) -> list[Line]:
-    """The frames, events and commands of items, each by itself."""
+    """Return the frames, events and commands of items one by one."""
     return [line for item in items for line in item.lines()]
 
 
 def in_runs(lines: Sequence[Line]) -> list[Item]:
-    """These lines as if all had come at one time: what was received, what it meant, what was sent; numbered anew."""
+    """Return these lines as one step, numbered anew: frames received, events, frames sent."""
     frames = [line for line in lines if isinstance(line, FrameLine)]
     stored: list[Item] = []
     seq, t = lines[0].seq, lines[-1].t
@@ -123,8 +123,9 @@ def _events(lines: Sequence[EventLine], seq: int, t: int) -> Iterator[EventLine]
 
 
 def in_streams(lines: Sequence[Line], seq: int, position: int) -> list[Item]:
-    """These lines as a recorder stores them: what stands behind a frame that was received came with it. Numbered anew
-    from `seq`, and in the log from `position`.
+    """Return these lines as a recorder stores them: what follows a received frame is of the same step.
+
+    They are numbered anew from `seq`, and in the log from `position`.
     """
     stored: list[Item] = []
     notes, step = PendingSteps(), list[Note]()

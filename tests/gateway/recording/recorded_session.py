@@ -23,7 +23,7 @@ SECOND = 1_000_000_000
 
 
 class Disk:
-    """Plays the writer: `files` are what it took, `full` what it does not."""
+    """A writer that keeps bytes in `files`, and takes nothing while it is `full`."""
 
     def __init__(self) -> None:
         self.place = Folder(Path("/rec"))
@@ -57,7 +57,7 @@ class Disk:
 
 
 class Scene:
-    """A track, its disk, its clock and its one timer."""
+    """A session recorder with its disk, its clock and its timer."""
 
     def __init__(self, rotate_bytes: int = 0, *, redacts: bool = False) -> None:
         self.disk = Disk()

@@ -48,7 +48,7 @@ def test_frames_that_differ_in_one_word_are_one_line(frames: Sequence[bytes]) ->
     assert len(raw([run])) < len(b"".join(frames))
 
 
-def test_few_frames_are_lines_of_their_own() -> None:
+def test_few_frames_are_not_folded() -> None:
     assert len(as_they_were([pod(word) for word in WORDS[:RUN_MIN]])) == RUN_MIN
     assert as_they_were([]) == []
 
@@ -60,7 +60,7 @@ def test_an_odd_frame_among_many_costs_few_lines(at: int) -> None:
     assert len(as_they_were(frames)) < 30
 
 
-def test_frames_that_are_the_same_or_of_two_kinds_stay_as_they_are() -> None:
+def test_equal_frames_and_frames_of_two_kinds_are_not_folded() -> None:
     assert len(as_they_were([pod("x")] * 20)) == 20
     assert len(as_they_were([pod("x"), smooth("x")] * 20)) == 40
     assert len(as_they_were([smooth(f"w{at}", at) for at in range(20)])) == 20, "their clocks differ too"
@@ -80,7 +80,7 @@ def test_frames_that_are_the_same_or_of_two_kinds_stay_as_they_are() -> None:
     ],
 )
 @pytest.mark.parametrize("at", [0, 1, 5, -1])
-def test_no_frame_is_too_strange(odd: Frame, at: int) -> None:
+def test_odd_frames_are_read_back_unchanged(odd: Frame, at: int) -> None:
     frames: list[Frame] = [pod(f"w{n}") for n in range(12)]
     frames[at] = odd
     as_they_were(frames)
@@ -93,10 +93,10 @@ def test_no_frame_is_too_strange(odd: Frame, at: int) -> None:
         max_size=40,
     )
 )
-def test_whatever_came_comes_back(frames: list[bytes]) -> None:
+def test_any_frames_are_read_back_unchanged(frames: list[bytes]) -> None:
     as_they_were(frames)
 
 
 @given(st.lists(st.binary(max_size=6), max_size=30), st.binary(max_size=6), st.binary(max_size=6))
-def test_whatever_stands_around_words_comes_back(words: list[bytes], before: bytes, behind: bytes) -> None:
+def test_any_text_around_words_is_read_back_unchanged(words: list[bytes], before: bytes, behind: bytes) -> None:
     as_they_were([before + b'"' + word + b'"' + behind for word in words])

@@ -22,7 +22,7 @@ from dragoman.mappings.errors import ConfigError
 from tests.gateway.recording.lines import raw, read_back
 
 
-def test_a_header_comes_back() -> None:
+def test_a_header_is_read_back_unchanged() -> None:
     header = Header(
         gateway="1.2", started_at=5, route="r", session="s", dialects={"pod": "seed"}, part=2, seq=7, lost=3
     )
@@ -34,18 +34,18 @@ def test_a_header_names_the_format_and_its_version() -> None:
     assert (said["kind"], said["format"], said["version"]) == ("header", "dragoman-recording", 4)
 
 
-def test_a_line_is_one_line_whatever_stands_in_it() -> None:
+def test_line_ends_in_a_text_do_not_split_its_line() -> None:
     line = EventLine(seq=1, t=0, cursor="1:0", event=TextDelta(text="a\nb\r\nc\u2028d"))
     assert raw([line]).count(b"\n") == 1
 
 
-def test_keys_of_the_future_are_skipped() -> None:
+def test_unknown_keys_are_skipped() -> None:
     event = b'{"cursor":"1:0","new":[1],"event":{"type":"text_delta","text":"x","new":{}}}'
     line = b'{"kind":"step","seq":1,"t":2,"new":{},"events":[%s]}' % event
     assert list(decode_line(line).items()) == [EventLine(seq=1, t=2, cursor="1:0", event=TextDelta(text="x"))]
 
 
-def test_a_line_of_an_unknown_kind_says_which() -> None:
+def test_the_error_for_a_line_of_an_unknown_kind_names_the_kind() -> None:
     with pytest.raises(LineError) as caught:
         decode_line(b'{"kind":"note","text":"x"}')
     assert caught.value.unknown == "note"
@@ -55,7 +55,7 @@ def test_a_line_of_an_unknown_kind_says_which() -> None:
     "line",
     [b"", b"{", b"\x00\x00", b"[]", b'{"kind":"step"}', b'{"kind":"step","seq":1,"t":1}', b"\xff", b"[" * 100_000],
 )
-def test_what_is_no_line_is_refused_as_such(line: bytes) -> None:
+def test_an_invalid_line_is_refused(line: bytes) -> None:
     with pytest.raises(LineError) as caught:
         decode_line(line)
     assert caught.value.unknown == ""
@@ -68,7 +68,7 @@ def test_a_file_that_is_no_recording_is_refused_by_name(line: bytes) -> None:
 
 
 @pytest.mark.parametrize("started_at", [-1, 1 << 63, 10**23])
-def test_a_header_of_no_time_of_the_calendar_is_refused(started_at: int) -> None:
+def test_a_header_with_a_time_outside_of_the_calendar_is_refused(started_at: int) -> None:
     with pytest.raises(RecordingError, match="its header cannot be read"):
         decode_header(
             b'{"kind":"header","format":"dragoman-recording","version":4,"started_at":%d}' % started_at, "a.jsonl"
@@ -76,7 +76,7 @@ def test_a_header_of_no_time_of_the_calendar_is_refused(started_at: int) -> None
 
 
 @pytest.mark.parametrize("wrong", [{"cursor": "abc"}, {"cursor": ""}, {"cursor": "1:-4"}, {"t": -1}, {"t": 10**18}])
-def test_a_line_with_a_place_or_a_time_that_is_none_is_no_line(wrong: dict[str, object]) -> None:
+def test_a_line_with_an_invalid_cursor_or_time_is_refused(wrong: dict[str, object]) -> None:
     event = {"cursor": "1:1", "event": {"type": "text_delta", "text": "ho"}}
     line = {"kind": "step", "seq": 1, "t": 2}
     assert decode_line(msgspec.json.encode({**line, "events": [event]})).seq == 1
@@ -99,7 +99,7 @@ def test_an_unreleased_version_is_refused_by_its_number_and_the_name_of_the_file
 # -- the order in a step ----------------------------------------------------------------------------------------
 
 
-def test_what_one_read_brought_about_is_one_line_whose_items_come_back_in_their_order() -> None:
+def test_a_step_is_one_line_and_its_items_are_read_back_in_order() -> None:
     items: list[Line] = [
         FrameLine(seq=1, t=5, link="c", dir="receive", dialect="smooth", text="a"),
         EventLine(seq=2, t=5, cursor="1:7", command=PauseTurn(request="r"), link="c"),
@@ -125,7 +125,7 @@ def test_what_one_read_brought_about_is_one_line_whose_items_come_back_in_their_
     ],
     ids=["frame received later", "command behind an event of its cursor", "another time", "number left out"],
 )
-def test_an_order_that_a_step_does_not_tell_is_kept_by_two_lines(second: Line) -> None:
+def test_two_lines_keep_an_order_that_one_step_cannot_express(second: Line) -> None:
     items: list[Line] = [EventLine(seq=1, t=5, cursor="1:7", event=TextDone(text="x")), second]
     assert len(list(packed(items))) == 2
     assert read_back(items) == items

@@ -20,11 +20,11 @@ def entries() -> list[IndexEntry]:
     return found.entries
 
 
-def test_what_was_compressed_comes_back() -> None:
+def test_compressed_lines_are_read_back_unchanged() -> None:
     assert b"".join(decompressed(io.BytesIO(FILE))) == b"".join(LINES)
 
 
-def test_any_zstd_tool_reads_the_lines_and_passes_over_the_index() -> None:
+def test_any_zstd_tool_reads_the_lines_and_ignores_the_index() -> None:
     reader = zstandard.ZstdDecompressor().stream_reader(io.BytesIO(FILE), read_across_frames=True)
     assert reader.read() == b"".join(LINES)
 
@@ -44,12 +44,12 @@ def test_a_file_without_its_end_has_no_index() -> None:
     assert read_index(io.BytesIO(b"")) is None
 
 
-def test_an_index_that_points_outside_of_its_file_is_none() -> None:
+def test_an_index_that_points_outside_of_its_file_is_ignored() -> None:
     end = FILE[entries()[-1].offset + 10 :]
     assert read_index(io.BytesIO(end)) is None
 
 
-def test_the_first_line_of_a_seq_or_a_time_stands_in_the_block_that_is_found() -> None:
+def test_the_index_finds_the_block_with_the_first_line_of_a_seq_or_a_time() -> None:
     index = entries()
     decoded = [decode_line(line) for line in LINES[1:]]
     for wanted in (*range(0, 20_001, 97), 19_999, 20_000):
@@ -66,7 +66,7 @@ def _holds(index: list[IndexEntry], decoded: list[StepLine], seq: int, t: int) -
         assert first.seq <= index[found + 1].seq
 
 
-def test_a_torn_file_gives_what_of_it_can_be_read() -> None:
+def test_the_readable_part_of_a_torn_file_is_read() -> None:
     index = entries()
     torn = FILE[: index[1].offset + 1000]
     got = b"".join(decompressed(io.BytesIO(torn)))
@@ -75,12 +75,12 @@ def test_a_torn_file_gives_what_of_it_can_be_read() -> None:
     assert b"".join(LINES).startswith(got)
 
 
-def test_garbage_behind_the_frames_ends_what_is_read() -> None:
+def test_reading_ends_at_garbage_after_the_frames() -> None:
     assert b"".join(decompressed(io.BytesIO(FILE + b"garbage" * 100))) == b"".join(LINES)
 
 
 @pytest.mark.parametrize("begin", [0, 4, 1000])
-def test_a_damaged_block_costs_itself_alone_and_is_told(begin: int) -> None:
+def test_a_damaged_block_loses_only_itself_and_is_reported(begin: int) -> None:
     index = entries()
     damaged = bytearray(FILE)
     damaged[index[1].offset + begin] ^= 0xFF
@@ -96,7 +96,7 @@ def test_a_damaged_block_costs_itself_alone_and_is_told(begin: int) -> None:
 
 
 @pytest.mark.parametrize("into", [0, 1000])
-def test_a_file_that_was_cut_is_told_even_between_two_blocks(into: int) -> None:
+def test_a_file_cut_between_two_blocks_is_reported(into: int) -> None:
     index = entries()
     lost: list[str] = []
     list(decompressed(io.BytesIO(FILE[: index[2].offset + into]), lost=lost.append))

@@ -33,7 +33,7 @@ def finish(path: Path) -> None:
         pass
 
 
-def test_a_compressed_recording_takes_the_place_of_the_plain_one(tmp_path: Path) -> None:
+def test_a_compressed_recording_replaces_the_plain_one(tmp_path: Path) -> None:
     path = recorded(tmp_path, "a", age=100, count=5000)
     before = list(open_recording(path).lines())
     finish(path)
@@ -44,7 +44,7 @@ def test_a_compressed_recording_takes_the_place_of_the_plain_one(tmp_path: Path)
     assert packed.stat().st_mtime == NOW - 100
 
 
-def test_what_is_being_written_is_not_compressed(tmp_path: Path) -> None:
+def test_a_file_that_is_being_written_is_not_compressed(tmp_path: Path) -> None:
     path = recorded(tmp_path, "a")
     with path.open("rb") as held:
         assert lock(held.fileno())
@@ -69,14 +69,14 @@ def test_the_newest_files_are_kept(tmp_path: Path) -> None:
     assert names(tmp_path) == {"new", "middle"}
 
 
-def test_files_that_are_too_old_go(tmp_path: Path) -> None:
+def test_files_that_are_too_old_are_deleted(tmp_path: Path) -> None:
     recorded(tmp_path, "new", 9)
     recorded(tmp_path, "old", 11)
     sweep(tmp_path, Keep(age=10))
     assert names(tmp_path) == {"new"}
 
 
-def test_the_oldest_go_until_all_fit(tmp_path: Path) -> None:
+def test_the_oldest_files_are_deleted_until_the_rest_fits(tmp_path: Path) -> None:
     size = recorded(tmp_path, "a", 3).stat().st_size
     for name, age in (("b", 2), ("c", 1)):
         recorded(tmp_path, name, age)
@@ -84,7 +84,7 @@ def test_the_oldest_go_until_all_fit(tmp_path: Path) -> None:
     assert names(tmp_path) == {"b", "c"}
 
 
-def test_what_is_being_written_is_kept_and_something_newer_goes_for_it(tmp_path: Path) -> None:
+def test_a_file_that_is_being_written_is_kept_and_a_newer_one_is_deleted(tmp_path: Path) -> None:
     old, new = recorded(tmp_path, "old", 5), recorded(tmp_path, "new", 1)
     with old.open("rb") as held:
         lock(held.fileno())
@@ -92,23 +92,23 @@ def test_what_is_being_written_is_kept_and_something_newer_goes_for_it(tmp_path:
     assert names(tmp_path) == {"old"}
 
 
-def test_files_of_others_are_left_alone(tmp_path: Path) -> None:
+def test_other_files_in_the_folder_are_left_alone(tmp_path: Path) -> None:
     (tmp_path / "notes.jsonl").write_text("mine")
     recorded(tmp_path, "a", 99)
     sweep(tmp_path, Keep(age=1, count=1, bytes=1))
     assert [path.name for path in tmp_path.iterdir()] == ["notes.jsonl"]
 
 
-def test_without_bounds_everything_is_kept(tmp_path: Path) -> None:
+def test_without_limits_everything_is_kept(tmp_path: Path) -> None:
     recorded(tmp_path, "a", 1e9)
     assert sweep(tmp_path, Keep()) == []
 
 
-def test_a_file_system_can_be_synced_where_the_system_knows_that(tmp_path: Path) -> None:
+def test_a_file_system_can_be_synced_where_the_system_supports_it(tmp_path: Path) -> None:
     with (tmp_path / "a").open("wb") as file:
         assert sync_file_system(file.fileno()) is hasattr(ctypes.CDLL(None), "syncfs")
     assert not sync_file_system(-1)
 
 
-def test_a_folder_that_is_not_there_is_empty(tmp_path: Path) -> None:
+def test_a_missing_folder_counts_as_empty(tmp_path: Path) -> None:
     assert sweep(tmp_path / "none", Keep(count=1)) == []

@@ -60,9 +60,7 @@ def killed(zygote: subprocess.Popen[bytes], path: Path, syncs: int) -> int:
     return int(rest[-1]) if rest else synced
 
 
-def test_a_writer_that_is_killed_anywhere_loses_nothing_that_was_synced(
-    tmp_path: Path, zygote: subprocess.Popen[bytes]
-) -> None:
+def test_a_killed_writer_loses_nothing_that_was_synced(tmp_path: Path, zygote: subprocess.Popen[bytes]) -> None:
     at = random.Random(8)
     told = set()
     for number in range(KILLS):
@@ -81,7 +79,7 @@ def test_a_writer_that_is_killed_anywhere_loses_nothing_that_was_synced(
     assert len(told) > 20, "it was killed at the same few places again and again"
 
 
-def test_a_file_that_is_torn_anywhere_gives_its_whole_lines(tmp_path: Path) -> None:
+def test_all_whole_lines_of_a_torn_file_are_read(tmp_path: Path) -> None:
     whole = written(tmp_path / "whole.jsonl", LINES[:2000]).read_bytes()
     at = random.Random(9)
     path = tmp_path / "torn.jsonl"

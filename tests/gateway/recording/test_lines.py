@@ -12,7 +12,7 @@ from tests.gateway.recording.lines import read_back
 
 
 @pytest.mark.parametrize("frame", [b'{"a":1}', "Grüße 🦀\u2028".encode(), b"\xff\xfe", b""])
-def test_a_frame_comes_back_byte_for_byte(frame: bytes) -> None:
+def test_a_frame_is_read_back_byte_for_byte(frame: bytes) -> None:
     line = frame_line(1, 2, "smooth-1", "send", "smooth", frame)
     (again,) = read_back([line])
     assert isinstance(again, FrameLine)
@@ -20,7 +20,7 @@ def test_a_frame_comes_back_byte_for_byte(frame: bytes) -> None:
     assert again.frame() == frame
 
 
-def test_a_zeromq_message_comes_back_with_its_parts_and_without_whose_it_was() -> None:
+def test_a_zeromq_message_is_read_back_with_its_parts_and_without_its_identity() -> None:
     line = frame_line(1, 2, UP, "receive", "pando", Parts("sub", b"who", (b"topic", b"", b"\xff")))
     (again,) = read_back([line])
     assert isinstance(again, FrameLine)
@@ -35,13 +35,13 @@ def test_a_zeromq_message_comes_back_with_its_parts_and_without_whose_it_was() -
         (Missed("sub", 3), "3 messages"),
     ],
 )
-def test_a_frame_that_never_came_says_why(frame: Oversize | Missed, why: str) -> None:
+def test_a_missing_frame_says_why(frame: Oversize | Missed, why: str) -> None:
     line = frame_line(1, 2, UP, "receive", "pod", frame)
     assert line.missing.startswith(why)
     assert line.frame() is None
 
 
-def test_an_event_comes_back_with_its_place() -> None:
+def test_an_event_is_read_back_with_its_cursor() -> None:
     line = EventLine(
         seq=4, t=9, cursor="2:31", turn="t", origin=Origin(link="a", request="r"), at=8, event=TextDelta(text="x")
     )
@@ -52,7 +52,7 @@ def test_an_event_comes_back_with_its_place() -> None:
     assert again.logged
 
 
-def test_a_command_comes_back_and_stands_in_no_log() -> None:
+def test_a_command_is_read_back_and_is_not_in_the_log() -> None:
     command = SubmitInput(request="r", segments=(Text(text="hello"),))
     (again,) = read_back([EventLine(seq=1, t=0, cursor="1:0", link="pod-1", command=command)])
     assert isinstance(again, EventLine)
@@ -60,11 +60,11 @@ def test_a_command_comes_back_and_stands_in_no_log() -> None:
     assert not again.logged
 
 
-def test_an_answer_stands_in_no_log() -> None:
+def test_a_reply_is_not_in_the_log() -> None:
     assert not EventLine(seq=1, t=0, cursor="1:0", link="pod-1", event=Reply(request="r")).logged
 
 
-def test_an_unknown_message_comes_back_as_command_and_as_event() -> None:
+def test_an_unknown_message_is_read_back_as_command_and_as_event() -> None:
     unknown = Unmapped(dialect="pod", tag="x", raw="{}")
     for line in (
         EventLine(seq=1, t=0, cursor="1:0", command=unknown),

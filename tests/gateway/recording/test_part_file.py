@@ -55,7 +55,7 @@ def test_a_last_line_without_a_newline_is_read_if_it_is_whole(tmp_path: Path) ->
 # -- what cannot be read ----------------------------------------------------------------------------------
 
 
-def test_a_recording_cut_anywhere_gives_every_whole_line(tmp_path: Path) -> None:
+def test_every_whole_line_of_a_cut_recording_is_read(tmp_path: Path) -> None:
     lines = numbered(6, text="Grüße 🦀")
     whole = encode(HEADER) + b"\n" + raw(lines)
     begin = len(encode(HEADER)) + 1
@@ -71,7 +71,7 @@ def test_a_recording_cut_anywhere_gives_every_whole_line(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("garbage", [b"\x00" * 5000, b"\x00" * 500 + b"\n\x00", b"\xff\xfe{", b'{"kind":"frame","se'])
-def test_garbage_behind_the_lines_costs_nothing_of_them(tmp_path: Path, garbage: bytes) -> None:
+def test_garbage_after_the_lines_loses_no_line(tmp_path: Path, garbage: bytes) -> None:
     path = written(tmp_path / "a.jsonl", numbered(50))
     path.write_bytes(path.read_bytes() + garbage)
     recording = open_recording(path)
@@ -80,7 +80,7 @@ def test_garbage_behind_the_lines_costs_nothing_of_them(tmp_path: Path, garbage:
     assert "torn" in str(recording.problems)
 
 
-def test_a_damaged_line_in_the_middle_costs_itself_alone(tmp_path: Path) -> None:
+def test_a_damaged_line_in_the_middle_loses_only_itself(tmp_path: Path) -> None:
     path = written(tmp_path / "a.jsonl", numbered(9))
     raw = path.read_bytes().split(b"\n")
     raw[4] = b"\x00" * 40
@@ -117,13 +117,13 @@ def test_garbage_without_an_end_does_not_fill_the_memory(tmp_path: Path, monkeyp
     assert recording.problems.torn
 
 
-def test_an_empty_file_is_refused_as_such(tmp_path: Path) -> None:
+def test_an_empty_file_is_refused_as_empty(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").touch()
     with pytest.raises(RecordingError, match="is empty: nothing was recorded"):
         open_recording(tmp_path / "a.jsonl")
 
 
-def test_a_file_of_something_else_is_refused(tmp_path: Path) -> None:
+def test_a_file_that_is_no_recording_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_bytes(b'{"some":"json"}\n' * 3)
     with pytest.raises(RecordingError, match="is no recording"):
         open_recording(tmp_path / "a.jsonl")
@@ -137,7 +137,7 @@ def test_two_files_that_were_joined_are_read_as_one(tmp_path: Path) -> None:
     assert not recording.problems
 
 
-def test_what_is_lost_of_a_compressed_recording_is_said(tmp_path: Path) -> None:
+def test_lost_blocks_of_a_compressed_recording_are_reported(tmp_path: Path) -> None:
     path = compressed(tmp_path / "a.jsonl.zst", numbered(20_000))
     whole = path.read_bytes()
     with path.open("rb") as file:
@@ -155,7 +155,7 @@ def test_what_is_lost_of_a_compressed_recording_is_said(tmp_path: Path) -> None:
     assert str(recording.problems) == "it ends without its index, so lines may be missing"
 
 
-def test_a_compressed_file_of_which_nothing_can_be_read_is_not_called_empty(tmp_path: Path) -> None:
+def test_an_unreadable_compressed_file_is_not_called_empty(tmp_path: Path) -> None:
     path = compressed(tmp_path / "a.jsonl.zst", numbered(100))
     path.write_bytes(path.read_bytes()[:200])
     with pytest.raises(RecordingError, match="nothing of it can be read"):

@@ -27,7 +27,7 @@ def seqs(lines: Sequence[Line]) -> list[int]:
 # -- parts --------------------------------------------------------------------------------------------------
 
 
-def test_a_file_that_is_large_enough_is_followed_by_a_further_part() -> None:
+def test_a_large_file_is_followed_by_a_further_part() -> None:
     scene = Scene(rotate_bytes=2000)
     for _ in range(40):
         scene.happens(TextDelta(text="x" * 100))
@@ -58,7 +58,7 @@ def test_parts_have_names_of_their_own() -> None:
 # -- not recording --------------------------------------------------------------------------------------------
 
 
-def test_a_full_disk_is_said_once_counted_and_tried_again_later(scene: Scene) -> None:
+def test_a_full_disk_is_logged_once_counted_and_tried_again_later(scene: Scene) -> None:
     scene.happens(TextDelta(text="a"))
     scene.passes(FLUSH)
     (file,) = scene.disk.files
@@ -80,7 +80,7 @@ def test_a_full_disk_is_said_once_counted_and_tried_again_later(scene: Scene) ->
     assert (header.part, header.lost, header.seq, line.seq) == (1, 4, 5, 5)
 
 
-def test_a_file_that_never_was_is_no_part(scene: Scene) -> None:
+def test_a_file_that_was_never_created_is_not_counted_as_a_part(scene: Scene) -> None:
     scene.happens(TextDelta(text="a"))
     scene.passes(FLUSH)
     (file,) = scene.disk.files
@@ -94,7 +94,7 @@ def test_a_file_that_never_was_is_no_part(scene: Scene) -> None:
     assert (header.part, header.lost, seqs(lines)) == (0, 1, [2])
 
 
-def test_lines_that_are_lost_twice_are_told_by_the_part_that_follows(scene: Scene) -> None:
+def test_the_next_header_counts_items_that_were_lost_twice(scene: Scene) -> None:
     for _ in range(2):
         scene.happens(TextDelta(text="a"))
         scene.passes(FLUSH)
@@ -110,7 +110,7 @@ def test_lines_that_are_lost_twice_are_told_by_the_part_that_follows(scene: Scen
     assert scene.ledger.counters["recording_lines_lost"] == 2
 
 
-def test_what_one_part_told_the_next_does_not_tell_again(scene: Scene) -> None:
+def test_a_header_does_not_repeat_the_lost_items_of_the_part_before(scene: Scene) -> None:
     for _ in range(2):
         scene.happens(TextDelta(text="a"))
         scene.passes(FLUSH)
@@ -123,7 +123,7 @@ def test_what_one_part_told_the_next_does_not_tell_again(scene: Scene) -> None:
     assert [header.lost for header, _ in scene.disk.parts()] == [0, 1, 1]
 
 
-def test_a_queue_that_is_full_is_not_recording_too(scene: Scene) -> None:
+def test_a_full_queue_stops_recording(scene: Scene) -> None:
     scene.happens(TextDelta(text="a"))
     scene.passes(FLUSH)
     scene.disk.full = True

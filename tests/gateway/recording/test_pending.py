@@ -17,7 +17,7 @@ def batch(*events: Event) -> Batch:
     return Batch(session="s", epoch=2, first_seq=7, events=list(events), turn="t", origin=ORIGIN, at=99)
 
 
-def test_what_happened_has_lines_in_its_order_and_one_count() -> None:
+def test_pending_items_are_in_order_and_numbered_together() -> None:
     notes = PendingSteps()
     command = EventLine(cursor="2:8", command=PauseTurn(), link="a")
     notes.add(3, [FramesNote(RECEIVED, [b"a", b"b"]), batch(TextDelta(text="x"), TextDone(text="x")), command])
@@ -34,7 +34,7 @@ def test_what_happened_has_lines_in_its_order_and_one_count() -> None:
     assert [(line.seq, line.t) for line in notes.take()] == [(6, 4)]
 
 
-def test_deltas_among_other_events_are_a_stream_of_their_own() -> None:
+def test_deltas_among_other_events_are_folded() -> None:
     notes = PendingSteps()
     deltas = [TextDelta(text=text) for text in "abcd"]
     events: list[Event] = [*deltas, TextDone(text="abcd"), TextDelta(text="e")]
@@ -47,7 +47,7 @@ def test_deltas_among_other_events_are_a_stream_of_their_own() -> None:
     ]
 
 
-def test_frames_that_are_alike_are_a_run() -> None:
+def test_alike_frames_are_folded() -> None:
     notes = PendingSteps()
     notes.add(1, [FramesNote(RECEIVED, [b'{"text":"%d"}' % at for at in range(20)]), FramesNote(SENT, [b"x"])])
     first, last = notes.take()
@@ -56,7 +56,7 @@ def test_frames_that_are_alike_are_a_run() -> None:
     assert (first.seq, last.seq) == (1, 21)
 
 
-def test_much_is_many_lines_or_large_frames() -> None:
+def test_many_items_or_large_frames_should_be_taken_now() -> None:
     notes = PendingSteps()
     assert [notes.add(1, [FramesNote(SENT, [b"x"])]) for _ in range(LINES_MAX)] == [*[False] * (LINES_MAX - 1), True]
     notes.take()
@@ -66,7 +66,7 @@ def test_much_is_many_lines_or_large_frames() -> None:
     assert not notes.add(1, [FramesNote(SENT, [b"x"])])
 
 
-def test_much_is_large_texts_too() -> None:
+def test_large_texts_should_be_taken_now() -> None:
     notes, seq = PendingSteps(), 7
     for texts, much in ((["x" * (SIZE_MAX - 1)], False), (["x"], True), (["x" * SIZE_MAX, "y"], True)):
         deltas: list[Event] = [TextDelta(text=text) for text in texts]
@@ -76,7 +76,7 @@ def test_much_is_large_texts_too() -> None:
             notes.take()
 
 
-def test_much_is_large_frames_around_little_texts_too() -> None:
+def test_large_frames_around_short_texts_should_be_taken_now() -> None:
     frame = b'{"event":"text_delta","data":{"text":"a","more":"' + b"x" * (SIZE_MAX // 3) + b'"}}'
     for many in (1, 2):
         notes = PendingSteps()

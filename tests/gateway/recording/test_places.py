@@ -23,7 +23,7 @@ def test_a_further_part_has_its_number(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("session", ["../../etc/passwd", "a/b", "a\x00b", "", "ä" * 300, ".", "a\nb", "con:1"])
-def test_whatever_a_session_is_called_its_file_stays_in_the_folder(tmp_path: Path, session: str) -> None:
+def test_the_file_of_a_session_with_any_id_stays_in_the_folder(tmp_path: Path, session: str) -> None:
     for part in (0, 1):
         path = next(Folder(tmp_path).names(session, START, part))
         assert path.parent == tmp_path
@@ -32,18 +32,18 @@ def test_whatever_a_session_is_called_its_file_stays_in_the_folder(tmp_path: Pat
         assert OURS.fullmatch(path.name)
 
 
-def test_sessions_that_differ_in_what_no_name_can_hold_have_different_names(tmp_path: Path) -> None:
+def test_ids_that_differ_in_unsafe_characters_have_different_names(tmp_path: Path) -> None:
     names = {next(Folder(tmp_path).names(session, START, 0)) for session in ("a/b", "a:b", "a_b", "a b", "ä" * 300)}
     assert len(names) == 5
 
 
-def test_only_names_that_a_folder_gives_are_ours() -> None:
+def test_only_names_that_a_folder_gives_are_recognized() -> None:
     for name in ("notes.jsonl", "20231114T221320Z-s.json", ".20231114T221320Z-s.jsonl", "20231114T221320Z-s.jsonl.bak"):
         assert not OURS.fullmatch(name)
     assert OURS.fullmatch("20231114T221320Z-s~2.4.jsonl.zst")
 
 
-def test_a_file_is_the_first_session_s_and_others_stand_beside_it(tmp_path: Path) -> None:
+def test_the_first_session_gets_the_file_and_others_stand_beside_it(tmp_path: Path) -> None:
     one = OneFile(tmp_path / "out.rec")
     assert next(one.names("a", START, 0)).name == "out.rec"
     assert next(one.names("b", START, 0)).name == "out-2.rec"
@@ -60,7 +60,7 @@ def test_a_session_without_an_input_does_not_get_the_name_of_a_file(tmp_path: Pa
 
 
 @pytest.mark.parametrize("text", ["{}/", "{}/new/", "{}/new"])
-def test_a_folder_is_what_is_one_or_reads_like_one(tmp_path: Path, text: str) -> None:
+def test_an_existing_folder_or_a_name_like_one_is_a_folder(tmp_path: Path, text: str) -> None:
     assert isinstance(place(text.format(tmp_path)), Folder)
 
 
@@ -77,14 +77,14 @@ def test_a_file_that_exists_is_never_overwritten(tmp_path: Path) -> None:
         place(f"{tmp_path}/out")
 
 
-def test_a_place_that_is_none_is_told() -> None:
+def test_an_invalid_place_is_refused() -> None:
     with pytest.raises(ConfigError, match="recordings need a place"):
         place("")
     with pytest.raises(ConfigError, match=r"not compressed: name it out\.jsonl"):
         place("out.jsonl.zst")
 
 
-def test_parts_of_a_recording_are_known_by_their_names(tmp_path: Path) -> None:
+def test_parts_of_a_recording_are_recognized_by_their_names(tmp_path: Path) -> None:
     own = ["a.jsonl", "a.1.jsonl.zst", "a~2.1.jsonl", "a.12.jsonl"]
     for name in (*own, "a-2.jsonl", "b.jsonl", "aa.jsonl", ".a.jsonl", "a.1.html", "a.x.jsonl", "a.jsonl.12"):
         (tmp_path / name).touch()
@@ -102,14 +102,14 @@ def test_the_parts_of_a_file_are_its_siblings(tmp_path: Path, name: str) -> None
         assert sorted(siblings(path, part)) == sorted(paths)
 
 
-def test_names_for_parts_are_those_that_a_file_gives(tmp_path: Path) -> None:
+def test_part_names_are_those_that_a_file_gives(tmp_path: Path) -> None:
     out = tmp_path / "out.jsonl"
     assert list(part_names(out, [0, 1])) == [out, next(OneFile(out).names("s", START, 1))]
     packed = part_names(tmp_path / "out.jsonl.zst", [2, 3, 7])
     assert [path.name for path in packed] == ["out.jsonl.zst", "out.3.jsonl.zst", "out.7.jsonl.zst"]
 
 
-def test_what_is_named_like_a_recording() -> None:
+def test_only_plain_and_compressed_jsonl_files_are_named_like_recordings() -> None:
     assert [has_recording_name(Path(name)) for name in ("a.jsonl", "a.jsonl.zst", ".a.jsonl.zst.12", "a.html")] == [
         True,
         True,

@@ -6,7 +6,7 @@ from dragoman.gateway.recording.printable import printable
 
 
 @pytest.mark.parametrize("text", ["Grüße 🦀\n\tja", "木曜日に届きます。", "عربي", ""])
-def test_what_people_write_stays_as_it_is(text: str) -> None:
+def test_ordinary_text_is_printed_unchanged(text: str) -> None:
     assert printable(text) == text
 
 
@@ -22,5 +22,5 @@ def test_what_people_write_stays_as_it_is(text: str) -> None:
         ("\ud800", "\\ud800"),
     ],
 )
-def test_what_would_control_a_terminal_or_turn_text_around_is_shown(text: str, shown: str) -> None:
+def test_control_characters_and_direction_marks_are_escaped(text: str, shown: str) -> None:
     assert printable(text) == shown

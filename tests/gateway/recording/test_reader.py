@@ -88,7 +88,7 @@ def test_the_frozen_recording_with_streams_is_readable_for_ever(name: str) -> No
 
 
 @pytest.mark.parametrize("name", ["v4-streams.jsonl", "v4-streams.jsonl.zst"])
-def test_a_recording_with_streams_is_entered_at_any_line_and_time_of_one(name: str) -> None:
+def test_a_recording_with_streams_is_read_from_any_line_and_time(name: str) -> None:
     recording = open_recording(FROZEN / name)
     lines = list(recording.lines())
     for seq in range(1, 16):
@@ -100,7 +100,7 @@ def test_a_recording_with_streams_is_entered_at_any_line_and_time_of_one(name: s
 # -- what is read ---------------------------------------------------------------------------------------
 
 
-def test_commands_of_clients_and_those_to_the_backend_are_told_apart(tmp_path: Path) -> None:
+def test_commands_to_the_backend_are_not_commands_of_clients(tmp_path: Path) -> None:
     lines: list[Line] = [
         EventLine(seq=1, t=0, cursor="1:0", link="pod-1", command=PauseTurn(request="a")),
         EventLine(seq=2, t=0, cursor="1:0", link=UP, command=PauseTurn(request="b")),
@@ -126,7 +126,7 @@ def test_any_part_stands_for_the_whole(tmp_path: Path) -> None:
         assert not recording.problems
 
 
-def test_parts_are_known_by_their_headers(tmp_path: Path) -> None:
+def test_parts_are_recognized_by_their_headers(tmp_path: Path) -> None:
     """A name that was taken has ~2 in it; a part of another recording may have had the name."""
     first, second = in_parts(tmp_path / "a.jsonl", numbered(9), 4)
     second.rename(tmp_path / "a~2.1.jsonl")
@@ -139,7 +139,7 @@ def test_parts_are_known_by_their_headers(tmp_path: Path) -> None:
     assert list(open_recording(second).lines()) == numbered(3)
 
 
-def test_a_part_that_is_there_twice_is_read_once(tmp_path: Path) -> None:
+def test_a_duplicated_part_is_read_once(tmp_path: Path) -> None:
     """A gateway was killed when it had compressed it."""
     first, second = in_parts(tmp_path / "a.jsonl", numbered(9), 4)
     in_parts(tmp_path / "a.jsonl", numbered(9), 4, packed=(0, 1))
@@ -148,7 +148,7 @@ def test_a_part_that_is_there_twice_is_read_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("gone", [(0,), (1,), (1, 2), (0, 2)])
-def test_a_part_that_is_not_there_is_said_and_the_others_are_read(tmp_path: Path, gone: tuple[int, ...]) -> None:
+def test_a_missing_part_is_reported_and_the_others_are_read(tmp_path: Path, gone: tuple[int, ...]) -> None:
     paths = in_parts(tmp_path / "a.jsonl", numbered(40), 10, 20, 30)
     for number in gone:
         paths[number].unlink()
@@ -165,7 +165,7 @@ def test_a_part_that_is_not_there_is_said_and_the_others_are_read(tmp_path: Path
     assert [gap.seq for gap in recording.missing] == [10 * (n + 1) + 1 for n in gone if n + 1 not in gone]
 
 
-def test_lines_that_were_lost_between_parts_are_said(tmp_path: Path) -> None:
+def test_items_lost_between_parts_are_reported(tmp_path: Path) -> None:
     lines = numbered(9)
     written(tmp_path / "a.jsonl", lines[:3])
     written(tmp_path / "a.1.jsonl", lines[7:], structs.replace(HEADER, part=1, seq=8, lost=4))
@@ -200,7 +200,7 @@ def test_a_seek_opens_no_part_before_the_one_it_seeks(tmp_path: Path, monkeypatc
     assert opened == paths[2:]
 
 
-def test_progress_of_parts_is_that_of_the_whole(tmp_path: Path) -> None:
+def test_progress_counts_the_bytes_of_all_parts(tmp_path: Path) -> None:
     recording = open_recording(in_parts(tmp_path / "a.jsonl", numbered(300), 100, 200)[0])
     told: list[int] = []
     recording.report_progress(told.append)
@@ -226,7 +226,7 @@ def test_a_folder_with_no_or_several_sessions_is_refused(tmp_path: Path) -> None
         open_recording(tmp_path)
 
 
-def test_a_recording_of_the_future_in_a_folder_is_told(tmp_path: Path) -> None:
+def test_a_recording_of_a_later_version_in_a_folder_is_reported(tmp_path: Path) -> None:
     written(tmp_path / "a.jsonl", numbered(9))
     written(tmp_path / "b.jsonl", numbered(9), structs.replace(HEADER, session="other", version=VERSION + 1))
     with pytest.raises(RecordingError, match=r"b\.jsonl is a recording of version .* read it with a newer dragoman"):
@@ -254,7 +254,7 @@ def test_a_question_ends_its_batch() -> None:
     assert (first.events, second.events) == ([asked], [TextDelta(text="a")])
 
 
-def test_what_answered_one_link_is_in_no_batch() -> None:
+def test_a_reply_to_one_link_is_in_no_batch() -> None:
     answer = EventLine(seq=1, t=0, cursor="1:0", link="pod-1", event=Reply(request="r"))
     assert list(batches("s", [answer])) == []
 

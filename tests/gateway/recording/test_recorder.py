@@ -23,7 +23,7 @@ POD, PANDO = registry.dialect("pod"), registry.dialect("pando")
 
 
 class Shelf:
-    """Plays the writer: what stands in the recording of each session, in words."""
+    """A writer that keeps the recording of each session, to be read as words."""
 
     place = Folder
 
@@ -68,7 +68,7 @@ class Stage:
         self.other = self.recorder.tap("smooth-2", "smooth")
 
     def says(self, tap: Tap, text: str, *acts: Callable[[], object]) -> None:
-        """What a link does with a frame that came."""
+        """Let a link read a frame and act on it."""
 
         def take(frames: Any) -> None:
             assert list(frames) == [text.encode()]
@@ -107,7 +107,7 @@ def happens(track: SessionRecorder, *taps: Tap, text: str = "x", begins: str = "
     track.leave(before)
 
 
-def test_what_a_client_says_stands_before_what_it_means_and_what_comes_of_it(stage: Stage) -> None:
+def test_a_client_frame_stands_before_its_command_and_the_events_it_causes(stage: Stage) -> None:
     up = stage.recorder.upstream(POD, "a")
     stage.says(
         stage.client,
@@ -123,13 +123,13 @@ def test_what_a_client_says_stands_before_what_it_means_and_what_comes_of_it(sta
     }
 
 
-def test_what_the_backend_says_is_its_session_s(stage: Stage) -> None:
+def test_backend_frames_belong_to_their_session(stage: Stage) -> None:
     up = stage.recorder.upstream(POD, "b")
     stage.says(up, "delta", lambda: happens(stage.b))
     assert stage.told() == {"b": ["up > delta", "log: TextDelta"]}
 
 
-def test_frames_that_come_together_on_a_link_of_one_session_are_taken_together(stage: Stage) -> None:
+def test_frames_of_one_read_on_a_link_of_one_session_are_one_step(stage: Stage) -> None:
     up = stage.recorder.upstream(POD, "a")
     up.heard([b"1", b"2"])
     happens(stage.a)
@@ -138,7 +138,7 @@ def test_frames_that_come_together_on_a_link_of_one_session_are_taken_together(s
     assert stage.told() == {"a": ["up > 1", "up > 2", "log: TextDelta"]}
 
 
-def test_what_one_session_hears_and_another_acts_on_is_recorded_of_both_at_once(stage: Stage) -> None:
+def test_a_frame_that_makes_another_session_act_is_one_step_in_both(stage: Stage) -> None:
     up = stage.recorder.upstream(POD, "a")
     up.heard([b"1"])
     stage.b.enter()
@@ -166,14 +166,14 @@ def test_on_a_link_of_many_sessions_each_frame_goes_to_the_session_that_it_reach
     }
 
 
-def test_what_a_link_of_many_sessions_keeps_for_later_is_of_the_session_that_it_names(stage: Stage) -> None:
+def test_a_frame_that_the_translator_keeps_belongs_to_the_session_it_names(stage: Stage) -> None:
     up = stage.recorder.upstream(PANDO, "")
     text = b'{"topic":"llm.token","payload":{"session_id":"theirs","token":"x"}}'
     up.receive([Parts("sub", b"", (b"llm.token\x00" + text,))], lambda _frames: None)
     assert stage.told() == {"b": ["up > None"]}
 
 
-def test_what_is_broadcast_is_of_the_session_that_does_it_whatever_the_link_did_before(stage: Stage) -> None:
+def test_broadcast_frames_belong_to_the_session_that_sends_them(stage: Stage) -> None:
     for track in (stage.a, stage.b):
         stage.says(stage.client, "go", lambda: stage.client.asks(PauseTurn()), track.enter)
     happens(stage.a, stage.client, text="of a")
@@ -183,7 +183,7 @@ def test_what_is_broadcast_is_of_the_session_that_does_it_whatever_the_link_did_
     assert told["b"][-1] == "smooth-1 < heartbeat"  # of the session that it spoke of last
 
 
-def test_by_default_the_frames_of_a_client_are_recorded_that_began_the_turn(stage: Stage) -> None:
+def test_by_default_only_frames_of_the_client_that_began_the_turn_are_recorded(stage: Stage) -> None:
     for tap in (stage.client, stage.other):
         tap.shown("a")
     happens(stage.a, stage.client, stage.other, text="1", begins="smooth-2")
@@ -191,13 +191,13 @@ def test_by_default_the_frames_of_a_client_are_recorded_that_began_the_turn(stag
     assert stage.told() == {"a": ["log: TurnAccepted", "smooth-2 < 1", "log: TextDelta", "smooth-2 < 2"]}
 
 
-def test_what_asked_the_session_something_is_recorded_whoever_said_it(stage: Stage) -> None:
+def test_frames_with_a_command_are_recorded_for_every_client(stage: Stage) -> None:
     happens(stage.a, begins="smooth-2")
     stage.says(stage.client, "stop", lambda: stage.client.asks(PauseTurn()), stage.a.enter)
     assert stage.told()["a"][1:] == ["smooth-1 > stop", "smooth-1: PauseTurn"]
 
 
-def test_with_links_all_every_client_is_recorded_and_what_is_nobody_s_is_the_route_s() -> None:
+def test_with_links_all_every_client_is_recorded_and_other_frames_go_to_the_route() -> None:
     stage = Stage(everything=True)
     for tap in (stage.client, stage.other):
         tap.shown("a")
@@ -210,12 +210,12 @@ def test_with_links_all_every_client_is_recorded_and_what_is_nobody_s_is_the_rou
     }
 
 
-def test_by_default_what_is_nobody_s_is_not_recorded(stage: Stage) -> None:
+def test_by_default_client_frames_without_a_session_are_not_recorded(stage: Stage) -> None:
     stage.says(stage.client, "ping", lambda: stage.client.asks(PauseTurn()), lambda: stage.client.put([b"pong"]))
     assert stage.told() == {}
 
 
-def test_an_answer_stands_with_the_link_that_it_went_to(stage: Stage) -> None:
+def test_a_reply_is_recorded_with_its_link(stage: Stage) -> None:
     stage.says(
         stage.client,
         "pause",
@@ -226,7 +226,7 @@ def test_an_answer_stands_with_the_link_that_it_went_to(stage: Stage) -> None:
     assert stage.told()["a"][-1] == "smooth-1: Reply"
 
 
-def test_after_the_end_of_a_session_nothing_of_its_links_begins_another_recording(stage: Stage) -> None:
+def test_links_of_a_closed_session_begin_no_other_recording(stage: Stage) -> None:
     up = stage.recorder.upstream(POD, "a")
     stage.recorder.over("a")
     stage.says(up, "late")

@@ -116,7 +116,7 @@ async def test_heartbeats_of_a_pando_do_not_take_the_name_of_a_file(tmp_path: Pa
     assert open_recording(tmp_path / "out-route.jsonl").header.session == ""
 
 
-async def test_every_frame_of_the_backend_and_of_the_client_s_turn_is_in_it(tmp_path: Path) -> None:
+async def test_every_frame_of_the_backend_and_of_the_clients_turn_is_recorded(tmp_path: Path) -> None:
     folder = tmp_path / "rec"
     async with (
         recorded(tmp_path, Recording(path=str(folder), compress=False)) as (_, url),
@@ -136,7 +136,7 @@ async def test_every_frame_of_the_backend_and_of_the_client_s_turn_is_in_it(tmp_
     assert times == sorted(times)
 
 
-async def test_each_session_has_a_file_and_it_is_compressed_when_all_is_over(tmp_path: Path) -> None:
+async def test_each_session_has_a_file_which_is_compressed_at_the_end(tmp_path: Path) -> None:
     folder = tmp_path / "rec"
     async with (
         recorded(tmp_path, Recording(path=str(folder)), "smooth+ws://127.0.0.1:0/ws") as (_, url),
@@ -153,7 +153,7 @@ async def test_each_session_has_a_file_and_it_is_compressed_when_all_is_over(tmp
     assert sorted(ends) == [1, 2]
 
 
-async def test_a_route_that_is_not_to_be_recorded_is_not(tmp_path: Path) -> None:
+async def test_a_route_with_record_false_is_not_recorded(tmp_path: Path) -> None:
     folder = tmp_path / "rec"
     async with (
         recorded(tmp_path, Recording(path=str(folder)), record=False) as (_, url),
@@ -163,7 +163,7 @@ async def test_a_route_that_is_not_to_be_recorded_is_not(tmp_path: Path) -> None
     assert not folder.exists()
 
 
-async def test_with_a_disk_that_takes_nothing_traffic_goes_on_and_it_is_counted(tmp_path: Path) -> None:
+async def test_with_an_unusable_disk_traffic_goes_on_and_failures_are_counted(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     async with recorded(tmp_path, Recording(path=f"{tmp_path}/file/rec/")) as (app, url):
         async with SmoothClient.connected(url) as client:
@@ -204,7 +204,7 @@ def problems(folder: Path, path: str, more: str = "") -> list[str]:
     return [str(problem).removeprefix(f"{file}:") for problem in check(file).problems]
 
 
-def test_a_recording_that_is_right_has_no_problem(tmp_path: Path) -> None:
+def test_a_valid_recording_section_has_no_problem(tmp_path: Path) -> None:
     assert problems(tmp_path, f"{tmp_path}/rec", "keep_count = 3\nkeep_age = 1.5\nkeep_bytes = 4096") == []
 
 
@@ -218,7 +218,9 @@ def test_a_recording_that_is_right_has_no_problem(tmp_path: Path) -> None:
         ("{0}", "colour = 1", "8: recording.colour: unknown key 'colour'"),
     ],
 )
-def test_a_recording_that_is_wrong_is_told_with_its_line(tmp_path: Path, path: str, more: str, problem: str) -> None:
+def test_an_invalid_recording_section_is_reported_with_its_line(
+    tmp_path: Path, path: str, more: str, problem: str
+) -> None:
     (said,) = problems(tmp_path, path.format(tmp_path), more)
     assert said.startswith(problem.format(tmp_path))
 
@@ -253,7 +255,7 @@ def bridged(tmp_path: Path, *options: str) -> tuple[Reader, str]:
 
 
 @pytest.mark.parametrize(("options", "redacts"), [((), True), (("--no-redact",), False)])
-def test_bridge_records_into_a_file_until_it_is_told_to_stop(
+def test_bridge_records_into_a_file_until_it_is_stopped(
     tmp_path: Path, options: tuple[str, ...], redacts: bool
 ) -> None:
     recording, told = bridged(tmp_path, *options)
@@ -270,7 +272,7 @@ async def _one_client(url: str) -> None:
         await client.until(lambda: bool(client.terminals()))
 
 
-def test_what_is_not_recorded_needs_no_switch_for_redaction() -> None:
+def test_no_redact_without_record_is_refused() -> None:
     endpoints = ("smooth+ws://127.0.0.1:0/ws", "pod+unix:/tmp/none")
     done = subprocess.run(
         [sys.executable, "-m", "dragoman", "bridge", *endpoints, "--no-redact"],
@@ -282,7 +284,7 @@ def test_what_is_not_recorded_needs_no_switch_for_redaction() -> None:
     assert (done.returncode, done.stderr) == (2, "error: --no-redact is for what is recorded: it goes with --record\n")
 
 
-def test_a_place_that_a_script_left_empty_is_told() -> None:
+def test_an_empty_place_is_refused() -> None:
     endpoints = ("smooth+ws://127.0.0.1:0/ws", "pod+unix:/tmp/none")
     done = subprocess.run(
         [sys.executable, "-m", "dragoman", "bridge", *endpoints, "--record", ""],

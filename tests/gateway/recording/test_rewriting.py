@@ -66,7 +66,7 @@ def test_a_file_is_replaced_by_one_without_its_secrets(path: Path) -> None:
     assert list(path.parent.iterdir()) == [path]
 
 
-def test_a_compressed_file_stays_one_and_can_be_entered_anywhere(path: Path) -> None:
+def test_a_compressed_file_stays_compressed_and_can_be_read_from_anywhere(path: Path) -> None:
     packed = zst(path)
     redact(open_recording(packed), Redactor(RULES, b"salt"))
     recording = open_recording(packed)
@@ -102,7 +102,7 @@ def test_a_file_that_is_being_recorded_is_left_alone(path: Path) -> None:
     assert KEY.encode() in path.read_bytes()
 
 
-def test_what_fails_leaves_the_old_file_and_no_other(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failure_leaves_the_old_file_and_no_draft(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = path.read_bytes()
 
     def full(_descriptor: int) -> None:
@@ -115,7 +115,7 @@ def test_what_fails_leaves_the_old_file_and_no_other(path: Path, monkeypatch: py
     assert list(path.parent.iterdir()) == [path]
 
 
-def test_what_a_link_leads_to_is_replaced(path: Path) -> None:
+def test_the_target_of_a_symbolic_link_is_replaced(path: Path) -> None:
     link = path.with_name("link.jsonl")
     link.symlink_to(path)
     redact(open_recording(link), Redactor(RULES, b"salt"))
@@ -131,7 +131,7 @@ def test_a_torn_end_is_left_out(path: Path) -> None:
     assert not open_recording(path).problems
 
 
-def test_a_scan_tells_each_secret_by_its_line_and_place_and_writes_nothing(path: Path) -> None:
+def test_a_scan_reports_the_line_and_place_of_each_secret_and_writes_nothing(path: Path) -> None:
     before = path.read_bytes()
     found: list[Finding] = []
     entries = scan(open_recording(path), Redactor(RULES, b"salt", found.append))
@@ -144,7 +144,7 @@ def test_a_scan_tells_each_secret_by_its_line_and_place_and_writes_nothing(path:
     assert path.read_bytes() == before
 
 
-def test_nothing_is_found_in_what_was_redacted(path: Path) -> None:
+def test_nothing_is_found_in_a_redacted_recording(path: Path) -> None:
     redact(open_recording(path), Redactor(RULES, b"salt"))
     assert scan(open_recording(path), Redactor(RULES, b"other")) == []
     before = path.read_bytes()
@@ -173,7 +173,7 @@ def parts(tmp_path: Path) -> list[Path]:
     return paths
 
 
-def test_a_secret_that_is_said_in_two_parts_is_taken_out_of_both(parts: list[Path]) -> None:
+def test_a_secret_split_over_two_parts_is_removed_from_both(parts: list[Path]) -> None:
     before = [[line.seq for line in part.steps(Problems())] for part in open_recording(parts[0]).parts]
     entries = redact(open_recording(parts[2]), Redactor(RULES, b"salt"))
     assert ("github_token", "text_delta.text", 1) in [(entry.kind, entry.place, entry.count) for entry in entries]
@@ -186,7 +186,7 @@ def test_a_secret_that_is_said_in_two_parts_is_taken_out_of_both(parts: list[Pat
     assert sorted(path.name for path in parts[0].parent.iterdir()) == sorted(path.name for path in parts)
 
 
-def test_another_file_has_further_parts_beside_it(parts: list[Path], tmp_path: Path) -> None:
+def test_further_parts_of_a_new_file_stand_beside_it(parts: list[Path], tmp_path: Path) -> None:
     old = [path.read_bytes() for path in parts]
     out = tmp_path / "out" / "clean.jsonl"
     out.parent.mkdir()
@@ -207,7 +207,7 @@ def test_no_part_is_written_over_another_file(parts: list[Path], tmp_path: Path,
     assert len(list(tmp_path.iterdir())) == len(parts) + 1
 
 
-def test_none_of_the_parts_is_touched_while_the_last_is_written(parts: list[Path]) -> None:
+def test_no_part_is_replaced_before_the_last_is_written(parts: list[Path]) -> None:
     old = [path.read_bytes() for path in parts]
     with parts[-1].open("rb") as file:
         fcntl.flock(file, fcntl.LOCK_EX)

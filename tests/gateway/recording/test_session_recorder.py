@@ -38,7 +38,7 @@ def test_each_event_of_a_batch_is_a_line_with_its_own_cursor_and_the_batch_s_tim
     assert (second.seq, second.t, second.cursor) == (2, 1500, "2:8")
 
 
-def test_frames_commands_and_answers_share_one_count(scene: Scene) -> None:
+def test_frames_commands_and_replies_are_numbered_together(scene: Scene) -> None:
     scene.track.frames(TapPoint("smooth-1", "receive", "smooth"), [b"a", b"b"])
     scene.track.command("smooth-1", PauseTurn(request="r"))
     scene.track.answer("smooth-1", Reply(request="r"))
@@ -60,13 +60,13 @@ def test_the_header_tells_when_the_session_began(scene: Scene) -> None:
     assert (header.session, header.started_at, header.part, header.seq, header.lost) == ("s", 1234, 0, 1, 0)
 
 
-def test_nothing_happened_and_no_file_is_made(scene: Scene) -> None:
+def test_a_session_without_items_has_no_file(scene: Scene) -> None:
     scene.track.close()
     assert not scene.disk.files
     assert not scene.disk.finished
 
 
-def test_what_happens_is_given_away_after_one_short_while(scene: Scene) -> None:
+def test_items_are_flushed_after_a_short_time(scene: Scene) -> None:
     scene.happens(TextDelta(text="a"))
     scene.happens(TextDelta(text="b"))
     assert [delay for delay, _ in scene.timers] == [FLUSH]
@@ -79,12 +79,12 @@ def test_what_happens_is_given_away_after_one_short_while(scene: Scene) -> None:
     assert seqs(scene.disk.lines()) == [1, 2, 3]
 
 
-def test_a_burst_is_given_away_before_the_while_is_over(scene: Scene) -> None:
+def test_a_burst_is_flushed_at_once(scene: Scene) -> None:
     scene.happens(*[TextDelta(text="a")] * LINES_MAX)
     assert len(scene.disk.lines()) == LINES_MAX
 
 
-def test_what_comes_after_the_end_is_no_part_of_it(scene: Scene) -> None:
+def test_items_after_close_are_not_recorded(scene: Scene) -> None:
     scene.happens(TextDelta(text="a"))
     scene.track.close()
     scene.happens(TextDelta(text="b"))
@@ -93,7 +93,7 @@ def test_what_comes_after_the_end_is_no_part_of_it(scene: Scene) -> None:
     assert len(scene.disk.finished) == 1
 
 
-def test_what_stands_behind_a_text_that_streams_waits_as_long_as_its_begin_or_until_it_ends() -> None:
+def test_items_after_a_streaming_text_wait_until_it_ends_or_its_window_is_over() -> None:
     scene = Scene(redacts=True)
     scene.happens(TextDelta(text="a"))
     ((due, _),) = scene.timers
@@ -108,7 +108,7 @@ def test_what_stands_behind_a_text_that_streams_waits_as_long_as_its_begin_or_un
     assert seqs(scene.disk.lines()) == [1, 2, 3, 4]
 
 
-def test_a_text_that_streams_on_leaves_when_its_window_is_over() -> None:
+def test_a_streaming_text_is_written_when_its_window_is_over() -> None:
     scene = Scene(redacts=True)
     scene.happens(TextDelta(text="a"))
     scene.passes(1.0)
@@ -119,7 +119,7 @@ def test_a_text_that_streams_on_leaves_when_its_window_is_over() -> None:
     assert seqs(scene.disk.lines()) == [1, 2]
 
 
-def test_what_may_become_a_secret_leaves_when_the_window_is_over() -> None:
+def test_a_possible_secret_is_written_when_the_window_is_over() -> None:
     scene = Scene(redacts=True)
     scene.happens(TextDelta(text="a"))
     scene.happens(TextDelta(text=" password: hun"))
@@ -133,7 +133,7 @@ def test_what_may_become_a_secret_leaves_when_the_window_is_over() -> None:
     assert seqs(scene.disk.lines()) == [1, 2]
 
 
-def test_what_is_noted_is_bounded_by_its_size_too(scene: Scene) -> None:
+def test_pending_steps_are_bounded_by_their_size(scene: Scene) -> None:
     for frames in ([b"x" * 700_000], [b"x" * 200_000] * 2, [Parts("rpc", b"", (b"", b"x" * 1_100_000))]):
         scene.track.frames(TapPoint(UP, "receive", "pod"), frames)
     assert seqs(scene.disk.lines()) == [1, 2, 3, 4]
@@ -142,7 +142,7 @@ def test_what_is_noted_is_bounded_by_its_size_too(scene: Scene) -> None:
 # -- whose frames are recorded ----------------------------------------------------------------------------
 
 
-def test_the_actor_is_who_asked_last_and_while_a_turn_is_open_whose_turn_it_is(scene: Scene) -> None:
+def test_the_actor_is_the_owner_of_the_open_turn_or_the_last_to_command(scene: Scene) -> None:
     actors: list[str] = []
     steps: tuple[Callable[[], None], ...] = (
         lambda: scene.track.command("a", PauseTurn()),

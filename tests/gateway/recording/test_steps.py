@@ -42,7 +42,7 @@ STREAM = StepLine(
 )
 
 
-def test_a_stream_comes_back_and_each_of_its_lines_stands_for_itself() -> None:
+def test_a_step_with_rounds_is_read_back_and_expands_to_its_lines() -> None:
     assert read_back([STREAM]) == [STREAM]
     lines = list(STREAM.lines())
     assert STREAM.count == len(lines) == 9
@@ -104,7 +104,7 @@ EVENT, FRAME = (
         {"commands": [{"cursor": "1:1", "command": {"type": "pause_turn"}}]},
     ],
 )
-def test_a_folded_step_whose_columns_do_not_fit_is_no_line(changed: dict[str, Any]) -> None:
+def test_a_step_with_contradicting_rounds_is_refused(changed: dict[str, Any]) -> None:
     line = json.loads(raw([STREAM]))
     decode_line(json.dumps(line).encode())
     with pytest.raises(LineError) as caught:
@@ -112,7 +112,7 @@ def test_a_folded_step_whose_columns_do_not_fit_is_no_line(changed: dict[str, An
     assert caught.value.unknown == ""
 
 
-def test_a_run_comes_back_and_each_of_its_lines_stands_for_itself() -> None:
+def test_a_frame_with_words_is_read_back_and_expands_to_its_lines() -> None:
     assert read_back([FRAMES]) == [FRAMES]
     assert FRAMES.count == 3
     assert [line.count for line in FRAMES.lines()] == [1] * 3
@@ -128,7 +128,7 @@ def test_a_run_comes_back_and_each_of_its_lines_stands_for_itself() -> None:
     "changed",
     [{"around": []}, {"around": [["x"]]}, {"words": []}, {"around": [["x", "y"], ["z"]]}, {"dir": "sideways"}],
 )
-def test_a_run_of_nothing_or_from_nowhere_is_no_line(changed: dict[str, Any]) -> None:
+def test_a_frame_with_contradicting_words_is_refused(changed: dict[str, Any]) -> None:
     line = json.loads(raw([FRAMES]))
     line["frames"][0].update(changed)
     with pytest.raises(LineError) as caught:

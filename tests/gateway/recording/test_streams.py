@@ -104,7 +104,7 @@ def streams(stored: Sequence[Item]) -> list[StepLine]:
 
 @pytest.mark.parametrize("kind", [TextDelta, ReasoningDelta, lambda text: ToolOutputDelta(text=text, call="c1")])
 @pytest.mark.parametrize("sent", [(), (TO_SMOOTH,), (TO_SMOOTH, TO_OTHER)])
-def test_tokens_that_come_one_by_one_are_one_line(kind: Callable[..., Event], sent: Sequence[TapPoint]) -> None:
+def test_tokens_that_arrive_one_by_one_are_one_line(kind: Callable[..., Event], sent: Sequence[TapPoint]) -> None:
     talk = Talk(kind, sent)
     for word in WORDS:
         talk.round(word)
@@ -116,7 +116,7 @@ def test_tokens_that_come_one_by_one_are_one_line(kind: Callable[..., Event], se
     assert stream.t == 0
 
 
-def test_tokens_that_come_many_at_a_time_are_one_line_and_many_times_smaller() -> None:
+def test_tokens_that_arrive_together_are_one_line_and_many_times_smaller() -> None:
     talk = Talk().round(*WORDS * 100).round(*WORDS * 50)
     (stream,) = talk.stored()
     assert isinstance(stream, StepLine)
@@ -130,7 +130,7 @@ def test_tokens_that_come_many_at_a_time_are_one_line_and_many_times_smaller() -
 
 
 @pytest.mark.parametrize("every", [1, 2, 3])
-def test_a_stream_goes_on_after_some_of_it_was_taken(every: int) -> None:
+def test_a_text_streams_on_after_some_of_it_was_taken(every: int) -> None:
     talk = Talk()
     for word in WORDS:
         talk.round(word, word)
@@ -138,7 +138,7 @@ def test_a_stream_goes_on_after_some_of_it_was_taken(every: int) -> None:
     assert len(streams(stored)) == len(stored) == -(-len(WORDS) // every)
 
 
-def test_what_else_happens_stands_between_two_streams() -> None:
+def test_other_items_stand_between_two_folded_steps() -> None:
     talk = Talk().round("a").round("b")
     talk.step(FramesNote(UP_POD, [b'{"event":"usage"}'])).round("c").round("d", origin=Origin(link="smooth-2"))
     kinds = [type(line) for line in talk.stored()]
@@ -160,7 +160,7 @@ def test_what_else_happens_stands_between_two_streams() -> None:
     ],
 )
 @pytest.mark.parametrize("at", [0, 1, 5, 12])
-def test_frames_that_are_not_alike_are_lines_of_their_own(odd: Callable[[str, int], Frame], at: int) -> None:
+def test_frames_that_are_not_alike_are_not_folded(odd: Callable[[str, int], Frame], at: int) -> None:
     one_by_one, together = Talk(), Talk()
     for number, word in enumerate(WORDS):
         one_by_one.round(word, frame=odd if number == at else smooth)
@@ -170,7 +170,7 @@ def test_frames_that_are_not_alike_are_lines_of_their_own(odd: Callable[[str, in
     assert deltas.texts == WORDS, "the deltas are folded all the same"
 
 
-def test_frames_without_the_text_or_of_another_number_are_no_part_of_a_stream() -> None:
+def test_frames_without_the_text_or_of_another_number_are_not_folded_with_it() -> None:
     talk = Talk(sent=()).round(*WORDS)
     t, step = talk.steps[0]
     talk.steps[0] = t, [*step, FramesNote(TO_SMOOTH, [smooth("".join(WORDS))])]
@@ -193,20 +193,20 @@ def test_frames_without_the_text_or_of_another_number_are_no_part_of_a_stream() 
         [TextDone(text="a")] * 9,
     ],
 )
-def test_events_that_differ_in_more_than_their_text_are_lines_of_their_own(events: list[Event]) -> None:
+def test_events_that_differ_in_more_than_their_text_are_not_folded(events: list[Event]) -> None:
     talk = Talk()
     talk.step(Batch(session="s", epoch=2, first_seq=31, events=events, turn="t", origin=ORIGIN, at=5))
     assert {(type(line), line.count) for line in talk.stored()} == {(EventLine, 1)}
 
 
-def test_a_link_that_is_told_of_a_delta_twice_is_no_part_of_a_stream() -> None:
+def test_a_delta_sent_twice_to_one_link_is_not_folded() -> None:
     talk = Talk(sent=(TO_SMOOTH, TO_SMOOTH))
     for word in WORDS:
         talk.round(word)
     assert streams(talk.stored()) == []
 
 
-def test_what_two_calls_print_is_two_streams() -> None:
+def test_the_output_of_two_calls_is_two_folded_steps() -> None:
     talk = Talk()
     for call in ("", "", "1", "1", "2"):
         talk.kind = lambda text, call=call: ToolOutputDelta(text=text, call=call)
@@ -214,7 +214,7 @@ def test_what_two_calls_print_is_two_streams() -> None:
     assert [len(stream.texts) for stream in streams(talk.stored())] == [2, 2, 1]
 
 
-def test_a_word_that_is_a_key_too_cuts_the_frame_in_too_many_parts_and_is_not_taken() -> None:
+def test_a_word_that_is_also_a_key_is_not_used_to_find_the_text_in_frames() -> None:
     talk = Talk().round("text").round("token").round(" x")
     for word in ("text", "token", "a", "b"):
         talk.round(word)
@@ -234,7 +234,7 @@ texts = st.lists(st.sampled_from(WORDS) | st.text(st.characters(exclude_categori
     st.lists(st.integers(0, 7), max_size=2),
     st.lists(st.integers(0, 7), max_size=2),
 )
-def test_whatever_streams_comes_back(
+def test_any_streamed_text_is_read_back_unchanged(
     rounds: list[list[str]], every: int, clients: int, odd: list[int], between: list[int]
 ) -> None:
     talk = Talk(sent=(TO_SMOOTH, TO_OTHER)[:clients])

@@ -46,7 +46,7 @@ def a_file(folder: Folder | OneFile, loop: Loop, session: str = "s") -> OutputFi
     return OutputFile(lambda: folder.names(session, START, 0), loop.failed)
 
 
-def test_what_was_given_is_written_in_order_and_closed(tmp_path: Path, loop: Loop) -> None:
+def test_queued_bytes_are_written_in_order_and_the_file_is_closed(tmp_path: Path, loop: Loop) -> None:
     place = Folder(tmp_path / "rec")
     writer = Writer(place, loop.calls.put)
     writer.start()
@@ -63,7 +63,7 @@ def test_what_was_given_is_written_in_order_and_closed(tmp_path: Path, loop: Loo
     assert not loop.failures
 
 
-def test_files_are_their_owner_s_alone(tmp_path: Path, loop: Loop) -> None:
+def test_only_the_owner_may_read_files(tmp_path: Path, loop: Loop) -> None:
     place = Folder(tmp_path / "deep" / "rec")
     writer = Writer(place, loop.calls.put)
     writer.start()
@@ -89,7 +89,7 @@ def test_a_name_that_is_taken_is_never_written_to(tmp_path: Path, loop: Loop) ->
     assert file.path.name == f"{taken.stem}~2.jsonl"
 
 
-def test_a_file_that_another_gateway_holds_already_is_left_to_it(
+def test_a_file_locked_by_another_gateway_is_left_to_it(
     tmp_path: Path, loop: Loop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     held = iter([False, True])
@@ -105,7 +105,7 @@ def test_a_file_that_another_gateway_holds_already_is_left_to_it(
     assert file.path.read_bytes() == b"x\n"
 
 
-def test_everything_is_synced_before_the_writer_rests(
+def test_everything_is_synced_before_the_writer_sleeps(
     tmp_path: Path, loop: Loop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     synced: queue.Queue[int] = queue.Queue()
@@ -128,7 +128,7 @@ def test_everything_is_synced_before_the_writer_rests(
     writer.close()
 
 
-def test_past_the_bound_nothing_more_is_taken(tmp_path: Path, loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_past_the_limit_nothing_more_is_queued(tmp_path: Path, loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
     gate = threading.Event()
     real: Any = os.write
 
@@ -175,7 +175,7 @@ def test_many_files_are_synced_by_one_call(tmp_path: Path, loop: Loop, monkeypat
 # -- disks that do not take it ------------------------------------------------------------------------------
 
 
-def test_a_folder_that_cannot_be_made_fails_the_file_and_nothing_else(tmp_path: Path, loop: Loop) -> None:
+def test_a_folder_that_cannot_be_created_fails_only_its_file(tmp_path: Path, loop: Loop) -> None:
     (tmp_path / "file").touch()
     place = Folder(tmp_path / "file" / "rec")
     writer = Writer(place, loop.calls.put)
@@ -223,9 +223,7 @@ def test_a_full_disk_leaves_every_whole_line_and_no_part_of_another(
     assert file.lines == small_files // len(line)
 
 
-def test_a_file_in_which_nothing_could_be_written_is_removed(
-    tmp_path: Path, loop: Loop, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_that_stayed_empty_is_removed(tmp_path: Path, loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
     def write(_descriptor: int, _data: bytes) -> int:
         raise OSError(28, "No space left on device")
 
@@ -268,7 +266,7 @@ def test_what_a_killed_gateway_left_is_compressed_at_the_start(tmp_path: Path, l
     assert [path.name for path in tmp_path.iterdir()] == ["20200101T000000Z-old.jsonl.zst"]
 
 
-def test_a_file_that_is_named_stands_alone_and_nothing_beside_it_is_touched(tmp_path: Path, loop: Loop) -> None:
+def test_files_beside_a_named_file_are_not_touched(tmp_path: Path, loop: Loop) -> None:
     other = written(tmp_path / "20200101T000000Z-old.jsonl", numbered(2))
     place = OneFile(tmp_path / "out.jsonl")
     writer = Writer(place, loop.calls.put, keep=Keep(count=1), compresses=False)
