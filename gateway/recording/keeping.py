@@ -14,6 +14,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 import structlog
 from msgspec import Struct
@@ -21,7 +22,7 @@ from msgspec import Struct
 from dragoman.gateway.recording import index
 from dragoman.gateway.recording.places import OURS, ZST, Folder, Place
 
-__all__ = ["Keep", "Keeper", "compress", "left_files", "lock", "sweep", "sync_file_system", "sync_folder"]
+__all__ = ["Keep", "Keeper", "compress", "left_files", "lock", "new_file", "sweep", "sync_file_system", "sync_folder"]
 
 MODE = 0o600
 
@@ -106,14 +107,12 @@ def compress(path: Path) -> Generator[None, None, None]:
     draft = path.with_name(f".{packed.name}.{os.getpid()}")
     try:
         before = path.stat()
-        with path.open("rb") as plain, open(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, MODE), "wb") as file:
+        with path.open("rb") as plain, new_file(draft) as file:
             if not lock(plain.fileno()):
                 raise BlockingIOError("another process writes it")
             for block in index.compressed(plain):
                 file.write(block)
                 yield
-            file.flush()
-            os.fsync(file.fileno())
         os.utime(draft, ns=(before.st_atime_ns, before.st_mtime_ns))
         draft.rename(packed)
         sync_folder(path.parent)
@@ -145,6 +144,15 @@ def sweep(folder: Path, keep: Keep) -> list[Path]:
     if deleted:
         log.info("old recordings deleted", folder=str(folder), count=len(deleted))
     return deleted
+
+
+@contextlib.contextmanager
+def new_file(path: Path) -> Iterator[BinaryIO]:
+    """Create a file that must not exist, and flush it to the disk at the end."""
+    with open(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, MODE), "wb") as file:
+        yield file
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def sync_folder(folder: Path) -> None:

@@ -61,7 +61,7 @@ class Missing(Struct, frozen=True):
     text: str
 
 
-class Problems:
+class Problems(Struct):
     """The parts of a recording that could not be read.
 
     `torn`: the last line of a file is incomplete. `damaged` lines are unreadable, and `unknown` ones are of a kind that
@@ -69,13 +69,12 @@ class Problems:
     in words what was never recorded, or is not there.
     """
 
-    def __init__(self, missing: Iterable[str] = ()) -> None:
-        self.torn = False
-        self.damaged = 0
-        self.unknown = 0
-        self.blocks = 0
-        self.cut = False
-        self.missing = list(missing)
+    missing: list[str] = []
+    torn: bool = False
+    damaged: int = 0
+    unknown: int = 0
+    blocks: int = 0
+    cut: bool = False
 
     def __bool__(self) -> bool:
         return bool(str(self))
@@ -153,7 +152,7 @@ class Reader:
 
     def steps(self, *, seq: int = 0, t: int = 0) -> Iterator[StepLine]:
         """Return the StepLines, from the first that has an item with at least this `seq` and this `t`."""
-        self.problems = Problems(gap.text for gap in self.missing)
+        self.problems = Problems([gap.text for gap in self.missing])
         first = self._first_part(seq, t)
         done = sum(part.size for part in self.parts[:first])
         for number, part in enumerate(self.parts[first:]):

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from itertools import groupby, islice
 from pathlib import Path
-from typing import BinaryIO
 
 from dragoman.gateway.recording import index
 from dragoman.gateway.recording.format import Item, encode, encode_lines, packed
-from dragoman.gateway.recording.keeping import lock, sync_folder
+from dragoman.gateway.recording.keeping import lock, new_file, sync_folder
 from dragoman.gateway.recording.places import ZST, part_names
 from dragoman.gateway.recording.reader import Reader
 from dragoman.gateway.recording.redaction import FindingCount, Redactor
@@ -24,7 +23,6 @@ from dragoman.mappings.errors import ConfigError
 __all__ = ["redact", "redacted", "scan"]
 
 AT_ONCE = 1024  # items
-MODE = 0o600
 
 
 def scan(recording: Reader, redactor: Redactor) -> list[FindingCount]:
@@ -72,7 +70,7 @@ def redact(recording: Reader, redactor: Redactor, out: Path | None = None) -> li
 def _write_drafts(recording: Reader, redactor: Redactor, drafts: Sequence[Path]) -> None:
     """Write each part of the recording, plain. One redactor sees all items, and each item stays in its part."""
     with ExitStack() as stack:
-        files = [stack.enter_context(_created(draft)) for draft in drafts]
+        files = [stack.enter_context(new_file(draft)) for draft in drafts]
         for file, part in zip(files, recording.parts, strict=True):
             file.write(encode(part.header) + b"\n")
         for items in redacted(recording.items(), redactor):
@@ -84,19 +82,10 @@ def _compress_draft(draft: Path) -> None:
     plain = draft.with_name(f"{draft.name}.plain")
     draft.rename(plain)
     try:
-        with plain.open("rb") as lines, _created(draft) as file:
+        with plain.open("rb") as lines, new_file(draft) as file:
             file.writelines(index.compressed(lines))
     finally:
         plain.unlink()
-
-
-@contextmanager
-def _created(path: Path) -> Iterator[BinaryIO]:
-    """Create a file, and flush it to the disk at the end."""
-    with open(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, MODE), "wb") as file:
-        yield file
-        file.flush()
-        os.fsync(file.fileno())
 
 
 def redacted(items: Iterable[Item], redactor: Redactor) -> Iterator[list[Item]]:
