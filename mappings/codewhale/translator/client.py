@@ -1,5 +1,5 @@
-"""The translator of a link with a codewhale server, on which we play the client (docs/dialects/codewhale.md, sections
-1.4, 3, 5 and 11; docs/translation.md, rule 3.20).
+"""The translator of a link with a codewhale server, on which we play the client
+(docs/dialects/codewhale.md, sections 1.4, 3, 5 and 11; docs/translation.md, rule 3.20).
 
 Answers come in the order of our requests, so a bare line belongs to the oldest request without an answer. A turn counts
 as accepted once its line is written, because the server may take 15 s to begin. The result of a turn repeats its text,

@@ -1,5 +1,5 @@
-"""The opening of a link's thread, which comes before all other commands (docs/dialects/codewhale.md, sections 2.3 and
-3).
+"""The opening of a link's thread, which comes before all other commands
+(docs/dialects/codewhale.md, sections 2.3 and 3).
 
 A server keeps the model's context only in memory. So a thread that is resumed from its store is told as a Gap of the
 context. So is a new thread that replaces a lost one.

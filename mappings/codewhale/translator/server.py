@@ -1,5 +1,5 @@
-"""The translator of a link with a codewhale client, on which we play `app-server --stdio` (docs/dialects/codewhale.md,
-sections 1.4, 2, 3 and 11).
+"""The translator of a link with a codewhale client, on which we play `app-server --stdio`
+(docs/dialects/codewhale.md, sections 1.4, 2, 3 and 11).
 
 Requests are executed one at a time, and each line that is not blank gets exactly one answer, in order. Only while a
 `thread/message` runs are the next lines looked at. An interrupt acts at once and is answered in its turn. A shutdown

@@ -1,5 +1,5 @@
-"""The two codecs of codewhale: EVENTS (answers and bare lines) and REQUESTS (docs/dialects/codewhale.md, sections 0, 1
-and 11).
+"""The two codecs of codewhale: EVENTS (answers and bare lines) and REQUESTS
+(docs/dialects/codewhale.md, sections 0, 1 and 11).
 
 A server's line is recognised by its members, never by its first member: some builds sort all of them. A request may use
 any name of its method, and an array counts as an object.

@@ -1,5 +1,5 @@
-"""Bare lines: what a server streams before a result, without `jsonrpc` and `id` (docs/dialects/codewhale.md, sections 3
-and 5).
+"""Bare lines: what a server streams before a result, without `jsonrpc` and `id`
+(docs/dialects/codewhale.md, sections 3 and 5).
 
 Since 0.9.4 only the first three occur, within a turn. Before that, the hook mirror printed all of them. An option
 without a value is null, not absent.

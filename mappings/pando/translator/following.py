@@ -1,5 +1,5 @@
-"""One session of a primary, as we follow it: the text of its turn, and when that turn ends (docs/translation.md, rule
-3.6).
+"""One session of a primary, as we follow it: the text of its turn, and when that turn ends
+(docs/translation.md, rule 3.6).
 
 A pando publishes `llm.end` for a run that went well and nothing for any other, and its bridge drops tokens in a burst.
 So `message.list` is asked at the end for the whole text, and after a silence for the end. Two equal answers with a

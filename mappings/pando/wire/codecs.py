@@ -1,5 +1,5 @@
-"""The two codecs of pando: EVENTS (published messages and replies) and REQUESTS (docs/dialects/pando.md, sections 2, 3
-and 5).
+"""The two codecs of pando: EVENTS (published messages and replies) and REQUESTS
+(docs/dialects/pando.md, sections 2, 3 and 5).
 
 A published message is its topic, 0x00 and an envelope. JSON never contains 0x00, so that byte tells a published message
 from a reply. The common path is one typed decode, chosen by the topic or the method. A refused frame is read again as
