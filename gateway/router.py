@@ -171,7 +171,7 @@ class Router:
         self._all.gone(link)
         entered = self._all.entered
         for session in self._all.index:
-            session.detach(link)
+            session.presence.detach(link)
             if session.vacant and session not in entered and not self._backend.keeps(session):
                 self._all.drop(session)
 
@@ -249,7 +249,7 @@ class Router:
             return
         if link.attaches and link.id not in session.delivery.attachments:  # any action that names a session attaches
             self._all.claim(link, session)
-            session.attach(link)
+            session.presence.attach(link)
         session.delivery.enter()
         if isinstance(command, GetHistory) and not link.attaches:
             self._backend.when_described(link, lambda: session.command(link, command))
@@ -375,7 +375,7 @@ class Router:
             link.send([opened])
         else:
             self._all.claim(link, session)
-            session.attach(link, request)
+            session.presence.attach(link, request)
 
     def _find(self, link: Link, name: str) -> Session | None:
         """Return the session that `link` calls `name`, or its own for ""; None if there is none that it may see."""

@@ -173,7 +173,9 @@ class SessionOpener(BackendKind):
         if listed is not None:
             session.state.listed, session.state.updated_at = listed, listed.updated_at
         session.delivery.enter()
-        session.open(link, command if isinstance(command, GetSession) else self._sessions.complete(command), then)
+        session.commands.open(
+            link, command if isinstance(command, GetSession) else self._sessions.complete(command), then
+        )
 
 
 def not_found(name: str) -> Failure:

@@ -210,7 +210,7 @@ class Sessions:
         self._entered = {ingress: other if known is session else known for ingress, known in self._entered.items()}
         self.services.schedule(0, lambda: self.drop(session))  # once what it has to say to them is said
         for link in links:
-            session.detach(link)
+            session.presence.detach(link)
             other.pending.enter(link)
         return True
 
@@ -256,7 +256,7 @@ class Sessions:
         here = (*session.pending.waiting, *session.presence.links)
         left = [link for link in here if isinstance(link, Link) and link.dialect.single_session]
         for link in left:
-            session.detach(link)
+            session.presence.detach(link)
         self.drop(session)
         for link in left:
             if link.ingress.directory is not None and link.ingress.session not in ("", NEW, LATEST):
@@ -289,9 +289,9 @@ class Sessions:
         """Attach a subscriber to a session that is published, or detach it from one that is no more."""
         shown = self._publishes(session)
         if shown and link.id not in session.delivery.attachments:
-            session.attach(link)
+            session.presence.attach(link)
         elif not shown:
-            session.detach(link)
+            session.presence.detach(link)
 
     def _publishes(self, session: Session) -> bool:
         opened = session.state.backend_ids is not None or self.upstream.single_session

@@ -109,6 +109,19 @@ class Commands:
             case _:
                 self._in_flight.forward(client, command)
 
+    def open(
+        self, client: Client, command: c.OpenSession | c.ResumeSession | c.GetSession, then: Command | None = None
+    ) -> None:
+        """Have the backend open or find the conversation of a new session, and attach `client` when it has.
+
+        `then` is what the client asked of the session by the same request.
+        """
+        if isinstance(command, c.OpenSession):
+            self._context.state.opening = command
+        elif isinstance(command, c.ResumeSession):
+            self._context.state.opening = _opening_of(command)
+        self._in_flight.forward(client, command, then=then)
+
     @property
     def _is_severed(self) -> bool:
         return self._context.states.connection is ConnectionState.SEVERED
@@ -227,7 +240,7 @@ class Commands:
             self.give(event.request, event.failure, event)
         elif isinstance(event, OtpVerified | OtpInvalid | InteractionInvalid):
             self._settle(event.request)
-            self._questions.judged(pending.client, pending.command, pending.segments, event)
+            self._questions.judged(pending, event)
         elif pending.client is not None:
             self._settle(event.request)
             pending.client.send([structs.replace(event, request=pending.command.request)])
@@ -252,7 +265,7 @@ class Commands:
             return
         if failure is None:
             self._done(command)
-        if self._questions.replied(pending.client, command, pending.segments, failure) or pending.client is None:
+        if self._questions.replied(pending, failure) or pending.client is None:
             return
         result = event.result if event is not None else UNSET
         pending.client.send([Reply(request=command.request, failure=failure, result=result)])
@@ -298,3 +311,15 @@ class Commands:
         elif pending is not None and isinstance(pending.command, OPENING):
             cause = "busy"
         self.give(request, Failure(cause=cause, text="the backend did not answer in time"))
+
+
+def _opening_of(command: c.ResumeSession) -> c.OpenSession:
+    """Return the command that opens the conversation again, should its backend forget it."""
+    return c.OpenSession(
+        agent=command.agent,
+        user_name=command.user_name,
+        user_email=command.user_email,
+        supports=command.supports,
+        metadata=command.metadata,
+        ext=command.ext,
+    )

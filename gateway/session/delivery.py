@@ -18,17 +18,7 @@ from dragoman.gateway.services import Services
 from dragoman.gateway.session.log import Log
 from dragoman.gateway.session.ports import Client, EventRecorder
 from dragoman.mappings.canonical import Batch, SessionState, prelude
-from dragoman.mappings.canonical.events import (
-    Event,
-    Gap,
-    ModelTurnStarted,
-    QuestionAnswered,
-    QuestionAsked,
-    TextDelta,
-    TurnAccepted,
-    TurnEnded,
-)
-from dragoman.mappings.canonical.values import Origin
+from dragoman.mappings.canonical import events as e
 from dragoman.mappings.dialect import Dialect, Loss, SessionProjection
 from dragoman.mappings.errors import PeerError
 
@@ -56,7 +46,7 @@ class Attachment(Struct, kw_only=True, eq=False):
     offered: int = 0
     rendered: int = 0
     merged: int = 0
-    told: Gap | None = None
+    told: e.Gap | None = None
 
 
 class Group(Struct, kw_only=True, eq=False):
@@ -65,8 +55,41 @@ class Group(Struct, kw_only=True, eq=False):
     projection: SessionProjection
     members: list[Attachment]
 
+    @property
+    def dialect(self) -> Dialect:
+        """The dialect of all members."""
+        return self.members[0].link.dialect
 
-Key = tuple[str, str, str]
+
+class Groups:
+    """The groups of a session: attachments of one dialect, view and request are in one group."""
+
+    def __init__(self) -> None:
+        self.by_key: dict[tuple[str, str, str], Group] = {}
+
+    def find_group(self, attachment: Attachment) -> Group | None:
+        """Return the group for an attachment, if there is one."""
+        return self.by_key.get(self._key(attachment))
+
+    def join(self, attachment: Attachment) -> None:
+        """Add an attachment to its group; the first member brings its projection along."""
+        group = self.find_group(attachment)
+        if group is None:
+            projection = attachment.behind or attachment.link.dialect.projection(attachment.request, attachment.view)
+            group = self.by_key[self._key(attachment)] = Group(projection=projection, members=[])
+        group.members.append(attachment)
+        attachment.behind = None
+
+    def leave(self, attachment: Attachment) -> None:
+        """Remove an attachment from its group."""
+        group = self.find_group(attachment)
+        if group is not None and attachment in group.members:
+            group.members.remove(attachment)
+            if not group.members:
+                del self.by_key[self._key(attachment)]
+
+    def _key(self, attachment: Attachment) -> tuple[str, str, str]:
+        return attachment.link.dialect.name, attachment.view, attachment.request
 
 
 class Delivery:
@@ -88,7 +111,7 @@ class Delivery:
         self._ledger = services.ledger
         self._catch_up = services.limits.catch_up
         self._coalesce = coalesce
-        self._groups: dict[Key, Group] = {}
+        self._groups = Groups()
         self.attachments: dict[str, Attachment] = {}
         self._recorder = recorder
 
@@ -117,31 +140,17 @@ class Delivery:
             events = prelude(self._state)
             # its clients may wait for the begin of a turn of their own (docs/dialects/pod.md, section 11)
             if link.dialect.single_session:
-                events = [event for event in events if type(event) is not ModelTurnStarted]
+                events = [event for event in events if type(event) is not e.ModelTurnStarted]
             for part in up_to_questions(events):
-                self._render(attachment, attachment.behind, self._now(part))
-        self._join(attachment)
+                self._render(attachment, attachment.behind, self._log.unlogged(part))
+        self._groups.join(attachment)
         if self._recorder is not None:
             self._recorder.leave(before)
 
-    def show(self, link: Client, events: list[Event]) -> None:
+    def show(self, link: Client, events: list[e.Event]) -> None:
         """Show events once more to one link; nothing happens in the session."""
-        rendered = link.dialect.projection("", link.view).render(self._now(events))
+        rendered = link.dialect.projection("", link.view).render(self._log.unlogged(events))
         link.put(rendered.frames)
-
-    def _now(self, events: list[Event]) -> Batch:
-        """Return events of the open turn as a batch that is not in the log."""
-        state, turn = self._state, self._state.turn
-        return Batch(
-            session=state.id,
-            epoch=state.epoch,
-            first_seq=state.seq,
-            events=events,
-            turn=turn.id if turn else "",
-            origin=turn.origin if turn else Origin(),
-            at=state.updated_at,
-            ids=state.ids,
-        )
 
     def has_seen_all(self, link: Client) -> bool:
         """Return True if every event was rendered for this link."""
@@ -152,28 +161,8 @@ class Delivery:
         """Forget a link that is gone."""
         attachment = self.attachments.pop(link.id, None)
         if attachment is not None:
-            self._leave(attachment)
+            self._groups.leave(attachment)
             self._ledger.counters["events_merged"] += attachment.merged
-
-    def _key(self, attachment: Attachment) -> Key:
-        return attachment.link.dialect.name, attachment.view, attachment.request
-
-    def _join(self, attachment: Attachment) -> None:
-        key = self._key(attachment)
-        group = self._groups.get(key)
-        if group is None:
-            projection = attachment.behind or attachment.link.dialect.projection(attachment.request, attachment.view)
-            group = self._groups[key] = Group(projection=projection, members=[])
-        group.members.append(attachment)
-        attachment.behind = None
-
-    def _leave(self, attachment: Attachment) -> None:
-        key = self._key(attachment)
-        group = self._groups.get(key)
-        if group is not None and attachment in group.members:
-            group.members.remove(attachment)
-            if not group.members:
-                del self._groups[key]
 
     # -- what happens ----------------------------------------------------------------------------------
 
@@ -187,14 +176,14 @@ class Delivery:
             before = self._recorder.batch(batch)
         if opened:
             self._begin_turn(batch)
-        for group in list(self._groups.values()):
+        for group in list(self._groups.by_key.values()):
             for attachment in group.members:
                 if attachment.link.outbox.full:
                     self._set_behind(group, batch)
                     break
             if group.members:
                 self._broadcast(group, batch, plain)
-        if opened or ended or type(batch.events[-1]) is QuestionAsked:
+        if opened or ended or type(batch.events[-1]) is e.QuestionAsked:
             self._tell_runs(batch, opened)
         if ended:
             self._end_turn(batch)
@@ -220,10 +209,10 @@ class Delivery:
                 self.detach(attachment.link)
             return
         if rendered.losses:
-            target = group.members[0].link.dialect.name
+            target = group.dialect.name
             self._ledger.record(rendered.losses, session=self._state.id, target=target)
         if rendered.frames and not plain:
-            self.count_partial(batch.events, group.members[0].link.dialect, rendered.losses)
+            self.count_partial(batch.events, group.dialect, rendered.losses)
         count = len(batch.events)
         for attachment in group.members:
             attachment.offered += count
@@ -240,16 +229,18 @@ class Delivery:
         gap = self._state.forgotten
         if gap is None:
             return
-        words: list[Event] = [ModelTurnStarted(), TextDelta(text=f"[{gap.text}]\n\n")]
-        for group in list(self._groups.values()):
-            dialect = group.members[0].link.dialect
+        words: list[e.Event] = [e.ModelTurnStarted(), e.TextDelta(text=f"[{gap.text}]\n\n")]
+        for group in list(self._groups.by_key.values()):
+            dialect = group.dialect
             own = not dialect.has_request_ids or bool(group.members[0].request)
             if own and not dialect.single_session and any(member.told is not gap for member in group.members):
-                self._broadcast(group, self._now([gap] if dialect.events.can_write_type(Gap) else words), plain=False)
+                self._broadcast(
+                    group, self._log.unlogged([gap] if dialect.events.can_write_type(e.Gap) else words), plain=False
+                )
                 for member in group.members:
                     member.told = gap
 
-    def count_partial(self, events: Sequence[Event], target: Dialect, losses: Sequence[Loss] = ()) -> None:
+    def count_partial(self, events: Sequence[e.Event], target: Dialect, losses: Sequence[Loss] = ()) -> None:
         """Count the events that reached clients of this dialect without some of their fields."""
         lost = {loss.kind for loss in losses}
         arrived = [event for event in events if type(event).__name__ not in lost]
@@ -258,11 +249,12 @@ class Delivery:
     def _begin_turn(self, batch: Batch) -> None:
         """Show the turn to the link that began it under its own request id."""
         own = self.attachments.get(batch.origin.link)
-        if own is not None and own.behind is None and own.link.dialect.has_request_ids:
-            own.behind = self._groups[self._key(own)].projection.copy(batch.origin.request)
-            self._leave(own)
+        group = self._groups.find_group(own) if own is not None and own.behind is None else None
+        if own is not None and group is not None and group.dialect.has_request_ids:
+            own.behind = group.projection.copy(batch.origin.request)
+            self._groups.leave(own)
             own.request = batch.origin.request
-            self._join(own)
+            self._groups.join(own)
 
     def _tell_own(self, attachment: Attachment, batch: Batch) -> None:
         """Tell a link that a run which it began has begun or ended; a question in words ends it too."""
@@ -272,26 +264,26 @@ class Delivery:
     def _end_turn(self, batch: Batch) -> None:
         """Return the links that had a turn of their own to their groups."""
         last = batch.events[-1]
-        answered = isinstance(last, TurnEnded) and last.end in ANSWERED
+        answered = isinstance(last, e.TurnEnded) and last.end in ANSWERED
         for attachment in self.attachments.values():
             if not answered and attachment.told is self._state.forgotten:
                 attachment.told = None  # it is told again before its first answer
             if attachment.request and attachment.behind is None:
-                self._leave(attachment)
+                self._groups.leave(attachment)
                 attachment.request = ""
-                self._join(attachment)
+                self._groups.join(attachment)
 
     # -- who is slow -----------------------------------------------------------------------------------
 
     def _set_behind(self, group: Group, batch: Batch) -> None:
         for attachment in [a for a in group.members if a.link.outbox.full]:
             if not self._coalesce:
-                self._leave(attachment)
+                self._groups.leave(attachment)
                 attachment.link.cut(PeerError("too_slow", "does not read fast enough", can_continue=False))
                 continue
             attachment.behind = group.projection.copy()
             attachment.cursor = batch.first_seq
-            self._leave(attachment)
+            self._groups.leave(attachment)
             attachment.link.log.info("client is slow, merging its text deltas")
 
     def drained(self, link: Client) -> None:
@@ -317,11 +309,11 @@ class Delivery:
             attachment.cursor = batch.first_seq + len(batch.events)
             if not _BOUNDARY.isdisjoint(map(type, batch.events)):
                 self._tell_own(attachment, batch)
-            if isinstance(batch.events[-1], TurnEnded) and attachment.request:
+            if isinstance(batch.events[-1], e.TurnEnded) and attachment.request:
                 attachment.request, projection = "", link.dialect.projection("", attachment.view)
         attachment.behind = projection
         if attachment.cursor >= self._state.seq:
-            self._join(attachment)
+            self._groups.join(attachment)
 
     def _turn_projection(
         self, attachment: Attachment, projection: SessionProjection, batch: Batch
@@ -347,31 +339,31 @@ class Delivery:
         attachment.link.put(rendered.frames)
 
 
-_BOUNDARY = frozenset({TurnAccepted, QuestionAsked, TurnEnded})
+_BOUNDARY = frozenset({e.TurnAccepted, e.QuestionAsked, e.TurnEnded})
 """Events with which a run that a link began begins or ends."""
 
 
-def up_to_questions(events: list[Event]) -> Iterator[list[Event]]:
+def up_to_questions(events: list[e.Event]) -> Iterator[list[e.Event]]:
     """Yield the events in batches as they are delivered live: a question or an answer is the last of its batch."""
     start = 0
     for end, event in enumerate(events, start=1):
-        if type(event) in (QuestionAsked, QuestionAnswered) or end == len(events):
+        if type(event) in (e.QuestionAsked, e.QuestionAnswered) or end == len(events):
             yield events[start:end]
             start = end
 
 
-def _merge(events: list[Event]) -> list[Event]:
+def _merge(events: list[e.Event]) -> list[e.Event]:
     """Return the events with adjacent text deltas joined."""
-    merged: list[Event] = []
+    merged: list[e.Event] = []
     texts: list[str] = []
     for event in events:
-        if type(event) is TextDelta:
+        if type(event) is e.TextDelta:
             texts.append(event.text)
             continue
         if texts:
-            merged.append(TextDelta(text="".join(texts)))
+            merged.append(e.TextDelta(text="".join(texts)))
             texts = []
         merged.append(event)
     if texts:
-        merged.append(TextDelta(text="".join(texts)))
+        merged.append(e.TextDelta(text="".join(texts)))
     return merged

@@ -26,30 +26,14 @@ from typing import Any, Literal
 from msgspec import Struct, structs
 
 from dragoman.mappings.canonical import OpenTurn, SessionState, prelude
-from dragoman.mappings.canonical.events import (
-    ErrorReported,
-    Event,
-    Gap,
-    HistorySnapshot,
-    MessageAppended,
-    ReasoningDelta,
-    ReasoningDone,
-    ReasoningStarted,
-    StatusChanged,
-    TextDelta,
-    TextDone,
-    ToolCallArguments,
-    ToolCallFinished,
-    ToolCallStarted,
-    TurnResult,
-)
+from dragoman.mappings.canonical import events as e
 from dragoman.mappings.canonical.state import ReasoningBlock, TextBlock
 from dragoman.mappings.canonical.values import End, Failure, Item, Message, PastRun, Reasoning, ToolCall, ToolResult
 
-__all__ = ["Found", "Repeated", "look", "missed"]
+__all__ = ["CONTENT", "FoundTurn", "Repeated", "look", "missed"]
 
 
-class Found(Struct, frozen=True, kw_only=True):
+class FoundTurn(Struct, frozen=True, kw_only=True):
     """The state of a turn. `own` are the items of its run behind its input, as far as the history has them."""
 
     verdict: Literal["running", "ended", "unknown"]
@@ -57,18 +41,18 @@ class Found(Struct, frozen=True, kw_only=True):
     end: End = "completed"
     failure: Failure | None = None
 
-    def last_words(self) -> list[Event]:
+    def last_words(self) -> list[e.Event]:
         """Return the events that end the turn as the history says."""
-        status = StatusChanged(status="paused" if self.end == "paused" else "idle")
+        status = e.StatusChanged(status="paused" if self.end == "paused" else "idle")
         if self.failure is not None:
-            return [ErrorReported(cause=self.failure.cause, text=self.failure.text), status]
-        return [TurnResult(end=self.end), status]
+            return [e.ErrorReported(cause=self.failure.cause, text=self.failure.text), status]
+        return [e.TurnResult(end=self.end), status]
 
 
-UNKNOWN = Found(verdict="unknown")
+UNKNOWN = FoundTurn(verdict="unknown")
 
 
-def look(state: SessionState, text: str | None, history: HistorySnapshot) -> Found:
+def look(state: SessionState, text: str | None, history: e.HistorySnapshot) -> FoundTurn:
     """Return how the turn of the input `text` stands in `history`; None is a turn without an input of its own.
 
     `state` is as it was when the connection was lost: with that turn open, or with the input not accepted yet.
@@ -78,7 +62,7 @@ def look(state: SessionState, text: str | None, history: HistorySnapshot) -> Fou
     if text is None:
         runs = _new_runs(state, history)
         if not runs and history.status == "running":
-            return Found(verdict="running")
+            return FoundTurn(verdict="running")
         return _stands(runs[0], runs[0].first, history) if len(runs) == 1 else UNKNOWN
     at, is_known = _find_input(state, text, history)
     if at is not None:
@@ -86,22 +70,22 @@ def look(state: SessionState, text: str | None, history: HistorySnapshot) -> Fou
         return _stands(run, at + 1, history)
     is_untouched = state.turn is not None and state.turn.accepted and not state.turn.blocks
     if is_known and is_untouched:  # a pod takes an input back that it had not begun to answer
-        return Found(verdict="ended", end="rolled_back")
+        return FoundTurn(verdict="ended", end="rolled_back")
     return UNKNOWN
 
 
-def _stands(run: PastRun | None, first: int, history: HistorySnapshot) -> Found:
+def _stands(run: PastRun | None, first: int, history: e.HistorySnapshot) -> FoundTurn:
     is_last = run is None or run is history.runs[-1]
     own = history.items[first : run.last if run is not None else None]
     if history.status == "running" and is_last:
-        return Found(verdict="running", own=own)
+        return FoundTurn(verdict="running", own=own)
     if run is None or run.end is None:
         return UNKNOWN
     is_paused = run.end == "cancelled" and is_last and history.status == "paused"  # the log of a pod tells both alike
-    return Found(verdict="ended", own=own, end="paused" if is_paused else run.end, failure=run.failure)
+    return FoundTurn(verdict="ended", own=own, end="paused" if is_paused else run.end, failure=run.failure)
 
 
-def _new_runs(state: SessionState, history: HistorySnapshot) -> list[PastRun]:
+def _new_runs(state: SessionState, history: e.HistorySnapshot) -> list[PastRun]:
     """Return the runs behind everything that was known before the turn."""
     known, told = _said(state.transcript[: state.fresh]), _said(history.items)
     if told[: len(known)] != known:
@@ -113,7 +97,7 @@ def _said(items: Sequence[Item]) -> list[tuple[str, str]]:
     return [(item.role, item.text) for item in items if isinstance(item, Message) and item.role != "system"]
 
 
-def _find_input(state: SessionState, text: str, history: HistorySnapshot) -> tuple[int | None, bool]:
+def _find_input(state: SessionState, text: str, history: e.HistorySnapshot) -> tuple[int | None, bool]:
     """Return the index of the input, and True if the history is known to agree with the transcript before it.
 
     A history that was rewritten meanwhile is searched from its end.
@@ -132,7 +116,7 @@ def _find_input(state: SessionState, text: str, history: HistorySnapshot) -> tup
 # -- what was missed of a run ------------------------------------------------------------------------
 
 
-def missed(turn: OpenTurn, known: Sequence[Item], own: Sequence[Item]) -> list[Event]:
+def missed(turn: OpenTurn, known: Sequence[Item], own: Sequence[Item]) -> list[e.Event]:
     """Return events for what `own`, the items of the turn's run, have beyond the events that were heard.
 
     `known` are the items of the transcript that came with the turn.
@@ -140,23 +124,23 @@ def missed(turn: OpenTurn, known: Sequence[Item], own: Sequence[Item]) -> list[E
     heard = [(item.role, item.text) for item in known if isinstance(item, Message)]
     texts = deque(block for block in turn.blocks if isinstance(block, TextBlock))
     thoughts = deque(block for block in turn.blocks if isinstance(block, ReasoningBlock))
-    events: list[Event] = []
+    events: list[e.Event] = []
     for item in own:
         if isinstance(item, Message) and item.role != "assistant":
             if (item.role, item.text) in heard:
                 heard.remove((item.role, item.text))
             elif item.role == "user" and (turn.blocks or turn.model_turn is not None):
-                events.append(Gap(text="the message that this turn answers was missed"))  # its place is gone
+                events.append(e.Gap(text="the message that this turn answers was missed"))  # its place is gone
             else:
-                events.append(MessageAppended(message=item))
+                events.append(e.MessageAppended(message=item))
         elif isinstance(item, Message):
-            events += [TextDone(text=text) for text in _rest(texts, item.text)]
+            events += [e.TextDone(text=text) for text in _rest(texts, item.text)]
         elif isinstance(item, Reasoning):
-            events += [ReasoningDone(text=text) for text in _rest(thoughts, item.text)]
+            events += [e.ReasoningDone(text=text) for text in _rest(thoughts, item.text)]
         elif isinstance(item, ToolCall):
             called = turn.calls.get(item.call)
             if called is None or called.arguments is None:
-                events.append(ToolCallArguments(call=item.call, name=item.name, json=item.arguments, done=True))
+                events.append(e.ToolCallArguments(call=item.call, name=item.name, json=item.arguments, done=True))
         else:
             events += _result(turn, item)
     return events
@@ -177,12 +161,12 @@ def _rest(heard: deque[TextBlock] | deque[ReasoningBlock], text: str) -> Iterato
         yield text
 
 
-def _result(turn: OpenTurn, item: ToolResult) -> list[Event]:
+def _result(turn: OpenTurn, item: ToolResult) -> list[e.Event]:
     called = turn.calls.get(item.call)
     if called is not None and called.result is not None:
         return []
     return [
-        ToolCallFinished(
+        e.ToolCallFinished(
             call=item.call, name=item.name, summary=item.summary, output=item.output, is_error=item.is_error
         )
     ]
@@ -192,14 +176,14 @@ def _result(turn: OpenTurn, item: ToolResult) -> list[Event]:
 
 CONTENT = frozenset(
     {
-        TextDelta,
-        TextDone,
-        ReasoningStarted,
-        ReasoningDelta,
-        ReasoningDone,
-        ToolCallStarted,
-        ToolCallArguments,
-        ToolCallFinished,
+        e.TextDelta,
+        e.TextDone,
+        e.ReasoningStarted,
+        e.ReasoningDelta,
+        e.ReasoningDone,
+        e.ToolCallStarted,
+        e.ToolCallArguments,
+        e.ToolCallFinished,
     }
 )
 
@@ -209,7 +193,7 @@ class Repeated:
 
     def __init__(self, state: SessionState) -> None:
         self._turn = state.turn.id if state.turn is not None else ""
-        self._heard: deque[Event] = deque(event for event in prelude(state) if type(event) in CONTENT)
+        self._heard: deque[e.Event] = deque(event for event in prelude(state) if type(event) in CONTENT)
 
     def expected(self, state: SessionState) -> bool:
         """Return True while more may come again: the turn is open, and nothing new was said of it."""
@@ -225,16 +209,16 @@ class Repeated:
         heard: Any = self._heard.popleft()
         if type(heard) is type(event):
             match heard:
-                case TextDelta() | ReasoningDelta() if event.text.startswith(heard.text):
+                case e.TextDelta() | e.ReasoningDelta() if event.text.startswith(heard.text):
                     return _more(event, "text", event.text[len(heard.text) :])
-                case ToolCallArguments(call=event.call, done=False) if not event.done:
+                case e.ToolCallArguments(call=event.call, done=False) if not event.done:
                     if event.json.startswith(heard.json):
                         return _more(event, "json", event.json[len(heard.json) :])
-                case TextDone() | ReasoningDone() if event.text == heard.text:
+                case e.TextDone() | e.ReasoningDone() if event.text == heard.text:
                     return ()
-                case ReasoningStarted():
+                case e.ReasoningStarted():
                     return ()
-                case ToolCallStarted() | ToolCallArguments() | ToolCallFinished() if event.call == heard.call:
+                case e.ToolCallStarted() | e.ToolCallArguments() | e.ToolCallFinished() if event.call == heard.call:
                     return () if getattr(event, "done", True) == getattr(heard, "done", True) else (event,)
         self._heard.clear()
         return (event,)

@@ -33,7 +33,7 @@ class Log:
     def append(self, events: list[Event], turn: str, origin: Origin, at: int, weight: int) -> Batch:
         """Append events of one turn, which weigh so many characters, and return their batch."""
         state = self._state
-        ids = state.chosen_ids if state.backend_ids is None else state.backend_ids
+        ids = state.chosen_ids if state.backend_ids is None else state.backend_ids  # no property: for each token
         batch = Batch(
             session=state.id,
             epoch=state.epoch,
@@ -54,6 +54,20 @@ class Log:
             self._count -= len(oldest.events)
             self._weight -= its_weight
         return batch
+
+    def unlogged(self, events: list[Event]) -> Batch:
+        """Return events of the open turn as a batch for one client, which is not in the log."""
+        state, turn = self._state, self._state.turn
+        return Batch(
+            session=state.id,
+            epoch=state.epoch,
+            first_seq=state.seq,
+            events=events,
+            turn=turn.id if turn else "",
+            origin=turn.origin if turn else Origin(),
+            at=state.updated_at,
+            ids=state.ids,
+        )
 
     def end_turn(self) -> None:
         """Weigh the next turn from zero."""

@@ -217,30 +217,7 @@ class NormalForm:
         self._tells_calls = tells_calls  # else a history has messages alone, and is folded into ours
         self.unwanted: list[Question] = []
         """Questions that were asked in a turn which is over for its clients: nobody will answer them."""
-        self._handlers: dict[type, Callable[[Any], None]] = {
-            e.TextDelta: content.text_delta,
-            e.TextDone: content.text_done,
-            e.ReasoningStarted: content.reasoning_started,
-            e.ReasoningDelta: content.reasoning_delta,
-            e.ReasoningDone: content.reasoning_done,
-            e.ToolCallStarted: content.call_started,
-            e.ToolCallArguments: content.call_arguments,
-            e.ToolCallFinished: content.call_finished,
-            e.ApprovalRequested: questions.asked,
-            e.InteractionRequired: questions.asked,
-            e.ApprovalResolved: questions.resolved,
-            e.InteractionResolved: questions.resolved,
-            e.OtpRequired: questions.code_wanted,
-            e.OtpSent: questions.code_sent,
-            e.MessageAppended: self._message,
-            e.HistorySnapshot: self._history,
-            e.TurnResult: self._result,
-            e.StatusChanged: self._status,
-            e.TurnEnded: self._ended,
-            e.Alert: self._alert,
-            e.Gap: runs.tell_gap,
-            **dict.fromkeys(_CONTENT, self._other_content),
-        }
+        self._handlers = self._build_handlers(content, questions)
 
     def feed(self, events: Sequence[e.Event], at: int) -> list[Run]:
         """Normalise `events`, said at `at` (ns)."""
@@ -287,6 +264,33 @@ class NormalForm:
             self._emit(e.ErrorReported(cause=failure.cause, text=failure.text, ext=failure.ext))
             self._emit(e.StatusChanged(status="idle"))
         return self._runs.finish()
+
+    def _build_handlers(self, content: Content, questions: QuestionForm) -> dict[type, Callable[[Any], None]]:
+        """Map each type of event that needs more than to be emitted to its function."""
+        return {
+            e.TextDelta: content.text_delta,
+            e.TextDone: content.text_done,
+            e.ReasoningStarted: content.reasoning_started,
+            e.ReasoningDelta: content.reasoning_delta,
+            e.ReasoningDone: content.reasoning_done,
+            e.ToolCallStarted: content.call_started,
+            e.ToolCallArguments: content.call_arguments,
+            e.ToolCallFinished: content.call_finished,
+            e.ApprovalRequested: questions.asked,
+            e.InteractionRequired: questions.asked,
+            e.ApprovalResolved: questions.resolved,
+            e.InteractionResolved: questions.resolved,
+            e.OtpRequired: questions.code_wanted,
+            e.OtpSent: questions.code_sent,
+            e.MessageAppended: self._message,
+            e.HistorySnapshot: self._history,
+            e.TurnResult: self._result,
+            e.StatusChanged: self._status,
+            e.TurnEnded: self._ended,
+            e.Alert: self._alert,
+            e.Gap: self._runs.tell_gap,
+            **dict.fromkeys(_CONTENT, self._other_content),
+        }
 
     def _discard(self, event: e.Event) -> bool:
         """Return True if an event belongs to the turn that is over for its clients; it goes nowhere."""
@@ -382,7 +386,8 @@ class NormalForm:
             self._emit(e.ModelTurnStarted(index=self._runs.next_model_turn()))
         if end == "failed" and failure is None and not turn.errors:  # in every dialect a failure has a cause
             failure = Failure(cause="internal", text="the turn failed")
-        if failure is not None and not any(e.cause == failure.cause and e.text == failure.text for e in turn.errors):
+        told = [(error.cause, error.text) for error in turn.errors]
+        if failure is not None and (failure.cause, failure.text) not in told:
             self._emit(e.ErrorReported(cause=failure.cause, text=failure.text, ext=failure.ext))
         return failure
 

@@ -26,43 +26,25 @@ __all__ = ["Backend", "BackendEvents", "Client", "EventRecorder"]
 
 
 class Client(Protocol):
-    """One live peer that attaches to a session or calls it."""
+    """One live peer that attaches to a session or calls it.
 
-    @property
-    def id(self) -> str:
-        """Id of the link, unique in this process."""
+    `id` is unique in this process, and `principal` names the user. A peer that does not `attaches` only makes calls,
+    and is shown nothing but their answers; one that `publishes` stands for all subscribers of a publication. `outbox`
+    has the frames that wait for it, and `alive` is False once it is gone.
+    """
 
-    @property
-    def dialect(self) -> Dialect:
-        """Dialect that the peer speaks."""
-
-    @property
-    def principal(self) -> str:
-        """Name of the user behind the peer."""
-
-    @property
-    def attaches(self) -> bool:
-        """False if the peer only makes calls, and is shown nothing of a session but their answers."""
-
-    @property
-    def publishes(self) -> bool:
-        """True if the peer stands for all subscribers of a publication."""
-
-    @property
-    def alive(self) -> bool:
-        """False once the peer is gone."""
-
-    @property
-    def outbox(self) -> Outbox:
-        """Queue of the frames that wait for the peer."""
+    id: str
+    dialect: Dialect
+    principal: str
+    attaches: bool
+    publishes: bool
+    alive: bool
+    outbox: Outbox
+    log: structlog.stdlib.BoundLogger
 
     @property
     def view(self) -> str:
         """Name of the peer's view of a session: clients of one view share a rendering."""
-
-    @property
-    def log(self) -> structlog.stdlib.BoundLogger:
-        """Logger bound to the link."""
 
     def attach(self, state: SessionState, request: str) -> None:
         """Show the session to the peer."""

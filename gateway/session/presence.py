@@ -116,7 +116,7 @@ class Presence:
         """True if no client is attached; subscriptions to everything do not count."""
         return all(client.publishes for client in self.links)
 
-    def attach(self, client: Client, request: str) -> None:
+    def attach(self, client: Client, request: str = "") -> None:
         """Show the session to a client, and keep it informed unless it only makes calls."""
         if client.publishes:
             self._context.delivery.attach(client, request)

@@ -14,30 +14,17 @@ from msgspec import UNSET, structs
 
 from dragoman.gateway.session import wording
 from dragoman.gateway.session.context import Effects, SessionContext
+from dragoman.gateway.session.in_flight import PendingCommand
 from dragoman.gateway.session.normal_form import Given, denied
 from dragoman.gateway.session.ports import Client
 from dragoman.gateway.timers import Timer
 from dragoman.mappings.canonical import Command, Event
+from dragoman.mappings.canonical import events as e
 from dragoman.mappings.canonical.commands import (
     AnswerApproval,
     AnswerInteraction,
     AnswerOtp,
     SubmitInput,
-)
-from dragoman.mappings.canonical.events import (
-    Alert,
-    ApprovalRequested,
-    ApprovalResolved,
-    InteractionInvalid,
-    InteractionRequired,
-    InteractionResolved,
-    ModelTurnStarted,
-    OtpInvalid,
-    OtpVerified,
-    QuestionAsked,
-    Reply,
-    StatusChanged,
-    TurnAccepted,
 )
 from dragoman.mappings.canonical.state import QuestionBlock
 from dragoman.mappings.canonical.values import Failure, Origin, Segment, flatten
@@ -47,7 +34,7 @@ __all__ = ["QuestionEffects", "Questions"]
 NS = 1_000_000_000
 
 Answer = AnswerApproval | AnswerInteraction
-Question = ApprovalRequested | InteractionRequired
+Question = e.ApprovalRequested | e.InteractionRequired
 
 log = structlog.get_logger("dragoman.questions")
 
@@ -95,7 +82,7 @@ class Questions:
         if any(client.can_be_asked(question) for client in links):
             return False
         policy = self._context.route.approvals  # with nobody there nothing is approved: who comes back may be asked
-        return policy == "deny" or (policy == "approve" and isinstance(question, ApprovalRequested) and bool(links))
+        return policy == "deny" or (policy == "approve" and isinstance(question, e.ApprovalRequested) and bool(links))
 
     # -- a question begins and ends --------------------------------------------------------------------
 
@@ -113,7 +100,7 @@ class Questions:
             return
         services = self._context.services
         self._shown_at = services.clock()
-        if isinstance(block.asked, InteractionRequired):
+        if isinstance(block.asked, e.InteractionRequired):
             self._form = wording.Form(block.asked)
         self._deadline = services.schedule(services.limits.answer_deadline, self._expire)
         if block.words is None:
@@ -145,7 +132,7 @@ class Questions:
         if self.given is not None:
             return
         text = f"no answer within {services.limits.answer_deadline:g} s: denied"
-        self._effects.say(Alert(level="warn", source="pod", text=text, at=services.clock()))
+        self._effects.say(e.Alert(level="warn", source="pod", text=text, at=services.clock()))
         self._give(None, _verdict(block.asked, approved=False))
 
     # -- answers in a dialect's own form -----------------------------------------------------------------
@@ -153,8 +140,8 @@ class Questions:
     def answer(self, client: Client, command: Answer) -> None:
         """Act on an answer that a client gave by a message of its dialect."""
         block = self.open
-        kind = AnswerApproval if block is not None and isinstance(block.asked, ApprovalRequested) else AnswerInteraction
-        if block is None or not isinstance(command, kind):
+        approval = block is not None and isinstance(block.asked, e.ApprovalRequested)
+        if block is None or isinstance(command, AnswerApproval) is not approval:
             client.refuse(command.request, "not_found", GONE)
         elif command.question not in ("", block.asked.question):
             client.refuse(command.request, "invalid", "another question is open")
@@ -196,7 +183,7 @@ class Questions:
         fault = self._too_late(client)
         if fault:
             client.refuse(command.request, "busy", f"not sent: {fault}")
-        elif isinstance(block.asked, ApprovalRequested):
+        elif isinstance(block.asked, e.ApprovalRequested):
             self._hear_verdict(client, command, said)
         else:
             self._hear_field(client, command, said)
@@ -237,9 +224,9 @@ class Questions:
         block = self.open
         if block is None or block.words is None or not self.waits_for_words(client):
             return False
-        begun = ModelTurnStarted(index=self._context.form.next_model_turn())
+        begun = e.ModelTurnStarted(index=self._context.form.next_model_turn())
         words = structs.replace(block.words, after_text=False)  # all of this run
-        self._context.delivery.show(client, [StatusChanged(status="running"), begun, words])
+        self._context.delivery.show(client, [e.StatusChanged(status="running"), begun, words])
         return True
 
     def waits_for_words(self, client: Client) -> bool:
@@ -260,10 +247,9 @@ class Questions:
 
     # -- what the backend says to an answer --------------------------------------------------------------
 
-    def replied(
-        self, client: Client | None, command: Command, segments: tuple[Segment, ...], failure: Failure | None
-    ) -> bool:
+    def replied(self, pending: PendingCommand, failure: Failure | None) -> bool:
         """Act on the reply to an answer; return True if the client gets no reply, because it sees its turn go on."""
+        command = pending.command
         if not isinstance(command, Answer):
             return False
         block, given, now = self.open, self.given, self._context.services.clock()
@@ -275,48 +261,42 @@ class Questions:
                 if failure.cause == "not_found":
                     lost = Given(resolved=denied(block.asked))
                     self._effects.deliver(self._context.form.questions.answered(lost, now), now)
-        if not segments or failure is not None:
+        if not pending.segments or failure is not None:
             return False
-        _acknowledge(client, command.request)
+        _acknowledge(pending.client, command.request)
         return True
 
-    def judged(
-        self,
-        client: Client | None,
-        command: Command,
-        segments: tuple[Segment, ...],
-        event: InteractionInvalid | OtpInvalid | OtpVerified,
-    ) -> None:
+    def judged(self, pending: PendingCommand, event: e.InteractionInvalid | e.OtpInvalid | e.OtpVerified) -> None:
         """Act on the verdict of the backend about an answer."""
-        if isinstance(event, InteractionInvalid):
+        if isinstance(event, e.InteractionInvalid):
             self.given, self._giver = None, ""
-        state = self._context.state
+        state, command, client = self._context.state, pending.command, pending.client
         refused = state.otp.refused if state.otp is not None else ()
-        if isinstance(event, OtpVerified) or (isinstance(event, OtpInvalid) and event.attempts_remaining <= 0):
+        if isinstance(event, e.OtpVerified) or (isinstance(event, e.OtpInvalid) and event.attempts_remaining <= 0):
             state.otp = None
         if client is None:
             return
-        if not segments:
+        if not pending.segments:
             client.send([structs.replace(event, request=command.request)])
-        elif isinstance(event, InteractionInvalid):
+        elif isinstance(event, e.InteractionInvalid):
             if self._form is not None:
                 origin = Origin(link=client.id, request=command.request)
-                self._ask_on(self._form, self._form.again(event), segments, origin)
+                self._ask_on(self._form, self._form.again(event), pending.segments, origin)
             _acknowledge(client, command.request)
-        elif isinstance(event, OtpInvalid):
-            self._note(client, command.request, segments, wording.code_invalid(event))
+        elif isinstance(event, e.OtpInvalid):
+            self._note(client, command.request, pending.segments, wording.code_invalid(event))
         elif self._context.route.otp_resend and refused:
             again = SubmitInput(request=command.request, session=command.session, segments=refused)
             self._effects.command(client, again)
         else:
-            self._note(client, command.request, segments, f"{event.text}\nSend your message again.")
+            self._note(client, command.request, pending.segments, f"{event.text}\nSend your message again.")
 
     def _note(self, client: Client, request: str, segments: tuple[Segment, ...], text: str) -> None:
         """Answer an input outside of any turn with a text; a client that waits for a reply gets one."""
         now = self._context.services.clock()
         self._effects.deliver(self._context.form.questions.noted(text, now, segments=segments), now)
         if client.dialect.has_request_ids:
-            client.send([QuestionAsked(text=text), Reply(request=request)])
+            client.send([e.QuestionAsked(text=text), e.Reply(request=request)])
         else:
             _acknowledge(client, request)
 
@@ -324,17 +304,17 @@ class Questions:
 def _acknowledge(client: Client | None, request: str) -> None:
     """Tell a client that only calls that its answer in words was taken; others see the turn go on."""
     if client is not None and not client.attaches:
-        client.send([TurnAccepted(request=request)])
+        client.send([e.TurnAccepted(request=request)])
 
 
 def _verdict(question: Question, *, approved: bool) -> Answer:
     """Return the answer that the gateway itself gives."""
-    if isinstance(question, ApprovalRequested):
+    if isinstance(question, e.ApprovalRequested):
         return AnswerApproval(approved=approved)
     return AnswerInteraction(question=question.question, kind=question.kind, declined=True)
 
 
-def _resolved(command: Answer) -> ApprovalResolved | InteractionResolved:
+def _resolved(command: Answer) -> e.ApprovalResolved | e.InteractionResolved:
     if isinstance(command, AnswerApproval):
-        return ApprovalResolved(question=command.question, approved=command.approved)
-    return InteractionResolved(question=command.question, declined=command.declined or command.values is UNSET)
+        return e.ApprovalResolved(question=command.question, approved=command.approved)
+    return e.InteractionResolved(question=command.question, declined=command.declined or command.values is UNSET)

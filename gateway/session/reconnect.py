@@ -19,30 +19,19 @@ from typing import Any, Protocol
 
 from dragoman.gateway.session.commands import Commands
 from dragoman.gateway.session.context import Effects, SessionContext
-from dragoman.gateway.session.found import Found, Repeated, look, missed
+from dragoman.gateway.session.found import CONTENT, FoundTurn, Repeated, look, missed
 from dragoman.gateway.session.inputs import Inputs
 from dragoman.gateway.session.turn_states import ConnectionState, Trigger
 from dragoman.gateway.timers import Timer
 from dragoman.mappings.canonical import Command
+from dragoman.mappings.canonical import events as e
 from dragoman.mappings.canonical.commands import CancelTurn, PauseTurn, SubmitInput
-from dragoman.mappings.canonical.events import (
-    HistorySnapshot,
-    ModelTurnStarted,
-    ReasoningDelta,
-    ReasoningDone,
-    ReasoningStarted,
-    StatusChanged,
-    TextDelta,
-    TextDone,
-    ToolCallArguments,
-    ToolCallStarted,
-)
 from dragoman.mappings.canonical.values import Failure, Message, flatten
 
 __all__ = ["Reconnect", "ReconnectEffects"]
 
 STOPS = (CancelTurn, PauseTurn)
-CONTENT = (TextDelta, TextDone, ReasoningStarted, ReasoningDelta, ReasoningDone, ToolCallStarted, ToolCallArguments)
+STARTED = CONTENT - {e.ToolCallFinished}  # a result may belong to the model turn before
 UNKNOWN = Failure(cause="upstream_lost", text="the connection was lost before the backend answered")
 
 
@@ -115,9 +104,7 @@ class Reconnect:
     def _learned(self, items: Sequence[Any], at: int) -> list[Any]:
         if not self.severed:
             return self._with_start(items)
-        n = next(
-            (i for i, e in enumerate(items) if type(e) is HistorySnapshot and not e.request and not e.rotated), None
-        )
+        n = next((i for i, item in enumerate(items) if _is_whole_history(item)), None)
         if n is None:
             return list(items)
         keeps = self._learn(items[n], at)
@@ -126,12 +113,12 @@ class Reconnect:
     def _with_start(self, items: Sequence[Any]) -> list[Any]:
         """Return `items` with the start of the model turn before its first content, if that was missed."""
         for i, item in enumerate(items if self._start_unknown else ()):
-            if isinstance(item, ModelTurnStarted) or (isinstance(item, StatusChanged) and item.status != "running"):
+            if isinstance(item, e.ModelTurnStarted) or (isinstance(item, e.StatusChanged) and item.status != "running"):
                 self._start_unknown = False
                 break
-            if isinstance(item, CONTENT):
+            if type(item) in STARTED:
                 self._start_unknown = False
-                return [*items[:i], ModelTurnStarted(), *items[i:]]
+                return [*items[:i], e.ModelTurnStarted(), *items[i:]]
         return list(items)
 
     def _unheard(self, items: list[Any]) -> list[Any]:
@@ -143,7 +130,7 @@ class Reconnect:
             return items
         return self._repeated.without(items)
 
-    def _learn(self, history: HistorySnapshot, at: int) -> bool:
+    def _learn(self, history: e.HistorySnapshot, at: int) -> bool:
         """Act on what a history says of the turn; return True if the clients need the history itself."""
         state, failure = self._context.state, self._failure
         if history.status is None:  # the dialect tells no runs: its translator goes on following the turn
@@ -179,7 +166,7 @@ class Reconnect:
         said = (item.text for item in reversed(fresh) if isinstance(item, Message) and item.role == "user")
         return next(said, None)
 
-    def _say_missed(self, found: Found, at: int) -> None:
+    def _say_missed(self, found: FoundTurn, at: int) -> None:
         state = self._context.state
         if state.turn is not None:
             events = self._with_start(missed(state.turn, state.transcript[state.fresh :], found.own))
@@ -190,3 +177,7 @@ class Reconnect:
         """Answer the cancels that waited for the turn, which has failed."""
         self.close()
         self._commands.release()
+
+
+def _is_whole_history(item: Any) -> bool:
+    return isinstance(item, e.HistorySnapshot) and not item.request and not item.rotated

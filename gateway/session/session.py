@@ -37,7 +37,7 @@ from dragoman.gateway.session.turn_states import Trigger, TurnState
 from dragoman.gateway.session.weight import of_events
 from dragoman.mappings.canonical import Command, Event, SessionState
 from dragoman.mappings.canonical import events as e
-from dragoman.mappings.canonical.commands import CancelTurn, GetSession, OpenSession, ResumeSession
+from dragoman.mappings.canonical.commands import CancelTurn
 from dragoman.mappings.canonical.state import TextBlock
 from dragoman.mappings.canonical.values import Cause, Failure
 from dragoman.mappings.dialect import Burst, Dialect, Loss
@@ -82,14 +82,7 @@ class Session:
         self._names_only = route.show.tools == "names"
         self._observer = observer
         self._observed = state.status
-        self.form = NormalForm(
-            state,
-            services.new_id,
-            tells_model_turns=upstream.events.can_read_type(e.ModelTurnStarted),
-            tells_calls=upstream.tells_calls,
-            puts_in_words=lambda question: self.questions.puts_in_words(question),  # noqa: PLW0108  # made below
-            given=lambda: self.questions.given,
-        )
+        self.form = self._normal_form(upstream)
         self.states = self.form.states
         self.log = Log(state, services.limits)
         coalesce = route.overflow == "coalesce"
@@ -115,7 +108,7 @@ class Session:
         self.inputs = Inputs(context, self.questions, self)
         self.commands = Commands(context, self.inputs, self.questions, self)
         self.reconnect = Reconnect(context, self.inputs, self.commands, self)
-        self.pending = PendingAttach(self.attach, services)
+        self.pending = PendingAttach(lambda client: self.presence.attach(client), services)  # noqa: PLW0108  # made below
         self.presence = Presence(
             context, self.pending, lambda: self.backend, self._deserted, lambda: observer.on_rested(self)
         )
@@ -123,6 +116,16 @@ class Session:
         """Set while no turn is open and no input waits to be accepted."""
         self.quiet.set()
         self.backend = connect(self)
+
+    def _normal_form(self, upstream: Dialect) -> NormalForm:
+        return NormalForm(
+            self.state,
+            self._services.new_id,
+            tells_model_turns=upstream.events.can_read_type(e.ModelTurnStarted),
+            tells_calls=upstream.tells_calls,
+            puts_in_words=lambda question: self.questions.puts_in_words(question),  # noqa: PLW0108  # made below
+            given=lambda: self.questions.given,
+        )
 
     def name(self, id: str) -> None:
         """Give the session the id that its backend has told; clients were told no other."""
@@ -148,30 +151,9 @@ class Session:
 
     # -- clients ---------------------------------------------------------------------------------------
 
-    def attach(self, client: Client, request: str = "") -> None:
-        """Show the session to a client, and keep it informed."""
-        self.presence.attach(client, request)
-
-    def detach(self, client: Client) -> None:
-        """Forget a client that is gone."""
-        self.presence.detach(client)
-
     def _deserted(self) -> None:
         if self._route.on_last_detach == "cancel" and self.states.busy:
             self.commands.cancel(None, CancelTurn())
-
-    def open(
-        self, client: Client, command: OpenSession | ResumeSession | GetSession, then: Command | None = None
-    ) -> None:
-        """Have the backend open or find the conversation of a new session, and attach `client` when it has.
-
-        `then` is what the client asked of the session by the same request.
-        """
-        if isinstance(command, OpenSession):
-            self.state.opening = command
-        elif isinstance(command, ResumeSession):
-            self.state.opening = _opening_of(command)
-        self.in_flight.forward(client, command, then=then)
 
     def command(self, client: Client, command: Command) -> None:
         """Act on a command of a client; it gets exactly one answer (docs/translation.md, rule 3.18)."""
@@ -325,18 +307,6 @@ class Session:
         self.state.agent = event.agent or self.state.agent
         if not client.alive:
             return
-        self.attach(client, "" if then is not None else request)
+        self.presence.attach(client, "" if then is not None else request)
         if then is not None:
             self.command(client, then)
-
-
-def _opening_of(command: ResumeSession) -> OpenSession:
-    """Return the command that opens the conversation again, should its backend forget it."""
-    return OpenSession(
-        agent=command.agent,
-        user_name=command.user_name,
-        user_email=command.user_email,
-        supports=command.supports,
-        metadata=command.metadata,
-        ext=command.ext,
-    )

@@ -67,7 +67,7 @@ class Live:
         translator = OWN_TURN.server(shared.clock, shared.new_id, "")
         peer, events = Peer(id="client", dialect=OWN_TURN), LinkEvents[Command](sink=lambda _link, _bursts: None)
         link = Link(peer, self._client, translator, shared, events)
-        self._session.attach(link)
+        self._session.presence.attach(link)
         link.outbox.idle = True  # as while its writer waits: frames are written in the call that rendered them
 
     def translate(self, frames: Sequence[bytes], now: int) -> list[bytes]:
