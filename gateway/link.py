@@ -111,7 +111,7 @@ class Link:
         self.log = log.bind(link=peer.id, dialect=peer.dialect.name, peer=transport.peer)
 
     async def run(self, begin: Callable[[Link], None] = lambda _link: None) -> None:
-        """Serve the peer until it goes or is sent away; `begin` comes first, and its failure ends this link alone."""
+        """Call `begin`, then serve the peer until it leaves or is disconnected; a failure ends this link alone."""
         try:
             begin(self)
             async with asyncio.TaskGroup() as group:
@@ -235,7 +235,7 @@ class Link:
         self._apply(self._translator.receive(frames))
 
     async def _answer_the_rest(self) -> None:
-        """Wait until a peer that sends no more has its answers, as a script at the other end of a pipe needs."""
+        """Wait until a peer that has stopped sending has its answers, as a script at the other end of a pipe needs."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(LAST_ANSWERS):
                 while self._translator.has_pending_replies and self._transport.peer_can_read():

@@ -200,7 +200,7 @@ class Commands:
             self._deadline = None
 
     def accept_waiting(self, at: int) -> bool:
-        """Begin the turn of the waiting input, though nobody knows if it was taken; return False if none waits."""
+        """Begin the turn of the waiting input, whether or not the backend took it; return False if none waits."""
         pending = self._settle(self._inputs.waiting)
         if pending is not None:
             self._inputs.accept(pending, at)
@@ -216,7 +216,7 @@ class Commands:
         return pending
 
     def take(self, event: Any, at: int) -> None:
-        """Act on the backend's answer to one command, or to somebody else's."""
+        """Act on an answer of the backend to one command, of ours or of another program."""
         shown = self._effects
         if isinstance(event, SessionOpened):
             shown = shown.opened(event)

@@ -34,7 +34,7 @@ class Content:
         self._emit(event)
 
     def text_done(self, event: e.TextDone) -> None:
-        """Complete a text block: what its deltas left out is said first."""
+        """Complete a text block, after a delta for the text that its deltas left out."""
         if self._state.turn is None and not event.text:
             return  # nothing said opens no turn
         turn = self._runs.require_turn()
@@ -76,7 +76,7 @@ class Content:
         self._emit(event if event.text or not sent else structs.replace(event, text=sent))
 
     def _rest(self, sent: str, text: str, delta: type[e.TextDelta | e.ReasoningDelta]) -> None:
-        """Send what a done block has beyond its deltas; where it contradicts them it is right, and a Gap is told."""
+        """Send the text that a done block has beyond its deltas; report a Gap if it contradicts them."""
         if text == sent:
             return
         if text.startswith(sent):
@@ -85,7 +85,7 @@ class Content:
             self._runs.tell_gap(e.Gap(text="a finished block contradicts what was streamed of it"))
 
     def close_block(self) -> None:
-        """Close the open text or reasoning block with what was said of it."""
+        """Close the open text or reasoning block with the text that was streamed."""
         turn = self._state.turn
         if turn is None or turn.open is None:
             return
@@ -99,7 +99,7 @@ class Content:
     # -- tool calls ------------------------------------------------------------------------------------
 
     def call_started(self, event: e.ToolCallStarted) -> None:
-        """Begin a call; where its dialect has no ids it gets one."""
+        """Begin a call, with an id of ours if its dialect has none."""
         turn = self._runs.require_turn()
         if event.call and event.call in turn.calls:
             return  # pando says it twice; the second brings the arguments
@@ -107,12 +107,12 @@ class Content:
         self._emit(event if event.call else structs.replace(event, call=f"{turn.id}/{len(turn.calls)}"))
 
     def _begun_call(self, turn: OpenTurn, event: e.ToolCallArguments | e.ToolCallFinished) -> CallBlock:
-        """Begin the call of an event, which nobody began, and return it."""
+        """Begin the call of an event whose start was not told, and return it."""
         self.call_started(e.ToolCallStarted(call=event.call, name=event.name))
         return turn.calls[event.call or f"{turn.id}/{len(turn.calls) - 1}"]
 
     def call_arguments(self, event: e.ToolCallArguments) -> None:
-        """Add a fragment, or all; a call that was not begun is begun."""
+        """Add a fragment of the arguments, or all; begin the call if its start was not told."""
         turn = self._runs.require_turn()
         block = _meant(turn, event.call, event.name, finished=False)
         if block is None and not event.done:  # heard from its middle on: its whole arguments, with its name, follow
@@ -139,7 +139,7 @@ class Content:
         self._emit(structs.replace(event, call=block.call, name=block.name))
 
     def _call_of_before(self, event: e.ToolCallFinished) -> str:
-        """Return the call of an earlier turn that is meant: by its id, else the first open one of that name, or ""."""
+        """Return the call of an earlier turn that this finishes, by id or else by name; "" if there is none."""
         unanswered = self._state.unanswered
         if not event.call:
             return next((call for call, called in unanswered.items() if called == event.name), "")
@@ -149,14 +149,14 @@ class Content:
         return event.call if is_known else ""
 
     def complete(self, block: CallBlock) -> None:
-        """Say the whole arguments of a call, if nobody did."""
+        """Send the whole arguments of a call, unless they were sent."""
         if block.arguments is None:
             arguments = "".join(block.parts)
             self._emit(e.ToolCallArguments(call=block.call, name=block.name, json=arguments, done=True))
 
 
 def _meant(turn: OpenTurn, call: str, name: str, *, finished: bool) -> CallBlock | None:
-    """Return the call meant: by its id, else the first open one of that name (docs/translation.md, rule 3.1)."""
+    """Return the call with this id, else the first open one of this name (docs/translation.md, rule 3.1)."""
     if call:
         return turn.calls.get(call)
     for block in turn.calls.values():

@@ -128,7 +128,7 @@ class Delivery:
     # -- who is there --------------------------------------------------------------------------------
 
     def attach(self, link: Client, request: str) -> None:
-        """Show the session to `link`: its reply or snapshot, then what is in progress, then whatever comes."""
+        """Show the session to a link: a reply or snapshot, then the turn in progress, then further events."""
         before = self._recorder.enter() if self._recorder is not None else None
         attachment = Attachment(link=link, cursor=self._state.seq)
         self.attachments[link.id] = attachment

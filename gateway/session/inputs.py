@@ -100,7 +100,7 @@ class Inputs:
         self._late = request, command
 
     def accept_late(self, event: Event, at: int) -> bool:
-        """Begin the turn of an input that was late, if this accepts it; return whether it does."""
+        """Begin the turn of a late input, if this event accepts it; return True if it does."""
         if not isinstance(event, TurnAccepted) or self._late is None or event.request != self._late[0]:
             return False
         (_, command), self._late = self._late, None

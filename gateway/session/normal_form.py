@@ -80,7 +80,7 @@ class QuestionForm:
         return self._runs.finish()
 
     def asked_again(self, text: str, at: int, *, segments: tuple[Segment, ...], origin: Origin) -> list[Run]:
-        """Go on with the open question by `text`, the next field or the same once more, as `segments` were typed."""
+        """Ask the open question again by `text`, the next field or the same once more, after `segments` were typed."""
         self._runs.begin(at)
         turn = self._state.turn
         if turn is not None and turn.question is not None and turn.question.words is not None:
@@ -98,7 +98,7 @@ class QuestionForm:
     # -- what the backend says ---------------------------------------------------------------------------
 
     def asked(self, event: Question) -> None:
-        """Park the turn by a question; a further one takes the place of the one before."""
+        """Park the turn by a question; a further question replaces it."""
         turn = self._runs.require_turn()
         self.close()
         self._content.close_block()
@@ -123,7 +123,7 @@ class QuestionForm:
             self._answer(self._given() or Given(resolved=denied(turn.question.asked)))
 
     def code_wanted(self, event: e.OtpRequired) -> None:
-        """Ask for a one-time code: no park, the turn goes on to its end."""
+        """Ask for a one-time code. The turn is not parked, it goes on to its end."""
         turn = self._runs.require_turn()
         self._content.close_block()
         self._emit(event)
@@ -151,7 +151,7 @@ class QuestionForm:
         self._emit(e.QuestionAsked(text=text))
 
     def _put(self, asked: Question, text: str, turn: OpenTurn) -> None:
-        """Ask in words."""
+        """Ask the open question in words."""
         kind = asked.kind if isinstance(asked, e.InteractionRequired) else ""
         words = e.QuestionAsked(
             question=asked.question,
@@ -307,7 +307,7 @@ class NormalForm:
     # -- the end of a turn -------------------------------------------------------------------------------
 
     def _result(self, event: e.TurnResult) -> None:
-        """Close everything: the output is over."""
+        """Close every block and call: the output is over."""
         self._close_everything(event.end)
         self._emit(event)
 
@@ -332,7 +332,7 @@ class NormalForm:
         self._finish_turn(event.end, event.failure, status, said_end=event)
 
     def _final_text(self, turn: OpenTurn, text: str) -> None:
-        """Send what the whole text of a turn has beyond what was streamed; where both differ the whole is right."""
+        """Send the text that the whole text of a turn has beyond its deltas; report a Gap if they contradict."""
         sent = turn.text()
         if text.startswith(sent):
             if type(turn.open) is ReasoningBlock:
@@ -392,7 +392,7 @@ class NormalForm:
         return failure
 
     def _close_everything(self, end: End) -> None:
-        """Close what is open in the turn; its model turn only where the output is complete
+        """Close the blocks and calls of the turn, and its model turn if the output is complete
         (docs/translation.md, rule 4.3).
         """
         turn = self._state.turn
@@ -429,7 +429,7 @@ class NormalForm:
 
 
 def _verdict(turn: OpenTurn, status: Status) -> tuple[End, Failure | None]:
-    """Return how a turn ended whose backend only says that it runs no more: its result, else its error (3.6)."""
+    """Return how a turn ended if its backend only tells an idle status: by its result, else its error (3.6)."""
     if turn.result is not None and turn.result != "failed":
         return turn.result, None
     if turn.errors:

@@ -157,7 +157,7 @@ class Reconnect:
         return found.verdict == "ended" or state.turn is None
 
     def _input(self) -> str | None:
-        """The text of the input that waits to be accepted or that began the open turn, None if there is none."""
+        """Return the text of the input that is not accepted yet or that began the open turn, None if there is none."""
         state = self._context.state
         waiting = self._inputs.waiting_input
         if waiting is not None:

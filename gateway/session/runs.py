@@ -80,7 +80,7 @@ class Runs:
     # -- the turn --------------------------------------------------------------------------------------
 
     def open_turn(self, origin: Origin) -> OpenTurn:
-        """Open a turn; none is open."""
+        """Open a turn, while none is open."""
         turn = OpenTurn(id=self.new_id(), message=self.new_id(), origin=origin, started_at=self.at)
         self.state.turn = turn
         self.split()

@@ -105,7 +105,7 @@ class Field(Struct, frozen=True, kw_only=True):
 
 
 class Form:
-    """An interaction being filled in, field by field; `values` is its answer once `done`."""
+    """A form that a user fills in field by field; `values` is the answer once it is `done`."""
 
     def __init__(self, event: InteractionRequired) -> None:
         self._event = event
@@ -163,7 +163,7 @@ def declines(said: str) -> bool:
 
 
 class IdentityField(Struct):
-    """docs/dialects/smooth.md, section 6: a field of identity_intake."""
+    """A field of identity_intake (docs/dialects/smooth.md, section 6)."""
 
     key: str
     required: bool = True
@@ -184,7 +184,7 @@ class Option(Struct):
 
 
 class Question(Struct, rename="camel"):
-    """docs/dialects/smooth.md, section 6: a question of `choices`."""
+    """A question of `choices` (docs/dialects/smooth.md, section 6)."""
 
     question: str
     header: str
