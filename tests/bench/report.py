@@ -266,10 +266,10 @@ def _steady_rows(rounds: list[list[steady.Sample]]) -> list[list[str]]:
 
 
 def start_report(rounds: list[dict[str, start.Sample]]) -> Report:
-    """What an unused gateway costs, to a bare server on the same libraries."""
+    """G20: what an unused gateway costs, to a bare server on the same libraries."""
     pairs_of = [(taken[start.DRAGOMAN], taken[start.BARE]) for taken in rounds]
     listening = Figure(
-        id="",
+        id="G20",
         title=f"CPU until the gateway listens, to a {start.BARE} on aiohttp, uvloop, msgspec and pyzmq",
         rounds=[ours.cpu / bare.cpu for ours, bare in pairs_of],
         goal=1.4,
@@ -277,7 +277,7 @@ def start_report(rounds: list[dict[str, start.Sample]]) -> Report:
         at_most=True,
     )
     idle = Figure(
-        id="",
+        id="G20",
         title="the same, memory while idle",
         rounds=[ours.memory / bare.memory for ours, bare in pairs_of],
         goal=1.3,
