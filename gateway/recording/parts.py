@@ -55,7 +55,8 @@ class RecordingParts:
         self._told = 0  # of the lost items, those in the header of this file
         self._again_at = 0
         self._has_input = False
-        self._early: list[tuple[bytes, int]] | None = [] if writer.place.prefers_inputs and header.session else None
+        self._early = bytearray() if writer.place.prefers_inputs and header.session else None
+        self._early_items = 0
 
     def take_input(self) -> None:
         """Note that the session has an input, for the name of its file."""
@@ -105,15 +106,16 @@ class RecordingParts:
         """Give the writer the lines that waited for the first input."""
         early, self._early = self._early, None
         if early:
-            self._give(b"".join(data for data, _ in early), sum(count for _, count in early))
+            self._give(bytes(early), self._early_items)
 
     def _give(self, data: bytes, count: int) -> None:
         file = self._file
         if file is None:
             return
         if self._early is not None:
-            self._early.append((data, count))
-            if sum(len(data) for data, _ in self._early) > EARLY_MAX:
+            self._early += data
+            self._early_items += count
+            if len(self._early) > EARLY_MAX:
                 self._give_early()
             return
         if not self._writer.put(file, data, count):

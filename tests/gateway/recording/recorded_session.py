@@ -9,7 +9,7 @@ from typing import Any, cast
 from dragoman.gateway.ledger import Ledger
 from dragoman.gateway.recording.format import Header, decode_header
 from dragoman.gateway.recording.lines import Line
-from dragoman.gateway.recording.places import Folder
+from dragoman.gateway.recording.places import Folder, Place
 from dragoman.gateway.recording.recorder import RecordingContext, SessionRecorder
 from dragoman.gateway.recording.redaction import Redactor, rules
 from dragoman.gateway.recording.writer import OutputFile, Writer
@@ -25,8 +25,8 @@ SECOND = 1_000_000_000
 class Disk:
     """A writer that keeps bytes in `files`, and takes nothing while it is `full`."""
 
-    def __init__(self) -> None:
-        self.place = Folder(Path("/rec"))
+    def __init__(self, place: Place) -> None:
+        self.place = place
         self.files: dict[OutputFile, bytes] = {}
         self.finished: list[OutputFile] = []
         self.full = False
@@ -59,8 +59,14 @@ class Disk:
 class Scene:
     """A session recorder with its disk, its clock and its timer."""
 
-    def __init__(self, rotate_bytes: int = 0, *, redacts: bool = False) -> None:
-        self.disk = Disk()
+    def __init__(
+        self,
+        rotate_bytes: int = 0,
+        *,
+        redacts: bool = False,
+        place: Place = Folder(Path("/rec")),  # noqa: B008  # has no state
+    ) -> None:
+        self.disk = Disk(place)
         self.ledger = Ledger()
         self.now = 5 * SECOND
         self.timers: list[tuple[float, Callable[[], None]]] = []

@@ -9,9 +9,10 @@ from structlog.testing import capture_logs
 
 from dragoman.gateway.recording.lines import Line
 from dragoman.gateway.recording.parts import RETRY
+from dragoman.gateway.recording.places import OneFile
 from dragoman.gateway.recording.recorder import FLUSH
 from dragoman.gateway.recording.writer import OutputFile
-from dragoman.mappings.canonical.events import TextDelta
+from dragoman.mappings.canonical.events import StatusChanged, TextDelta, TurnAccepted
 from tests.gateway.recording.recorded_session import Scene
 
 
@@ -53,6 +54,37 @@ def test_parts_have_names_of_their_own() -> None:
         scene.happens(TextDelta(text="x"))
         scene.passes(FLUSH)
     assert [names_of(file) for file in scene.disk.files] == ["19700101T000000Z-s.jsonl", "19700101T000000Z-s.1.jsonl"]
+
+
+# -- one file for the first session with an input --------------------------------------------------------------
+
+
+def test_what_came_before_the_first_input_waits_for_it(tmp_path: Path) -> None:
+    scene = Scene(place=OneFile(tmp_path / "out.jsonl"))
+    scene.happens(StatusChanged(status="idle"))
+    scene.passes(FLUSH)
+    assert scene.disk.files == {}
+    scene.happens(TurnAccepted(request="r"))
+    scene.passes(FLUSH)
+    assert seqs(scene.disk.lines()) == [1, 2]
+    assert [names_of(file) for file in scene.disk.files] == ["out.jsonl"]
+
+
+def test_a_session_without_an_input_is_written_at_its_end(tmp_path: Path) -> None:
+    scene = Scene(place=OneFile(tmp_path / "out.jsonl"))
+    scene.happens(StatusChanged(status="idle"))
+    scene.track.close()
+    assert seqs(scene.disk.lines()) == [1]
+    assert [names_of(file) for file in scene.disk.files] == ["out-2.jsonl"]
+
+
+def test_what_waits_for_an_input_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dragoman.gateway.recording.parts.EARLY_MAX", 2000)
+    scene = Scene(place=OneFile(tmp_path / "out.jsonl"))
+    for _ in range(40):
+        scene.happens(StatusChanged(status="idle"))
+        scene.passes(FLUSH)
+    assert seqs(scene.disk.lines()) == list(range(1, 41))
 
 
 # -- not recording --------------------------------------------------------------------------------------------
