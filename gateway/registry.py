@@ -15,9 +15,8 @@ from dragoman.adapters.base import Listener
 from dragoman.gateway.config.model import Limits
 from dragoman.gateway.endpoint import Endpoint, parse
 from dragoman.gateway.recording.format import Header
+from dragoman.gateway.replay.options import OPTIONS, read_options
 from dragoman.gateway.replay.options import header as read_header
-from dragoman.gateway.replay.options import read_options
-from dragoman.gateway.transports.file import FILE
 from dragoman.gateway.transports.spec import Children, Connect, ListenerCallbacks, Place, TransportSpec
 from dragoman.gateway.transports.stdio import STDIO
 from dragoman.gateway.transports.unix import DIRECTORY, NAME, UNIX, pods
@@ -62,13 +61,23 @@ TRANSPORTS: dict[str, dict[str, TransportSpec]] = {
 }
 """Dialect -> transport -> what can be done with it."""
 
+
+def _check_recording(endpoint: Endpoint) -> None:
+    """Raise ConfigError if the options are invalid or the recording cannot be read."""
+    read_options(endpoint)
+    read_header(endpoint)
+
+
+FILE = TransportSpec(listen=None, dial_options=OPTIONS, check_upstream=_check_recording)
+"""A recording as a backend: nothing is dialled, gateway/replay plays it."""
+
 PLAYED: dict[str, dict[str, TransportSpec]] = {"replay": {"file": FILE}}
-"""Backends that the app plays in process, written where an endpoint has its dialect: upstreams alone."""
+"""Backends that the app plays in process. An upstream names them in place of a dialect."""
 
 
 @cache
 def dialects() -> dict[str, Dialect]:
-    """All dialects by name, ours first."""
+    """Return all dialects by name, ours first."""
     known = {ours.name: ours for ours in (SMOOTH, POD, PANDO, CODEWHALE)}
     for entry in entry_points(group="dragoman.dialects"):
         known.setdefault(entry.name, entry.load())
@@ -76,7 +85,7 @@ def dialects() -> dict[str, Dialect]:
 
 
 def dialect(name: str) -> Dialect:
-    """The dialect of that name; ConfigError lists those there are."""
+    """Return the dialect of that name; raise ConfigError with the names of all dialects."""
     try:
         return dialects()[name]
     except KeyError:
@@ -84,16 +93,16 @@ def dialect(name: str) -> Dialect:
 
 
 def played(endpoint: Endpoint) -> bool:
-    """Whether a checked upstream is played in process: nothing is dialled for it."""
+    """Return True if a checked upstream is played in process, so that nothing is dialled."""
     return endpoint.dialect in PLAYED
 
 
 def upstream(endpoint: Endpoint) -> Dialect:
-    """The dialect of a checked upstream: how its backend behaves.
+    """Return the dialect of a checked upstream, which says how its backend behaves.
 
-    A replay behaves as the backend that was recorded, but opens a conversation for whoever asks; one that plays by
-    itself is a single one, which everybody watches. Where a live backend stands behind it, what either of the two does
-    not tell is the session's to say.
+    A replay behaves as the recorded backend, but opens a conversation for every client that asks. With `auto` it has
+    one session for all clients. If a live backend stands behind the recording, the session adds the events that one
+    of the two backends does not send.
     """
     if not played(endpoint):
         return dialect(endpoint.dialect)

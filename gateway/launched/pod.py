@@ -4,7 +4,7 @@ The launcher knows only a program path ($INSOMNIA_POD_COMMAND), so the environme
 program listens at the socket of this pod.
 
     --overlay TOML        a manifest, used only for its name: `[pod] name = "x"`, `pod.name = "x"`, or `name`
-    --pod NAME            the name (before the overlay's); resume the conversation of this pod (kept.py)
+    --pod NAME            the name (before the overlay's); resume the conversation of this pod
     --session UUID        resume this conversation, if the backend has several
     --require-pod-state   restore a pod: fail if no conversation is kept for its name
     --store DIR           the folder of the pods' sessions, where the conversation of the name is kept
@@ -24,6 +24,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import msgspec
 import structlog
 import tomli
 from msgspec import Struct, structs
@@ -32,20 +33,69 @@ from dragoman.gateway import logs, registry
 from dragoman.gateway.app import App
 from dragoman.gateway.config.model import Config
 from dragoman.gateway.endpoint import Endpoint
-from dragoman.gateway.launched.kept import Conversation, KeptConversation
 from dragoman.gateway.launched.parent import Parent
 from dragoman.gateway.launched.route import chosen, run
-from dragoman.gateway.pods.runtime import check_name, sessions_directory
+from dragoman.gateway.pods.folder import check_name, sessions_directory
 from dragoman.gateway.session.runs import Run
 from dragoman.gateway.session.session import Session
 from dragoman.mappings.errors import ConfigError
 
-__all__ = ["Launch", "launch", "main"]
+__all__ = ["Conversation", "KeptConversation", "Launch", "launch", "main"]
 
 DESCRIPTION = "A gateway that is launched as a pod is; DRAGOMAN_CONFIG names its configuration."
+CONVERSATION_MAX = 64 * 1024  # bytes of a kept conversation: a real one has about 200
 READY = "INSOMNIA-READY\t{name}\t{path}"
 
 log = structlog.get_logger("dragoman.pod")
+
+
+class Conversation(Struct, frozen=True, kw_only=True):
+    """The id `session` of a conversation at the backend `upstream` of `route`."""
+
+    pod_name: str
+    route: str
+    upstream: str
+    session: str
+
+
+class KeptConversation:
+    """The file that keeps the conversation of a pod's name, so that `--pod NAME` resumes it in a later process.
+
+    It is SESSIONS/dragoman/NAME/conversation.json, next to the sessions of real pods. The metadata of a real pod names
+    its own log and is never changed.
+    """
+
+    def __init__(self, sessions: Path, name: str) -> None:
+        self._path = sessions / "dragoman" / name / "conversation.json"
+        self._written: Conversation | None = None
+
+    def read(self, route: str, upstream: str) -> str:
+        """Return the id that was kept for this backend of this route, or ""."""
+        try:
+            with self._path.open("rb") as file:
+                kept = msgspec.json.decode(file.read(CONVERSATION_MAX), type=Conversation)
+        except OSError:
+            return ""
+        except msgspec.DecodeError as error:
+            log.warning(
+                "conversation of the pod cannot be read, beginning a new one", file=str(self._path), cause=str(error)
+            )
+            return ""
+        return kept.session if (kept.route, kept.upstream) == (route, upstream) else ""
+
+    def write(self, conversation: Conversation) -> None:
+        """Write the file atomically; a write error is logged and does not affect the session."""
+        if conversation == self._written:
+            return
+        draft = self._path.with_suffix(".tmp")
+        try:
+            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            draft.write_bytes(msgspec.json.encode(conversation))
+            draft.replace(self._path)
+        except OSError as error:
+            log.warning("conversation of the pod not kept", file=str(self._path), error=str(error))
+            return
+        self._written = conversation
 
 
 class Launch(Struct, frozen=True, kw_only=True):

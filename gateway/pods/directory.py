@@ -18,8 +18,7 @@ from msgspec import Raw, structs
 
 from dragoman.adapters.base import Listener
 from dragoman.gateway.ingress import NEW, Ingress
-from dragoman.gateway.pods.folder import PodFolder
-from dragoman.gateway.pods.runtime import check_name
+from dragoman.gateway.pods.folder import PodFolder, check_name
 from dragoman.mappings.canonical import Event, SessionState
 from dragoman.mappings.canonical.commands import GetSession, ListSessions, ResumeSession
 from dragoman.mappings.canonical.events import PodAttached, PodInspected, Reply, SessionsListed

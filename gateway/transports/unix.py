@@ -8,9 +8,8 @@ from dragoman.adapters import unix
 from dragoman.adapters.base import Listener
 from dragoman.gateway.config.model import Limits
 from dragoman.gateway.endpoint import Endpoint
-from dragoman.gateway.pods.folder import PodFolder
+from dragoman.gateway.pods.folder import PodFolder, check_name, runtime_directory
 from dragoman.gateway.pods.live import Pods
-from dragoman.gateway.pods.runtime import check_name, runtime_directory
 from dragoman.gateway.transports.spec import Children, Connect, ListenerCallbacks, Place, TransportSpec, adapter_limits
 
 __all__ = ["DIRECTORY", "NAME", "UNIX", "pods"]

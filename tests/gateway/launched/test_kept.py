@@ -6,7 +6,7 @@ from pathlib import Path
 
 from msgspec import structs
 
-from dragoman.gateway.launched.kept import Conversation, KeptConversation
+from dragoman.gateway.launched.pod import Conversation, KeptConversation
 
 MINE = Conversation(pod_name="atlas", route="r", upstream="smooth+ws://x/ws", session="c1")
 

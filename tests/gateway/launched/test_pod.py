@@ -15,8 +15,7 @@ import pytest
 
 from dragoman.gateway.demo.app import demo_backend
 from dragoman.gateway.endpoint import parse
-from dragoman.gateway.launched.kept import Conversation, KeptConversation
-from dragoman.gateway.launched.pod import launch
+from dragoman.gateway.launched.pod import Conversation, KeptConversation, launch
 from dragoman.mappings.errors import ConfigError
 from tests.pairs.gateway import LIMITS
 from tests.pairs.pod_client import PodClient

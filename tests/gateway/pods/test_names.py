@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dragoman.gateway.pods.runtime import check_name, runtime_directory, sessions_directory
+from dragoman.gateway.pods.folder import check_name, runtime_directory, sessions_directory
 from dragoman.mappings.errors import ConfigError
 
 ORDER = [
