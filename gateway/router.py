@@ -136,11 +136,11 @@ class Router:
         if link.publishes:
             self._all.publish(link)
         elif link.dialect.single_session:
-            self._once_known(link, lambda: self._enter(link))
+            self._once_known(link, None, lambda: self._enter(link))
 
-    def _once_known(self, link: Link, action: Callable[[], None]) -> None:
-        """Call `action` once the backend has told which sessions it has; disconnect `link` if too many wait."""
-        if not self._backend.when_known(lambda: action() if link.alive else None):
+    def _once_known(self, link: Link, command: Command | None, action: Callable[[], None]) -> None:
+        """Call `action` once the sessions that it needs are known; disconnect `link` if too many wait."""
+        if not self._backend.when_known(link, command, lambda: action() if link.alive else None):
             link.end(CloseReason.GOING_AWAY, "too many clients wait for the backend")
 
     def _enter(self, link: Link) -> None:
@@ -186,7 +186,7 @@ class Router:
             own.pending.admit(link)
         for burst in bursts:
             for command in burst.items:
-                self._once_known(link, partial(self._hear, link, command))
+                self._once_known(link, command, partial(self._hear, link, command))
 
     # -- commands --------------------------------------------------------------------------------------
 
@@ -321,7 +321,7 @@ class Router:
 
     def _tell_list(self, link: Link, command: ListSessions) -> None:
         """Answer with the sessions that there are, once the backend told those that it has."""
-        self._backend.list_sessions(link, command.archived, lambda rows: link.send([self._list(link, command, rows)]))
+        self._backend.list_sessions(link, command, lambda rows: link.send([self._list(link, command, rows)]))
 
     def _open(self, link: Link, command: OpenSession) -> None:
         if command.session and self._all.in_use(link, command.session):

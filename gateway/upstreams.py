@@ -56,7 +56,8 @@ class Upstreams:
             return kind_of(upstream, lambda session, _endpoint: make(session), in_process=True)
         if not registry.played(route.upstream):
             dial = partial(self._dial, recorder)
-            return kind_of(upstream, dial, pods=registry.pods(route.upstream))
+            pods = registry.pods(route.upstream)
+            return kind_of(upstream, dial, pods=(pods, self._spawn) if pods is not None else None)
         loop = asyncio.get_running_loop()
         replay = self.replays[route.name] = Replay(
             route.upstream,

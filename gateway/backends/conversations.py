@@ -78,12 +78,12 @@ class ConversationsKind(ReplayedKind):
 
     _catalog: BackendCatalog | None = None
 
-    def list_sessions(self, link: Link, archived: bool, tell: Callable[[Rows], None]) -> None:
+    def list_sessions(self, link: Link, command: ListSessions, tell: Callable[[Rows], None]) -> None:
         catalog = self._listable()
         if catalog is None:
-            super().list_sessions(link, archived, tell)
+            super().list_sessions(link, command, tell)
         else:
-            catalog.ask(archived, tell)
+            catalog.ask(command.archived, tell)
 
     def listed(self, name: str) -> SessionSummary | None:
         return self._catalog.find_row(name) if self._catalog is not None else None

@@ -24,7 +24,7 @@ from dragoman.gateway.routing.sessions import Sessions
 from dragoman.gateway.session.ports import Backend, BackendEvents
 from dragoman.gateway.session.session import Session
 from dragoman.mappings.canonical import Command
-from dragoman.mappings.canonical.commands import GetSession, OpenSession, ResumeSession
+from dragoman.mappings.canonical.commands import GetSession, ListSessions, OpenSession, ResumeSession
 from dragoman.mappings.canonical.values import Failure, SessionSummary
 
 __all__ = ["BackendKind", "MakeBackend", "SessionOpener", "not_found"]
@@ -47,8 +47,11 @@ class BackendKind:
 
     # -- known -----------------------------------------------------------------------------------------
 
-    def when_known(self, action: Callable[[], None]) -> bool:
-        """Call `action` once the backend's sessions are known; return False if too many actions wait for that."""
+    def when_known(self, _link: Link, _command: Command | None, action: Callable[[], None]) -> bool:
+        """Call `action`, which performs a command or shows a new link its session, once the sessions are known.
+
+        Return False if too many actions wait for that.
+        """
         action()
         return True
 
@@ -61,8 +64,8 @@ class BackendKind:
 
     # -- list ------------------------------------------------------------------------------------------
 
-    def list_sessions(self, link: Link, _archived: bool, tell: Callable[[Rows], None]) -> None:
-        """Call `tell` with the sessions that the backend has beside those that are open here, once they are known."""
+    def list_sessions(self, link: Link, _command: ListSessions, tell: Callable[[Rows], None]) -> None:
+        """Call `tell` with the backend's sessions, once they are known; they may be those of the wanted page alone."""
         self.when_described(link, lambda: tell(()))
 
     def listed(self, _name: str) -> SessionSummary | None:

@@ -4,36 +4,44 @@ The id of a pod's session follows from its endpoint, so that it is the same afte
 session, or when it opens a session: by an agent id (the pod's name, or UUIDv5 of route and name) or by `metadata.pod`.
 A client that names none gets the first idle pod without an owner. A pod has an owner while its session lives.
 
-A directory may hold thousands of pods. An open or a look-up costs as many system calls as with one pod: names are found
-in an index, and only the pod that is to be used is asked whether it is alive.
+A directory may hold thousands of pods. What needs them waits in one queue, and one task serves it: it reads the folders
+in a thread, and asks in a thread whether the pod that is to be used is alive. A dead pod is passed over for the next. A
+list shows what was read, and connects to none.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from heapq import heappop, heappush
+import asyncio
+from collections import Counter, deque
+from collections.abc import Callable, Coroutine, Iterator
+from itertools import islice
+from typing import Any
 
 import msgspec
 from msgspec import UNSET, Struct
 
+from dragoman.adapters.base import CloseReason
 from dragoman.gateway.backends.asking import Refused
 from dragoman.gateway.backends.kind import BackendKind, MakeBackend
 from dragoman.gateway.ingress import LATEST, NEW
 from dragoman.gateway.link import Link
+from dragoman.gateway.pods.index import SLICE, PodIndex
 from dragoman.gateway.pods.live import Pod, Pods
 from dragoman.gateway.routing.ids import session_id
-from dragoman.gateway.routing.session_index import Rows
+from dragoman.gateway.routing.session_index import LIST_MAX, Rows
 from dragoman.gateway.routing.sessions import Sessions
 from dragoman.gateway.session.ports import Backend
 from dragoman.gateway.session.session import Session
-from dragoman.mappings.canonical.commands import OpenSession, ResumeSession
-from dragoman.mappings.canonical.values import Failure
+from dragoman.mappings.canonical import Command
+from dragoman.mappings.canonical.commands import ListSessions, OpenSession, ResumeSession
+from dragoman.mappings.canonical.values import Failure, SessionSummary
 
 __all__ = ["PodsKind"]
 
 NONE_FREE = Failure(cause="busy", text="no pod is free")
 NONE_RUNS = Failure(cause="busy", text="no pod is running")
-TRIED_AGAIN_NS = 1_000_000_000  # a pod that was busy or not alive is tried again after so long, if no other is free
+READ_AGAIN_NS = 1_000_000_000  # between two readings of all folders: 5,000 take about 15 ms of a thread
+WAITING_MAX = 1024  # actions of a route's clients that wait: as many as behind a backend of many sessions
 
 
 class PodMetadata(Struct):
@@ -42,186 +50,257 @@ class PodMetadata(Struct):
     pod: str = ""
 
 
+class WaitingAction(Struct, frozen=True):
+    """An action of a client that waits until the pod that it needs is known; `command` is None for a new client."""
+
+    link: Link
+    command: Command | None
+    act: Callable[[], None]
+
+
 class PodsKind(BackendKind):
-    """The pods of one directory, each a backend of one session."""
+    """The pods of one directory, each a backend of one session. `spawn` runs the task that reads the directory."""
 
     cannot_delete = "the backend is one session, and cannot be deleted"
 
-    def __init__(self, sessions: Sessions, make_backend: MakeBackend, pods: Pods) -> None:
+    def __init__(
+        self,
+        sessions: Sessions,
+        make_backend: MakeBackend,
+        pods: Pods,
+        spawn: Callable[[Coroutine[Any, Any, None], str], None],
+    ) -> None:
         super().__init__(sessions, make_backend)
         self._pods = pods
-        self._route = sessions.route.name
-        self._names: Sequence[str] = ()  # the pods that are in the index
-        self._ids: dict[str, tuple[str, ...]] = {}  # pod -> ids of its session that clients know, our own first
-        self._by_id: dict[str, str] = {}
-        self._by_agent: dict[str, str] = {}
-        self._candidates: list[str] = []  # heap of the pods that may be free
-        self._queued: set[str] = set()  # what is in the heap
-        self._passed_over: dict[str, bool] = {}  # pods that were busy (True) or not alive (False)
-        self._tried_again = 0  # ns: when those were made candidates again
-        self._described: dict[str, tuple[int, bool]] = {}  # pod -> when its status changed, and whether it was alive
+        self._spawn = spawn
+        self._index = PodIndex(self._ids_of, lambda name: session_id(sessions.route.name, name))
+        self._queue: deque[WaitingAction] = deque()
+        self._waiting: Counter[str] = Counter()  # link -> its actions in the queue
+        self._read_at = 0  # ns: when the folders of all pods were read
+        self._chosen: Session | None = None  # for the action that is performed now
+        self._refusal = NONE_FREE  # of that action, if no session was chosen
         sessions.watchers.append(self._reconsider)
 
-    def list_sessions(self, _link: Link, _archived: bool, tell: Callable[[Rows], None]) -> None:
-        """Connect to the pods without an owner, because a pod describes its session to whoever connects."""
-        self._update_index()
-        asked = [session for name in self._names if (session := self._undescribed(name)) is not None]
-        for session in asked:
-            session.backend.start()
-
-        def told() -> None:
-            for session in asked:
-                if not session.state.owner:  # no client has opened it meanwhile
-                    session.backend.rest()
-            tell(())
-
-        if asked:
-            self._services.schedule(self._services.limits.snapshot_wait, told)
-        else:
-            tell(())
-
-    def _undescribed(self, name: str) -> Session | None:
-        """Return the session of a live pod without an owner whose status has changed since it was last asked."""
-        known = self._sessions.index.find_session(self._ids[name][0])
-        if known is not None and known.state.owner:
-            return None
-        at, described = self._pods.told_at(name), self._described.get(name)
-        if at is not None and (described == (at, False) or (described == (at, True) and known is not None)):
-            return None
-        session = self._live_session(name)
-        if at is not None:
-            self._described[name] = at, session is not None
-        return session
-
-    def find_session(self, name: str) -> Session | None:
-        self._update_index()
-        pod = self._by_id.get(name)
-        return self._live_session(pod) if pod is not None else None
+    def list_sessions(self, _link: Link, command: ListSessions, tell: Callable[[Rows], None]) -> None:
+        tell([*self._open_rows(), *self._page(command)])
 
     def session_behind(self, wanted: str) -> Session | None:
-        known = self._sessions.index.find_session(wanted)
-        if known is not None:
-            return known
-        self._update_index()
+        return self._sessions.index.find_session(wanted) or self._chosen
+
+    def open_session(self, link: Link, _command: OpenSession | ResumeSession) -> Session | None:
+        if self._chosen is None or not self._sessions.policy.opens(link.principal, self._chosen.state):
+            raise Refused(self._refusal)
+        return self._chosen
+
+    # -- the queue -------------------------------------------------------------------------------------
+
+    def when_known(self, link: Link, command: Command | None, action: Callable[[], None]) -> bool:
+        if link.id not in self._waiting and not self._needs_pods(link, command):
+            action()
+            return True
+        if len(self._queue) >= WAITING_MAX:
+            return False
+        self._queue.append(WaitingAction(link, command, action))
+        self._waiting[link.id] += 1
+        if len(self._queue) == 1:
+            self._spawn(self._serve(), f"{self._sessions.route.name}:pods")
+        return True
+
+    def _needs_pods(self, link: Link, command: Command | None) -> bool:
+        """Return True if the action needs more than the sessions that are open here."""
+        if command is None:
+            return self._sessions.known(link.ingress) is None
+        if isinstance(command, ListSessions | OpenSession):
+            return isinstance(command, OpenSession) or not link.dialect.single_session
+        return bool(command.session) and not self._is_open(link, command.session)
+
+    def _is_open(self, link: Link, name: str) -> bool:
+        session = self._sessions.index.find_session(name)
+        return session is not None and self._sessions.policy.sees(link.principal, session.state)
+
+    async def _serve(self) -> None:
+        """Perform the actions that wait, each once its pod is known."""
+        while self._queue:
+            waiting = self._queue[0]
+            link = waiting.link
+            try:
+                if link.alive:
+                    await self._prepare(link, waiting.command)
+                    waiting.act()
+            except Exception:  # no caller is above this task: the failure ends this client alone
+                link.log.exception("pod not found")
+                link.end(CloseReason.INTERNAL)
+            self._chosen, self._refusal = None, NONE_FREE
+            self._queue.popleft()
+            self._waiting[link.id] -= 1
+            if not self._waiting[link.id]:
+                del self._waiting[link.id]
+
+    async def _prepare(self, link: Link, command: Command | None) -> None:
+        """Choose the session that an action needs, and make it if it is not open here."""
+        if self._pods.is_changed():
+            names = await asyncio.to_thread(self._pods.list_names)
+            if names is not self._index.names:
+                for _ in self._index.update(names):
+                    await asyncio.sleep(0)
+                self._read_at = 0
+        if isinstance(command, ListSessions):
+            await self._read_folders()
+        elif command is None:
+            self._chosen = await self._session_for_listener(link.ingress.session)
+        elif isinstance(command, OpenSession):
+            self._chosen = await self._session_for(command, link.principal)
+        elif not self._is_open(link, command.session):
+            named = await self._named_session(self._index.find_pod(command.session))
+            if named is None and isinstance(command, ResumeSession):
+                self._chosen = await self._session_for(command, link.principal)
+
+    # -- the pod that is to be used ----------------------------------------------------------------------
+
+    async def _session_for_listener(self, wanted: str) -> Session | None:
         if wanted in ("", NEW):
-            return self._free_session()
+            return self._session_of(await self._find_free())
         if wanted == LATEST:
-            newest = self._pods.latest()
-            return None if newest is None else self._session_of(newest)
-        return self._live_session(wanted) if wanted in self._ids else self.find_session(wanted)
+            return await self._newest_session()
+        return await self._named_session(self._index.find_pod(wanted))
 
-    def open_session(self, link: Link, command: OpenSession | ResumeSession) -> Session | None:
-        session = self._session_for(command, link.principal)
-        if session is None or not self._sessions.policy.opens(link.principal, session.state):
-            raise Refused(self._why_none())
-        return session
-
-    def _session_for(self, command: OpenSession | ResumeSession, principal: str) -> Session | None:
-        self._update_index()
+    async def _session_for(self, command: OpenSession | ResumeSession, principal: str) -> Session | None:
         wanted = _pod_named_by(command)
-        name = wanted or self._by_agent.get(command.agent, command.agent)
-        session = self._live_session(name) if name in self._ids else None
+        session = await self._named_session(self._index.find_agent(wanted or command.agent))
         if session is not None and self._sessions.policy.sees(principal, session.state):
-            return session  # the caller refuses it if the client must not open it
-        return None if wanted else self._free_session()
+            return session  # it is refused later if the client must not open it
+        free = await self._find_free()
+        return None if wanted else self._session_of(free)
 
-    # -- free pods -------------------------------------------------------------------------------------
+    async def _named_session(self, name: str | None) -> Session | None:
+        """Return the session of this pod if the pod is alive."""
+        if name is None:
+            return None
+        (pod,) = await self._probe([name])
+        return self._session_of(name if pod.listens else None)
 
-    def _free_session(self) -> Session | None:
-        """Return the session of the first candidate that is free. Pods that are not free stop being candidates."""
-        session = self._free_candidate()
-        now = self._services.clock()
-        if session is None and self._passed_over and now - self._tried_again >= TRIED_AGAIN_NS:
-            self._tried_again = now
-            passed_over, self._passed_over = self._passed_over, {}
-            for name in passed_over:
-                self._queue(name)
-            session = self._free_candidate()
-        return session
-
-    def _free_candidate(self) -> Session | None:
-        while self._candidates:
-            name = self._candidates[0]
-            if name in self._ids and (session := self._session_if_free(name)) is not None:
-                return session
-            self._queued.discard(heappop(self._candidates))
+    async def _newest_session(self) -> Session | None:
+        """Return the session of the live pod whose status changed last."""
+        await self._read_folders()
+        while names := [pod.name for pod in islice(self._index.newest_first(), SLICE)]:
+            last = (await self._probe(names))[-1]
+            if last.listens:
+                return self._session_of(last.name)
         return None
 
-    def _session_if_free(self, name: str) -> Session | None:
-        session = self._sessions.index.find_session(self._ids[name][0])
-        if session is not None and session.state.owner:
-            return None  # a candidate again once its owner has left
-        pod = self._pods.find_pod(name)
-        idle = pod is not None and (pod.status if session is None else session.state.status) == "idle"
-        if pod is None or not idle:
-            self._passed_over[name] = pod is not None
-            return None
-        return session or self._session_of(pod)
+    async def _find_free(self) -> str | None:
+        """Return the first free pod: of the candidates, then of those whose folder has changed."""
+        name = await self._free_candidate()
+        if name is None:
+            await self._read_folders()
+            name = await self._free_candidate()
+        if name is None:
+            runs = any(session.state.owner for session in self._sessions.index)
+            self._refusal = NONE_FREE if runs or any(self._index.newest_first()) else NONE_RUNS
+        return name
 
-    def _why_none(self) -> Failure:
-        """Return the failure of a client that gets no pod."""
-        while self._candidates:
-            name = self._candidates[0]
-            if name in self._ids and self._pods.find_pod(name) is not None:
-                return NONE_FREE
-            self._queued.discard(heappop(self._candidates))
-            if name in self._ids:
-                self._passed_over[name] = False
-        runs = any(self._passed_over.values()) or any(session.state.owner for session in self._sessions.index)
-        return NONE_FREE if runs else NONE_RUNS
+    async def _free_candidate(self) -> str | None:
+        most = 1
+        while names := self._index.next_candidates(most, self._is_owned):
+            asked = await self._probe(names, idle=True)
+            for name in names[len(asked) :]:
+                self._index.queue(name)
+            if self._is_free(asked[-1]):
+                self._index.queue(asked[-1].name)  # whoever asked may be refused
+                return asked[-1].name
+            most = min(2 * most, SLICE)
+        return None
 
-    def _queue(self, name: str) -> None:
-        if name not in self._queued:
-            self._queued.add(name)
-            heappush(self._candidates, name)
+    def _is_free(self, pod: Pod) -> bool:
+        session = self._sessions.index.find_session(self._index.session_of(pod.name))
+        return pod.listens and pod.status == "idle" and (session is None or session.state.status == "idle")
+
+    def _is_owned(self, id: str) -> bool:
+        session = self._sessions.index.find_session(id)
+        return session is not None and bool(session.state.owner)
 
     def _reconsider(self, session: Session) -> None:
         """Make a pod a candidate again when its session has lost its owner, or has ended."""
-        name = self._by_id.get(session.state.id)
+        name = self._index.find_pod(session.state.id)
         if name is not None and (not session.state.owner or session not in self._sessions.index):
-            self._queue(name)
+            self._index.queue(name)
 
-    # -- the index -------------------------------------------------------------------------------------
+    # -- what is read of the pods ------------------------------------------------------------------------
 
-    def _update_index(self) -> None:
-        """Index the pods that are new in the directory, and forget those that have left it."""
-        names = self._pods.names()
-        if names is self._names:
-            return
-        self._names = names
-        for name in self._ids.keys() - set(names):
-            self._passed_over.pop(name, None)
-            self._by_agent.pop(session_id(self._route, name), None)
-            self._described.pop(name, None)
-            for known_as in self._ids.pop(name):
-                self._by_id.pop(known_as, None)
-        for name in names:
-            if name not in self._ids:
-                self._by_agent[session_id(self._route, name)] = name
-                self._ids[name] = ids = self._ids_of(name)
-                self._by_id |= dict.fromkeys(ids, name)
-                self._queue(name)
+    async def _probe(self, names: list[str], *, idle: bool = False) -> list[Pod]:
+        """Ask pods whether they are alive, up to the first that is, and is idle if that is wanted."""
+        pods = await asyncio.to_thread(self._pods.probe, names, idle=idle)
+        for pod in pods:
+            self._index.see(pod)
+        return pods
+
+    async def _read_folders(self) -> None:
+        """Read what changed: in all folders, but not again within a second, and in those that came last."""
+        now, names = self._services.clock(), tuple(self._index.newest)
+        if now - self._read_at >= READ_AGAIN_NS:
+            self._read_at, names = now, tuple(self._index.names)
+        for first in range(0, len(names), SLICE):
+            known = self._index.known(names[first : first + SLICE])
+            for pod in await asyncio.to_thread(self._pods.read_changed, known):
+                if self._index.see(pod) and pod.listens:
+                    self._index.queue(pod.name)
+
+    def _open_rows(self) -> Iterator[SessionSummary]:
+        """Yield the rows of the pods whose sessions are open here."""
+        for session in self._sessions.index:
+            pod = self._index.find_listed(session.state.id)
+            if pod is not None:
+                yield self._row(pod)
+
+    def _page(self, command: ListSessions) -> Iterator[SessionSummary]:
+        """Yield the rows for one page of a list: of the pods whose sessions are not open here."""
+        find, cursor, query = self._sessions.index.find_session, command.cursor, command.query.lower()
+        pod, known = self._index.find_listed(cursor), find(cursor)
+        times = [pod.updated_at] if pod is not None else []
+        if known is not None:
+            times.append(known.state.updated_at or known.state.opened_at)
+        left = LIST_MAX + 1  # one more tells that another page follows
+        is_past = pod is None or known is not None  # a session that is open comes before the rows of its time
+        for pod in self._index.newest_first(max(times, default=None)):
+            if not left:
+                return
+            row = self._row(pod)
+            if query in pod.name.lower() and find(row.session) is None:
+                yield row
+                left -= is_past
+                is_past = is_past or row.session == cursor
+
+    def _row(self, pod: Pod) -> SessionSummary:
+        """Return the row of a pod. Its messages count as one, unless it says that it has none: a list asks no pod."""
+        return SessionSummary(
+            session=self._index.session_of(pod.name),
+            title=pod.name,
+            updated_at=pod.updated_at,
+            messages=0 if pod.silent else 1,
+            status=pod.status,
+        )
+
+    # --------------------------------------------------------------------------------------------------
 
     def _ids_of(self, name: str) -> tuple[str, ...]:
-        own = session_id(self._route, str(self._pods.endpoint(name)))
+        own = session_id(self._sessions.route.name, str(self._pods.endpoint(name)))
         dialects = self._services.dialects().values()
         return (own, *(shown for dialect in dialects for shown in dialect.public_ids(own, None)))
 
-    def _live_session(self, name: str) -> Session | None:
-        pod = self._pods.find_pod(name)
-        return self._session_of(pod) if pod is not None else None
-
-    def _session_of(self, pod: Pod) -> Session:
-        own = self._ids[pod.name][0]
+    def _session_of(self, name: str | None) -> Session | None:
+        """Return the session of a pod, made if it is not open here; None for no pod."""
+        if name is None:
+            return None
+        own, endpoint = self._index.session_of(name), self._pods.endpoint(name)
         known = self._sessions.index.find_session(own)
         if known is not None:
             return known
 
         def connect(session: Session) -> Backend:
-            return self._make_backend(session, pod.endpoint)
+            return self._make_backend(session, endpoint)
 
-        session = self._sessions.make(own, connect, name=pod.name, on_rested=_disown)
-        session.state.title = pod.name
+        session = self._sessions.make(own, connect, name=name, on_rested=_disown)
+        session.state.title = name
         return session
 
 

@@ -18,7 +18,7 @@ from dragoman.gateway.routing.ids import canonical_id
 from dragoman.gateway.routing.sessions import Sessions
 from dragoman.gateway.session.ports import Backend
 from dragoman.gateway.session.session import Session
-from dragoman.mappings.canonical import Event
+from dragoman.mappings.canonical import Command, Event
 from dragoman.mappings.canonical.commands import DeleteSession
 from dragoman.mappings.canonical.events import SessionsListed
 from dragoman.mappings.canonical.values import Ext, Failure, SessionSummary
@@ -97,7 +97,7 @@ class SharedKind(SessionOpener):
         state = session.state
         return state.id in self._dialect.public_ids(state.id, state.backend_ids)
 
-    def when_known(self, action: Callable[[], None]) -> bool:
+    def when_known(self, _link: Link, _command: Command | None, action: Callable[[], None]) -> bool:
         if self._known:
             action()
             return True

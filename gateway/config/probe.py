@@ -37,7 +37,7 @@ async def _dial(endpoint: Endpoint, limits: Limits, children: Children, starting
         return ""  # the file of a recording, and the program of a child, are checked before
     pods = registry.pods(endpoint)
     if pods is not None:
-        if any(pods.find_pod(name) is not None for name in pods.names()):
+        if any(pod.listens for pod in await asyncio.to_thread(lambda: pods.probe(pods.list_names(), idle=False))):
             return ""
         return f"{endpoint.masked}: no pod is running there (at {endpoint.address}/NAME/sock)"
     deadline = limits.connect_deadline

@@ -1,16 +1,22 @@
-"""The pods of a directory, `pod+dir:DIR` as an upstream: each folder with a `sock` at which a process listens.
+"""The pods of a directory, `pod+dir:DIR` as an upstream: each folder with a socket `sock` at which a process listens.
 
-Pods start and end by themselves, and a folder may outlive its pod. So a process is looked for when a pod is to be used,
-and only at that pod's socket. The directory is listed again after its modification time has changed. The status of a
-pod is read from the `status.json` beside its socket (docs/dialects/pod.md, section 2); a pod without that file counts
-as idle.
+Every method but `is_changed` may make many system calls, so it is called in a thread. What is read of a pod is read
+again only after something shows a change:
+
+    what may change                     what shows it
+    pods come and go                    the modification time of the directory
+    a socket is bound, a status told    the modification time of the pod's folder: `status.json` is renamed into it
+    a process dies                      a connect to its socket, made when the pod is to be used
+
+The standard library has no binding for inotify, and a modification time costs one system call.
 """
 
 from __future__ import annotations
 
 import os
+import stat
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -22,22 +28,29 @@ from dragoman.mappings.canonical.values import Status
 __all__ = ["Pod", "Pods"]
 
 STATUS_MAX = 64 * 1024  # bytes of a status.json: a real one has a hundred
-COARSEST_NS = 2_000_000_000  # the coarsest modification times of a file system: FAT counts 2 s
+COARSEST_NS = 1_000_000_000  # the coarsest modification times of file systems with sockets: ext3 counts seconds
 
 
-class Pod(Struct, frozen=True, kw_only=True):
-    """A pod that can be connected to. `updated_at` is the time in ns of the last change of its status."""
+class Pod(Struct, frozen=True, kw_only=True, gc=False):
+    """A pod as its folder shows it. `updated_at` is the time in ns of the last change of its status.
+
+    `listens` is False if the folder has no socket, or if nobody answered there. `silent` is True if the pod says that
+    it has no conversation yet. `modified` is the time of its folder in ns; 0 if a later change may have the same time.
+    """
 
     name: str
-    endpoint: Endpoint
     status: Status = "idle"
     updated_at: int = 0
+    listens: bool = False
+    silent: bool = False
+    modified: int = 0
 
 
 class StatusFile(Struct, frozen=True):
-    """The part of a `status.json` that is read."""
+    """The part of a `status.json` that is read. A pod without that file counts as idle."""
 
-    state: Status
+    state: Status = "idle"
+    segment_id: str | None = "unknown"
 
 
 class Pods:
@@ -47,57 +60,81 @@ class Pods:
         self, upstream: Endpoint, is_alive: Callable[[str], bool], clock: Callable[[], int] = time.time_ns
     ) -> None:
         self._upstream = upstream
-        self._folder = Path(upstream.address)
+        self._folder = str(Path(upstream.address))
         self._is_alive = is_alive
         self._clock = clock
         self._names: tuple[str, ...] = ()
-        self._modified: int | None = None  # of the directory when it was listed; None if a change may be missed by it
+        self._modified = 0  # of the directory when it was listed; 0 if a later change may have the same time
 
-    def names(self) -> Sequence[str]:
-        """Return the names of all folders, sorted; the same object as long as the directory has not changed."""
+    def is_changed(self) -> bool:
+        """Return True if the directory may have other folders than those that `list_names` returned last."""
         try:
-            modified = os.stat(self._folder).st_mtime_ns
-            if modified != self._modified:
-                settled = self._clock() - modified > COARSEST_NS  # later changes get another modification time
-                names = tuple(sorted(os.listdir(self._folder)))
-                self._names = names if names != self._names else self._names
-                self._modified = modified if settled else None
+            return os.stat(self._folder).st_mtime_ns != self._modified
         except OSError:  # the directory does not exist yet, or must not be read
-            self._names, self._modified = (), None
+            return bool(self._names)
+
+    def list_names(self) -> Sequence[str]:
+        """Return the names of all entries, sorted; the same object if they are the same as before."""
+        try:
+            modified = self._settled(os.stat(self._folder).st_mtime_ns)
+            names = tuple(sorted(os.listdir(self._folder)))
+        except OSError:
+            modified, names = 0, ()
+        self._modified = modified
+        self._names = names if names != self._names else self._names
         return self._names
 
-    def find_pod(self, name: str) -> Pod | None:
-        """Return the pod of this name, if a process listens at its socket."""
-        if not name or Path(name).name != name or not self._is_alive(str(self._folder / name / "sock")):
-            return None
-        status, at = self._status(name)
-        return Pod(name=name, endpoint=self.endpoint(name), status=status, updated_at=at)
+    def read_changed(self, known: Iterable[tuple[str, int]]) -> list[Pod]:
+        """Return the pods whose folder has another modification time than the one given with its name."""
+        return [self._read(name) for name, modified in known if not modified or self._time(name, "") != modified]
 
-    def latest(self) -> Pod | None:
-        """Return the pod whose status changed last."""
-        by_time = sorted(self.names(), key=lambda name: -self._status(name)[1])
-        return next((pod for name in by_time if (pod := self.find_pod(name)) is not None), None)
+    def probe(self, names: Iterable[str], *, idle: bool) -> list[Pod]:
+        """Connect to pods in their order, up to the first that is alive, and idle if wanted; return those asked."""
+        pods: list[Pod] = []
+        for name in names:
+            pod = self._read(name)
+            pods.append(structs.replace(pod, listens=pod.listens and self._is_alive(self._path(name, "sock"))))
+            if pods[-1].listens and (pod.status == "idle" or not idle):
+                break
+        return pods
 
     def endpoint(self, name: str) -> Endpoint:
         """Return the endpoint of the pod of this name."""
-        return structs.replace(self._upstream, transport="unix", address=str(self._folder / name / "sock"), options=())
+        return structs.replace(self._upstream, transport="unix", address=self._path(name, "sock"), options=())
 
-    def told_at(self, name: str) -> int | None:
-        """Return the time in ns at which a pod wrote its status; None if it keeps none, or may change it unnoticed."""
+    def _path(self, name: str, file: str) -> str:
+        return f"{self._folder}/{name}/{file}"
+
+    def _read(self, name: str) -> Pod:
+        modified = self._settled(self._time(name, ""))  # first: what changes while we read is then read again
         try:
-            written = os.stat(self._folder / name / "status.json").st_mtime_ns
+            bound = os.stat(self._path(name, "sock"))
         except OSError:
-            return None
-        return written if self._clock() - written > COARSEST_NS else None
+            return Pod(name=name, modified=modified)
+        told = self._read_status(name)
+        return Pod(
+            name=name,
+            status=told.state,
+            updated_at=self._time(name, "status.json") or bound.st_mtime_ns,
+            listens=not stat.S_ISDIR(bound.st_mode),
+            silent=told.segment_id is None,
+            modified=modified,
+        )
 
-    def _status(self, name: str) -> tuple[Status, int]:
-        path = self._folder / name / "status.json"
+    def _read_status(self, name: str) -> StatusFile:
         try:
-            with path.open("rb") as file:
-                text = file.read(STATUS_MAX)
-            return msgspec.json.decode(text, type=StatusFile).state, path.stat().st_mtime_ns
+            with open(self._path(name, "status.json"), "rb") as file:
+                return msgspec.json.decode(file.read(STATUS_MAX), type=StatusFile)
         except (OSError, msgspec.DecodeError):  # a pod of another make
-            try:
-                return "idle", path.with_name("sock").stat().st_mtime_ns
-            except OSError:
-                return "idle", 0
+            return StatusFile()
+
+    def _time(self, name: str, file: str) -> int:
+        """Return the modification time in ns of a pod's folder, or of a file in it; 0 if there is none."""
+        try:
+            return os.stat(self._path(name, file)).st_mtime_ns
+        except OSError:
+            return 0
+
+    def _settled(self, modified: int) -> int:
+        """Return a modification time, or 0 if a change that comes now may get the same one."""
+        return modified if self._clock() - modified > COARSEST_NS else 0

@@ -25,7 +25,7 @@ from tests.gateway.in_memory import in_memory_gateway
     ("dialect", "options", "kind"),
     [
         ("pod", {}, SingleKind),
-        ("pod", {"pods": Pods(parse("pod+dir:/pods"), lambda _path: False)}, PodsKind),
+        ("pod", {"pods": (Pods(parse("pod+dir:/pods"), lambda _path: False), None)}, PodsKind),
         ("pando", {}, SharedKind),
         ("smooth", {}, ConversationsKind),
         ("codewhale", {}, ConversationsKind),

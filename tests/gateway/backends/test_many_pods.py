@@ -2,45 +2,71 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from io import BytesIO
 from pathlib import Path
+from stat import S_IFSOCK
+from threading import current_thread, main_thread
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any, TypeVar
 
 import msgspec
 import pytest
 
+from dragoman.adapters.base import CloseReason
 from dragoman.gateway import registry
 from dragoman.gateway.backends.asking import Refused
 from dragoman.gateway.backends.pods import PodsKind
 from dragoman.gateway.config.model import Route
 from dragoman.gateway.endpoint import parse
-from dragoman.gateway.link import Link
+from dragoman.gateway.ingress import LATEST, Ingress
 from dragoman.gateway.pods import live
+from dragoman.gateway.pods.index import NEWEST
 from dragoman.gateway.pods.live import Pods
 from dragoman.gateway.routing.ids import session_id
+from dragoman.gateway.routing.session_index import listing
 from dragoman.gateway.routing.sessions import Sessions
 from dragoman.gateway.session.session import Session
 from dragoman.mappings.canonical import Command
-from dragoman.mappings.canonical.commands import OpenSession
+from dragoman.mappings.canonical.commands import GetSession, ListSessions, OpenSession
+from dragoman.mappings.canonical.events import SessionsListed
+from dragoman.mappings.canonical.values import SessionSummary
 from tests.gateway.in_memory import ManualClock
 from tests.services import services
 
 MANY = 5000
-LINK = cast("Link", SimpleNamespace(principal="ann", id="a"))
+DEADLINE = 20.0
+T = TypeVar("T")
 
 
-class Directory:
-    """A directory of pods that counts `connect`, `stat` and `listdir`, and each `start` of a backend."""
+def link(name: str = "a") -> Any:
+    ended: list[CloseReason] = []
+    smooth = registry.dialect("smooth")
+    fields = {"principal": "ann", "id": name, "alive": True, "dialect": smooth, "ended": ended, "end": ended.append}
+    return SimpleNamespace(**fields, ingress=Ingress(), attaches=True)
 
-    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+
+LINK = link()
+
+
+class ManyPods:
+    """A directory of pods that counts system calls; also the backend of each session, which counts its starts."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, group: asyncio.TaskGroup) -> None:
         self.folder, self.calls, self.dead = folder, Counter[str](), set[str]()
         self.many = MANY
-        self.written: dict[str, int] = {}  # times of the status.json of those pods that have one
-        counted = SimpleNamespace(stat=self._stat, listdir=self._listdir)
-        monkeypatch.setattr(live, "os", counted)
+        self.modified: dict[str, int] = {}  # times of the folders that have changed
+        self.unbound: set[str] = set()  # folders without a socket
+        self.status: dict[str, bytes] = {}
+        self.on_the_loop: list[str] = []
+        self._group = group
+        monkeypatch.setattr(live, "os", SimpleNamespace(stat=self._stat, listdir=self._listdir))
+        monkeypatch.setattr(live, "open", self._open, raising=False)
         upstream = parse(f"pod+dir:{folder}")
         self.time = ManualClock()
         self.sessions = Sessions(
@@ -51,19 +77,39 @@ class Directory:
             None,
         )
         pods = Pods(upstream, self._is_alive, clock=lambda: 1 << 62)
-        self.kind = PodsKind(self.sessions, lambda _session, _endpoint: self, pods)
+        self.kind = PodsKind(self.sessions, lambda _session, _endpoint: self, pods, self._spawn)
 
-    def _stat(self, path: Path) -> Any:
-        self.calls["stat"] += 1
-        written = self.written.get(path.parent.name)
-        return os.stat(path) if written is None else SimpleNamespace(st_mtime_ns=written)
+    def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        self._group.create_task(work, name=name)
 
-    def _listdir(self, path: Path) -> list[str]:
-        self.calls["listdir"] += 1
+    def _count(self, call: str) -> None:
+        self.calls[call] += 1
+        if current_thread() is main_thread():
+            self.on_the_loop.append(call)
+
+    def _stat(self, path: str) -> Any:
+        if path == str(self.folder):
+            self._count("stat directory")
+            return os.stat(path)
+        self._count("stat")
+        name, file = path.removeprefix(f"{self.folder}/").split("/")
+        if name in self.unbound if file == "sock" else file == "status.json" and name not in self.status:
+            raise FileNotFoundError
+        return SimpleNamespace(st_mtime_ns=self.modified.get(name, 5), st_mode=S_IFSOCK)
+
+    def _listdir(self, path: str) -> list[str]:
+        self._count("listdir")
         return [*(f"{number:04}" for number in range(self.many)), *os.listdir(path)]
 
+    def _open(self, path: str, _mode: str) -> Any:
+        self._count("open")
+        told = self.status.get(Path(path).parent.name)
+        if told is None:
+            raise FileNotFoundError
+        return BytesIO(told)
+
     def _is_alive(self, path: str) -> bool:
-        self.calls["connect"] += 1
+        self._count("connect")
         return Path(path).parent.name not in self.dead
 
     # -- as the backend of each session ----------------------------------------------------------------
@@ -82,16 +128,49 @@ class Directory:
 
     # -- the test --------------------------------------------------------------------------------------
 
-    def open(self, **fields: Any) -> str:
-        """A client opens a session; return the name of the pod that it gets."""
-        session = self.kind.open_session(LINK, OpenSession(**fields))
-        assert session is not None
-        self.sessions.claim(LINK, session)
-        return session.state.title
+    async def perform(self, command: Command | None, act: Callable[[], T], client: Any = LINK) -> T:
+        """Let the action of a client wait as the router does; return its result."""
+        done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
 
-    def list(self) -> None:
-        self.kind.list_sessions(LINK, False, lambda _rows: None)
-        self.time.passes(10)
+        def run() -> None:
+            try:
+                done.set_result(act())
+            except Refused as refused:
+                done.set_exception(refused)
+
+        assert self.kind.when_known(client, command, run)
+        async with asyncio.timeout(DEADLINE):
+            return await done
+
+    async def open(self, client: Any = LINK, **fields: Any) -> str:
+        """A client opens a session; return the name of the pod that it gets."""
+        command = OpenSession(**fields)
+
+        def opened() -> str:
+            session = self.kind.open_session(client, command)
+            assert session is not None
+            self.sessions.claim(client, session)
+            return session.state.title
+
+        return await self.perform(command, opened, client)
+
+    async def knows(self, name: str) -> bool:
+        """Return True if there is a session of this name, once a client has asked for it."""
+        return await self.perform(GetSession(session=name), lambda: self.sessions.index.find_session(name) is not None)
+
+    async def list(self, **fields: Any) -> SessionsListed:
+        """Return a page of the list as a client gets it."""
+        rows: list[SessionSummary] = []
+        command = ListSessions(**fields)
+        await self.perform(command, lambda: self.kind.list_sessions(LINK, command, rows.extend))
+        self.calls["rows"] += len(rows)
+        return listing(rows, command)
+
+    def free(self, name: str) -> None:
+        """Let the owner of a pod's session leave it."""
+        session = self.session(name)
+        session.state.owner = ""
+        self.sessions.tell(session)
 
     def id(self, name: str) -> str:
         return session_id("test", f"pod+unix:{self.folder}/{name}/sock")
@@ -103,76 +182,216 @@ class Directory:
 
 
 @pytest.fixture
-def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Directory:
-    return Directory(tmp_path, monkeypatch)
+def many_pods(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    @asynccontextmanager
+    async def made() -> AsyncIterator[ManyPods]:
+        async with asyncio.TaskGroup() as group:
+            yield ManyPods(tmp_path, monkeypatch, group)
+
+    return made
 
 
-def test_each_open_connects_to_the_pod_that_it_gets_and_stats_the_directory(directory: Directory) -> None:
-    assert [directory.open() for _ in range(100)] == [f"{number:04}" for number in range(100)]
-    assert directory.calls == {"connect": 100, "stat": 100, "listdir": 1}
+async def test_each_open_connects_to_the_pod_that_it_gets_and_stats_the_directory(many_pods: Any) -> None:
+    async with many_pods() as pods:
+        await pods.open()
+        pods.calls.clear()
+        assert [await pods.open() for _ in range(100)] == [f"{number:04}" for number in range(1, 101)]
+        assert pods.calls == {"connect": 100, "stat directory": 100, "stat": 300, "open": 100}
 
 
-def test_a_named_pod_is_the_only_one_that_is_asked(directory: Directory) -> None:
-    assert directory.open(agent="4321") == "4321"
-    assert directory.open(agent=session_id("test", "4322")) == "4322"
-    assert directory.kind.find_session(directory.id("4999")) is not None
-    assert directory.calls == {"connect": 3, "stat": 3, "listdir": 1}
+async def test_opens_at_once_connect_once_each_and_get_a_pod_each(many_pods: Any) -> None:
+    async with many_pods() as pods:
+        names = await asyncio.gather(*(pods.open(link(f"{number}")) for number in range(100)))
+        assert sorted(names) == [f"{number:04}" for number in range(100)]
+        assert pods.calls["connect"] == 100
 
 
-def test_an_unknown_name_connects_to_nothing(directory: Directory) -> None:
-    for number in range(100):
-        assert directory.kind.find_session(f"unknown {number}") is None
-    assert directory.calls == {"stat": 100, "listdir": 1}
+async def test_only_a_stat_of_the_directory_is_made_on_the_loop(many_pods: Any) -> None:
+    async with many_pods() as pods:
+        await pods.open()
+        await pods.open(agent="4321")
+        await pods.list()
+        assert set(pods.on_the_loop) == {"stat directory"}
 
 
-def test_dead_pods_are_asked_once_and_not_with_each_open(directory: Directory) -> None:
-    directory.dead = {f"{number:04}" for number in range(MANY - 10)}
-    assert directory.open() == f"{MANY - 10:04}"
-    assert directory.calls["connect"] == MANY - 9
-    for _ in range(9):
-        directory.open()
-    assert directory.calls["connect"] == MANY
+async def test_a_named_pod_is_the_only_one_that_is_asked(many_pods: Any) -> None:
+    async with many_pods() as pods:
+        assert not await pods.knows("nobody")
+        pods.calls.clear()
+        metadata = msgspec.Raw(b'{"pod":"4321"}')
+        named: list[dict[str, Any]] = [{"agent": "4321"}, {"agent": session_id("test", "4321")}, {"metadata": metadata}]
+        assert [await pods.open(**fields) for fields in named] == ["4321"] * 3
+        assert await pods.knows(pods.id("4999"))
+        assert pods.calls == {"connect": 4, "stat directory": 4, "stat": 12, "open": 4}
 
 
-def test_a_pod_that_was_dead_is_found_once_no_other_is_free(directory: Directory) -> None:
-    directory.dead = {f"{number:04}" for number in range(1, MANY)}
-    assert directory.open() == "0000"
-    with pytest.raises(Refused):
-        directory.open()
-    directory.dead.discard("0777")
-    directory.time.passes(2)
-    assert directory.open() == "0777"
+async def test_an_unknown_name_connects_to_nothing(many_pods: Any) -> None:
+    async with many_pods() as pods:
+        for number in range(100):
+            assert not await pods.knows(f"unknown {number}")
+        assert pods.calls == {"stat directory": 101, "listdir": 1}
 
 
-def test_a_pod_whose_owner_left_is_the_first_again(directory: Directory) -> None:
-    for _ in range(3):
-        directory.open()
-    session = directory.session("0001")
-    session.state.owner = ""
-    directory.sessions.tell(session)
-    assert directory.open() == "0001"
+async def test_dead_pods_are_asked_once_and_not_with_each_open(many_pods: Any) -> None:
+    async with many_pods() as pods:
+        pods.dead = {f"{number:04}" for number in range(MANY - 10)}
+        assert await pods.open() == f"{MANY - 10:04}"
+        assert pods.calls["connect"] == MANY - 9
+        for _ in range(9):
+            await pods.open()
+        assert pods.calls["connect"] == MANY
 
 
-def test_a_pod_that_comes_last_is_found_by_its_name(directory: Directory, tmp_path: Path) -> None:
-    directory.open()
-    (tmp_path / "zeus").mkdir()
-    assert directory.open(agent="zeus") == "zeus"
-    assert directory.calls["listdir"] == 2
+async def test_a_client_that_finds_none_reads_all_folders_at_most_once_a_second(many_pods: Any) -> None:
+    async with many_pods() as pods:
+        pods.dead = {f"{number:04}" for number in range(MANY)}
+        for _ in range(10):
+            with pytest.raises(Refused):
+                await pods.open()
+        pods.calls.clear()
+        for _ in range(10):
+            with pytest.raises(Refused):
+                await pods.open()
+        assert pods.calls == {"stat directory": 10, "stat": 10 * NEWEST}
+        pods.time.passes(1)
+        pods.calls.clear()
+        with pytest.raises(Refused):
+            await pods.open()
+        assert pods.calls == {"stat directory": 1, "stat": MANY}
 
 
-def test_a_second_list_connects_only_to_pods_whose_status_has_changed(directory: Directory) -> None:
-    directory.many = 500
-    directory.written = {f"{number:04}": 5 for number in range(500)}
-    directory.list()
-    assert directory.calls["start"] == 500
-    directory.written["0042"] = 6
-    directory.calls.clear()
-    directory.list()
-    assert directory.calls == {"connect": 1, "start": 1, "stat": 501}
+async def test_a_pod_that_was_dead_is_found_once_its_folder_has_changed(many_pods: Any) -> None:
+    async with many_pods() as pods:
+        pods.dead = {f"{number:04}" for number in range(1, MANY)}
+        assert await pods.open() == "0000"
+        with pytest.raises(Refused):
+            await pods.open()
+        pods.dead.discard("0777")
+        pods.modified["0777"] = 6
+        pods.time.passes(1)
+        assert await pods.open() == "0777"
+
+
+async def test_a_fresh_pod_is_found_at_once_also_if_its_socket_comes_after_its_folder(
+    many_pods: Any, tmp_path: Path
+) -> None:
+    async with many_pods() as pods:
+        pods.dead, pods.unbound = {f"{number:04}" for number in range(MANY)}, {"zeus"}
+        with pytest.raises(Refused):
+            await pods.open()
+        (tmp_path / "zeus").mkdir()
+        with pytest.raises(Refused):
+            await pods.open()
+        pods.unbound.clear()
+        pods.modified["zeus"] = 6
+        assert await pods.open() == "zeus"
+
+
+async def test_a_busy_pod_is_free_once_its_status_has_changed(many_pods: Any) -> None:
+    async with many_pods() as pods:
+        pods.many, pods.status = 1, {"0000": b'{"state":"running"}'}
+        with pytest.raises(Refused, match="no pod is free"):
+            await pods.open()
+        pods.status, pods.modified = {"0000": b'{"state":"idle"}'}, {"0000": 6}
+        assert await pods.open() == "0000"
+
+
+async def test_a_pod_whose_owner_left_is_the_first_again(many_pods: Any) -> None:
+    async with many_pods() as pods:
+        for _ in range(3):
+            await pods.open()
+        pods.free("0001")
+        assert await pods.open() == "0001"
+
+
+async def test_a_pod_that_comes_last_is_found_by_its_name(many_pods: Any, tmp_path: Path) -> None:
+    async with many_pods() as pods:
+        await pods.open()
+        (tmp_path / "zeus").mkdir()
+        assert await pods.open(agent="zeus") == "zeus"
+        assert pods.calls["listdir"] == 2
+
+
+async def test_the_latest_pod_is_the_live_one_whose_status_changed_last(many_pods: Any) -> None:
+    async with many_pods() as pods:
+        pods.dead, pods.modified = {"0042"}, {"0042": 9, "0043": 8}
+        latest = link()
+        latest.ingress = Ingress(session=LATEST)
+        found = await pods.perform(None, lambda: pods.kind.session_behind(LATEST), latest)
+        assert found.state.title == "0043"
+        assert pods.calls["connect"] == 2
+
+
+async def test_a_list_connects_to_no_pod_and_shows_each(many_pods: Any) -> None:
+    async with many_pods() as pods:
+        names: list[str] = []
+        cursor: str | None = ""
+        while cursor is not None:
+            page = await pods.list(cursor=cursor, limit=200)
+            names += [row.title for row in page.sessions]
+            cursor = page.next_cursor
+        assert sorted(names) == [f"{number:04}" for number in range(MANY)]
+        assert not pods.calls["connect"]
+        assert not pods.calls["start"]
+
+
+async def test_a_page_of_a_list_has_the_rows_of_that_page_alone(many_pods: Any) -> None:
+    async with many_pods() as pods:
+        pods.modified = {f"{number:04}": 5 + number for number in range(MANY)}
+        page = await pods.list(limit=200)
+        pods.calls.clear()
+        page = await pods.list(limit=200, cursor=page.next_cursor)
+        assert [row.title for row in page.sessions] == [f"{number:04}" for number in range(4799, 4599, -1)]
+        assert pods.calls["rows"] == 202  # with the one of the cursor, and one that tells of a further page
+        assert pods.calls["stat"] == NEWEST
+
+
+async def test_a_further_list_reads_only_pods_whose_folder_has_changed(many_pods: Any) -> None:
+    async with many_pods() as pods:
+        await pods.list()
+        pods.time.passes(1)
+        pods.status, pods.modified = {"0042": b'{"state":"paused","segment_id":"x"}'}, {"0042": 6}
+        pods.calls.clear()
+        first = (await pods.list()).sessions[0]
+        assert (first.title, first.status, first.updated_at, first.messages) == ("0042", "paused", 6, 1)
+        assert pods.calls == {"stat directory": 1, "stat": MANY + 3, "open": 1, "rows": 201}
+
+
+async def test_a_list_has_neither_dead_pods_nor_folders_without_a_socket(many_pods: Any) -> None:
+    async with many_pods() as pods:
+        pods.many, pods.unbound, pods.dead = 3, {"0000"}, {"0001"}
+        assert not await pods.knows(pods.id("0001"))
+        assert [row.title for row in (await pods.list()).sessions] == ["0002"]
+
+
+async def test_a_pod_that_says_that_it_has_no_conversation_counts_no_message(many_pods: Any) -> None:
+    async with many_pods() as pods:
+        pods.many, pods.status = 2, {"0000": b'{"state":"idle","segment_id":null}'}
+        assert {row.title: row.messages for row in (await pods.list()).sessions} == {"0000": 0, "0001": 1}
 
 
 @pytest.mark.parametrize(("dead", "why"), [(0, "no pod is free"), (MANY, "no pod is running")])
-def test_a_refused_client_is_told_whether_any_pod_runs(directory: Directory, dead: int, why: str) -> None:
-    directory.dead = {f"{number:04}" for number in range(dead)}
-    with pytest.raises(Refused, match=why):
-        directory.open(metadata=msgspec.Raw(b'{"pod":"nobody"}'))
+async def test_a_refused_client_is_told_whether_any_pod_runs(many_pods: Any, dead: int, why: str) -> None:
+    async with many_pods() as pods:
+        pods.dead = {f"{number:04}" for number in range(dead)}
+        with pytest.raises(Refused, match=why):
+            await pods.open(metadata=msgspec.Raw(b'{"pod":"nobody"}'))
+
+
+async def test_the_actions_of_a_client_keep_their_order(many_pods: Any) -> None:
+    async with many_pods() as pods:
+        done: list[int] = []
+        for number, command in enumerate((OpenSession(), GetSession(), ListSessions(), GetSession())):
+            assert pods.kind.when_known(LINK, command, partial(done.append, number))
+        await pods.perform(OpenSession(), lambda: None)
+        assert done == [0, 1, 2, 3]
+
+
+async def test_a_failure_of_one_client_is_not_that_of_the_next(many_pods: Any) -> None:
+    async with many_pods() as pods:
+        failing, logged = link("b"), list[str]()
+        failing.log = SimpleNamespace(exception=logged.append)
+        assert pods.kind.when_known(failing, OpenSession(), lambda: 1 // 0)
+        assert await pods.open() == "0000"
+        assert failing.ended == [CloseReason.INTERNAL]
+        assert logged

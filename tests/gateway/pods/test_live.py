@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
 from dragoman.gateway.endpoint import parse
-from dragoman.gateway.pods import live
-from dragoman.gateway.pods.live import Pods
+from dragoman.gateway.pods.live import Pod, Pods
 
 LIVE = {"atlas", "hermes"}
 
@@ -24,69 +22,98 @@ def pods(tmp_path: Path) -> Pods:
     return Pods(parse(f"pod@seed+dir:{tmp_path}"), lambda path: Path(path).parent.name in LIVE and Path(path).exists())
 
 
+def probed(pods: Pods, name: str) -> Pod:
+    (pod,) = pods.probe([name], idle=False)
+    return pod
+
+
 def test_every_folder_with_a_live_socket_is_a_pod_by_its_name(pods: Pods, tmp_path: Path) -> None:
-    assert [name for name in pods.names() if pods.find_pod(name) is not None] == ["atlas", "hermes"]
+    assert [name for name in pods.list_names() if probed(pods, name).listens] == ["atlas", "hermes"]
     assert str(pods.endpoint("atlas")) == f"pod@seed+unix:{tmp_path}/atlas/sock"
 
 
-@pytest.mark.parametrize("name", ["dead", "nobody", "", "..", "../x/atlas", "pods.json"])
-def test_what_is_no_live_pod_has_no_name(pods: Pods, name: str) -> None:
-    assert pods.find_pod(name) is None
+@pytest.mark.parametrize("name", ["dead", "nobody", "", "..", "pods.json"])
+def test_what_is_no_live_pod_does_not_listen(pods: Pods, name: str) -> None:
+    assert not probed(pods, name).listens
 
 
 def test_its_status_is_what_its_file_says(pods: Pods, tmp_path: Path) -> None:
     path = tmp_path / "atlas" / "status.json"
     path.write_text('{"pod_name":"atlas","segment_id":"x","state":"paused"}')
     os.utime(path, ns=(5, 7))
-    pod = pods.find_pod("atlas")
-    assert pod is not None
-    assert (pod.status, pod.updated_at) == ("paused", 7)
+    pod = probed(pods, "atlas")
+    assert (pod.status, pod.updated_at, pod.silent) == ("paused", 7, False)
+
+
+def test_a_pod_whose_file_names_no_segment_has_no_conversation(pods: Pods, tmp_path: Path) -> None:
+    (tmp_path / "atlas" / "status.json").write_text('{"pod_name":"atlas","segment_id":null,"state":"idle"}')
+    assert probed(pods, "atlas").silent
 
 
 @pytest.mark.parametrize("text", [None, "", "{", '{"state":"dancing"}', "[]"])
 def test_without_a_readable_status_it_is_taken_for_idle(pods: Pods, tmp_path: Path, text: str | None) -> None:
     if text is not None:
         (tmp_path / "atlas" / "status.json").write_text(text)
+        os.utime(tmp_path / "atlas" / "status.json", ns=(5, 9))
     os.utime(tmp_path / "atlas" / "sock", ns=(5, 9))
-    pod = pods.find_pod("atlas")
-    assert pod is not None
-    assert (pod.status, pod.updated_at) == ("idle", 9)
+    pod = probed(pods, "atlas")
+    assert (pod.status, pod.updated_at, pod.silent) == ("idle", 9, False)
+
+
+def test_pods_are_asked_up_to_the_first_that_is_idle_if_that_is_wanted(pods: Pods, tmp_path: Path) -> None:
+    (tmp_path / "atlas" / "status.json").write_text('{"state":"running"}')
+    names = ["dead", "atlas", "hermes", "nobody"]
+    assert [pod.name for pod in pods.probe(names, idle=True)] == ["dead", "atlas", "hermes"]
+    assert [pod.name for pod in pods.probe(names, idle=False)] == ["dead", "atlas"]
 
 
 def test_a_directory_that_is_not_there_has_no_pods(tmp_path: Path) -> None:
-    assert Pods(parse(f"pod+dir:{tmp_path}/none"), lambda _path: True).names() == ()
+    pods = Pods(parse(f"pod+dir:{tmp_path}/none"), lambda _path: True)
+    assert not pods.is_changed()
+    assert pods.list_names() == ()
 
 
-def test_a_directory_is_listed_again_only_after_it_has_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    listed: list[Path] = []
+def test_a_directory_that_has_gone_has_changed(tmp_path: Path) -> None:
+    (tmp_path / "pods" / "atlas").mkdir(parents=True)
+    pods = Pods(parse(f"pod+dir:{tmp_path}/pods"), lambda _path: True)
+    pods.list_names()
+    (tmp_path / "pods").rename(tmp_path / "elsewhere")
+    assert pods.is_changed()
+    assert pods.list_names() == ()
 
-    def listdir(path: Path) -> list[str]:
-        listed.append(path)
-        return os.listdir(path)
 
-    monkeypatch.setattr(live, "os", SimpleNamespace(stat=os.stat, listdir=listdir))
+def test_a_directory_is_unchanged_until_its_modification_time_is_another(tmp_path: Path) -> None:
     pods = Pods(parse(f"pod+dir:{tmp_path}"), lambda _path: True, clock=lambda: 1 << 62)
-    first = pods.names()
-    assert pods.names() is first
-    assert len(listed) == 1
+    assert pods.is_changed()
+    pods.list_names()
+    assert not pods.is_changed()
     (tmp_path / "atlas").mkdir()
     os.utime(tmp_path, ns=(5, 5))
-    assert pods.names() == ("atlas",)
-    assert len(listed) == 2
+    assert pods.is_changed()
+    assert pods.list_names() == ("atlas",)
+
+
+def test_the_same_names_are_the_same_object(pods: Pods) -> None:
+    first = pods.list_names()
+    assert pods.list_names() is first
 
 
 def test_a_pod_that_comes_within_one_tick_of_the_file_system_is_seen(tmp_path: Path) -> None:
     os.utime(tmp_path, ns=(1000, 1000))
     pods = Pods(parse(f"pod+dir:{tmp_path}"), lambda _path: True, clock=lambda: 2000)
-    assert pods.names() == ()
+    assert pods.list_names() == ()
+    assert pods.is_changed()
+
+
+def test_only_pods_whose_folder_has_changed_are_read(tmp_path: Path) -> None:
+    for name in ("atlas", "hermes"):
+        (tmp_path / name).mkdir()
+        os.utime(tmp_path / name, ns=(7, 7))
+    pods = Pods(parse(f"pod+dir:{tmp_path}"), lambda _path: True, clock=lambda: 1 << 62)
+    assert pods.read_changed([("atlas", 7), ("hermes", 6)]) == [Pod(name="hermes", modified=7)]
+
+
+def test_a_folder_that_changed_just_now_is_read_again(tmp_path: Path) -> None:
     (tmp_path / "atlas").mkdir()
-    os.utime(tmp_path, ns=(1000, 1000))
-    assert pods.names() == ("atlas",)
-
-
-def test_the_latest_pod_is_the_live_one_whose_status_changed_last(pods: Pods, tmp_path: Path) -> None:
-    for name, at in (("atlas", 2), ("hermes", 1), ("dead", 3)):
-        os.utime(tmp_path / name / "sock", ns=(at, at))
-    latest = pods.latest()
-    assert latest is not None
-    assert latest.name == "atlas"
+    pods = Pods(parse(f"pod+dir:{tmp_path}"), lambda _path: True)
+    assert pods.read_changed([("atlas", 0)]) == [Pod(name="atlas", modified=0)]
