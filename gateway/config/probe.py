@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from dragoman.adapters.base import Transport
 from dragoman.gateway import registry
+from dragoman.gateway.config.local_sockets import find_local_server
 from dragoman.gateway.config.model import Config, Limits
 from dragoman.gateway.endpoint import Endpoint
 from dragoman.gateway.first_frames import PATIENCE, FirstFrames
@@ -22,7 +23,8 @@ __all__ = ["probe"]
 async def probe(config: Config, *, starting: bool = False) -> list[str]:
     """Return for each route, in order, why its upstream cannot be reached, or "".
 
-    A gateway that is `starting` only connects: it starts no child, and does not wait for a first frame.
+    A gateway that is `starting` starts no child and connects to no server of this machine: it looks whether one
+    listens. To other machines it connects, but does not wait for a first frame.
     """
     async with Children(config.limits.children) as children, asyncio.TaskGroup() as group:
         tasks = [
@@ -35,9 +37,14 @@ async def probe(config: Config, *, starting: bool = False) -> list[str]:
 async def _dial(endpoint: Endpoint, limits: Limits, children: Children, starting: bool) -> str:
     if registry.played(endpoint) or (starting and endpoint.transport == "stdio"):
         return ""  # the file of a recording, and the program of a child, are checked before
+    if starting and (listens := find_local_server(endpoint)) is not None:
+        return "" if listens else f"{endpoint.masked} cannot be reached: nothing listens there"
     pods = registry.pods(endpoint)
     if pods is not None:
-        if any(pod.listens for pod in await asyncio.to_thread(lambda: pods.probe(pods.list_names(), idle=False))):
+        names = pods.list_names()
+        if starting and any(find_local_server(pods.endpoint(name)) is not False for name in names):
+            return ""
+        if not starting and any(pod.listens for pod in await asyncio.to_thread(pods.probe, names, idle=False)):
             return ""
         return f"{endpoint.masked}: no pod is running there (at {endpoint.address}/NAME/sock)"
     deadline = limits.connect_deadline

@@ -378,7 +378,7 @@ def test_a_start_warns_in_one_line_of_each_thing_that_will_not_work(tmp_path: Pa
     assert "smooth+ws://0.0.0.0:0/ws accepts clients from other machines, and dragoman has no authentication" in text
     assert "codewhale+stdio:no-such-program ...: no such program in PATH; install it" in text
     assert "recordings cannot be written to /proc/nowhere/: " in text
-    assert f"smooth+ws://127.0.0.1:{nobody}/ws?token=*** cannot be reached: Connection refused" in text
+    assert f"smooth+ws://127.0.0.1:{nobody}/ws?token=*** cannot be reached: nothing listens there" in text
     assert f"pod+dir:{tmp_path}: no pod is running there (at {tmp_path}/NAME/sock)" in text
     assert f"no pando is running for {tmp_path}: no primary answers at 127.0.0.1, ports " in text
 

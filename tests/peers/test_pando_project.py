@@ -64,13 +64,13 @@ def bridge(project: Path) -> tuple[str, ...]:
 
 
 async def refused(*arguments: str) -> str:
-    """What `dragoman ARGUMENTS` says, which must end with 1 and without a traceback."""
+    """What `dragoman ARGUMENTS` says, which must end with 2 and without a traceback."""
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "dragoman", *arguments, stderr=asyncio.subprocess.PIPE
     )
     async with asyncio.timeout(DEADLINE):
         _, said = await process.communicate()
-    assert process.returncode == 1
+    assert process.returncode == 2
     assert "Traceback" not in said.decode()
     return said.decode()
 

@@ -1,0 +1,56 @@
+"""Look up in the kernel's tables whether a server of this machine listens at an address (proc(5), proc_net(5)).
+
+Nothing connects: a backend that serves one peer, or counts its peers, does not notice.
+"""
+
+from __future__ import annotations
+
+import os
+from ipaddress import ip_address
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from dragoman.gateway.endpoint import DEFAULT_PORTS, Endpoint
+
+__all__ = ["find_local_server"]
+
+TABLES = Path("/proc/net")
+ACCEPTS = 1 << 16  # __SO_ACCEPTCON among the flags of /proc/net/unix
+LISTEN = "0A"  # the state of a listening socket in /proc/net/tcp
+
+
+def find_local_server(endpoint: Endpoint, tables: Path = TABLES) -> bool | None:
+    """Return whether a server listens at a Unix socket or a loopback port; None if the tables do not tell."""
+    try:
+        if endpoint.transport == "unix":
+            return _has_unix_socket(endpoint.address, tables)
+        if endpoint.transport in ("ws", "wss", "tcp"):
+            return _has_port(endpoint, tables)
+    except (OSError, ValueError):
+        return None  # another system than Linux, or an address that is no URL
+    return None
+
+
+def _has_unix_socket(path: str, tables: Path) -> bool:
+    """Return True if the file exists and a listening socket has its name: its folder may have another name there."""
+    if not os.path.exists(path):
+        return False
+    name = os.path.basename(path)
+    rows = (row.split(maxsplit=7) for row in (tables / "unix").read_text("utf-8", "replace").splitlines()[1:])
+    return any(len(row) == 8 and int(row[3], 16) & ACCEPTS and os.path.basename(row[7]) == name for row in rows)
+
+
+def _has_port(endpoint: Endpoint, tables: Path) -> bool | None:
+    url = urlsplit(f"{endpoint.transport}:{endpoint.address}")
+    host = url.hostname or ""
+    if host != "localhost" and not ip_address(host).is_loopback:
+        return None
+    port = url.port or DEFAULT_PORTS.get(endpoint.transport, 0)
+    rows = [row.split() for name in ("tcp", "tcp6") for row in _rows(tables / name)]
+    return any(row[3] == LISTEN and int(row[1].rpartition(":")[2], 16) == port for row in rows)
+
+
+def _rows(table: Path) -> list[str]:
+    """Return the rows of a table: a system without IPv6 has no tcp6."""
+    missing = table.name == "tcp6" and not table.exists()
+    return [] if missing else table.read_text("ascii").splitlines()[1:]

@@ -1,0 +1,72 @@
+"""Servers of this machine are found without a connection to them."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import pytest
+
+from dragoman.gateway.config.local_sockets import find_local_server
+from dragoman.gateway.config.model import Config, Route
+from dragoman.gateway.config.probe import probe
+from dragoman.gateway.endpoint import parse
+from tests.reserved_ports import reserved_port
+
+LISTEN = (parse("smooth+ws://127.0.0.1:0/ws"),)
+
+
+def test_a_listening_unix_socket_is_found_and_not_connected_to(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(tmp_path / "sock"))
+        server.listen()
+        server.setblocking(False)
+        assert find_local_server(parse(f"pod+unix:{tmp_path}/sock")) is True
+        with pytest.raises(BlockingIOError):
+            server.accept()
+
+
+def test_a_socket_file_that_nobody_listens_at_is_no_server(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(tmp_path / "stale"))
+    assert find_local_server(parse(f"pod+unix:{tmp_path}/stale")) is False
+
+
+@pytest.mark.parametrize("family", [socket.AF_INET, socket.AF_INET6])
+def test_a_listening_port_of_loopback_is_found_and_not_connected_to(family: socket.AddressFamily) -> None:
+    with socket.socket(family) as server:
+        server.bind(("127.0.0.1" if family == socket.AF_INET else "::1", 0))
+        server.listen()
+        server.setblocking(False)
+        host = "127.0.0.1" if family == socket.AF_INET else "[::1]"
+        assert find_local_server(parse(f"smooth+ws://{host}:{server.getsockname()[1]}/ws")) is True
+        with pytest.raises(BlockingIOError):
+            server.accept()
+
+
+def test_a_port_that_is_bound_and_does_not_listen_is_no_server() -> None:
+    with reserved_port() as port:
+        assert find_local_server(parse(f"pando+tcp://127.0.0.1:{port}")) is False
+
+
+@pytest.mark.parametrize("text", ["smooth+wss://example.com/ws", "codewhale+stdio:program", "pod+dir:/run/pods"])
+def test_the_tables_do_not_tell_about_other_machines_programs_and_folders(text: str) -> None:
+    assert find_local_server(parse(text)) is None
+
+
+def test_a_system_without_the_tables_does_not_tell(tmp_path: Path) -> None:
+    assert find_local_server(parse("smooth+ws://127.0.0.1:1/ws"), tmp_path / "none") is None
+
+
+async def test_a_start_does_not_connect_to_a_backend_of_this_machine(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(tmp_path / "sock"))
+        server.listen()
+        server.setblocking(False)
+        upstreams = (f"pod+unix:{tmp_path}/sock", f"pod+unix:{tmp_path}/none")
+        routes = tuple(Route(name=text, listen=LISTEN, upstream=parse(text)) for text in upstreams)
+        there, missing = await probe(Config(routes=routes), starting=True)
+        assert there == ""
+        assert missing == f"pod+unix:{tmp_path}/none cannot be reached: nothing listens there"
+        with pytest.raises(BlockingIOError):
+            server.accept()
