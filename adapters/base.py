@@ -14,6 +14,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
+from dragoman.adapters.meter import Meter
 from dragoman.mappings.dialect import Frame
 
 __all__ = [
@@ -85,6 +86,8 @@ class Transport(Protocol):
 
     peer: str
     """The peer's name for logs: `uid=1000 pid=123`, `127.0.0.1:5555`."""
+    meter: Meter
+    """Counts what the peer makes the gateway hold: unfinished messages, frames that wait, unread bytes."""
 
     async def run(self, sink: Sink) -> None:
         """Push each frame to `sink` in the call that read it, until the peer is gone and every frame was taken.
@@ -107,6 +110,9 @@ class Transport(Protocol):
 
     def peer_can_read(self) -> bool:
         """Return True if the peer, after `run` has ended, may still read: it closed only its own direction."""
+
+    def discard(self) -> None:
+        """Drop at once what was received and not taken, and all that still arrives; the transport is about to close."""
 
     async def close(self, reason: CloseReason = CloseReason.DONE, text: str = "") -> None:
         """Flush, send the reason if the transport can, and disconnect. Idempotent; ends within the close deadline."""

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from dragoman.adapters.base import Sink
+from dragoman.adapters.meter import Meter
 from dragoman.mappings.dialect import Frame, Parts
 
 __all__ = ["Inbound", "PulledInbound", "memory"]
@@ -27,12 +28,15 @@ class Inbound:
     """The sink of one transport, and the frames that the sink has not taken yet.
 
     `pause` stops the transport's reading: it is called when the sink left frames, or when more than `high` bytes wait
-    for a sink. `resume` restarts it and is called when every frame has been taken.
+    for a sink. `resume` restarts it and is called when every frame has been taken. `meter` counts the waiting frames.
     """
 
-    __slots__ = ("_ended", "_frames", "_high", "_over", "_pause", "_paused", "_resume", "_sink", "size")
+    __slots__ = ("_ended", "_frames", "_high", "_meter", "_over", "_pause", "_paused", "_resume", "_sink", "size")
 
-    def __init__(self, high: int, pause: Callable[[], None], resume: Callable[[], None]) -> None:
+    def __init__(
+        self, high: int, pause: Callable[[], None], resume: Callable[[], None], meter: Meter | None = None
+    ) -> None:
+        self._meter = meter or Meter()
         self.size = 0
         """Memory of the waiting frames, in bytes."""
         self._high = high
@@ -91,7 +95,9 @@ class Inbound:
     def resume(self) -> None:
         """Push the waiting frames to the sink, and continue reading if it takes all of them."""
         if self._frames:
-            frames, self._frames, self.size = self._frames, [], 0
+            frames, size = self._frames, self.size
+            self._frames, self.size = [], 0
+            self._meter.add(-size)
             self.push(frames)
         if self._frames or self._sink is None:
             return
@@ -101,14 +107,22 @@ class Inbound:
         if self._ended:
             self._finish()
 
+    def clear(self) -> None:
+        """Drop the waiting frames: their link is over."""
+        size, self._frames, self.size = self.size, [], 0
+        if size:
+            self._meter.add(-size)
+
     # --------------------------------------------------------------------------------------------------
 
     def _keep(self, frames: Sequence[Frame]) -> None:
+        size = sum(map(memory, frames))
         self._frames += frames
-        self.size += sum(map(memory, frames))
+        self.size += size
         if not self._paused and (self._sink is not None or self.size > self._high):
             self._paused = True
             self._pause()
+        self._meter.add(size)
 
     def _fail(self, error: Exception) -> None:
         self._sink = None

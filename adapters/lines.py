@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from dragoman.adapters.meter import Meter
 from dragoman.mappings.dialect import Frame, Oversize
 
 __all__ = ["LineSplitter", "join"]
@@ -22,10 +23,11 @@ WHITE_SPACE = (
 
 
 class LineSplitter:
-    """The line buffer of one stream. It never holds more than `max_line` bytes."""
+    """The line buffer of one stream. It never holds more than `max_line` bytes, and `meter` counts them."""
 
-    def __init__(self, max_line: int) -> None:
+    def __init__(self, max_line: int, meter: Meter | None = None) -> None:
         self.max_line = max_line
+        self._meter = meter or Meter()
         self._begun = bytearray()  # appending stays linear even if a long line arrives byte by byte
         self._size = 0  # bytes of the unfinished line, including those discarded above the limit
 
@@ -55,15 +57,27 @@ class LineSplitter:
         if size > self.max_line:
             return [Oversize(size=size, limit=self.max_line)]
         line = bytes(self._begun)
-        self._begun.clear()
+        self._forget()
         return [*_trimmed([line], plain=line.isascii())]
+
+    def clear(self) -> None:
+        """Drop the unfinished line."""
+        self._size = 0
+        self._forget()
 
     def _hold(self, piece: bytes) -> None:
         self._size += len(piece)
         if self._size <= self.max_line:
             self._begun += piece
+            self._meter.add(len(piece))
         else:
+            self._forget()
+
+    def _forget(self) -> None:
+        held = len(self._begun)
+        if held:
             self._begun.clear()
+            self._meter.add(-held)
 
 
 def join(frames: Sequence[bytes]) -> bytes:

@@ -24,6 +24,7 @@ from dragoman.adapters.base import BACKLOG, Accept, CloseReason, Limits, Sink
 from dragoman.adapters.closing import close_server
 from dragoman.adapters.inbound import Inbound
 from dragoman.adapters.lines import LineSplitter, join
+from dragoman.adapters.meter import Meter
 from dragoman.mappings.errors import ConfigError
 
 __all__ = ["UnixListener", "UnixTransport", "alive", "check_bindable", "check_path", "connect", "listen"]
@@ -42,8 +43,11 @@ class UnixTransport(asyncio.Protocol):
         self.peer = "unix"
         self._limits = limits
         self._accept = accept
-        self._splitter = LineSplitter(limits.max_message)
-        self._inbound = Inbound(limits.receive_high, self._pause, self._read_on)
+        self.meter = Meter()
+        self._splitter = LineSplitter(limits.max_message, self.meter)
+        self._inbound = Inbound(limits.receive_high, self._pause, self._read_on, self.meter)
+        self._discarding = False  # what still arrives is dropped
+        self._unsent = 0  # bytes counted as waiting for the peer to read
         self._ended = False  # reading is over
         self._closing = False  # our side closed the connection
         self._writable = asyncio.Event()
@@ -70,6 +74,11 @@ class UnixTransport(asyncio.Protocol):
 
     def peer_can_read(self) -> bool:
         return not self._transport.is_closing() and not _hung_up(self._transport.get_extra_info("socket").fileno())
+
+    def discard(self) -> None:
+        self._discarding = True
+        self._splitter.clear()
+        self._inbound.clear()
 
     async def close(self, reason: CloseReason = CloseReason.DONE, text: str = "") -> None:
         self._closing = True
@@ -98,6 +107,8 @@ class UnixTransport(asyncio.Protocol):
             self._accept(self)
 
     def data_received(self, data: bytes) -> None:
+        if self._discarding:
+            return
         frames = self._splitter.feed(data)
         if frames:
             self._inbound.push(frames)
@@ -108,16 +119,20 @@ class UnixTransport(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         self._writable.clear()
+        self._unsent = self._transport.get_write_buffer_size()  # nothing is added to it until it has drained
+        self.meter.add(self._unsent)
 
     def resume_writing(self) -> None:
         self._writable.set()
+        self.meter.add(-self._unsent)
+        self._unsent = 0
 
     def connection_lost(self, exc: Exception | None) -> None:
         if not self._ended and not self._closing:
             self._read_rest()
         self._end()
         self._lost.set()
-        self._writable.set()
+        self.resume_writing()
 
     # --------------------------------------------------------------------------------------------------
 

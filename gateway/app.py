@@ -28,6 +28,7 @@ from dragoman.gateway.endpoint import Endpoint
 from dragoman.gateway.ingress import Ingress
 from dragoman.gateway.ledger import Ledger
 from dragoman.gateway.link import Link, LinkEvents, Peer
+from dragoman.gateway.memory import MemoryBudget, default_limit
 from dragoman.gateway.pods.directory import PodDirectory
 from dragoman.gateway.pods.folder import PodFolder
 from dragoman.gateway.recording.recordings import Recordings
@@ -103,6 +104,7 @@ class App:
         self._fault: PeerError | None = None  # error of the process that started us, for which it was disconnected
         self._closing = False
         self.ledger = Ledger()
+        self.memory = MemoryBudget(config.limits.memory or default_limit())
         self._recordings = Recordings(config, self.ledger)
         self.stop = asyncio.Event()
         self.ready = asyncio.Event()  # every listener accepts
@@ -126,6 +128,7 @@ class App:
             limits=self.config.limits,
             ledger=self.ledger,
             dialects=registry.dialects,
+            memory=self.memory,
         )
         try:
             children = Children(self.config.limits.children)
@@ -275,12 +278,12 @@ class App:
             transport,
             translator,
             self._services,
-            LinkEvents(sink=router.receive, drained=router.drained),
+            LinkEvents(sink=router.receive, drained=router.drained, refused=_refuse),
             recorder.tap(name, dialect.name) if recorder is not None else None,
         )
         # A listener bounds clients that only make calls, and there is one publication.
-        full = attaches and not publishes and len(self._links) >= self.config.limits.links
-        serving = self._refuse(link) if full else self._serve(link, router)
+        full = self._refusal() if attaches and not publishes else ""
+        serving = self._send_away(link, full) if full else self._serve(link, router)
         try:
             self.spawn(serving, link.id)
         except RuntimeError:  # the app has ended; the end of the loop closes the connection
@@ -291,14 +294,19 @@ class App:
         if self._closing:  # the connection was made while the listener closed
             link.end(CloseReason.GOING_AWAY, "the gateway stops")
 
-    async def _refuse(self, link: Link) -> None:
+    def _refusal(self) -> str:
+        """Return why no further client is accepted now; "" if there is room."""
+        if len(self._links) >= self.config.limits.links:
+            return f"too many clients: the limit `links` is {self.config.limits.links}"
+        return self.memory.refusal()
+
+    async def _send_away(self, link: Link, text: str) -> None:
         """Send the reason in the peer's dialect, if it has unsolicited errors, and disconnect the peer."""
-        text = f"too many clients: the limit `links` is {self.config.limits.links}"
         link.log.warning("client refused", cause=text)
-        self.ledger.record([Loss(kind="link", why="more clients than `links` allows")], target=link.dialect.name)
+        self.ledger.record([Loss(kind="link", why="too many clients, or too little memory")], target=link.dialect.name)
 
         def refuse(link: Link) -> None:
-            link.send([Reply(request="", failure=Failure(cause="busy", text=text))])
+            _refuse(link, text)
             link.end(CloseReason.FULL, text)
 
         await link.run(refuse)
@@ -355,3 +363,8 @@ class App:
         for entry in self.ledger.partial()[:LOSSES_LOGGED]:
             log.info("delivered in part", **structs.asdict(entry))
         log.info("stopped", **self.ledger.counters)
+
+
+def _refuse(link: Link, text: str) -> None:
+    """Tell a client, in its dialect, that the gateway has no room for it."""
+    link.send([Reply(request="", failure=Failure(cause="busy", text=text))])

@@ -64,6 +64,8 @@ class LinkEvents(Struct, Generic[T], frozen=True, kw_only=True):
     """The outbox had been full, and is written."""
     over: Callable[[Link], None] = lambda _link: None
     """The peer is gone, and its transport is about to be closed; called once."""
+    refused: Callable[[Link, str], None] = lambda _link, _text: None
+    """Tells the peer in its dialect, with this text, that it is about to be disconnected for the memory it holds."""
     understands: Callable[[Sequence[Frame]], bool] = lambda _frames: True
     """Asked about the frames of the peer until it returns True."""
 
@@ -86,7 +88,7 @@ class Link:
         self.ingress = peer.ingress
         self.attaches = peer.attaches
         self.publishes = peer.publishes
-        self.outbox = Outbox(services.limits.outbox_soft, services.limits.outbox_hard)
+        self.outbox = Outbox(services.limits.outbox_soft, services.limits.outbox_hard, transport.meter)
         self.tap = tap
         self.alive = True
         self.heard = False
@@ -98,11 +100,14 @@ class Link:
         self._sink: Callable[[Link, list[Burst[Any]]], None] = events.sink
         self._drained = events.drained
         self._on_over = events.over
+        self._on_refused = events.refused
         self._understands = events.understands
         self._ledger = services.ledger
+        self._memory = services.memory
         self._schedule = services.schedule
         self._alarm: Timer | None = None
         self._reason = CloseReason.DONE
+        self._why = ""  # text of the close, for transports that can send one
         self._over = asyncio.Event()
         self._ended = False
         self._answered = asyncio.Event()  # what the peer waits for may have been said
@@ -113,6 +118,7 @@ class Link:
     async def run(self, begin: Callable[[Link], None] = lambda _link: None) -> None:
         """Call `begin`, then serve the peer until it leaves or is disconnected; a failure ends this link alone."""
         try:
+            self._memory.watch(self._transport.meter, self._relieve)
             begin(self)
             async with asyncio.TaskGroup() as group:
                 reader = group.create_task(self._read(), name=f"{self.id}:read")
@@ -131,7 +137,10 @@ class Link:
             if self._alarm is not None:
                 self._alarm.cancel()
             self.outbox.discard()
-            await self._transport.close(self._reason)
+            try:
+                await self._transport.close(self._reason, self._why)
+            finally:
+                self._memory.release(self._transport.meter)
 
     def _die(self) -> None:
         if self.alive:
@@ -150,10 +159,25 @@ class Link:
         """Disconnect the peer for this fault, and drop the frames that wait for it: it would never read them."""
         self.log.warning("link cut", code=fault.code, reason=fault.text)
         self._ledger.counters[f"links_cut_{fault.code}"] += 1
-        self._reason = CloseReason.TOO_SLOW
+        self._reason, self._why = CloseReason.TOO_SLOW, fault.text
         self._flush = 0.0
         self.outbox.discard()
         self._finish()
+
+    def _relieve(self) -> None:
+        """Free what this peer makes the gateway hold, and disconnect it: no other holds more, and there is no room."""
+        held = self._transport.meter.size
+        self._transport.discard()
+        self.outbox.clear()
+        self._memory.release(self._transport.meter)  # what is left goes with the connection, in seconds
+        if self._ended:
+            return
+        text = f"the gateway is out of memory (`memory`), and this client holds most of it: {held} bytes"
+        self.log.warning("link cut", code="out_of_memory", reason=text)
+        self._ledger.counters["links_cut_out_of_memory"] += 1
+        self._on_refused(self, text)
+        self.end(CloseReason.FULL, text)
+        self._why = text
 
     def _finish(self) -> None:
         """Mark the link as over: the peer is gone or is disconnected, and nothing more is taken from it."""

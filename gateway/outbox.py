@@ -1,8 +1,8 @@
 """The bounded queue of frames that wait to be written to one link; putting never waits (docs/design.md, section 6).
 
 Past `soft` bytes the outbox is `full`: a session keeps a cursor for this link instead of putting frames. Past `hard`
-bytes it is `over`: the peer asks and does not read, and its link is disconnected. Frames that the writer has taken are
-not counted here; the transport bounds them.
+bytes it is `over`: the peer asks and does not read, and its link is disconnected. The writer takes at most a piece of
+TAKE bytes at once, so that a long queue is never copied whole.
 """
 
 from __future__ import annotations
@@ -10,13 +10,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
+from dragoman.adapters.meter import Meter
+
 __all__ = ["Outbox"]
+
+TAKE = 256 * 1024  # what a transport writes ahead of the kernel (SEND_HIGH of adapters/base.py)
 
 
 class Outbox:
-    """Frames for one writer. `soft` and `hard` in bytes."""
+    """Frames for one writer. `soft` and `hard` in bytes; `meter` counts what waits."""
 
-    def __init__(self, soft: int, hard: int) -> None:
+    def __init__(self, soft: int, hard: int, meter: Meter | None = None) -> None:
+        self._meter = meter or Meter()
         self._soft = soft
         self._hard = hard
         self._frames: list[bytes] = []
@@ -43,11 +48,13 @@ class Outbox:
         """Add frames; a closed outbox drops them, because nobody will read them."""
         if self.closed or not frames:
             return
+        size = sum(map(len, frames))
         self._frames += frames
-        self.size += sum(map(len, frames))
+        self.size += size
         self.full = self.size > self._soft
         self.was_full = self.was_full or self.full
         self._wake()
+        self._meter.add(size)
 
     def mark_caught_up(self) -> None:
         """Clear `was_full` if nothing was put since the writer took all: nobody keeps a cursor any more."""
@@ -60,11 +67,17 @@ class Outbox:
 
     def discard(self) -> None:
         """Drop the frames that wait, and close: the peer is gone."""
-        self._frames, self.size, self.full = [], 0, False
+        self.clear()
         self.close()
 
+    def clear(self) -> None:
+        """Drop the frames that wait."""
+        size = self.size
+        self._frames, self.size, self.full = [], 0, False
+        self._meter.add(-size)
+
     async def take(self) -> list[bytes]:
-        """Return all frames that wait, at least one; [] once the outbox is closed and empty."""
+        """Return the frames that wait, up to the one that completes a piece; [] once the outbox is closed and empty."""
         while not self._frames and not self.closed:
             self._waiter = asyncio.get_running_loop().create_future()
             self.idle = True
@@ -73,7 +86,22 @@ class Outbox:
             finally:
                 self.idle = False
                 self._waiter = None
-        frames, self._frames, self.size, self.full = self._frames, [], 0, False
+        if self.size > TAKE:
+            return self._take_piece()
+        frames = self._frames
+        self.clear()
+        return frames
+
+    def _take_piece(self) -> list[bytes]:
+        size = number = 0
+        while size < TAKE:
+            size += len(self._frames[number])
+            number += 1
+        frames = self._frames[:number]
+        del self._frames[:number]
+        self.size -= size
+        self.full = self.size > self._soft
+        self._meter.add(-size)
         return frames
 
     def _wake(self) -> None:

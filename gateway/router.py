@@ -334,6 +334,9 @@ class Router:
         self, link: Link, command: OpenSession | ResumeSession, find: Callable[[], Session | None]
     ) -> None:
         """Show the session that `find` returns, or answer why there is none; with None the backend is asked."""
+        if text := self._services.memory.refusal():
+            link.refuse(command.request, "busy", text)
+            return
         try:
             session = find()
         except Refused as refused:

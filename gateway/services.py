@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from dragoman.gateway.config.model import Limits
 from dragoman.gateway.ledger import Ledger
+from dragoman.gateway.memory import MemoryBudget
 from dragoman.gateway.timers import Schedule
 from dragoman.mappings.dialect import Clock, Dialect, NewId
 
@@ -27,3 +28,4 @@ class Services(Struct, frozen=True, kw_only=True):
     limits: Limits
     ledger: Ledger
     dialects: Callable[[], dict[str, Dialect]]
+    memory: MemoryBudget = field(default_factory=MemoryBudget)

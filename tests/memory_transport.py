@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from dragoman.adapters.base import CloseReason, Sink
 from dragoman.adapters.inbound import PulledInbound
+from dragoman.adapters.meter import Meter
 from dragoman.mappings.dialect import Frame
 
 __all__ = ["MemoryTransport"]
@@ -21,6 +22,8 @@ class MemoryTransport:
     peer = "memory"
 
     def __init__(self) -> None:
+        self.meter = Meter()
+        self.discarded = False
         self.said: asyncio.Queue[list[Frame]] = asyncio.Queue()
         self._pulled = PulledInbound()
         self.got: list[bytes] = []
@@ -28,6 +31,7 @@ class MemoryTransport:
         self.reading = asyncio.Event()
         self.reading.set()
         self.closed: CloseReason | None = None
+        self.close_text = ""
         self.broken = False
         self.eager = True
         self.half_closed = False  # a peer that hangs up has ended its own direction alone
@@ -57,8 +61,12 @@ class MemoryTransport:
     def peer_can_read(self) -> bool:
         return self.half_closed and not self.broken
 
+    def discard(self) -> None:
+        self.discarded = True
+
     async def close(self, reason: CloseReason = CloseReason.DONE, text: str = "") -> None:
         self.closed = reason
+        self.close_text = text
 
     def say(self, *frames: Frame) -> None:
         """The peer says this in one piece."""

@@ -18,6 +18,8 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
+from dragoman.adapters.meter import Meter
+
 __all__ = ["READ_SIZE", "REST", "File", "ReadEnd", "WriteEnd"]
 
 READ_SIZE = 64 * 1024  # the capacity of a Linux pipe
@@ -97,10 +99,13 @@ class ReadEnd:
 class WriteEnd:
     """Writes at once what the kernel takes and queues the rest; owns its file.
 
-    Above `high` queued bytes, `wait_writable` waits until a quarter of them is left, as asyncio does.
+    Above `high` queued bytes, `wait_writable` waits until a quarter of them is left, as asyncio does. Meanwhile `meter`
+    counts them.
     """
 
-    def __init__(self, file: File, high: int, *, patient: bool = False) -> None:
+    def __init__(self, file: File, high: int, meter: Meter | None = None, *, patient: bool = False) -> None:
+        self._meter = meter or Meter()
+        self._counted = 0
         self.closed = False
         self._file = file
         self._fd = file.fileno()
@@ -160,6 +165,7 @@ class WriteEnd:
         self._queue.clear()
         self._waiting = 0
         self._file.close()
+        self._count(0)
         self._room.set()
         self._empty.set()
 
@@ -174,13 +180,20 @@ class WriteEnd:
             return
         if self._waiting > self._high:
             self._room.clear()
+            self._count(self._waiting)
         elif self._waiting <= self._high // 4:
             self._room.set()
+            if self._counted:
+                self._count(0)
         if self._queue:
             self._empty.clear()
         else:
             self._empty.set()
         self._watch(bool(self._queue))
+
+    def _count(self, size: int) -> None:
+        change, self._counted = size - self._counted, size
+        self._meter.add(change)
 
     def _write_some(self, view: memoryview) -> bool:
         """Write one piece and return True; return False if the kernel has no room."""

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dragoman.adapters.base import Limits, Sink
 from dragoman.adapters.inbound import Inbound
 from dragoman.adapters.lines import LineSplitter, join
+from dragoman.adapters.meter import Meter
 from dragoman.adapters.stdio.ends import File, ReadEnd, WriteEnd
 
 __all__ = ["LineStream"]
@@ -19,11 +20,12 @@ class LineStream:
 
     def __init__(self, source: File, sink: File, limits: Limits, *, patient: bool = False) -> None:
         self._limits = limits
-        self._splitter = LineSplitter(limits.max_message)
-        self._inbound = Inbound(limits.receive_high, self._pause, self._read_on)
+        self.meter = Meter()
+        self._splitter = LineSplitter(limits.max_message, self.meter)
+        self._inbound = Inbound(limits.receive_high, self._pause, self._read_on, self.meter)
         self._discarding = False
         self._in = ReadEnd(source, self._take, self._end)
-        self._out = WriteEnd(sink, limits.send_high, patient=patient)
+        self._out = WriteEnd(sink, limits.send_high, self.meter, patient=patient)
         self._in.resume()
 
     async def run(self, sink: Sink) -> None:
@@ -47,6 +49,12 @@ class LineStream:
     def peer_can_read(self) -> bool:
         return not self._out.hung_up
 
+    def discard(self) -> None:
+        self._discarding = True
+        self._splitter.clear()
+        self._inbound.clear()
+        self._read_on()
+
     async def _finish(self) -> None:
         """Flush and end our direction within the close deadline; discard what still arrives.
 
@@ -68,10 +76,11 @@ class LineStream:
         self._in.resume()
 
     def _take(self, data: bytes) -> None:
-        if not self._discarding:
-            frames = self._splitter.feed(data)
-            if frames:
-                self._inbound.push(frames)
+        if self._discarding:
+            return
+        frames = self._splitter.feed(data)
+        if frames:
+            self._inbound.push(frames)
 
     def _end(self) -> None:
         rest = self._splitter.finish()

@@ -17,6 +17,7 @@ from aiohttp.base_protocol import BaseProtocol
 
 from dragoman.adapters.base import CloseReason, Limits, Sink
 from dragoman.adapters.inbound import PulledInbound
+from dragoman.adapters.meter import Meter
 from dragoman.mappings.dialect import Frame, Oversize
 
 __all__ = [
@@ -126,6 +127,7 @@ class WebSocketTransport:
         self._tcp = tcp
         self._writer = writer
         self._limits = limits
+        self.meter = Meter()
         self._pulled = PulledInbound()
         # Messages that aiohttp has buffered; empty if this aiohttp hides its buffer.
         self._unread: Sequence[tuple[WSMessage, int]] = getattr(getattr(socket, "_reader", None), "_buffer", ())
@@ -153,6 +155,9 @@ class WebSocketTransport:
 
     def peer_can_read(self) -> bool:
         return False
+
+    def discard(self) -> None:
+        self._ended = True
 
     async def close(self, reason: CloseReason = CloseReason.DONE, text: str = "") -> None:
         self._ended = True

@@ -18,6 +18,7 @@ import zmq
 
 from dragoman.adapters.base import Accept, CloseReason, Limits, Sink
 from dragoman.adapters.inbound import Inbound
+from dragoman.adapters.meter import Meter
 from dragoman.adapters.zeromq.polled import BATCH, Message
 from dragoman.adapters.zeromq.sockets import Sockets, oversize
 from dragoman.mappings.dialect import Frame, Loss, Parts
@@ -166,7 +167,9 @@ class Caller:
         self.owed = 0
         """Number of answers that the caller waits for: one for each message (docs/dialects/pando.md, section 5)."""
         self._callers = callers
-        self._inbound = Inbound(0, lambda: callers.left(self), lambda: callers.taken(self))
+        self.meter = Meter()
+        self._inbound = Inbound(0, lambda: callers.left(self), lambda: callers.taken(self), self.meter)
+        self._discarding = False
         self._ended = False
         self._closed = False
 
@@ -197,6 +200,10 @@ class Caller:
     def peer_can_read(self) -> bool:
         return False
 
+    def discard(self) -> None:
+        self._discarding = True
+        self._inbound.clear()
+
     async def close(self, reason: CloseReason = CloseReason.DONE, text: str = "") -> None:
         if not self._closed:
             self._closed = True
@@ -207,7 +214,8 @@ class Caller:
     def take(self, frames: list[Frame]) -> None:
         """Push frames of this caller to its link."""
         self.owed += len(frames)
-        self._inbound.push(frames)
+        if not self._discarding:
+            self._inbound.push(frames)
 
     def end(self) -> None:
         """Mark the caller as gone."""

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 import zmq
 
 from dragoman.adapters.base import CloseReason, Limits, Sink
+from dragoman.adapters.meter import Meter
 from dragoman.adapters.zeromq.intake import Intake
 from dragoman.adapters.zeromq.polled import BATCH
 from dragoman.adapters.zeromq.sockets import Sockets
@@ -32,6 +33,7 @@ class DialledTransport:
 
     def __init__(self, peer: str, limits: Limits) -> None:
         self.peer = peer
+        self.meter = Meter()
         self._limits = limits
         self._lost = False  # a connection is gone, or we are closing
         self._closing: asyncio.Event | None = None
@@ -42,7 +44,9 @@ class DialledTransport:
         self._intakes = (self._published, self._answered)
 
     def _intake(self, channel: str, kind: zmq.SocketType, options: dict[int, int]) -> Intake:
-        return Intake(channel, kind, options, self._sockets, self._limits, lost=self._gone, caught_up=self._pull)
+        return Intake(
+            channel, kind, options, self._sockets, self._limits, self.meter, lost=self._gone, caught_up=self._pull
+        )
 
     @property
     def missed(self) -> int:
@@ -81,6 +85,10 @@ class DialledTransport:
 
     def peer_can_read(self) -> bool:
         return False
+
+    def discard(self) -> None:
+        for intake in self._intakes:
+            intake.inbound.clear()
 
     async def close(self, reason: CloseReason = CloseReason.DONE, text: str = "") -> None:
         if self._closing is not None:

@@ -15,6 +15,7 @@ import zmq
 
 from dragoman.adapters.base import Limits
 from dragoman.adapters.inbound import Inbound, memory
+from dragoman.adapters.meter import Meter
 from dragoman.adapters.zeromq.polled import Message
 from dragoman.adapters.zeromq.sockets import Sockets, oversize
 from dragoman.mappings.dialect import Frame, Missed, Parts
@@ -40,6 +41,7 @@ class Intake:
         options: dict[int, int],
         sockets: Sockets,
         limits: Limits,
+        meter: Meter,
         *,
         lost: Callable[[], None],
         caught_up: Callable[[], None],
@@ -48,7 +50,7 @@ class Intake:
         """Number of messages dropped since the beginning."""
         self._channel = channel
         self._limits = limits
-        self.inbound = Inbound(limits.receive_high, lambda: None, self._taken)  # the socket is always read
+        self.inbound = Inbound(limits.receive_high, lambda: None, self._taken, meter)  # the socket is always read
         self._caught_up = caught_up
         self._lost = lost
         self._dropped = 0  # messages dropped since the link last took every frame

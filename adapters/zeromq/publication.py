@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 import zmq
 
 from dragoman.adapters.base import CloseReason, Limits, Sink
+from dragoman.adapters.meter import Meter
 from dragoman.adapters.zeromq.polled import BATCH, Message
 from dragoman.adapters.zeromq.sockets import Sockets
 from dragoman.adapters.zeromq.subscribers import Subscribers
@@ -43,6 +44,7 @@ class Publication:
         lost: Callable[[Loss], None],
     ) -> None:
         self.peer = "subscribers"
+        self.meter = Meter()
         self.topics: set[bytes] = set()
         """The prefixes that have a subscriber."""
         self.subscriptions = 0
@@ -92,6 +94,9 @@ class Publication:
 
     def peer_can_read(self) -> bool:
         return False
+
+    def discard(self) -> None:
+        """Do nothing: no frames are received."""
 
     async def close(self, reason: CloseReason = CloseReason.DONE, text: str = "") -> None:
         if not self._over.is_set():

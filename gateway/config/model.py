@@ -14,6 +14,7 @@ from dragoman.gateway.endpoint import Endpoint
 __all__ = ["Config", "ConfigFile", "Limits", "Recording", "Route", "RouteOptions", "RouteTable"]
 
 Bytes = Annotated[int, Meta(ge=1024)]
+MaybeBytes = Annotated[int, Meta(ge=0)]
 Count = Annotated[int, Meta(ge=1)]
 Seconds = Annotated[float, Meta(gt=0)]
 Overflow = Literal["coalesce", "disconnect"]
@@ -23,6 +24,8 @@ Approvals = Literal["ask", "deny", "approve"]
 class Limits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename=None):
     """Every limit of the gateway. Sizes are in bytes, times in seconds."""
 
+    # of all that peers make the gateway hold; 0: a quarter of the machine's or cgroup's memory, at most 1 GiB
+    memory: MaybeBytes = 0
     max_message: Bytes = 16 * 1024 * 1024  # the largest tool results seen are below 4 MiB
     message_parts: Count = 64  # parts of a ZeroMQ message: real ones have at most three
     outbox_soft: Bytes = 1024 * 1024  # above it a link keeps a cursor into the log instead of frames

@@ -160,6 +160,7 @@ class LikeReal:
 
     def __init__(self, transport: Transport, flavour: Flavour) -> None:
         self.peer = transport.peer
+        self.meter = transport.meter
         self._transport = transport
         self._flavour = flavour
 
@@ -195,6 +196,9 @@ class LikeReal:
 
     def peer_can_read(self) -> bool:
         return self._transport.peer_can_read()
+
+    def discard(self) -> None:
+        self._transport.discard()
 
     async def close(self, reason: CloseReason = CloseReason.DONE, text: str = "") -> None:
         await self._transport.close(reason, text)

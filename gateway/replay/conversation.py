@@ -152,6 +152,7 @@ class SessionFilter:
 
     def __init__(self, transport: Transport, dialect: Dialect, ours: Callable[[str], bool]) -> None:
         self.peer = transport.peer
+        self.meter = transport.meter
         self._transport = transport
         self._dialect = dialect
         self._ours = ours
@@ -181,6 +182,9 @@ class SessionFilter:
 
     def peer_can_read(self) -> bool:
         return self._transport.peer_can_read()
+
+    def discard(self) -> None:
+        self._transport.discard()
 
     async def close(self, reason: CloseReason = CloseReason.DONE, text: str = "") -> None:
         await self._transport.close(reason, text)

@@ -15,6 +15,7 @@ from msgspec import Struct, structs
 
 from dragoman.adapters.base import CloseReason, Sink
 from dragoman.adapters.inbound import PulledInbound
+from dragoman.adapters.meter import Meter
 from dragoman.mappings.canonical import Batch, Command, Event, SessionState
 from dragoman.mappings.dialect import Burst, Clock, Dialect, Frame, NewId, Rendered, SessionProjection, Step
 
@@ -41,6 +42,7 @@ class InProcessTransport:
     peer = "inside"
 
     def __init__(self, hear: Callable[[InProcessEvent], None]) -> None:
+        self.meter = Meter()
         self._hear = hear
         self._said: asyncio.Queue[bytes | None] = asyncio.Queue()
         self._pulled = PulledInbound()
@@ -70,6 +72,9 @@ class InProcessTransport:
 
     def peer_can_read(self) -> bool:
         return False
+
+    def discard(self) -> None:
+        """Do nothing: the commands of this process are few."""
 
     async def close(self, reason: CloseReason = CloseReason.DONE, text: str = "") -> None:
         self._said.put_nowait(None)

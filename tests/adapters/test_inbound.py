@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from dragoman.adapters.inbound import FRAME_OVERHEAD, Inbound, PulledInbound, memory
+from dragoman.adapters.meter import Meter
 from dragoman.mappings.dialect import Frame, Oversize, Parts
 
 
@@ -18,7 +19,8 @@ class Taker:
         self.room = room
         self.taken: list[Frame] = []
         self.told: list[str] = []
-        self.inbound = Inbound(high, lambda: self.told.append("pause"), lambda: self.told.append("resume"))
+        self.meter = Meter()
+        self.inbound = Inbound(high, lambda: self.told.append("pause"), lambda: self.told.append("resume"), self.meter)
 
     def __call__(self, frames: Sequence[Frame]) -> int:
         taken = frames[: self.room]
@@ -137,3 +139,15 @@ async def test_a_task_that_reads_waits_until_the_sink_has_taken_everything() -> 
         pulled.resume()
         await giving
     assert sink.taken == [b"one", b"two", b"three"]
+
+
+async def test_the_meter_counts_frames_that_wait_until_the_sink_takes_them() -> None:
+    sink = Taker(room=1)
+    with sink.inbound.feeding(sink):
+        sink.inbound.push([b"one", b"two", b"three"])
+        assert sink.meter.size == sink.inbound.size == memory(b"two") + memory(b"three")
+        sink.room = 1
+        sink.inbound.resume()
+        assert sink.meter.size == memory(b"three")
+        sink.inbound.clear()
+        assert (sink.meter.size, sink.inbound.empty) == (0, True)

@@ -12,6 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dragoman.adapters.lines import LineSplitter, join
+from dragoman.adapters.meter import Meter
 from dragoman.mappings.dialect import Frame, Oversize
 
 ROOMY = 1024
@@ -145,3 +146,23 @@ def test_what_join_writes_comes_back(lines: list[bytes]) -> None:
 def test_join_ends_every_frame_with_its_newline() -> None:
     assert join([b"a", b"b"]) == b"a\nb\n"
     assert join([]) == b""
+
+
+def test_the_meter_counts_the_bytes_of_the_unfinished_line_alone() -> None:
+    meter = Meter()
+    splitter = LineSplitter(100, meter)
+    sizes = []
+    for piece in (b"whole\n", b"begun", b" and more", b" end\nnext", b"x" * 200, b"\n", b"left"):
+        splitter.feed(piece)
+        sizes.append(meter.size)
+    assert sizes == [0, 5, 14, 4, 0, 0, 4]
+    splitter.finish()
+    assert meter.size == 0
+
+
+def test_a_cleared_line_is_not_counted_and_never_seen() -> None:
+    meter = Meter()
+    splitter = LineSplitter(100, meter)
+    splitter.feed(b"begun")
+    splitter.clear()
+    assert (meter.size, splitter.finish()) == (0, [])

@@ -443,3 +443,31 @@ def test_what_nobody_listens_at_is_not_alive(kind: str, tmp_path: Path) -> None:
         with socket.socket(socket.AF_UNIX) as bound:
             bound.bind(str(path))
     assert not alive(str(path))
+
+
+# -- memory --------------------------------------------------------------------------------------------
+
+
+async def test_the_meter_counts_what_the_peer_does_not_read_until_it_reads_or_is_gone(tmp_path: Path) -> None:
+    async with serving(tmp_path, Limits(send_high=1024, close_deadline=0.05)) as server:
+        with raw(server.path):
+            ours = await server.next()
+            assert ours.try_send([b"x" * 4 * 1024 * 1024])
+            assert ours.meter.size == ours._transport.get_write_buffer_size() > 3 * 1024 * 1024
+            await ours.close()
+            assert ours.meter.size == 0
+
+
+async def test_what_is_discarded_is_not_held_and_what_comes_after_it_is_not_either(tmp_path: Path) -> None:
+    async with serving(tmp_path) as server:
+        with raw(server.path) as peer:
+            ours = await server.next()
+            peer.sendall(b"whole\n" + b"x" * 50_000)
+            await cycles()
+            assert ours.meter.size > 50_000
+            ours.discard()
+            assert ours.meter.size == 0
+            peer.sendall(b"more\nand more")
+            peer.close()
+            assert await receive_all(ours) == []
+            assert ours.meter.size == 0

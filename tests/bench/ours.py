@@ -12,6 +12,7 @@ from typing import Any
 from msgspec import structs
 
 from dragoman.adapters.base import CloseReason, Sink
+from dragoman.adapters.meter import Meter
 from dragoman.gateway.config.model import RouteOptions
 from dragoman.gateway.link import Link, LinkEvents, Peer
 from dragoman.gateway.session.session import Session
@@ -94,6 +95,7 @@ class Reader:
 
     def __init__(self) -> None:
         self.got: list[bytes] = []
+        self.meter = Meter()
 
     def try_send(self, frames: Sequence[bytes]) -> bool:
         self.got += frames
@@ -104,6 +106,7 @@ class Reader:
 
     async def run(self, sink: Sink) -> None: ...
     def resume(self) -> None: ...
+    def discard(self) -> None: ...
     def peer_can_read(self) -> bool:
         return True
 

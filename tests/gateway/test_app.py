@@ -11,12 +11,14 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import aiohttp
 import pytest
 from structlog.testing import capture_logs
 
 from dragoman.adapters.base import Accept, CloseReason
+from dragoman.adapters.meter import Meter
 from dragoman.gateway import registry
 from dragoman.gateway.app import App
 from dragoman.gateway.config.model import Config, Limits, Route
@@ -329,6 +331,58 @@ async def test_a_client_too_many_is_told_so_and_counted_until_another_one_goes(m
         await settle()
         assert later.is_open()
         assert b'"snapshot"' in later.got[0]
+
+
+async def test_above_four_fifths_of_the_memory_a_new_client_is_refused_and_the_others_are_served(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    backends = Backends()
+    async with entered(monkeypatch, backends, Limits(memory=1024 * 1024)) as (_, door):
+        backends.one.session.pending.open()
+        inside = door.enter()
+        await settle()
+        inside.meter.add(900 * 1024)
+        refused = door.enter()
+        await settle()
+        assert (inside.is_open(), refused.closed) == (True, CloseReason.FULL)
+        (error,) = [json.loads(frame) for frame in refused.got]
+        assert error["data"]["code"] == "already_running"
+        assert "`memory`" in error["data"]["message"]
+        inside.meter.add(-900 * 1024)
+        later = door.enter()
+        await settle()
+        assert later.is_open()
+
+
+async def test_at_the_limit_the_client_that_holds_most_is_told_why_and_disconnected(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    backends = Backends()
+    async with entered(monkeypatch, backends, Limits(memory=1024 * 1024)) as (app, door):
+        backends.one.session.pending.open()
+        innocent, greedy = door.enter(), door.enter()
+        await settle()
+        innocent.meter.add(300 * 1024)
+        greedy.meter.add(800 * 1024)
+        await settle()
+        assert (innocent.is_open(), greedy.closed, greedy.discarded) == (True, CloseReason.FULL, True)
+        said = [json.loads(frame) for frame in greedy.got]
+        assert said[1]["data"]["code"] == "already_running"
+        assert "`memory`" in said[1]["data"]["message"]
+        assert "`memory`" in greedy.close_text
+        assert app.ledger.counters["links_cut_out_of_memory"] == 1
+        assert app.memory.used < 1024 * 1024
+
+
+async def test_without_memory_for_it_no_session_is_opened() -> None:
+    limits = Limits(memory=1024 * 1024)
+    async with bridged("pod+unix:/nowhere/sock", limits=limits) as (app, url), SmoothClient.connected(url) as client:
+        held = Meter()
+        app.memory.watch(held, lambda: None)
+        held.add(900 * 1024)
+        refused = await client.ask({"action": "create_conversation_session", "agentId": str(uuid4())})
+        assert refused["type"] == "error"
+        assert "`memory`" in json.dumps(refused)
 
 
 async def test_a_smooth_client_too_many_is_asked_to_come_again_later() -> None:

@@ -197,6 +197,33 @@ async def test_what_waits_is_written_before_the_link_ends_and_the_final_frames_l
         assert made.transport.closed is CloseReason.GOING_AWAY
 
 
+async def test_a_link_that_ends_for_its_memory_frees_it_at_once_and_says_why_in_its_close() -> None:
+    async with served() as made:
+        memory = made.link._memory
+        made.transport.reading.clear()
+        made.link.put([b"1"])
+        await settle()
+        made.link.put([b"2" * 1000])
+        memory.limit = 0
+        made.transport.meter.add(1_000_000)
+        assert (made.transport.discarded, memory.used) == (True, 0)
+        assert made.link.outbox.size < 1000
+        made.transport.reading.set()
+        await settle()
+        assert "`memory`" in made.transport.close_text
+        assert b"2" * 1000 not in made.transport.got
+
+
+async def test_the_memory_of_a_link_is_counted_until_its_transport_has_closed() -> None:
+    async with served() as made:
+        memory = made.link._memory
+        made.transport.meter.add(1_000_000)
+        assert memory.used > 1_000_000
+        made.transport.hang_up()
+        await settle()
+        assert memory.used == 0
+
+
 async def test_an_ended_link_hears_nothing_more() -> None:
     async with served() as made:
         made.link.end(CloseReason.DONE)

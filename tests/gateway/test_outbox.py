@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from dragoman.gateway.outbox import Outbox
+from dragoman.adapters.meter import Meter
+from dragoman.gateway.outbox import TAKE, Outbox
 from tests.idle import settle
 
 
@@ -92,3 +93,36 @@ def test_an_outbox_remembers_that_it_was_full() -> None:
     assert not outbox.was_full
     outbox.put([b"!"])
     assert outbox.was_full
+
+
+async def test_a_long_queue_is_taken_in_pieces_and_nothing_is_left_out() -> None:
+    outbox = Outbox(TAKE, 100 * TAKE)
+    frames = [bytes([number]) * (TAKE // 3) for number in range(10)]
+    outbox.put(frames)
+    pieces: list[list[bytes]] = []
+    while not outbox.empty:
+        pieces.append(await outbox.take())
+    assert [frame for piece in pieces for frame in piece] == frames
+    assert max(map(len, pieces)) == 4, "up to the frame that completes the piece"
+    assert (outbox.size, outbox.full) == (0, False)
+
+
+async def test_a_frame_larger_than_a_piece_is_taken_whole() -> None:
+    outbox = Outbox(1, 100 * TAKE)
+    outbox.put([b"x" * 2 * TAKE, b"y"])
+    assert await outbox.take() == [b"x" * 2 * TAKE]
+    assert await outbox.take() == [b"y"]
+
+
+async def test_the_meter_counts_what_waits() -> None:
+    meter = Meter()
+    outbox = Outbox(100, 1000, meter)
+    outbox.put([b"12", b"345"])
+    assert meter.size == 5
+    await outbox.take()
+    assert meter.size == 0
+    outbox.put([b"x" * TAKE, b"12"])
+    await outbox.take()
+    assert meter.size == 2
+    outbox.discard()
+    assert meter.size == 0

@@ -78,7 +78,10 @@ def test_what_goes_together_is_not_refused(write: Write, text: str) -> None:
         (ROUTE + 'approvals = "maybe"\n', (4, "route[0].approvals", "'maybe' is not one of ask, deny, approve")),
         (ROUTE + "listen_to = 3\n", (4, "route[0].listen_to", "unknown key 'listen_to'; did you mean 'listen'?")),
         ("colour = 1\n" + ROUTE, (1, "colour", "unknown key 'colour'; there are route, limits")),
-        (ROUTE + "[limits]\npatience = 3\n", (5, "limits.patience", "unknown key 'patience'; there are max_message, ")),
+        (
+            ROUTE + "[limits]\npatience = 3\n",
+            (5, "limits.patience", "unknown key 'patience'; there are memory, max_message, "),
+        ),
         (ROUTE + "[limits]\nmax_message = 3\n", (5, "limits.max_message", "expected a whole number >= 1024, got 3")),
         (ROUTE + "[limits]\nheartbeat = 0\n", (5, "limits.heartbeat", "expected a number > 0.0, got 0")),
         (ROUTE + "[limits]\nheartbeat = inf\n", (5, "limits.heartbeat", "expected a finite number, got inf")),

@@ -1,0 +1,43 @@
+"""Count the bytes that one peer, or one session, makes the gateway hold.
+
+Each holder of memory adds and subtracts integers. The owner of the budget hears of it only when the size crosses a
+step, so that counting costs nothing while little is held.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+__all__ = ["STEP", "Meter"]
+
+STEP = 16 * 1024  # less than an idle client costs in all, so that rounding up is no exaggeration
+
+
+def _unwatched(_change: int) -> None:
+    """Ignore the change: nobody has a budget for it."""
+
+
+class Meter:
+    """The size of what is held, and `counted`: that size rounded up to the next step.
+
+    `report` is called with each change of `counted`. It may free the memory at once, so it is called last.
+    """
+
+    __slots__ = ("counted", "report", "size")
+
+    def __init__(self) -> None:
+        self.size = 0
+        self.counted = STEP
+        self.report: Callable[[int], None] = _unwatched
+
+    def add(self, size: int) -> None:
+        """Count `size` bytes more, or fewer if it is negative."""
+        self.size += size
+        if not self.counted - STEP <= self.size < self.counted:
+            counted = (self.size // STEP + 1) * STEP
+            change, self.counted = counted - self.counted, counted
+            self.report(change)
+
+    def stop(self) -> None:
+        """Report to nobody any more."""
+        self.report = _unwatched

@@ -1,0 +1,113 @@
+"""The budget of memory of the whole gateway (docs/design.md, section 6).
+
+Links and sessions are its holders. Each has a meter of the bytes that a peer can make it hold: unfinished messages,
+frames that wait, logs and transcripts. Above TIGHT of the limit the gateway accepts no new connection or session. At
+the limit the largest holder is relieved first: a link is disconnected, a session drops the oldest part of its log.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from dragoman.adapters.meter import STEP, Meter
+
+__all__ = ["MEMORY_MAX", "MemoryBudget", "default_limit"]
+
+MEMORY_MAX = 1024 * 1024 * 1024  # the default on a large machine: 10,000 idle clients count as a third of it
+SHARE = 4  # a quarter of the memory: the agent beside the gateway needs the rest
+TIGHT = 0.8  # above this part of the limit new connections and sessions are refused
+RELIEVED = 0.95  # down to this part of the limit, so that the holders are not sorted again for each further step
+
+
+class MemoryBudget:
+    """Adds up the meters of all holders. `limit` is in bytes."""
+
+    def __init__(self, limit: int = MEMORY_MAX) -> None:
+        self.limit = limit
+        self.used = 0
+        """Bytes that all holders count now."""
+        self.relieved = 0
+        """Number of times that a holder was told to free its memory."""
+        self._relieve: dict[Meter, Callable[[], None]] = {}
+        self._relieving = False
+
+    @property
+    def tight(self) -> bool:
+        """True if no new connection or session must be accepted."""
+        return self.used > TIGHT * self.limit
+
+    def watch(self, meter: Meter, relieve: Callable[[], None]) -> None:
+        """Count a holder. `relieve` frees what it can at once; it is called when this holder is the largest."""
+        self._relieve[meter] = relieve
+        meter.report = self._count
+        self._count(meter.counted)
+
+    def release(self, meter: Meter) -> None:
+        """Count a holder no more: it has freed everything."""
+        if self._relieve.pop(meter, None) is not None:
+            meter.stop()
+            self.used -= meter.counted
+
+    def refusal(self) -> str:
+        """Return why nothing new is accepted, in words for a peer; "" if there is room."""
+        if not self.tight:
+            return ""
+        return f"the gateway is out of memory: {self.used} of {self.limit} bytes (`memory`) are in use; try again later"
+
+    # --------------------------------------------------------------------------------------------------
+
+    def _count(self, change: int) -> None:
+        self.used += change
+        if self.used > self.limit and change > 0 and not self._relieving:
+            self._relieving = True
+            try:
+                self._relieve_largest()
+            finally:
+                self._relieving = False
+
+    def _relieve_largest(self) -> None:
+        goal = RELIEVED * self.limit
+        for meter in sorted(self._relieve, key=lambda meter: meter.counted, reverse=True):
+            if self.used <= goal or meter.size < STEP:  # an idle client would be cut for nothing
+                return
+            self.relieved += 1
+            self._relieve[meter]()
+
+
+def default_limit(root: Path = Path("/")) -> int:
+    """Return a quarter of the memory that this process may use, at most MEMORY_MAX; `root` is the file system."""
+    machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return min(MEMORY_MAX, min([machine, *_cgroup_limits(root)]) // SHARE)
+
+
+def _cgroup_limits(root: Path) -> list[int]:
+    """Return the limits of this process's control groups and their parents, of version 2 and 1."""
+    mounted = root / "sys/fs/cgroup"
+    try:
+        lines = (root / "proc/self/cgroup").read_text("utf-8").splitlines()
+    except OSError:  # not Linux
+        return []
+    limits: list[int] = []
+    for line in lines:
+        _, controllers, path = line.split(":", 2)
+        if not controllers:
+            limits += _limits_above(mounted, path, "memory.max")
+        elif "memory" in controllers.split(","):
+            limits += _limits_above(mounted / "memory", path, "memory.limit_in_bytes")
+    return limits
+
+
+def _limits_above(mounted: Path, path: str, name: str) -> list[int]:
+    """Return the numbers in files `name` of a group and its parents; a container may see only the topmost one."""
+    group = mounted / path.lstrip("/")
+    limits: list[int] = []
+    for folder in (group, *group.parents):
+        if not folder.is_relative_to(mounted):
+            break
+        try:
+            limits.append(int((folder / name).read_text("utf-8")))
+        except (OSError, ValueError):  # the file is missing, or says `max`
+            continue
+    return limits
