@@ -65,6 +65,7 @@ class DialledTransport(WebSocketTransport):
             BatchWriter(protocol, tcp, masked_text_frames, MASKED_PING) if batched else FrameWriter(socket, MASKED_PING)
         )
         super().__init__(socket, tcp, writer, limits)
+        self.count(protocol)
         self._session = session
         if protocol.closed is None:
             self.lost()

@@ -83,6 +83,7 @@ class WebSocketListener:
             return socket  # the peer went away during the handshake
         writer = BatchWriter(request.protocol, tcp, text_frames, PING) if batched else FrameWriter(socket, PING)
         transport = WebSocketTransport(socket, tcp, writer, self._limits)
+        transport.count(request.protocol)
         self._upgraded.add(request.protocol)
         try:
             self._accept(transport)

@@ -18,6 +18,7 @@ from aiohttp.base_protocol import BaseProtocol
 from dragoman.adapters.base import CloseReason, Limits, Sink
 from dragoman.adapters.inbound import PulledInbound
 from dragoman.adapters.meter import Meter
+from dragoman.adapters.websocket.metered import MeteredReader
 from dragoman.mappings.dialect import Frame, Oversize
 
 __all__ = [
@@ -46,6 +47,9 @@ class Writer(Protocol):
     @property
     def ping(self) -> bytes: ...
 
+    @property
+    def meter(self) -> Meter: ...
+
     async def send(self, frames: Sequence[bytes]) -> None: ...
 
     def try_send(self, frames: Sequence[bytes]) -> bool: ...
@@ -54,13 +58,15 @@ class Writer(Protocol):
 class BatchWriter:
     """Writes a batch of frames with one call, bypassing aiohttp's writer but obeying its flow control.
 
-    It depends on `_drain_waiter` and `_paused` of aiohttp's protocol.
+    It depends on `_drain_waiter` and `_paused` of aiohttp's protocol. `meter` counts what the peer does not read.
     """
 
     def __init__(
         self, protocol: BaseProtocol, tcp: asyncio.Transport, encode: Callable[[Sequence[bytes]], bytes], ping: bytes
     ) -> None:
         self.ping = ping
+        self.meter = Meter()
+        self._unsent = 0  # bytes counted as waiting for the peer to read
         self._protocol = protocol
         self._tcp = tcp
         self._encode = encode
@@ -73,23 +79,41 @@ class BatchWriter:
     async def send(self, frames: Sequence[bytes]) -> None:
         await self._wait_writable()
         self._tcp.write(self._encode(frames))
+        if self._protocol._paused:  # noqa: SLF001  # as below
+            self._count_unsent()
         await self._wait_writable()
 
     def try_send(self, frames: Sequence[bytes]) -> bool:
         if self._protocol._paused or self._tcp.is_closing():  # noqa: SLF001  # `writing_paused` costs a call for each token
             return False
         self._tcp.write(self._encode(frames))
+        if self._protocol._paused:  # noqa: SLF001  # as above
+            self._count_unsent()  # type: ignore[unreachable]  # mypy does not know that the write may have paused it
         return True
+
+    def _count_unsent(self) -> None:
+        if self._unsent == 0 and not self._tcp.is_closing():
+            self._unsent = self._tcp.get_write_buffer_size()  # nothing is added to it until it has drained
+            self._drained().add_done_callback(self._count_sent)
+            self.meter.add(self._unsent)
+
+    def _count_sent(self, _drained: asyncio.Future[None]) -> None:
+        self.meter.add(-self._unsent)
+        self._unsent = 0
+
+    def _drained(self) -> asyncio.Future[None]:
+        """Return the future of aiohttp's protocol that is done once the peer has read enough."""
+        waiter = self._protocol._drain_waiter  # noqa: SLF001  # its own _drain_helper breaks once a waiting call is cancelled
+        if waiter is None or waiter.done():
+            waiter = asyncio.get_running_loop().create_future()
+            waiter.add_done_callback(retrieve)
+            self._protocol._drain_waiter = waiter  # noqa: SLF001  # as above
+        return waiter
 
     async def _wait_writable(self) -> None:
         protocol = self._protocol
         while protocol.writing_paused and protocol.connected:
-            waiter = protocol._drain_waiter  # noqa: SLF001  # its own _drain_helper breaks once a waiting call is cancelled
-            if waiter is None or waiter.done():
-                waiter = asyncio.get_running_loop().create_future()
-                waiter.add_done_callback(retrieve)
-                protocol._drain_waiter = waiter  # noqa: SLF001  # as above
-            await asyncio.wait((waiter,))  # the future is shared: cancelling this wait must not cancel it
+            await asyncio.wait((self._drained(),))  # the future is shared: cancelling this wait must not cancel it
         if self._tcp.is_closing():
             raise ConnectionResetError("the peer is gone")
 
@@ -104,6 +128,7 @@ class FrameWriter:
 
     def __init__(self, socket: ClientSocket | ServerSocket, ping: bytes) -> None:
         self.ping = ping
+        self.meter = Meter()  # stays at zero: `send` waits for the peer after each frame
         self._socket = socket
 
     async def send(self, frames: Sequence[bytes]) -> None:
@@ -127,7 +152,8 @@ class WebSocketTransport:
         self._tcp = tcp
         self._writer = writer
         self._limits = limits
-        self.meter = Meter()
+        self.meter = writer.meter
+        self._reader: MeteredReader | None = None
         self._pulled = PulledInbound()
         # Messages that aiohttp has buffered; empty if this aiohttp hides its buffer.
         self._unread: Sequence[tuple[WSMessage, int]] = getattr(getattr(socket, "_reader", None), "_buffer", ())
@@ -156,8 +182,15 @@ class WebSocketTransport:
     def peer_can_read(self) -> bool:
         return False
 
+    def count(self, protocol: BaseProtocol) -> None:
+        """Count what aiohttp's `protocol` holds of this peer's messages; called by the code that made the transport."""
+        if MeteredReader.possible(protocol, self._socket):
+            self._reader = MeteredReader(protocol, self._socket, self.meter)
+
     def discard(self) -> None:
         self._ended = True
+        if self._reader is not None:
+            self._reader.discard()
 
     async def close(self, reason: CloseReason = CloseReason.DONE, text: str = "") -> None:
         self._ended = True
@@ -213,6 +246,8 @@ class WebSocketTransport:
                     await self._socket.pong(message.data)
             elif kind is not WSMsgType.PONG:  # CLOSE, CLOSING, CLOSED or ERROR
                 self._ended = True
+        if frames and self._reader is not None and self._reader.counted:
+            self._reader.messages_read()
         return frames
 
     def _ready(self) -> bool:

@@ -1,0 +1,86 @@
+"""Count what aiohttp holds of a peer's messages: the unfinished one, and those that nobody has read yet.
+
+aiohttp's parser keeps an unfinished message where Python cannot see it. So this wrapper counts the bytes that the
+parser was fed since the last complete message. It depends on a few semi-private names of aiohttp; without them nothing
+is counted.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import Any
+
+from aiohttp import WSMsgType
+
+from dragoman.adapters.meter import STEP, Meter
+
+__all__ = ["MeteredReader"]
+
+NOTHING = (False, b"")  # what a parser returns if the stream goes on
+MESSAGES = (WSMsgType.TEXT, WSMsgType.BINARY)
+
+
+class MeteredReader:
+    """The parser of one connection, in the place of aiohttp's own."""
+
+    def __init__(self, protocol: Any, socket: Any, meter: Meter) -> None:
+        self.counted = 0
+        """Bytes that the meter counts for the parser and its queue."""
+        self._socket = socket
+        self._parser = protocol._payload_parser  # noqa: SLF001  # as the module says
+        self._queue = socket._reader  # noqa: SLF001  # as above
+        self._meter = meter
+        self._unfinished = 0
+        self._stalled = False  # the parser keeps complete messages back until the queue was read
+        protocol._payload_parser = self  # noqa: SLF001  # as above
+
+    @staticmethod
+    def possible(protocol: Any, socket: Any) -> bool:
+        """Return True if this aiohttp has the names that this class depends on."""
+        queue = getattr(socket, "_reader", None)
+        return getattr(protocol, "_payload_parser", None) is not None and all(
+            hasattr(queue, name) for name in ("_buffer", "_size")
+        )
+
+    def feed_data(self, data: bytes) -> tuple[bool, bytes]:
+        """Parse what was read, as aiohttp's own parser does."""
+        if self._parser is None:
+            return NOTHING
+        queue = self._queue
+        messages = queue._buffer  # noqa: SLF001  # as the module says
+        known = len(messages)
+        result: tuple[bool, bytes] = self._parser.feed_data(data)
+        self._unfinished += len(data)
+        if len(messages) > known and any(message.type in MESSAGES for message, _ in islice(messages, known, None)):
+            self._unfinished = 0
+        self._stalled = getattr(queue, "_stalled_reader", None) is not None
+        self._count()
+        return result
+
+    def feed_eof(self) -> None:
+        """End the stream, as aiohttp's own parser does."""
+        if self._parser is not None:
+            self._parser.feed_eof()
+
+    def messages_read(self) -> None:
+        """Count less after messages were read from the queue."""
+        if self._stalled:  # the parser has gone on without us, and has completed what was unfinished
+            self._stalled = False
+            self._unfinished = 0
+        self._count()
+
+    def discard(self) -> None:
+        """Drop all that was received, and what still arrives."""
+        self._parser = None
+        if getattr(self._socket, "_parser", None) is not None:
+            self._socket._parser = None  # noqa: SLF001  # it is the last that holds the unfinished message
+        self._queue._buffer.clear()  # noqa: SLF001  # as the module says
+        self._meter.add(-self.counted)
+        self.counted = 0
+
+    def _count(self) -> None:
+        held = self._unfinished + self._queue._size  # noqa: SLF001  # as the module says
+        change = held - self.counted
+        if self._parser is not None and not -STEP < change < STEP:
+            self.counted = held
+            self._meter.add(change)

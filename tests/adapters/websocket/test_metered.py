@@ -1,0 +1,102 @@
+"""What aiohttp holds of a client's messages is counted, whole and in fragments, until it was read or discarded."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from dragoman.adapters.base import Limits
+from dragoman.adapters.meter import STEP
+from dragoman.adapters.websocket import WebSocketTransport
+from tests.adapters.websocket.peers import LIMITS, RawPeer, serving, some
+from tests.adapters.websocket.test_server import raw
+from tests.idle import settle
+
+SIZE = 20 * STEP
+TEXT, FINAL, CONTINUED = 0x01, 0x80, 0x00
+PING = b"\x89\x80" + bytes(4)
+
+
+def begin(first: int, size: int) -> bytes:
+    """The header of a masked frame of this size."""
+    return struct.pack(">BBQ", first, 0x80 | 127, size) + bytes(4)
+
+
+@asynccontextmanager
+async def connected(limits: Limits = LIMITS) -> AsyncIterator[tuple[RawPeer, WebSocketTransport]]:
+    async with serving(limits) as server, raw(server) as (peer, ours):
+        yield peer, ours
+
+
+async def until_counted(transport: WebSocketTransport, size: int) -> None:
+    async with asyncio.timeout(10):
+        while not size - STEP < transport.meter.size < size + 2 * STEP:
+            await settle()
+
+
+async def test_an_unfinished_message_is_counted_and_a_finished_one_no_more_once_it_is_read() -> None:
+    async with connected() as (peer, ours):
+        peer.writer.write(begin(FINAL | TEXT, SIZE) + b"x" * (SIZE - 1))
+        await until_counted(ours, SIZE)
+        peer.writer.write(b"x")
+        assert await some(ours, 1) == [b"x" * SIZE]
+        assert ours.meter.size < STEP
+
+
+async def test_fragments_are_counted_together_and_pings_between_them_hide_nothing() -> None:
+    async with connected() as (peer, ours):
+        peer.writer.write(begin(TEXT, SIZE) + b"x" * SIZE)
+        await until_counted(ours, SIZE)
+        peer.writer.write(PING + begin(CONTINUED, SIZE) + b"x" * SIZE + PING)
+        await until_counted(ours, 2 * SIZE)
+        peer.writer.write(begin(FINAL | CONTINUED, 2) + b"yz")
+        assert await some(ours, 1) == [b"x" * 2 * SIZE + b"yz"]
+        assert ours.meter.size < STEP
+
+
+async def test_messages_that_wait_to_be_read_are_counted() -> None:
+    async with connected() as (peer, ours):
+        peer.writer.write((begin(FINAL | TEXT, SIZE) + b"x" * SIZE) * 2)
+        await until_counted(ours, 2 * SIZE)
+        await some(ours, 2)
+        assert ours.meter.size < STEP
+
+
+async def test_many_small_messages_that_were_read_leave_nothing_counted() -> None:
+    async with connected() as (peer, ours):
+        peer.writer.write((begin(FINAL | TEXT, 10) + b"x" * 10) * 20_000)
+        assert len(await some(ours, 20_000)) == 20_000
+        assert ours.meter.size < STEP
+
+
+async def test_what_is_discarded_is_held_no_more_and_what_follows_is_not_either() -> None:
+    async with connected(Limits(close_deadline=0.05)) as (peer, ours):
+        peer.writer.write(begin(FINAL | TEXT, SIZE) + b"x" * (SIZE - 1))
+        await until_counted(ours, SIZE)
+        ours.discard()
+        assert ours.meter.size == 0
+        peer.writer.write(b"x" * SIZE)
+        await peer.writer.drain()
+        await settle()
+        assert ours.meter.size == 0
+
+
+@pytest.mark.parametrize("sending", ["try_send", "send"])
+async def test_what_the_client_does_not_read_is_counted_until_it_reads(sending: str) -> None:
+    frame = b"x" * 8 * 1024 * 1024
+    async with connected(Limits(send_high=1024, close_deadline=1.0)) as (peer, ours), asyncio.TaskGroup() as group:
+        if sending == "send":
+            group.create_task(ours.send([frame]))
+            await settle()
+        else:
+            assert ours.try_send([frame])
+        assert ours.meter.size > 1024 * 1024
+        received = 0
+        while received < len(frame):
+            received += len(await peer.reader.read(1 << 20))
+        await settle()
+        assert ours.meter.size == 0
