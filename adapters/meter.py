@@ -18,17 +18,14 @@ def _unwatched(_change: int) -> None:
 
 
 class Meter:
-    """The size of what is held, and `counted`: that size rounded up to the next step.
+    """The size of what is held, and `counted`: that size rounded up to the next step."""
 
-    `report` is called with each change of `counted`. It may free the memory at once, so it is called last.
-    """
-
-    __slots__ = ("counted", "report", "size")
+    __slots__ = ("_report", "counted", "size")
 
     def __init__(self) -> None:
         self.size = 0
         self.counted = STEP
-        self.report: Callable[[int], None] = _unwatched
+        self._report: Callable[[int], None] = _unwatched
 
     def add(self, size: int) -> None:
         """Count `size` bytes more, or fewer if it is negative."""
@@ -36,8 +33,11 @@ class Meter:
         if not self.counted - STEP <= self.size < self.counted:
             counted = (self.size // STEP + 1) * STEP
             change, self.counted = counted - self.counted, counted
-            self.report(change)
+            self._report(change)
 
-    def stop(self) -> None:
-        """Report to nobody any more."""
-        self.report = _unwatched
+    def watch(self, report: Callable[[int], None] = _unwatched) -> None:
+        """Report each change of `counted` from now on; without an argument, to nobody.
+
+        Whoever hears of it may free the memory at once.
+        """
+        self._report = report

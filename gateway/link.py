@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
 
@@ -16,6 +15,7 @@ import structlog
 from msgspec import Struct
 
 from dragoman.adapters.base import CloseReason, Transport
+from dragoman.gateway.faults import FaultLog
 from dragoman.gateway.ingress import Ingress
 from dragoman.gateway.outbox import Outbox
 from dragoman.gateway.recording.recorder import Tap
@@ -34,7 +34,6 @@ Said = TypeVar("Said")
 
 LAST_ANSWERS = 3600.0  # seconds for what a peer asked that says no more: as long as a session lives without links
 LOOK = 1.0  # seconds between two looks whether it still reads
-FAULTS_LOGGED = 8  # faults of one kind and peer, each with a log line; later only those whose number is a power of two
 FLUSH_DEADLINE = 2.0  # seconds that a peer which is sent away has to read what waits for it
 
 log = structlog.get_logger("dragoman.link")
@@ -111,9 +110,9 @@ class Link:
         self._over = asyncio.Event()
         self._ended = False
         self._answered = asyncio.Event()  # what the peer waits for may have been said
-        self._faults: Counter[str] = Counter()  # by code
         self._flush = FLUSH_DEADLINE
         self.log = log.bind(link=peer.id, dialect=peer.dialect.name, peer=transport.peer)
+        self._faults = FaultLog(peer.dialect.name, self.log, services)
 
     async def run(self, begin: Callable[[Link], None] = lambda _link: None) -> None:
         """Call `begin`, then serve the peer until it leaves or is disconnected; a failure ends this link alone."""
@@ -136,6 +135,7 @@ class Link:
             self._die()
             if self._alarm is not None:
                 self._alarm.cancel()
+            self._faults.flush()
             self.outbox.discard()
             try:
                 await self._transport.close(self._reason, self._why)
@@ -157,27 +157,27 @@ class Link:
 
     def cut(self, fault: PeerError) -> None:
         """Disconnect the peer for this fault, and drop the frames that wait for it: it would never read them."""
-        self.log.warning("link cut", code=fault.code, reason=fault.text)
-        self._ledger.counters[f"links_cut_{fault.code}"] += 1
-        self._reason, self._why = CloseReason.TOO_SLOW, fault.text
-        self._flush = 0.0
+        self._note_cut(fault.code, fault.text)
+        self._reason, self._flush = CloseReason.TOO_SLOW, 0.0
         self.outbox.discard()
         self._finish()
 
     def _relieve(self) -> None:
         """Free what this peer makes the gateway hold, and disconnect it: no other holds more, and there is no room."""
-        held = self._transport.meter.size
+        text = f"the gateway is out of memory (`memory`): this client made it hold {self._transport.meter.size} bytes"
         self._transport.discard()
         self.outbox.clear()
         self._memory.release(self._transport.meter)  # what is left goes with the connection, in seconds
         if self._ended:
             return
-        text = f"the gateway is out of memory (`memory`), and this client holds most of it: {held} bytes"
-        self.log.warning("link cut", code="out_of_memory", reason=text)
-        self._ledger.counters["links_cut_out_of_memory"] += 1
+        self._note_cut("out_of_memory", text)
         self._on_refused(self, text)
         self.end(CloseReason.FULL, text)
+
+    def _note_cut(self, code: str, text: str) -> None:
         self._why = text
+        self.log.warning("link cut", code=code, reason=text)
+        self._ledger.counters[f"links_cut_{code}"] += 1
 
     def _finish(self) -> None:
         """Mark the link as over: the peer is gone or is disconnected, and nothing more is taken from it."""
@@ -290,7 +290,7 @@ class Link:
         if step.losses:
             self._ledger.record(step.losses, source=self.dialect.name)
         for fault in step.faults:
-            self._note(fault)
+            self._faults.note(fault)
         if step.bursts:
             self._sink(self, step.bursts)
         if step.alarm is not None:
@@ -301,14 +301,6 @@ class Link:
         ):
             self.fault = fatal
             self.end(CloseReason.PROTOCOL, fatal.code)
-
-    def _note(self, fault: PeerError) -> None:
-        """Count a fault, and log it unless this peer has had many of its kind: a flood must not cost a line each."""
-        self._faults[fault.code] += 1
-        count = self._faults[fault.code]
-        if count <= FAULTS_LOGGED or count & (count - 1) == 0:
-            self.log.info("bad frame", code=fault.code, reason=fault.text, count=count)
-        self._ledger.counters[f"faults_{self.dialect.name}_{fault.code}"] += 1
 
     def _set(self, alarm: Alarm[Any]) -> None:
         """Start the timer that a translator asked for, in place of an earlier one."""

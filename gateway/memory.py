@@ -41,13 +41,13 @@ class MemoryBudget:
     def watch(self, meter: Meter, relieve: Callable[[], None]) -> None:
         """Count a holder. `relieve` frees what it can at once; it is called when this holder is the largest."""
         self._relieve[meter] = relieve
-        meter.report = self._count
+        meter.watch(self._count)
         self._count(meter.counted)
 
     def release(self, meter: Meter) -> None:
         """Count a holder no more: it has freed everything."""
         if self._relieve.pop(meter, None) is not None:
-            meter.stop()
+            meter.watch()
             self.used -= meter.counted
 
     def refusal(self) -> str:

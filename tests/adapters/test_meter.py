@@ -11,7 +11,7 @@ from dragoman.adapters.meter import STEP, Meter
 def watched() -> tuple[Meter, list[int]]:
     meter = Meter()
     reports: list[int] = []
-    meter.report = reports.append
+    meter.watch(reports.append)
     return meter, reports
 
 
@@ -41,8 +41,8 @@ def test_the_reports_add_up_to_the_size_rounded_up_and_back_to_one_step(sizes: l
     assert (meter.size, sum(reports)) == (0, 0)
 
 
-def test_a_stopped_meter_reports_nothing() -> None:
+def test_a_meter_that_nobody_watches_reports_nothing() -> None:
     meter, reports = watched()
-    meter.stop()
+    meter.watch()
     meter.add(5 * STEP)
     assert reports == []
