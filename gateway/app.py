@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Coroutine
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import structlog
@@ -31,8 +31,6 @@ from dragoman.gateway.link import Link, LinkEvents, Peer
 from dragoman.gateway.memory import MemoryBudget, default_limit
 from dragoman.gateway.pods.directory import PodDirectory
 from dragoman.gateway.pods.folder import PodFolder
-from dragoman.gateway.recording.recordings import Recordings
-from dragoman.gateway.replay.playing import Replay
 from dragoman.gateway.router import Router
 from dragoman.gateway.routing.sessions import RouteEvents
 from dragoman.gateway.services import Services
@@ -46,6 +44,10 @@ from dragoman.mappings.canonical.values import Failure
 from dragoman.mappings.dialect import Dialect, Instance, Loss, Translator
 from dragoman.mappings.errors import PeerError
 
+if TYPE_CHECKING:
+    from dragoman.gateway.recording.recordings import Recordings
+    from dragoman.gateway.replay.playing import Replay
+
 COLLECT = (50_000, 20, 50)  # garbage collection thresholds: the gateway creates few reference cycles
 LOSSES_LOGGED = 100  # rows of the ledger that are logged at shutdown, the largest first
 
@@ -57,6 +59,15 @@ log = structlog.get_logger("dragoman")
 def new_id() -> str:
     """Return a new UUID as text."""
     return str(uuid4())
+
+
+def _recordings(config: Config, ledger: Ledger) -> Recordings | None:
+    """Return the recordings of a gateway whose configuration has any; without, their modules are not imported."""
+    if config.recording is None:
+        return None
+    from dragoman.gateway.recording.recordings import Recordings
+
+    return Recordings(config.recording, ledger)
 
 
 class ClientPort(Struct, frozen=True, kw_only=True):
@@ -105,7 +116,7 @@ class App:
         self._closing = False
         self.ledger = Ledger()
         self.memory = MemoryBudget(config.limits.memory or default_limit())
-        self._recordings = Recordings(config, self.ledger)
+        self._recordings = _recordings(config, self.ledger)
         self.stop = asyncio.Event()
         self.ready = asyncio.Event()  # every listener accepts
         for route in config.routes:
@@ -120,14 +131,16 @@ class App:
 
         Raise PeerError if the process that started us was disconnected for an error.
         """
-        self._recordings.open()
+        if self._recordings is not None:
+            self._recordings.open()
         self._services = Services(
             clock=time.time_ns,
             new_id=new_id,
             schedule=asyncio.get_running_loop().call_later,
             limits=self.config.limits,
             ledger=self.ledger,
-            dialects=registry.dialects,
+            dialects=registry.imported,
+            all_dialects=registry.dialects,
             memory=self.memory,
         )
         try:
@@ -136,7 +149,8 @@ class App:
             async with children, asyncio.TaskGroup() as self._group:
                 await self._serve_routes(listening)
         finally:
-            await self._recordings.close()
+            if self._recordings is not None:
+                await self._recordings.close()
         self._tell()
         if self._fault is not None:
             raise self._fault
@@ -149,9 +163,9 @@ class App:
                 for endpoint in route.listen:
                     listening(await self._listen(endpoint, route, router))
             self.ready.set()
-            gc.collect()
             gc.freeze()  # docs/performance.md: a full collection need not scan what lives until the end
             gc.set_threshold(*COLLECT)
+            gc.enable()  # the command line turned it off for the start
             await self.stop.wait()
             await self._drain()
         finally:
@@ -191,7 +205,7 @@ class App:
         def find_id(name: str) -> str:
             return router.find_id(name)
 
-        recorder = self._recordings.of(route, find_id)
+        recorder = self._recordings.of(route, find_id) if self._recordings is not None else None
         router = Router(
             route,
             self._services,

@@ -6,10 +6,9 @@ banner before the first message, or an answer that takes minutes, never counts a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from dragoman.gateway.endpoint import masked_text
-from dragoman.gateway.recording.redaction.rules import redact_text
 from dragoman.gateway.timers import Schedule
 from dragoman.mappings.canonical import Event, Unmapped
 from dragoman.mappings.dialect import Dialect, Frame, Parts, Step
@@ -23,11 +22,15 @@ QUOTED = 120  # characters of the first frame that the log shows
 class FirstFrames:
     """The frames of one backend up to the first good one.
 
-    `dialects` are those that a wrong frame is compared with. `give_up` is called if the backend is wrong.
+    `dialects` returns those that a wrong frame is compared with. `give_up` is called if the backend is wrong.
     """
 
     def __init__(
-        self, dialect: Dialect, dialects: Iterable[Dialect], schedule: Schedule, give_up: Callable[[], None]
+        self,
+        dialect: Dialect,
+        dialects: Callable[[], Mapping[str, Dialect]],
+        schedule: Schedule,
+        give_up: Callable[[], None],
     ) -> None:
         self._dialect = dialect
         self._dialects = dialects
@@ -57,9 +60,11 @@ class FirstFrames:
         text = f"speaks something else than {self._dialect.name}"
         data = self._first.parts[-1] if isinstance(self._first, Parts) else self._first
         if quoted:
+            from dragoman.gateway.recording.redaction.rules import redact_text  # 30 ms that no good backend needs
+
             first = masked_text(data[: 4 * QUOTED].decode("utf-8", "replace"))
             text += f"; its first frame is {redact_text(first[:QUOTED], cut=len(first) > QUOTED)}"
-        others = [d.name for d in self._dialects if d.name != self._dialect.name and _is_said_by(d, data)]
+        others = [d.name for d in self._dialects().values() if d.name != self._dialect.name and _is_said_by(d, data)]
         return f"{text}: is it a {' or a '.join(others)}?" if others else text
 
 

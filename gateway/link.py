@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Sequence
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import structlog
 from msgspec import Struct
@@ -18,7 +18,6 @@ from dragoman.adapters.base import CloseReason, Transport
 from dragoman.gateway.faults import FaultLog
 from dragoman.gateway.ingress import Ingress
 from dragoman.gateway.outbox import Outbox
-from dragoman.gateway.recording.recorder import Tap
 from dragoman.gateway.services import Services
 from dragoman.gateway.timers import Timer
 from dragoman.mappings.canonical import Batch, Event, SessionState
@@ -26,6 +25,9 @@ from dragoman.mappings.canonical.events import Reply
 from dragoman.mappings.canonical.values import Cause, Failure
 from dragoman.mappings.dialect import Alarm, Burst, Dialect, Frame, Step, Translator
 from dragoman.mappings.errors import PeerError
+
+if TYPE_CHECKING:
+    from dragoman.gateway.recording.recorder import Tap
 
 __all__ = ["Link", "LinkEvents", "Peer"]
 

@@ -1,34 +1,35 @@
 """The one place that knows all dialects and which transports each can use.
 
+A dialect or transport is imported by name when an endpoint first names it. The rules of a dialect cost 25 ms of CPU at
+the start, and the libraries of a transport up to 100 (docs/performance.md). Every endpoint is checked before the
+gateway listens, so nothing is imported while it serves clients.
+
 Third parties add dialects through the entry-point group `dragoman.dialects`; each entry is a Dialect record. Such
 dialects can be translated, but their transports cannot be declared outside of this file yet.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
-from importlib.metadata import entry_points
+from importlib import import_module
+from typing import TYPE_CHECKING, cast
 
 from msgspec import structs
 
 from dragoman.adapters.base import Listener
 from dragoman.gateway.config.model import Limits
 from dragoman.gateway.endpoint import Endpoint, parse
-from dragoman.gateway.recording.format import Header
-from dragoman.gateway.replay.options import OPTIONS, read_options
-from dragoman.gateway.replay.options import header as read_header
 from dragoman.gateway.transports.spec import Children, Connect, ListenerCallbacks, Place, TransportSpec
-from dragoman.gateway.transports.stdio import STDIO
-from dragoman.gateway.transports.unix import DIRECTORY, NAME, UNIX, pods
-from dragoman.gateway.transports.websocket import WS, WSS
-from dragoman.gateway.transports.zeromq import PROJECT, TCP
 from dragoman.mappings.canonical.events import ModelTurnStarted
-from dragoman.mappings.codewhale import DIALECT as CODEWHALE
 from dragoman.mappings.dialect import Dialect
 from dragoman.mappings.errors import ConfigError
-from dragoman.mappings.pando import DIALECT as PANDO
-from dragoman.mappings.pod import DIALECT as POD
-from dragoman.mappings.smooth import DIALECT as SMOOTH
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoints
+
+    from dragoman.gateway.pods.live import Pods
+    from dragoman.gateway.recording.format import Header
 
 __all__ = [
     "PLAYED",
@@ -41,8 +42,11 @@ __all__ = [
     "dialect",
     "dialects",
     "forms",
+    "imported",
     "listen",
+    "names",
     "owner_only",
+    "owner_only_forms",
     "place",
     "played",
     "pods",
@@ -51,45 +55,60 @@ __all__ = [
     "upstream",
 ]
 
-FOLDER = frozenset({"cwd", "model"})  # clients of other dialects cannot send these (docs/design.md, section 5)
+OURS = ("smooth", "pod", "pando", "codewhale")
+"""The dialects of this package: each is a package of mappings with a DIALECT."""
 
-TRANSPORTS: dict[str, dict[str, TransportSpec]] = {
-    "smooth": {"ws": WS, "wss": WSS},
-    "pod": {"unix": UNIX, "dir": DIRECTORY, "name": NAME},
-    "pando": {"tcp": TCP, "dir": PROJECT},
-    "codewhale": {"stdio": STDIO, "unix": structs.replace(UNIX, listen_options=frozenset(), dial_options=FOLDER)},
+TRANSPORTS = {
+    "smooth": {"ws": "websocket.WS", "wss": "websocket.WSS"},
+    "pod": {"unix": "unix.UNIX", "dir": "unix.DIRECTORY", "name": "unix.NAME"},
+    "pando": {"tcp": "zeromq.TCP", "dir": "zeromq.PROJECT"},
+    "codewhale": {"stdio": "stdio.STDIO", "unix": "unix.APP_SERVER"},
 }
-"""Dialect -> transport -> what can be done with it."""
+"""Dialect -> transport -> module and name of its TransportSpec in gateway/transports."""
 
-
-def _check_recording(endpoint: Endpoint) -> None:
-    """Raise ConfigError if the options are invalid or the recording cannot be read."""
-    read_options(endpoint)
-    read_header(endpoint)
-
-
-FILE = TransportSpec(listen=None, dial_options=OPTIONS, check_upstream=_check_recording)
-"""A recording as a backend: nothing is dialled, gateway/replay plays it."""
-
-PLAYED: dict[str, dict[str, TransportSpec]] = {"replay": {"file": FILE}}
+PLAYED = {"replay": {"file": "file.FILE"}}
 """Backends that the app plays in process. An upstream names them in place of a dialect."""
 
 
-@cache
+def entry_points() -> EntryPoints:
+    """Return the dialects of other packages. The search reads the metadata of all installed packages."""
+    from importlib import metadata
+
+    return metadata.entry_points(group="dragoman.dialects")
+
+
+def names() -> tuple[str, ...]:
+    """Return the names of all dialects, ours first."""
+    return (*OURS, *(entry.name for entry in entry_points() if entry.name not in OURS))
+
+
 def dialects() -> dict[str, Dialect]:
-    """Return all dialects by name, ours first."""
-    known = {ours.name: ours for ours in (SMOOTH, POD, PANDO, CODEWHALE)}
-    for entry in entry_points(group="dragoman.dialects"):
-        known.setdefault(entry.name, entry.load())
-    return known
+    """Import and return all dialects by name, ours first."""
+    return {name: dialect(name) for name in names()}
+
+
+def imported() -> Mapping[str, Dialect]:
+    """Return the dialects that this process has used so far, by name: those of its clients and backends."""
+    return _IMPORTED
+
+
+_IMPORTED: dict[str, Dialect] = {}
 
 
 def dialect(name: str) -> Dialect:
     """Return the dialect of that name; raise ConfigError with the names of all dialects."""
-    try:
-        return dialects()[name]
-    except KeyError:
-        raise ConfigError(f"unknown dialect {name!r}: there are {', '.join(dialects())}") from None
+    if name not in _IMPORTED:
+        _IMPORTED[name] = _import_dialect(name)
+    return _IMPORTED[name]
+
+
+def _import_dialect(name: str) -> Dialect:
+    if name in OURS:
+        return cast(Dialect, import_module(f"dragoman.mappings.{name}").DIALECT)
+    for entry in entry_points():
+        if entry.name == name:
+            return cast(Dialect, entry.load())
+    raise ConfigError(f"unknown dialect {name!r}: there are {', '.join(names())}")
 
 
 def played(endpoint: Endpoint) -> bool:
@@ -106,6 +125,9 @@ def upstream(endpoint: Endpoint) -> Dialect:
     """
     if not played(endpoint):
         return dialect(endpoint.dialect)
+    from dragoman.gateway.replay.options import header as read_header
+    from dragoman.gateway.replay.options import read_options
+
     options = read_options(endpoint)
     known = recorded(read_header(endpoint))
     if options.live is not None and not dialect(options.live.dialect).events.can_read_type(ModelTurnStarted):
@@ -118,18 +140,35 @@ def recorded(header: Header) -> Dialect:
 
     If the header's upstream is unknown, return the only dialect in the recording, else pod, which expresses most.
     """
+    from dragoman.gateway.replay.options import header as read_header
+
     try:
         endpoint = parse(header.upstream)
         return recorded(read_header(endpoint)) if played(endpoint) else dialect(endpoint.dialect)
     except (ConfigError, RecursionError):  # RecursionError: a recording that names itself as its upstream
-        spoken = [dialects()[name] for name in header.dialects if name in dialects()]
-        return spoken[0] if len(spoken) == 1 else POD
+        spoken = [name for name in header.dialects if name in names()]
+        return dialect(spoken[0] if len(spoken) == 1 else "pod")
 
 
 def forms(name: str, *, listen: bool) -> list[str]:
     """Return how endpoints of a dialect begin, for listening or for dialling."""
-    specs = TRANSPORTS.get(name, {})
+    specs = {transport: _import_spec(path) for transport, path in TRANSPORTS.get(name, {}).items()}
     return [f"{name}+{t}:" for t, spec in specs.items() if (spec.listen if listen else spec.dial) is not None]
+
+
+def owner_only_forms() -> list[str]:
+    """Return how endpoints begin that only the user who runs the gateway can reach."""
+    rows = [(dialect, *row) for dialect, paths in TRANSPORTS.items() for row in paths.items()]
+    return [f"{dialect}+{transport}:" for dialect, transport, path in rows if _import_spec(path).owner_only]
+
+
+def pods(endpoint: Endpoint) -> Pods | None:
+    """Return the pods of a checked upstream that is a directory of pods; None for any other upstream."""
+    if (endpoint.dialect, endpoint.transport) != ("pod", "dir"):
+        return None
+    from dragoman.gateway.transports.unix import pods
+
+    return pods(endpoint)
 
 
 def check_listen(endpoint: Endpoint) -> None:
@@ -196,6 +235,8 @@ def _check(endpoint: Endpoint, *, listen: bool) -> None:
 
 def _check_live(endpoint: Endpoint) -> None:
     """Check the live backend behind a replay: it must be one conversation with a backend that is dialled."""
+    from dragoman.gateway.replay.options import read_options
+
     live = read_options(endpoint).live
     if live is None:
         return
@@ -214,7 +255,15 @@ def _check_generation(endpoint: Endpoint, known: Dialect) -> None:
 
 
 def _find(endpoint: Endpoint) -> TransportSpec | None:
-    return (TRANSPORTS | PLAYED).get(endpoint.dialect, {}).get(endpoint.transport)
+    path = (TRANSPORTS | PLAYED).get(endpoint.dialect, {}).get(endpoint.transport)
+    return _import_spec(path) if path is not None else None
+
+
+@cache
+def _import_spec(path: str) -> TransportSpec:
+    """Return the spec of a transport: `websocket.WS` is WS in gateway/transports/websocket.py."""
+    module, _, name = path.partition(".")
+    return cast(TransportSpec, getattr(import_module(f"dragoman.gateway.transports.{module}"), name))
 
 
 def _spec(endpoint: Endpoint) -> TransportSpec:

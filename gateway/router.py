@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import TYPE_CHECKING
 
 from dragoman.adapters.base import CloseReason
 from dragoman.gateway.backends.asking import Refused
@@ -16,7 +17,6 @@ from dragoman.gateway.backends.kind import BackendKind, not_found
 from dragoman.gateway.config.model import Route
 from dragoman.gateway.ingress import Ingress
 from dragoman.gateway.link import Link
-from dragoman.gateway.recording.recorder import Recorder
 from dragoman.gateway.routing.session_index import Rows, joined, listing
 from dragoman.gateway.routing.sessions import RouteEvents, Sessions
 from dragoman.gateway.services import Services
@@ -58,6 +58,9 @@ from dragoman.mappings.canonical.unmapped import Unmapped
 from dragoman.mappings.canonical.values import Failure
 from dragoman.mappings.dialect import Burst, Dialect, Loss
 from dragoman.mappings.errors import PeerError
+
+if TYPE_CHECKING:
+    from dragoman.gateway.recording.recorder import Recorder
 
 __all__ = ["Router"]
 

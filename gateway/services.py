@@ -5,7 +5,7 @@ A test passes a clock that it sets itself, ids that count, and timers that it fi
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from msgspec import Struct, field
 
@@ -27,5 +27,8 @@ class Services(Struct, frozen=True, kw_only=True):
     schedule: Schedule
     limits: Limits
     ledger: Ledger
-    dialects: Callable[[], dict[str, Dialect]]
+    dialects: Callable[[], Mapping[str, Dialect]]
+    """Returns the dialects of the clients and backends of this gateway, by name."""
+    all_dialects: Callable[[], Mapping[str, Dialect]]
+    """Imports and returns every dialect that is installed."""
     memory: MemoryBudget = field(default_factory=MemoryBudget)

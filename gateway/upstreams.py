@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dragoman.adapters.base import Transport
 from dragoman.gateway import registry
@@ -14,15 +14,16 @@ from dragoman.gateway.backends.kinds import kind_of
 from dragoman.gateway.backends.upstream import Upstream, UpstreamTarget
 from dragoman.gateway.config.model import Route
 from dragoman.gateway.endpoint import Endpoint
-from dragoman.gateway.recording.recorder import Recorder
-from dragoman.gateway.replay.conversation import PrivateConversation, SessionFilter
-from dragoman.gateway.replay.live import LiveBackend
-from dragoman.gateway.replay.playing import Replay
 from dragoman.gateway.routing.sessions import Sessions
 from dragoman.gateway.services import Services
 from dragoman.gateway.session.ports import Backend, BackendEvents
 from dragoman.gateway.transports.spec import Children, Connect
 from dragoman.mappings.dialect import Dialect
+
+if TYPE_CHECKING:
+    from dragoman.gateway.recording.recorder import Recorder
+    from dragoman.gateway.replay.live import LiveBackend
+    from dragoman.gateway.replay.playing import Replay
 
 __all__ = ["MakeInProcess", "Upstreams"]
 
@@ -58,6 +59,8 @@ class Upstreams:
             dial = partial(self._dial, recorder)
             pods = registry.pods(route.upstream)
             return kind_of(upstream, dial, pods=(pods, self._spawn) if pods is not None else None)
+        from dragoman.gateway.replay.playing import Replay
+
         loop = asyncio.get_running_loop()
         replay = self.replays[route.name] = Replay(
             route.upstream,
@@ -73,6 +76,9 @@ class Upstreams:
         self, recorder: Recorder | None, session: BackendEvents, endpoint: Endpoint, tells_model_turns: bool
     ) -> LiveBackend:
         """Make the live backend behind a session's replay, with its own connection."""
+        from dragoman.gateway.replay.conversation import PrivateConversation
+        from dragoman.gateway.replay.live import LiveBackend
+
         dialect = registry.dialect(endpoint.dialect)
 
         def connect(live: BackendEvents) -> Backend:
@@ -107,4 +113,6 @@ class Upstreams:
 
 
 async def _filtered(connect: Connect, dialect: Dialect, ours: Callable[[str], bool]) -> Transport:
+    from dragoman.gateway.replay.conversation import SessionFilter
+
     return SessionFilter(await connect(), dialect, ours)

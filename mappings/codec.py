@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
 from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
@@ -77,17 +78,39 @@ class Codec(Generic[M]):
         self.max_depth = max_depth
         self.unique_keys = unique_keys
         self._reshape = reshape
-        self._decoder: msgspec.json.Decoder[M] = msgspec.json.Decoder(union)
+        self._union = union
         self._encoder = msgspec.json.Encoder(order="deterministic")  # structs as declared, opaque objects sorted
-        self._shape = inspect.type_info(union)
-        self._variants = {t.tag: t for t in _structs(self._shape)}
-        self._tag_field = next(iter(self._variants.values())).tag_field or ""
-        self.decode = self._decoder.decode
         self.encode = self._encoder.encode
         self.encode_lines = self._encoder.encode_lines
-        self._uncounted = frozenset(t.cls for t in _structs(self._shape) if _hides(t))
-        self.watched = frozenset(t.cls for t in _structs(self._shape) if unique_keys or _opaque(t))
-        """The types whose messages may be `suspicious`: a type without opaque JSON inside cannot nest too deep."""
+
+    # What decoding needs is made by the first frame, because most links read only one direction of a dialect.
+
+    @cached_property
+    def decode(self) -> Callable[[bytes], M]:
+        """Decode a frame; raises the errors in MALFORMED."""
+        decoder: msgspec.json.Decoder[M] = msgspec.json.Decoder(self._union)
+        return decoder.decode
+
+    @cached_property
+    def _structs(self) -> list[inspect.StructType]:
+        return list(_structs(inspect.type_info(self._union)))
+
+    @cached_property
+    def _variants(self) -> dict[object, inspect.StructType]:
+        return {struct.tag: struct for struct in self._structs}
+
+    @cached_property
+    def _tag_field(self) -> str:
+        return self._structs[0].tag_field or ""
+
+    @cached_property
+    def _uncounted(self) -> frozenset[type]:
+        return frozenset(struct.cls for struct in self._structs if _hides(struct))
+
+    @cached_property
+    def watched(self) -> frozenset[type]:
+        """Return the types whose messages may be `suspicious`: without opaque JSON inside none can nest too deep."""
+        return frozenset(struct.cls for struct in self._structs if self.unique_keys or _opaque(struct))
 
     def suspicious(self, frame: bytes, message: M) -> bool:
         """Return True if a frame that decoded may still be too deep or have a duplicate key.

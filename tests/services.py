@@ -43,4 +43,5 @@ def services(
         limits=limits or Limits(),
         ledger=ledger or Ledger(),
         dialects=registry.dialects,
+        all_dialects=registry.dialects,
     )

@@ -11,6 +11,8 @@ import asyncio
 import contextlib
 import os
 import re
+import ssl
+from functools import cache
 from http import HTTPStatus
 
 from aiohttp import (
@@ -137,6 +139,7 @@ async def connect(url: str, limits: Limits) -> DialledTransport:
         try:
             socket = await session.ws_connect(
                 url,
+                ssl=_certificates() if url.startswith("wss:") else True,
                 timeout=ClientWSTimeout(ws_close=limits.close_deadline),
                 autoping=False,
                 compress=0,
@@ -148,6 +151,17 @@ async def connect(url: str, limits: Limits) -> DialledTransport:
         transport = DialledTransport(session, socket, handshake.protocol, handshake.tcp, limits)
         undo.pop_all()
     return transport
+
+
+@cache
+def _certificates() -> ssl.SSLContext:
+    """Return the TLS context with the system's authorities, which are read when the first `wss:` URL is dialled.
+
+    The context that aiohttp makes when it is imported may have none (gateway/cli/quick_start.py).
+    """
+    context = ssl.create_default_context()
+    context.set_alpn_protocols(("http/1.1",))
+    return context
 
 
 def _failure(url: str, error: Exception) -> OSError:

@@ -12,7 +12,7 @@ import asyncio
 import errno
 import random
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import structlog
 from msgspec import Struct
@@ -21,12 +21,14 @@ from dragoman.adapters.base import CloseReason, Transport
 from dragoman.gateway.first_frames import FirstFrames
 from dragoman.gateway.link import Link, LinkEvents, Peer
 from dragoman.gateway.public_reason import exit_reason, public_reason
-from dragoman.gateway.recording.recorder import Tap
 from dragoman.gateway.services import Services
 from dragoman.gateway.session.ports import BackendEvents
 from dragoman.mappings.canonical import Command, Event, SessionState
 from dragoman.mappings.canonical.values import Cause
 from dragoman.mappings.dialect import Burst, Dialect, Translator
+
+if TYPE_CHECKING:
+    from dragoman.gateway.recording.recorder import Tap
 
 __all__ = ["Upstream", "UpstreamTarget"]
 
@@ -164,7 +166,7 @@ class Upstream:
             self._translator = self._dialect.client(self._clock, self._services.new_id)
         first = FirstFrames(
             self._dialect,
-            self._services.dialects().values(),
+            self._services.all_dialects,
             self._services.schedule,
             lambda: self._give_up(link, first),
         )

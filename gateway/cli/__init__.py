@@ -3,7 +3,7 @@
 program      the table of commands, errors and exit codes     running      event loop, logs and signals of a command
 options      options that several commands have               progress     progress bars on a terminal
 recordings   open recordings with progress                    output       write a new file, or stdout
-redactor     the redactor of `redact`, `scan` and `import`
+redactor     the redactor of `redact`, `scan` and `import`    quick_start  less CPU and memory at the start
 """
 
 from dragoman.gateway.cli.program import app, main

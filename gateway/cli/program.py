@@ -24,6 +24,7 @@ from typer.core import TyperCommand, TyperGroup
 from typer.exceptions import TyperException
 
 from dragoman import __version__
+from dragoman.gateway.cli.plain_values import convert_plainly
 from dragoman.mappings.errors import ConfigError, DragomanError
 
 __all__ = ["COMMANDS", "app", "load_command", "main"]
@@ -61,6 +62,9 @@ COMMANDS: dict[str, tuple[str, str]] = {
 """Command -> its panel in `dragoman --help` and its summary, in the order of the help."""
 
 
+SERVING = frozenset({"bridge", "serve", "replay"})
+"""The commands that run until they are stopped, and so import no more than they need."""
+
 CLOSED = 128 + signal.SIGPIPE
 """The exit code if nobody reads the output, as a shell reports it for other tools."""
 
@@ -91,6 +95,8 @@ class LazyCommands(TyperGroup):
         name, _, rest = super().resolve_command(ctx, args)
         return name, load_command(name) if name is not None else None, rest
 
+
+convert_plainly()
 
 app = typer.Typer(
     name="dragoman",
@@ -123,6 +129,10 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):  # JSON is UTF-8 everywhere, and output may hold any character
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")
+    if sys.argv[1:2] and sys.argv[1] in SERVING:
+        from dragoman.gateway.cli import quick_start  # not needed for `--help` and `--version`
+
+        quick_start.begin()
     code = _run()
     failed = [_flush(stream) for stream in (sys.stdout, sys.stderr)]
     sys.exit(code or max(failed))

@@ -14,7 +14,7 @@ from dragoman.gateway.cli.options import AsJson, RecordingFile, RedactConfig
 from dragoman.gateway.cli.recordings import opened
 from dragoman.gateway.cli.redactor import redaction_rules
 from dragoman.gateway.recording import rewriting
-from dragoman.gateway.recording.redaction import FindingCount, Redactor
+from dragoman.gateway.recording.redaction.redactor import FindingCount, Redactor
 
 __all__ = ["EXAMPLES", "redact"]
 

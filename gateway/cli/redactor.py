@@ -7,7 +7,8 @@ from secrets import token_bytes
 
 from dragoman.gateway.config.check import load
 from dragoman.gateway.config.model import Redact
-from dragoman.gateway.recording.redaction import EVER, RedactionRules, Redactor, rules
+from dragoman.gateway.recording.redaction.redactor import Redactor
+from dragoman.gateway.recording.redaction.rules import EVER, RedactionRules, rules
 
 __all__ = ["default_redactor", "redaction_rules"]
 

@@ -12,6 +12,7 @@ import typer
 
 from dragoman.gateway import logs, standard_descriptors
 from dragoman.gateway.app import App
+from dragoman.gateway.cli import quick_start
 from dragoman.gateway.config.probe import probe
 from dragoman.gateway.config.startup import find_hazards
 from dragoman.mappings.errors import ConfigError
@@ -34,6 +35,7 @@ def run(work: Coroutine[Any, Any, Any]) -> Any:
 
     uvloop takes 0.85x the CPU time (docs/performance.md).
     """
+    quick_start.end()
     try:
         import uvloop
     except ImportError:

@@ -16,7 +16,7 @@ from dragoman.gateway.cli.recordings import opened
 from dragoman.gateway.cli.redactor import redaction_rules
 from dragoman.gateway.recording import rewriting
 from dragoman.gateway.recording.reader import Reader
-from dragoman.gateway.recording.redaction import Finding, Redactor
+from dragoman.gateway.recording.redaction.redactor import Finding, Redactor
 
 __all__ = ["EXAMPLES", "scan"]
 

@@ -21,7 +21,6 @@ from dragoman.gateway.config.model import Config, ConfigFile, Limits, Route, Rou
 from dragoman.gateway.config.shape import faults
 from dragoman.gateway.endpoint import Endpoint, parse
 from dragoman.gateway.recording.places import OneFile, place
-from dragoman.gateway.recording.redaction import json_path, pattern
 from dragoman.mappings.canonical.commands import ShutdownBackend
 from dragoman.mappings.errors import ConfigError
 
@@ -29,13 +28,6 @@ __all__ = ["Checked", "Problem", "check", "check_route", "load"]
 
 SALT_MIN = 16  # characters
 READABLE = stat.S_IRGRP | stat.S_IROTH
-OWNERS = ", ".join(
-    f"{dialect}+{name}:..."
-    for dialect, specs in registry.TRANSPORTS.items()
-    for name, spec in specs.items()
-    if spec.owner_only
-)
-
 Found = tuple[KeyPath, str]
 
 
@@ -233,13 +225,14 @@ def _shutdowns(drafts: Sequence[Draft]) -> Iterator[Found]:
     for draft in drafts:
         if draft.shutdown != "backend" or not draft.listen:
             continue
+        owners = ", ".join(f"{form}..." for form in registry.owner_only_forms())
         if not any(registry.owner_only(endpoint) for endpoint in draft.listen.values()):
-            yield (*draft.at, "shutdown"), f"'backend' needs a listener that only its owner can reach: {OWNERS}"
+            yield (*draft.at, "shutdown"), f"'backend' needs a listener that only its owner can reach: {owners}"
         for index, endpoint in draft.listen.items():
             says_it = registry.dialect(endpoint.dialect).commands.can_read_type(ShutdownBackend)
             if says_it and not registry.owner_only(endpoint):
                 text = (
-                    f"any client of {endpoint.masked} could end the backend because of `shutdown`; listen on {OWNERS}"
+                    f"any client of {endpoint.masked} could end the backend because of `shutdown`; listen on {owners}"
                 )
                 yield (*draft.at, "listen", index), text
 
@@ -269,6 +262,9 @@ def _recording(table: Any) -> Iterator[Found]:
 
 def _redact(table: Any) -> Iterator[Found]:
     """Check the patterns, the paths and the salt."""
+    from dragoman.gateway.recording.redaction.paths import json_path  # needed only for a file with such a table
+    from dragoman.gateway.recording.redaction.rules import pattern
+
     at = ("recording", "redact")
     table = table.get("redact") if isinstance(table, dict) else None
     if not isinstance(table, dict):

@@ -64,7 +64,7 @@ async def _dial(endpoint: Endpoint, limits: Limits, children: Children, starting
 async def _first_answer(endpoint: Endpoint, transport: Transport) -> str:
     """Return why the backend cannot be one of this dialect, or "". One that is silent for a second may be one."""
     dialect, over = registry.dialect(endpoint.dialect), asyncio.Event()
-    first = FirstFrames(dialect, registry.dialects().values(), asyncio.get_running_loop().call_later, over.set)
+    first = FirstFrames(dialect, registry.dialects, asyncio.get_running_loop().call_later, over.set)
 
     def take(frames: Sequence[Frame]) -> int:
         if first.take(frames):

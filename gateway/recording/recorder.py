@@ -28,7 +28,7 @@ from dragoman.gateway.recording.format import Header, Item, encode_lines, packed
 from dragoman.gateway.recording.lines import UP, EventLine
 from dragoman.gateway.recording.parts import RecordingParts
 from dragoman.gateway.recording.pending import FramesNote, Note, PendingSteps, TapPoint
-from dragoman.gateway.recording.redaction import FindingCounts, Redactor
+from dragoman.gateway.recording.redaction.redactor import FindingCounts, Redactor
 from dragoman.gateway.recording.writer import Writer
 from dragoman.gateway.timers import Later, Timer
 from dragoman.mappings.canonical import Batch, Command, Event, SessionState

@@ -9,13 +9,14 @@ from secrets import token_bytes
 import structlog
 
 from dragoman import __version__
-from dragoman.gateway.config.model import Config, Redact, Route
+from dragoman.gateway.config.model import Recording, Redact, Route
 from dragoman.gateway.ledger import Ledger
 from dragoman.gateway.recording.format import Header
 from dragoman.gateway.recording.keeping import Keep
 from dragoman.gateway.recording.places import place
 from dragoman.gateway.recording.recorder import Recorder, RecordingContext
-from dragoman.gateway.recording.redaction import Redactor, rules
+from dragoman.gateway.recording.redaction.redactor import Redactor
+from dragoman.gateway.recording.redaction.rules import rules
 from dragoman.gateway.recording.writer import Writer
 
 __all__ = ["Recordings", "redactors"]
@@ -24,12 +25,12 @@ log = structlog.get_logger("dragoman.recording")
 
 
 class Recordings:
-    """The recordings of a gateway, if its configuration has any. Raise ConfigError if the path cannot be used."""
+    """The recordings of a gateway. Raise ConfigError if the path cannot be used."""
 
-    def __init__(self, config: Config, ledger: Ledger) -> None:
-        self._wanted = config.recording
-        self._place = place(config.recording.path) if config.recording is not None else None
-        self._redactor = redactors(config.recording.redact) if config.recording is not None else None
+    def __init__(self, wanted: Recording, ledger: Ledger) -> None:
+        self._wanted = wanted
+        self._place = place(wanted.path)
+        self._redactor = redactors(wanted.redact)
         self._ledger = ledger
         self._context: RecordingContext | None = None
         self._writer: Writer | None = None
@@ -37,8 +38,6 @@ class Recordings:
 
     def open(self) -> None:
         """Start the writer's thread. Call this in the running event loop."""
-        if self._wanted is None or self._place is None:
-            return
         loop = asyncio.get_running_loop()
         wanted = self._wanted
         keep = Keep(count=wanted.keep_count, age=wanted.keep_age, bytes=wanted.keep_bytes)
@@ -56,7 +55,7 @@ class Recordings:
 
     def of(self, route: Route, find_id: Callable[[str], str]) -> Recorder | None:
         """Return the recorder of a route, or None if it is not recorded."""
-        if self._context is None or self._wanted is None or not route.record:
+        if self._context is None or not route.record:
             return None
         endpoints = (*route.listen, route.upstream)
         header = Header(

@@ -17,7 +17,7 @@ from dragoman.gateway.recording.format import Item, encode, encode_lines, packed
 from dragoman.gateway.recording.keeping import lock, new_file, sync_folder
 from dragoman.gateway.recording.places import ZST, part_names
 from dragoman.gateway.recording.reader import Reader
-from dragoman.gateway.recording.redaction import FindingCount, Redactor
+from dragoman.gateway.recording.redaction.redactor import FindingCount, Redactor
 from dragoman.mappings.errors import ConfigError
 
 __all__ = ["redact", "redacted", "scan"]

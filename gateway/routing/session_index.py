@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 from msgspec import structs
 
@@ -25,7 +25,7 @@ Rows = Sequence[SessionSummary]
 class SessionIndex:
     """All sessions that live. A client's dialect shows a session under ids of its own: those are names too."""
 
-    def __init__(self, dialects: Callable[[], dict[str, Dialect]]) -> None:
+    def __init__(self, dialects: Callable[[], Mapping[str, Dialect]]) -> None:
         self._dialects = dialects
         self._sessions: dict[str, Session] = {}
         self._names: dict[str, Session] = {}

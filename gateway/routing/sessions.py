@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from pathlib import PurePath
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from msgspec import Struct, structs
 
@@ -12,7 +12,6 @@ from dragoman.adapters.base import CloseReason
 from dragoman.gateway.config.model import Route
 from dragoman.gateway.ingress import LATEST, NEW, Ingress
 from dragoman.gateway.link import Link
-from dragoman.gateway.recording.recorder import Recorder, SessionRecorder
 from dragoman.gateway.routing.ids import agent_id, canonical_id
 from dragoman.gateway.routing.policy import Policy
 from dragoman.gateway.routing.session_index import SessionIndex
@@ -25,6 +24,9 @@ from dragoman.mappings.canonical.commands import OpenSession, ResumeSession
 from dragoman.mappings.canonical.values import Backend as About
 from dragoman.mappings.canonical.values import Ext, Failure
 from dragoman.mappings.dialect import Dialect
+
+if TYPE_CHECKING:
+    from dragoman.gateway.recording.recorder import Recorder, SessionRecorder
 
 __all__ = ["RouteEvents", "Sessions"]
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from msgspec import structs
+
 from dragoman.adapters import unix
 from dragoman.adapters.base import Listener
 from dragoman.gateway.config.model import Limits
@@ -12,7 +14,7 @@ from dragoman.gateway.pods.folder import PodFolder, check_name, runtime_director
 from dragoman.gateway.pods.live import Pods
 from dragoman.gateway.transports.spec import Children, Connect, ListenerCallbacks, Place, TransportSpec, adapter_limits
 
-__all__ = ["DIRECTORY", "NAME", "UNIX", "pods"]
+__all__ = ["APP_SERVER", "DIRECTORY", "NAME", "UNIX", "pods"]
 
 
 async def _listen(endpoint: Endpoint, limits: Limits, callbacks: ListenerCallbacks) -> Listener:
@@ -59,6 +61,9 @@ UNIX = TransportSpec(
     place=_place,
     owner_only=True,
 )
+
+APP_SERVER = structs.replace(UNIX, listen_options=frozenset(), dial_options=frozenset({"cwd", "model"}))
+"""The Unix socket of an app-server. Clients of other dialects cannot send its options (docs/design.md, section 5)."""
 
 NAME = TransportSpec(
     listen=_listen_named,

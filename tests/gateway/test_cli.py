@@ -89,7 +89,8 @@ try:
     main()
 except SystemExit:
     print(sorted(name for name in sys.modules if name.startswith("dragoman.")), file=sys.stderr)
-    print(sorted({"aiohttp", "zmq", "asyncio", "structlog", "msgspec"} & {*sys.modules}), file=sys.stderr)
+    libraries = {"aiohttp", "zmq", "asyncio", "structlog", "msgspec", "pydantic", "ssl"}
+    print(sorted(libraries & {*sys.modules}), file=sys.stderr)
 """
     command = [sys.executable, "-c", program, option]
     done = subprocess.run(command, capture_output=True, text=True, timeout=40, check=True)
@@ -97,6 +98,7 @@ except SystemExit:
     assert ast.literal_eval(ours) == [
         "dragoman.gateway",
         "dragoman.gateway.cli",
+        "dragoman.gateway.cli.plain_values",
         "dragoman.gateway.cli.program",
         *more,
         "dragoman.mappings",

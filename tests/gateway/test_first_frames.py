@@ -32,7 +32,7 @@ class Watched:
         self.given_up: list[str] = []
         self.timers: list[tuple[float, Any]] = []
         spoken = registry.dialects()
-        self.frames = FirstFrames(spoken[dialect], spoken.values(), self._schedule, self._give_up)
+        self.frames = FirstFrames(spoken[dialect], registry.dialects, self._schedule, self._give_up)
 
     def _schedule(self, seconds: float, callback: Any) -> Any:
         self.timers.append((seconds, callback))

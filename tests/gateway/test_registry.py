@@ -91,13 +91,10 @@ def test_a_dialect_of_an_entry_point_is_added_and_none_of_ours_replaced(monkeypa
         def load(self) -> Dialect:
             return theirs
 
-    monkeypatch.setattr(registry, "entry_points", lambda group: [Entry("acme"), Entry("smooth")])
-    registry.dialects.cache_clear()
-    try:
-        assert list(registry.dialects()) == ["smooth", "pod", "pando", "codewhale", "acme"]
-        assert registry.dialect("smooth") is DIALECTS["smooth"]
-    finally:
-        registry.dialects.cache_clear()
+    monkeypatch.setattr(registry, "entry_points", lambda: [Entry("acme"), Entry("smooth")])
+    monkeypatch.setattr(registry, "_IMPORTED", {})
+    assert list(registry.dialects()) == ["smooth", "pod", "pando", "codewhale", "acme"]
+    assert registry.dialect("smooth") is DIALECTS["smooth"]
 
 
 # -- endpoints --------------------------------------------------------------------------------------

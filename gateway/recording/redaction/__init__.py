@@ -9,22 +9,3 @@ key_table        prefixes of keys                    prefixed_keys   their searc
 escapes          layers of JSON strings in a text    spans           places of secrets, and placeholders
 rules, paths     the user's own patterns and paths
 """
-
-from dragoman.gateway.recording.redaction.paths import json_path
-from dragoman.gateway.recording.redaction.redactor import Finding, FindingCount, FindingCounts, Redactor
-from dragoman.gateway.recording.redaction.rules import EVER, RedactionRules, pattern, redact_text, rules
-from dragoman.gateway.recording.redaction.spans import PLACEHOLDER
-
-__all__ = [
-    "EVER",
-    "PLACEHOLDER",
-    "Finding",
-    "FindingCount",
-    "FindingCounts",
-    "RedactionRules",
-    "Redactor",
-    "json_path",
-    "pattern",
-    "redact_text",
-    "rules",
-]

@@ -9,7 +9,7 @@ import hashlib
 import re
 import socket
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from aiohttp.connector import Connection
 from websockets.asyncio.server import ServerConnection, serve
 
 from dragoman.adapters.base import CloseReason, Limits
-from dragoman.adapters.websocket import DialledTransport, connect
+from dragoman.adapters.websocket import DialledTransport, client, connect
 from dragoman.mappings.dialect import Oversize
 from tests.adapters.websocket.peers import (
     DEADLINE,
@@ -607,11 +607,17 @@ def tls() -> ssl.SSLContext:
     return context
 
 
-async def test_a_server_that_is_trusted_is_dialled_over_tls(
-    tls: ssl.SSLContext, monkeypatch: pytest.MonkeyPatch, write_path: str
-) -> None:
-    trusting = ssl.create_default_context(cafile=str(PEM))
-    monkeypatch.setattr("aiohttp.connector._SSL_CONTEXT_VERIFIED", trusting)  # made when aiohttp is imported
+@pytest.fixture
+def trusting(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Trust the certificate of the tests as if an authority of this machine had signed it."""
+    monkeypatch.setenv("SSL_CERT_FILE", str(PEM))
+    client._certificates.cache_clear()
+    yield
+    client._certificates.cache_clear()
+
+
+@pytest.mark.usefixtures("trusting")
+async def test_a_server_that_is_trusted_is_dialled_over_tls(tls: ssl.SSLContext, write_path: str) -> None:
     async with other(tls) as (url, connections):
         ours = await connect(url, LIMITS)
         peer = await connections.get()

@@ -11,7 +11,8 @@ from dragoman.gateway.recording.format import Header, decode_header
 from dragoman.gateway.recording.lines import Line
 from dragoman.gateway.recording.places import Folder, Place
 from dragoman.gateway.recording.recorder import RecordingContext, SessionRecorder
-from dragoman.gateway.recording.redaction import Redactor, rules
+from dragoman.gateway.recording.redaction.redactor import Redactor
+from dragoman.gateway.recording.redaction.rules import rules
 from dragoman.gateway.recording.writer import OutputFile, Writer
 from dragoman.mappings.canonical import Batch, Event, SessionState
 from dragoman.mappings.canonical.values import Origin

@@ -10,7 +10,8 @@ from dragoman.gateway.recording.format import VERSION
 from dragoman.gateway.recording.index import compressed
 from dragoman.gateway.recording.lines import EventLine, FrameLine, Line
 from dragoman.gateway.recording.reader import Problems, open_recording
-from dragoman.gateway.recording.redaction import EVER, Finding, FindingCount, RedactionRules, Redactor
+from dragoman.gateway.recording.redaction.redactor import Finding, FindingCount, Redactor
+from dragoman.gateway.recording.redaction.rules import EVER, RedactionRules
 from dragoman.gateway.recording.rewriting import redact, scan
 from dragoman.mappings.canonical.events import TextDelta, TextDone
 from dragoman.mappings.errors import ConfigError

@@ -11,8 +11,9 @@ from msgspec import Raw, structs
 
 from dragoman.gateway.recording.format import Item, Round, StepLine
 from dragoman.gateway.recording.lines import EventLine, FrameLine, Line, frame_line
-from dragoman.gateway.recording.redaction import RedactionRules, Redactor, rules
 from dragoman.gateway.recording.redaction.held_text import BEHIND
+from dragoman.gateway.recording.redaction.redactor import Redactor
+from dragoman.gateway.recording.redaction.rules import RedactionRules, rules
 from dragoman.gateway.recording.redaction.spans import Placeholders
 from dragoman.mappings.canonical import Event
 from dragoman.mappings.canonical.commands import AnswerOtp, Command, SubmitInput

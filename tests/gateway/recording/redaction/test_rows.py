@@ -5,8 +5,9 @@ import json
 from msgspec import Raw
 
 from dragoman.gateway.recording.lines import EventLine, FrameLine, Line
-from dragoman.gateway.recording.redaction import RedactionRules, Redactor
 from dragoman.gateway.recording.redaction.finder import Finder
+from dragoman.gateway.recording.redaction.redactor import Redactor
+from dragoman.gateway.recording.redaction.rules import RedactionRules
 from dragoman.gateway.recording.redaction.shapes import BUILT_IN
 from dragoman.gateway.recording.redaction.values import KeyedText, find_in_rows, gather_texts, replace_texts
 from dragoman.mappings.canonical.events import Reply

@@ -1,0 +1,43 @@
+"""Read flags, texts, paths and choices of a command line without pydantic, which typer imports to convert any value.
+
+That import takes 55 ms of CPU, as much as both dialects of a bridge. A value of another type goes to typer, and so does
+a wrong choice, which typer refuses in its own words.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, get_args, get_origin
+
+import typer.core
+from typer._coercion import RuntimeParam, TypeDescriptor, build_runtime_param
+
+__all__ = ["convert_plainly"]
+
+
+def convert_plainly() -> None:
+    """Let all parameters that have a plain type convert their values without pydantic."""
+    typer.core.build_runtime_param = _build  # type: ignore[attr-defined]  # typer has no public hook for it
+
+
+def _build(descriptor: TypeDescriptor) -> RuntimeParam:
+    kind: Any = descriptor.annotation
+    if kind not in (bool, str, list[str], Path) and get_origin(kind) is not Literal:
+        return build_runtime_param(descriptor)
+    return _PlainValue(parameter_info=descriptor.parameter_info, annotation=kind)
+
+
+@dataclass(frozen=True)
+class _PlainValue(RuntimeParam):
+    """Converts values to one plain type."""
+
+    def _coerce_value(self, value: Any, param: Any, ctx: Any) -> Any:
+        kind = self.annotation
+        if kind is Path:
+            return Path(value)
+        if kind == list[str]:
+            return list(value)
+        if kind is str or isinstance(value, bool) or value in get_args(kind):
+            return value
+        return build_runtime_param(param.type_descriptor).coerce(value, param=param, ctx=ctx)

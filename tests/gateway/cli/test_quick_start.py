@@ -1,0 +1,72 @@
+"""What a serving command does without at its start: the modules of other dialects, and parts of libraries."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PEM = Path(__file__).parents[2] / "adapters" / "websocket" / "localhost.pem"
+
+NEVER = {"pydantic", "rich.console", "dragoman.gateway.recording.recorder", "dragoman.gateway.replay.playing"}
+"""Modules that a bridge does not import if it records and replays nothing."""
+
+
+def imported(*arguments: str) -> set[str]:
+    """Return the modules that a serving command imports until it listens."""
+    command = [sys.executable, "-X", "importtime", "-m", "dragoman", *arguments]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        modules = set()
+        for line in process.stderr:
+            if line.startswith("listening "):
+                break
+            modules.add(line.rpartition("|")[2].strip())
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=30)
+    assert process.returncode == 0
+    return modules
+
+
+@pytest.mark.parametrize(
+    ("listen", "upstream", "used", "unused"),
+    [
+        (
+            "smooth+ws://127.0.0.1:0/ws",
+            "pod+unix:{folder}/sock",
+            {"dragoman.mappings.smooth.wire", "dragoman.mappings.pod.wire", "aiohttp"},
+            {"dragoman.mappings.pando.wire", "dragoman.mappings.codewhale.wire", "zmq"},
+        ),
+        (
+            "pod+unix:{folder}/sock",
+            "codewhale+stdio:codewhale",
+            {"dragoman.mappings.pod.wire", "dragoman.mappings.codewhale.wire"},
+            {"dragoman.mappings.smooth.wire", "dragoman.mappings.pando.wire", "aiohttp", "zmq"},
+        ),
+    ],
+)
+def test_a_bridge_imports_only_the_dialects_and_libraries_that_it_uses(
+    listen: str, upstream: str, used: set[str], unused: set[str], tmp_path: Path
+) -> None:
+    modules = imported("bridge", listen.format(folder=tmp_path), upstream.format(folder=tmp_path))
+    assert used <= modules
+    assert not modules & (unused | NEVER)
+
+
+def test_certificates_are_trusted_again_once_everything_is_imported() -> None:
+    program = """
+import ssl
+from dragoman.gateway.cli import quick_start
+def authorities(): return ssl.create_default_context().cert_store_stats()["x509"]
+before = authorities()
+quick_start.begin()
+meanwhile = authorities()
+quick_start.end()
+print(before, meanwhile, authorities())
+"""
+    environment = {"SSL_CERT_FILE": str(PEM)}
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["1", "0", "1"]
