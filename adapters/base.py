@@ -28,10 +28,10 @@ __all__ = [
     "SEND_HIGH",
     "Accept",
     "CloseReason",
-    "Limits",
     "Listener",
     "Sink",
     "Transport",
+    "TransportLimits",
 ]
 
 MAX_MESSAGE = 16 * 1024 * 1024  # the largest tool results seen are below 4 MiB
@@ -55,7 +55,7 @@ class CloseReason(IntEnum):
     FULL = 1013  # code 1013 means "try again later", which fits both
 
 
-class Limits(Struct, frozen=True, kw_only=True, gc=False):
+class TransportLimits(Struct, frozen=True, kw_only=True, gc=False):
     """The bounds of one transport. Sizes are in bytes, times in seconds.
 
     `max_message`: size of one message; a longer one is delivered as Oversize. `max_parts`: parts of one message, for

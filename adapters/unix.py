@@ -20,7 +20,7 @@ import sys
 from collections.abc import Sequence
 from typing import cast
 
-from dragoman.adapters.base import BACKLOG, Accept, CloseReason, Limits, Sink
+from dragoman.adapters.base import BACKLOG, Accept, CloseReason, Sink, TransportLimits
 from dragoman.adapters.closing import close_server
 from dragoman.adapters.inbound import Inbound
 from dragoman.adapters.lines import LineSplitter, join
@@ -39,7 +39,7 @@ PEERCRED = struct.Struct("3i")  # pid, uid, gid: struct ucred of Linux
 class UnixTransport(asyncio.Protocol):
     """One connection over a Unix socket; created by `connect` and `listen`."""
 
-    def __init__(self, limits: Limits, accept: Accept | None = None) -> None:
+    def __init__(self, limits: TransportLimits, accept: Accept | None = None) -> None:
         self.peer = "unix"
         self._limits = limits
         self._accept = accept
@@ -179,7 +179,7 @@ class UnixListener:
         await close_server(self._server)
 
 
-async def connect(path: str, limits: Limits) -> UnixTransport:
+async def connect(path: str, limits: TransportLimits) -> UnixTransport:
     """Connect to the socket at `path`; raise OSError with the path and the reason."""
     if _too_long(path):
         raise OSError(errno.ENAMETOOLONG, f"the path of a socket has at most {SUN_PATH} bytes", path)
@@ -203,7 +203,7 @@ def alive(path: str) -> bool:
     return not _too_long(path) and _probe(path) in LISTENS
 
 
-async def listen(path: str, limits: Limits, accept: Accept) -> UnixListener:
+async def listen(path: str, limits: TransportLimits, accept: Accept) -> UnixListener:
     """Listen at `path` for the owner alone. A stale file is replaced; a live one raises OSError EADDRINUSE."""
     bound = _bind(path)
     try:

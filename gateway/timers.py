@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-__all__ = ["Later", "Schedule", "Timer"]
+__all__ = ["Schedule", "Timer"]
 
 
 class Timer(Protocol):
@@ -17,5 +17,3 @@ class Timer(Protocol):
 
 Schedule = Callable[[float, Callable[[], None]], Timer]
 """Call a function after this many seconds; return a timer that can cancel the call."""
-
-Later = Schedule

@@ -1,4 +1,4 @@
-"""What holds for every test: hypothesis without stopwatch and dice, the `peers` mark by folder, skips made visible."""
+"""Settings of every test: hypothesis without deadlines and dice, the `peers` mark by folder, skips made visible."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the documents show of the code: docs/fidelity.md, the README's table of pairs, the states of a turn,
+"""Writes the generated parts of the documents: docs/fidelity.md, the README's table of pairs, the states of a turn,
 and what redaction finds.
 
     python -m tests.docs

@@ -33,7 +33,7 @@ STREAMS = (0, 1, 2)
 
 
 class Call(Struct, frozen=True, kw_only=True):
-    """What is called; its stdin, stdout and stderr come with it."""
+    """A call of the program, sent along with its stdin, stdout and stderr."""
 
     arguments: list[str]
     environment: dict[str, str]
@@ -47,7 +47,7 @@ def dragoman(*arguments: str, stdin: str = "") -> subprocess.CompletedProcess[st
 
 
 def dragoman_bytes(*arguments: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
-    """The same, as it was written."""
+    """Run `dragoman ...` like `dragoman`, with its input and output as bytes."""
     request = msgspec.json.encode(Call(arguments=list(arguments), environment=dict(os.environ), folder=os.getcwd()))
     source, said = os.pipe()
     with (

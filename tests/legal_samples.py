@@ -162,7 +162,7 @@ def _message(message: Message) -> Message:
 
 
 def _appended(event: events.MessageAppended) -> Iterator[events.MessageAppended]:
-    """What the assistant says is not appended: it comes as text."""
+    """Sample a message that is appended; text of the assistant comes as a block instead."""
     if event.message.role != "assistant":
         yield replace(event, message=_message(event.message))
 

@@ -73,7 +73,7 @@ class MemoryTransport:
         self.said.put_nowait(list(frames))
 
     def join_pieces(self) -> None:
-        """What the peer said and nobody read yet is one piece."""
+        """Join the frames of the peer that nobody has read yet into one piece."""
         frames: list[Frame] = []
         while not self.said.empty():
             frames += self.said.get_nowait()
@@ -85,5 +85,5 @@ class MemoryTransport:
         self.said.put_nowait([])
 
     def is_open(self) -> bool:
-        """Nobody closed it."""
+        """Return True if nobody has closed the transport."""
         return self.closed is None

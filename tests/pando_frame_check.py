@@ -1,4 +1,4 @@
-"""What every message that we send to a pando client must look like (docs/dialects/pando.md, sections 2 to 6).
+"""Checks the form of every message that we send to a pando client (docs/dialects/pando.md, sections 2 to 6).
 
 A Go client would take more than this: an absent member is its zero value. It would not survive a number where a text
 stands, and what we emit is what a primary emits, member for member.

@@ -1,4 +1,4 @@
-"""What every frame that we send to a smooth peer must pass: our strict shapes, and the schemas where they are there."""
+"""Checks every frame that we send to a smooth peer against our strict shapes, and the schemas where they are there."""
 
 from __future__ import annotations
 

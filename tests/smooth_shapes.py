@@ -204,7 +204,7 @@ MIRRORED = {
 
 
 def faults(shape: Shape, value: object, path: str = "$") -> Iterator[str]:
-    """What is wrong with `value`, one text a fault."""
+    """Yield the faults of `value`, one text each."""
     if isinstance(shape, dict):
         yield from _object_faults(shape, value, path)
     elif isinstance(shape, list):

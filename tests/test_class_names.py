@@ -11,16 +11,6 @@ import pytest
 
 from tests.test_layout import SOURCES, listed, name, parsed
 
-SHARED_CLASS_NAMES = {
-    "Backend": 2,
-    "Bounds": 2,
-    "DialledTransport": 2,
-    "Limits": 2,
-    "Lines": 2,
-    "Writer": 2,
-}
-"""Class name -> how many modules may define it. Add nothing: find another name, and take names out."""
-
 
 def owners_of_classes(paths: Iterable[Path]) -> dict[str, set[str]]:
     """Map each class name to the modules that define it; a file that several dialects have counts as one module.
@@ -42,16 +32,9 @@ def test_a_class_name_has_one_owner() -> None:
     shared = [
         f"{title}: {', '.join(sorted(places))}"
         for title, places in sorted(owners_of_classes(SOURCES).items())
-        if len(places) > SHARED_CLASS_NAMES.get(title, 1)
+        if len(places) > 1
     ]
     assert not shared, listed(shared)
-
-
-def test_a_name_that_has_fewer_owners_by_now_is_taken_out_or_lowered() -> None:
-    owners = owners_of_classes(SOURCES)
-    counted = {title: len(owners.get(title, ())) for title in SHARED_CLASS_NAMES}
-    stale = [f"{title}: {counted[title]}" for title, most in SHARED_CLASS_NAMES.items() if counted[title] < most]
-    assert not stale, listed(stale)
 
 
 def test_a_class_name_with_two_owners_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

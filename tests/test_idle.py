@@ -25,14 +25,14 @@ async def test_a_chain_of_callbacks_runs_to_its_end() -> None:
     assert left == [0]
 
 
-async def test_a_timer_that_is_due_rings() -> None:
+async def test_a_due_timer_fires() -> None:
     rung: list[str] = []
     asyncio.get_running_loop().call_later(1e-9, rung.append, "due")
     await settle()
     assert rung == ["due"]
 
 
-async def test_a_timer_that_is_not_due_is_not_waited_for() -> None:
+async def test_settle_does_not_wait_for_a_timer_that_is_not_due() -> None:
     rung: list[str] = []
     timer = asyncio.get_running_loop().call_later(1000, rung.append, "later")
     await settle()
@@ -40,7 +40,7 @@ async def test_a_timer_that_is_not_due_is_not_waited_for() -> None:
     timer.cancel()
 
 
-async def test_what_the_last_callback_wrote_to_a_socket_is_read() -> None:
+async def test_bytes_written_to_a_socket_by_the_last_callback_are_read() -> None:
     loop, got = asyncio.get_running_loop(), bytearray()
     ours, theirs = socket.socketpair()
     with ours, theirs:

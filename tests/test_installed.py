@@ -53,7 +53,7 @@ def environment(tmp_path_factory: pytest.TempPathFactory, distributions: Path) -
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """Somebody's project, whose modules have the names of our folders."""
+    """A user's project whose modules have the names of our folders."""
     for name in ("gateway", "adapters"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "__init__.py").write_text(f"OWNER = 'the project, in {name}'\n", "utf-8")
@@ -99,7 +99,7 @@ def test_the_program_runs_in_such_a_project(environment: Path, project: Path) ->
     assert (told.returncode, told.stdout) == (0, f"dragoman {dragoman.__version__}\n"), told.stderr
 
 
-def test_the_installed_program_brings_its_documents_and_its_example(environment: Path, tmp_path: Path) -> None:
+def test_the_installed_program_includes_its_documents_and_its_example(environment: Path, tmp_path: Path) -> None:
     example = run(environment / "dragoman", "config", "example", cwd=tmp_path)
     assert example.stdout == (ROOT / "config.example.toml").read_text("utf-8"), example.stderr
     page = run(environment / "dragoman", "docs", "dialects/pod", cwd=tmp_path)

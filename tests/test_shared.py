@@ -16,22 +16,24 @@ def material(tmp_path: Path) -> Path:
     return folder
 
 
-def test_a_named_folder_wins_over_the_one_beside_the_repository(material: Path, tmp_path: Path) -> None:
+def test_the_folder_of_the_variable_takes_precedence_over_the_one_beside_the_repository(
+    material: Path, tmp_path: Path
+) -> None:
     assert find(str(material), tmp_path) == material
 
 
-def test_unnamed_it_is_the_folder_beside_the_repository(material: Path) -> None:
+def test_without_the_variable_the_folder_beside_the_repository_is_used(material: Path) -> None:
     assert find(None, material) == material
 
 
-def test_without_either_there_is_none(tmp_path: Path) -> None:
+def test_without_either_folder_there_is_none(tmp_path: Path) -> None:
     assert find(None, tmp_path) is None
 
 
-def test_an_empty_name_does_without_on_purpose(material: Path) -> None:
+def test_an_empty_variable_disables_the_shared_folder(material: Path) -> None:
     assert find("", material) is None
 
 
-def test_a_named_folder_that_is_not_there_is_an_error_and_no_skip(tmp_path: Path) -> None:
+def test_a_missing_folder_of_the_variable_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(pytest.UsageError, match="DRAGOMAN_SHARED="):
         find(str(tmp_path / "nowhere"), tmp_path)

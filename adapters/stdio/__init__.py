@@ -1,7 +1,7 @@
 """Newline-delimited frames over stdin and stdout: of child processes (`Children`) and of this process (`listen`)."""
 
-from dragoman.adapters.stdio.child import Bounds, ChildTransport
+from dragoman.adapters.stdio.child import ChildLimits, ChildTransport
 from dragoman.adapters.stdio.children import Children
 from dragoman.adapters.stdio.own import OwnListener, OwnTransport, listen
 
-__all__ = ["Bounds", "ChildTransport", "Children", "OwnListener", "OwnTransport", "listen"]
+__all__ = ["ChildLimits", "ChildTransport", "Children", "OwnListener", "OwnTransport", "listen"]

@@ -11,14 +11,14 @@ import contextlib
 import os
 from collections.abc import Callable, Mapping, Sequence
 
-from dragoman.adapters.base import CloseReason, Limits, Sink
+from dragoman.adapters.base import CloseReason, Sink, TransportLimits
 from dragoman.adapters.stdio.ends import REST
-from dragoman.adapters.stdio.process import Bounds, Process
+from dragoman.adapters.stdio.process import ChildLimits, Process
 from dragoman.adapters.stdio.stderr_tail import StderrTail
 from dragoman.adapters.stdio.stream import LineStream
 from dragoman.adapters.stdio.watchdog import Watchdog
 
-__all__ = ["Bounds", "ChildTransport"]
+__all__ = ["ChildLimits", "ChildTransport"]
 
 EXIT_WAIT = 0.1  # seconds to wait for the exit after the pipes closed: the kernel needs microseconds
 
@@ -29,8 +29,8 @@ class ChildTransport(LineStream):
     def __init__(
         self,
         argv: Sequence[str],
-        limits: Limits,
-        bounds: Bounds,
+        limits: TransportLimits,
+        bounds: ChildLimits,
         *,
         env: Mapping[str, str],
         cwd: str | None,
@@ -72,7 +72,7 @@ class ChildTransport(LineStream):
             raise ConnectionResetError(f"the child no longer reads its stdin: {self.reason}") from error
 
     async def close(self, reason: CloseReason = CloseReason.DONE, text: str = "") -> None:
-        """Flush, send EOF, and end the child in the steps of `Bounds`. Idempotent; no process of its group is left
+        """Flush, send EOF, and end the child in the steps of `ChildLimits`. Idempotent; no process of its group is left
         afterwards.
         """
         try:

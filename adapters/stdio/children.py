@@ -16,19 +16,19 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
-from dragoman.adapters.base import Limits
-from dragoman.adapters.stdio.child import Bounds, ChildTransport
+from dragoman.adapters.base import TransportLimits
+from dragoman.adapters.stdio.child import ChildLimits, ChildTransport
 from dragoman.adapters.stdio.watchdog import Watchdog
 
 __all__ = ["Children"]
 
-DEFAULTS = Bounds()
+DEFAULTS = ChildLimits()
 
 
 class Children:
     """The running children, at most `most`. A child is counted until its whole process group has ended."""
 
-    def __init__(self, most: int, bounds: Bounds = DEFAULTS) -> None:
+    def __init__(self, most: int, bounds: ChildLimits = DEFAULTS) -> None:
         self.most = most
         self._bounds = bounds
         self._live: set[ChildTransport] = set()
@@ -39,7 +39,7 @@ class Children:
         return len(self._live)
 
     async def spawn(
-        self, argv: Sequence[str], limits: Limits, *, env: Mapping[str, str], cwd: str | None = None
+        self, argv: Sequence[str], limits: TransportLimits, *, env: Mapping[str, str], cwd: str | None = None
     ) -> ChildTransport:
         """Start a child with exactly this environment; raise OSError with the reason, EBUSY if the limit is reached."""
         if self._ending:

@@ -13,7 +13,7 @@ import sys
 import threading
 from collections.abc import Iterator
 
-from dragoman.adapters.base import Accept, CloseReason, Limits
+from dragoman.adapters.base import Accept, CloseReason, TransportLimits
 from dragoman.adapters.stdio.stream import LineStream
 from dragoman.mappings.errors import ConfigError
 
@@ -27,7 +27,7 @@ _taken = threading.Lock()  # a process has one stdin and one stdout
 class OwnTransport(LineStream):
     """The transport over our stdin and stdout. `run` ends at EOF of stdin; `send` fails once stdout has no reader."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: TransportLimits) -> None:
         self._undo = contextlib.ExitStack()
         self.peer = f"stdio pid={os.getppid()}"
         with contextlib.ExitStack() as undo:
@@ -53,7 +53,7 @@ class OwnListener:
         """Do nothing: no further peer could connect, and the link closes the transport."""
 
 
-async def listen(limits: Limits, accept: Accept) -> OwnListener:
+async def listen(limits: TransportLimits, accept: Accept) -> OwnListener:
     """Take over our stdin and stdout; raise ConfigError if they are closed or another listener has them."""
     accept(OwnTransport(limits))
     return OwnListener()

@@ -25,13 +25,13 @@ from msgspec import Struct
 from dragoman.adapters.stdio.ends import File
 from dragoman.mappings.errors import ConfigError
 
-__all__ = ["Bounds", "Process", "Streams"]
+__all__ = ["ChildLimits", "Process", "Streams"]
 
 POLL = 0.02  # seconds between two polls for grandchildren, whose exit sends us no signal
 
 
-class Bounds(Struct, frozen=True, kw_only=True, gc=False):
-    """The bounds of a child process, beside Limits. Sizes are in bytes, times in seconds.
+class ChildLimits(Struct, frozen=True, kw_only=True, gc=False):
+    """The bounds of a child process, beside TransportLimits. Sizes are in bytes, times in seconds.
 
     `start_watch`: a child that exits silently within this time has failed to start. `stderr`: size of the last lines
     that are kept. A child is ended in these steps: EOF on stdin, `eof_wait`, SIGTERM to its group, `term_wait`, SIGKILL
@@ -65,7 +65,7 @@ class Process:
         argv: Sequence[str],
         env: Mapping[str, str],
         cwd: str | None,
-        bounds: Bounds,
+        bounds: ChildLimits,
         ended: Callable[[], None],
         *,
         over: Callable[[int], None] = lambda _group: None,

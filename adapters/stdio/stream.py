@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import Sequence
 
-from dragoman.adapters.base import Limits, Sink
+from dragoman.adapters.base import Sink, TransportLimits
 from dragoman.adapters.inbound import Inbound
 from dragoman.adapters.lines import LineSplitter, join
 from dragoman.adapters.meter import Meter
@@ -18,7 +18,7 @@ __all__ = ["LineStream"]
 class LineStream:
     """The common part of transports over two ends; each subclass defines `close`."""
 
-    def __init__(self, source: File, sink: File, limits: Limits, *, patient: bool = False) -> None:
+    def __init__(self, source: File, sink: File, limits: TransportLimits, *, patient: bool = False) -> None:
         self._limits = limits
         self.meter = Meter()
         self._splitter = LineSplitter(limits.max_message, self.meter)

@@ -33,7 +33,7 @@ from aiohttp import (
 )
 from aiohttp.client_proto import ResponseHandler
 
-from dragoman.adapters.base import CloseReason, Limits
+from dragoman.adapters.base import CloseReason, TransportLimits
 from dragoman.adapters.websocket.frames import MASKED_PING, masked_text_frames
 from dragoman.adapters.websocket.transport import (
     HARD_LIMIT,
@@ -60,7 +60,7 @@ class DialledTransport(WebSocketTransport):
         socket: ClientSocket,
         protocol: ResponseHandler,
         tcp: asyncio.Transport,
-        limits: Limits,
+        limits: TransportLimits,
     ) -> None:
         batched = BatchWriter.possible(protocol)
         writer = (
@@ -127,7 +127,7 @@ class _RefusedError(ClientError):
     """The server answered the handshake with something else than a WebSocket."""
 
 
-async def connect(url: str, limits: Limits) -> DialledTransport:
+async def connect(url: str, limits: TransportLimits) -> DialledTransport:
     """Connect to a `ws:` or `wss:` URL; raise OSError with the URL and the reason. The caller sets the time limit."""
     if not url.startswith(("ws://", "wss://")):
         raise _failure(url, InvalidURL(url))

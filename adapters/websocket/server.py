@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from aiohttp import web
 
-from dragoman.adapters.base import BACKLOG, Accept, Limits
+from dragoman.adapters.base import BACKLOG, Accept, TransportLimits
 from dragoman.adapters.closing import close_server
 from dragoman.adapters.websocket.frames import PING, text_frames
 from dragoman.adapters.websocket.transport import (
@@ -38,7 +38,7 @@ class WebSocketListener:
 
     address = ""
 
-    def __init__(self, path: str, limits: Limits, accept: Accept, origins: tuple[str, ...]) -> None:
+    def __init__(self, path: str, limits: TransportLimits, accept: Accept, origins: tuple[str, ...]) -> None:
         self._path = path
         self._limits = limits
         self._accept = accept
@@ -117,7 +117,7 @@ class WebSocketListener:
 
 
 async def listen(
-    host: str, port: int, path: str, limits: Limits, accept: Accept, origins: tuple[str, ...] = ()
+    host: str, port: int, path: str, limits: TransportLimits, accept: Accept, origins: tuple[str, ...] = ()
 ) -> WebSocketListener:
     """Listen at ws://host:port/path; the OS chooses port 0.
 

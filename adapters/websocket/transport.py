@@ -15,7 +15,7 @@ from typing import Literal, Protocol
 from aiohttp import ClientWebSocketResponse, WSMessage, WSMsgType, web
 from aiohttp.base_protocol import BaseProtocol
 
-from dragoman.adapters.base import CloseReason, Limits, Sink
+from dragoman.adapters.base import CloseReason, Sink, TransportLimits
 from dragoman.adapters.inbound import PulledInbound
 from dragoman.adapters.meter import Meter
 from dragoman.adapters.websocket.metered import MeteredReader
@@ -39,7 +39,7 @@ ClientSocket = ClientWebSocketResponse[Literal[False]]
 ServerSocket = web.WebSocketResponse[Literal[False]]
 
 
-class Writer(Protocol):
+class SocketWriter(Protocol):
     """The sending side of a connection. `ping` is an encoded empty ping; `send` raises ConnectionError if the peer is
     gone.
     """
@@ -143,7 +143,7 @@ class WebSocketTransport:
     """One WebSocket connection, after its handshake."""
 
     def __init__(
-        self, socket: ClientSocket | ServerSocket, tcp: asyncio.Transport, writer: Writer, limits: Limits
+        self, socket: ClientSocket | ServerSocket, tcp: asyncio.Transport, writer: SocketWriter, limits: TransportLimits
     ) -> None:
         if not tcp.is_closing():  # uvloop refuses limits if the peer is gone already
             tcp.set_write_buffer_limits(high=limits.send_high)

@@ -1,6 +1,6 @@
 """ZeroMQ over TCP: subscriptions and calls as client (`connect`) and as server (`listen`)."""
 
 from dragoman.adapters.zeromq.client import connect
-from dragoman.adapters.zeromq.server import Bounds, listen
+from dragoman.adapters.zeromq.server import ZeroMQLimits, listen
 
-__all__ = ["Bounds", "connect", "listen"]
+__all__ = ["ZeroMQLimits", "connect", "listen"]

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 
 import zmq
 
-from dragoman.adapters.base import Accept, CloseReason, Limits, Sink
+from dragoman.adapters.base import Accept, CloseReason, Sink, TransportLimits
 from dragoman.adapters.inbound import Inbound
 from dragoman.adapters.meter import Meter
 from dragoman.adapters.zeromq.polled import BATCH, Message
@@ -34,7 +34,7 @@ class Callers:
     def __init__(
         self,
         sockets: Sockets,
-        limits: Limits,
+        limits: TransportLimits,
         accept: Accept,
         *,
         idle: float,

@@ -16,22 +16,22 @@ from collections.abc import Sequence
 
 import zmq
 
-from dragoman.adapters.base import CloseReason, Limits, Sink
+from dragoman.adapters.base import CloseReason, Sink, TransportLimits
 from dragoman.adapters.meter import Meter
 from dragoman.adapters.zeromq.intake import Intake
 from dragoman.adapters.zeromq.polled import BATCH
 from dragoman.adapters.zeromq.sockets import Sockets
 
-__all__ = ["CONNECT_DEADLINE", "DialledTransport", "connect"]
+__all__ = ["CONNECT_DEADLINE", "DialledSockets", "connect"]
 
 CONNECT_DEADLINE = 5.0  # seconds: what a pando client allows for a connection (docs/dialects/pando.md, section 5)
 RECEIVE_HWM = 100_000  # messages that libzmq buffers while the event loop is busy: half a second at full speed
 
 
-class DialledTransport:
+class DialledSockets:
     """Two connections to one primary; created by `connect`. The frames are Parts of the channels `pub` and `rpc`."""
 
-    def __init__(self, peer: str, limits: Limits) -> None:
+    def __init__(self, peer: str, limits: TransportLimits) -> None:
         self.peer = peer
         self.meter = Meter()
         self._limits = limits
@@ -134,11 +134,13 @@ class DialledTransport:
             intake.inbound.end()
 
 
-async def connect(publications: str, calls: str, limits: Limits, topics: Sequence[bytes] = (b"",)) -> DialledTransport:
+async def connect(
+    publications: str, calls: str, limits: TransportLimits, topics: Sequence[bytes] = (b"",)
+) -> DialledSockets:
     """Connect to a primary at two `tcp://HOST:PORT` and subscribe to `topics`; raise OSError with the address and
     reason.
     """
-    transport = DialledTransport(publications.removeprefix("tcp://"), limits)
+    transport = DialledSockets(publications.removeprefix("tcp://"), limits)
     try:
         async with asyncio.timeout(CONNECT_DEADLINE):
             await transport.open(publications, calls, topics)

@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 import zmq
 
-from dragoman.adapters.base import Limits
+from dragoman.adapters.base import TransportLimits
 from dragoman.adapters.inbound import Inbound, memory
 from dragoman.adapters.meter import Meter
 from dragoman.adapters.zeromq.polled import Message
@@ -40,7 +40,7 @@ class Intake:
         kind: zmq.SocketType,
         options: dict[int, int],
         sockets: Sockets,
-        limits: Limits,
+        limits: TransportLimits,
         meter: Meter,
         *,
         lost: Callable[[], None],

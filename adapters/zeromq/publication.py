@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 
 import zmq
 
-from dragoman.adapters.base import CloseReason, Limits, Sink
+from dragoman.adapters.base import CloseReason, Sink, TransportLimits
 from dragoman.adapters.meter import Meter
 from dragoman.adapters.zeromq.polled import BATCH, Message
 from dragoman.adapters.zeromq.sockets import Sockets
@@ -36,7 +36,7 @@ class Publication:
     def __init__(
         self,
         sockets: Sockets,
-        limits: Limits,
+        limits: TransportLimits,
         *,
         publish_wait: float,
         stall_deadline: float,

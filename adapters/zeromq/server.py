@@ -13,19 +13,19 @@ from collections.abc import Callable
 import zmq
 from msgspec import Struct
 
-from dragoman.adapters.base import Accept, Limits
+from dragoman.adapters.base import Accept, TransportLimits
 from dragoman.adapters.zeromq.callers import Callers
 from dragoman.adapters.zeromq.publication import Publication
 from dragoman.adapters.zeromq.sockets import Sockets
 from dragoman.mappings.dialect import Loss
 
-__all__ = ["Bounds", "ZeroMQListener", "listen"]
+__all__ = ["ZeroMQLimits", "ZeroMQListener", "listen"]
 
 PORT_TRIES = 32  # the port next to a chosen one is in use about once in a thousand times
 
 
-class Bounds(Struct, frozen=True, kw_only=True, gc=False):
-    """The bounds of a ZeroMQ listener, beside Limits. Times are in seconds.
+class ZeroMQLimits(Struct, frozen=True, kw_only=True, gc=False):
+    """The bounds of a ZeroMQ listener, beside TransportLimits. Times are in seconds.
 
     `publish_wait`: how long a publication waits for a full subscriber. `stall_deadline`: when a subscriber that reads
     nothing is disconnected, if there are others. `send_hwm`: messages queued for one subscriber. `idle`: when a silent
@@ -40,7 +40,7 @@ class Bounds(Struct, frozen=True, kw_only=True, gc=False):
     callers: int = 1024  # a view abandons one every few seconds, and each stays for `idle`
 
 
-DEFAULTS = Bounds()
+DEFAULTS = ZeroMQLimits()
 
 
 class ZeroMQListener:
@@ -50,7 +50,7 @@ class ZeroMQListener:
     closed, and only new callers are refused.
     """
 
-    def __init__(self, sockets: Sockets, publication: Publication, callers: Callers, limits: Limits) -> None:
+    def __init__(self, sockets: Sockets, publication: Publication, callers: Callers, limits: TransportLimits) -> None:
         self.address = _last_endpoint(publication.socket)
         self.publish_port, self.call_port = _port(self.address), _port(_last_endpoint(callers.socket))
         if self.call_port != self.publish_port + 1:
@@ -71,11 +71,11 @@ async def listen(
     host: str,
     port: int,
     call_port: int | None,
-    limits: Limits,
+    limits: TransportLimits,
     accept: Accept,
     *,
     lost: Callable[[Loss], None],
-    bounds: Bounds = DEFAULTS,
+    bounds: ZeroMQLimits = DEFAULTS,
 ) -> ZeroMQListener:
     """Publish at `port` and take calls at `call_port`; None is the next port, and the OS chooses port 0.
 

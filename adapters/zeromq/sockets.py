@@ -16,7 +16,7 @@ from itertools import count
 
 import zmq
 
-from dragoman.adapters.base import Limits
+from dragoman.adapters.base import TransportLimits
 from dragoman.adapters.zeromq.polled import Message, Polled
 from dragoman.mappings.dialect import Oversize
 
@@ -34,7 +34,7 @@ OnSocketEvent = Callable[[int, int], None]
 class Sockets:
     """Creates the sockets of one context and counts its holders; begins with one holder."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: TransportLimits) -> None:
         self._limits = limits
         self._context = zmq.Context()
         self._polled: list[Polled] = []
@@ -97,7 +97,7 @@ def weight(message: Message) -> int:
     return sum(map(len, message)) + OVERHEAD * len(message)
 
 
-def oversize(message: Message, limits: Limits) -> Oversize | None:
+def oversize(message: Message, limits: TransportLimits) -> Oversize | None:
     """Return an Oversize if the message has too many parts or bytes, else None. Many small parts count with their
     overhead.
     """

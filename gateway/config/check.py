@@ -16,7 +16,7 @@ import tomli
 from msgspec import Struct
 
 from dragoman.gateway import registry
-from dragoman.gateway.config.lines import KeyPath, Lines, written
+from dragoman.gateway.config.lines import KeyPath, TomlLines, written
 from dragoman.gateway.config.model import Config, ConfigFile, Limits, Route, RouteOptions
 from dragoman.gateway.config.shape import faults
 from dragoman.gateway.endpoint import Endpoint, parse
@@ -51,7 +51,7 @@ class Checked(Struct, frozen=True, kw_only=True):
 
     problems: tuple[Problem, ...]
     config: Config | None = None
-    lines: Lines | None = None
+    lines: TomlLines | None = None
 
     @property
     def errors(self) -> list[Problem]:
@@ -93,7 +93,7 @@ def check(path: Path, *, listens: bool = True) -> Checked:
         return _unreadable(path, data.count(b"\n", 0, error.start) + 1, "not TOML: this line is not UTF-8")
     except tomli.TOMLDecodeError as error:
         return _unreadable(path, error.lineno, f"not TOML: {error.msg} (column {error.colno})")
-    lines = Lines(text)
+    lines = TomlLines(text)
     wrong, drafts = _read(table, listens)
     shared = _shared(path, drafts, table) if path.stat().st_mode & READABLE else []
     levels: list[tuple[list[Found], Literal["error", "warning"]]] = [(wrong, "error"), (shared, "warning")]

@@ -13,7 +13,7 @@ from typing import Any
 
 import tomli
 
-__all__ = ["KeyPath", "Lines", "written"]
+__all__ = ["KeyPath", "TomlLines", "written"]
 
 KeyPath = tuple[str | int, ...]
 """The keys and indices that lead to a value: `("route", 0, "listen", 1)`."""
@@ -22,7 +22,7 @@ CLOSERS = ("", "]", "}", "}]", "]}", "]}]", '"""', "'''")
 """The endings that complete a prefix: an open array, inline table, table in an array, or multi-line string."""
 
 
-class Lines:
+class TomlLines:
     """The lines of a TOML file."""
 
     def __init__(self, text: str) -> None:

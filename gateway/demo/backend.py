@@ -45,7 +45,7 @@ from dragoman.mappings.canonical.events import (
     TurnEnded,
     TurnResult,
 )
-from dragoman.mappings.canonical.values import Backend, Cause, Completion, End, Failure, Status, flatten
+from dragoman.mappings.canonical.values import BackendInfo, Cause, Completion, End, Failure, Status, flatten
 from dragoman.mappings.dialect import Burst
 
 __all__ = ["DemoBackend"]
@@ -54,7 +54,7 @@ BURST = 512  # events sent at once if the script has no delays
 
 PAGE = 50  # messages of a page without a requested number: docs/dialects/smooth.md, section 5
 
-ABOUT = Backend(
+ABOUT = BackendInfo(
     name="demo", model="scripted", provider="unknown", cwd="/srv/demo", tools=("lookup_order", "list_files")
 )
 

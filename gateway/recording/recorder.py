@@ -30,7 +30,7 @@ from dragoman.gateway.recording.parts import RecordingParts
 from dragoman.gateway.recording.pending import FramesNote, Note, PendingSteps, TapPoint
 from dragoman.gateway.recording.redaction.redactor import FindingCounts, Redactor
 from dragoman.gateway.recording.writer import Writer
-from dragoman.gateway.timers import Later, Timer
+from dragoman.gateway.timers import Schedule, Timer
 from dragoman.mappings.canonical import Batch, Command, Event, SessionState
 from dragoman.mappings.canonical.commands import SubmitInput
 from dragoman.mappings.canonical.events import TurnAccepted, TurnEnded
@@ -56,7 +56,7 @@ class RecordingContext:
         self,
         writer: Writer,
         ledger: Ledger,
-        later: Later,
+        later: Schedule,
         *,
         rotate_bytes: int,
         redactor: Callable[[], Redactor] | None = None,

@@ -22,7 +22,7 @@ from dragoman.gateway.replay.replayed_events import ReplayedEvents
 from dragoman.gateway.replay.turn_matcher import WHY, MatchReport, Outcome, Reporter, TurnMatcher, named
 from dragoman.gateway.session.history import page
 from dragoman.gateway.session.ports import BackendEvents
-from dragoman.gateway.timers import Later, Timer
+from dragoman.gateway.timers import Schedule, Timer
 from dragoman.mappings.canonical import Command, Event
 from dragoman.mappings.canonical.commands import (
     GetHistory,
@@ -61,7 +61,7 @@ class ReplayBackend:
         plan: ReplayPlan,
         *,
         pace: Pace,
-        later: Later,
+        later: Schedule,
         reporter: Reporter,
         events: ReplayedEvents,
         auto: bool = False,

@@ -19,7 +19,7 @@ from dragoman.gateway.replay.plan import ReplayPlan, cut_plan, read_plan
 from dragoman.gateway.replay.replayed_events import ReplayedEvents
 from dragoman.gateway.replay.turn_matcher import Reporter
 from dragoman.gateway.session.ports import Backend, BackendEvents
-from dragoman.gateway.timers import Later
+from dragoman.gateway.timers import Schedule
 from dragoman.mappings.canonical.events import ModelTurnStarted
 from dragoman.mappings.dialect import Dialect
 from dragoman.mappings.errors import ConfigError
@@ -44,7 +44,7 @@ class Replay:
         endpoint: Endpoint,
         dialect: Dialect,
         *,
-        later: Later,
+        later: Schedule,
         clock: Callable[[], float],
         ledger: Ledger,
         live: MakeLiveBackend | None = None,

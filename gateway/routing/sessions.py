@@ -21,8 +21,7 @@ from dragoman.gateway.session.runs import Run
 from dragoman.gateway.session.session import Session, SessionObserver
 from dragoman.mappings.canonical import Event, SessionState
 from dragoman.mappings.canonical.commands import OpenSession, ResumeSession
-from dragoman.mappings.canonical.values import Backend as About
-from dragoman.mappings.canonical.values import Ext, Failure
+from dragoman.mappings.canonical.values import BackendInfo, Ext, Failure
 from dragoman.mappings.dialect import Dialect
 
 if TYPE_CHECKING:
@@ -148,7 +147,7 @@ class Sessions:
     ) -> Session:
         """Return a session that is not listed yet, with the backend that `connect` makes."""
         opening = self.complete(OpenSession())
-        about = About(name=name or _pod_name(self.route))
+        about = BackendInfo(name=name or _pod_name(self.route))
         state = SessionState(
             id=id, owner="", opened_at=self.services.clock(), opening=opening, backend=about, backend_ids=ids
         )

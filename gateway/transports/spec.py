@@ -9,14 +9,13 @@ from typing import Any
 
 from msgspec import Struct
 
-from dragoman.adapters.base import Accept, Listener, Transport
-from dragoman.adapters.base import Limits as AdapterLimits
+from dragoman.adapters.base import Accept, Listener, Transport, TransportLimits
 from dragoman.adapters.stdio import Children
 from dragoman.gateway.config.model import Limits
 from dragoman.gateway.endpoint import Endpoint
 from dragoman.mappings.dialect import Instance, Loss
 
-__all__ = ["Children", "Connect", "ListenerCallbacks", "Place", "TransportSpec", "adapter_limits", "bind_failure"]
+__all__ = ["Children", "Connect", "ListenerCallbacks", "Place", "TransportSpec", "bind_failure", "transport_limits"]
 
 Connect = Callable[[], Awaitable[Transport]]
 Place = tuple[object, ...]
@@ -69,9 +68,9 @@ class TransportSpec(Struct, frozen=True, kw_only=True):
     spawned: bool = False
 
 
-def adapter_limits(limits: Limits) -> AdapterLimits:
+def transport_limits(limits: Limits) -> TransportLimits:
     """Return the limits of one transport."""
-    return AdapterLimits(
+    return TransportLimits(
         max_message=limits.max_message,
         max_parts=limits.message_parts,
         heartbeat=limits.heartbeat,

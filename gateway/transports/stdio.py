@@ -18,7 +18,14 @@ from dragoman.adapters import stdio
 from dragoman.adapters.base import Listener, Transport
 from dragoman.gateway.config.model import Limits
 from dragoman.gateway.endpoint import Endpoint
-from dragoman.gateway.transports.spec import Children, Connect, ListenerCallbacks, Place, TransportSpec, adapter_limits
+from dragoman.gateway.transports.spec import (
+    Children,
+    Connect,
+    ListenerCallbacks,
+    Place,
+    TransportSpec,
+    transport_limits,
+)
 from dragoman.mappings.errors import ConfigError
 
 __all__ = ["STDIO", "Starter"]
@@ -49,13 +56,15 @@ class Starter:
             wait = self._started[0] + window - now
             text = f"the child ended {len(self._started)} times within {window:g} s; it is restarted in {wait:.0f} s"
             raise OSError(errno.EAGAIN, text)
-        transport = await self._children.spawn(self._argv, adapter_limits(self._limits), env=os.environ, cwd=self._cwd)
+        transport = await self._children.spawn(
+            self._argv, transport_limits(self._limits), env=os.environ, cwd=self._cwd
+        )
         self._started.append(now)
         return transport
 
 
 async def _listen(_endpoint: Endpoint, limits: Limits, callbacks: ListenerCallbacks) -> Listener:
-    return await stdio.listen(adapter_limits(limits), callbacks.accept)
+    return await stdio.listen(transport_limits(limits), callbacks.accept)
 
 
 def _dial(endpoint: Endpoint, limits: Limits, children: Children) -> Connect:

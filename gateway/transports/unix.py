@@ -12,17 +12,24 @@ from dragoman.gateway.config.model import Limits
 from dragoman.gateway.endpoint import Endpoint
 from dragoman.gateway.pods.folder import PodFolder, check_name, runtime_directory
 from dragoman.gateway.pods.live import Pods
-from dragoman.gateway.transports.spec import Children, Connect, ListenerCallbacks, Place, TransportSpec, adapter_limits
+from dragoman.gateway.transports.spec import (
+    Children,
+    Connect,
+    ListenerCallbacks,
+    Place,
+    TransportSpec,
+    transport_limits,
+)
 
 __all__ = ["APP_SERVER", "DIRECTORY", "NAME", "UNIX", "pods"]
 
 
 async def _listen(endpoint: Endpoint, limits: Limits, callbacks: ListenerCallbacks) -> Listener:
-    return await unix.listen(endpoint.address, adapter_limits(limits), callbacks.accept)
+    return await unix.listen(endpoint.address, transport_limits(limits), callbacks.accept)
 
 
 def _dial(endpoint: Endpoint, limits: Limits, _children: Children) -> Connect:
-    return lambda: unix.connect(endpoint.address, adapter_limits(limits))
+    return lambda: unix.connect(endpoint.address, transport_limits(limits))
 
 
 def _place(endpoint: Endpoint) -> Place:
@@ -35,12 +42,12 @@ def _folder(endpoint: Endpoint) -> PodFolder:
 
 async def _listen_named(endpoint: Endpoint, limits: Limits, callbacks: ListenerCallbacks) -> Listener:
     folder = _folder(endpoint)
-    await folder.open(lambda path: unix.listen(path, adapter_limits(limits), callbacks.accept))
+    await folder.open(lambda path: unix.listen(path, transport_limits(limits), callbacks.accept))
     return folder
 
 
 def _dial_named(endpoint: Endpoint, limits: Limits, _children: Children) -> Connect:
-    return lambda: unix.connect(str(_folder(endpoint).socket), adapter_limits(limits))
+    return lambda: unix.connect(str(_folder(endpoint).socket), transport_limits(limits))
 
 
 def _place_named(endpoint: Endpoint) -> Place:

@@ -16,8 +16,8 @@ from dragoman.gateway.transports.spec import (
     ListenerCallbacks,
     Place,
     TransportSpec,
-    adapter_limits,
     bind_failure,
+    transport_limits,
 )
 
 __all__ = ["WS", "WSS"]
@@ -25,7 +25,7 @@ __all__ = ["WS", "WSS"]
 
 async def _listen(endpoint: Endpoint, limits: Limits, callbacks: ListenerCallbacks) -> Listener:
     host, port, path = split_url(endpoint)
-    bounds, origins = adapter_limits(limits), endpoint.all("origin")
+    bounds, origins = transport_limits(limits), endpoint.all("origin")
     try:
         return await websocket.listen(host, port, path, bounds, callbacks.accept, origins)
     except OSError as error:  # asyncio's own words name no endpoint, and an unknown host not at all
@@ -35,7 +35,7 @@ async def _listen(endpoint: Endpoint, limits: Limits, callbacks: ListenerCallbac
 def _dial(endpoint: Endpoint, limits: Limits, _children: Children) -> Connect:
     token = endpoint.option("token")
     url = f"{endpoint.transport}:{endpoint.address}" + (f"?{urlencode({'token': token})}" if token else "")
-    return lambda: websocket.connect(url, adapter_limits(limits))
+    return lambda: websocket.connect(url, transport_limits(limits))
 
 
 def _place(endpoint: Endpoint) -> Place | None:

@@ -20,8 +20,8 @@ from dragoman.gateway.transports.spec import (
     ListenerCallbacks,
     Place,
     TransportSpec,
-    adapter_limits,
     bind_failure,
+    transport_limits,
 )
 from dragoman.mappings.errors import ConfigError
 
@@ -54,7 +54,7 @@ async def _listen_at(host: str, port: int, calls: int | None, limits: Limits, ca
         else:
             callbacks.accept(transport)
 
-    return await zeromq.listen(host, port, calls, adapter_limits(limits), accept, lost=callbacks.lost)
+    return await zeromq.listen(host, port, calls, transport_limits(limits), accept, lost=callbacks.lost)
 
 
 async def _listen(endpoint: Endpoint, limits: Limits, callbacks: ListenerCallbacks) -> Listener:
@@ -86,7 +86,7 @@ async def _connect(host: str, candidates: Sequence[tuple[int, int]], limits: Lim
 
 
 async def _connect_at(host: str, publications: int, calls: int, limits: Limits) -> Transport:
-    return await zeromq.connect(f"tcp://{host}:{publications}", f"tcp://{host}:{calls}", adapter_limits(limits))
+    return await zeromq.connect(f"tcp://{host}:{publications}", f"tcp://{host}:{calls}", transport_limits(limits))
 
 
 def _dial(endpoint: Endpoint, limits: Limits, _children: Children) -> Connect:

@@ -68,7 +68,7 @@ class HistorySnapshot(EventBase, frozen=True, kw_only=True):
     items: tuple[values.Item, ...]
     request: str = ""
     status: Status | None = None
-    backend: values.Backend | None = None
+    backend: values.BackendInfo | None = None
     next_cursor: str | None = None
     rotated: bool = False
     runs: tuple[values.PastRun, ...] = ()

@@ -34,7 +34,7 @@ from dragoman.mappings.canonical.events import (
     TurnResult,
 )
 from dragoman.mappings.canonical.values import (
-    Backend,
+    BackendInfo,
     End,
     Ext,
     Item,
@@ -183,7 +183,7 @@ class SessionState(Struct, kw_only=True):
     status: Status = "idle"
     opened_at: int = 0  # ns
     updated_at: int = 0
-    backend: Backend = Backend()
+    backend: BackendInfo = BackendInfo()
     transcript: list[Item] = field(default_factory=list)
     fresh: int = 0  # the index of the first item after the end of the last turn
     unanswered: dict[str, str] = field(default_factory=dict)  # call -> tool, of calls of ended turns without a result

@@ -198,7 +198,7 @@ class Usage(Value, frozen=True, kw_only=True):
     cost_usd: float | None = None
 
 
-class Backend(Value, frozen=True, kw_only=True):
+class BackendInfo(Value, frozen=True, kw_only=True):
     """The description of a session's backend; "" and 0 mean that it is not known."""
 
     name: str = ""

@@ -1,4 +1,4 @@
-"""Who connected before a server was closed has a protocol: none is lost on the way, and none is cut off."""
+"""A connection accepted before its server closes gets a protocol: it is neither lost nor cut off."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Arrival(asyncio.Protocol):
         self.arrivals.append(cast(asyncio.Transport, transport))  # uvloop's is one without inheriting from it
 
 
-async def test_who_is_on_the_way_in_when_a_server_closes_arrives_and_nobody_after_it() -> None:
+async def test_a_connection_being_accepted_when_a_server_closes_is_served_and_later_ones_are_not() -> None:
     arrivals: list[asyncio.Transport] = []
     server = await asyncio.get_running_loop().create_server(lambda: Arrival(arrivals), "127.0.0.1", 0)
     where = server.sockets[0].getsockname()

@@ -36,7 +36,7 @@ async def test_a_frame_reaches_the_sink_in_the_call_that_pushed_it() -> None:
         assert (sink.taken, sink.told) == ([b"one", b"two"], [])
 
 
-async def test_frames_that_come_before_there_is_a_sink_are_given_first() -> None:
+async def test_frames_that_come_before_the_sink_are_given_first() -> None:
     sink = Taker()
     sink.inbound.push([b"one"])
     sink.inbound.push([b"two"])
@@ -45,7 +45,7 @@ async def test_frames_that_come_before_there_is_a_sink_are_given_first() -> None
         assert sink.taken == [b"one", b"two", b"three"]
 
 
-async def test_reading_pauses_when_more_than_the_mark_waits_for_a_sink_and_goes_on_once_it_was_taken() -> None:
+async def test_reading_pauses_above_the_mark_and_resumes_once_the_sink_took_the_frames() -> None:
     sink = Taker(high=3 * (1 + FRAME_OVERHEAD))
     sink.inbound.push([b"1", b"2", b"3"])
     assert sink.told == []
@@ -55,7 +55,7 @@ async def test_reading_pauses_when_more_than_the_mark_waits_for_a_sink_and_goes_
         assert (sink.taken, sink.told) == ([b"1", b"2", b"3", b"4"], ["pause", "resume"])
 
 
-async def test_what_a_sink_leaves_waits_in_its_order_and_pauses_reading() -> None:
+async def test_frames_that_a_sink_leaves_wait_in_order_and_pause_reading() -> None:
     sink = Taker(room=1)
     with sink.inbound.feeding(sink):
         sink.inbound.push([b"one", b"two", b"three"])
@@ -70,7 +70,7 @@ async def test_what_a_sink_leaves_waits_in_its_order_and_pauses_reading() -> Non
         assert (sink.inbound.empty, sink.inbound.size) == (True, 0)
 
 
-async def test_it_is_over_once_the_end_was_told_and_everything_was_taken() -> None:
+async def test_the_connection_is_over_once_its_end_was_reported_and_all_frames_were_taken() -> None:
     sink = Taker(room=1)
     with sink.inbound.feeding(sink) as over:
         sink.inbound.push([b"one", b"two"])
@@ -82,7 +82,7 @@ async def test_it_is_over_once_the_end_was_told_and_everything_was_taken() -> No
     assert sink.taken == [b"one", b"two"]
 
 
-async def test_an_end_that_was_told_before_there_is_a_sink_counts() -> None:
+async def test_an_end_reported_before_there_is_a_sink_counts() -> None:
     sink = Taker()
     sink.inbound.push([b"one"])
     sink.inbound.end()
@@ -91,7 +91,7 @@ async def test_an_end_that_was_told_before_there_is_a_sink_counts() -> None:
     assert sink.taken == [b"one"]
 
 
-async def test_what_the_sink_raises_is_raised_where_it_is_waited_for_and_nothing_more_is_given() -> None:
+async def test_an_exception_of_the_sink_reaches_the_waiting_task_and_stops_delivery() -> None:
     calls: list[Sequence[Frame]] = []
 
     def broken(frames: Sequence[Frame]) -> int:
@@ -107,7 +107,7 @@ async def test_what_the_sink_raises_is_raised_where_it_is_waited_for_and_nothing
     assert calls == [[b"one"]]
 
 
-async def test_without_its_sink_again_it_keeps_what_comes() -> None:
+async def test_frames_are_kept_after_the_sink_was_removed() -> None:
     sink = Taker()
     with sink.inbound.feeding(sink):
         sink.inbound.push([b"one"])
@@ -125,11 +125,11 @@ async def test_without_its_sink_again_it_keeps_what_comes() -> None:
         (Oversize(size=1_000_000, limit=10), FRAME_OVERHEAD),
     ],
 )
-def test_a_flood_of_small_frames_counts_with_the_memory_it_takes(frame: Frame, bytes_of_it: int) -> None:
+def test_small_frames_count_with_the_memory_that_they_take(frame: Frame, bytes_of_it: int) -> None:
     assert memory(frame) == bytes_of_it
 
 
-async def test_a_task_that_reads_waits_until_the_sink_has_taken_everything() -> None:
+async def test_a_reading_task_waits_until_the_sink_has_taken_all_frames() -> None:
     sink, pulled = Taker(room=1), PulledInbound()
     async with asyncio.TaskGroup() as group:
         giving = group.create_task(pulled.give(sink, [b"one", b"two", b"three"]))

@@ -39,11 +39,11 @@ def single_bytes(data: bytes) -> list[bytes]:
     return [data[i : i + 1] for i in range(len(data))]
 
 
-def test_one_read_gives_all_its_lines_in_order() -> None:
+def test_one_read_returns_all_its_lines_in_order() -> None:
     assert split([b'{"a":1}\n{"b":2}\n{"c":3}\n']) == [b'{"a":1}', b'{"b":2}', b'{"c":3}']
 
 
-def test_byte_by_byte_gives_the_same_lines() -> None:
+def test_reading_byte_by_byte_returns_the_same_lines() -> None:
     assert split(single_bytes(b'{"a":1}\n\n{"b":2}\r\n')) == [b'{"a":1}', b'{"b":2}']
 
 
@@ -54,11 +54,11 @@ def test_a_partial_line_waits_for_its_newline() -> None:
     assert splitter.feed(b":2}\n") == [b'{"b":2}']
 
 
-def test_the_unterminated_last_line_counts_at_the_end() -> None:
+def test_an_unterminated_last_line_is_a_frame_at_the_end() -> None:
     assert split([b"one\ntwo"]) == [b"one", b"two"]
 
 
-def test_nothing_is_left_after_the_end() -> None:
+def test_no_bytes_are_left_after_the_end() -> None:
     splitter = LineSplitter(ROOMY)
     splitter.feed(b"one")
     assert splitter.finish() == [b"one"]
@@ -75,7 +75,7 @@ def test_white_space_around_a_line_is_trimmed(around: str) -> None:
     assert split([f"{around}{{}}{around}\n".encode()]) == [b"{}"]
 
 
-def test_a_byte_order_mark_is_no_white_space() -> None:
+def test_a_byte_order_mark_is_not_trimmed() -> None:
     assert split(["\ufeff{}\n".encode()]) == ["\ufeff{}".encode()]
 
 
@@ -84,12 +84,12 @@ def test_white_space_within_a_line_stays() -> None:
     assert split([line + b"\n"]) == [line]
 
 
-def test_a_line_that_is_not_utf8_is_given_as_it_came() -> None:
+def test_a_line_of_invalid_utf8_is_passed_on_unchanged() -> None:
     assert split([b"\xff\xfe\n{}\n\x80"]) == [b"\xff\xfe", b"{}", b"\x80"]
 
 
 @pytest.mark.parametrize("cut", [whole, single_bytes])
-def test_a_line_over_the_limit_costs_only_itself(cut: Callable[[bytes], list[bytes]]) -> None:
+def test_a_line_over_the_limit_loses_only_itself(cut: Callable[[bytes], list[bytes]]) -> None:
     data = b"good\n" + b"x" * 11 + b"\nnext\n"
     assert split(cut(data), max_line=10) == [b"good", Oversize(size=11, limit=10), b"next"]
 
@@ -98,7 +98,7 @@ def test_a_line_at_the_limit_is_whole() -> None:
     assert split([b"x" * 10 + b"\n"], max_line=10) == [b"x" * 10]
 
 
-def test_a_line_over_the_limit_counts_at_the_end_too() -> None:
+def test_an_unterminated_line_over_the_limit_is_reported_at_the_end() -> None:
     assert split([b"x" * 8, b"x" * 8], max_line=10) == [Oversize(size=16, limit=10)]
 
 
@@ -116,7 +116,7 @@ def test_the_bytes_of_a_line_over_the_limit_are_not_held() -> None:
     assert splitter.feed(b"\nnext\n") == [Oversize(size=64 * len(megabyte), limit=len(megabyte)), b"next"]
 
 
-def test_a_line_byte_by_byte_takes_time_in_proportion_to_its_length() -> None:
+def test_the_cost_of_a_line_fed_byte_by_byte_is_proportional_to_its_length() -> None:
     def seconds(size: int) -> float:
         splitter = LineSplitter(size)
         began = process_time()
@@ -133,12 +133,12 @@ def test_a_line_byte_by_byte_takes_time_in_proportion_to_its_length() -> None:
 
 @given(st.binary(max_size=300), st.lists(st.integers(min_value=0), max_size=12), st.integers(1, 40))
 @example(b"\n" * 5 + b"x" * 41, [3], 40)
-def test_how_the_bytes_were_cut_makes_no_difference(data: bytes, cuts: list[int], max_line: int) -> None:
+def test_the_lines_do_not_depend_on_how_the_bytes_were_split(data: bytes, cuts: list[int], max_line: int) -> None:
     assert split(pieces_of(data, cuts), max_line) == split(single_bytes(data), max_line)
 
 
 @given(st.lists(st.sampled_from([b"{}", b"[1]", b'"\xc3\xa9"', "\u00a0x".encode()]), max_size=20))
-def test_what_join_writes_comes_back(lines: list[bytes]) -> None:
+def test_joined_frames_are_split_into_the_same_frames(lines: list[bytes]) -> None:
     trimmed = [line.decode().strip().encode() for line in lines]
     assert split([join(lines)]) == trimmed
 

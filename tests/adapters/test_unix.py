@@ -14,14 +14,14 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.adapters.base import Limits, Listener, Transport
+from dragoman.adapters.base import Listener, Transport, TransportLimits
 from dragoman.adapters.unix import SUN_PATH, UnixTransport, alive, connect, listen
 from dragoman.mappings.dialect import Oversize
 from dragoman.mappings.errors import ConfigError
 from tests.transport_reader import receive, receive_all
 
 DEADLINE = 20.0  # what should happen at once happens far below
-LIMITS = Limits(close_deadline=1.0)
+LIMITS = TransportLimits(close_deadline=1.0)
 
 
 class Server:
@@ -45,7 +45,7 @@ class Server:
 
 @asynccontextmanager
 async def serving(
-    folder: Path, limits: Limits = LIMITS, accept: Callable[[Transport], None] | None = None
+    folder: Path, limits: TransportLimits = LIMITS, accept: Callable[[Transport], None] | None = None
 ) -> AsyncIterator[Server]:
     """A listener whose transports are closed at the end, all within the deadline; no task is left."""
     before = asyncio.all_tasks()
@@ -63,7 +63,9 @@ async def serving(
 
 
 @asynccontextmanager
-async def dialled(server: Server, limits: Limits = LIMITS) -> AsyncIterator[tuple[UnixTransport, UnixTransport]]:
+async def dialled(
+    server: Server, limits: TransportLimits = LIMITS
+) -> AsyncIterator[tuple[UnixTransport, UnixTransport]]:
     """Our client's transport, and ours that accepted it."""
     client = await connect(server.path, limits)
     try:
@@ -114,7 +116,7 @@ async def test_all_frames_of_one_send_arrive_in_order(tmp_path: Path) -> None:
         assert reading.result() == frames
 
 
-async def test_an_offer_is_written_at_once_until_the_peer_does_not_read(tmp_path: Path) -> None:
+async def test_try_send_writes_at_once_until_the_peer_stops_reading(tmp_path: Path) -> None:
     frame = b"x" * 100_000
     async with serving(tmp_path) as server, dialled(server) as (client, ours):
         taken = 0
@@ -129,7 +131,7 @@ async def test_an_offer_is_written_at_once_until_the_peer_does_not_read(tmp_path
         assert not ours.try_send([b"late"])
 
 
-async def test_one_receive_gives_all_that_is_ready(tmp_path: Path) -> None:
+async def test_one_receive_returns_all_ready_frames(tmp_path: Path) -> None:
     async with serving(tmp_path) as server:
         with raw(server.path) as peer:
             peer.sendall(b"one\ntwo\nthree\n")
@@ -146,8 +148,8 @@ async def test_a_line_in_two_writes_is_one_frame(tmp_path: Path) -> None:
             assert await receive(ours) == [b'{"method":"run"}']
 
 
-async def test_an_oversized_line_costs_only_itself(tmp_path: Path) -> None:
-    async with serving(tmp_path, Limits(max_message=100)) as server:
+async def test_an_oversized_line_loses_only_itself(tmp_path: Path) -> None:
+    async with serving(tmp_path, TransportLimits(max_message=100)) as server:
         with raw(server.path) as peer:
             peer.sendall(b"x" * 101 + b"\nnext\n")
             peer.shutdown(socket.SHUT_WR)
@@ -157,14 +159,14 @@ async def test_an_oversized_line_costs_only_itself(tmp_path: Path) -> None:
 # -- the end -------------------------------------------------------------------------------------------
 
 
-async def test_the_end_delivers_the_unterminated_last_line_and_then_nothing(tmp_path: Path) -> None:
+async def test_the_end_delivers_an_unterminated_last_line_and_then_nothing(tmp_path: Path) -> None:
     async with serving(tmp_path) as server:
         with raw(server.path) as peer:
             peer.sendall(b"one\ntwo")
         assert await receive_all(await server.next()) == [b"one", b"two"]
 
 
-async def test_a_peer_that_only_stopped_writing_still_gets_answers(tmp_path: Path) -> None:
+async def test_a_peer_that_closed_only_its_writing_side_still_gets_answers(tmp_path: Path) -> None:
     async with serving(tmp_path) as server:
         with raw(server.path) as peer:
             peer.sendall(b"ask\n")
@@ -176,7 +178,7 @@ async def test_a_peer_that_only_stopped_writing_still_gets_answers(tmp_path: Pat
             assert peer.recv(100) == b"answer\n"
 
 
-async def test_a_probe_that_connects_and_drops_ends_quietly(tmp_path: Path) -> None:
+async def test_a_probe_that_connects_and_disconnects_causes_no_error(tmp_path: Path) -> None:
     async with serving(tmp_path) as server:
         raw(server.path).close()
         ours = await server.next()
@@ -198,7 +200,7 @@ async def test_sending_after_our_own_close_raises_connection_error(tmp_path: Pat
             await client.send([b"late"])
 
 
-async def test_what_a_gone_peer_wrote_is_read_although_our_write_failed_first(tmp_path: Path) -> None:
+async def test_frames_of_a_gone_peer_are_read_although_our_write_failed_first(tmp_path: Path) -> None:
     accepted: asyncio.Queue[UnixTransport] = asyncio.Queue()
 
     def write_before_the_first_read(transport: Transport) -> None:
@@ -216,8 +218,8 @@ async def test_what_a_gone_peer_wrote_is_read_although_our_write_failed_first(tm
         await ours.close()
 
 
-async def test_what_a_gone_peer_wrote_is_read_although_reading_was_paused(tmp_path: Path) -> None:
-    async with serving(tmp_path, Limits(receive_high=1)) as server:
+async def test_frames_of_a_gone_peer_are_read_although_reading_was_paused(tmp_path: Path) -> None:
+    async with serving(tmp_path, TransportLimits(receive_high=1)) as server:
         with raw(server.path) as peer:
             ours = await server.next()
             peer.sendall(b"one\n")
@@ -229,7 +231,7 @@ async def test_what_a_gone_peer_wrote_is_read_although_reading_was_paused(tmp_pa
         assert await receive_all(ours) == [b"one", b"two", b"three"]
 
 
-async def test_close_writes_what_waits(tmp_path: Path) -> None:
+async def test_close_writes_the_pending_frames(tmp_path: Path) -> None:
     frame = b"x" * 150_000
     async with serving(tmp_path) as server, dialled(server) as (client, ours):
         async with asyncio.TaskGroup() as group:
@@ -249,7 +251,7 @@ async def test_close_is_idempotent(tmp_path: Path) -> None:
 
 
 async def test_close_gives_up_on_a_peer_that_does_not_read(tmp_path: Path) -> None:
-    async with serving(tmp_path, Limits(close_deadline=0.05, send_high=8 * 1024 * 1024)) as server:
+    async with serving(tmp_path, TransportLimits(close_deadline=0.05, send_high=8 * 1024 * 1024)) as server:
         with raw(server.path):
             ours = await server.next()
             await ours.send([b"x" * 4 * 1024 * 1024])
@@ -261,7 +263,7 @@ async def test_close_gives_up_on_a_peer_that_does_not_read(tmp_path: Path) -> No
 
 
 async def test_send_waits_for_a_peer_that_does_not_read(tmp_path: Path) -> None:
-    limits = Limits(send_high=64 * 1024)
+    limits = TransportLimits(send_high=64 * 1024)
     frame = b"x" * 1024 * 1024
     async with serving(tmp_path, limits) as server:
         with raw(server.path) as peer:
@@ -281,7 +283,7 @@ async def test_send_waits_for_a_peer_that_does_not_read(tmp_path: Path) -> None:
 
 
 async def test_a_send_that_waits_ends_when_the_peer_goes(tmp_path: Path) -> None:
-    async with serving(tmp_path, Limits(send_high=1024)) as server:
+    async with serving(tmp_path, TransportLimits(send_high=1024)) as server:
         with raw(server.path) as peer:
             ours = await server.next()
             async with asyncio.TaskGroup() as group:
@@ -292,7 +294,7 @@ async def test_a_send_that_waits_ends_when_the_peer_goes(tmp_path: Path) -> None
 
 
 async def test_a_gateway_that_does_not_receive_stops_the_peer(tmp_path: Path) -> None:
-    limits = Limits(receive_high=128 * 1024)
+    limits = TransportLimits(receive_high=128 * 1024)
     line = b"x" * 999 + b"\n"
     async with serving(tmp_path, limits) as server:
         with raw(server.path) as peer:
@@ -315,7 +317,7 @@ async def test_a_gateway_that_does_not_receive_stops_the_peer(tmp_path: Path) ->
 
 async def test_a_line_longer_than_the_receive_mark_still_arrives(tmp_path: Path) -> None:
     line = b"x" * 3_000_000
-    async with serving(tmp_path, Limits(receive_high=1024)) as server, dialled(server) as (client, ours):
+    async with serving(tmp_path, TransportLimits(receive_high=1024)) as server, dialled(server) as (client, ours):
         _, received = await asyncio.gather(client.send([line]), receive(ours))
         assert received == [line]
 
@@ -328,7 +330,7 @@ async def test_the_address_with_its_dialect_is_the_endpoint(tmp_path: Path) -> N
         assert server.listener.address == f"unix:{tmp_path}/sock"
 
 
-async def test_the_socket_is_its_owners_alone(tmp_path: Path) -> None:
+async def test_only_the_owner_may_use_the_socket_file(tmp_path: Path) -> None:
     before = os.umask(0)
     os.umask(before)
     async with serving(tmp_path) as server:
@@ -351,7 +353,7 @@ async def test_a_stale_socket_file_is_replaced(tmp_path: Path) -> None:
         assert await receive(ours) == [b"hello"]
 
 
-async def test_a_live_socket_is_refused_and_left_alone(tmp_path: Path) -> None:
+async def test_listening_at_a_live_socket_is_refused_and_leaves_it_alone(tmp_path: Path) -> None:
     async with serving(tmp_path) as server:
         with pytest.raises(OSError, match=r"another process listens here.*sock") as refused:
             await listen(server.path, LIMITS, server.accept)
@@ -362,7 +364,7 @@ async def test_a_live_socket_is_refused_and_left_alone(tmp_path: Path) -> None:
             assert await receive(ours) == [b"still here"]
 
 
-async def test_a_file_that_is_no_socket_is_refused_and_left_alone(tmp_path: Path) -> None:
+async def test_listening_at_a_file_that_is_no_socket_is_refused_and_leaves_it_alone(tmp_path: Path) -> None:
     path = tmp_path / "sock"
     path.write_text("precious")
     with pytest.raises(FileExistsError, match="not a socket"):
@@ -410,7 +412,7 @@ async def test_closing_a_listener_leaves_a_file_that_is_not_its_own(tmp_path: Pa
             assert os.path.exists(server.path)
 
 
-async def test_dialling_nobody_says_where_and_why(tmp_path: Path) -> None:
+async def test_the_error_of_a_failed_dial_says_where_and_why(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match=f"No such file.*{tmp_path}/sock"):
         await connect(str(tmp_path / "sock"), LIMITS)
     with socket.socket(socket.AF_UNIX) as dead:
@@ -419,11 +421,11 @@ async def test_dialling_nobody_says_where_and_why(tmp_path: Path) -> None:
         await connect(str(tmp_path / "sock"), LIMITS)
 
 
-async def test_a_socket_is_alive_while_somebody_listens_at_it(tmp_path: Path) -> None:
+async def test_a_socket_is_alive_while_a_process_listens_at_it(tmp_path: Path) -> None:
     path = str(tmp_path / "sock")
     assert not alive(path)
     probes: list[Transport] = []
-    listener = await listen(path, Limits(), probes.append)
+    listener = await listen(path, TransportLimits(), probes.append)
     (tmp_path / "link").symlink_to(path)
     assert alive(path)
     assert alive(str(tmp_path / "link"))
@@ -435,7 +437,7 @@ async def test_a_socket_is_alive_while_somebody_listens_at_it(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("kind", ["file", "stale", "long"])
-def test_what_nobody_listens_at_is_not_alive(kind: str, tmp_path: Path) -> None:
+def test_a_socket_without_a_listener_is_not_alive(kind: str, tmp_path: Path) -> None:
     path = tmp_path / ("x" * SUN_PATH if kind == "long" else "sock")
     if kind == "file":
         path.touch()
@@ -449,7 +451,7 @@ def test_what_nobody_listens_at_is_not_alive(kind: str, tmp_path: Path) -> None:
 
 
 async def test_the_meter_counts_what_the_peer_does_not_read_until_it_reads_or_is_gone(tmp_path: Path) -> None:
-    async with serving(tmp_path, Limits(send_high=1024, close_deadline=0.05)) as server:
+    async with serving(tmp_path, TransportLimits(send_high=1024, close_deadline=0.05)) as server:
         with raw(server.path):
             ours = await server.next()
             assert ours.try_send([b"x" * 4 * 1024 * 1024])
@@ -458,7 +460,7 @@ async def test_the_meter_counts_what_the_peer_does_not_read_until_it_reads_or_is
             assert ours.meter.size == 0
 
 
-async def test_what_is_discarded_is_not_held_and_what_comes_after_it_is_not_either(tmp_path: Path) -> None:
+async def test_discarded_frames_and_later_ones_are_not_held(tmp_path: Path) -> None:
     async with serving(tmp_path) as server:
         with raw(server.path) as peer:
             ours = await server.next()

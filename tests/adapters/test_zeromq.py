@@ -21,7 +21,7 @@ def numbered(count: int) -> list[bytes]:
     return [b"llm.token\0%d" % number for number in range(count)]
 
 
-async def test_events_go_one_way_and_calls_and_answers_both() -> None:
+async def test_events_go_one_way_calls_and_answers_go_both_ways() -> None:
     async with primary() as ours, dialled(ours) as client:
         await ours.publication.send([b"session.update\0{}"])
         assert await receive(client) == [Parts("pub", b"", (b"session.update\0{}",))]
@@ -32,7 +32,7 @@ async def test_events_go_one_way_and_calls_and_answers_both() -> None:
         assert await receive(client) == [Parts("rpc", b"", (b"", b"answer"))]
 
 
-async def test_a_burst_of_50_000_arrives_whole_at_a_link_that_reads() -> None:
+async def test_a_burst_of_50_000_frames_arrives_completely_at_a_link_that_reads() -> None:
     limits, bounds = structs.replace(LIMITS, close_deadline=DEADLINE), structs.replace(BOUNDS, publish_wait=DEADLINE)
     async with primary(limits, bounds) as ours, dialled(ours) as client:
         async with asyncio.TaskGroup() as group:
@@ -42,7 +42,7 @@ async def test_a_burst_of_50_000_arrives_whole_at_a_link_that_reads() -> None:
         assert reading.result() == [Parts("pub", b"", (frame,)) for frame in numbered(50_000)]
 
 
-async def test_a_link_that_does_not_read_misses_what_it_is_told_and_nothing_else() -> None:
+async def test_a_link_that_does_not_read_misses_exactly_the_reported_number_of_frames() -> None:
     async with primary() as ours, dialled(ours, structs.replace(LIMITS, receive_high=100_000)) as client:
         await ours.publication.send(numbered(20_000))
         await until(lambda: len(client._published.inbound._frames) + client.missed + ours.publication.lost == 20_000)
@@ -52,7 +52,7 @@ async def test_a_link_that_does_not_read_misses_what_it_is_told_and_nothing_else
         assert len(frames) - 1 + missed.count + ours.publication.lost == 20_000
 
 
-async def test_no_socket_sends_heartbeats_of_the_transport() -> None:
+async def test_no_socket_sends_zmtp_heartbeats() -> None:
     """A Go peer does not answer them, and takes them for calls (docs/dialects/pando.md, section 9)."""
     async with primary() as ours, dialled(ours) as client:
         sockets = [polled.socket for each in (ours.listener._sockets, client._sockets) for polled in each._polled]
@@ -60,13 +60,13 @@ async def test_no_socket_sends_heartbeats_of_the_transport() -> None:
         assert {socket.getsockopt(zmq.HEARTBEAT_IVL) for socket in sockets} == {0}
 
 
-async def test_a_primary_that_ends_ends_its_clients() -> None:
+async def test_connections_of_clients_end_with_their_primary() -> None:
     async with primary() as ours, dialled(ours) as client:
         await ours.close()
         assert await receive_all(client) == []
 
 
-async def test_a_client_that_ends_is_gone_for_its_primary() -> None:
+async def test_a_primary_notices_that_a_client_has_gone() -> None:
     async with primary() as ours:
         async with dialled(ours) as client:
             await client.send([b"call"])
@@ -109,7 +109,7 @@ async def one_conversation() -> None:
         await ours.publication.send(numbered(10))
 
 
-async def test_a_dial_that_fails_leaves_nothing_behind() -> None:
+async def test_a_failed_dial_leaves_no_socket_open() -> None:
     async with primary() as ours:
         await ours.close()
         threads = threading.active_count()

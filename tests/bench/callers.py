@@ -29,7 +29,7 @@ class Caller(Protocol):
         """Say `message` and take everything up to the end: the seconds until it came, and the text."""
 
     def close(self) -> None:
-        """It goes."""
+        """Disconnect the caller."""
 
 
 class Smooth:

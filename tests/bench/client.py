@@ -27,7 +27,7 @@ TERMINAL = b"eventual_response"
 
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of one turn. `seconds` from the client's frame until its terminal begins to arrive."""
+    """The result of one turn. `seconds` from the client's frame until its terminal begins to arrive."""
 
     seconds: float
     frames: int
@@ -82,7 +82,7 @@ class Client:
         return found
 
     def seen(self) -> Seen:
-        """What came of the turn, whose terminal was taken; the clock stands."""
+        """Return the result of a turn whose terminal was read; the clock has stopped."""
         seconds = time.perf_counter() - self._started
         return _examine(self._whole(b"".join(self._chunks)), self._request, seconds)
 

@@ -87,7 +87,7 @@ def _case(kind: Kind) -> Case:
 
 
 def _live_cases() -> list[Case]:
-    """What link and session cost beside; a user's own translator would keep some state too, and does so here."""
+    """Return the cases with the work of link and session; a hand-written translator would keep some state too."""
     whole = turn(DELTAS)
     first = next(at for at, frame in enumerate(whole) if b"text_delta" in frame)
     deltas = [whole[first]] * DELTAS

@@ -1,4 +1,4 @@
-"""What the codec benchmark translates: pod events by kind, as the backend of a turn writes them.
+"""The input of the codec benchmark: pod events by kind, as the backend of a turn writes them.
 
 A kind is the smallest run of pod events that says one thing: what ends a turn is several events, and one smooth form.
 Kinds that smooth has no form for are here too: they stand in every real stream.

@@ -40,7 +40,7 @@ class PodClient:
         return found
 
     def seen(self) -> Seen:
-        """What came of the run."""
+        """Return the result of the run."""
         seconds = time.perf_counter() - self._started
         received = b"".join(self._chunks)
         lines = received[: received.rindex(b"\n")].split(b"\n")

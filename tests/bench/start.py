@@ -1,4 +1,4 @@
-"""What a gateway costs before anybody uses it: CPU until it listens, and memory while it is idle.
+"""The cost of a gateway without clients: CPU until it listens, and memory while it is idle.
 
 The peer is bare_server.py: the libraries that any such gateway imports, and one listener. Both are processes of their
 own, started one after the other in each round, in another order each time.

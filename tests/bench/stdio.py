@@ -30,7 +30,7 @@ import uvloop
 from aiohttp import WSMsgType, web
 from msgspec import Struct
 
-from dragoman.adapters.base import Limits, Transport
+from dragoman.adapters.base import Transport, TransportLimits
 from dragoman.adapters.stdio import Children
 from dragoman.adapters.websocket import listen
 from tests.bench.backend import LINES, answer, turn
@@ -223,11 +223,11 @@ def _write(data: bytes) -> None:
 async def ours(lines: int) -> None:
     """Our transports with the live translation between them; one client."""
     accepted: asyncio.Queue[Transport] = asyncio.Queue()
-    listener = await listen("127.0.0.1", 0, "/", Limits(), accepted.put_nowait)
+    listener = await listen("127.0.0.1", 0, "/", TransportLimits(), accepted.put_nowait)
     _tell(f"{listener.address}")
     client = await accepted.get()
     async with Children(1) as children, asyncio.TaskGroup() as group:
-        spawned = await children.spawn(_child(lines), Limits(), env=dict(os.environ))
+        spawned = await children.spawn(_child(lines), TransportLimits(), env=dict(os.environ))
         translating = group.create_task(_translated(spawned, client), name="translate")
         while frames := await receive(client):
             await spawned.send([frame for frame in frames if isinstance(frame, bytes)])
@@ -246,7 +246,7 @@ async def _translated(source: Transport, target: Transport) -> None:
 
 
 async def pump(lines: int) -> None:
-    """What one writes by hand; one client."""
+    """Measure the hand-written counterpart: one client of one child."""
 
     async def handle(request: web.Request) -> web.WebSocketResponse:
         client = web.WebSocketResponse()

@@ -1,9 +1,9 @@
 """G18: what it costs the event loop to receive a published event, ours against zmq.asyncio.
 
-One publisher in a process of its own, on another core, bursts the same events at both over TCP, one after the other in
-each round and in another order each time; XPUB with NODROP, so that both get all of them. What is measured is the CPU
-time of the event loop's thread from the demand for a burst until its last event: `receive` of our transport gives
-Parts, `recv_multipart` of zmq.asyncio lists of bytes. Both on uvloop, as the gateway runs.
+One publisher in a process of its own, on another core, bursts the same events at both over TCP: one after the other in
+each round and in another order each time. XPUB with NODROP, so that both get all of them. The benchmark measures
+the CPU time of the event loop's thread from the demand for a burst until its last event. `receive` of our transport
+gives Parts, `recv_multipart` of zmq.asyncio lists of bytes. Both on uvloop, as the gateway runs.
 
     python -m tests.bench.zeromq [ROUNDS]
 """
@@ -24,7 +24,7 @@ import zmq
 import zmq.asyncio
 from msgspec import Struct
 
-from dragoman.adapters.base import Limits
+from dragoman.adapters.base import TransportLimits
 from dragoman.adapters.zeromq import connect
 from dragoman.mappings.dialect import Parts
 from tests.bench.processes import cores, pin
@@ -112,7 +112,7 @@ def _run(receive: Receive, addresses: tuple[str, str]) -> float:
 
 
 async def _ours(published: str, asked: str) -> float:
-    transport = await connect(published, asked, Limits())
+    transport = await connect(published, asked, TransportLimits())
 
     async def burst(events: int) -> None:
         await transport.send([b"%d" % events])

@@ -1,4 +1,4 @@
-"""The same visit twice: straight to a smooth server, and through the gateway (docs/translation.md, rule 4.12).
+"""Plays one visit twice: straight to a smooth server, and through the gateway (docs/translation.md, rule 4.12).
 
 A walk says frames to a server and reads what comes; it is played at the server itself and through `smooth -> smooth`,
 each time at a fresh server with the same script. What both clients received must be equal frame by frame, once ids and
@@ -114,7 +114,7 @@ class VisitingClient:
 
 
 class Visit:
-    """What a walk has: the scripted server, and clients at the door that it is played at."""
+    """The world of one walk: the scripted server, and clients connected to it or to the gateway."""
 
     def __init__(self, server: RealServer, url: str, stack: AsyncExitStack, *, strict: bool) -> None:
         self.server = server
@@ -135,7 +135,7 @@ Walk = Callable[[Visit], Awaitable[None]]
 
 
 async def received(walk: Walk, *, through: bool, **parts: Any) -> list[str]:
-    """What the clients of this walk received, one after the other, as JSON with names for ids and times."""
+    """Return the frames that the clients of this walk received, as JSON with names for ids and times."""
     async with serving(**parts) as server, _door(server, through=through) as url, AsyncExitStack() as stack:
         visit = Visit(server, url, stack, strict=through)
         await walk(visit)

@@ -71,7 +71,7 @@ class FakeCodewhale:
             server.close()
 
     async def say(self, *said: dict[str, Any] | bytes) -> None:
-        """These lines, or bytes as they are, to who asked for `hold`."""
+        """Send these lines, or raw bytes, to the client that asked for `hold`."""
         for one in said:
             self._writer.write(one if isinstance(one, bytes) else json.dumps(one).encode() + b"\n")
         await self._writer.drain()

@@ -31,7 +31,7 @@ def event(name: str, /, **data: Any) -> dict[str, Any]:
 
 
 def snapshot(*entries: Any, status: str = "idle") -> dict[str, Any]:
-    """What a pod says first."""
+    """Return the snapshot, the first event of a pod."""
     return event("snapshot", entries=list(entries), greeting=GREETING, status=status)
 
 
@@ -55,7 +55,7 @@ class FakePod:
             server.close()
 
     async def say(self, *said: dict[str, Any] | bytes) -> None:
-        """These events, or bytes as they are."""
+        """Send these events, or raw bytes."""
         for one in said:
             self._writer.write(one if isinstance(one, bytes) else json.dumps(one).encode() + b"\n")
         await self._writer.drain()

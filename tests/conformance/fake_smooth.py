@@ -74,7 +74,7 @@ class FakeSmooth:
             yield fake
 
     async def say(self, *said: dict[str, Any] | str | bytes | list[str]) -> None:
-        """These events, or frames as they are or in pieces; `$turn` is the id of the turn that was asked for."""
+        """Send these events, or raw frames, whole or in pieces; `$turn` is the id of the turn that was asked for."""
         for one in said:
             frame = json.dumps(one).replace("$turn", self.turn) if isinstance(one, dict) else one
             with contextlib.suppress(ConnectionClosed) if isinstance(one, list) else contextlib.nullcontext():

@@ -331,7 +331,7 @@ class MalformedInputHarness(Struct, kw_only=True):
         assert (await self.smooth.run_seen())[-1]["type"] == "cancelled"
 
     async def both_saw_a_turn(self) -> None:
-        """Somebody held a turn, and both bystanders saw it whole."""
+        """Assert that a turn was played and that both bystanders saw all of it."""
         ends = [frame["type"] for frame in await self.smooth.run_seen() if frame["type"] in TERMINALS]
         assert ends == ["eventual_response"]
         assert [event["event"] for event in await self.pod.run_seen()].count("run_end") == 1

@@ -30,7 +30,7 @@ FENCE = "fence"  # the request id of the ping that proves that nothing more was 
 
 
 class Diverged(AssertionError):  # noqa: N818  # what happened, as pytest's own Failed and Skipped
-    """What was sent is not what the scenario says."""
+    """The frames that were sent differ from the scenario."""
 
 
 class Expected(Struct, rename="camel", forbid_unknown_fields=True):
@@ -78,7 +78,7 @@ class Document(Struct, forbid_unknown_fields=True):
 
 
 class Server(Struct, rename="camel", forbid_unknown_fields=True):
-    """What the server has beside its model."""
+    """The state of the server beside its model."""
 
     tools: list[Tool] = []
     confirm_tools: list[str] = []
@@ -257,7 +257,7 @@ class _Player:
 
 
 def _at(value: Any, path: str) -> Any:
-    """What stands at a path of keys and list places, joined by dots; None where there is nothing."""
+    """Return the value at a path of keys and list indices, joined by dots; None if there is none."""
     for key in path.split("."):
         if isinstance(value, dict):
             value = value.get(key)

@@ -1,4 +1,4 @@
-"""What a hostile message costs: steps in proportion to its size, for every dialect in both roles.
+"""The cost of a hostile message is proportional to its size, for every dialect in both roles.
 
 Each message that a dialect can write is blown up in one of several ways, at n, 2n and 4n, and given to the translator
 that reads it. Steps are counted, never time. A new dialect is in the registry and so in here.
@@ -173,7 +173,7 @@ def received(dialect: Dialect, role: str) -> Callable[[list[bytes]], Callable[[]
 @pytest.mark.parametrize("shape", [*SHAPES, *RAW])
 @pytest.mark.parametrize("role", ROLES)
 @pytest.mark.parametrize("name", DIALECTS)
-def test_a_message_costs_in_proportion_to_its_size(name: str, role: str, shape: str) -> None:
+def test_the_cost_of_a_message_is_proportional_to_its_size(name: str, role: str, shape: str) -> None:
     frames = written(name, role)
     least = LONG if shape in ("many digits", "quotes", "markup") else SHORT
     sizes = (least // 2, least, 2 * least, 4 * least)
@@ -185,7 +185,7 @@ def test_a_message_costs_in_proportion_to_its_size(name: str, role: str, shape: 
     assert {frame: times for frame, times in grown.items() if times > GROWTH} == {}
 
 
-def test_each_shape_blows_up_messages_of_some_dialect() -> None:
+def test_each_shape_enlarges_messages_of_some_dialect() -> None:
     frames = [frame for name in DIALECTS for role in ROLES for frame in written(name, role)]
     assert len(frames) > 50
     for shape in SHAPES:
@@ -194,7 +194,7 @@ def test_each_shape_blows_up_messages_of_some_dialect() -> None:
 
 @pytest.mark.parametrize("role", ROLES)
 @pytest.mark.parametrize("name", DIALECTS)
-def test_many_messages_at_once_cost_in_proportion_to_their_number(name: str, role: str) -> None:
+def test_the_cost_of_many_messages_is_proportional_to_their_number(name: str, role: str) -> None:
     bad = [b"{", b'{"x":1}', b"\xff", b"[" * 600]
     for frame in [*written(name, role), *bad]:
         times = growth(received(DIALECTS[name], role), [[frame] * n for n in SIZES], READERS)
@@ -202,7 +202,7 @@ def test_many_messages_at_once_cost_in_proportion_to_their_number(name: str, rol
 
 
 @pytest.mark.parametrize("name", [name for name, dialect in DIALECTS.items() if dialect.events.unwrap])
-def test_a_message_of_many_parts_costs_in_proportion_to_their_number(name: str) -> None:
+def test_the_cost_of_a_message_of_many_parts_is_proportional_to_their_number(name: str) -> None:
     for direction in (DIALECTS[name].events, DIALECTS[name].commands):
         for channel in ("pub", "rpc"):
 
@@ -223,21 +223,21 @@ def by_bytes(data: bytes) -> Callable[[], object]:
 
 @pytest.mark.parametrize("unit", [b"a", b"\n", b"a\n", b"\xe2\x80\xa8", b" \t", b"\xff"])
 @pytest.mark.parametrize("fed", [by_bytes, lambda data: lambda: LineSplitter(1 << 20).feed(data)])
-def test_a_line_costs_in_proportion_to_its_length_however_it_arrives(
+def test_the_cost_of_a_line_is_proportional_to_its_length_however_it_is_split(
     fed: Callable[[bytes], Callable[[], object]], unit: bytes
 ) -> None:
     assert growth(fed, [unit * 8 * n for n in SIZES], READERS) <= GROWTH
 
 
 @pytest.mark.parametrize("unit", ["a", "\x1b[2J", "\n", "://a:b@", "secret=", '\\"', "\u202e"])
-def test_a_log_value_costs_in_proportion_to_its_length(unit: str) -> None:
+def test_the_cost_of_a_log_value_is_proportional_to_its_length(unit: str) -> None:
     assert (
         growth(lambda text: lambda: escaped(redact_text(text)), [unit * 160 * n for n in (1, 2, 4, 8)], READERS)
         <= GROWTH
     )
 
 
-def test_work_that_is_not_in_proportion_is_found() -> None:
+def test_work_that_is_not_proportional_is_detected() -> None:
     def pairs(n: int) -> Callable[[], object]:
         return lambda: [a for a in range(n) for b in range(n) if a == b]
 

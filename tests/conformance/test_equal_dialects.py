@@ -31,7 +31,7 @@ def walk(**parts: Any) -> Callable[[Walk], Walk]:
 
 
 @pytest.mark.parametrize("name", WALKS)
-async def test_the_gateway_tells_what_the_server_tells(name: str) -> None:
+async def test_a_client_of_the_gateway_receives_what_a_client_of_the_server_receives(name: str) -> None:
     function, parts = WALKS[name]
     straight = await received(function, through=False, **parts)
     through = await received(function, through=True, **parts)

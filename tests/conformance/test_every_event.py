@@ -79,7 +79,7 @@ TURNS: dict[str, list[dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("name", TURNS)
-async def test_a_turn_arrives_as_it_was_said(name: str, tmp_path: Path) -> None:
+async def test_every_event_of_a_turn_arrives_unchanged(name: str, tmp_path: Path) -> None:
     async with (
         FakeSmooth.serving() as fake,
         listening(tmp_path, parse(fake.url)) as (_, url, _),
@@ -94,7 +94,7 @@ async def test_a_turn_arrives_as_it_was_said(name: str, tmp_path: Path) -> None:
 
 
 def said(frame: dict[str, Any]) -> Any:
-    """What the server said, under the request id of the client."""
+    """Return the frames of the server, with the request id of the client."""
     return json.loads(json.dumps(frame).replace("$turn", "turn"))
 
 

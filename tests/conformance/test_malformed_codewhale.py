@@ -73,7 +73,7 @@ def healthy(name: str, line: str, id: Any) -> Row:
 
 
 def garbled(name: str, line: str | bytes, why: str = "") -> Row:
-    """What is no request; section 1.2 tells how the message begins."""
+    """Return the row of a line that is no request (docs/dialects/codewhale.md, section 1.2)."""
     prefix = f"invalid json: {why}"
     return row(name, line, refused(-32700, lambda text: text.startswith(prefix), None))
 
@@ -411,12 +411,12 @@ def told(out: bytes) -> list[Any]:
     return [json.loads(line) for line in out.splitlines()]
 
 
-def test_no_two_rows_have_one_name() -> None:
+def test_row_names_are_unique() -> None:
     names = [row.name for row in ROWS]
     assert len(set(names)) == len(names), [name for name in names if names.count(name) > 1]
 
 
-async def test_every_wrong_line_is_answered_in_its_turn_as_documented_and_nobody_else_hears_of_it(
+async def test_every_malformed_line_is_answered_in_order_to_its_sender_alone(
     tmp_path: Path,
 ) -> None:
     async with watched(tmp_path) as (upstream, bystander):
@@ -454,7 +454,7 @@ def same(told: Any, expected: Any) -> bool:
 # -- while a turn runs (section 1.4), and at the end (section 1) -------------------------------------
 
 
-async def test_what_is_asked_while_a_message_runs_waits_in_its_order_and_an_interrupt_acts_at_once(
+async def test_requests_during_a_message_wait_in_order_and_an_interrupt_acts_at_once(
     tmp_path: Path,
 ) -> None:
     async with watched(tmp_path) as (upstream, bystander), CodewhaleClient.spawned(spawn(upstream)) as client:
@@ -480,7 +480,7 @@ async def test_what_is_asked_while_a_message_runs_waits_in_its_order_and_an_inte
         await bystander.until(lambda: "run_end" in bystander.names())
 
 
-async def test_a_message_by_thread_request_is_not_interrupted(tmp_path: Path) -> None:
+async def test_a_message_sent_by_thread_request_is_not_interrupted(tmp_path: Path) -> None:
     """Section 1.4: stdin is not read while it runs."""
     async with watched(tmp_path) as (upstream, _), CodewhaleClient.spawned(spawn(upstream)) as client:
         said = await client.send("thread/request", kind="message", thread_id=client.thread, input="count 2000")
@@ -490,7 +490,7 @@ async def test_a_message_by_thread_request_is_not_interrupted(tmp_path: Path) ->
         assert client.text() == "".join(f"{n} " for n in range(2000))
 
 
-async def test_shutdown_interrupts_the_turn_is_answered_behind_it_and_nothing_is_read_any_more(tmp_path: Path) -> None:
+async def test_shutdown_interrupts_the_turn_is_answered_after_it_and_is_the_last_request_read(tmp_path: Path) -> None:
     async with watched(tmp_path) as (upstream, bystander), CodewhaleClient.spawned(spawn(upstream)) as client:
         said = await client.say("wait")
         asked = await client.send("healthz")
@@ -502,7 +502,7 @@ async def test_shutdown_interrupts_the_turn_is_answered_behind_it_and_nothing_is
         await bystander.until(lambda: ("status", {"status": "idle"}) in bystander.events)
 
 
-async def test_a_last_line_without_its_end_is_a_request_and_half_of_one_is_none(tmp_path: Path) -> None:
+async def test_an_unterminated_last_line_is_a_request_only_if_it_is_complete(tmp_path: Path) -> None:
     async with watched(tmp_path) as (upstream, _):
         whole, half = await asyncio.gather(
             conversation(upstream, b'{"id":1,"method":"healthz"}'),
@@ -513,7 +513,7 @@ async def test_a_last_line_without_its_end_is_a_request_and_half_of_one_is_none(
         assert [line["error"]["code"] for line in told(half)[1:]] == [-32700]
 
 
-async def test_who_asks_without_end_while_a_turn_runs_is_answered_and_sent_away(tmp_path: Path) -> None:
+async def test_a_client_that_floods_requests_during_a_turn_is_answered_and_disconnected(tmp_path: Path) -> None:
     """A codewhale keeps all; docs/design.md, section 6: every queue of ours is bounded, and nothing is lost in
     silence.
     """

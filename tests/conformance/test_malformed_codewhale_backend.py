@@ -36,7 +36,7 @@ WELL = {"id": "$id", "result": "$accepted"}
 
 
 class Row(Struct, frozen=True, kw_only=True):
-    """What the codewhale says in a turn that stays open, or in none.
+    """Lines that the codewhale server sends in a turn that stays open, or in none.
 
     `text` and `end` are what the client sees of its turn, if that ends by it; `counted` is how many faults and losses
     it makes, -1 where a test is not about it.
@@ -311,7 +311,7 @@ async def goes_on(at: Stand, row: Row, before: int) -> None:
     assert row.counted == -1 or dropped(at.app) - before == row.counted, at.app.ledger.entries()
 
 
-def test_no_two_rows_have_one_name() -> None:
+def test_row_names_are_unique() -> None:
     for rows in (IDLE, [*COSTS_ITSELF, *ENDS, *LOST]):
         names = [row.name for row in rows]
         assert len(set(names)) == len(names), [name for name in names if names.count(name) > 1]
@@ -319,7 +319,7 @@ def test_no_two_rows_have_one_name() -> None:
 
 @pytest.mark.parametrize("dialect", ASKERS)
 @pytest.mark.parametrize("row", [pytest.param(row, id=row.name) for row in [*ENDS, *LOST]])
-async def test_a_turn_ends_once_whatever_is_said_of_it(row: Row, dialect: str, tmp_path: Path) -> None:
+async def test_a_turn_ends_once_whatever_the_server_sends(row: Row, dialect: str, tmp_path: Path) -> None:
     async with stand(dialect, tmp_path) as at:
         await at.asker.begin("hold", tokens=0)
         await at.fake.holds()
@@ -332,9 +332,7 @@ async def test_a_turn_ends_once_whatever_is_said_of_it(row: Row, dialect: str, t
 
 
 @pytest.mark.parametrize("dialect", ASKERS)
-async def test_what_cannot_be_read_or_answers_nobody_costs_itself_in_a_turn_and_outside_of_one(
-    dialect: str, tmp_path: Path
-) -> None:
+async def test_unreadable_lines_and_unexpected_answers_lose_only_themselves(dialect: str, tmp_path: Path) -> None:
     async with stand(dialect, tmp_path) as at:
         for row in COSTS_ITSELF:
             await at.asker.begin("hold", tokens=0)
@@ -358,7 +356,7 @@ async def test_what_cannot_be_read_or_answers_nobody_costs_itself_in_a_turn_and_
 
 @pytest.mark.parametrize("can", [None, ()], ids=["refused", "never told"])
 @pytest.mark.parametrize("dialect", ASKERS)
-async def test_a_codewhale_that_does_not_tell_what_it_can_is_taken_for_one_of_today(
+async def test_a_codewhale_without_capabilities_is_treated_as_the_current_generation(
     dialect: str, can: Any, tmp_path: Path
 ) -> None:
     async with stand(dialect, tmp_path, can) as at:
@@ -382,7 +380,7 @@ OLD_EVENTS = [event("response_start"), event("response_delta", delta="queued"), 
 
 
 @pytest.mark.parametrize("dialect", ASKERS)
-async def test_the_text_of_an_old_release_is_read_in_its_result_and_its_hooks_are_not_counted_twice(
+async def test_the_text_of_an_old_release_comes_from_its_result_and_hooks_are_not_counted_twice(
     dialect: str, tmp_path: Path
 ) -> None:
     async with stand(dialect, tmp_path, methods(SEED)) as at:
@@ -400,7 +398,7 @@ async def test_the_text_of_an_old_release_is_read_in_its_result_and_its_hooks_ar
 
 
 @pytest.mark.parametrize("dialect", ASKERS)
-async def test_a_turn_that_an_old_release_cannot_interrupt_is_ended_by_the_gateway_which_is_busy_until_it_has(
+async def test_a_turn_that_an_old_release_cannot_interrupt_ends_for_clients_and_stays_busy(
     dialect: str, tmp_path: Path
 ) -> None:
     """docs/translation.md, rule 3.4."""

@@ -1,8 +1,8 @@
 """Everything that a pod client can say wrong (docs/dialects/pod.md, sections 1, 3 to 5 and 8), to us as its pod.
 
 A seed pod broadcasts its errors; ours go to the asker alone (docs/translation.md, rule 3.14). So each row says what the
-asker is told and what becomes of its connection, and the bystanders, one smooth and one pod client of the same session,
-see nothing of it.
+asker is told and what becomes of its connection. The bystanders are one smooth and one pod client of the same session:
+they see nothing of it.
 """
 
 from __future__ import annotations
@@ -391,13 +391,13 @@ CELLS = [
 ROWS = [*LINES, *SHAPES, *SEGMENTS, *CELLS]
 
 
-def test_no_two_rows_have_one_name() -> None:
+def test_row_names_are_unique() -> None:
     names = [row.name for row in ROWS]
     assert len(set(names)) == len(names), [name for name in names if names.count(name) > 1]
 
 
 @pytest.mark.parametrize("row", [pytest.param(row, id=row.name[:100]) for row in ROWS])
-async def test_what_a_pod_client_says_wrong_costs_nobody_else(row: MalformedInput, tmp_path: Path) -> None:
+async def test_a_malformed_line_of_a_pod_client_disturbs_no_other_client(row: MalformedInput, tmp_path: Path) -> None:
     async with (
         malformed_input_harness(tmp_path) as at,
         PodBystander.connected(at.path, opens=row.state != "fresh") as asker,
@@ -405,7 +405,7 @@ async def test_what_a_pod_client_says_wrong_costs_nobody_else(row: MalformedInpu
         await play(row, at, asker)
 
 
-async def test_pause_resume_and_cancel_out_of_order_change_nothing_and_answer_the_asker_alone(tmp_path: Path) -> None:
+async def test_pause_resume_and_cancel_out_of_order_change_nothing_and_answer_only_the_sender(tmp_path: Path) -> None:
     """Section 8: what is legal is seen by everybody, what is not by nobody else."""
     async with malformed_input_harness(tmp_path) as at, PodBystander.connected(at.path) as asker:
 
@@ -438,7 +438,7 @@ async def test_pause_resume_and_cancel_out_of_order_change_nothing_and_answer_th
         await at.good_turns()
 
 
-async def test_who_runs_and_closes_without_reading_is_obeyed(tmp_path: Path) -> None:
+async def test_a_run_of_a_client_that_disconnects_without_reading_is_executed(tmp_path: Path) -> None:
     """Section 11: a parent hands a child its first task so."""
     async with malformed_input_harness(tmp_path) as at:
         async with PodBystander.connected(at.path, opens=False) as asker:
@@ -447,7 +447,7 @@ async def test_who_runs_and_closes_without_reading_is_obeyed(tmp_path: Path) -> 
         await at.good_turns()
 
 
-async def test_a_run_in_a_last_line_without_newline_is_executed(tmp_path: Path) -> None:
+async def test_a_run_in_an_unterminated_last_line_is_executed(tmp_path: Path) -> None:
     """Section 1; the half-closed client may see its connection end before its run does."""
     async with malformed_input_harness(tmp_path) as at, PodBystander.connected(at.path) as asker:
         await asker.send(json.dumps(run(COUNT)).encode())
@@ -458,7 +458,7 @@ async def test_a_run_in_a_last_line_without_newline_is_executed(tmp_path: Path) 
 
 
 @pytest.mark.parametrize(("said", "told"), [("hello", BAD), (CANCEL, IDLE), (f"hello\n{CANCEL}", None)])
-async def test_who_speaks_before_its_snapshot_could_be_sent_is_shown_it_first(
+async def test_a_client_that_sends_before_its_snapshot_gets_the_snapshot_first(
     said: str, told: Any, tmp_path: Path
 ) -> None:
     """Section 3: exactly one snapshot, before any other event but alerts. This backend never says anything."""
@@ -479,7 +479,7 @@ async def test_who_speaks_before_its_snapshot_could_be_sent_is_shown_it_first(
         assert fits(errors, [told] if told else [BAD, IDLE]) or fits(errors, [IDLE, BAD])
 
 
-async def test_every_line_that_the_upstream_types_reject_is_answered_to_the_asker_alone(tmp_path: Path) -> None:
+async def test_every_line_that_the_upstream_types_reject_is_answered_only_to_its_sender(tmp_path: Path) -> None:
     vectors = [json.loads(line) for line in VECTORS.read_text("utf-8").split("\n") if line]
     refused = [v for v in vectors if v["direction"] == "client_to_pod" and not v["accept"]]
     assert refused

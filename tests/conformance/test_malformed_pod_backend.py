@@ -25,7 +25,7 @@ HANGS_UP = b""
 
 
 class Row(Struct, frozen=True, kw_only=True):
-    """What the pod says, in an open run of the smooth client's or in none; and what both clients are told of it.
+    """Lines that the pod sends, in an open run of the smooth client or in none, and what both clients receive.
 
     `smooth` and `pod` are what each is told, fits() deciding. `counted` is how many faults and losses it makes.
     `again`: the connection ends and is made again.
@@ -429,7 +429,7 @@ def dropped(app: App) -> int:
 
 
 async def told_by(row: Row, pod: FakePod, at: MalformedInputHarness) -> tuple[list[Frame], list[Frame]]:
-    """What the smooth and the pod client are told while the pod says it."""
+    """Return the frames that the smooth and the pod client receive meanwhile."""
     for said in row.say:
         if said == HANGS_UP:
             pod.hang_up()
@@ -441,13 +441,13 @@ async def told_by(row: Row, pod: FakePod, at: MalformedInputHarness) -> tuple[li
     return await at.smooth.told(), theirs
 
 
-def test_no_two_rows_have_one_name() -> None:
+def test_row_names_are_unique() -> None:
     told = [row.name for row in ROWS]
     assert len(set(told)) == len(told), [name for name in told if told.count(name) > 1]
 
 
 @pytest.mark.parametrize("row", [pytest.param(row, id=row.name[:100]) for row in ROWS])
-async def test_what_a_pod_says_wrong_costs_itself_alone(row: Row, tmp_path: Path) -> None:
+async def test_a_malformed_line_of_a_pod_loses_only_itself(row: Row, tmp_path: Path) -> None:
     socket = tmp_path / "fake"
     async with FakePod.serving(socket) as pod, malformed_input_harness(tmp_path, parse(f"pod+unix:{socket}")) as at:
         if row.running:

@@ -453,13 +453,15 @@ STRAYS = [
 ROWS = [*FRAMES, *ENVELOPE, *FIELDS, *TURNS, *STRAYS]
 
 
-def test_no_two_rows_have_one_name() -> None:
+def test_row_names_are_unique() -> None:
     names = [row.name for row in ROWS]
     assert len(set(names)) == len(names), [name for name in names if names.count(name) > 1]
 
 
 @pytest.mark.parametrize("row", [pytest.param(row, id=row.name[:100]) for row in ROWS])
-async def test_what_a_smooth_client_says_wrong_costs_nobody_else(row: MalformedInput, tmp_path: Path) -> None:
+async def test_a_malformed_frame_of_a_smooth_client_disturbs_no_other_client(
+    row: MalformedInput, tmp_path: Path
+) -> None:
     async with (
         malformed_input_harness(tmp_path) as at,
         SmoothBystander.connected(at.url, opens=row.state != "fresh") as asker,
@@ -467,7 +469,7 @@ async def test_what_a_smooth_client_says_wrong_costs_nobody_else(row: MalformedI
         await play(row, at, asker)
 
 
-async def test_a_page_of_history_has_50_messages_whatever_nonsense_asks_for_another_size(tmp_path: Path) -> None:
+async def test_a_page_of_history_has_50_messages_if_the_requested_size_is_invalid(tmp_path: Path) -> None:
     """Section 5: not above 0 or no integer is 50; P cuts at 100, R does not, and the schema says 1 to 100."""
     fifty = each(0, -1, "7", 2.5, True, None, "x", [], ABSENT)
     sizes = [*((limit, 50) for limit in fifty), (1, 1), (100, 100), (101, 100), (10**9, 100), (10**30, 100)]
@@ -481,7 +483,7 @@ async def test_a_page_of_history_has_50_messages_whatever_nonsense_asks_for_anot
 
 
 @pytest.mark.parametrize("state", ["open", "running"])
-async def test_a_message_far_over_the_limit_costs_its_sender_the_connection_alone(state: State, tmp_path: Path) -> None:
+async def test_a_message_far_over_the_limit_disconnects_only_its_sender(state: State, tmp_path: Path) -> None:
     """Past four times the limit: P closes with 1009 too. It comes in pieces, so that nothing of it lies unread."""
     async with malformed_input_harness(tmp_path) as at:
         async with websockets.connect(at.url) as asker:

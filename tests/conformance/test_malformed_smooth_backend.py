@@ -41,7 +41,7 @@ class HangsUp(Struct, frozen=True):
 
 
 class Row(Struct, frozen=True, kw_only=True):
-    """What the server says in an open turn, what the asker is told of it, and how many faults and losses it makes.
+    """Frames that the server sends in an open turn, what the asker receives, and the number of faults and losses.
 
     `own` says that not even the other client of the session is told. `again`: the connection ends and is made again.
     """
@@ -355,13 +355,13 @@ def kinds(told: list[Frame]) -> list[str]:
     return [frame["type"] for frame in told if frame["type"] != "immediate_response"]
 
 
-def test_no_two_rows_have_one_name() -> None:
+def test_row_names_are_unique() -> None:
     names = [row.name for row in ROWS]
     assert len(set(names)) == len(names), [name for name in names if names.count(name) > 1]
 
 
 @pytest.mark.parametrize("row", [pytest.param(row, id=row.name[:100]) for row in ROWS])
-async def test_what_a_smooth_server_says_wrong_costs_itself_alone(row: Row, tmp_path: Path) -> None:
+async def test_a_malformed_frame_of_a_smooth_server_loses_only_itself(row: Row, tmp_path: Path) -> None:
     async with AsyncExitStack() as stack:
         fake = await stack.enter_async_context(FakeSmooth.serving())
         app, url, _ = await stack.enter_async_context(listening(tmp_path, parse(fake.url)))
@@ -428,7 +428,7 @@ WRONG_ANSWERS: dict[str, list[tuple[dict[str, Any], dict[str, Any]]]] = {
 
 
 @pytest.mark.parametrize(("question", "right"), [("confirm", CONFIRM), ("form", SUBMIT)])
-async def test_a_turn_stays_parked_through_every_wrong_answer_and_the_right_one_counts_once(
+async def test_a_turn_stays_parked_after_wrong_answers_and_the_right_one_counts_once(
     question: str, right: dict[str, Any], tmp_path: Path
 ) -> None:
     """Section 6."""
@@ -459,7 +459,7 @@ async def test_a_turn_stays_parked_through_every_wrong_answer_and_the_right_one_
             assert await client.turn(GOOD) == "eventual_response"
 
 
-async def test_an_event_that_nobody_knows_reaches_clients_of_its_own_dialect_and_ends_nothing(tmp_path: Path) -> None:
+async def test_an_unknown_event_reaches_clients_of_its_own_dialect_and_ends_no_turn(tmp_path: Path) -> None:
     """Section 8: every client drops an unknown type silently, so it goes on to them (docs/design.md, section 4)."""
     news = {"type": "weather", "data": {"sky": "blue"}}
     async with (

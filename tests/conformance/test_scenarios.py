@@ -155,7 +155,7 @@ async def test_the_real_server_passes(name: str, connect: Connect) -> None:
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
-async def test_the_gateway_before_the_real_server_passes(name: str, connect: Connect) -> None:
+async def test_the_gateway_in_front_of_the_real_server_passes(name: str, connect: Connect) -> None:
     scenario = CORPUS[name]
     async with (
         server_of(scenario) as server,
@@ -166,7 +166,7 @@ async def test_the_gateway_before_the_real_server_passes(name: str, connect: Con
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
-async def test_the_gateway_says_frame_by_frame_what_the_real_server_says(name: str) -> None:
+async def test_the_gateway_sends_the_same_frames_as_the_real_server(name: str) -> None:
     scenario = CORPUS[name]
     async with server_of(scenario) as server, PlainWire.connected(server.ws_url()) as wire:
         straight = normal(await play(scenario, wire))
@@ -180,7 +180,7 @@ async def test_the_gateway_says_frame_by_frame_what_the_real_server_says(name: s
 
 
 @needs_shared
-def test_the_corpus_of_both_generations_is_there() -> None:
+def test_scenarios_of_both_generations_exist() -> None:
     assert {name.partition("/")[0] for name in CORPUS} == {"spec", "spec-1.3.0"}
     assert len(CORPUS) >= 14
 
@@ -225,7 +225,7 @@ def doctored(change: Callable[[Any], object]) -> Scenario:
 
 
 def turn(raw: Any) -> Any:
-    """What the step that begins a turn expects."""
+    """Return what the first step of a turn expects."""
     return raw["steps"][1]["expect"]
 
 
@@ -246,7 +246,7 @@ CHANGES: dict[str, tuple[Callable[[Any], object], str]] = {
 
 
 @pytest.mark.parametrize("what", CHANGES)
-async def test_a_doctored_scenario_fails(what: str) -> None:
+async def test_a_falsified_scenario_fails(what: str) -> None:
     change, told = CHANGES[what]
     scenario = doctored(change)
     async with server_of(scenario) as server, PlainWire.connected(server.ws_url()) as wire:
@@ -254,7 +254,7 @@ async def test_a_doctored_scenario_fails(what: str) -> None:
             await play(scenario, wire, deadline=2.0 if what == "more than comes" else DEADLINE)
 
 
-async def test_the_undoctored_one_passes() -> None:
+async def test_the_scenario_passes_before_it_is_falsified() -> None:
     scenario = doctored(lambda raw: None)
     async with server_of(scenario) as server, PlainWire.connected(server.ws_url()) as wire:
         received = await play(scenario, wire)
@@ -272,7 +272,7 @@ async def test_the_undoctored_one_passes() -> None:
     ],
     ids=["a key", "a matcher", "a server's key", "a model's word", "a repeat without an end"],
 )
-def test_what_the_runner_does_not_check_is_refused(change: Callable[[Any], object]) -> None:
+def test_an_expectation_that_the_runner_does_not_check_is_refused(change: Callable[[Any], object]) -> None:
     raw = deepcopy(OWN)
     change(raw)
     with pytest.raises(ValueError, match=r"unknown field|model says|repeat ends"):

@@ -1,4 +1,4 @@
-"""What codewhale clients and children say, as the tests of the gateway write it
+"""Messages of codewhale clients and servers, for the tests of the gateway
 (docs/dialects/codewhale.md, sections 1 and 2).
 """
 

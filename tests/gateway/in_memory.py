@@ -124,13 +124,13 @@ class InMemoryPeer:
         return frames
 
     def says(self, *messages: dict[str, Any] | bytes) -> None:
-        """It says these in one piece."""
+        """Send these lines in one piece."""
         frames = [m if isinstance(m, bytes) else json.dumps(m).encode() for m in messages]
         self._said += [(len(self.transport.got), frame) for frame in frames]
         self.transport.say(*frames)
 
     def calls(self, body: bytes) -> None:
-        """It is a pando that makes this call."""
+        """Send this call as a pando client."""
         self._said.append((len(self.transport.got), body))
         self.transport.say(Parts("rpc", b"", (b"", body)))
 
@@ -379,7 +379,7 @@ class Script:
         return self._then(f"{name} gets", lambda: self._compare(self._stage.clients[name].news(), expected))
 
     def ignores(self, *names: str) -> Script:
-        """What these clients were sent since they were looked at last is not looked at."""
+        """Skip the frames that these clients have received since the last step."""
         return self._then(f"{names} were sent something", lambda: [self._stage.clients[name].news() for name in names])
 
     def leaves(self, name: str) -> Script:

@@ -1,4 +1,4 @@
-"""Who receives peers at a listener of a test."""
+"""Callbacks for the listeners of tests."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["callbacks"]
 
 
 def nobody(_transport: Transport) -> None:
-    """Nobody is expected."""
+    """Do nothing with a peer; none is expected."""
 
 
 def callbacks(accept: Accept = nobody, publish: Accept = nobody) -> ListenerCallbacks:

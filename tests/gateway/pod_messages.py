@@ -1,4 +1,4 @@
-"""What a pod says and is told, as the tests of the gateway write it (docs/dialects/pod.md, sections 5 and 6)."""
+"""Messages from and to a pod, for the tests of the gateway (docs/dialects/pod.md, sections 5 and 6)."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def say(event: str, **data: Any) -> Frame:
 
 
 def snapshot(*entries: Frame, status: str = "idle") -> Frame:
-    """What it shows to whoever connects."""
+    """Return the snapshot that a pod sends to each client that connects."""
     return say("snapshot", entries=list(entries), greeting=GREETING, status=status)
 
 
@@ -108,12 +108,12 @@ def echo(text: str) -> Frame:
 
 
 def status(value: str) -> Frame:
-    """It changed its state."""
+    """Return the event of a changed status."""
     return say("status", status=value)
 
 
 def took(text: str) -> tuple[Frame, Frame]:
-    """It took an input."""
+    """Return the events of an accepted input."""
     return echo(text), status("running")
 
 
@@ -141,5 +141,5 @@ FINISHED = (run_end("finished"), status("idle"))
 
 
 def run(text: str) -> Frame:
-    """What it is told when a client sends a message."""
+    """Return the method that a pod receives when a client sends a message."""
     return {"method": "run", "params": {"input": [{"kind": "text", "content": text}]}}

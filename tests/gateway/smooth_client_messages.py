@@ -1,4 +1,4 @@
-"""What a smooth client says and gets, as the tests of the gateway write it
+"""Messages from and to a smooth client, for the tests of the gateway
 (docs/dialects/smooth.md, sections 3 to 6).
 """
 

@@ -1,4 +1,4 @@
-"""What a smooth server says and is told, as the tests of the gateway write it
+"""Messages from and to a smooth server, for the tests of the gateway
 (docs/dialects/smooth.md, sections 3 to 6).
 
 Its request ids are the gateway's: a script binds them by "$name" where it looks at what the server got.
@@ -126,7 +126,7 @@ def called(request: str, name: str, arguments: str = "{}") -> Frame:
 
 
 def result(request: str, name: str, text: str) -> Frame:
-    """What the tool gave."""
+    """Return the event of a tool's result."""
     return _chunk(request, name, {"rawResponse": {"toolResult": {"name": name, "isError": False, "result": text}}})
 
 
@@ -179,7 +179,7 @@ def form_refused(request: str, interaction: str, field: str, text: str) -> Frame
 
 
 def code_wanted(request: str) -> Frame:
-    """Who is the user?"""
+    """Return the event that asks for a one-time code."""
     return _asked(
         "otp_verification_required",
         request,

@@ -135,7 +135,7 @@ async def takes_clients(url: str) -> bool:
 # -- the beginning -----------------------------------------------------------------------------------
 
 
-async def test_each_listener_is_told_with_the_port_that_was_chosen(tmp_path: Path) -> None:
+async def test_each_listener_is_reported_with_its_chosen_port(tmp_path: Path) -> None:
     app, told = app_of(LISTEN, f"pod+unix:{tmp_path}/sock"), asyncio.Queue[str]()
     async with asyncio.TaskGroup() as group:
         group.create_task(app.run(told.put_nowait), name="app")
@@ -166,7 +166,7 @@ async def test_a_socket_in_a_directory_that_is_missing_is_named(tmp_path: Path) 
     assert not await takes_clients(told[0].removeprefix("smooth+"))
 
 
-async def test_a_live_socket_is_not_taken_away(tmp_path: Path) -> None:
+async def test_the_socket_of_a_live_process_is_not_replaced(tmp_path: Path) -> None:
     async with bridged("pod+unix:/nowhere/sock", listen=f"pod+unix:{tmp_path}/sock"):
         with pytest.RaisesGroup(pytest.RaisesExc(OSError, match="another process listens here")):
             await app_of(f"pod+unix:{tmp_path}/sock").run()
@@ -177,7 +177,7 @@ async def test_a_live_socket_is_not_taken_away(tmp_path: Path) -> None:
     ("listen", "upstream"),
     [("smooth+unix:/x", "pod+unix:/y"), (LISTEN, "pod+ws://127.0.0.1:1/ws"), ("esperanto+ws://h:1/", "pod+unix:/y")],
 )
-def test_an_endpoint_that_cannot_be_served_is_refused_before_anything_runs(listen: str, upstream: str) -> None:
+def test_an_endpoint_that_cannot_be_served_is_refused_before_any_listener_opens(listen: str, upstream: str) -> None:
     with pytest.raises(ConfigError):
         app_of(listen, upstream=upstream)
 
@@ -185,7 +185,7 @@ def test_an_endpoint_that_cannot_be_served_is_refused_before_anything_runs(liste
 # -- the end -----------------------------------------------------------------------------------------
 
 
-async def test_an_app_that_is_stopped_tells_its_clients_that_it_goes_away() -> None:
+async def test_a_stopping_app_tells_its_clients_that_it_goes_away() -> None:
     async with bridged("pod+unix:/nowhere/sock") as (app, url), Watched.connected(url) as client:
         app.stop.set()
         assert await closed(client) == CloseReason.GOING_AWAY
@@ -239,7 +239,7 @@ async def test_a_signal_stops_the_app(number: signal.Signals) -> None:
     assert app.stop.is_set()
 
 
-async def test_a_second_signal_ends_it_in_mid_turn_and_still_closes_everything(tmp_path: Path) -> None:
+async def test_a_second_signal_ends_the_app_during_a_turn_and_closes_everything(tmp_path: Path) -> None:
     backends, told = Backends(), asyncio.Queue[str]()
     route = Route(name="test", listen=(parse(f"pod+unix:{tmp_path}/sock"),), upstream=parse("pod+unix:/played"))
     app = App(Config(routes=(route,), limits=Limits(drain_deadline=DEADLINE * 10)), make_backend=backends)
@@ -311,7 +311,9 @@ async def entered(
         app.stop.set()
 
 
-async def test_a_client_too_many_is_told_so_and_counted_until_another_one_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_client_above_the_limit_is_refused_and_counted_until_another_one_leaves(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     backends = Backends()
     async with entered(monkeypatch, backends, Limits(links=1)) as (app, door):
         backends.one.session.pending.open()
@@ -385,7 +387,7 @@ async def test_without_memory_for_it_no_session_is_opened() -> None:
         assert "`memory`" in json.dumps(refused)
 
 
-async def test_a_smooth_client_too_many_is_asked_to_come_again_later() -> None:
+async def test_a_smooth_client_above_the_limit_is_told_to_try_again_later() -> None:
     async with (
         bridged("pod+unix:/nowhere/sock", limits=Limits(links=1)) as (_, url),
         Watched.connected(url),
@@ -397,7 +399,7 @@ async def test_a_smooth_client_too_many_is_asked_to_come_again_later() -> None:
         assert late.close_code == 1013
 
 
-async def test_a_failure_while_a_client_is_shown_its_session_costs_that_client_alone(
+async def test_a_failure_while_attaching_disconnects_only_that_client(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     backends = Backends()
@@ -416,7 +418,7 @@ async def test_a_failure_while_a_client_is_shown_its_session_costs_that_client_a
         assert len(backends.one.session.delivery.attachments) == 1
 
 
-async def test_a_client_on_its_way_in_when_the_app_closes_is_sent_away(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_client_that_connects_while_the_app_closes_is_disconnected(monkeypatch: pytest.MonkeyPatch) -> None:
     async with entered(monkeypatch, Backends()) as (app, door):
         inside = door.enter()
         await settle()
@@ -455,7 +457,7 @@ async def test_a_client_that_is_gone_is_forgotten(monkeypatch: pytest.MonkeyPatc
         ("codewhale+unix:{}/b", [("OpenSession", "agent, supports")]),  # which this client sends
     ],
 )
-async def test_the_log_of_a_healthy_chat_ends_without_anything_that_reads_like_a_loss(
+async def test_the_log_of_a_chat_without_losses_mentions_no_loss(
     backend: str, told: list[tuple[str, str]], tmp_path: Path
 ) -> None:
     with capture_logs() as logs:
@@ -470,7 +472,7 @@ async def test_the_log_of_a_healthy_chat_ends_without_anything_that_reads_like_a
     assert [(entry["kind"], entry["field"]) for entry in losses if entry["log_level"] != "debug"] == told
 
 
-async def test_what_was_lost_is_told_at_the_end() -> None:
+async def test_losses_are_logged_at_the_end() -> None:
     with capture_logs() as logs:
         async with turn(Limits(drain_deadline=0.05)) as (_, backend, _, _):
             backend.says(TurnAccepted(request="nobody's"))

@@ -32,7 +32,9 @@ from tests.gateway.in_memory import in_memory_gateway
         ("codewhale", {"in_process": True}, ReplayedKind),
     ],
 )
-async def test_each_backend_has_its_kind(dialect: str, options: dict[str, Any], kind: type[BackendKind]) -> None:
+async def test_each_upstream_has_its_kind_of_backend(
+    dialect: str, options: dict[str, Any], kind: type[BackendKind]
+) -> None:
     spoken = registry.dialect(dialect)
     async with in_memory_gateway() as made, in_memory_pando_gateway() as shared:
         chosen = kind_of(spoken, shared._upstream, **options)
@@ -41,12 +43,12 @@ async def test_each_backend_has_its_kind(dialect: str, options: dict[str, Any], 
         assert type(chosen(sessions)) is kind
 
 
-async def test_a_shared_backend_has_nothing_to_ask_beside_its_sessions() -> None:
+async def test_a_shared_backend_has_no_second_connection_for_requests() -> None:
     async with in_memory_pando_gateway() as made:
         assert made.router._backend.control() is None
 
 
-async def test_any_other_backend_is_asked_over_one_connection_of_its_own() -> None:
+async def test_other_backends_have_a_second_connection_for_requests() -> None:
     async with in_memory_gateway(upstream="smooth") as made:
         control = made.router._backend.control()
         assert control is made.router._backend.control()

@@ -59,7 +59,7 @@ def test_the_help_of_each_command_begins_as_in_the_list_and_shows_an_example(com
     assert f"Example: dragoman {command}" in text
 
 
-def test_the_help_lists_every_command_in_its_panel_and_a_first_try() -> None:
+def test_the_help_lists_every_command_in_its_group_and_a_first_example() -> None:
     done = dragoman("--help")
     assert done.returncode == 0
     panels: dict[str, list[str]] = {}
@@ -131,12 +131,12 @@ def test_a_shell_completes_commands_options_and_choices(
     assert offered in done.stdout
 
 
-def test_the_example_of_the_configuration_is_printed_as_it_is() -> None:
+def test_the_example_configuration_is_printed_unchanged() -> None:
     done = dragoman("config", "example")
     assert (done.returncode, done.stdout) == (0, (ROOT / "config.example.toml").read_text("utf-8"))
 
 
-def test_the_documents_are_listed_and_each_is_printed_as_it_is() -> None:
+def test_the_documents_are_listed_and_each_is_printed_unchanged() -> None:
     rows = json.loads(dragoman("docs", "--json").stdout)
     files = {path.relative_to(ROOT / "docs").as_posix(): path for path in (ROOT / "docs").rglob("*.md")}
     assert {f"{row['page']}.md" for row in rows} == set(files)
@@ -147,11 +147,11 @@ def test_the_documents_are_listed_and_each_is_printed_as_it_is() -> None:
     assert dragoman("docs", "dialects/pod").stdout == files["dialects/pod.md"].read_text("utf-8")
 
 
-def test_a_document_that_is_not_there_is_told_with_the_nearest() -> None:
+def test_the_error_for_an_unknown_document_suggests_the_nearest() -> None:
     assert refused("docs", "desing") == "error: no document 'desing'; did you mean 'design'?"
 
 
-def test_nothing_asked_shows_the_help_and_is_bad_usage() -> None:
+def test_without_arguments_the_help_is_shown_and_the_exit_code_is_2() -> None:
     done = dragoman()
     assert done.returncode == 2
     assert "bridge" in done.stdout + done.stderr
@@ -180,7 +180,7 @@ def test_the_version_is_one_line() -> None:
         (("matrix", "--json", "--markdown"), "exclude each other"),
     ],
 )
-def test_bad_usage_is_one_line_that_says_what_to_write(arguments: tuple[str, ...], words: str) -> None:
+def test_wrong_usage_prints_one_line_that_says_what_to_write(arguments: tuple[str, ...], words: str) -> None:
     assert words in refused(*arguments)
 
 
@@ -200,12 +200,12 @@ def test_bad_usage_is_one_line_that_says_what_to_write(arguments: tuple[str, ...
         ((WS, "pod+unix:/x", "--log-level", "loud"), "write one of debug, info, warning, error"),
     ],
 )
-def test_a_bridge_that_cannot_be_says_what_to_write(arguments: tuple[str, ...], words: str) -> None:
+def test_the_error_of_an_impossible_bridge_says_what_to_write(arguments: tuple[str, ...], words: str) -> None:
     assert words in refused("bridge", *arguments)
 
 
 @pytest.mark.parametrize("more", [(), ("--json",)])
-def test_what_a_terminal_has_no_sign_for_is_written_as_utf_8(tmp_path: Path, more: tuple[str, ...]) -> None:
+def test_characters_that_the_locale_lacks_are_written_as_utf_8(tmp_path: Path, more: tuple[str, ...]) -> None:
     recording = written(tmp_path / "a.jsonl", numbered(4, text="木曜日"))
     environment = {**os.environ, "PYTHONIOENCODING": "latin-1"}
     arguments = (sys.executable, "-m", "dragoman", "show", str(recording), *more)
@@ -223,7 +223,7 @@ def test_a_port_in_use_is_named_and_exits_1() -> None:
     )
 
 
-def test_a_second_listener_that_cannot_be_ends_the_first(tmp_path: Path) -> None:
+def test_a_second_listener_that_fails_closes_the_first(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         done = dragoman("bridge", f"pod+unix:{tmp_path}/sock", f"smooth+ws://127.0.0.1:{port}/ws", "pod+unix:/x")
@@ -232,25 +232,25 @@ def test_a_second_listener_that_cannot_be_ends_the_first(tmp_path: Path) -> None
     assert not (tmp_path / "sock").exists()
 
 
-def test_a_host_that_nobody_knows_is_named_and_exits_1() -> None:
+def test_an_unknown_host_is_named_and_exits_1() -> None:
     assert "smooth+ws://no-such-host.invalid:1/" in refused(
         "bridge", "smooth+ws://no-such-host.invalid:1/", "pod+unix:/x", code=1
     )
 
 
-def test_a_missing_directory_is_told_as_such(tmp_path: Path) -> None:
+def test_a_missing_directory_is_named(tmp_path: Path) -> None:
     done = dragoman("demo-backend", f"pod+unix:{tmp_path}/none/sock")
     assert done.returncode != 0
     assert f"{tmp_path}/none/sock: the socket's directory does not exist" in done.stderr
     assert len(done.stderr.splitlines()) == 1
 
 
-def test_a_config_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_a_missing_config_is_named(tmp_path: Path) -> None:
     assert f"{tmp_path}/none.toml: No such file" in refused("serve", "--config", f"{tmp_path}/none.toml")
     assert dragoman("check", f"{tmp_path}/none.toml").returncode == 2
 
 
-def test_a_script_that_is_wrong_is_refused_before_anything_is_served(tmp_path: Path) -> None:
+def test_an_invalid_script_is_refused_before_any_listener_opens(tmp_path: Path) -> None:
     script = tmp_path / "turns.jsonl"
     script.write_text('{"type":"text_delta","text":"x"}\n{"type":"text_detla"}\n')
     line = refused("demo-backend", f"pod+unix:{tmp_path}/sock", "--script", str(script))
@@ -268,7 +268,7 @@ def wrong(tmp_path: Path) -> Path:
     return path
 
 
-def test_check_and_serve_tell_every_error_in_the_same_words_and_exit_2(wrong: Path) -> None:
+def test_check_and_serve_print_the_same_errors_and_exit_2(wrong: Path) -> None:
     checked, served = dragoman("check", str(wrong)), dragoman("serve", "--config", str(wrong))
     assert (checked.returncode, checked.stderr) == (2, "")
     assert (served.returncode, served.stdout) == (2, "")
@@ -278,7 +278,7 @@ def test_check_and_serve_tell_every_error_in_the_same_words_and_exit_2(wrong: Pa
     assert served.stderr.splitlines() == [f"error: {first}", f"error: {second}"]
 
 
-def test_check_as_json_is_an_array_of_what_is_wrong(wrong: Path) -> None:
+def test_check_as_json_prints_an_array_of_problems(wrong: Path) -> None:
     done = dragoman("check", str(wrong), "--json")
     rows = json.loads(done.stdout)
     assert (done.returncode, done.stderr, len(rows)) == (2, "", 2)
@@ -290,14 +290,14 @@ def test_check_as_json_is_an_array_of_what_is_wrong(wrong: Path) -> None:
     }
 
 
-def test_check_says_of_a_good_config_that_it_is_and_exits_0() -> None:
+def test_check_of_a_valid_config_says_so_and_exits_0() -> None:
     done = dragoman("check", str(ROOT / "config.example.toml"))
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == f"{ROOT}/config.example.toml: ok, it can be served: assistant\n"
     assert json.loads(dragoman("check", str(ROOT / "config.example.toml"), "--json").stdout) == []
 
 
-def test_a_warning_is_told_and_is_no_error(tmp_path: Path) -> None:
+def test_a_warning_is_printed_and_the_exit_code_is_0(tmp_path: Path) -> None:
     path = tmp_path / "c.toml"
     path.write_text(f'[[route]]\nlisten = ["{WS}"]\nupstream = "smooth+ws://127.0.0.1:1/ws?token=t0p"\n')
     path.chmod(0o644)
@@ -308,7 +308,7 @@ def test_a_warning_is_told_and_is_no_error(tmp_path: Path) -> None:
     assert row["level"] == "warning"
 
 
-def test_check_can_dial_each_backend_and_exits_1_when_one_is_not_there(tmp_path: Path) -> None:
+def test_check_with_dial_exits_1_if_a_backend_cannot_be_reached(tmp_path: Path) -> None:
     path, there = tmp_path / "c.toml", tmp_path / "there"
     route = '[[route]]\nname = "{0}"\nlisten = ["{1}"]\nupstream = "pod+unix:{2}/{0}"\n'
     path.write_text(route.format("there", WS, tmp_path) + route.format("gone", WS, tmp_path))
@@ -346,7 +346,7 @@ def served(*arguments: str, lines: int = 1) -> tuple[list[str], str]:
     return [line.removeprefix("listening ").rstrip("\n") for line in first], rest
 
 
-def test_a_bridge_tells_each_listener_with_its_real_port(tmp_path: Path) -> None:
+def test_a_bridge_prints_each_listener_with_its_real_port(tmp_path: Path) -> None:
     pod = f"pod+unix:{tmp_path}/sock"
     (ws, unix), _ = served("bridge", WS, pod, "pod+unix:/x", lines=2)
     assert re.fullmatch(r"smooth\+ws://127\.0\.0\.1:[1-9]\d*/ws", ws)
@@ -361,7 +361,7 @@ def test_a_gateway_is_served_from_its_config(tmp_path: Path) -> None:
     assert ws.startswith("smooth+ws://127.0.0.1:")
 
 
-def test_a_start_warns_in_one_line_of_each_thing_that_will_not_work(tmp_path: Path, nobody: int) -> None:
+def test_a_start_warns_of_each_hazard_in_one_line(tmp_path: Path, nobody: int) -> None:
     path = tmp_path / "c.toml"
     upstreams = {
         "closed": f"smooth+ws://127.0.0.1:{nobody}/ws?token=s3cret",
@@ -398,7 +398,7 @@ def nobody() -> Iterator[int]:
         yield port
 
 
-def test_a_pando_is_served_checked_probed_and_known_to_the_schema_like_any_other(
+def test_a_pando_route_is_served_checked_probed_and_valid_by_the_schema(
     tmp_path: Path, project: Path, nobody: int
 ) -> None:
     path = tmp_path / "c.toml"
@@ -435,7 +435,7 @@ upstream = "pando+tcp://127.0.0.1:{port}?rpc=1"
     ]
 
 
-def test_a_codewhale_is_served_checked_probed_and_known_to_the_schema_like_any_other(tmp_path: Path) -> None:
+def test_a_codewhale_route_is_served_checked_probed_and_valid_by_the_schema(tmp_path: Path) -> None:
     path = tmp_path / "c.toml"
     command = f"{sys.executable} -m dragoman demo-backend codewhale+stdio:"
     text = f"""
@@ -468,7 +468,7 @@ restarts = 1
     ]
 
 
-def test_a_listener_on_stdio_takes_no_command_and_is_alone(tmp_path: Path) -> None:
+def test_a_listener_on_stdio_takes_no_command_and_is_the_only_one(tmp_path: Path) -> None:
     pod = f"pod+unix:{tmp_path}/pod"
     done = dragoman("bridge", "codewhale+stdio:x", pod)
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
@@ -520,11 +520,11 @@ def test_the_schema_of_the_config_accepts_the_example() -> None:
     assert not validator.is_valid({**table, "colour": 1})
 
 
-def test_another_schema_is_refused_with_those_there_are() -> None:
+def test_an_unknown_schema_is_refused_with_the_known_ones() -> None:
     assert "write events or config" in refused("schema", "wire")
 
 
-def test_dialects_as_json_and_as_a_table_say_the_same() -> None:
+def test_dialects_as_json_and_as_a_table_agree() -> None:
     rows = json.loads(dragoman("dialects", "--json").stdout)
     assert [row["dialect"] for row in rows] == list(registry.dialects())
     forms = ["pod+unix:", "pod+dir:", "pod+name:"]
@@ -538,7 +538,7 @@ def test_dialects_as_json_and_as_a_table_say_the_same() -> None:
         assert all(word in table.stdout for key in ("generations", "listen", "connect") for word in row[key])
 
 
-def test_translate_exits_0_when_every_line_was_good_1_when_not_2_when_misused() -> None:
+def test_translate_exits_0_if_all_lines_are_valid_1_if_not_2_for_wrong_usage() -> None:
     ways = ("translate", "--from", "pod", "--to", "smooth")
     assert dragoman(*ways, stdin='{"event":"thinking_start"}\n').returncode == 0
     assert dragoman(*ways, stdin="nonsense\n").returncode == 1
@@ -565,25 +565,25 @@ def piped(shell: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
         "dragoman translate --from pod --to smooth --commands 2>&- >/dev/null; echo $?",
     ],
 )
-def test_translate_ends_quietly_as_after_sigpipe_when_nobody_reads_it(shell: str) -> None:
+def test_translate_ends_quietly_like_after_sigpipe_if_its_reader_is_gone(shell: str) -> None:
     commands = "--commands" in shell or "head -n 1 >/dev/null) " in shell
     done = piped(f"exec 3>&2; {shell}", '{"method":"pause"}\n' * 50_000 if commands else BIG)
     assert (done.stdout, done.stderr) == ("141\n", "")
 
 
-def test_translate_without_a_stderr_is_well_while_it_has_nothing_to_say() -> None:
+def test_translate_without_stderr_exits_0_if_it_reports_nothing() -> None:
     done = piped("dragoman translate --from pod --to pod 2>&-; echo $?", '{"event":"thinking_start"}\n')
     assert done.stdout == '{"event":"thinking_start"}\n0\n'
 
 
 @pytest.mark.parametrize("command", ["matrix --json", "schema", "schema config", "matrix --markdown", "--help"])
-def test_a_listing_that_nobody_reads_to_its_end_is_no_traceback(command: str) -> None:
+def test_a_listing_whose_reader_leaves_ends_without_a_traceback(command: str) -> None:
     done = piped(f"dragoman {command} | true; echo ${{PIPESTATUS[0]}}")
     assert done.stdout in ("0\n", "141\n")
     assert done.stderr == ""
 
 
-def test_a_disk_that_is_full_is_told_and_exits_1() -> None:
+def test_a_full_disk_is_reported_and_exits_1() -> None:
     done = piped("dragoman schema > /dev/full; echo $?")
     assert done.stdout == "1\n"
     assert done.stderr == "error: No space left on device\n"

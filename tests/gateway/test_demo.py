@@ -40,7 +40,7 @@ BUNDLED = {file.name: file.read_text("utf-8") for file in (files("dragoman.gatew
 
 
 @pytest.mark.parametrize("name", BUNDLED)
-def test_a_bundled_script_can_be_read_and_each_turn_ends_once(name: str) -> None:
+def test_each_turn_of_a_bundled_script_ends_once(name: str) -> None:
     turns = read(BUNDLED[name], name)
     assert turns
     for turn in turns:
@@ -49,7 +49,7 @@ def test_a_bundled_script_can_be_read_and_each_turn_ends_once(name: str) -> None
 
 
 @pytest.mark.parametrize("name", BUNDLED)
-def test_a_bundled_script_says_in_its_done_what_its_deltas_said(name: str) -> None:
+def test_the_done_text_of_a_bundled_script_equals_its_deltas(name: str) -> None:
     for turn in read(BUNDLED[name], name):
         text = ""
         for line in turn:
@@ -69,7 +69,7 @@ def test_the_conversation_shows_thinking_a_tool_and_streamed_text() -> None:
 END = '{"type":"turn_ended","end":"completed"}'
 
 
-def test_delays_are_milliseconds_and_blank_lines_nothing() -> None:
+def test_delays_are_milliseconds_and_blank_lines_are_ignored() -> None:
     (turn,) = read('\n{"type":"text_delta","text":"x","delay_ms":250}\n\n' + END + "\n", "s")
     assert [(line.event, line.delay) for line in turn] == [
         *((say.TextDelta(text="x"), 0.25), (say.TurnEnded(end="completed"), 0.0)),
@@ -108,13 +108,13 @@ def test_delays_are_milliseconds_and_blank_lines_nothing() -> None:
         (END + '\n{"type":"text_delta","text":"x"}', "s.jsonl: the last turn has no `turn_ended` line"),
     ],
 )
-def test_a_script_that_is_wrong_is_refused_by_its_line(text: str, where: str) -> None:
+def test_an_invalid_script_is_refused_with_the_line_number(text: str, where: str) -> None:
     with pytest.raises(ConfigError) as caught:
         read(text, "s.jsonl")
     assert str(caught.value).startswith(where)
 
 
-def test_a_script_may_hold_json_of_any_shape() -> None:
+def test_a_script_may_contain_any_json() -> None:
     form = '{"type":"interaction_required","question":"q","kind":"choices","spec":{"questions":[1]},"reason":"r"}'
     ((line, _),) = read(form + "\n" + END, "s")
     assert bytes(line.event.spec) == b'{"questions":[1]}'
@@ -131,7 +131,7 @@ def test_a_script_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
         load(tmp_path / "bad")
 
 
-def test_a_script_of_one_s_own_answers_every_input_turn_after_turn() -> None:
+def test_a_custom_script_answers_inputs_turn_after_turn() -> None:
     one, two = (f'{{"type":"text_delta","text":"{word}"}}\n{END}\n' for word in ("one", "two"))
     scripts = Scripts(read(one + two, "s"))
     assert [words(scripts, said) for said in ("hi", "fail", "count 3", "approve")] == ["one", "two", "one", "two"]
@@ -141,7 +141,7 @@ def words(scripts: Scripts, text: str) -> str:
     return "".join(line.event.text for line in scripts.turn(text) if isinstance(line.event, say.TextDelta))
 
 
-def test_any_input_plays_the_next_turn_of_the_conversation_and_then_begins_again() -> None:
+def test_inputs_play_the_turns_of_the_conversation_in_a_cycle() -> None:
     scripts, turns = Scripts(), read(BUNDLED["conversation.jsonl"], "x")
     said = [words(scripts, text) for text in ("hello", "", *("more",) * (len(turns) - 1))]
     assert len(set(said)) == len(turns)
@@ -246,7 +246,7 @@ def refusal(items: list[Any]) -> tuple[str, str]:
     return reply.request, reply.failure.cause
 
 
-async def test_it_introduces_itself_once() -> None:
+async def test_the_demo_backend_introduces_itself_once() -> None:
     async with staged() as stage:
         stage.backend.start()
         (history,) = stage.heard
@@ -262,7 +262,7 @@ async def test_a_run_is_accepted_at_once_and_ends() -> None:
         assert stage.text() == "".join(f"{n} " for n in range(700))
 
 
-async def test_a_second_run_is_busy_until_the_first_ended() -> None:
+async def test_a_second_run_is_busy_until_the_first_ends() -> None:
     async with staged() as stage:
         await stage.sent(run("count 1", "a"))
         assert refusal(await stage.sent(run("count 1", "b"))) == ("b", "busy")
@@ -290,7 +290,7 @@ async def test_a_cancel_after_output_ends_cancelled_and_idle() -> None:
         assert refusal(await stage.sent(ask.ResumeTurn(request="t"))) == ("t", "not_running")
 
 
-async def test_a_paused_turn_goes_on_where_it_stopped() -> None:
+async def test_a_paused_turn_continues_where_it_stopped() -> None:
     scripted = [line.event for line in read(BUNDLED["slow.jsonl"], "x")[0]]
     async with staged() as stage:
         await stage.sent(run("slow"))
@@ -324,7 +324,7 @@ async def test_a_paused_session_takes_a_new_run() -> None:
 @pytest.mark.parametrize(
     "command", [ask.CancelTurn(request="r"), ask.PauseTurn(request="r"), ask.ResumeTurn(request="r")]
 )
-async def test_there_is_nothing_to_stop_or_resume_while_idle(command: Command) -> None:
+async def test_cancel_pause_and_resume_are_refused_while_idle(command: Command) -> None:
     async with staged() as stage:
         assert refusal(await stage.sent(command)) == ("r", "not_running")
 
@@ -356,7 +356,7 @@ def ended(stage: Stage) -> bool:
 
 
 @pytest.mark.parametrize(("approved", "text"), [(True, "May I? Yes."), (False, "May I? No.")])
-async def test_an_approval_parks_its_turn_until_the_answer(approved: bool, text: str) -> None:
+async def test_an_approval_parks_the_turn_until_the_answer(approved: bool, text: str) -> None:
     async with staged(ASKING) as stage:
         await stage.sent(run("go"))
         await stage.until(lambda: asks(stage))
@@ -374,7 +374,7 @@ async def test_an_approval_parks_its_turn_until_the_answer(approved: bool, text:
         (ask.AnswerInteraction(request="a", question="q1", declined=True), "Never mind."),
     ],
 )
-async def test_a_form_parks_its_turn_until_the_answer(answer: ask.AnswerInteraction, text: str) -> None:
+async def test_a_form_parks_the_turn_until_the_answer(answer: ask.AnswerInteraction, text: str) -> None:
     async with staged(FORM) as stage:
         await stage.sent(run("go"))
         await stage.until(lambda: asks(stage))
@@ -395,7 +395,7 @@ async def test_an_answer_without_a_question_is_not_found(answer: Command) -> Non
         assert refusal(await stage.sent(answer)) == ("r", "not_found")
 
 
-async def test_a_code_that_was_not_asked_for_is_invalid() -> None:
+async def test_a_code_that_was_not_requested_is_invalid() -> None:
     async with staged(ASKING) as stage:
         (verdict,) = await stage.sent(ask.AnswerOtp(request="r", code="123456"))
         assert (type(verdict), verdict.request, verdict.reason) == (say.OtpInvalid, "r", "NOT_FOUND")
@@ -425,7 +425,7 @@ async def test_an_answer_to_another_form_is_invalid_and_the_turn_stays_parked() 
         ]
 
 
-async def test_a_parked_turn_can_be_cancelled_and_its_question_is_gone() -> None:
+async def test_cancelling_a_parked_turn_removes_its_question() -> None:
     async with staged(ASKING) as stage:
         await stage.sent(run("go"))
         await stage.until(lambda: asks(stage))
@@ -435,7 +435,7 @@ async def test_a_parked_turn_can_be_cancelled_and_its_question_is_gone() -> None
         assert refusal(await stage.sent(ask.AnswerApproval(request="r", approved=True))) == ("r", "not_found")
 
 
-async def test_a_turn_that_was_paused_while_parked_asks_again_when_resumed() -> None:
+async def test_a_parked_turn_that_was_paused_asks_again_when_resumed() -> None:
     async with staged(ASKING) as stage:
         await stage.sent(run("go"))
         await stage.until(lambda: asks(stage))
@@ -469,12 +469,12 @@ async def test_a_conversation_is_opened_as_the_session_that_asks(command: Comman
         assert (opened.request, opened.session) == ("r", stage.state.id)
 
 
-async def test_a_session_that_it_does_not_know_is_not_found() -> None:
+async def test_an_unknown_session_is_not_found() -> None:
     async with staged() as stage:
         assert refusal(await stage.sent(ask.GetSession(request="r", session="gone"))) == ("r", "not_found")
 
 
-async def test_the_history_is_what_the_session_remembers() -> None:
+async def test_a_history_request_is_answered_from_the_session() -> None:
     async with staged() as stage:
         stage.state.transcript.append(Message(role="user", text="hello", id="m1"))
         (page,) = await stage.sent(ask.GetHistory(request="r"))
@@ -491,18 +491,18 @@ async def test_completions_begin_with_the_prefix() -> None:
         assert (listed.request, listed.kind, [entry.value for entry in listed.entries]) == ("r", "file", ["notes.md"])
 
 
-async def test_what_it_does_not_know_is_unsupported() -> None:
+async def test_an_unknown_command_is_unsupported() -> None:
     async with staged() as stage:
         assert refusal(await stage.sent(ask.Compact(request="r"))) == ("r", "unsupported")
 
 
-async def test_a_shutdown_is_answered_and_it_serves_on() -> None:
+async def test_a_shutdown_is_answered_and_the_demo_backend_keeps_running() -> None:
     async with staged() as stage:
         assert await stage.sent(ask.ShutdownBackend(request="r")) == [say.Reply(request="r")]
         assert len(await stage.sent(run("count 1"))) == 2
 
 
-async def test_a_failing_script_tells_its_error_before_the_end() -> None:
+async def test_a_failing_script_sends_its_error_before_the_end() -> None:
     async with staged() as stage:
         await stage.sent(run("fail"))
         await stage.until(lambda: isinstance(stage.heard[-1], say.TurnEnded))
@@ -578,7 +578,7 @@ async def test_a_client_is_shown_an_idle_snapshot_first(tmp_path: Path) -> None:
         assert snapshot["data"]["greeting"]["pod_name"] == "demo"
 
 
-async def test_a_run_is_told_in_a_pod_s_order(tmp_path: Path) -> None:
+async def test_a_run_has_the_order_of_a_pod(tmp_path: Path) -> None:
     async with pod(tmp_path) as connect:
         client = await connect()
         await client.next()
@@ -597,7 +597,7 @@ async def test_a_run_is_told_in_a_pod_s_order(tmp_path: Path) -> None:
     ("word", "said"),
     [("limit", ("run_end", "result", "limit_reached")), ("fail", ("error", "code", "provider_error"))],
 )
-async def test_the_other_ends_are_told_as_a_pod_does(tmp_path: Path, word: str, said: tuple[str, str, str]) -> None:
+async def test_other_ends_have_the_form_of_a_pod(tmp_path: Path, word: str, said: tuple[str, str, str]) -> None:
     async with pod(tmp_path) as connect:
         client = await connect()
         client.run(word)
@@ -619,7 +619,7 @@ async def test_a_second_run_is_refused_to_its_sender_and_the_first_goes_on(tmp_p
 
 
 @pytest.mark.parametrize("line", [b"nonsense", b'{"method":"dance"}', b'{"method":"run"}', b"\xff\xfe", b"[[["])
-async def test_a_bad_line_is_answered_and_the_next_one_read(tmp_path: Path, line: bytes) -> None:
+async def test_a_malformed_line_is_answered_and_the_next_one_read(tmp_path: Path, line: bytes) -> None:
     async with pod(tmp_path) as connect:
         client = await connect()
         await client.next()
@@ -631,7 +631,7 @@ async def test_a_bad_line_is_answered_and_the_next_one_read(tmp_path: Path, line
         await client.until("run_end", result="finished")
 
 
-async def test_a_bad_line_is_answered_to_its_sender_alone(tmp_path: Path) -> None:
+async def test_a_malformed_line_is_answered_only_to_its_sender(tmp_path: Path) -> None:
     async with pod(tmp_path) as connect:
         good, bad = await connect(), await connect()
         await good.next()
@@ -641,7 +641,7 @@ async def test_a_bad_line_is_answered_to_its_sender_alone(tmp_path: Path) -> Non
         assert "error" not in await good.until("run_end")
 
 
-async def test_a_client_that_connects_and_drops_disturbs_nobody(tmp_path: Path) -> None:
+async def test_a_client_that_connects_and_disconnects_disturbs_no_other(tmp_path: Path) -> None:
     async with pod(tmp_path) as connect:
         client = await connect()
         client.run("retry")
@@ -652,7 +652,7 @@ async def test_a_client_that_connects_and_drops_disturbs_nobody(tmp_path: Path) 
         assert names[-2:] == ["run_end", "status"]
 
 
-async def test_a_last_line_without_its_newline_is_executed_at_eof(tmp_path: Path) -> None:
+async def test_an_unterminated_last_line_is_executed_at_eof(tmp_path: Path) -> None:
     async with pod(tmp_path) as connect:
         watcher, leaver = await connect(), await connect()
         await watcher.next()
@@ -672,7 +672,7 @@ async def test_a_run_of_a_client_that_reads_nothing_and_leaves_is_executed(tmp_p
         await watcher.until("run_end", result="finished")
 
 
-async def test_a_late_client_is_shown_what_was_said(tmp_path: Path) -> None:
+async def test_a_late_client_gets_the_history(tmp_path: Path) -> None:
     async with pod(tmp_path) as connect:
         first = await connect()
         first.run("count 3")
@@ -682,7 +682,7 @@ async def test_a_late_client_is_shown_what_was_said(tmp_path: Path) -> None:
         assert [entry["kind"] for entry in entries] == ["invoke", "user_input", "assistant_item", "run_completed"]
 
 
-async def test_a_client_s_shutdown_ends_its_own_connection_alone(tmp_path: Path) -> None:
+async def test_a_clients_shutdown_ends_only_its_own_connection(tmp_path: Path) -> None:
     async with pod(tmp_path) as connect:
         stays, leaves = await connect(), await connect()
         await stays.next()
@@ -693,7 +693,7 @@ async def test_a_client_s_shutdown_ends_its_own_connection_alone(tmp_path: Path)
         await stays.until("run_end", result="finished")
 
 
-async def test_completions_are_answered_to_their_asker(tmp_path: Path) -> None:
+async def test_completions_are_answered_only_to_their_sender(tmp_path: Path) -> None:
     async with pod(tmp_path) as connect:
         client = await connect()
         client.say("list_completions", kind="file", prefix="")
@@ -739,7 +739,7 @@ async def test_each_smooth_client_opens_a_conversation_of_its_own() -> None:
         assert [frame["type"] for frame in other.frames] == ["immediate_response"] * 2
 
 
-async def test_a_smooth_client_finds_its_conversation_again() -> None:
+async def test_a_smooth_client_can_resume_its_conversation() -> None:
     async with smooth_server() as url:
         async with SmoothClient.connected(url) as first:
             await first.say("count 1")
@@ -780,7 +780,7 @@ async def test_the_bundled_form_can_be_answered_by_a_smooth_client(answer: dict[
         assert words in client.terminals()[0]["data"]["data"]["response"]["responseParts"][0]
 
 
-async def test_a_script_of_one_s_own_is_served() -> None:
+async def test_a_custom_script_is_served() -> None:
     script = '{"type":"text_delta","text":"mine"}\n' + END
     async with smooth_server(script) as url, SmoothClient.connected(url) as client:
         await client.say("fail")
@@ -792,9 +792,7 @@ async def test_a_script_of_one_s_own_is_served() -> None:
 
 
 @pytest.mark.parametrize("dialect", ["pod", "pando", "codewhale", "smooth"])
-async def test_every_client_gets_the_whole_text_and_one_end_of_a_backend_like_the_real_one(
-    dialect: str, tmp_path: Path
-) -> None:
+async def test_with_like_real_every_client_gets_the_whole_text_and_one_end(dialect: str, tmp_path: Path) -> None:
     async with bridged_like_real(dialect, tmp_path) as url, SmoothClient.connected(url) as client:
         for count in (700, 701):  # every second answer is told otherwise
             await client.say(f"count {count}")
@@ -824,7 +822,7 @@ async def bridged_like_real(dialect: str, folder: Path) -> AsyncIterator[str]:
             backend.stop.set()
 
 
-async def test_a_pod_like_the_real_one_commits_an_entry_and_closes_no_aborted_text(tmp_path: Path) -> None:
+async def test_with_like_real_a_pod_commits_an_entry_and_leaves_aborted_text_open(tmp_path: Path) -> None:
     async with pod(tmp_path, like_real=True) as connect:
         client = await connect()
         client.run("slow")
@@ -838,7 +836,7 @@ async def test_a_pod_like_the_real_one_commits_an_entry_and_closes_no_aborted_te
         assert names.count("text_done") == 1
 
 
-def test_a_pando_like_the_real_one_publishes_a_session_instead_of_the_end_of_an_interrupted_run() -> None:
+def test_with_like_real_a_pando_publishes_a_session_instead_of_the_end_of_an_interrupted_run() -> None:
     flavour = flavours("pando")()
     of = {"session_id": "s"}
     end, started = {"topic": "llm.end", "payload": of}, {"topic": "llm.start", "payload": of}
@@ -848,7 +846,7 @@ def test_a_pando_like_the_real_one_publishes_a_session_instead_of_the_end_of_an_
     assert flavour.say([end, started, end]) == [{"topic": "session.update", "payload": {"id": "s"}}, started, end]
 
 
-async def test_a_codewhale_like_the_real_one_reads_out_an_empty_history(tmp_path: Path) -> None:
+async def test_with_like_real_a_codewhale_has_an_empty_history(tmp_path: Path) -> None:
     histories = {}
     for like_real in (False, True):
         async with codewhale_calls(tmp_path / f"{like_real}", like_real=like_real) as call:
@@ -891,7 +889,7 @@ async def codewhale_calls(
 # -- the demo ---------------------------------------------------------------------------------------
 
 
-def test_the_demo_shows_both_turns_and_ends_by_itself_with_exit_0() -> None:
+def test_the_demo_command_shows_both_turns_and_exits_0() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "dragoman", "demo"], capture_output=True, text=True, timeout=50, check=False
     )

@@ -45,7 +45,7 @@ def test_an_endpoint_is_read(text: str, endpoint: Endpoint) -> None:
 
 
 @pytest.mark.parametrize("text", GOOD)
-def test_what_is_read_is_written_again_as_it_was(text: str) -> None:
+def test_a_parsed_endpoint_is_written_back_unchanged(text: str) -> None:
     assert str(parse(text)) == text
 
 
@@ -56,7 +56,7 @@ def test_what_is_read_is_written_again_as_it_was(text: str) -> None:
         *("pod@+unix:/x", "pod@a b+unix:/x", "pod+unix:", "pod+unix:?session=new", "/run/x/sock", "9pod+unix:/x"),
     ],
 )
-def test_what_is_no_endpoint_is_refused_with_a_right_one(text: str) -> None:
+def test_an_invalid_endpoint_is_refused_with_a_valid_example(text: str) -> None:
     with pytest.raises(ConfigError) as caught:
         parse(text)
     assert repr(text) in str(caught.value)
@@ -71,22 +71,22 @@ def test_options_without_a_value_are_refused_with_the_form_of_options(text: str)
         parse(text)
 
 
-def test_the_examples_of_the_errors_are_right_themselves() -> None:
+def test_the_examples_in_the_errors_are_valid_endpoints() -> None:
     for example in EXAMPLES.split(" or "):
         assert str(parse(example)) == example
 
 
-def test_a_repeated_option_has_all_its_values_and_as_one_the_last() -> None:
+def test_a_repeated_option_has_all_its_values_and_the_last_as_its_single_one() -> None:
     endpoint = parse("smooth+ws://h:1/?origin=a&origin=b")
     assert (endpoint.all("origin"), endpoint.option("origin")) == (("a", "b"), "b")
 
 
-def test_an_option_that_is_not_there_has_its_default() -> None:
+def test_a_missing_option_has_its_default() -> None:
     endpoint = parse("pod+unix:/x")
     assert (endpoint.option("session", "new"), endpoint.all("session")) == ("new", ())
 
 
-def test_logs_and_errors_are_told_neither_a_token_nor_the_arguments_of_a_command() -> None:
+def test_the_masked_form_shows_neither_a_token_nor_the_arguments_of_a_command() -> None:
     assert parse("smooth+ws://h:1/ws?token=t0p").masked == "smooth+ws://h:1/ws?token=***"
     assert parse("codewhale+stdio:whale --key t0p -- ?cwd=/a").masked == "codewhale+stdio:whale ... -- ?cwd=/a"
     assert parse("codewhale+stdio:").masked == "codewhale+stdio:"
@@ -107,7 +107,7 @@ def test_no_error_about_an_endpoint_contains_its_secret(text: str) -> None:
 
 
 @pytest.mark.parametrize("value", ["a b", "a&b=c", "100%", "ü", "a+b", "a#b", "?", "%41"])
-def test_an_option_of_any_text_is_written_so_that_it_is_read_again(value: str) -> None:
+def test_an_option_with_any_text_survives_writing_and_reading(value: str) -> None:
     endpoint = Endpoint(dialect="pod", transport="unix", address="/x", options=(("k", value), ("l", "m")))
     assert parse(str(endpoint)) == endpoint
 
@@ -129,12 +129,12 @@ def test_any_text_is_an_endpoint_or_a_config_error(text: str) -> None:
         ("smooth+wss://agents.example", ("agents.example", 443, "/")),
     ],
 )
-def test_a_url_is_host_port_and_path(text: str, parts: tuple[str, int, str]) -> None:
+def test_a_url_is_split_into_host_port_and_path(text: str, parts: tuple[str, int, str]) -> None:
     assert split_url(parse(text)) == parts
 
 
 @pytest.mark.parametrize("address", ["//:80/ws", "/ws", "//h:x/", "//h:99999/", "//[::1/"])
-def test_a_url_without_host_or_with_a_wrong_port_is_refused_by_name(address: str) -> None:
+def test_a_url_without_host_or_with_an_invalid_port_is_refused_and_quoted(address: str) -> None:
     with pytest.raises(ConfigError) as caught:
         split_url(Endpoint(dialect="smooth", transport="ws", address=address))
     assert f"smooth+ws:{address}" in str(caught.value)

@@ -55,7 +55,7 @@ class Watched:
         ("pod", b"Welcome!", "speaks something else than pod"),
     ],
 )
-def test_a_backend_of_another_dialect_is_given_up_after_a_second(dialect: str, frame: bytes, words: str) -> None:
+def test_a_backend_of_another_dialect_is_disconnected_after_a_second(dialect: str, frame: bytes, words: str) -> None:
     watched = Watched(dialect)
     assert not watched.frames.take([frame])
     assert watched.given_up == []
@@ -79,7 +79,7 @@ def test_a_backend_of_another_dialect_is_given_up_after_a_second(dialect: str, f
     ],
     ids=["silent", "good", "newer", "banner", "banner alone", "empty lines", "too large"],
 )
-def test_a_slow_silent_or_newer_backend_is_never_given_up(batches: Sequence[Sequence[Frame]]) -> None:
+def test_a_slow_silent_or_newer_backend_is_never_disconnected(batches: Sequence[Sequence[Frame]]) -> None:
     watched = Watched("pod")
     for batch in batches:
         watched.frames.take(batch)
@@ -88,7 +88,7 @@ def test_a_slow_silent_or_newer_backend_is_never_given_up(batches: Sequence[Sequ
     assert not watched.frames.are_wrong
 
 
-def test_a_first_frame_is_quoted_short_and_without_its_secrets() -> None:
+def test_a_first_frame_is_quoted_shortened_and_redacted() -> None:
     watched = Watched("pod")
     watched.frames.take([b'{"url":"ws://h/?token=s3cretS3cret","rest":"' + b"x" * 1000 + b'"}'])
     said = watched.frames.complaint(quoted=True)
@@ -109,7 +109,7 @@ async def answering(path: Path, line: bytes) -> AsyncIterator[None]:
         yield
 
 
-async def test_a_client_of_a_wrong_backend_is_told_within_a_second_and_the_log_once(
+async def test_a_wrong_backend_is_reported_to_its_client_within_a_second_and_logged_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(first_frames, "PATIENCE", 0.01)
@@ -132,7 +132,7 @@ async def test_a_client_of_a_wrong_backend_is_told_within_a_second_and_the_log_o
     assert warning["cause"].endswith("is it a codewhale?")
 
 
-async def test_the_last_words_of_a_child_and_its_status_reach_client_and_log() -> None:
+async def test_the_last_stderr_lines_and_the_exit_status_of_a_child_reach_client_and_log() -> None:
     dies = "codewhale+stdio:sh -c 'read first; read second; echo no licence in /etc/whale >&2; exit 4'"
     opens = {"action": "create_conversation_session", "requestId": "r", "agentId": str(uuid4())}
     with capture_logs() as logs:

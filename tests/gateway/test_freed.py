@@ -94,7 +94,7 @@ def kept() -> Iterator[list[int]]:
 @pytest.mark.parametrize("shape", [*BAD, "wrong type"])
 @pytest.mark.parametrize("role", ROLES)
 @pytest.mark.parametrize("name", DIALECTS)
-def test_a_translator_frees_the_bad_frames_it_was_given(name: str, role: str, shape: str) -> None:
+def test_a_translator_frees_malformed_frames(name: str, role: str, shape: str) -> None:
     make, way = ROLES[role]
     translator = make(DIALECTS[name])
     frame = BAD.get(shape) or broken(getattr(DIALECTS[name], way))
@@ -108,7 +108,7 @@ def test_a_translator_frees_the_bad_frames_it_was_given(name: str, role: str, sh
 
 
 @pytest.mark.parametrize("name", DIALECTS)
-async def test_a_link_frees_the_bad_frames_that_its_peer_sent(name: str) -> None:
+async def test_a_link_frees_malformed_frames(name: str) -> None:
     dialect, transport, ledger = DIALECTS[name], MemoryTransport(), Ledger()
     link = Link(
         Peer(id="l1", dialect=dialect),
@@ -141,7 +141,7 @@ def refuse() -> None:
         raise PeerError("invalid", "no") from error
 
 
-def test_a_fault_in_a_step_holds_no_other_exception() -> None:
+def test_a_fault_in_a_step_references_no_other_exception() -> None:
     step: Step[Any] = Step()
     try:
         refuse()
@@ -209,7 +209,7 @@ def uncollected(kind: type[Struct]) -> list[str]:
 HIDDEN = [kind for kind in structs() if not kind.__struct_config__.gc]
 
 
-def test_a_struct_that_the_collector_does_not_see_reaches_only_plain_values() -> None:
+def test_a_struct_hidden_from_the_collector_references_only_plain_values() -> None:
     assert len(HIDDEN) > 100
     assert [found for kind in HIDDEN for found in uncollected(kind)] == []
 
@@ -220,5 +220,5 @@ class Holder(Struct, gc=False):
     name: str = ""
 
 
-def test_a_struct_that_holds_a_callable_or_an_exception_is_found() -> None:
+def test_a_hidden_struct_with_a_callable_or_an_exception_is_detected() -> None:
     assert [found.split(": ")[0].rsplit(".", 1)[1] for found in uncollected(Holder)] == ["calls", "fault"]

@@ -14,7 +14,7 @@ from tests.gateway.smooth_server_messages import CREATED, acknowledged, create, 
 FORGOTTEN = pytest.RaisesExc(AssertionError, match="never held")
 
 
-async def test_a_script_that_is_never_held_fails() -> None:
+async def test_a_script_that_is_never_finished_fails() -> None:
     with pytest.RaisesGroup(FORGOTTEN):
         async with in_memory_gateway() as made:
             made.script().opens("a")
@@ -26,7 +26,7 @@ async def test_a_frame_that_no_step_expects_fails() -> None:
             await made.script().opens("a").pod_says(delta("surprise")).done()
 
 
-async def test_a_frame_that_does_not_come_fails_and_its_step_is_named() -> None:
+async def test_a_missing_frame_fails_and_its_step_is_named() -> None:
     with pytest.RaisesGroup(pytest.RaisesExc(AssertionError, match="step 5, a gets")):
         async with in_memory_gateway() as made:
             await made.script().opens("a").gets("a", opened("never")).done()
@@ -45,7 +45,7 @@ async def test_a_name_is_the_same_text_each_time() -> None:
             )
 
 
-async def test_a_peer_answers_by_the_ids_that_it_was_given() -> None:
+async def test_a_peer_answers_with_the_ids_that_it_received() -> None:
     async with in_memory_gateway(upstream="smooth") as made:
         names = await (
             made.script()

@@ -19,7 +19,7 @@ def test_equal_losses_are_one_row_with_the_first_sample() -> None:
     assert (entry.count, entry.sample, entry.session, entry.source, entry.target) == (5, "a", "s", "pod", "smooth")
 
 
-def test_session_pair_kind_field_and_reason_tell_rows_apart() -> None:
+def test_rows_differ_by_session_pair_kind_field_and_reason() -> None:
     ledger = Ledger()
     ledger.record([Loss(kind="A"), Loss(kind="B"), Loss(kind="A", field="f"), Loss(kind="A", why="w")])
     for where in ({"session": "s"}, {"source": "pod"}, {"target": "pod"}):
@@ -33,14 +33,14 @@ def test_the_largest_count_comes_first() -> None:
     assert [entry.kind for entry in ledger.entries()] == ["many", "some", "few"]
 
 
-def test_a_sample_is_cut() -> None:
+def test_a_sample_is_shortened() -> None:
     ledger = Ledger()
     ledger.record([Loss(kind="A", sample="x" * 10_000)])
     assert len(ledger.entries()[0].sample) == SAMPLE_MAX
 
 
 @pytest.mark.parametrize("at", range(8, len(SHAPES["api_key"])))
-def test_no_secret_stands_in_a_sample_though_it_is_cut_in_its_middle(at: int) -> None:
+def test_a_shortened_sample_contains_no_part_of_a_secret(at: int) -> None:
     ledger = Ledger()
     key = SHAPES["api_key"]
     before = "x" * (at % 2) + "x " * ((SAMPLE_MAX - at) // 2)
@@ -50,7 +50,7 @@ def test_no_secret_stands_in_a_sample_though_it_is_cut_in_its_middle(at: int) ->
     assert "[redacted:api_key:" in entry.sample
 
 
-def test_beyond_the_bound_losses_are_counted_as_other() -> None:
+def test_losses_above_the_limit_of_rows_are_counted_as_other() -> None:
     ledger = Ledger()
     ledger.record([Loss(kind="A", field=str(n)) for n in range(ENTRIES_MAX)], session="s")
     ledger.record([Loss(kind="A", field="new", count=4), Loss(kind="B")], session="t", source="pod")
@@ -61,13 +61,13 @@ def test_beyond_the_bound_losses_are_counted_as_other() -> None:
     assert len(ledger.entries()) == ENTRIES_MAX + 1
 
 
-def test_counters_begin_at_nothing() -> None:
+def test_counters_begin_at_zero() -> None:
     ledger = Ledger()
     ledger.counters["frames"] += 2
     assert (ledger.counters["frames"], ledger.counters["faults"]) == (2, 0)
 
 
-def test_what_arrives_in_part_is_counted_by_its_rule_and_takes_no_room_of_what_does_not_arrive() -> None:
+def test_partial_losses_are_counted_by_rule_and_take_no_row_of_whole_losses() -> None:
     ledger, named = Ledger(), RenameSession(session="s", title="t")
     for _ in range(2):
         ledger.count_partial("pod", "smooth", {RenameSession: Lossy(("session", "title", "ext"))}, [named, "whole"])

@@ -111,7 +111,7 @@ def fault(*, can_continue: bool) -> PeerError:
     return PeerError("invalid", "not like this", can_continue=can_continue)
 
 
-async def test_what_the_peer_says_in_one_piece_reaches_the_sink_in_order() -> None:
+async def test_frames_of_one_read_reach_the_sink_in_order() -> None:
     async with served() as made:
         made.transport.say(b"a", b"b")
         made.transport.say(b"c")
@@ -129,7 +129,7 @@ async def test_a_flood_of_faults_is_counted_whole_and_its_rest_is_logged_when_th
         assert [entry["count"] for entry in logs if entry["event"] == "bad frame"] == [1, 999]
 
 
-async def test_what_waits_is_written_at_once() -> None:
+async def test_pending_frames_are_written_in_one_call() -> None:
     async with served() as made:
         made.link.send([b"1"])
         made.link.put([b"2", b"3"])
@@ -140,7 +140,7 @@ async def test_what_waits_is_written_at_once() -> None:
         assert made.drains == [], "nobody waits for the end of what never was too much"
 
 
-async def test_the_drain_of_what_was_too_much_is_told_once_after_everything_was_written() -> None:
+async def test_a_drained_outbox_is_reported_once_after_everything_was_written() -> None:
     async with served(soft=4) as made:
         for frame in (b"one", b"two", b"three"):
             made.link.put([frame])
@@ -150,7 +150,7 @@ async def test_the_drain_of_what_was_too_much_is_told_once_after_everything_was_
         assert made.drains == [3]
 
 
-async def test_whoever_fell_behind_hears_of_each_drain_until_nothing_more_comes() -> None:
+async def test_each_drain_is_reported_to_a_link_that_is_behind() -> None:
     async with served(soft=4) as made:
         more = [[b"a"], [b"b"]]
         made.link._drained = lambda link: link.put(more.pop()) if more else made.drains.append(0)
@@ -159,7 +159,7 @@ async def test_whoever_fell_behind_hears_of_each_drain_until_nothing_more_comes(
         assert (made.transport.got, made.drains) == ([b"too much", b"b", b"a"], [0])
 
 
-async def test_a_fault_costs_its_frame_and_is_counted() -> None:
+async def test_a_fault_loses_its_frame_and_is_counted() -> None:
     async with served(bad=Step(frames=[b"no"], faults=[fault(can_continue=True)])) as made:
         made.transport.say(b"bad", b"good")
         await settle()
@@ -179,7 +179,7 @@ async def test_a_fault_that_ends_the_stream_closes_after_its_frames() -> None:
         assert made.transport.closed is CloseReason.PROTOCOL
 
 
-async def test_losses_are_in_the_ledger_under_the_links_dialect() -> None:
+async def test_losses_are_recorded_in_the_ledger_under_the_dialect_of_the_link() -> None:
     async with served(lossy=Step(losses=[Loss(kind="Text", field="x", why="no place", count=3)])) as made:
         made.transport.say(b"lossy")
         await settle()
@@ -187,7 +187,7 @@ async def test_losses_are_in_the_ledger_under_the_links_dialect() -> None:
     assert (entry.source, entry.kind, entry.field, entry.count) == ("smooth", "Text", "x", 3)
 
 
-async def test_what_waits_is_written_before_the_link_ends_and_the_final_frames_last() -> None:
+async def test_pending_frames_are_written_before_the_link_ends_and_final_frames_last() -> None:
     async with served() as made:
         made.link.put([b"1", b"2"])
         made.link.end(CloseReason.GOING_AWAY, "bye")
@@ -224,7 +224,7 @@ async def test_the_memory_of_a_link_is_counted_until_its_transport_has_closed() 
         assert memory.used == 0
 
 
-async def test_an_ended_link_hears_nothing_more() -> None:
+async def test_an_ended_link_receives_no_frames() -> None:
     async with served() as made:
         made.link.end(CloseReason.DONE)
         await settle()
@@ -233,7 +233,7 @@ async def test_an_ended_link_hears_nothing_more() -> None:
         assert made.heard == []
 
 
-async def test_a_peer_that_says_no_more_gets_what_it_is_owed_before_its_end() -> None:
+async def test_a_peer_that_stopped_writing_gets_its_pending_replies_before_its_end() -> None:
     async with served() as made:
         made.transport.half_closed, made.translator.has_pending_replies = True, True
         made.transport.say(b"a question")
@@ -248,7 +248,7 @@ async def test_a_peer_that_says_no_more_gets_what_it_is_owed_before_its_end() ->
 
 
 @pytest.mark.parametrize(("half_closed", "has_pending_replies"), [(False, True), (True, False)])
-async def test_a_peer_that_reads_no_more_or_is_owed_nothing_is_gone_at_its_last_word(
+async def test_a_peer_without_pending_replies_ends_when_it_stops_writing(
     half_closed: bool, has_pending_replies: bool
 ) -> None:
     async with served() as made:
@@ -258,7 +258,7 @@ async def test_a_peer_that_reads_no_more_or_is_owed_nothing_is_gone_at_its_last_
         assert not made.transport.is_open()
 
 
-async def test_a_peer_that_hangs_up_is_closed_and_gets_nothing_more() -> None:
+async def test_a_peer_that_disconnects_is_closed_and_gets_no_frames() -> None:
     async with served() as made:
         made.transport.say(b"last")
         made.transport.hang_up()
@@ -271,7 +271,7 @@ async def test_a_peer_that_hangs_up_is_closed_and_gets_nothing_more() -> None:
         assert made.link.outbox.size == 0
 
 
-async def test_what_a_peer_said_before_it_stopped_reading_is_still_heard() -> None:
+async def test_frames_of_a_peer_that_stopped_reading_are_still_processed() -> None:
     async with served() as made:
         made.transport.broken = True
         made.link.put([b"into the void"])
@@ -285,7 +285,7 @@ async def test_what_a_peer_said_before_it_stopped_reading_is_still_heard() -> No
         assert made.transport.closed is CloseReason.DONE
 
 
-async def test_a_peer_that_asks_and_does_not_read_is_cut() -> None:
+async def test_a_peer_that_sends_requests_without_reading_is_disconnected() -> None:
     async with served(soft=10, hard=100) as made:
         made.transport.reading.clear()
         made.link.put([b"taken by the writer"])
@@ -300,7 +300,7 @@ async def test_a_peer_that_asks_and_does_not_read_is_cut() -> None:
         assert made.ledger.counters["links_cut_flooding"] == 1
 
 
-async def test_a_peer_that_is_sent_away_and_does_not_read_is_not_waited_for_for_ever(
+async def test_the_wait_for_a_disconnected_peer_that_does_not_read_is_bounded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("dragoman.gateway.link.FLUSH_DEADLINE", 0.01)
@@ -311,7 +311,7 @@ async def test_a_peer_that_is_sent_away_and_does_not_read_is_not_waited_for_for_
     assert made.transport.closed is CloseReason.DONE
 
 
-async def test_a_failure_in_the_sink_ends_this_link_alone_and_is_logged() -> None:
+async def test_a_failure_in_the_sink_ends_only_its_link_and_is_logged() -> None:
     async with served() as made, served() as other:
 
         def fails(item: Any) -> None:
@@ -329,7 +329,7 @@ async def test_a_failure_in_the_sink_ends_this_link_alone_and_is_logged() -> Non
         assert other.transport.is_open()
 
 
-async def test_a_failure_at_the_beginning_ends_this_link_alone() -> None:
+async def test_a_failure_at_the_start_ends_only_its_link() -> None:
     made = Served(Scripted(), 10, 100)
 
     def fails(link: Link) -> None:
@@ -365,7 +365,7 @@ async def test_a_cancelled_link_closes_its_transport() -> None:
     assert made.transport.closed is CloseReason.DONE
 
 
-async def test_what_is_said_first_comes_first() -> None:
+async def test_the_first_frames_of_a_translator_are_sent_first() -> None:
     made = Served(Scripted(), 10, 100)
     made.transport.say(b"a")
     async with asyncio.TaskGroup() as group:
@@ -410,7 +410,7 @@ async def woken(translator: Woken) -> AsyncIterator[tuple[Link, MemoryTransport,
         link.end(CloseReason.DONE)
 
 
-async def test_an_alarm_rings_as_often_as_it_is_set() -> None:
+async def test_a_timer_fires_as_often_as_it_is_set() -> None:
     async with woken(Woken()) as (_, transport, time):
         time.passes(0.9)
         await settle()
@@ -421,7 +421,7 @@ async def test_an_alarm_rings_as_often_as_it_is_set() -> None:
         assert len(time.waiting) == 1, "one alarm at a time"
 
 
-async def test_an_alarm_of_a_link_that_ended_does_not_ring() -> None:
+async def test_a_timer_of_an_ended_link_does_not_fire() -> None:
     translator = Woken()
     async with woken(translator) as (link, _, time):
         link.end(CloseReason.DONE)
@@ -430,7 +430,7 @@ async def test_an_alarm_of_a_link_that_ended_does_not_ring() -> None:
     assert translator.rang == 0
 
 
-async def test_a_failure_at_an_alarm_ends_this_link_alone_and_is_logged() -> None:
+async def test_a_failure_in_a_timer_ends_only_its_link_and_is_logged() -> None:
     class Failing(Woken):
         def ring(self) -> Step[Any]:
             raise ZeroDivisionError
@@ -446,7 +446,7 @@ async def test_a_failure_at_an_alarm_ends_this_link_alone_and_is_logged() -> Non
         assert other.got == [b"beat"]
 
 
-async def test_the_shapes_of_a_real_dialect_fit() -> None:
+async def test_a_real_dialect_works_on_a_link() -> None:
     """The doubles above stand for a real translator: a smooth client's bad frame gets its error."""
     transport, ledger = MemoryTransport(), Ledger()
     link = Link(
@@ -468,7 +468,7 @@ async def test_the_shapes_of_a_real_dialect_fit() -> None:
 # -- what needs no waiting ---------------------------------------------------------------------------
 
 
-async def test_what_a_quiet_link_is_sent_is_written_without_waking_its_writer() -> None:
+async def test_frames_to_an_idle_link_are_written_without_waking_its_writer() -> None:
     async with served() as made:
         made.transport.eager = True
         made.link.put([b"a", b"b"])
@@ -476,7 +476,7 @@ async def test_what_a_quiet_link_is_sent_is_written_without_waking_its_writer() 
         assert made.link.outbox.empty
 
 
-async def test_nothing_overtakes_what_waits() -> None:
+async def test_no_frame_overtakes_pending_frames() -> None:
     async with served() as made:
         made.link.put([b"first"])
         made.transport.eager = True
@@ -486,7 +486,7 @@ async def test_nothing_overtakes_what_waits() -> None:
         assert made.transport.got[-2:] == [b"first", b"second"]
 
 
-async def test_nothing_is_written_at_once_to_a_link_that_is_sent_away() -> None:
+async def test_no_frame_is_written_directly_to_a_link_that_is_being_closed() -> None:
     async with served() as made:
         made.transport.eager = True
         made.link.end(CloseReason.DONE)

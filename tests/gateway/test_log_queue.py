@@ -47,7 +47,7 @@ def test_lines_are_written_in_order() -> None:
         assert queue.flush(DEADLINE)
 
 
-def test_every_line_that_nobody_read_in_time_is_counted_once_that_can_be_said() -> None:
+def test_dropped_lines_are_counted_and_reported_once_possible() -> None:
     count = 3 * LINES_MAX
     with piped() as (queue, source), os.fdopen(os.dup(source), "rb") as lines:
         for number in range(count):
@@ -64,7 +64,7 @@ def test_every_line_that_nobody_read_in_time_is_counted_once_that_can_be_said() 
     assert kept == sorted(set(kept))
 
 
-def test_what_waits_is_bounded_in_bytes_too() -> None:
+def test_the_queue_is_bounded_in_bytes_too() -> None:
     with piped() as (queue, _):
         for _ in range(10):
             queue.put("x" * (BYTES_MAX // 2))
@@ -78,7 +78,7 @@ def test_a_flush_gives_up_at_its_deadline_when_nobody_reads() -> None:
         assert not queue.flush(0)
 
 
-def test_a_pipe_that_nobody_can_read_costs_the_lines_alone() -> None:
+def test_a_pipe_without_a_reader_loses_only_the_lines() -> None:
     source, sink = os.pipe()
     os.close(source)
     queue = LogQueue(sink, report)
@@ -89,14 +89,14 @@ def test_a_pipe_that_nobody_can_read_costs_the_lines_alone() -> None:
     os.close(sink)
 
 
-def test_a_descriptor_that_does_not_block_is_waited_for() -> None:
+def test_the_queue_waits_for_a_nonblocking_descriptor() -> None:
     with piped() as (queue, source):
         os.set_blocking(queue._descriptor, False)
         queue.put("x" * 3 * SMALL)
         assert read_until(source, "x") == ["x" * 3 * SMALL]
 
 
-def test_a_character_that_is_no_utf_8_is_written_out() -> None:
+def test_a_character_that_utf_8_cannot_encode_is_escaped() -> None:
     with piped() as (queue, source):
         queue.put("a\udcffb")
         assert read_until(source, "b") == ["a\\udcffb"]

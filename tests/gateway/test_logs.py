@@ -49,13 +49,13 @@ def test_a_value_of_several_lines_stays_on_its_line() -> None:
     assert [line.split(" ", 1)[0].partition("=")[0] for line in lines()] == ["timestamp"] * 3
 
 
-def test_time_is_utc_and_stands_first() -> None:
+def test_the_time_is_utc_and_comes_first() -> None:
     stamp = lines()[0].split(" ")[0].removeprefix("timestamp=")
     assert stamp.endswith("Z")
 
 
 @pytest.mark.parametrize(("level", "count"), [("debug", 4), ("info", 3), ("warning", 2), ("error", 1)])
-def test_a_level_shows_itself_and_what_is_above(level: str, count: int) -> None:
+def test_a_level_shows_itself_and_higher_levels(level: str, count: int) -> None:
     assert len(lines(level)) == count
 
 
@@ -72,11 +72,11 @@ def test_json_lines_are_json_objects() -> None:
     assert "RuntimeError: broken" in rows[2]["exception"]
 
 
-def test_an_exception_in_logfmt_is_told_on_its_line() -> None:
+def test_an_exception_in_logfmt_is_part_of_its_line() -> None:
     assert "RuntimeError: broken" in lines("error")[0]
 
 
-def test_an_exception_on_a_terminal_tells_where_it_was_and_no_values() -> None:
+def test_an_exception_on_a_terminal_has_its_traceback_without_values() -> None:
     program = """
 import sys
 import structlog
@@ -118,13 +118,13 @@ except RuntimeError:
 
 
 @pytest.mark.parametrize("setup", ["logs.configure()", "logs.configure(as_json=True)"])
-def test_what_a_peer_says_is_logged_without_control_characters_on_one_line(setup: str) -> None:
+def test_text_of_a_peer_is_logged_on_one_line_without_control_characters(setup: str) -> None:
     written = hostile_line(setup)
     assert len(written.splitlines()) == 2
     assert written.replace("\n", "").isprintable()
 
 
-def test_what_a_peer_says_reaches_a_terminal_without_control_characters_and_begins_no_line() -> None:
+def test_text_of_a_peer_on_a_terminal_has_no_control_characters_and_begins_no_line() -> None:
     written = hostile_line("sys.stderr.isatty = lambda: True; logs.configure()")
     ours = re.sub(r"\x1b\[[0-9;]*m", "", written)  # the colours of the renderer itself
     assert ours.replace("\n", "").isprintable()
@@ -132,7 +132,7 @@ def test_what_a_peer_says_reaches_a_terminal_without_control_characters_and_begi
     assert not any(line.lstrip().startswith("level=error") and line[:1] != " " for line in ours.splitlines())
 
 
-def test_what_libraries_log_takes_the_same_way() -> None:
+def test_logs_of_libraries_have_the_same_format() -> None:
     program = f"""
 import logging
 from dragoman.gateway import logs
@@ -152,7 +152,7 @@ except RuntimeError:
     assert "RuntimeError: broken" in second
 
 
-def test_lines_that_are_told_stand_between_lines_of_the_log_in_order() -> None:
+def test_printed_lines_and_log_lines_keep_their_order() -> None:
     program = """
 import sys
 import structlog
@@ -177,7 +177,7 @@ class Broken:
         raise BrokenPipeError
 
 
-def test_a_log_that_nobody_reads_ends_nothing() -> None:
+def test_a_log_without_a_reader_does_not_end_the_process() -> None:
     logs.Unfailing(Broken()).info("a line")  # type: ignore[arg-type]  # as much of a stream as is used
 
 

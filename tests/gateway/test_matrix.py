@@ -41,12 +41,12 @@ def test_a_row_has_a_mark_for_each_pair_in_its_column() -> None:
         assert row[begin : begin + len(pair)].strip() == mark, pair
 
 
-def test_what_a_dialect_never_says_is_blank() -> None:
+def test_the_cell_of_an_item_that_a_dialect_never_sends_is_blank() -> None:
     row = next(line for line in shown(CELLS) if line.startswith("Preamble "))
     assert row.split() == ["Preamble", "=", "-", "-", "-"]
 
 
-def test_a_single_pair_is_told_with_its_details() -> None:
+def test_a_single_pair_is_shown_with_its_details() -> None:
     row = next(line for line in shown(PAIR) if line.startswith("SubmitInput "))
     assert row.split(maxsplit=2)[1:] == ["~", "lossy      without model, segments.image, segments.file"]
 
@@ -61,7 +61,7 @@ def test_the_legend_explains_each_mark() -> None:
     ]
 
 
-def test_a_pipe_gets_neither_colours_nor_folded_lines_nor_blanks_at_the_end() -> None:
+def test_output_to_a_pipe_has_no_colours_folded_lines_or_trailing_blanks() -> None:
     for cells in (CELLS, PAIR):
         lines = shown(cells, width=20)
         assert not any("\x1b" in line or line != line.rstrip() for line in lines)
@@ -90,7 +90,7 @@ def test_a_terminal_of_80_columns_gets_the_whole_table_in_parts() -> None:
 # -- the command ------------------------------------------------------------------------------------
 
 
-def test_json_is_one_array_of_all_cells() -> None:
+def test_json_output_is_one_array_of_all_cells() -> None:
     done = dragoman("matrix", "--json")
     cells = json.loads(done.stdout)
     assert (done.returncode, done.stderr, len(cells)) == (0, "", len(CELLS))
@@ -111,7 +111,7 @@ def test_from_and_to_choose_the_dialects() -> None:
         (("--json", "--markdown"), "write one of them"),
     ],
 )
-def test_bad_usage_is_one_line_and_exits_2(arguments: tuple[str, ...], words: str) -> None:
+def test_wrong_usage_prints_one_line_and_exits_2(arguments: tuple[str, ...], words: str) -> None:
     done = dragoman("matrix", *arguments)
     assert (done.returncode, done.stdout) == (2, "")
     assert words in done.stderr
@@ -126,16 +126,16 @@ def test_the_help_shows_an_example() -> None:
 # -- docs/fidelity.md -------------------------------------------------------------------------------
 
 
-def test_the_docs_are_what_the_rules_declare() -> None:
+def test_the_fidelity_document_is_generated_from_the_rules() -> None:
     assert FIDELITY.read_text("utf-8") == markdown(CELLS), "docs/fidelity.md is stale: run `make docs`"
 
 
-def test_the_table_of_pairs_in_the_readme_is_what_the_rules_declare() -> None:
+def test_the_table_of_pairs_in_the_readme_is_generated_from_the_rules() -> None:
     readme = README.read_text("utf-8")
     assert readme == with_pairs(readme), "the README's table of pairs is stale: run `make docs`"
 
 
-def test_a_pair_shows_what_arrives_between_its_client_and_its_backend() -> None:
+def test_a_pair_shows_what_arrives_at_its_client_and_at_its_backend() -> None:
     rows = [line.split(" | ") for line in pairs(CELLS).splitlines()]
     of = {
         (client.strip("| "), backend.strip("| ")): cell.strip("| ")
@@ -148,19 +148,19 @@ def test_a_pair_shows_what_arrives_between_its_client_and_its_backend() -> None:
     assert "reasoning" not in of["`pando` client", "`pod` backend"], "visibility never widens"
 
 
-def test_markdown_is_what_the_docs_are_made_of() -> None:
+def test_the_markdown_output_is_the_text_of_the_document() -> None:
     done = dragoman("matrix", "--markdown")
     assert (done.returncode, done.stdout) == (0, markdown(CELLS))
 
 
-def test_the_docs_say_why_of_everything_that_is_not_exact() -> None:
+def test_the_document_gives_a_reason_for_everything_that_is_not_exact() -> None:
     lines = set(markdown(CELLS).splitlines())
     for cell in CELLS:
         if cell.kind != "exact":
             assert f"| `{cell.canonical}` | {cell.kind} | {cell.detail} |" in lines
 
 
-def test_a_bar_in_a_detail_does_not_end_its_column() -> None:
+def test_a_vertical_bar_in_a_detail_is_escaped() -> None:
     cell = Cell(direction="event", canonical="Gap", source="a", target="b", kind="none", detail="x | y")
     assert "| `Gap` | none | x \\| y |" in markdown([cell]).splitlines()
 
@@ -168,7 +168,7 @@ def test_a_bar_in_a_detail_does_not_end_its_column() -> None:
 # -- what is known by hand --------------------------------------------------------------------------
 
 
-async def test_what_the_matrix_says_the_gateway_answers_never_reaches_the_backend() -> None:
+async def test_commands_that_the_gateway_answers_by_the_matrix_never_reach_the_backend() -> None:
     async with in_memory_gateway() as made:
         smooth, pod = made.join("a"), made.join("b", dialect="pod")
         smooth.says(CREATE)

@@ -34,7 +34,7 @@ def test_each_holder_counts_as_one_step_from_the_beginning() -> None:
     assert budget.used == 2 * STEP
 
 
-def test_what_a_released_holder_still_holds_is_not_counted() -> None:
+def test_bytes_of_a_released_holder_are_not_counted() -> None:
     budget = MemoryBudget(100 * STEP)
     holder = Holder(budget)
     holder.meter.add(50 * STEP)

@@ -9,7 +9,7 @@ from dragoman.gateway.outbox import TAKE, Outbox
 from tests.idle import settle
 
 
-async def test_a_take_gives_everything_that_waits_in_order() -> None:
+async def test_take_returns_all_pending_frames_in_order() -> None:
     outbox = Outbox(100, 1000)
     outbox.put([b"one", b"two"])
     outbox.put([b"three"])
@@ -18,7 +18,7 @@ async def test_a_take_gives_everything_that_waits_in_order() -> None:
     assert (outbox.size, outbox.empty) == (0, True)
 
 
-async def test_a_take_waits_for_the_first_frame() -> None:
+async def test_take_waits_for_the_first_frame() -> None:
     outbox = Outbox(100, 1000)
     async with asyncio.TaskGroup() as group:
         taking = group.create_task(outbox.take(), name="take")
@@ -29,7 +29,7 @@ async def test_a_take_waits_for_the_first_frame() -> None:
     assert taking.result() == [b"one", b"two"]
 
 
-async def test_putting_nothing_wakes_nobody() -> None:
+async def test_putting_no_frames_does_not_wake_the_writer() -> None:
     outbox = Outbox(100, 1000)
     async with asyncio.TaskGroup() as group:
         taking = group.create_task(outbox.take(), name="take")
@@ -51,7 +51,7 @@ async def test_a_cancelled_take_loses_nothing() -> None:
     assert await outbox.take() == [b"one"]
 
 
-def test_it_is_full_past_the_soft_limit_and_over_past_the_hard_one() -> None:
+def test_an_outbox_is_full_above_the_soft_limit_and_over_above_the_hard_limit() -> None:
     outbox = Outbox(3, 6)
     outbox.put([b"123"])
     assert (outbox.full, outbox.over) == (False, False)
@@ -63,14 +63,14 @@ def test_it_is_full_past_the_soft_limit_and_over_past_the_hard_one() -> None:
     assert (outbox.full, outbox.over) == (True, True)
 
 
-async def test_what_was_taken_is_no_longer_counted() -> None:
+async def test_taken_frames_are_no_longer_counted() -> None:
     outbox = Outbox(3, 6)
     outbox.put([b"1234567"])
     await outbox.take()
     assert (outbox.full, outbox.over) == (False, False)
 
 
-async def test_a_closed_outbox_gives_what_is_left_and_then_nothing() -> None:
+async def test_a_closed_outbox_returns_the_remaining_frames_and_then_nothing() -> None:
     outbox = Outbox(100, 1000)
     outbox.put([b"last"])
     outbox.close()
@@ -79,7 +79,7 @@ async def test_a_closed_outbox_gives_what_is_left_and_then_nothing() -> None:
     assert await outbox.take() == []
 
 
-async def test_a_discarded_outbox_gives_nothing() -> None:
+async def test_a_discarded_outbox_returns_nothing() -> None:
     outbox = Outbox(100, 1000)
     outbox.put([b"never read"])
     outbox.discard()

@@ -1,4 +1,4 @@
-"""What a client may read of why its backend cannot be reached."""
+"""The reason that a client receives if its backend cannot be reached."""
 
 from __future__ import annotations
 
@@ -25,5 +25,5 @@ from dragoman.gateway.public_reason import public_reason
         (TimeoutError(), ""),
     ],
 )
-def test_no_path_or_address_is_told(error: BaseException, told: str) -> None:
+def test_the_public_reason_contains_no_path_or_address(error: BaseException, told: str) -> None:
     assert public_reason(error) == told

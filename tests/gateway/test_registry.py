@@ -1,4 +1,4 @@
-"""Which dialects there are, over which transports, and that each of them is complete."""
+"""The dialects and their transports, and that each dialect is complete."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_each_rule_from_a_dialect_gives_canonical_types(dialect: Dialect, way: s
 
 
 @pytest.mark.parametrize("dialect", DIALECTS.values(), ids=DIALECTS)
-def test_what_a_dialect_has_no_word_for_says_why(dialect: Dialect) -> None:
+def test_each_type_without_a_form_has_a_reason(dialect: Dialect) -> None:
     for table in (dialect.events.from_canonical, dialect.commands.from_canonical):
         for entry in table.entries.values():
             match entry.fidelity:
@@ -50,7 +50,7 @@ def test_what_a_dialect_has_no_word_for_says_why(dialect: Dialect) -> None:
 
 
 @pytest.mark.parametrize("kind", [k for k in get_args(Event) if k.visibility == "internal" and k is not Unmapped])
-def test_an_internal_event_has_no_word_toward_smooth(kind: Any) -> None:
+def test_an_internal_event_has_no_smooth_form(kind: Any) -> None:
     dialect = DIALECTS["smooth"]
     assert dialect.events.from_canonical.entries[kind].fidelity.kind == "none"
 
@@ -72,16 +72,16 @@ def test_each_dialect_can_be_listened_on_and_dialled() -> None:
 # -- look-up ----------------------------------------------------------------------------------------
 
 
-def test_a_dialect_is_found_by_its_name() -> None:
+def test_find_dialect_returns_the_dialect_of_that_name() -> None:
     assert {name: registry.dialect(name).name for name in DIALECTS} == {name: name for name in DIALECTS}
 
 
-def test_an_unknown_dialect_is_refused_with_those_there_are() -> None:
+def test_an_unknown_dialect_is_refused_with_the_known_ones() -> None:
     with pytest.raises(ConfigError, match="unknown dialect 'pud': there are smooth, pod"):
         registry.dialect("pud")
 
 
-def test_a_dialect_of_an_entry_point_is_added_and_none_of_ours_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_dialect_of_an_entry_point_is_added_and_replaces_none_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
     theirs = DIALECTS["pod"]
 
     class Entry:
@@ -112,12 +112,12 @@ def test_a_dialect_of_an_entry_point_is_added_and_none_of_ours_replaced(monkeypa
         "pod+name:atlas?session=new",
     ],
 )
-def test_what_we_can_listen_on_passes(text: str) -> None:
+def test_supported_listen_endpoints_are_accepted(text: str) -> None:
     registry.check_listen(parse(text))
 
 
 @pytest.mark.parametrize("text", ["pod+unix:/x", "pod@seed+unix:/x", "pod+dir:/x", "pod+name:atlas"])
-def test_what_we_can_dial_passes(text: str) -> None:
+def test_supported_dial_endpoints_are_accepted(text: str) -> None:
     registry.check_upstream(parse(text))
 
 
@@ -134,25 +134,25 @@ def test_what_we_can_dial_passes(text: str) -> None:
         ("smooth+ws://h:1/?orign=x", "unknown option 'orign'; options of ws: origin"),
     ],
 )
-def test_what_we_cannot_listen_on_is_refused_with_what_we_can(text: str, words: str) -> None:
+def test_an_unsupported_listen_endpoint_is_refused_with_the_supported_ones(text: str, words: str) -> None:
     with pytest.raises(ConfigError) as caught:
         registry.check_listen(parse(text))
     assert words in str(caught.value)
 
 
-def test_what_we_cannot_dial_is_refused_with_what_we_can() -> None:
+def test_an_unsupported_dial_endpoint_is_refused_with_the_supported_ones() -> None:
     with pytest.raises(ConfigError, match=r"cannot connect to this; it can connect to smooth\+ws:.*pod\+unix:\.\.\."):
         registry.check_upstream(parse("pod+ws://h:1/"))
 
 
-async def test_a_connector_says_by_oserror_that_nobody_listens(tmp_path: Any) -> None:
+async def test_a_connector_raises_os_error_if_nobody_listens(tmp_path: Any) -> None:
     connect = registry.connector(parse(f"pod+unix:{tmp_path}/sock"), Limits(), Children(1))
     with pytest.raises(OSError, match="sock"):
         await connect()
 
 
 @pytest.mark.parametrize("upstream", ["pod+unix:/x", "pod+name:atlas"])
-def test_a_listener_may_not_choose_among_the_sessions_of_a_backend_that_holds_one(upstream: str) -> None:
+def test_a_listener_may_not_choose_a_session_of_a_backend_with_a_single_one(upstream: str) -> None:
     listen = parse("pod+unix:/y?session=latest")
     with pytest.raises(ConfigError, match="leave out `session`"):
         registry.check_session(listen, parse(upstream))
@@ -160,14 +160,12 @@ def test_a_listener_may_not_choose_among_the_sessions_of_a_backend_that_holds_on
         registry.check_session(listen, parse(other))
 
 
-def test_a_pod_by_its_name_is_the_same_place_as_by_its_socket(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pod_name_and_its_socket_are_the_same_address(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("INSOMNIA_RUNTIME_DIR", "/run/pods")
     assert registry.place(parse("pod+name:atlas")) == registry.place(parse("pod+unix:/run/pods/atlas/sock"))
 
 
-async def test_a_named_pod_is_listened_at_and_dialled_in_the_runtime_directory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_pod_name_is_resolved_in_the_runtime_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("INSOMNIA_RUNTIME_DIR", str(tmp_path))
     accepted: list[Any] = []
     listener = await registry.listen(parse("pod+name:atlas"), Limits(), callbacks(accepted.append))
@@ -180,12 +178,12 @@ async def test_a_named_pod_is_listened_at_and_dialled_in_the_runtime_directory(
     await listener.close()
 
 
-def test_only_a_directory_of_pods_has_pods() -> None:
+def test_only_a_pod_directory_endpoint_lists_pods() -> None:
     assert registry.pods(parse("pod+dir:/x")) is not None
     assert registry.pods(parse("pod+unix:/x")) is None
 
 
-def test_a_socket_needs_its_directory_and_a_path_that_fits(tmp_path: Path) -> None:
+def test_a_socket_needs_an_existing_directory_and_a_path_that_is_not_too_long(tmp_path: Path) -> None:
     registry.check_place(parse(f"pod+unix:{tmp_path}/sock"))
     registry.check_place(parse("smooth+ws://127.0.0.1:0/ws"))
     with pytest.raises(ConfigError, match="the socket's directory does not exist"):
@@ -208,12 +206,12 @@ def test_a_socket_needs_its_directory_and_a_path_that_fits(tmp_path: Path) -> No
         ("pod%2Bunix:/a?colour=1", "unknown option 'colour'"),
     ],
 )
-def test_what_cannot_stand_behind_a_recording_is_refused_with_what_can(live: str, words: str) -> None:
+def test_an_endpoint_that_cannot_back_a_replay_is_refused_with_the_supported_ones(live: str, words: str) -> None:
     for options in ("mode=spy&upstream=", "until=1&then="):
         with pytest.raises(ConfigError, match=words):
             registry.check_upstream(parse(f"replay+file:{FROZEN}/v4.jsonl?{options}{live.replace('?', '%3F')}"))
 
 
 @pytest.mark.parametrize("live", ["smooth%2Bws://h:1/", "pod%2Bunix:/p", "pando%2Btcp://h:1", "pando%2Bdir:/p"])
-def test_a_backend_of_any_dialect_stands_behind_a_recording(live: str) -> None:
+def test_a_backend_of_any_dialect_can_back_a_replay(live: str) -> None:
     registry.check_upstream(parse(f"replay+file:{FROZEN}/v4.jsonl?mode=spy&upstream={live}"))

@@ -52,12 +52,12 @@ def talked(made: InMemoryGateway, name: str = "a") -> Script:
 # -- which session -----------------------------------------------------------------------------------
 
 
-def test_the_session_behind_an_endpoint_has_the_same_id_after_a_restart_and_another_one_elsewhere() -> None:
+def test_the_session_id_of_an_endpoint_survives_a_restart_and_differs_between_endpoints() -> None:
     assert session_id("r", "pod+unix:/a") == session_id("r", "pod+unix:/a")
     assert len({session_id("r", "pod+unix:/a"), session_id("q", "pod+unix:/a"), session_id("r", "pod+unix:/b")}) == 3
 
 
-async def test_who_only_connects_is_told_nothing_and_dials_nothing() -> None:
+async def test_a_client_that_only_connects_gets_no_frame_and_causes_no_dial() -> None:
     async with in_memory_gateway() as made:
         await made.script().joins("a").gets("a").done()
         assert made.dialled == 0
@@ -89,7 +89,7 @@ async def test_creating_twice_gives_the_same_session_and_attaches_once() -> None
 
 
 @pytest.mark.parametrize("known", [CONVERSATION, UNKNOWN])
-async def test_going_on_with_a_conversation_gives_the_one_session_of_the_backend(known: str) -> None:
+async def test_resuming_a_conversation_gives_the_single_session_of_the_backend(known: str) -> None:
     async with in_memory_gateway() as made:
         await made.script().joins("a").says("a", CREATE | {"conversationId": known}).gets("a", opened("open")).done()
 
@@ -131,7 +131,7 @@ async def test_an_unknown_session_is_not_found(action: Frame) -> None:
         assert made.dialled == 0
 
 
-async def test_an_input_on_a_fresh_connection_attaches_to_the_session_that_it_names() -> None:
+async def test_an_input_on_a_new_connection_attaches_to_the_session_that_it_names() -> None:
     async with in_memory_gateway() as made:
         await (
             talked(made)
@@ -145,7 +145,7 @@ async def test_an_input_on_a_fresh_connection_attaches_to_the_session_that_it_na
         )
 
 
-async def test_a_client_that_comes_back_in_mid_turn_sees_the_turn_go_on() -> None:
+async def test_a_client_that_reconnects_during_a_turn_sees_the_turn_continue() -> None:
     async with in_memory_gateway() as made:
         await (
             made.script()
@@ -179,7 +179,7 @@ async def test_both_of_two_clients_see_the_turn_of_one() -> None:
         )
 
 
-async def test_who_is_gone_is_attached_nowhere() -> None:
+async def test_a_client_that_left_is_attached_to_no_session() -> None:
     async with in_memory_gateway() as made:
         await made.script().opens("a").opens("b").leaves("a").pod_says(delta("x")).gets("b", token("$t", "x")).done()
         assert list(made.session.delivery.attachments) == ["b"]
@@ -210,7 +210,7 @@ async def test_a_foreign_session_is_answered_exactly_like_an_unknown_one(action:
         assert "eve" not in made.session.delivery.attachments
 
 
-async def test_a_backend_with_one_session_is_busy_for_who_does_not_own_it() -> None:
+async def test_a_backend_with_one_session_is_busy_for_clients_that_do_not_own_it() -> None:
     async with in_memory_gateway() as made:
         await (
             made.script()
@@ -249,7 +249,7 @@ async def test_a_list_has_the_sessions_whose_title_has_the_words(query: str, fou
         assert len(listed.sessions) == found
 
 
-async def test_whoever_lists_has_the_one_backend_dialled_and_is_answered_once_it_told_what_it_is_about() -> None:
+async def test_a_list_dials_the_single_backend_and_is_answered_after_its_description() -> None:
     async with in_memory_gateway() as made:
         listing = {"action": "list_conversations", "requestId": "l"}
         await made.script().joins("a").says("a", listing).gets("a").done()
@@ -295,7 +295,7 @@ async def test_each_command_gets_one_answer_when_they_come_in_one_piece() -> Non
         )
 
 
-async def test_a_command_that_names_no_session_means_the_one_that_its_link_is_attached_to() -> None:
+async def test_a_command_without_a_session_means_the_session_of_its_link() -> None:
     async with in_memory_gateway() as made:
         await made.script().opens("a").joins("b").done()
         for name in "ab":
@@ -314,7 +314,7 @@ async def test_an_unknown_command_is_answered() -> None:
         await made.script().gets("a", error("u", "UNSUPPORTED_ACTION")).done()
 
 
-async def test_what_a_pod_cannot_do_is_refused_with_its_reason() -> None:
+async def test_a_command_that_a_pod_cannot_execute_is_refused_with_its_reason() -> None:
     async with in_memory_gateway() as made:
         await made.script().opens("a").done()
         link = made.clients["a"].link
@@ -323,7 +323,7 @@ async def test_what_a_pod_cannot_do_is_refused_with_its_reason() -> None:
         await made.script().gets("a", error("n", "UNSUPPORTED_ACTION")).pod_gets().done()
 
 
-async def test_where_the_backend_keeps_no_titles_the_gateway_does() -> None:
+async def test_the_gateway_keeps_titles_for_a_backend_that_does_not() -> None:
     async with in_memory_gateway() as made:
         rename = {"action": "rename_conversation", "requestId": "n", "conversationId": CONVERSATION, "title": "New"}
         await (
@@ -337,7 +337,7 @@ async def test_where_the_backend_keeps_no_titles_the_gateway_does() -> None:
         assert made.session.state.title == "New"
 
 
-async def test_pings_of_a_client_whose_backend_is_away_are_answered() -> None:
+async def test_pings_are_answered_while_the_backend_is_away() -> None:
     async with in_memory_gateway(limits=Limits(backoff_first=NEVER, backoff_max=NEVER)) as made:
         made.refusals = WAITING_MAX
         await (
@@ -395,7 +395,7 @@ async def test_a_shared_session_is_seen_and_driven_by_everybody() -> None:
         )
 
 
-async def test_who_opens_where_the_one_session_is_anothers_is_attached_if_the_route_says_so() -> None:
+async def test_opening_attaches_to_the_session_of_another_owner_if_the_route_says_so() -> None:
     async with in_memory_gateway(share="owner", open="attach") as made:
         await (
             talked(made)
@@ -409,7 +409,7 @@ async def test_who_opens_where_the_one_session_is_anothers_is_attached_if_the_ro
         assert made.session.state.owner == "local"
 
 
-async def test_a_foreign_session_behind_a_pod_door_is_not_shown() -> None:
+async def test_a_session_of_another_owner_is_not_shown_on_a_pod_listener() -> None:
     async with in_memory_gateway(share="owner") as made:
         await talked(made).done()
         made.join("eve", principal="eve", dialect="pod")
@@ -440,7 +440,7 @@ async def test_a_turn_whose_last_client_leaves_is_cancelled_if_the_route_says_so
         )
 
 
-async def test_no_turn_is_cancelled_where_none_is_open() -> None:
+async def test_no_cancel_is_sent_if_no_turn_is_open() -> None:
     async with in_memory_gateway(on_last_detach="cancel") as made:
         await made.script().opens("a").leaves("a").pod_gets().done()
 
@@ -478,7 +478,7 @@ async def test_a_shutdown_reaches_the_backend_only_if_the_route_says_so(shutdown
 MODELS = {"jsonrpc": "2.0", "id": 7, "method": "app/models", "params": {}}
 
 
-async def test_what_concerns_no_session_is_asked_of_a_backend_of_its_own() -> None:
+async def test_requests_about_no_session_use_a_backend_connection_of_their_own() -> None:
     async with in_memory_gateway(upstream="codewhale") as made:
         client = made.join("editor", dialect="codewhale")
         for _ in range(2):
@@ -493,7 +493,7 @@ async def test_what_concerns_no_session_is_asked_of_a_backend_of_its_own() -> No
         assert made.router.sessions == [], "it is nobody's session"
 
 
-async def test_what_a_backend_has_no_word_for_is_refused_without_a_session() -> None:
+async def test_a_request_without_a_backend_form_is_refused_without_a_session() -> None:
     async with in_memory_gateway() as made:
         client = made.join("editor", dialect="codewhale")
         client.says(MODELS)
@@ -504,7 +504,7 @@ async def test_what_a_backend_has_no_word_for_is_refused_without_a_session() -> 
         assert made.dialled == 0
 
 
-async def test_a_client_without_a_session_is_let_go_when_it_says_shutdown() -> None:
+async def test_a_client_without_a_session_is_disconnected_when_it_sends_shutdown() -> None:
     async with in_memory_gateway() as made:
         client = made.join("editor", dialect="codewhale")
         client.says({"jsonrpc": "2.0", "id": 1, "method": "shutdown"})
@@ -514,7 +514,7 @@ async def test_a_client_without_a_session_is_let_go_when_it_says_shutdown() -> N
         assert made.shutdowns == ["editor"]
 
 
-async def test_what_a_client_cannot_say_of_a_new_session_the_endpoint_does() -> None:
+async def test_options_of_a_new_session_that_a_client_cannot_send_come_from_the_endpoint() -> None:
     async with in_memory_gateway(upstream="codewhale") as made:
         made.join("a").says(CREATE)
         await settle()
@@ -525,7 +525,7 @@ async def test_what_a_client_cannot_say_of_a_new_session_the_endpoint_does() -> 
 # -- listeners -------------------------------------------------------------------------------------------
 
 
-async def test_watchers_are_told_when_a_session_is_claimed_works_and_rests() -> None:
+async def test_subscribers_learn_when_a_session_is_claimed_runs_and_rests() -> None:
     told: list[tuple[str, str]] = []
     async with in_memory_gateway() as made:
         made.router.watchers.append(lambda session: told.append((session.state.owner, session.state.status)))
@@ -533,7 +533,7 @@ async def test_watchers_are_told_when_a_session_is_claimed_works_and_rests() -> 
     assert told == [("local", "idle"), ("local", "running"), ("local", "idle"), ("local", "idle")]
 
 
-async def test_a_door_leads_to_the_one_session_of_its_backend() -> None:
+async def test_a_pod_listener_leads_to_the_single_session_of_its_backend() -> None:
     ingress = Ingress(endpoint="pod+unix:/x")
     async with in_memory_gateway() as made:
         assert made.router.behind(ingress) is None

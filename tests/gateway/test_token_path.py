@@ -1,4 +1,4 @@
-"""What a lone token costs: the Python calls from the read of a pod's line to the write of a smooth client's frame.
+"""The cost of a lone token: the Python calls from the read of a pod's line to the write of a smooth client's frame.
 
 Counted, never timed (docs/performance.md): a call is a `call` event of sys.setprofile in one of our three packages.
 """

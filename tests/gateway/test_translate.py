@@ -37,7 +37,7 @@ END_OF = {"completed": "eventual_response", "cancelled": "cancelled", "failed": 
 
 
 class Done(Struct, frozen=True):
-    """What came of one process."""
+    """The result of one process."""
 
     lines: list[bytes]
     reports: list[dict[str, Any]]
@@ -64,7 +64,7 @@ def vectors(direction: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize(("direction", "options"), [("pod_to_client", ()), ("client_to_pod", ("--commands",))])
-def test_every_pod_vector_comes_back_as_its_canonical_or_is_a_bad_line(
+def test_every_pod_vector_comes_back_in_its_canonical_form_or_is_a_bad_line(
     direction: str, options: tuple[str, ...]
 ) -> None:
     rows = vectors(direction)
@@ -77,12 +77,12 @@ def test_every_pod_vector_comes_back_as_its_canonical_or_is_a_bad_line(
 
 
 @pytest.mark.parametrize(("direction", "options"), [("pod_to_client", ()), ("client_to_pod", ("--commands",))])
-def test_accepted_vectors_alone_are_well(direction: str, options: tuple[str, ...]) -> None:
+def test_accepted_vectors_alone_exit_0(direction: str, options: tuple[str, ...]) -> None:
     done = translated("pod", "pod", [row["wire"].encode() for row in vectors(direction) if row["accept"]], *options)
     assert (done.bad(), done.code) == (set(), 0)
 
 
-def test_the_vectors_are_all_there() -> None:
+def test_all_vectors_exist() -> None:
     assert (len(vectors("pod_to_client")), len(vectors("client_to_pod"))) == (71, 39)
 
 
@@ -108,7 +108,7 @@ def test_every_captured_pod_method_of_a_real_client_comes_back_equal() -> None:
     assert (done.reports, done.code) == ([], 0)
 
 
-def test_as_many_lines_of_the_captured_raw_script_are_bad_as_the_real_pod_refused() -> None:
+def test_the_captured_raw_script_has_as_many_bad_lines_as_the_real_pod_refused() -> None:
     said = [frame for conn, frame in pod_frames("c2s") if conn == "r"]
     told = [json.loads(frame) for conn, frame in pod_frames("s2c") if conn == "r"]
     refused = [e for e in told if e["event"] == "error" and e["data"]["message"].startswith("invalid method")]
@@ -227,14 +227,14 @@ def test_every_conformance_fixture_comes_back_equal(key: str, options: tuple[str
 
 
 @needs_shared
-def test_no_conformance_fixture_is_left_out() -> None:
+def test_no_conformance_fixture_is_skipped() -> None:
     frames = fixtures()
     assert len(frames) > 22
     assert all(("type" in frame) != ("action" in frame) for frame in frames)
 
 
 @needs_shared
-def test_the_session_descriptors_among_the_fixtures_come_back_through_their_struct() -> None:
+def test_session_descriptors_of_the_fixtures_come_back_through_their_struct() -> None:
     described = [f["data"] for f in fixtures() if f.get("type") == "immediate_response" and "sessionId" in f["data"]]
     assert len(described) > 1
     for session in described:
@@ -242,7 +242,7 @@ def test_the_session_descriptors_among_the_fixtures_come_back_through_their_stru
         assert json.loads(again) == session
 
 
-def test_an_unknown_smooth_event_is_reported_and_goes_on_to_its_own_dialect() -> None:
+def test_an_unknown_smooth_event_is_reported_and_passed_on_to_its_own_dialect() -> None:
     done = translated("smooth", "smooth", [b'{"type":"confetti","colour":"red"}'])
     assert done.lines == [b'{"colour":"red","type":"confetti"}']
     assert [report["error"] for report in done.reports] == ["unknown"]
@@ -253,7 +253,7 @@ def test_an_unknown_smooth_event_is_reported_and_goes_on_to_its_own_dialect() ->
 
 
 def captured_pod(path: Path) -> list[bytes]:
-    """What connection `a` of a capture was sent."""
+    """Return the frames that connection `a` of a capture received."""
     rows = [json.loads(line) for line in path.read_text("utf-8").split("\n") if line]
     return [row["frame"].encode() for row in rows if row.get("conn") == "a" and row["dir"] == "s2c"]
 
@@ -334,7 +334,7 @@ def test_ids_count_up_from_zero() -> None:
     assert numbers[-1] < 100
 
 
-def test_what_belongs_to_a_turn_that_was_never_opened_opens_one() -> None:
+def test_content_of_a_turn_that_was_never_opened_opens_one() -> None:
     done = translated("pod", "smooth", [b'{"event":"text_delta","data":{"text":"hi"}}'])
     (frame,) = [json.loads(line) for line in done.lines]
     assert (frame["type"], frame["token"]) == ("stream_token", "hi")
@@ -372,12 +372,12 @@ def test_garbage_lines_do_not_stop_the_rest(target: str) -> None:
     assert done.code == 1
 
 
-def test_a_bad_line_has_the_number_that_an_editor_shows() -> None:
+def test_a_bad_line_is_reported_with_the_line_number_of_an_editor() -> None:
     done = translated("pod", "pod", b"\n" + GOOD + b"\r\n  \n\nbad\n" + GOOD)
     assert (done.lines, done.bad()) == ([GOOD, GOOD], {5})
 
 
-def test_a_last_line_without_its_newline_counts() -> None:
+def test_an_unterminated_last_line_is_translated() -> None:
     assert translated("pod", "pod", GOOD + b"\n" + GOOD).lines == [GOOD, GOOD]
 
 
@@ -385,7 +385,7 @@ def test_no_input_is_no_output() -> None:
     assert translated("pod", "smooth", b"") == Done([], [], 0)
 
 
-def test_an_oversized_line_is_reported_and_the_next_one_read() -> None:
+def test_an_oversized_line_is_reported_and_the_next_one_translated() -> None:
     seen: list[Report] = []
     out: list[bytes] = []
     pod = registry.dialect("pod")
@@ -404,7 +404,7 @@ def test_a_smooth_send_message_is_a_pod_run() -> None:
     assert done.code == 0
 
 
-def test_a_pod_s_commands_are_said_by_one_smooth_client_in_one_session() -> None:
+def test_commands_of_a_pod_client_become_those_of_one_smooth_client_in_one_session() -> None:
     said = [
         b'{"method":"run","params":{"input":[{"kind":"text","content":"hi"},{"kind":"file_ref","path":"a.py"}]}}',
         b'{"method":"pause"}',
@@ -451,7 +451,7 @@ def test_a_pod_s_inputs_are_strict_smooth_actions() -> None:
         ),
     ],
 )
-def test_an_empty_input_is_not_sent_as_it_would_not_be_live(source: str, line: bytes) -> None:
+def test_an_empty_input_is_not_translated(source: str, line: bytes) -> None:
     done = translated(source, "smooth" if source == "pod" else "pod", [line], "--commands")
     assert (done.lines, done.reports, done.code) == (
         [],
@@ -501,7 +501,7 @@ def translated_here(
     target=st.sampled_from(["pod", "smooth"]),
     commands=st.booleans(),
 )
-def test_any_lines_in_any_order_give_the_same_twice_and_are_json(
+def test_any_lines_in_any_order_give_the_same_json_twice(
     data: st.DataObject, source: str, target: str, commands: bool
 ) -> None:
     known = st.sampled_from([*MATERIAL[source, commands], *MATERIAL[source, not commands]])
@@ -515,13 +515,15 @@ def test_any_lines_in_any_order_give_the_same_twice_and_are_json(
 
 @settings(max_examples=30, deadline=None)
 @given(data=st.data(), dialect=st.sampled_from(["pod", "smooth"]), commands=st.booleans())
-def test_to_the_same_dialect_each_line_stands_alone(data: st.DataObject, dialect: str, commands: bool) -> None:
+def test_translation_to_the_same_dialect_treats_each_line_alone(
+    data: st.DataObject, dialect: str, commands: bool
+) -> None:
     lines = data.draw(st.lists(st.sampled_from(MATERIAL[dialect, commands]), max_size=20))
     alone = [frame for line in lines for frame in translated_here(dialect, dialect, [line], commands=commands)[0]]
     assert translated_here(dialect, dialect, lines, commands=commands)[0] == alone
 
 
-def test_a_command_that_the_target_has_no_word_for_is_a_loss() -> None:
+def test_a_command_without_a_form_in_the_target_is_a_loss() -> None:
     done = translated("pod", "smooth", [b'{"method":"pause"}'], "--commands")
     assert (done.lines, done.code) == ([], 0)
     assert [report["loss"]["kind"] for report in done.reports] == ["PauseTurn"]

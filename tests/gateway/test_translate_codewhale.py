@@ -56,7 +56,7 @@ DECLARED = {
 
 
 def canonical(row: dict[str, Any]) -> str:
-    """What comes back: the line itself where a peer emits it, else how a peer would say the same."""
+    """Return the expected line: the line itself if a peer emits it, else a peer's form of it."""
     own = OWN_FORM.get(row["name"]) or DECLARED.get(row["name"])
     return str(row["wire"]) if own is None else compact(own)
 
@@ -66,7 +66,7 @@ def compact(value: Any) -> str:
 
 
 @both
-def test_every_vector_comes_back_to_the_byte_or_in_its_own_form_or_is_a_bad_line(
+def test_every_vector_comes_back_byte_for_byte_or_in_its_own_form_or_is_a_bad_line(
     direction: str, options: tuple[str, ...]
 ) -> None:
     rows = rows_of(direction)
@@ -77,7 +77,7 @@ def test_every_vector_comes_back_to_the_byte_or_in_its_own_form_or_is_a_bad_line
     assert done.code == (1 if done.bad() else 0)
 
 
-def test_the_vectors_are_all_there() -> None:
+def test_all_vectors_exist() -> None:
     assert [(len(rows_of(direction)), sum(map(bad, rows_of(direction)))) for direction, _ in BOTH] == [(65, 0), (55, 5)]
 
 
@@ -89,7 +89,7 @@ def lines_of(way: str) -> list[str]:
     return [line for path in CAPTURES for _, to, line in captured(path) if to == way]
 
 
-def test_every_captured_line_of_a_server_comes_back_to_the_byte() -> None:
+def test_every_captured_line_of_a_server_comes_back_byte_for_byte() -> None:
     said = lines_of("s2c")
     done = translated("codewhale", "codewhale", [line.encode() for line in said])
     assert len(said) > 400
@@ -109,12 +109,12 @@ def test_every_captured_request_comes_back_or_is_one_that_the_real_server_refuse
     assert len(done.bad()) == len(refusals) - len(of_the_seed)
 
 
-def test_blank_lines_pass_in_silence() -> None:
+def test_blank_lines_are_not_reported() -> None:
     done = translated("codewhale", "codewhale", [b"   ", b"", b"\t\r", b'{"id":1,"method":"healthz"}\r'], "--commands")
     assert (done.lines, done.reports, done.code) == ([b'{"id":1,"method":"healthz"}'], [], 0)
 
 
-def test_a_line_that_is_no_message_is_a_bad_line_and_the_rest_goes_on() -> None:
+def test_an_invalid_line_is_reported_and_the_rest_translated() -> None:
     good = next(row["wire"] for row in LINES if row["name"] == "line.response_delta").encode()
     texts = [b"{", b"7", b'"a"', b"[1]", b'{"type":"response_start"}', b'{"id":1}', b"\xff"]
     done = translated("codewhale", "codewhale", [line for text in texts for line in (text, good)])

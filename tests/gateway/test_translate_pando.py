@@ -23,7 +23,7 @@ def lines(rows: list[list[str]]) -> list[bytes]:
 
 
 def said(line: bytes) -> Any:
-    """What a line says, as JSON."""
+    """Return the content of a line as JSON."""
     frames = json.loads(line)
     assert len(frames) == 1 or (len(frames) == 2 and not frames[0])
     return value(frames[-1].encode())
@@ -57,14 +57,14 @@ def test_captured_messages_come_back_equal(path: Path, options: tuple[str, ...])
 
 
 @pytest.mark.parametrize("text", ["{", '"a"', "[1]", '["a"]', "[]", '["\\ud800"]'])
-def test_a_line_that_is_no_message_is_a_bad_line_and_the_rest_goes_on(text: str) -> None:
+def test_an_invalid_line_is_reported_and_the_rest_translated(text: str) -> None:
     good = next(row["frames"] for row in VECTORS if row["name"] == "pub.llm.token")
     done = translated("pando", "pando", [text.encode(), *lines([good])])
     assert (done.bad(), len(done.lines), done.code) == ({1}, 1, 1)
 
 
 def published(path: Path) -> list[list[str]]:
-    """What everybody who subscribes to everything was told."""
+    """Return the messages that a subscriber to everything received."""
     return [frames for conn, way, frames in captured(path) if way == "pub" and conn == "a"]
 
 
@@ -78,7 +78,7 @@ def ended(path: Path) -> int:
 
 
 @pytest.mark.parametrize("stem", ["02-streamed-turns", "04-parallel-tools"])
-def test_the_text_of_captured_turns_reaches_smooth_and_pod_whole(stem: str) -> None:
+def test_the_text_of_captured_turns_reaches_smooth_and_pod_completely(stem: str) -> None:
     path = next(path for path in CAPTURES if path.stem == stem)
     smooth, pod = translate(path, "smooth"), translate(path, "pod")
     frames = [json.loads(line) for line in smooth.lines]
@@ -99,7 +99,7 @@ def translate(path: Path, target: str) -> Done:
 
 @pytest.mark.parametrize("options", BOTH)
 @pytest.mark.parametrize("target", ["smooth", "pod"])
-def test_of_the_vectors_only_the_bad_and_the_unknown_are_bad_lines_in_other_dialects(
+def test_only_malformed_and_unknown_vectors_are_bad_lines_in_other_dialects(
     target: str, options: tuple[str, ...]
 ) -> None:
     rows = rows_of(options)
@@ -112,7 +112,7 @@ def test_of_the_vectors_only_the_bad_and_the_unknown_are_bad_lines_in_other_dial
 
 
 @pytest.mark.parametrize("capture", sorted((CAPTURES[0].parents[1] / "pod").glob("*.jsonl")), ids=lambda p: p.stem)
-def test_what_a_pod_said_is_published_as_a_primary_publishes_it(capture: Path) -> None:
+def test_events_of_a_pod_are_published_in_the_form_of_a_primary(capture: Path) -> None:
     rows = [json.loads(line) for line in capture.read_text("utf-8").split("\n") if line][1:]
     told = [row["frame"].encode() for row in rows if row["dir"] == "s2c" and row["conn"] == "a"]
     done = translated("pod", "pando", told)

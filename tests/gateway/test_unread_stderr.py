@@ -22,7 +22,7 @@ def client(path: Path) -> bytes:
         return peer.recv(1 << 16)
 
 
-def test_a_gateway_whose_stderr_is_full_serves_on_and_ends_on_term(tmp_path: Path) -> None:
+def test_a_gateway_with_a_full_stderr_keeps_serving_and_ends_on_sigterm(tmp_path: Path) -> None:
     listen, backend = tmp_path / "sock", tmp_path / "backend"
     argv = [sys.executable, "-m", "dragoman", "bridge", f"pod+unix:{listen}", f"pod+unix:{backend}"]
     with subprocess.Popen(argv, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, bufsize=0) as program:

@@ -1,4 +1,4 @@
-"""What the oracles share: a connection's messages in their order, and the failure that shows the last of them.
+"""The base of the oracles: the messages of a connection in order, and the failure that shows the last ones.
 
 An oracle is told everything that passed on one connection, as the client saw it: `said` is what the client sent, `got`
 what it received. It knows the dialect from docs/dialects alone and none of our code. It fails where an order is
@@ -43,7 +43,7 @@ class Record:
 
 
 def heard(oracle: Oracle, frame: bytes | str) -> None:
-    """What a client sent as bytes; what is no JSON object no oracle can place, the answer to it has no id either."""
+    """Take a frame that a client sent. A frame that is no JSON object is ignored: its answer has no id either."""
     try:
         message = json.loads(frame)
     except ValueError:

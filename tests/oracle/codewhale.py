@@ -1,4 +1,4 @@
-"""What a codewhale client may see on one connection (docs/dialects/codewhale.md, sections 1.2, 1.4, 2.2, 3, 10 and 11).
+"""The order of messages on one codewhale connection (docs/dialects/codewhale.md, sections 1.2, 1.4, 2.2, 3, 10 and 11).
 
 Answers come in the order of the requests, one for each line that is not blank, and none after that of `shutdown`. A
 bare line stands only where a message waits for its answer, which has one response; a release that streams does not say
@@ -35,7 +35,7 @@ class CodewhaleOracle:
 
     @property
     def open(self) -> list[str]:
-        """What has begun and not ended."""
+        """Return the methods of the requests that wait for their answer."""
         return [str(request.get("method")) for request in self._waiting]
 
     def said(self, message: Data) -> None:

@@ -1,4 +1,4 @@
-"""What a history may say: who said what, in the order in which it was said (docs/translation.md, rule 4.7)."""
+"""The legal content of a history: who said what, in its order (docs/translation.md, rule 4.7)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a pando client may see: one subscription to everything, and its calls
+"""The messages that a pando client may see: one subscription to everything, and its calls
 (docs/dialects/pando.md, sections 2, 4, 5 and 9).
 
 Calls and publications come by two connections and have no order against each other. A run that had begun before the
@@ -48,7 +48,7 @@ class PandoOracle:
 
     @property
     def open(self) -> list[str]:
-        """What has begun and not ended."""
+        """Return the runs that have begun and not ended."""
         return [f"a run of {name}" for name, session in self._sessions.items() if session.running]
 
     def called(self, identity: str, request: dict[str, Any]) -> None:

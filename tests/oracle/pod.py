@@ -1,4 +1,4 @@
-"""What a pod client may see, in which order (docs/dialects/pod.md, sections 3, 6, 7, 8 and 9).
+"""The order of messages that a pod client may see (docs/dialects/pod.md, sections 3, 6, 7, 8 and 9).
 
 The log lane (`segment_rotated`, `system_item`, `invoke_start`) has no order against the event lane, and alerts, lists
 and answers may stand anywhere. A run that had begun before we could see it is known by its remains only: the first
@@ -87,7 +87,7 @@ class PodOracle:
 
     @property
     def open(self) -> list[str]:
-        """What has begun and not ended."""
+        """Return the runs that have begun or must begin and have not ended."""
         return [name for name, there in (("a run", self._run), ("a run to come", self._user)) if there]
 
     def said(self, message: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""What a smooth client may see, in which order (docs/dialects/smooth.md, sections 2, 4, 6 and 9).
+"""The order of messages that a smooth client may see (docs/dialects/smooth.md, sections 2, 4, 6 and 9).
 
 A turn is ours when this connection sent its `send_message`, else somebody else's: it runs under an id that nobody here
 asked by, without a 202. Commands and turns may share one id, so an answer is first looked for among the commands.

@@ -75,7 +75,7 @@ def told(*messages: Message, generation: str = HEAD) -> CodewhaleOracle:
 
 
 @pytest.mark.parametrize("path", CAPTURES, ids=lambda path: path.stem)
-def test_what_real_servers_did_is_legal(path: Path) -> None:
+def test_captured_traffic_of_real_servers_is_legal(path: Path) -> None:
     oracle = CodewhaleOracle(SEED if path.stem.startswith("13") else HEAD)
     for _, way, line in captured(path):
         if way == "s2c":
@@ -119,11 +119,11 @@ LEGAL: dict[str, tuple[Message, ...]] = {
 
 
 @pytest.mark.parametrize("name", LEGAL)
-def test_what_servers_do_is_legal(name: str) -> None:
+def test_documented_traffic_of_servers_is_legal(name: str) -> None:
     assert told(*LEGAL[name]).open == []
 
 
-def test_the_seed_has_its_text_in_the_result_and_may_print_more_for_prompts() -> None:
+def test_the_seed_has_its_text_in_the_result_and_may_print_more_lines_for_prompts() -> None:
     told(SAY, START, END, well(OLD), ask("prompt/run"), START, WORD, END, well(), generation=SEED)
 
 
@@ -172,12 +172,12 @@ ILLEGAL = [
 
 
 @pytest.mark.parametrize(("rule", "generation", "messages"), ILLEGAL)
-def test_what_no_server_does_fails_by_its_rule(rule: str, generation: str, messages: list[Message]) -> None:
+def test_each_illegal_message_fails_with_its_rule(rule: str, generation: str, messages: list[Message]) -> None:
     with pytest.raises(AssertionError, match=rule):
         told(*messages, generation=generation)
 
 
-def test_every_rule_is_broken_once() -> None:
+def test_every_rule_of_the_oracle_is_violated_by_one_test() -> None:
     calls = [node for node in ast.walk(ast.parse(inspect.getsource(codewhale))) if isinstance(node, ast.Call)]
     held = [c.args[1] for c in calls if isinstance(c.func, ast.Attribute) and c.func.attr == "_hold"]
     rules = [str(rule.value) for rule in held if isinstance(rule, ast.Constant)]
@@ -185,5 +185,5 @@ def test_every_rule_is_broken_once() -> None:
     assert [rule for rule in rules if not any(broken in rule for broken, _, _ in ILLEGAL)] == []
 
 
-def test_what_is_open_is_known() -> None:
+def test_the_oracle_knows_what_is_open() -> None:
     assert told(SAY, START, ask("healthz", 2)).open == ["thread/message", "healthz"]

@@ -24,5 +24,5 @@ def test_blocks_of_one_answer_are_one_message() -> None:
     ],
     ids=["an input is missing", "two inputs are one", "an answer comes late", "an answer is another"],
 )
-def test_another_order_or_another_text_is_told_otherwise(told: list[Said]) -> None:
+def test_another_order_or_another_text_is_another_history(told: list[Said]) -> None:
     assert not told_as_said(told, SAID)

@@ -233,7 +233,7 @@ LEGAL = {
 
 
 @pytest.mark.parametrize("name", LEGAL)
-def test_what_pods_do_is_legal(name: str) -> None:
+def test_documented_traffic_of_pods_is_legal(name: str) -> None:
     told(*LEGAL[name])
 
 
@@ -295,12 +295,12 @@ ILLEGAL = [
 
 
 @pytest.mark.parametrize(("rule", "messages"), ILLEGAL)
-def test_what_no_pod_does_fails_by_its_rule(rule: str, messages: list[Message]) -> None:
+def test_each_illegal_message_fails_with_its_rule(rule: str, messages: list[Message]) -> None:
     with pytest.raises(AssertionError, match=rule):
         told(*messages)
 
 
-def test_what_is_open_is_known() -> None:
+def test_the_oracle_knows_what_is_open() -> None:
     assert told(*START).open == ["a run"]
     assert told(snapshot(), echo("Hi")).open == ["a run to come"]
     assert told(*START, *whole_run(0), IDLE).open == []

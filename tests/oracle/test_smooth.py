@@ -156,7 +156,7 @@ def test_a_counted_gap_excuses_the_tokens_of_one_turn() -> None:
         oracle.got(answer("hello world", "t2"))
 
 
-def test_one_line_before_the_answer_may_tell_that_the_context_is_lost() -> None:
+def test_a_line_before_the_answer_may_report_the_lost_context() -> None:
     oracle = SmoothOracle()
     oracle.forgotten = True
     for frame in (token("[it forgot]\n\n"), token("hello"), answer("hello"), token("[it forgot]\n\n", "t2")):
@@ -166,7 +166,7 @@ def test_one_line_before_the_answer_may_tell_that_the_context_is_lost() -> None:
 
 
 @pytest.mark.parametrize("name", LEGAL)
-def test_what_servers_do_is_legal(name: str) -> None:
+def test_documented_traffic_of_servers_is_legal(name: str) -> None:
     told(*LEGAL[name])
 
 
@@ -215,7 +215,7 @@ ILLEGAL = [
 
 
 @pytest.mark.parametrize(("rule", "messages"), ILLEGAL)
-def test_what_no_server_does_fails_by_its_rule(rule: str, messages: list[Message]) -> None:
+def test_each_illegal_message_fails_with_its_rule(rule: str, messages: list[Message]) -> None:
     with pytest.raises(AssertionError, match=rule):
         told(*messages)
 
@@ -225,6 +225,6 @@ def test_a_failure_shows_what_came_before() -> None:
         told(SEND, token("a"))
 
 
-def test_what_is_open_is_known() -> None:
+def test_the_oracle_knows_what_is_open() -> None:
     assert told(SEND, accepted(), token("b", "t"), says("ping", "p"), says("cancel", "c")).open == ["r", "t", "ping p"]
     assert told(SEND, accepted(), answer("")).open == []

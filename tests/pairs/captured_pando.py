@@ -40,7 +40,7 @@ class Called(Struct, frozen=True):
 
     @property
     def method(self) -> str:
-        """What is called; of a write, what is written."""
+        """Return the method of a call, and for a write also the value written."""
         return _method(self.call)
 
     @property
@@ -75,12 +75,12 @@ class CapturedPandoConversation:
 
     @property
     def calls(self) -> list[Called]:
-        """What the captured client called, in its order."""
+        """Return the calls of the captured client, in order."""
         return [step for step in self.steps if isinstance(step, Called)]
 
     @property
     def told(self) -> list[Told]:
-        """What was published, in its order."""
+        """Return the publications, in order."""
         return [step for step in self.steps if not isinstance(step, Called)]
 
     @property

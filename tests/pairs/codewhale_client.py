@@ -138,5 +138,5 @@ class CodewhaleClient:
                 await self._news.wait()
 
     def text(self, start: int = 0) -> str:
-        """What was streamed since."""
+        """Return the text streamed since this mark."""
         return "".join(line["delta"] for line in self.lines[start:] if line.get("type") == "response_delta")

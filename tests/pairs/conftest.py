@@ -30,5 +30,5 @@ def _stories_are_told_fast(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(autouse=True)
 def _subscribers_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    patient = zeromq.Bounds(publish_wait=DEADLINE)
+    patient = zeromq.ZeroMQLimits(publish_wait=DEADLINE)
     monkeypatch.setattr(zeromq, "listen", partial(zeromq.listen, bounds=patient))

@@ -182,7 +182,7 @@ class PandoClient:
                 await self.news()
 
     def topics(self, start: int = 0) -> list[str]:
-        """What was told of our session since, by topic."""
+        """Return the topics of the publications about our session since this mark."""
         told = self.told[start:]
         return [topic for topic, payload in told if self.session in (payload.get("session_id"), payload.get("id"))]
 

@@ -65,7 +65,7 @@ class PandoPrimary:
                 made._context.destroy(linger=0)
 
     def close(self) -> None:
-        """It is gone, and its ports are free."""
+        """Stop the primary and free its ports."""
         for task in self._tasks:
             task.cancel()
         self._context.destroy(linger=0)  # waits until the sockets are closed
@@ -76,7 +76,7 @@ class PandoPrimary:
         return f"pando+tcp://127.0.0.1:{publications}?rpc={calls}"
 
     def has(self, session: dict[str, Any], *messages: dict[str, Any]) -> None:
-        """It has this session, and these messages in it."""
+        """Add this session with these messages."""
         self.sessions[session["id"]] = session
         self.messages[session["id"]] = list(messages)
 

@@ -55,7 +55,7 @@ class PodClient:
             self._news.set()
 
     def see(self, event: dict[str, Any]) -> None:
-        """What this client does about an event, beside keeping it."""
+        """React to an event, beside keeping it."""
 
     async def send(self, method: str, **params: Any) -> None:
         """One method, as the real client writes it."""

@@ -1,4 +1,4 @@
-"""What a parent pod does with a child of its own, connection by connection (docs/dialects/pod.md, section 11)."""
+"""A parent pod and its calls to a child, connection by connection (docs/dialects/pod.md, section 11)."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ async def spawn(path: str, text: str) -> None:
 
 
 def said(snapshot: dict[str, Any]) -> list[str]:
-    """What user and assistant said, as a parent reads it from the entries."""
+    """Return the messages of user and assistant, as a parent reads them from the entries."""
     texts: list[str] = []
     for entry in snapshot["entries"]:
         if entry["kind"] == "segment_start":

@@ -1,4 +1,4 @@
-"""What the played backends share: pieces that say which turn they belong to, and a record of what was played.
+"""The base of the played backends: pieces that name their turn, and a record of what was played.
 
 A played backend speaks wire frames of its dialect and none of our code. It has a list of legal moves at any time and
 makes the one that it is told; what it hears it answers when a move says so.
@@ -60,7 +60,7 @@ class RandomBackend(Protocol):
         """The gateway said this."""
 
     def moves(self) -> list[Move]:
-        """What it may do now."""
+        """Return the moves that are legal now."""
 
     @property
     def stopping(self) -> bool:

@@ -19,7 +19,7 @@ SEGMENT = "0198c3a1-7b52-7c40-9d1e-5f0a6b7c8d9e"
 
 
 class Run(Struct):
-    """What is open of a run. `block` is "text", "thinking" or a call's id; `silent` until the model said anything."""
+    """The open parts of a run. `block` is "text", "thinking" or a call's id; `silent` until the model said anything."""
 
     played: PlayedTurn
     user: bool

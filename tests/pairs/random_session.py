@@ -59,12 +59,12 @@ class RandomSessionClient(Struct, kw_only=True, eq=False):
 
     @property
     def here(self) -> bool:
-        """It has not gone and was not sent away."""
+        """Return True if this client is still connected."""
         return self.peer.link.alive
 
     @property
     def reads(self) -> bool:
-        """It is not stalled."""
+        """Return True if this client reads."""
         return self.peer.transport.reading.is_set()
 
     def seen(self) -> list[Seen]:
@@ -136,7 +136,7 @@ class RandomSession:
         return bool(self.stage.pods) and self.stage.pod.transport.is_open() and not self.stage.pod.gone
 
     def _speak(self) -> None:
-        """What the backend has to say, in one piece; to nobody while there is no connection."""
+        """Send the backend's waiting frames in one piece; drop them while there is no connection."""
         said, self.backend.out = self.backend.out, []
         if self._connected and said:
             for frame in said:
@@ -282,7 +282,7 @@ class RandomSession:
     # -- what holds at any time ------------------------------------------------------------------------
 
     def look(self) -> None:
-        """What must hold while the session goes on."""
+        """Assert the invariants of a session that goes on."""
         session = self.session
         if session is None:
             return
@@ -323,7 +323,7 @@ class RandomSession:
         self._agree()
 
     def _hides(self, client: RandomSessionClient) -> None:
-        """Nobody sees more than is his (docs/translation.md, rule 3.8)."""
+        """Assert that no client sees events of others (docs/translation.md, rule 3.8)."""
         for frame in client.peer.frames():
             text = json.dumps(frame, ensure_ascii=False)
             if client.dialect == "smooth":
@@ -336,7 +336,7 @@ class RandomSession:
                 assert all(entry["item"]["kind"] == "reasoning" for entry in said), f"reasoning as text: {said}"
 
     def _whole(self, client: RandomSessionClient) -> None:
-        """It was shown every turn that was played whole since it came, equal to the character, once and in order."""
+        """Assert that the client saw each whole turn since it joined: equal to the character, once and in order."""
         shown: dict[int, Seen] = {}
         order: list[int] = []
         for seen in client.seen():
@@ -359,7 +359,7 @@ class RandomSession:
             assert is_part, f"{client.name}: {text!r} is no part of {whole!r}"
 
     def _agree(self) -> None:
-        """Whoever came late sees of a turn what everybody sees: a fresh rendering shows what a shared one shows."""
+        """Assert that a late client sees what all others see: a fresh rendering equals the shared one."""
         here = [(client, client.seen()) for client in self.clients if client.here]
         if not here:
             return

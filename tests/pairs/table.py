@@ -1,4 +1,4 @@
-"""What a client of each dialect must see of a backend of each: the one table, for people and for the tests.
+"""The table of what a client of each dialect must see of a backend of each dialect, for people and for the tests.
 
 A row is a pair, its columns are COLUMNS. The backend is the demo backend in its dialect, which plays the same scripts
 in all; what is `-` cannot be seen. test_pairs.py holds the gateway to it, and the fidelity matrix to both.

@@ -73,7 +73,7 @@ def timeless(value: Any) -> Any:
 
 
 @pytest.mark.parametrize("number", OWN)
-async def test_a_codewhale_client_that_asks_all_that_was_asked_is_answered_what_was_answered(
+async def test_a_codewhale_client_that_repeats_captured_requests_gets_the_captured_answers(
     number: str, tmp_path: Path
 ) -> None:
     asked = [json.loads(line) for _, way, line in captured(capture(number)) if way == "c2s"]
@@ -91,7 +91,7 @@ async def test_a_codewhale_client_that_asks_all_that_was_asked_is_answered_what_
     assert other == list(OWN[number])
 
 
-async def test_a_name_that_one_client_gave_is_shown_to_the_next_one(tmp_path: Path) -> None:
+async def test_a_name_given_by_one_client_is_shown_to_the_next_one(tmp_path: Path) -> None:
     async with (
         playing(capture("06"), "codewhale", tmp_path) as url,
         CodewhaleClient.connected(url.removeprefix("unix:")) as client,

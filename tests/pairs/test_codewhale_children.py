@@ -90,7 +90,7 @@ def spawned(upstream: str) -> Iterator[Spawned]:
             process.kill()
 
 
-def test_a_gateway_lists_the_threads_of_one_before_it_and_goes_on_with_them(mark: str, tmp_path: Path) -> None:
+def test_a_restarted_gateway_lists_and_continues_the_threads_of_the_one_before(mark: str, tmp_path: Path) -> None:
     with spawned(child(mark, tmp_path)) as gateway:
         thread = gateway.begin()
         gateway.process.send_signal(signal.SIGTERM)
@@ -107,7 +107,7 @@ def test_a_gateway_lists_the_threads_of_one_before_it_and_goes_on_with_them(mark
 
 
 @pytest.mark.parametrize(("number", "manners"), [(signal.SIGTERM, "deaf"), (signal.SIGINT, "orderly")])
-def test_nobody_outlives_a_gateway_that_is_asked_to_end(
+def test_no_child_outlives_a_gateway_that_gets_sigterm(
     mark: str, tmp_path: Path, number: signal.Signals, manners: str
 ) -> None:
     with spawned(child(mark, tmp_path, manners)) as gateway:
@@ -117,7 +117,7 @@ def test_nobody_outlives_a_gateway_that_is_asked_to_end(
         assert gateway.process.wait(DEADLINE) == 0
 
 
-def test_nobody_outlives_a_gateway_that_is_killed(mark: str, tmp_path: Path) -> None:
+def test_no_child_outlives_a_gateway_that_is_killed(mark: str, tmp_path: Path) -> None:
     with spawned(child(mark, tmp_path)) as gateway:
         gateway.begin()
         gateway.process.kill()
@@ -125,7 +125,7 @@ def test_nobody_outlives_a_gateway_that_is_killed(mark: str, tmp_path: Path) -> 
         asyncio.run(until(lambda: running(mark) == []))
 
 
-def test_nobody_outlives_the_end_of_our_stdin(mark: str, tmp_path: Path) -> None:
+def test_no_child_outlives_the_end_of_our_stdin(mark: str, tmp_path: Path) -> None:
     with spawned(child(mark, tmp_path)) as gateway:
         gateway.begin()
         assert gateway.process.stdin is not None
@@ -133,7 +133,7 @@ def test_nobody_outlives_the_end_of_our_stdin(mark: str, tmp_path: Path) -> None
         assert gateway.process.wait(DEADLINE) == 0
 
 
-def test_nobody_outlives_a_client_that_is_gone_in_mid_turn(mark: str, tmp_path: Path) -> None:
+def test_no_child_outlives_a_client_that_leaves_during_a_turn(mark: str, tmp_path: Path) -> None:
     with spawned(child(mark, tmp_path, "deaf")) as gateway:
         thread = gateway.begin()
         gateway.send("thread/message", thread_id=thread, input="mute")
@@ -144,7 +144,7 @@ def test_nobody_outlives_a_client_that_is_gone_in_mid_turn(mark: str, tmp_path: 
         assert gateway.process.wait(DEADLINE) == 0
 
 
-def test_nobody_outlives_a_child_that_crashes(mark: str, tmp_path: Path) -> None:
+def test_no_grandchild_outlives_a_child_that_crashes(mark: str, tmp_path: Path) -> None:
     with spawned(child(mark, tmp_path, "deaf")) as gateway:
         thread = gateway.begin()
         gateway.send("thread/message", thread_id=thread, input="crash")
@@ -157,7 +157,7 @@ def test_nobody_outlives_a_child_that_crashes(mark: str, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("manners", ["orderly", "deaf"])
-def test_a_gateway_killed_in_the_middle_of_a_turn_leaves_no_child_and_no_inner_server(
+def test_a_gateway_killed_during_a_turn_leaves_no_child_and_no_inner_server(
     mark: str, tmp_path: Path, manners: str
 ) -> None:
     with spawned(child(mark, tmp_path, manners)) as gateway:
@@ -171,7 +171,7 @@ def test_a_gateway_killed_in_the_middle_of_a_turn_leaves_no_child_and_no_inner_s
         asyncio.run(until(lambda: running(mark) == []))
 
 
-def test_what_is_no_text_ends_it_as_it_ends_a_real_server(mark: str, tmp_path: Path) -> None:
+def test_invalid_utf8_ends_the_program_like_a_real_server(mark: str, tmp_path: Path) -> None:
     """docs/dialects/codewhale.md, section 1: fatal, one line on stderr, status 1."""
     done = subprocess.run(
         argv(child(mark, tmp_path)), input=b'{"id":1,"method":"healthz"}\n\xff\n', capture_output=True, check=False
@@ -181,7 +181,7 @@ def test_what_is_no_text_ends_it_as_it_ends_a_real_server(mark: str, tmp_path: P
     assert b"error: stream did not contain valid UTF-8" in done.stderr.splitlines()
 
 
-def test_a_script_at_the_end_of_a_pipe_gets_every_answer_and_the_whole_turn(mark: str, tmp_path: Path) -> None:
+def test_a_script_that_pipes_its_requests_gets_every_answer_and_the_whole_turn(mark: str, tmp_path: Path) -> None:
     """docs/dialects/codewhale.md, section 1: at EOF what was asked is answered, then the process ends with 0."""
     with spawned(child(mark, tmp_path)) as gateway:
         thread = gateway.begin()
@@ -197,7 +197,7 @@ def test_a_script_at_the_end_of_a_pipe_gets_every_answer_and_the_whole_turn(mark
         assert b'"result":{"status":"ok"' in told, "a client may grep for compact substrings"
 
 
-async def test_a_client_that_must_spawn_something_joins_a_gateway_that_runs(tmp_path: Path) -> None:
+async def test_a_client_that_can_only_spawn_a_program_joins_a_running_gateway(tmp_path: Path) -> None:
     listen = (parse(f"codewhale+unix:{tmp_path}/front"), parse("smooth+ws://127.0.0.1:0/ws"))
     backend = demo_backend(parse(f"pod+unix:{tmp_path}/pod"))
     route = Route(name="shared", listen=listen, upstream=parse(f"pod+unix:{tmp_path}/pod"))
@@ -228,7 +228,7 @@ async def parent(upstream: str, folder: Path, limits: Limits = LIMITS) -> AsyncI
         yield [endpoint.partition(":")[2] for endpoint in endpoints]
 
 
-async def test_a_child_that_was_started_again_goes_on_and_every_client_hears_what_is_lost(
+async def test_a_restarted_child_continues_and_every_client_learns_of_the_lost_context(
     mark: str, tmp_path: Path
 ) -> None:
     async with (
@@ -251,7 +251,7 @@ async def test_a_child_that_was_started_again_goes_on_and_every_client_hears_wha
             assert any("knows nothing of what was said before" in text for text in alerts)
 
 
-async def test_a_child_that_dies_at_its_start_is_told_to_who_asked_and_the_gateway_lives(
+async def test_a_child_that_dies_at_its_start_is_reported_to_the_client_and_the_gateway_keeps_running(
     mark: str, tmp_path: Path
 ) -> None:
     async with (
@@ -265,7 +265,9 @@ async def test_a_child_that_dies_at_its_start_is_told_to_who_asked_and_the_gatew
         assert (await client.call("healthz"))["status"] == "ok"
 
 
-async def test_fifty_sessions_at_a_bound_of_ten_children_are_ten_and_forty_refusals(mark: str, tmp_path: Path) -> None:
+async def test_fifty_sessions_at_a_limit_of_ten_children_are_ten_sessions_and_forty_refusals(
+    mark: str, tmp_path: Path
+) -> None:
     limits = Limits(children=10, drain_deadline=0.5, backoff_first=0.05)
     async with (
         parent(child(mark, tmp_path), tmp_path, limits) as (front, _),
@@ -281,7 +283,7 @@ async def test_fifty_sessions_at_a_bound_of_ten_children_are_ten_and_forty_refus
         assert "result" in await client.answer(await client.say("still here"))
 
 
-async def test_a_flood_on_stderr_holds_up_nobody(mark: str, tmp_path: Path) -> None:
+async def test_a_flood_on_stderr_delays_no_client(mark: str, tmp_path: Path) -> None:
     async with (
         parent(child(mark, tmp_path), tmp_path) as (front, _),
         CodewhaleClient.connected(front) as client,
@@ -289,7 +291,7 @@ async def test_a_flood_on_stderr_holds_up_nobody(mark: str, tmp_path: Path) -> N
         assert "result" in await client.answer(await client.say("flood"))
 
 
-async def test_what_concerns_no_session_is_asked_of_one_child_more(mark: str, tmp_path: Path) -> None:
+async def test_requests_about_no_session_use_one_more_child(mark: str, tmp_path: Path) -> None:
     async with (
         parent(child(mark, tmp_path), tmp_path) as (front, _),
         CodewhaleClient.connected(front) as client,

@@ -49,7 +49,7 @@ async def seed(folder: Path) -> AsyncIterator[CodewhaleClient]:
 
 
 def text(result: dict[str, Any]) -> str:
-    """What a client of the seed shows: the text in the result, and not the lines beside it."""
+    """Return the text that a client of the seed shows: that of the result, without the lines beside it."""
     frames = result["events"]
     return "".join(f["delta"] for f in frames if f["event"] == "response_delta" and "channel" not in f)
 
@@ -71,7 +71,7 @@ async def test_a_turn_has_its_text_in_the_result_and_its_lines_are_the_hook_mirr
         assert again["result"]["events"][0]["response_id"] == f"{client.thread}:5", "bytes, not characters"
 
 
-async def test_reasoning_and_tools_stand_beside_the_text(tmp_path: Path) -> None:
+async def test_reasoning_and_tools_are_beside_the_text(tmp_path: Path) -> None:
     async with seed(tmp_path) as client:
         answer = await client.answer(await client.say("Where is my order?"))
         assert text(answer["result"]).startswith("Let me look that up.")
@@ -81,14 +81,14 @@ async def test_reasoning_and_tools_stand_beside_the_text(tmp_path: Path) -> None
         assert names == ["lookup_order"]
 
 
-async def test_a_failure_is_an_error_behind_the_end_of_its_response(tmp_path: Path) -> None:
+async def test_a_failure_is_an_error_after_the_end_of_its_response(tmp_path: Path) -> None:
     async with seed(tmp_path) as client:
         answer = await client.answer(await client.say("fail please"))
         assert answer["error"]["code"] == -32603
         assert text((await client.answer(await client.say("retry")))["result"]) == "The second try worked."
 
 
-async def test_what_a_seed_says_that_it_can_and_cannot_is_what_a_real_one_said(tmp_path: Path) -> None:
+async def test_the_capabilities_of_a_seed_are_those_of_a_real_one(tmp_path: Path) -> None:
     async with seed(tmp_path) as client:
         assert await client.call("capabilities") == REAL[1]["result"]
         assert len(REAL[1]["result"]["methods"]) == 28
@@ -115,7 +115,7 @@ async def test_what_a_seed_says_that_it_can_and_cannot_is_what_a_real_one_said(t
         ),
     ],
 )
-async def test_what_came_later_is_unknown(
+async def test_methods_of_later_generations_are_unknown(
     method: str, params: dict[str, Any], code: int, message: str, tmp_path: Path
 ) -> None:
     async with seed(tmp_path) as client:

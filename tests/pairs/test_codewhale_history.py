@@ -46,7 +46,7 @@ async def test_a_client_gets_the_history_of_a_thread_whose_server_stores_none(di
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-async def test_a_history_does_not_wait_for_the_turn_that_runs(dialect: str, tmp_path: Path) -> None:
+async def test_a_history_does_not_wait_for_the_running_turn(dialect: str, tmp_path: Path) -> None:
     async with talking(dialect, tmp_path) as peer:
         await peer.begin("wait here", 1)
         assert await peer.history() == [("user", "wait here")]

@@ -31,7 +31,7 @@ async def opened(client: SmoothClient, **keys: Any) -> tuple[str, str]:
     return data["conversationId"], data["sessionId"]
 
 
-async def test_every_dialect_has_one_id_for_a_thread_and_each_new_gateway_has_the_same(tmp_path: Path) -> None:
+async def test_a_thread_has_one_id_in_every_dialect_and_in_each_new_gateway(tmp_path: Path) -> None:
     async with gateway("codewhale", tmp_path) as url, CodewhaleClient.connected(url) as editor:
         thread = editor.thread
     async with gateway("smooth", tmp_path) as url, SmoothClient.connected(url) as widget:
@@ -46,7 +46,7 @@ async def test_every_dialect_has_one_id_for_a_thread_and_each_new_gateway_has_th
         assert conversation in [row["id"] for row in rows], "opened here, though the store has no message of it"
 
 
-async def test_an_id_that_nobody_knows_is_not_found_in_every_dialect(tmp_path: Path) -> None:
+async def test_an_unknown_id_is_not_found_in_any_dialect(tmp_path: Path) -> None:
     unknown = str(uuid4())
     async with gateway("smooth", tmp_path) as url, SmoothClient.connected(url) as widget:
         answer = await widget.ask({"action": "get_session", "sessionId": unknown})
@@ -57,7 +57,7 @@ async def test_an_id_that_nobody_knows_is_not_found_in_every_dialect(tmp_path: P
         assert (await editor.ask("thread/resume", thread_id=f"thread-{unknown}"))["error"]["code"] == -32004
 
 
-async def test_a_recording_bears_the_id_of_the_thread_and_has_its_opening(tmp_path: Path) -> None:
+async def test_a_recording_has_the_id_of_the_thread_and_the_request_that_opened_it(tmp_path: Path) -> None:
     recording = tmp_path / "kept"
     async with gateway("codewhale", tmp_path, recording) as url, CodewhaleClient.connected(url) as editor:
         thread = editor.thread

@@ -50,7 +50,7 @@ async def driven(recording: Path, dialect: str, folder: Path, script: list[list[
 
 
 @pytest.mark.parametrize("backend", DIALECTS)
-async def test_a_backend_that_did_not_change_does_the_same(backend: str, tmp_path: Path) -> None:
+async def test_driving_an_unchanged_backend_finds_no_difference(backend: str, tmp_path: Path) -> None:
     """Text, tools, failures, a cancel and a question, asked as its dialect can: in its own form, or in words."""
     recording = await record("smooth", backend, tmp_path)
     found = await driven(recording, backend, tmp_path, turns())
@@ -60,7 +60,7 @@ async def test_a_backend_that_did_not_change_does_the_same(backend: str, tmp_pat
 
 
 @pytest.mark.parametrize("backend", DIALECTS)
-async def test_a_recording_does_the_same_as_itself(backend: str, tmp_path: Path) -> None:
+async def test_driving_a_replay_of_the_same_recording_finds_no_difference(backend: str, tmp_path: Path) -> None:
     recording = await record("pod", backend, tmp_path)
     replay = parse(f"replay+file:{recording}?speed=instant")
     assert str(await drive(read_plan(open_recording(recording)), replay, deadline=20)) == ""
@@ -74,7 +74,7 @@ async def test_a_recording_in_parts_is_driven_as_one(tmp_path: Path) -> None:
     assert (str(found), found.turns >= 6) == ("", True)
 
 
-async def test_the_frozen_recording_does_the_same_as_itself() -> None:
+async def test_driving_a_replay_of_the_frozen_recording_finds_no_difference() -> None:
     recording = FROZEN / "v4.jsonl"
     found = await drive(
         read_plan(open_recording(recording)), parse(f"replay+file:{recording}?speed=instant"), deadline=20
@@ -121,7 +121,7 @@ IDENTITY = {"fields": [{"key": "name", "label": "name"}, {"key": "email", "requi
         ("choices", CHOICE, {"declined": True}),
     ],
 )
-async def test_what_was_filled_in_is_typed_where_a_form_is_put_in_words(
+async def test_a_recorded_form_is_typed_if_the_backend_asks_in_words(
     backend: str, kind: str, spec: object, answer: dict[str, object], tmp_path: Path
 ) -> None:
     """The recorded turn is one, and so is that of a backend that ends its run with each field
@@ -161,7 +161,7 @@ class Picky(DemoBackend):
 
 
 @pytest.mark.parametrize("backend", DIALECTS)
-async def test_a_form_that_is_refused_is_filled_in_again_as_it_was(
+async def test_a_refused_form_is_filled_in_again_as_recorded(
     backend: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def talk(peer: TurnClient) -> None:
@@ -184,7 +184,7 @@ async def test_a_form_that_is_refused_is_filled_in_again_as_it_was(
 
 
 @pytest.mark.parametrize("backend", DIALECTS)
-async def test_an_approval_is_typed_where_it_is_put_in_words(backend: str, tmp_path: Path) -> None:
+async def test_a_recorded_approval_is_typed_if_the_backend_asks_in_words(backend: str, tmp_path: Path) -> None:
     recording = await record("smooth", "smooth", tmp_path)
     found = await driven(recording, backend, tmp_path, turns())
     assert {difference.what for difference in found.differences} <= {"end"}  # a pando tells no failure
@@ -197,7 +197,7 @@ def said_otherwise(script: list[list[Line]]) -> list[list[Line]]:
     return [*script[:2], [other, *script[2]], [*script[3][:2], failed], *script[4:]]
 
 
-async def test_what_a_backend_says_and_does_otherwise_is_found(tmp_path: Path) -> None:
+async def test_differences_of_a_backend_are_found(tmp_path: Path) -> None:
     recording = await record("smooth", "smooth", tmp_path)
     found = await driven(recording, "smooth", tmp_path, said_otherwise(turns()))
     assert not found.same
@@ -208,7 +208,7 @@ async def test_what_a_backend_says_and_does_otherwise_is_found(tmp_path: Path) -
     )
 
 
-async def test_a_question_that_was_not_recorded_is_denied_and_found(tmp_path: Path) -> None:
+async def test_a_question_that_was_not_recorded_is_denied_and_reported(tmp_path: Path) -> None:
     recording = await record("smooth", "smooth", tmp_path)
     script = turns()
     script[0] = script[4]
@@ -225,7 +225,7 @@ async def test_a_backend_that_does_not_end_a_turn_is_given_up(tmp_path: Path) ->
     assert not found.same
 
 
-async def test_a_backend_that_is_not_there_is_an_error(tmp_path: Path) -> None:
+async def test_a_missing_backend_is_an_error(tmp_path: Path) -> None:
     play = read_plan(open_recording(FROZEN / "v4.jsonl"))
     with pytest.raises(ExceptionGroup) as caught:
         await drive(play, parse("smooth+ws://127.0.0.1:9/ws"), deadline=5)

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from dragoman.adapters.zeromq import Bounds
+from dragoman.adapters.zeromq import ZeroMQLimits
 from dragoman.adapters.zeromq.publication import Publication
 from dragoman.gateway import registry
 from dragoman.gateway.app import App
@@ -32,7 +32,7 @@ from tests.pairs.pod_client import PodClient
 
 BACKEND = Endpoint(dialect="pod", transport="demo", address="conversation")
 BURST = 50_000
-BRIEFLY = Bounds().publish_wait
+BRIEFLY = ZeroMQLimits().publish_wait
 
 
 class Court:
@@ -65,7 +65,7 @@ class Court:
         return self._published[-len(client.told) :] == client.told
 
     def lost(self) -> int:
-        """What the ledger says that the publication did not deliver."""
+        """Return the number of messages that the ledger counts as not delivered by the publication."""
         return sum(entry.count for entry in self.app.ledger.entries() if entry.kind == "publication")
 
 
@@ -87,7 +87,7 @@ async def court(folder: Path, limits: Limits = LIMITS) -> AsyncIterator[Court]:
         yield Court(app, endpoints)
 
 
-async def test_a_turn_of_one_is_seen_by_all(tmp_path: Path) -> None:
+async def test_all_clients_see_the_turn_of_one(tmp_path: Path) -> None:
     async with (
         court(tmp_path) as made,
         SmoothClient.connected(made.smooth) as smooth,
@@ -116,7 +116,7 @@ async def test_a_turn_of_one_is_seen_by_all(tmp_path: Path) -> None:
         assert pando.shown[-1] == ("assistant", codewhale.text())
 
 
-async def test_the_first_answer_counts_whoever_gives_it_and_in_whatever_dialect(
+async def test_the_first_answer_of_any_client_in_any_dialect_counts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     goes_on = asyncio.Event()
@@ -153,7 +153,7 @@ async def test_the_first_answer_counts_whoever_gives_it_and_in_whatever_dialect(
         assert pando.shown[-1] == ("assistant", " Then I leave the order as it is.")
 
 
-async def test_each_batch_is_rendered_once_for_all_who_see_the_same(
+async def test_each_batch_is_rendered_once_for_all_clients_with_the_same_view(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rendered: dict[str, Counter[int]] = {}
@@ -191,7 +191,7 @@ async def test_each_batch_is_rendered_once_for_all_who_see_the_same(
     )
 
 
-async def test_a_burst_reaches_a_subscriber_that_reads_whole(tmp_path: Path) -> None:
+async def test_a_burst_reaches_a_reading_subscriber_completely(tmp_path: Path) -> None:
     async with court(tmp_path) as made, PandoClient.connected(made.pando) as pando:
         await pando.say(f"count {BURST}")
         await pando.until(lambda: "llm.end" in pando.topics())
@@ -199,7 +199,7 @@ async def test_a_burst_reaches_a_subscriber_that_reads_whole(tmp_path: Path) -> 
         assert (made.publication.lost, made.lost()) == (0, 0)
 
 
-async def test_what_a_stalled_subscriber_got_and_what_was_counted_as_lost_is_what_was_published(
+async def test_frames_received_by_a_stalled_subscriber_plus_counted_losses_are_all_publications(
     tmp_path: Path,
 ) -> None:
     limits = structs.replace(LIMITS, outbox_soft=64 * 1024, log_max=2 * BURST)
@@ -220,7 +220,7 @@ async def test_what_a_stalled_subscriber_got_and_what_was_counted_as_lost_is_wha
         assert made.publication.lost == made.lost()
 
 
-async def test_what_several_stalled_subscribers_did_not_get_is_counted_for_the_publication(tmp_path: Path) -> None:
+async def test_losses_of_several_stalled_subscribers_are_counted_for_the_publication(tmp_path: Path) -> None:
     """A piece that one of them has no room for nobody gets: so each got what was published, and the rest is counted."""
     limits = structs.replace(LIMITS, outbox_soft=64 * 1024, log_max=2 * BURST)
     async with (

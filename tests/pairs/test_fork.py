@@ -44,7 +44,7 @@ async def forked(viewer: str, live: str, options: str, folder: Path) -> AsyncIte
 
 @pytest.mark.parametrize("live", DIALECTS)
 @pytest.mark.parametrize("viewer", DIALECTS)
-async def test_after_the_recorded_turn_the_live_backend_goes_on(viewer: str, live: str, tmp_path: Path) -> None:
+async def test_the_live_backend_continues_after_the_recorded_turn(viewer: str, live: str, tmp_path: Path) -> None:
     async with forked(viewer, live, "until=turn:1&then=", tmp_path) as peer:
         assert (await peer.turn(FIRST)).text.startswith("Let me look that up.")
         second = await peer.turn("count 5")
@@ -54,7 +54,9 @@ async def test_after_the_recorded_turn_the_live_backend_goes_on(viewer: str, liv
 
 
 @pytest.mark.parametrize("live", DIALECTS)
-async def test_what_is_not_recorded_goes_to_the_live_backend_and_the_rest_is_played(live: str, tmp_path: Path) -> None:
+async def test_unrecorded_inputs_go_to_the_live_backend_and_recorded_ones_are_replayed(
+    live: str, tmp_path: Path
+) -> None:
     async with forked("smooth", live, "mode=spy&upstream=", tmp_path) as peer:
         assert (await peer.turn("count 5")).text == "0 1 2 3 4 "
         assert (await peer.turn(FIRST)).text.startswith("Let me look that up.")
@@ -62,7 +64,7 @@ async def test_what_is_not_recorded_goes_to_the_live_backend_and_the_rest_is_pla
         assert (await peer.turn("Try again.")).text == "The second try worked."
 
 
-async def test_a_pod_client_is_told_what_the_live_backend_does_not_know(tmp_path: Path) -> None:
+async def test_a_pod_client_learns_that_the_live_backend_lacks_the_context(tmp_path: Path) -> None:
     async with forked("pod", "smooth", "until=turn:1&then=", tmp_path) as peer:
         await peer.turn(FIRST)
         await peer.client.until(lambda: "alert" in peer.client.names())
@@ -70,7 +72,7 @@ async def test_a_pod_client_is_told_what_the_live_backend_does_not_know(tmp_path
         assert "goes on without the 3 messages before" in alert["message"]
 
 
-async def test_conversations_of_one_live_pando_hear_and_record_nothing_of_each_other(tmp_path: Path) -> None:
+async def test_conversations_of_one_live_pando_neither_see_nor_record_each_other(tmp_path: Path) -> None:
     """Two sessions and a client of the pando itself, which publishes all to everybody
     (docs/dialects/pando.md, section 2).
     """

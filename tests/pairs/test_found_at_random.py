@@ -1,4 +1,4 @@
-"""What random sessions found, each as an ordinary conversation."""
+"""Faults that random sessions found, each as an ordinary conversation."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def fed(normal: NormalForm, *events: Event) -> list[Event]:
 # -- runs of which nothing was heard -----------------------------------------------------------------
 
 
-async def test_a_run_without_a_word_is_ended_for_pod_clients_when_the_pod_is_lost() -> None:
+async def test_a_run_without_output_ends_for_pod_clients_when_the_pod_is_lost() -> None:
     async with in_memory_gateway(limits=FAR) as made:
         script = await with_a_pod_client(made)
         await (
@@ -82,7 +82,7 @@ async def test_a_paused_pod_that_comes_back_idle_is_idle_for_its_clients() -> No
 # -- what a pod went on with while nobody listened ---------------------------------------------------
 
 
-async def test_a_result_has_the_name_of_the_call_that_the_history_tells() -> None:
+async def test_a_result_has_the_name_of_its_call_in_the_history() -> None:
     async with in_memory_gateway() as made:
         await (
             made.script()
@@ -96,7 +96,7 @@ async def test_a_result_has_the_name_of_the_call_that_the_history_tells() -> Non
         )
 
 
-async def test_a_call_that_is_heard_from_its_middle_on_has_its_name_and_all_of_its_arguments() -> None:
+async def test_a_call_received_from_its_middle_has_its_name_and_all_of_its_arguments() -> None:
     async with in_memory_gateway() as made:
         script = await with_a_pod_client(made)
         whole = say("tool_call_done", id="c", name="lookup", arguments='{"a":1}')
@@ -115,7 +115,7 @@ async def test_a_call_that_is_heard_from_its_middle_on_has_its_name_and_all_of_i
 # -- smooth servers ----------------------------------------------------------------------------------
 
 
-def test_after_a_late_end_a_smooth_server_is_listened_to_again() -> None:
+def test_events_of_a_smooth_server_count_again_after_a_late_end() -> None:
     state = SessionState(id="s")
     normal = form(state)
     normal.accept(Origin(link="a", request="r"), Message(role="user", text="Hi"), 1)
@@ -135,7 +135,7 @@ def test_the_model_turns_of_a_smooth_server_are_numbered_over_the_session() -> N
 # -- inputs that the pod took late --------------------------------------------------------------------
 
 
-def test_an_input_that_is_refused_in_its_run_does_not_refuse_the_one_that_waits() -> None:
+def test_an_input_refused_during_its_run_does_not_refuse_the_waiting_one() -> None:
     link = POD.client(lambda: 0, lambda: "id")
     link.send([SubmitInput(request=name, segments=(Text(text=name),)) for name in ("one", "two")])
     lines = (echo("one"), status("running"), problem("invalid_request", "no such workflow"))
@@ -145,7 +145,7 @@ def test_an_input_that_is_refused_in_its_run_does_not_refuse_the_one_that_waits(
     assert [event.text for event in events if isinstance(event, ErrorReported)] == ["no such workflow"]
 
 
-async def test_an_input_that_was_given_up_and_then_taken_is_in_the_transcript() -> None:
+async def test_an_input_given_up_and_then_accepted_is_in_the_transcript() -> None:
     async with in_memory_gateway() as made:
         await (
             made.script()

@@ -1,4 +1,4 @@
-"""What clients read of a backend that fails names no path, address or command line of the gateway's machine."""
+"""Errors about a failing backend name no path, address or command line of the gateway's machine."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ async def failing(folder: Path) -> AsyncIterator[None]:
 
 
 async def told_to_smooth(url: str) -> AsyncIterator[str]:
-    """What a smooth client that opens a session and says something is sent."""
+    """Yield the frames of a smooth client that opens a session and sends an input."""
     create = {"action": "create_conversation_session", "requestId": "o", "agentId": str(uuid4())}
     async with aiohttp.ClientSession() as http, http.ws_connect(url) as socket:
         await socket.send_json(create)
@@ -97,13 +97,13 @@ async def told_to_smooth(url: str) -> AsyncIterator[str]:
 
 
 async def told_to_pod(address: str) -> AsyncIterator[str]:
-    """What a pod client that says something is sent."""
+    """Yield the frames of a pod client that sends an input."""
     async for line in lines(address, {"method": "run", "params": {"input": [{"kind": "text", "content": "Hi"}]}}):
         yield line
 
 
 async def told_to_codewhale(address: str) -> AsyncIterator[str]:
-    """What a codewhale client that begins a thread and says something is sent."""
+    """Yield the frames of a codewhale client that begins a thread and sends an input."""
     start = {"jsonrpc": "2.0", "id": 1, "method": "thread/start", "params": {}}
     said = {"jsonrpc": "2.0", "id": 2, "method": "prompt/run", "params": {"prompt": "Hi"}}
     async for line in lines(address, start, said):
@@ -127,7 +127,7 @@ async def lines(address: str, *frames: dict[str, object]) -> AsyncIterator[str]:
 
 
 async def told_to_pando(address: str) -> AsyncIterator[str]:
-    """What a pando client that opens a session and says something is answered."""
+    """Yield the answers to a pando client that opens a session and sends an input."""
     publications, calls = urlsplit(address), parse_qs(urlsplit(address).query)
     assert publications.port is not None
     port = int(calls.get("rpc", [str(publications.port + 1)])[0])
@@ -152,7 +152,9 @@ CLIENTS = {"smooth": told_to_smooth, "pod": told_to_pod, "pando": told_to_pando,
 
 
 @pytest.mark.parametrize("failure", FAILURES)
-async def test_what_is_told_of_a_failing_backend_names_nothing_local(failure: str, tmp_path: Path) -> None:
+async def test_errors_about_a_failing_backend_name_no_local_path_address_or_command(
+    failure: str, tmp_path: Path
+) -> None:
     upstream = FAILURES[failure].format(folder=tmp_path, python=sys.executable)
     listen = tuple(parse(form.format(folder=tmp_path)) for form in LISTEN)
     app = App(Config(routes=(Route(name="test", listen=listen, upstream=parse(upstream)),), limits=LIMITS))

@@ -85,7 +85,7 @@ async def test_a_streamed_turn_arrives_as_the_table_says_and_a_second_one_after_
 
 
 @pairs
-async def test_what_was_said_stands_in_the_history_and_the_session_in_the_list(
+async def test_messages_are_in_the_history_and_the_session_is_in_the_list(
     client: str, backend: str, tmp_path: Path
 ) -> None:
     async with pair(client, backend, tmp_path) as (peer, _):
@@ -117,7 +117,7 @@ async def test_a_cancelled_turn_ends_once_and_the_next_one_works(client: str, ba
 
 
 @pairs
-async def test_a_question_is_asked_and_its_answer_brings_the_rest(client: str, backend: str, tmp_path: Path) -> None:
+async def test_a_question_is_asked_and_its_answer_continues_the_turn(client: str, backend: str, tmp_path: Path) -> None:
     async with pair(client, backend, tmp_path) as (peer, _):
         asked = await peer.turn("approve please")
         assert asked.text.startswith("That takes a refund. I ask before I write.")
@@ -146,7 +146,7 @@ async def test_two_thousand_tokens_arrive_in_order(client: str, backend: str, tm
 
 
 @pairs
-async def test_a_backend_that_dies_in_mid_turn_fails_it_and_one_that_comes_back_is_used(
+async def test_a_backend_that_dies_during_a_turn_fails_it_and_is_used_again_when_it_comes_back(
     client: str, backend: str, tmp_path: Path
 ) -> None:
     for name in ("backend", "atlas"):
@@ -186,12 +186,12 @@ KINDS = {"text": "TextDelta", "reasoning": "ReasoningDelta", "calls": "ToolCallS
 
 
 def cell(canonical: str, client: str, backend: str) -> Cell | None:
-    """What becomes of an event between them, None where no such backend ever says it."""
+    """Return the fidelity of an event between this pair; None if no such backend ever sends it."""
     return CELLS.get((canonical, client, backend))
 
 
 @pairs
-def test_what_the_table_shows_the_matrix_delivers(client: str, backend: str) -> None:
+def test_events_in_the_table_are_delivered_by_the_matrix(client: str, backend: str) -> None:
     for what, canonical in KINDS.items():
         found = cell(canonical, client, backend)
         arrives = found is not None and found.kind != "none"
@@ -199,14 +199,14 @@ def test_what_the_table_shows_the_matrix_delivers(client: str, backend: str) -> 
 
 
 @pairs
-def test_a_question_has_a_form_where_the_matrix_has_it_exact(client: str, backend: str) -> None:
+def test_a_question_has_a_form_if_it_is_exact_in_the_matrix(client: str, backend: str) -> None:
     found = cell("ApprovalRequested", client, backend)
     form = found is not None and found.kind == "exact"
     assert form == (must_see("a question is", client, backend) == "form")
 
 
 @pairs
-def test_an_end_that_is_told_as_another_is_lossy_in_the_matrix(client: str, backend: str) -> None:
+def test_an_end_shown_as_another_is_lossy_in_the_matrix(client: str, backend: str) -> None:
     """On the way to a pando client; a pando backend says no more than that a run is over."""
     found = cell("TurnEnded", client, backend)
     assert found is not None

@@ -1,4 +1,4 @@
-"""What a captured pando's client was told beside its runs reaches the clients of a gateway in front of such a pando."""
+"""Messages of a captured pando beside its runs reach the clients of a gateway in front of such a pando."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ async def audience(path: Path) -> AsyncIterator[Audience]:
         yield Audience(conversation, smooth, pod, frames(pando)[before:])
 
 
-async def test_a_run_that_was_interrupted_is_cancelled_for_a_pod_and_no_failure() -> None:
+async def test_an_interrupted_run_is_cancelled_for_a_pod_client_without_a_failure() -> None:
     """Its end is the update after the answer: the next input of the capture is accepted without any wait."""
     async with audience(next(path for path in CAPTURES if path.stem.startswith("07-"))) as made:
         errors = [e["data"] for e in frames(made.pod) if e["event"] == "error"]
@@ -65,7 +65,7 @@ async def test_a_run_that_was_interrupted_is_cancelled_for_a_pod_and_no_failure(
 
 
 @played
-async def test_what_was_published_of_sessions_and_of_the_store_reaches_a_pandos_subscribers(path: Path) -> None:
+async def test_publications_about_sessions_and_the_store_reach_pando_subscribers(path: Path) -> None:
     async with audience(path) as made:
         told = [(e["topic"], e["payload"]) for e in made.pando]
         store = [(topic, payload) for topic, payload in made.conversation.told if topic.startswith("db.")]

@@ -76,7 +76,7 @@ async def talk(client: PandoClient) -> None:
 
 
 @backends
-async def test_the_id_that_a_client_chose_is_answered_published_and_accepted(backend: str, tmp_path: Path) -> None:
+async def test_an_id_chosen_by_a_client_is_answered_published_and_accepted(backend: str, tmp_path: Path) -> None:
     async with viewer(backend, tmp_path) as client:
         row = await create(client)
         assert row["id"] == OWN
@@ -103,7 +103,7 @@ async def test_an_id_that_is_in_use_is_a_conflict(backend: str, tmp_path: Path) 
 
 
 @backends
-async def test_an_id_without_an_end_is_refused_and_an_empty_one_gets_another(backend: str, tmp_path: Path) -> None:
+async def test_an_endless_id_is_refused_and_an_empty_one_replaced(backend: str, tmp_path: Path) -> None:
     async with viewer(backend, tmp_path) as client:
         with pytest.raises(RefusalError, match=r"dbproxy: INVALID_PARAMS \(CreateSession\): "):
             await create(client, "x" * 100_000)
@@ -111,7 +111,7 @@ async def test_an_id_without_an_end_is_refused_and_an_empty_one_gets_another(bac
 
 
 @backends
-async def test_an_update_answers_the_full_row(backend: str, tmp_path: Path) -> None:
+async def test_an_update_is_answered_with_the_full_row(backend: str, tmp_path: Path) -> None:
     async with viewer(backend, tmp_path) as client:
         opened = await create(client)
         await client.heard()
@@ -123,7 +123,7 @@ async def test_an_update_answers_the_full_row(backend: str, tmp_path: Path) -> N
 
 
 @backends
-async def test_to_activate_what_nobody_has_is_refused(backend: str, tmp_path: Path) -> None:
+async def test_activating_an_unknown_session_is_refused(backend: str, tmp_path: Path) -> None:
     async with viewer(backend, tmp_path) as client:
         with pytest.raises(RefusalError, match=f"session.activate: {NO_ROWS}") as refused:
             await client.call("session.activate", session_id=UNKNOWN)
@@ -131,7 +131,7 @@ async def test_to_activate_what_nobody_has_is_refused(backend: str, tmp_path: Pa
 
 
 @backends
-async def test_what_was_deleted_is_gone_and_what_cannot_be_deleted_is_told(backend: str, tmp_path: Path) -> None:
+async def test_a_deleted_session_is_gone_and_a_failed_delete_is_reported(backend: str, tmp_path: Path) -> None:
     async with viewer(backend, tmp_path) as client:
         await create(client)
         await client.heard()
@@ -147,7 +147,7 @@ async def test_what_was_deleted_is_gone_and_what_cannot_be_deleted_is_told(backe
             await client.call("session.get", session_id=OWN)
 
 
-async def test_each_id_under_which_the_one_session_of_a_pod_was_opened_is_accepted_and_the_first_is_shown(
+async def test_all_chosen_ids_of_the_single_session_of_a_pod_are_accepted_and_the_first_is_shown(
     tmp_path: Path,
 ) -> None:
     async with viewer("pod", tmp_path) as client:
@@ -161,7 +161,7 @@ async def test_each_id_under_which_the_one_session_of_a_pod_was_opened_is_accept
         assert ends == [OWN]
 
 
-async def test_a_session_that_was_described_by_the_name_of_its_pod_gets_its_title_from_the_first_input(
+async def test_a_session_titled_by_the_name_of_its_pod_is_retitled_by_its_first_input(
     tmp_path: Path,
 ) -> None:
     async with viewer("pod", tmp_path) as client:

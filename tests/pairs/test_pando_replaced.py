@@ -115,7 +115,7 @@ async def test_a_primary_that_comes_back_as_another_fails_the_turn_and_brings_it
                 await clients.see("lo")
 
 
-async def test_a_pod_is_not_kept_at_a_session_that_the_next_primary_does_not_have(tmp_path: Path) -> None:
+async def test_a_pod_client_leaves_a_session_that_the_next_primary_does_not_have(tmp_path: Path) -> None:
     async with PandoPrimary.listening("i-1") as primary:
         primary.has(row(ONE), *BEFORE)
         async with gateway(primary.endpoint, tmp_path) as clients:

@@ -34,7 +34,7 @@ async def pod_and_gateway(folder: Path) -> AsyncIterator[tuple[PodClient, str]]:
         yield pod, address
 
 
-async def test_who_subscribes_sees_what_happens_in_the_pod(tmp_path: Path) -> None:
+async def test_a_subscriber_sees_the_turns_of_the_pod(tmp_path: Path) -> None:
     async with pod_and_gateway(tmp_path) as (pod, address), PandoClient.connected(address, session="") as viewer:
         while "llm.end" not in [topic for topic, _ in viewer.told]:  # what comes before the subscription is not seen
             await talk(pod)

@@ -63,7 +63,7 @@ def answered(client: SmoothClient, request: str) -> bool:
 
 
 def quiet(app: App) -> bool:
-    """Somebody spoke, and no turn is open."""
+    """Return True if something was said and no turn is open."""
     session = only(app)
     return bool(session.state.transcript) and session.quiet.is_set()
 
@@ -86,7 +86,7 @@ async def test_all_clients_of_a_pod_listener_share_one_session(socket: str) -> N
         assert len(app._routers[0].sessions) == 1
 
 
-async def test_the_session_is_the_same_after_probes_and_after_everybody_left(socket: str) -> None:
+async def test_the_session_is_the_same_after_probes_and_after_all_clients_left(socket: str) -> None:
     async with served(f"pod+unix:{socket}") as (app, _):
         await probe(socket)
         async with PodClient.connected(socket) as client:
@@ -130,7 +130,7 @@ async def test_a_smooth_client_attaches_to_the_session_of_a_pod_listener_by_its_
 # -- a parent pod (docs/dialects/pod.md, section 11) -------------------------------------------------
 
 
-async def test_a_parent_sends_reads_the_output_and_is_refused_while_a_turn_runs(socket: str) -> None:
+async def test_a_parent_sends_and_reads_output_and_is_refused_while_a_turn_runs(socket: str) -> None:
     async with served(f"pod+unix:{socket}") as (app, _):
         assert await send(socket, "retry") == "accepted"
         await until(lambda: quiet(app))
@@ -139,14 +139,14 @@ async def test_a_parent_sends_reads_the_output_and_is_refused_while_a_turn_runs(
         assert await send(socket, "hello") == "rejected"
 
 
-async def test_the_first_task_of_a_parent_that_reads_nothing_is_done(socket: str) -> None:
+async def test_the_first_task_of_a_parent_that_reads_nothing_is_executed(socket: str) -> None:
     async with served(f"pod+unix:{socket}") as (app, _):
         await spawn(socket, "retry")
         await until(lambda: bool(app._routers[0].sessions) and quiet(app))
         assert said(await read_output(socket)) == ["retry", "The second try worked."]
 
 
-async def test_a_parent_that_stops_its_child_ends_its_own_attachment_and_no_more(socket: str) -> None:
+async def test_a_parent_that_stops_its_child_ends_only_its_own_attachment(socket: str) -> None:
     async with served(f"pod+unix:{socket}") as (app, _), PodClient.connected(socket) as tui:
         await stop(socket)
         await until(lambda: len(app._links) == 1)
@@ -162,7 +162,7 @@ async def test_a_turn_is_cancelled_when_its_last_client_leaves_if_the_route_says
         assert (await read_output(socket))["status"] == "idle"
 
 
-async def test_a_turn_goes_on_when_its_last_client_leaves_otherwise(socket: str) -> None:
+async def test_by_default_a_turn_continues_when_its_last_client_leaves(socket: str) -> None:
     async with served(f"pod+unix:{socket}") as (app, _):
         assert await send(socket, "slow") == "accepted"
         session = only(app)

@@ -71,7 +71,7 @@ async def played(client: str, backend: str, steps: list[Step], log_max: int) -> 
     phases=(Phase.generate, Phase.shrink),
 )
 @given(steps=STEPS, log_max=st.sampled_from([65_536, 24]))
-def test_a_random_session_is_shown_whole_and_in_order(
+def test_a_random_session_is_shown_completely_and_in_order(
     client: str, backend: str, steps: list[Step], log_max: int
 ) -> None:
     asyncio.run(played(client, backend, steps, log_max))

@@ -32,7 +32,9 @@ def before(lines: list[Line], at: int, dir: str, *, up: bool) -> list[FrameLine]
 
 
 @pytest.mark.parametrize(("client", "backend"), PAIRS)
-async def test_a_recorded_pair_holds_what_was_said_on_both_sides(client: str, backend: str, tmp_path: Path) -> None:
+async def test_the_recording_of_a_pair_holds_the_frames_of_both_sides(
+    client: str, backend: str, tmp_path: Path
+) -> None:
     recording = open_recording(await record(client, backend, tmp_path))
     lines = list(recording.lines())
     assert not recording.problems

@@ -63,7 +63,7 @@ def bare(value: Any) -> Any:
 
 
 def log(recording: Path) -> list[Any]:
-    """What all clients were shown."""
+    """Return what all clients were shown."""
     events = [event for _, event in open_recording(recording).events() if not isinstance(event, OF_THE_CLIENT)]
     told = [bare(msgspec.json.decode(msgspec.json.encode(event))) for event in events]
     for event in told:
@@ -127,7 +127,7 @@ async def test_the_frozen_recording_is_a_backend(viewer: str, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("viewer", DIALECTS)
-async def test_what_is_not_recorded_is_refused_in_the_dialect_s_own_words(viewer: str, tmp_path: Path) -> None:
+async def test_an_unrecorded_input_is_refused_in_the_words_of_the_dialect(viewer: str, tmp_path: Path) -> None:
     refusals = {"smooth": "VALIDATION_ERROR", "pod": "invalid_request", "pando": "-32000", "codewhale": "-32602"}
     async with (
         served(viewer, replayed(FROZEN / "v4.jsonl"), tmp_path / "replay") as url,
@@ -170,7 +170,7 @@ def _hooked() -> None:
 
 @contextmanager
 def overheard() -> Iterator[list[tuple[str, Any]]]:
-    """What this process connects to, and what it starts."""
+    """Record the addresses that this process connects to, and the programs that it starts."""
     _hooked()
     heard: list[tuple[str, Any]] = []
     _listening.append(heard)
@@ -204,7 +204,7 @@ def _is_ours(args: Any, url: str) -> bool:
     return str(host) in url and (not isinstance(args, tuple) or str(args[1]) in url)
 
 
-def test_what_is_connected_to_is_overheard(tmp_path: Path) -> None:
+def test_the_hook_reports_each_connection_and_each_started_program(tmp_path: Path) -> None:
     with overheard() as heard, socket.socket(socket.AF_UNIX) as one, pytest.raises(FileNotFoundError):
         one.connect(str(tmp_path / "nobody"))
     assert [what for what, _ in heard] == ["socket.connect"]

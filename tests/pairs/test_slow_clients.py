@@ -16,7 +16,7 @@ from tests.pairs.gateway import DEADLINE, SmoothClient, bridged
 TOKENS = 100_000  # just below what a terminal may hold
 
 
-async def test_a_client_that_does_not_read_holds_up_nobody(tmp_path: Path) -> None:
+async def test_a_client_that_does_not_read_delays_no_other(tmp_path: Path) -> None:
     pod = f"pod+unix:{tmp_path}/sock"
     backend = demo_backend(parse(pod))
     ready: asyncio.Queue[str] = asyncio.Queue()

@@ -52,7 +52,7 @@ class Pod:
         self._ready.set()
 
     async def says(self, *events: tuple[str, dict[str, Any]]) -> None:
-        """These events, and the client has seen them."""
+        """Send these events and wait until the client has seen them."""
         before = len(self.tui.events)
         for name, data in events:
             self._writer.write(json.dumps({"event": name, "data": data} if data else {"event": name}).encode() + b"\n")
@@ -85,7 +85,7 @@ def run(text: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("result", ["finished", "limit_reached"])
-async def test_what_is_typed_in_a_run_is_sent_after_it(tmp_path: Path, result: str) -> None:
+async def test_input_typed_during_a_run_is_sent_after_it(tmp_path: Path, result: str) -> None:
     async with playing(tmp_path) as (tui, pod):
         await pod.says(RUNNING)
         await tui.enter("one")
@@ -97,7 +97,7 @@ async def test_what_is_typed_in_a_run_is_sent_after_it(tmp_path: Path, result: s
 
 
 @pytest.mark.parametrize("result", ["paused", "rolled_back"])
-async def test_what_is_typed_in_a_run_is_kept_when_it_did_not_finish(tmp_path: Path, result: str) -> None:
+async def test_input_typed_during_a_run_is_kept_if_the_run_did_not_complete(tmp_path: Path, result: str) -> None:
     async with playing(tmp_path) as (tui, pod):
         await pod.says(RUNNING)
         await tui.enter("one")
@@ -118,7 +118,7 @@ async def test_what_is_typed_in_a_run_is_kept_when_it_did_not_finish(tmp_path: P
         ("paused", "enter", "resume"),
     ],
 )
-async def test_a_key_means_what_the_status_makes_of_it(tmp_path: Path, status: str, key: str, method: str) -> None:
+async def test_the_meaning_of_a_key_depends_on_the_status(tmp_path: Path, status: str, key: str, method: str) -> None:
     async with playing(tmp_path, status) as (tui, pod):
         await (tui.enter("") if key == "enter" else getattr(tui, key)())
         assert await pod.hears() == {"method": method}
@@ -142,7 +142,7 @@ async def test_a_result_of_an_unknown_call_is_a_warning(tmp_path: Path) -> None:
         assert tui.warnings == ["a result of an unknown call b"]
 
 
-async def test_a_run_that_ended_rests_before_the_status_says_so(tmp_path: Path) -> None:
+async def test_an_ended_run_is_idle_before_its_status_event(tmp_path: Path) -> None:
     async with playing(tmp_path) as (tui, pod):
         await pod.says(RUNNING, ("turn_start", {"turn": 0}))
         assert tui.status == "running"
@@ -150,7 +150,7 @@ async def test_a_run_that_ended_rests_before_the_status_says_so(tmp_path: Path) 
         assert tui.status == "paused"
 
 
-async def test_shutdown_quits(tmp_path: Path) -> None:
+async def test_shutdown_ends_the_client(tmp_path: Path) -> None:
     async with playing(tmp_path) as (tui, pod):
         await pod.says(("shutdown", {}))
         assert tui.quit
@@ -159,7 +159,7 @@ async def test_shutdown_quits(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "event", [("worker_event", {}), ("status", {"status": "draining"}), ("tool_result", {"id": "a"})]
 )
-async def test_an_event_that_its_types_do_not_allow_ends_it(tmp_path: Path, event: tuple[str, dict[str, Any]]) -> None:
+async def test_an_event_of_another_type_ends_the_client(tmp_path: Path, event: tuple[str, dict[str, Any]]) -> None:
     with pytest.raises(BaseExceptionGroup) as died:
         async with playing(tmp_path) as (_, pod):
             await pod.says(event)

@@ -1,4 +1,4 @@
-"""What a client of any dialect does and sees, read off its frames alone: one Peer for each."""
+"""Clients of all dialects behind one interface, which reads their frames alone: one Peer for each."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ RESULTS = {"finished": "completed", "limit_reached": "limit_reached", "paused": 
 
 
 class Seen(Struct):
-    """What a client saw of its last run: its end is `asked` where a form waits for an answer.
+    """The last run as a client saw it; its end is `asked` if a form waits for an answer.
 
     `usage` is tokens in and out, None where nothing was told.
     """
@@ -55,7 +55,7 @@ class TurnClient(Protocol):
         """Why this input is refused."""
 
     async def history(self) -> list[tuple[str, str]]:
-        """What user and assistant said, oldest first."""
+        """Return the messages of user and assistant, oldest first."""
 
     async def listed(self) -> list[str]:
         """The sessions that it may open, by their titles or what else it is shown of each."""
@@ -65,7 +65,7 @@ class TurnClient(Protocol):
 
 
 class Runs:
-    """What all peers share: a whole run is its beginning and its end."""
+    """The base of all peers: a whole run is its beginning and its end."""
 
     async def begin(self, text: str, tokens: int) -> None:
         raise NotImplementedError
@@ -146,7 +146,7 @@ class SmoothTurnClient(Runs):
 
 
 def _used(terminal: dict[str, Any]) -> tuple[int, int] | None:
-    """What an `eventual_response` counts."""
+    """Return the usage that an `eventual_response` counts."""
     payload = terminal["data"].get("data") or {}
     used = payload.get("usage")
     return None if used is None else (used["promptTokens"], used["completionTokens"])

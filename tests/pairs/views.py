@@ -1,4 +1,4 @@
-"""What a user sees of a conversation, read off the frames that a client got: turns, whatever the dialect.
+"""The turns of a conversation as a user sees them, read from the frames of a client of any dialect.
 
 Adjacent text is one text, wherever its blocks and deltas were cut; results stand apart, since a joining client is told
 a call with its result. Turns of which nothing can be seen are left out.
@@ -35,7 +35,7 @@ class Seen(Struct):
         self.parts.append((kind, words))
 
     def add_result(self, name: str, words: str) -> None:
-        """What came of a call."""
+        """Add the result of a call."""
         self.results = sorted([*self.results, (name, words)])
 
     @property

@@ -43,7 +43,7 @@ class RealServer:
         return f"smooth+{self.url}"
 
     async def stop(self) -> None:
-        """It goes away, with every connection."""
+        """Stop the server with all its connections."""
         await _stop(self.server)
 
 

@@ -99,7 +99,7 @@ FLAVOURS = {flavour.name: flavour for flavour in (R, T, SEED, TERSE)}
 
 
 class Session(Struct):
-    """What a server keeps of a session."""
+    """The record of a session in a server."""
 
     ids: dict[str, str]
     agent: str | None

@@ -58,9 +58,7 @@ async def talk(path: str, text: str) -> None:
         await client.until(lambda: client.idle() > 0)
 
 
-async def test_a_pod_launched_again_by_its_name_goes_on_with_its_conversation(
-    server: RealServer, tmp_path: Path
-) -> None:
+async def test_a_pod_launched_again_by_its_name_continues_its_conversation(server: RealServer, tmp_path: Path) -> None:
     server.model.push_text("You said one.")
     async with pod(server, tmp_path, "--overlay", 'pod.name = "atlas"') as path:
         await talk(path, "one")
@@ -71,7 +69,7 @@ async def test_a_pod_launched_again_by_its_name_goes_on_with_its_conversation(
         assert said(await read_output(path)) == ["one", "You said one.", "two", "You said two."]
 
 
-async def test_a_parent_hears_of_the_end_of_a_run_and_of_the_program(server: RealServer, tmp_path: Path) -> None:
+async def test_a_parent_learns_of_the_end_of_a_run_and_of_the_program(server: RealServer, tmp_path: Path) -> None:
     told: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
 
     async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -39,7 +39,7 @@ def address(project: Path) -> str:
     return f"tcp://127.0.0.1:{lock.pub_port}?rpc={lock.rpc_port}"
 
 
-async def test_a_viewer_finds_us_by_the_lock_and_nothing_is_left_when_we_stop(project: Path) -> None:
+async def test_a_viewer_finds_the_gateway_by_its_lock_and_no_file_is_left_when_it_stops(project: Path) -> None:
     async with running("demo-backend", f"pando+dir:{project}") as backend:
         lock = lock_of(project)
         assert (lock.pid, lock.pub_port, lock.rpc_port) == (backend.process.pid, *ports(str(project)))
@@ -64,7 +64,7 @@ def bridge(project: Path) -> tuple[str, ...]:
 
 
 async def refused(*arguments: str) -> str:
-    """What `dragoman ARGUMENTS` says, which must end with 2 and without a traceback."""
+    """Return the output of `dragoman ARGUMENTS`, which must end with 2 and without a traceback."""
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "dragoman", *arguments, stderr=asyncio.subprocess.PIPE
     )
@@ -84,14 +84,14 @@ async def test_a_second_process_is_refused_with_the_first_ones_pid(project: Path
 
 
 @pytest.mark.parametrize("which", [0, 1])
-async def test_a_port_in_use_is_told_and_the_lock_is_given_back(project: Path, which: int) -> None:
+async def test_a_port_in_use_is_reported_and_the_lock_released(project: Path, which: int) -> None:
     port = ports(str(project))[which]
     with socket.create_server(("127.0.0.1", port)):
         assert f"tcp://127.0.0.1:{port}" in await refused(*bridge(project))
     assert not (project / ".pando/ipc.lock").exists()
 
 
-async def test_what_another_process_holds_is_respected_though_it_has_written_half_of_it(project: Path) -> None:
+async def test_a_lock_of_another_process_is_respected_although_it_is_half_written(project: Path) -> None:
     """A loser may see an empty or half-written file (docs/dialects/pando.md, section 1.2)."""
     lock = project / ".pando/ipc.lock"
     lock.parent.mkdir()
@@ -104,7 +104,7 @@ async def test_what_another_process_holds_is_respected_though_it_has_written_hal
         assert lock_of(project).pid == next_one.process.pid
 
 
-async def test_a_project_that_is_deleted_is_served_on_and_left_in_order(project: Path) -> None:
+async def test_a_deleted_project_is_still_served_and_cleaned_up(project: Path) -> None:
     async with running("demo-backend", f"pando+dir:{project}"):
         url = address(project)
         shutil.rmtree(project)
@@ -114,7 +114,7 @@ async def test_a_project_that_is_deleted_is_served_on_and_left_in_order(project:
     assert not project.exists()
 
 
-async def test_a_gateway_that_was_killed_is_followed_by_the_next_and_its_clients_find_that_one(project: Path) -> None:
+async def test_the_next_gateway_takes_over_from_a_killed_one_and_clients_find_it(project: Path) -> None:
     async with running("demo-backend", f"pando+dir:{project}") as killed:
         before = lock_of(project)
         async with PandoClient.connected(address(project)) as viewer:

@@ -70,7 +70,7 @@ def question(tui: PodTerminalClient, mark: int) -> str:
 
 
 def echoed(tui: PodTerminalClient, mark: int, words: str) -> None:
-    """What stands after `mark` is a whole run that these words began."""
+    """Assert that a whole run with this input follows `mark`."""
     names = [name for name in tui.since(mark) if name != "invoke_start"]
     assert names[:3] == ["user_message", "status", "turn_start"]
     assert tui.events[mark][1] == {"segments": [{"kind": "text", "content": words}]}
@@ -80,7 +80,7 @@ def echoed(tui: PodTerminalClient, mark: int, words: str) -> None:
 
 
 def answered(tui: PodTerminalClient, mark: int, words: str) -> None:
-    """What stands after `mark` is the rest of a turn, as a run that the answer, echoed, began."""
+    """Assert that the rest of a turn follows `mark`, as a run that begins with the echoed answer."""
     echoed(tui, mark, words)
     assert tui.since(mark)[2] == "invoke_start"
 
@@ -118,7 +118,7 @@ async def test_a_tool_call_is_shown_with_its_result(tmp_path: Path) -> None:
         assert tui.warnings == []
 
 
-async def test_what_is_typed_in_a_run_is_the_next_run(tmp_path: Path) -> None:
+async def test_input_typed_during_a_run_is_the_next_run(tmp_path: Path) -> None:
     async with room(tmp_path) as (server, tui):
         server.shelves.clear()
         server.model.push_tool_call("c1", "lookup_order", '{"id": "1"}').push_text("One.").push_text("Two.")
@@ -195,7 +195,7 @@ async def test_an_approval_lets_the_tool_run(tmp_path: Path, words: str) -> None
         assert tui.warnings == []
 
 
-async def test_a_workflow_of_that_name_is_the_answer_too(tmp_path: Path) -> None:
+async def test_a_workflow_named_like_an_answer_is_the_answer_too(tmp_path: Path) -> None:
     async with room(tmp_path) as (server, tui):
         scripted(server)
         await asked(tui, "delete record 42")
@@ -235,7 +235,7 @@ async def test_a_question_that_nobody_answers_is_denied_at_the_deadline(tmp_path
         assert tui.text(await says(tui, "never mind")) == "Fine."
 
 
-async def test_something_else_is_refused_until_the_question_is_answered(tmp_path: Path) -> None:
+async def test_any_other_input_is_refused_until_the_question_is_answered(tmp_path: Path) -> None:
     async with room(tmp_path) as (server, tui):
         scripted(server)
         await asked(tui, "delete record 42")
@@ -266,7 +266,7 @@ async def test_resume_shows_the_question_again_and_answers_nothing(tmp_path: Pat
         assert server.deleted == ["42"]
 
 
-async def test_a_question_shown_again_is_a_run_as_any_that_is_resumed(tmp_path: Path) -> None:
+async def test_a_question_shown_again_is_a_run_like_any_resumed_one(tmp_path: Path) -> None:
     async with room(tmp_path) as (server, tui):
         scripted(server)
         await asked(tui, "delete record 42")
@@ -276,7 +276,7 @@ async def test_a_question_shown_again_is_a_run_as_any_that_is_resumed(tmp_path: 
         assert names == ["status", "turn_start", "text_delta", "text_done", "run_end", "status"]
 
 
-async def test_what_was_typed_before_the_question_is_no_answer_to_it(tmp_path: Path) -> None:
+async def test_input_typed_before_the_question_does_not_answer_it(tmp_path: Path) -> None:
     async with room(tmp_path) as (server, tui):
         server.shelves.clear()
         server.model.push_tool_call("c0", "lookup_order", '{"id": "42"}')
@@ -318,7 +318,7 @@ async def test_a_cancel_ends_question_and_turn(tmp_path: Path) -> None:
         assert server.deleted == []
 
 
-async def test_a_server_that_dies_takes_its_question_along(tmp_path: Path) -> None:
+async def test_a_question_ends_when_its_server_dies(tmp_path: Path) -> None:
     async with room(tmp_path) as (server, tui):
         scripted(server)
         await asked(tui, "delete record 42")
@@ -379,7 +379,7 @@ CHOICES = (
 
 
 def handed_in(server: RealServer) -> dict[str, Any]:
-    """What the model was told of the form."""
+    """Return what the model was told of the form."""
     results = [message["content"] for message in server.model.calls[-1].messages if message["role"] == "tool"]
     handed: dict[str, Any] = json.loads(results[-1])
     return handed

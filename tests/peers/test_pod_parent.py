@@ -59,7 +59,7 @@ async def test_a_parent_spawns_sends_reads_and_stops(server: RealServer, socket:
         assert said(await read_output(socket)) == ["do it", "Done.", "do it again", "Done again."]
 
 
-async def test_the_latest_conversation_is_gone_on_with(server: RealServer, socket: str) -> None:
+async def test_the_latest_conversation_is_continued(server: RealServer, socket: str) -> None:
     await talked(server, "old")
     latest = await talked(server, "one", "two")
     async with served(f"pod+unix:{socket}?session=latest", upstream=server.endpoint) as (app, _):
@@ -74,7 +74,7 @@ async def test_the_latest_conversation_is_gone_on_with(server: RealServer, socke
         assert latest.encode() in bytes(ids["smooth.conversationId"])
 
 
-async def test_without_any_conversation_the_latest_is_a_fresh_one(server: RealServer, socket: str) -> None:
+async def test_without_any_conversation_the_latest_is_a_new_one(server: RealServer, socket: str) -> None:
     server.model.push_text("Hello.")
     async with served(f"pod+unix:{socket}?session=latest", upstream=server.endpoint) as (app, _):
         assert said(await read_output(socket)) == []
@@ -83,7 +83,7 @@ async def test_without_any_conversation_the_latest_is_a_fresh_one(server: RealSe
         assert said(await read_output(socket)) == ["hi", "Hello."]
 
 
-async def test_a_conversation_is_gone_on_with_by_its_id_and_a_run_comes_after_its_history(
+async def test_a_conversation_is_continued_by_its_id_and_a_run_comes_after_its_history(
     server: RealServer, socket: str
 ) -> None:
     conversation = await talked(server, "one")
@@ -96,7 +96,7 @@ async def test_a_conversation_is_gone_on_with_by_its_id_and_a_run_comes_after_it
         assert said(await read_output(socket)) == ["one", "You said one.", "two", "You said two."]
 
 
-async def test_a_conversation_that_the_server_does_not_know_is_a_fresh_one_and_the_client_is_told(
+async def test_an_unknown_conversation_is_replaced_by_a_new_one_and_reported_to_the_client(
     server: RealServer, socket: str
 ) -> None:
     unknown = "0198c3a1-0000-4000-8000-00000000dead"
@@ -116,7 +116,9 @@ async def test_a_long_history_is_loaded_over_its_pages(server: RealServer, socke
         assert said(await read_output(socket)) == [t for text in texts for t in (text, f"You said {text}.")]
 
 
-async def test_what_a_smooth_client_resumed_has_its_history_for_pod_clients(server: RealServer, socket: str) -> None:
+async def test_a_conversation_resumed_by_a_smooth_client_has_its_history_for_pod_clients(
+    server: RealServer, socket: str
+) -> None:
     conversation = await talked(server, "one")
     listen = (f"pod+unix:{socket}?session={conversation}", WS)
     async with served(*listen, upstream=server.endpoint) as (app, (_, url)), SmoothClient.connected(url) as client:

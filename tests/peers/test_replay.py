@@ -25,7 +25,7 @@ pytestmark = pytest.mark.peers
 LISTEN = ("--listen", "smooth+ws://127.0.0.1:0/ws", "--speed", "instant")
 
 
-async def test_a_recording_made_from_a_pod_answers_as_it_did(tmp_path: Path) -> None:
+async def test_a_recording_of_a_pod_replays_its_answers(tmp_path: Path) -> None:
     recording = await record("pod", "pod", tmp_path)
     async with running("replay", str(recording), *LISTEN) as process, connected(process.url) as client:
         turn = client.say("Where is my order?")
@@ -38,7 +38,7 @@ async def test_a_recording_made_from_a_pod_answers_as_it_did(tmp_path: Path) -> 
         assert [message.direction.value for message in page.messages] == ["outbound", "inbound"]
 
 
-async def test_an_input_is_explained_and_what_is_not_recorded_refused(tmp_path: Path) -> None:
+async def test_a_match_is_explained_and_an_unrecorded_input_refused(tmp_path: Path) -> None:
     recording = str(FROZEN / "v4.jsonl")
     async with running("replay", recording, *LISTEN, "--explain") as process, connected(process.url) as client:
         with pytest.raises(ProtocolError, match="the recording has nothing like it"):
@@ -51,7 +51,7 @@ async def test_an_input_is_explained_and_what_is_not_recorded_refused(tmp_path: 
     assert "submit_input Grüße 🦀: matched with input 1 (same)" in told
 
 
-async def test_what_was_missing_is_recorded_and_played_the_next_time(tmp_path: Path) -> None:
+async def test_a_missing_turn_is_recorded_and_replayed_the_next_time(tmp_path: Path) -> None:
     recording = tmp_path / "session.jsonl"
     recording.write_bytes((FROZEN / "v4.jsonl").read_bytes())
     live = f"pod+unix:{tmp_path}/sock"
@@ -84,7 +84,7 @@ def imported(tmp_path: Path) -> Callable[[str], str]:
 
 
 @needs_shared
-async def test_a_captured_conversation_is_held_again(imported: Callable[[str], str]) -> None:
+async def test_a_captured_conversation_can_be_replayed(imported: Callable[[str], str]) -> None:
     recording = imported("01-basic-turns-history")
     texts = [flatten(c.segments) for _, c in open_recording(Path(recording)).commands() if isinstance(c, SubmitInput)]
     ends = [e.text for _, e in open_recording(Path(recording)).events() if isinstance(e, TurnEnded)]
@@ -96,7 +96,7 @@ async def test_a_captured_conversation_is_held_again(imported: Callable[[str], s
 
 
 @needs_shared
-async def test_a_captured_confirmation_is_asked_for_again(imported: Callable[[str], str]) -> None:
+async def test_a_captured_confirmation_is_requested_again(imported: Callable[[str], str]) -> None:
     recording = imported("03-confirm-approve")
     (text,) = [flatten(c.segments) for _, c in open_recording(Path(recording)).commands() if isinstance(c, SubmitInput)]
     async with running("replay", recording, *LISTEN) as process, connected(process.url) as client:

@@ -125,7 +125,7 @@ async def test_a_server_that_goes_away_ends_the_turn_with_an_error(
     assert "lost" in str(lost.value)
 
 
-async def test_a_server_that_is_not_there_is_said_at_create() -> None:
+async def test_a_missing_server_is_reported_when_a_session_is_created() -> None:
     async with bridged("smooth+ws://127.0.0.1:9/ws") as (_, url):
         client = RealSmoothClient(url)
         await client.smooth.connect()
@@ -167,7 +167,7 @@ async def turn(client: SmoothClient, text: str) -> list[str]:
 
 
 @with_and_without
-async def test_codes_are_answered_to_the_asker_and_a_right_one_opens_the_tool(way: str) -> None:
+async def test_verdicts_on_codes_go_to_the_sender_and_a_right_code_opens_the_tool(way: str) -> None:
     agent = str(uuid4())
     async with plain(way, agent, **verified_only(agent)) as (server, client):
         server.model.push_tool_call("c1", "lookup_order", '{"id": "123"}').push_text("Please verify.")
@@ -183,7 +183,7 @@ async def test_codes_are_answered_to_the_asker_and_a_right_one_opens_the_tool(wa
 
 
 @with_and_without
-async def test_a_refused_form_is_answered_to_the_asker_and_stays_open(way: str) -> None:
+async def test_a_refused_form_is_answered_to_the_sender_and_stays_open(way: str) -> None:
     async with plain(way, str(uuid4())) as (server, client):
         server.model.push_tool_call("c1", "request_identity_intake", IDENTITY).push_text("Thank you.")
         request = await client.say("a quote, please")

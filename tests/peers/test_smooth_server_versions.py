@@ -140,7 +140,7 @@ async def test_a_conversation_reads_the_same(flavour: SmoothVersion, dialect: st
 
 
 @every
-async def test_a_smooth_client_is_given_the_arguments_as_its_server_says_them(flavour: SmoothVersion) -> None:
+async def test_a_smooth_client_gets_the_arguments_in_the_form_of_its_server(flavour: SmoothVersion) -> None:
     async with before_smooth(flavour) as (_, client):
         request = await client.say("look up 7")
         await client.until(lambda: ended(client, request))
@@ -150,7 +150,7 @@ async def test_a_smooth_client_is_given_the_arguments_as_its_server_says_them(fl
 
 
 @every
-async def test_a_pod_client_is_given_the_arguments_as_text(flavour: SmoothVersion, tmp_path: Path) -> None:
+async def test_a_pod_client_gets_the_arguments_as_text(flavour: SmoothVersion, tmp_path: Path) -> None:
     async with before(flavour, "pod", tmp_path) as (_, peer):
         await peer.turn("look up 7")
         (arguments,) = [data["arguments"] for name, data in peer.client.events if name == "tool_call_done"]
@@ -182,7 +182,7 @@ async def test_an_unknown_session_that_only_the_server_may_know_is_not_found(fla
 
 
 @every
-async def test_an_input_without_request_id_has_one_when_the_server_hears_it(flavour: SmoothVersion) -> None:
+async def test_an_input_without_request_id_reaches_the_server_with_one(flavour: SmoothVersion) -> None:
     async with (
         SmoothVersionServer(flavour).serving() as server,
         bridged(server.endpoint) as (_, url),

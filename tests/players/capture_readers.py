@@ -1,4 +1,4 @@
-"""What each dialect's wire shows of the turns of one session, read by docs/dialects alone.
+"""Readers of each dialect's wire: the turns of one session, read by docs/dialects alone.
 
 A reading takes the messages of one connection in their order, each with who said it, and gives the turns. The same
 reading is used for a recorded backend and for what our clients get, so that the two can be compared.
@@ -20,7 +20,7 @@ Wire = Iterable[tuple[str, Any]]
 
 
 class Turn(Struct):
-    """What was shown of a turn. `end` is completed, failed, cancelled, or "" while it is open.
+    """A turn as it was shown. `end` is completed, failed, cancelled, or "" while it is open.
 
     `ours` says that an input of this connection began it; `questions` counts what it asked in a form.
     """

@@ -19,7 +19,7 @@ WHEN = ("driver", "before", "middle", "after")
 
 
 class ShownToClient(Struct):
-    """What one client was shown: turns, the history at the end, and what was illegal about it."""
+    """The turns that one client was shown, the history at the end, and the faults in their order."""
 
     turns: list[Turn]
     history: list[Said]
@@ -27,7 +27,7 @@ class ShownToClient(Struct):
 
 
 class CapturedPlay(Struct):
-    """What was recorded, and what each client was shown, by when it joined and its dialect.
+    """The recorded turns, and those that each client was shown, by the time it joined and by its dialect.
 
     `middle` is the number of the turn in which clients joined. `kept` is what pods tell where a
     history was compacted.

@@ -22,7 +22,7 @@ PARTING = {"shutdown"}
 
 
 class Repeated(Struct):
-    """What a recorded client was shown: turns, history, requests without an answer, and what was illegal."""
+    """The turns and history shown to a recorded client, its requests without an answer, and faults in their order."""
 
     due: list[Turn]
     said: list[Said]

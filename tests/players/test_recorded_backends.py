@@ -56,7 +56,7 @@ async def test_no_client_is_told_anything_in_an_illegal_order(backend: str, numb
     assert {key: shown.illegal for key, shown in play.shown.items() if shown.illegal} == {}
 
 
-def test_the_recordings_show_texts_thoughts_calls_results_and_ends() -> None:
+def test_the_recordings_contain_texts_thoughts_calls_results_and_ends() -> None:
     turns = [turn for backend, number in PLAYED for turn in BACKENDS[backend](number).turns()]
     assert {turn.end for turn in turns} == {"completed", "cancelled", "failed", ""}
     assert sum(len(turn.calls) for turn in turns) >= 4

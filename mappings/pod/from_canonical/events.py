@@ -13,7 +13,7 @@ from msgspec import UNSET, json
 
 from dragoman.mappings.canonical import events
 from dragoman.mappings.canonical.unmapped import Unmapped
-from dragoman.mappings.canonical.values import Backend, Failure, SessionSummary, Status
+from dragoman.mappings.canonical.values import BackendInfo, Failure, SessionSummary, Status
 from dragoman.mappings.pod.entries import (
     MS,
     canonical_items,
@@ -64,7 +64,7 @@ def history_snapshot(event: events.HistorySnapshot, context: Context) -> Events:
     if not entries:
         entries = made_entries(event.items)
     history = wire.History(
-        entries=entries, greeting=greeting(event.backend or Backend()), status=event.status or "idle"
+        entries=entries, greeting=greeting(event.backend or BackendInfo()), status=event.status or "idle"
     )
     return (wire.Snapshot(data=history),)
 

@@ -12,7 +12,7 @@ from typing import TypeVar
 from msgspec import json
 
 from dragoman.mappings.canonical.state import SessionState
-from dragoman.mappings.canonical.values import Backend, Ext, Item, Message, Reasoning, Status
+from dragoman.mappings.canonical.values import BackendInfo, Ext, Item, Message, Reasoning, Status
 from dragoman.mappings.pod.entries import canonical_items, made_entries, run_is_open, segment_start
 from dragoman.mappings.pod.wire import events as wire
 
@@ -26,7 +26,7 @@ def original(ext: Ext | None, field: str, shape: type[T], default: T) -> T:
     return json.decode(ext[field], type=shape)
 
 
-def greeting(backend: Backend) -> wire.Greeting:
+def greeting(backend: BackendInfo) -> wire.Greeting:
     """Return the backend's description as a pod introduces itself."""
     return wire.Greeting(
         pod_name=backend.name,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from msgspec import UNSET, Raw, json
 
 from dragoman.mappings.canonical import events
-from dragoman.mappings.canonical.values import Backend, Completion, Ext, Message, SessionSummary, Usage, flatten
+from dragoman.mappings.canonical.values import BackendInfo, Completion, Ext, Message, SessionSummary, Usage, flatten
 from dragoman.mappings.pod.entries import MS, conversation, opaque, system_text
 from dragoman.mappings.pod.segments import to_segments
 from dragoman.mappings.pod.vocabulary import CANCELLED, CAUSE_OF_CODE, CODE_OF_CAUSE, END_OF_RESULT
@@ -35,8 +35,8 @@ def snapshot(message: wire.Snapshot) -> tuple[events.Event, ...]:
     )
 
 
-def _backend(greeting: wire.Greeting) -> Backend:
-    return Backend(
+def _backend(greeting: wire.Greeting) -> BackendInfo:
+    return BackendInfo(
         name=greeting.pod_name,
         model=greeting.model,
         provider=greeting.provider,

@@ -16,8 +16,8 @@ from collections.abc import Callable
 
 import uvloop
 
-from dragoman.adapters.base import Limits, Transport
-from dragoman.adapters.stdio import Bounds, Children, listen
+from dragoman.adapters.base import Transport, TransportLimits
+from dragoman.adapters.stdio import ChildLimits, Children, listen
 from tests.adapters.stdio.programs import ENV, family
 from tests.transport_reader import receive
 
@@ -25,8 +25,8 @@ LOOPS: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {
     "asyncio": asyncio.new_event_loop,
     "uvloop": uvloop.new_event_loop,
 }
-LIMITS = Limits(close_deadline=0.2)
-BOUNDS = Bounds(eof_wait=0.2, term_wait=0.1, kill_wait=5.0)
+LIMITS = TransportLimits(close_deadline=0.2)
+BOUNDS = ChildLimits(eof_wait=0.2, term_wait=0.1, kill_wait=5.0)
 CHILDREN = 2
 
 

@@ -10,16 +10,16 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from dragoman.adapters.base import Limits
-from dragoman.adapters.stdio import Bounds, Children, ChildTransport
+from dragoman.adapters.base import TransportLimits
+from dragoman.adapters.stdio import ChildLimits, Children, ChildTransport
 from dragoman.mappings.dialect import Frame
 from tests.adapters.stdio.programs import DEADLINE, ENV, family, open_files, python, running, until
 from tests.transport_reader import receive, receive_all
 
 pytestmark = pytest.mark.usefixtures("_orphans_are_ours")
 
-LIMITS = Limits(close_deadline=0.2)
-SHORT = Bounds(eof_wait=0.2, term_wait=0.1, kill_wait=5.0)
+LIMITS = TransportLimits(close_deadline=0.2)
+SHORT = ChildLimits(eof_wait=0.2, term_wait=0.1, kill_wait=5.0)
 
 ECHO = """
     import sys
@@ -30,7 +30,9 @@ ECHO = """
 
 
 @asynccontextmanager
-async def child(argv: list[str], limits: Limits = LIMITS, bounds: Bounds = SHORT) -> AsyncIterator[ChildTransport]:
+async def child(
+    argv: list[str], limits: TransportLimits = LIMITS, bounds: ChildLimits = SHORT
+) -> AsyncIterator[ChildTransport]:
     """A child that is closed at the end; no task is left."""
     before = asyncio.all_tasks()
     async with asyncio.timeout(DEADLINE):
@@ -85,7 +87,7 @@ async def test_the_peer_is_named_by_its_program_and_number(mark: str) -> None:
         assert transport.peer.endswith(f" pid={running(mark)[0]}")
 
 
-async def test_its_pipes_can_be_opened_by_their_names(mark: str) -> None:
+async def test_the_pipes_of_a_child_can_be_opened_by_their_names(mark: str) -> None:
     code = "print(open('/dev/stdin').readline(), end='', file=open('/dev/stdout', 'w'), flush=True)"
     async with child(python(code, mark)) as transport:
         await transport.send([b"sockets could not be"])
@@ -95,7 +97,7 @@ async def test_its_pipes_can_be_opened_by_their_names(mark: str) -> None:
 # -- its end -------------------------------------------------------------------------------------------
 
 
-async def test_what_it_wrote_before_its_end_is_received_first(mark: str) -> None:
+async def test_output_before_the_exit_is_received_first(mark: str) -> None:
     code = "import sys; sys.stdin.readline(); print('one'); print('two', end='')"
     async with child(python(code, mark)) as transport:
         await transport.send([b"go"])
@@ -103,15 +105,15 @@ async def test_what_it_wrote_before_its_end_is_received_first(mark: str) -> None
         assert await receive(transport) == []
 
 
-async def test_what_it_wrote_before_its_end_is_received_although_reading_was_paused(mark: str) -> None:
+async def test_output_before_the_exit_is_received_although_reading_was_paused(mark: str) -> None:
     code = "import sys; sys.stdin.readline(); [print(n) for n in range(5000)]"
-    async with child(python(code, mark), Limits(receive_high=1)) as transport:
+    async with child(python(code, mark), TransportLimits(receive_high=1)) as transport:
         await transport.send([b"go"])
         await transport._process.exited.wait()
         assert await receive_all(transport) == [b"%d" % n for n in range(5000)]
 
 
-async def test_it_is_gone_when_it_ended_although_a_grandchild_holds_its_stdout(mark: str) -> None:
+async def test_a_child_that_exited_is_gone_although_a_grandchild_holds_its_stdout(mark: str) -> None:
     async with child(family(mark, "deaf")) as transport:
         await said(transport, b"child", b"grandchild")
         await transport.send([b"last", b"crash"])
@@ -122,7 +124,7 @@ async def test_it_is_gone_when_it_ended_although_a_grandchild_holds_its_stdout(m
         assert running(mark) == []
 
 
-async def test_a_grandchild_that_writes_for_ever_does_not_keep_it(mark: str) -> None:
+async def test_a_grandchild_that_writes_for_ever_does_not_keep_an_exited_child(mark: str) -> None:
     code = """
         import os, signal, subprocess, sys
         flood = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)\\nwhile True: print('x' * 50, flush=True)"
@@ -137,7 +139,7 @@ async def test_a_grandchild_that_writes_for_ever_does_not_keep_it(mark: str) -> 
         assert running(mark) == []
 
 
-async def test_the_reason_is_its_status_and_its_last_words(mark: str) -> None:
+async def test_the_reason_of_an_end_is_the_exit_status_and_the_last_stderr_lines(mark: str) -> None:
     code = "import sys; sys.stdin.readline(); sys.exit('error: the store is locked')"
     async with child(python(code, mark)) as transport:
         await transport.send([b"go"])
@@ -145,7 +147,7 @@ async def test_the_reason_is_its_status_and_its_last_words(mark: str) -> None:
         assert transport.reason.endswith("exited with status 1: error: the store is locked")
 
 
-async def test_sending_to_a_child_that_ended_tells_why(mark: str) -> None:
+async def test_the_error_of_sending_to_an_exited_child_says_why_it_ended(mark: str) -> None:
     code = "import sys; sys.stdin.readline(); sys.exit('error: the store is locked')"
     async with child(python(code, mark)) as transport:
         await transport.send([b"go"])
@@ -164,7 +166,7 @@ async def test_a_child_that_closes_its_stdout_is_gone_and_ended(mark: str) -> No
         assert running(mark) == []
 
 
-async def test_a_child_that_closes_its_stdin_can_still_be_received(mark: str) -> None:
+async def test_output_of_a_child_that_closed_its_stdin_is_still_received(mark: str) -> None:
     code = "import os, signal; os.read(0, 99); os.close(0); os.write(1, b'closed\\n'); signal.pause()"
     async with child(python(code, mark)) as transport:
         await transport.send([b"go"])
@@ -178,7 +180,7 @@ async def test_a_child_that_closes_its_stdin_can_still_be_received(mark: str) ->
 
 async def test_send_waits_for_a_child_that_never_reads(mark: str) -> None:
     code = "import signal; print('up', flush=True); signal.pause()"
-    async with child(python(code, mark), Limits(send_high=1024, close_deadline=0.1)) as transport:
+    async with child(python(code, mark), TransportLimits(send_high=1024, close_deadline=0.1)) as transport:
         await said(transport, b"up")
         async with asyncio.TaskGroup() as group:
             sending = group.create_task(transport.send([b"x" * 200_000]))
@@ -192,7 +194,7 @@ async def test_send_waits_for_a_child_that_never_reads(mark: str) -> None:
 
 async def test_a_send_that_waits_ends_when_the_child_does(mark: str) -> None:
     code = "import signal; print('up', flush=True); signal.pause()"
-    async with child(python(code, mark), Limits(send_high=1024)) as transport:
+    async with child(python(code, mark), TransportLimits(send_high=1024)) as transport:
         await said(transport, b"up")
         async with asyncio.TaskGroup() as group:
             sending = group.create_task(refused(transport))
@@ -206,9 +208,9 @@ async def refused(transport: ChildTransport) -> None:
         await transport.send([b"x" * 200_000])
 
 
-async def test_a_child_that_nobody_receives_from_waits(mark: str) -> None:
+async def test_a_child_waits_while_nobody_receives_from_it(mark: str) -> None:
     code = "import sys\nfor n in range(100_000): print('x' * 99)\nprint('all', file=sys.stderr)"
-    async with child(python(code, mark), Limits(receive_high=64 * 1024)) as transport:
+    async with child(python(code, mark), TransportLimits(receive_high=64 * 1024)) as transport:
         await until(lambda: not transport._in._reading)
         held = len(transport._inbound._frames)
         assert held * 99 < 192 * 1024, "the mark and a read or two"
@@ -216,7 +218,7 @@ async def test_a_child_that_nobody_receives_from_waits(mark: str) -> None:
         assert len(await receive_all(transport)) == 100_000
 
 
-async def test_a_flood_on_stderr_does_not_stop_it(mark: str) -> None:
+async def test_a_flood_on_stderr_does_not_stop_a_child(mark: str) -> None:
     code = """
         import sys
         for line in sys.stdin:
@@ -224,7 +226,7 @@ async def test_a_flood_on_stderr_does_not_stop_it(mark: str) -> None:
                 print("x" * 99, file=sys.stderr)
             print("done", flush=True)
     """
-    async with child(python(code, mark), bounds=Bounds(stderr=10_000)) as transport:
+    async with child(python(code, mark), bounds=ChildLimits(stderr=10_000)) as transport:
         await transport.send([b"go"])
         assert await receive(transport) == [b"done"]
         assert transport._stderr.size <= 10_000
@@ -233,18 +235,18 @@ async def test_a_flood_on_stderr_does_not_stop_it(mark: str) -> None:
 # -- close ---------------------------------------------------------------------------------------------
 
 
-async def test_close_gives_eof_and_the_child_may_finish(mark: str) -> None:
+async def test_close_sends_eof_and_lets_the_child_finish(mark: str) -> None:
     code = "import sys; n = len(sys.stdin.read()); print('x' * 500_000); sys.exit(n)"
-    async with child(python(code, mark), bounds=Bounds(eof_wait=DEADLINE)) as transport:
+    async with child(python(code, mark), bounds=ChildLimits(eof_wait=DEADLINE)) as transport:
         await transport.send([b"12345"])
         await transport.close()
         assert transport.reason.endswith("exited with status 6"), "it could write although nobody wanted it"
 
 
-async def test_close_writes_what_waits(mark: str) -> None:
+async def test_close_writes_the_pending_frames(mark: str) -> None:
     code = "import sys; sys.exit(len(sys.stdin.read()) == 500_001)"
-    limits = Limits(send_high=1 << 20, close_deadline=DEADLINE)
-    async with child(python(code, mark), limits, Bounds(eof_wait=DEADLINE)) as transport:
+    limits = TransportLimits(send_high=1 << 20, close_deadline=DEADLINE)
+    async with child(python(code, mark), limits, ChildLimits(eof_wait=DEADLINE)) as transport:
         await transport.send([b"x" * 500_000])
         await transport.close()
         assert transport.reason.endswith("exited with status 1")
@@ -260,8 +262,8 @@ async def test_close_is_idempotent_and_can_be_called_twice_at_once(mark: str) ->
         assert running(mark) == []
 
 
-async def test_a_close_that_is_cancelled_leaves_nobody(mark: str) -> None:
-    async with child(family(mark, "deaf"), bounds=Bounds(eof_wait=DEADLINE)) as transport:
+async def test_a_cancelled_close_leaves_no_process(mark: str) -> None:
+    async with child(family(mark, "deaf"), bounds=ChildLimits(eof_wait=DEADLINE)) as transport:
         await said(transport, b"child", b"grandchild")
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.05):
@@ -269,9 +271,9 @@ async def test_a_close_that_is_cancelled_leaves_nobody(mark: str) -> None:
         assert running(mark) == []
 
 
-async def test_a_close_that_is_cancelled_while_it_writes_leaves_nobody(mark: str) -> None:
-    limits = Limits(send_high=1 << 20, close_deadline=DEADLINE)
-    async with child(family(mark, "deaf"), limits, Bounds(eof_wait=DEADLINE)) as transport:
+async def test_a_close_cancelled_while_it_writes_leaves_no_process(mark: str) -> None:
+    limits = TransportLimits(send_high=1 << 20, close_deadline=DEADLINE)
+    async with child(family(mark, "deaf"), limits, ChildLimits(eof_wait=DEADLINE)) as transport:
         await said(transport, b"child", b"grandchild")
         os.kill(transport.pid, signal.SIGSTOP)
         await transport.send([b"x" * 500_000])
@@ -297,7 +299,7 @@ async def test_sending_after_close_raises_connection_error(mark: str) -> None:
             await transport.send([b"late"])
 
 
-async def test_no_file_stays_open(mark: str) -> None:
+async def test_no_file_descriptor_stays_open(mark: str) -> None:
     async def once() -> None:
         async with child(python(ECHO, mark)) as transport:
             await transport.send([b"hello"])

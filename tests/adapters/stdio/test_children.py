@@ -8,23 +8,23 @@ import sys
 
 import pytest
 
-from dragoman.adapters.base import Limits
-from dragoman.adapters.stdio import Bounds, Children, ChildTransport
+from dragoman.adapters.base import TransportLimits
+from dragoman.adapters.stdio import ChildLimits, Children, ChildTransport
 from tests.adapters.stdio.programs import DEADLINE, ENV, family, open_files, python, reap, running, until
 from tests.transport_reader import receive
 
 pytestmark = pytest.mark.usefixtures("_orphans_are_ours")
 
-LIMITS = Limits(close_deadline=0.2)
-SHORT = Bounds(eof_wait=0.2, term_wait=0.1, kill_wait=5.0)
-SLOW_START = Bounds(start_watch=DEADLINE)
+LIMITS = TransportLimits(close_deadline=0.2)
+SHORT = ChildLimits(eof_wait=0.2, term_wait=0.1, kill_wait=5.0)
+SLOW_START = ChildLimits(start_watch=DEADLINE)
 READS = "import sys; sys.stdin.read()"
 
 
 # -- a child that dies at its start --------------------------------------------------------------------
 
 
-async def test_a_child_that_dies_at_its_start_is_an_os_error_with_its_last_words(mark: str) -> None:
+async def test_a_child_that_dies_at_its_start_is_an_os_error_with_its_last_stderr_lines(mark: str) -> None:
     async with Children(1, SLOW_START) as children:
         with pytest.raises(OSError, match=r"exited with status 1: reading config / error: no provider"):
             await children.spawn(
@@ -35,27 +35,27 @@ async def test_a_child_that_dies_at_its_start_is_an_os_error_with_its_last_words
         assert len(children) == 0
 
 
-async def test_a_child_that_ends_well_at_its_start_without_a_word_was_not_started_either(mark: str) -> None:
+async def test_a_child_that_exits_with_0_at_its_start_without_output_has_failed_to_start(mark: str) -> None:
     async with Children(1, SLOW_START) as children:
         with pytest.raises(OSError, match="exited with status 0"):
             await children.spawn(python("pass", mark), LIMITS, env=ENV)
 
 
-async def test_a_child_that_said_something_and_ended_is_received(mark: str) -> None:
+async def test_output_of_a_child_that_ended_at_its_start_is_received(mark: str) -> None:
     async with Children(1, SLOW_START) as children:
         transport = await children.spawn(python("print('hello')", mark), LIMITS, env=ENV)
         assert await receive(transport) == [b"hello"]
         assert await receive(transport) == []
 
 
-async def test_a_child_that_says_nothing_is_there_after_the_watch(mark: str) -> None:
-    async with Children(1, Bounds(start_watch=0.01)) as children:
+async def test_a_silent_child_counts_as_started_after_the_start_watch(mark: str) -> None:
+    async with Children(1, ChildLimits(start_watch=0.01)) as children:
         transport = await children.spawn(python(READS, mark), LIMITS, env=ENV)
         assert len(running(mark)) == 1
         await transport.close()
 
 
-async def test_a_spawn_that_is_cancelled_leaves_nobody(mark: str) -> None:
+async def test_a_cancelled_spawn_leaves_no_process(mark: str) -> None:
     async with Children(1, SLOW_START) as children:
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.05):
@@ -64,7 +64,7 @@ async def test_a_spawn_that_is_cancelled_leaves_nobody(mark: str) -> None:
         assert len(children) == 0
 
 
-async def test_a_spawn_that_fails_takes_no_place() -> None:
+async def test_a_failed_spawn_takes_no_place() -> None:
     async with Children(1) as children:
         with pytest.raises(FileNotFoundError):
             await children.spawn(["dragoman-has-no-such-program"], LIMITS, env=ENV)
@@ -74,7 +74,7 @@ async def test_a_spawn_that_fails_takes_no_place() -> None:
 # -- the bound -----------------------------------------------------------------------------------------
 
 
-async def test_fifty_at_once_at_a_bound_of_ten_are_ten_and_forty_refusals(mark: str) -> None:
+async def test_fifty_spawns_at_once_at_a_limit_of_ten_are_ten_children_and_forty_refusals(mark: str) -> None:
     async with asyncio.timeout(DEADLINE), Children(10) as children:
         async with asyncio.TaskGroup() as group:
             tries = [group.create_task(attempt(children, mark)) for _ in range(50)]
@@ -110,7 +110,7 @@ async def test_a_place_is_free_again_when_a_child_and_its_group_have_ended(mark:
 # -- the end of all ------------------------------------------------------------------------------------
 
 
-async def test_leaving_the_block_ends_all_of_them_at_once(mark: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_leaving_the_block_ends_all_children_at_once(mark: str, monkeypatch: pytest.MonkeyPatch) -> None:
     order: list[str] = []
     close = ChildTransport.close
 
@@ -128,8 +128,8 @@ async def test_leaving_the_block_ends_all_of_them_at_once(mark: str, monkeypatch
         assert running(mark) == []
 
 
-async def test_an_end_that_is_cancelled_leaves_nobody(mark: str) -> None:
-    async with Children(3, Bounds(eof_wait=DEADLINE)) as children:
+async def test_a_cancelled_end_leaves_no_process(mark: str) -> None:
+    async with Children(3, ChildLimits(eof_wait=DEADLINE)) as children:
         for _ in range(3):
             await children.spawn(family(mark, "deaf"), LIMITS, env=ENV)
         with pytest.raises(TimeoutError):
@@ -138,7 +138,7 @@ async def test_an_end_that_is_cancelled_leaves_nobody(mark: str) -> None:
         assert running(mark) == []
 
 
-async def test_an_error_in_the_block_ends_them_too(mark: str) -> None:
+async def test_an_error_in_the_block_ends_the_children_too(mark: str) -> None:
     async def fails() -> None:
         async with Children(1, SHORT) as children:
             await children.spawn(family(mark, "deaf"), LIMITS, env=ENV)
@@ -149,7 +149,7 @@ async def test_an_error_in_the_block_ends_them_too(mark: str) -> None:
     assert running(mark) == []
 
 
-async def test_after_the_end_nothing_is_spawned_any_more(mark: str) -> None:
+async def test_after_the_end_no_child_is_spawned(mark: str) -> None:
     async with Children(1) as children:
         await children.close()
         with pytest.raises(OSError, match="the gateway is stopping"):
@@ -165,19 +165,19 @@ async def test_a_child_that_is_being_spawned_when_the_end_comes_is_ended(mark: s
         assert running(mark) == []
 
 
-async def test_a_process_that_ends_without_leaving_the_block_kills_them(mark: str) -> None:
+async def test_children_of_a_process_that_ends_without_leaving_the_block_are_killed(mark: str) -> None:
     """`sys.exit` where no `finally` of ours is passed: the loop is simply abandoned."""
     code = f"""
         import asyncio, sys
         sys.path.insert(0, {sys.path[0]!r})
-        from dragoman.adapters.base import Limits
+        from dragoman.adapters.base import TransportLimits
         from dragoman.adapters.stdio import Children
         from tests.adapters.stdio.programs import ENV, family
         from tests.transport_reader import receive
         loop = asyncio.new_event_loop()
         async def begin():
             children = await Children(1).__aenter__()
-            child = await children.spawn(family(sys.argv[1], "deaf"), Limits(), env=ENV)
+            child = await children.spawn(family(sys.argv[1], "deaf"), TransportLimits(), env=ENV)
             told = []
             while len(told) < 2:
                 told += await receive(child)
@@ -199,7 +199,7 @@ async def test_a_process_that_ends_without_leaving_the_block_kills_them(mark: st
     reap()  # would wait for ever for one that lives
 
 
-async def test_no_file_stays_open(mark: str) -> None:
+async def test_no_file_descriptor_stays_open(mark: str) -> None:
     async def once() -> None:
         async with Children(1, SLOW_START) as children:
             with pytest.raises(OSError, match="status 0"):

@@ -68,7 +68,7 @@ async def cycles(count: int = 20) -> None:
 
 @pytest.mark.parametrize("patient", [False, True])
 @pytest.mark.parametrize("make", [pipe, socketpair])
-async def test_a_megabyte_goes_through_whole(make: Callable[[], tuple[int, int]], patient: bool) -> None:
+async def test_a_megabyte_goes_through_unchanged(make: Callable[[], tuple[int, int]], patient: bool) -> None:
     source, target = make()
     if not patient:
         os.set_blocking(target, False)
@@ -81,7 +81,7 @@ async def test_a_megabyte_goes_through_whole(make: Callable[[], tuple[int, int]]
     assert await reading.everything() == MUCH
 
 
-async def test_a_patient_end_leaves_the_flags_of_its_descriptor_alone() -> None:
+async def test_a_patient_end_does_not_change_the_flags_of_its_descriptor() -> None:
     source, target = os.pipe()
     reading, writing = Reading(source), sink(target, patient=True)
     writing.write(MUCH)
@@ -113,7 +113,7 @@ async def test_a_terminal_can_be_read_and_written() -> None:
     assert await reading.everything() == b"hello"
 
 
-async def test_a_terminal_that_may_be_read_too_is_no_gone_reader() -> None:
+async def test_a_terminal_that_can_also_be_read_does_not_count_as_a_gone_reader() -> None:
     master, slave = terminal()
     writing = sink(slave)
     os.write(master, b"typed")
@@ -131,7 +131,7 @@ async def test_a_file_is_read_to_its_end(tmp_path: Path) -> None:
     assert await reading.everything() == MUCH
 
 
-async def test_a_file_that_is_not_asked_for_is_not_read_on(tmp_path: Path) -> None:
+async def test_a_paused_file_is_not_read_on(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(MUCH)
     reading = Reading(os.open(tmp_path / "file", os.O_RDONLY))
     while not reading.data:
@@ -157,7 +157,7 @@ async def test_a_file_is_written(tmp_path: Path) -> None:
     assert (tmp_path / "file").read_bytes() == MUCH + b"end"
 
 
-async def test_the_end_is_told_once() -> None:
+async def test_the_end_is_reported_once() -> None:
     source, target = os.pipe()
     reading = Reading(source)
     os.close(target)
@@ -188,7 +188,7 @@ async def test_a_reader_that_is_gone_is_a_connection_error() -> None:
     assert writing.closed
 
 
-async def test_who_waits_for_room_hears_that_the_reader_is_gone() -> None:
+async def test_a_waiting_writer_is_told_that_the_reader_is_gone() -> None:
     source, target = os.pipe()
     os.set_blocking(target, False)
     writing = sink(target)
@@ -205,7 +205,7 @@ async def refused(writing: WriteEnd) -> None:
         await writing.wait_writable()
 
 
-async def test_room_is_told_when_a_quarter_of_the_mark_is_left() -> None:
+async def test_a_waiting_writer_goes_on_when_a_quarter_of_the_mark_is_left() -> None:
     source, target = os.pipe()
     os.set_blocking(target, False)
     writing = sink(target, high=100_000)
@@ -220,7 +220,7 @@ async def test_room_is_told_when_a_quarter_of_the_mark_is_left() -> None:
     os.close(source)
 
 
-async def test_what_is_written_to_a_closed_end_is_dropped() -> None:
+async def test_bytes_written_to_a_closed_end_are_dropped() -> None:
     source, target = os.pipe()
     writing = sink(target)
     writing.close()

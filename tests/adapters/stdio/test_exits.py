@@ -70,7 +70,7 @@ def loop(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_nobody_outlives_a_gateway_that_is_asked_to_end(loop: str, mark: str, number: signal.Signals) -> None:
+def test_no_child_outlives_a_gateway_that_gets_sigterm(loop: str, mark: str, number: signal.Signals) -> None:
     with gateway(loop, mark, "deaf") as parent:
         parent.process.send_signal(number)
         assert parent.wait() == 0
@@ -79,14 +79,14 @@ def test_nobody_outlives_a_gateway_that_is_asked_to_end(loop: str, mark: str, nu
 
 
 @pytest.mark.parametrize("manners", ["orderly", "deaf"])
-def test_nobody_outlives_a_gateway_that_is_killed(loop: str, mark: str, manners: str) -> None:
+def test_no_child_outlives_a_gateway_that_is_killed(loop: str, mark: str, manners: str) -> None:
     with gateway(loop, mark, manners) as parent:
         parent.process.kill()
         assert parent.wait() == -signal.SIGKILL
         asyncio.run(until(lambda: running(mark) == []))
 
 
-def test_nobody_outlives_the_end_of_our_stdin(loop: str, mark: str) -> None:
+def test_no_child_outlives_the_end_of_our_stdin(loop: str, mark: str) -> None:
     with gateway(loop, mark, "deaf") as parent:
         parent.stdin.close()
         assert parent.wait() == 0
@@ -94,7 +94,7 @@ def test_nobody_outlives_the_end_of_our_stdin(loop: str, mark: str) -> None:
         assert "ends: the client is gone" in parent.said()
 
 
-def test_nobody_outlives_a_client_that_reads_no_more_and_keeps_our_stdin_open(loop: str, mark: str) -> None:
+def test_no_child_outlives_a_client_that_stops_reading_and_keeps_our_stdin_open(loop: str, mark: str) -> None:
     with gateway(loop, mark, "deaf") as parent:
         parent.stdout.close()
         parent.ask(b"anybody?")
@@ -103,7 +103,7 @@ def test_nobody_outlives_a_client_that_reads_no_more_and_keeps_our_stdin_open(lo
         assert "ends: the reader has closed its end" in parent.said()
 
 
-def test_nobody_outlives_a_child_that_crashes(loop: str, mark: str) -> None:
+def test_no_grandchild_outlives_a_child_that_crashes(loop: str, mark: str) -> None:
     with gateway(loop, mark, "deaf") as parent:
         parent.ask(b"crash")
         assert parent.wait() == 0
@@ -111,7 +111,7 @@ def test_nobody_outlives_a_child_that_crashes(loop: str, mark: str) -> None:
         assert "ends: the child is gone" in parent.said()
 
 
-def test_only_protocol_reaches_stdout(loop: str, mark: str) -> None:
+def test_only_protocol_frames_reach_stdout(loop: str, mark: str) -> None:
     with gateway(loop, mark, "orderly") as parent:
         parent.ask(b'{"id":1}')
         assert parent.stdout.read(1000) == b'{"id":1}\n'

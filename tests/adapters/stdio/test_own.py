@@ -16,20 +16,20 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.adapters.base import Limits, Transport
+from dragoman.adapters.base import Transport, TransportLimits
 from dragoman.adapters.stdio import OwnTransport, listen
 from dragoman.mappings.errors import ConfigError
 from tests.adapters.stdio.programs import open_files
 from tests.transport_reader import receive, receive_all
 
 DEADLINE = 20.0
-LIMITS = Limits(close_deadline=0.2)
+LIMITS = TransportLimits(close_deadline=0.2)
 
 OPEN: list[OwnTransport] = []  # a test that fails must not keep the descriptors of all others
 
 
 class Client:
-    """Whoever spawned us: what it writes is our stdin, what it reads our stdout."""
+    """The process that spawned us: it writes to our stdin and reads our stdout."""
 
     def __init__(self, stdin: int, stdout: int, says: int, hears: int) -> None:
         self.stdin, self.stdout, self.says, self.hears = stdin, stdout, says, hears
@@ -89,7 +89,7 @@ async def spawned_by(client: Client) -> AsyncIterator[Client]:
         client.close()
 
 
-async def taken(limits: Limits = LIMITS) -> OwnTransport:
+async def taken(limits: TransportLimits = LIMITS) -> OwnTransport:
     accepted: list[Transport] = []
     listener = await listen(limits, accepted.append)
     assert listener.address == "stdio:"
@@ -101,7 +101,7 @@ async def taken(limits: Limits = LIMITS) -> OwnTransport:
 
 
 def named(descriptor: int) -> str:
-    """What it is, as the kernel names it."""
+    """Return the kernel's name for what this descriptor leads to."""
     return os.readlink(f"/proc/self/fd/{descriptor}")
 
 
@@ -131,7 +131,7 @@ async def test_files_are_read_and_written(tmp_path: Path) -> None:
     assert (tmp_path / "out").read_bytes() == b"1\n2\n"
 
 
-async def test_dev_null_is_a_client_that_says_nothing() -> None:
+async def test_dev_null_is_a_client_that_sends_nothing() -> None:
     null = os.open(os.devnull, os.O_RDWR)
     async with spawned_by(Client(null, os.dup(null), -1, -1)):
         transport = await taken()
@@ -161,7 +161,7 @@ async def test_a_megabyte_goes_out_to_a_client_that_reads_slowly(make: Callable[
     assert heard == frame + b"\n"
 
 
-async def test_the_flags_that_we_share_with_others_stay_as_they_are() -> None:
+async def test_flags_of_descriptors_shared_with_others_do_not_change() -> None:
     async with spawned_by(pipes()) as client:
         transport = await taken()
         client.say(b"one\n")
@@ -175,7 +175,7 @@ async def test_the_flags_that_we_share_with_others_stay_as_they_are() -> None:
 # -- nothing but protocol ------------------------------------------------------------------------------
 
 
-async def test_nothing_but_protocol_reaches_stdout(capfd: pytest.CaptureFixture[str]) -> None:
+async def test_only_protocol_frames_reach_stdout(capfd: pytest.CaptureFixture[str]) -> None:
     async with spawned_by(pipes()) as client:
         transport = await taken()
         os.write(1, b"from a C library\n")
@@ -186,7 +186,7 @@ async def test_nothing_but_protocol_reaches_stdout(capfd: pytest.CaptureFixture[
     assert capfd.readouterr().err.splitlines() == ["from a C library", "from a child"]
 
 
-async def test_nobody_else_reads_our_stdin() -> None:
+async def test_no_other_code_reads_our_stdin() -> None:
     async with spawned_by(pipes()) as client:
         transport = await taken()
         client.say(b"for us\n")
@@ -207,7 +207,7 @@ async def test_close_gives_stdin_and_stdout_back() -> None:
         assert client.hear() == b"ours again"
 
 
-async def test_no_file_stays_open() -> None:
+async def test_no_file_descriptor_stays_open() -> None:
     async def once() -> None:
         async with spawned_by(pipes()):
             transport = await taken()
@@ -233,7 +233,7 @@ async def test_a_second_listener_is_refused_until_the_first_is_closed() -> None:
 
 
 @pytest.mark.parametrize(("number", "name"), [(0, "stdin"), (1, "stdout")])
-async def test_a_closed_one_is_a_config_error(number: int, name: str) -> None:
+async def test_a_closed_stdin_or_stdout_is_a_config_error(number: int, name: str) -> None:
     async with spawned_by(pipes()):
         os.close(number)
         with pytest.raises(ConfigError, match=f"our own {name} is closed"):
@@ -256,7 +256,7 @@ async def test_a_closed_stderr_becomes_dev_null() -> None:
         os.close(kept)
 
 
-async def test_the_peer_is_named_by_who_spawned_us() -> None:
+async def test_the_peer_is_named_by_the_process_that_spawned_us() -> None:
     async with spawned_by(pipes()):
         transport = await taken()
         assert transport.peer == f"stdio pid={os.getppid()}"
@@ -267,7 +267,9 @@ async def test_the_peer_is_named_by_who_spawned_us() -> None:
 
 
 @pytest.mark.parametrize("make", [pipes, one_socket])
-async def test_the_end_of_stdin_delivers_all_of_it_and_we_may_still_answer(make: Callable[[], Client]) -> None:
+async def test_at_the_end_of_stdin_everything_is_delivered_and_answers_are_still_written(
+    make: Callable[[], Client],
+) -> None:
     async with spawned_by(make()) as client:
         transport = await taken()
         client.say(b"ask\nagain")
@@ -282,7 +284,7 @@ async def test_the_end_of_stdin_delivers_all_of_it_and_we_may_still_answer(make:
         await transport.close()
 
 
-async def test_a_terminal_that_was_hung_up_is_the_end() -> None:
+async def test_a_terminal_that_hangs_up_ends_the_connection() -> None:
     async with spawned_by(terminal()) as client:
         transport = await taken()
         client.say(b"one\n")
@@ -293,9 +295,9 @@ async def test_a_terminal_that_was_hung_up_is_the_end() -> None:
         await transport.close()
 
 
-async def test_a_terminal_that_was_stopped_does_not_stop_us() -> None:
+async def test_a_stopped_terminal_does_not_stop_us() -> None:
     async with spawned_by(terminal()) as client:
-        transport = await taken(Limits(close_deadline=0.05, send_high=1 << 21))
+        transport = await taken(TransportLimits(close_deadline=0.05, send_high=1 << 21))
         async with asyncio.timeout(DEADLINE):
             await transport.send([b"x" * 1_000_000])  # nobody reads the master
             assert transport._out.waiting > 0
@@ -303,7 +305,7 @@ async def test_a_terminal_that_was_stopped_does_not_stop_us() -> None:
         client.hears_no_more()
 
 
-async def test_who_reads_no_more_is_gone() -> None:
+async def test_a_client_that_closed_our_stdout_is_gone() -> None:
     async with spawned_by(pipes()) as client:
         os.close(client.stdout)
         client.stdout = -1
@@ -314,7 +316,7 @@ async def test_who_reads_no_more_is_gone() -> None:
         await transport.close()
 
 
-async def test_close_writes_what_waits() -> None:
+async def test_close_writes_the_pending_frames() -> None:
     heard = bytearray()
 
     def read() -> None:
@@ -324,7 +326,7 @@ async def test_close_writes_what_waits() -> None:
     async with spawned_by(pipes()) as client:
         os.close(client.stdout)
         client.stdout = -1
-        transport = await taken(Limits(send_high=1 << 21, close_deadline=DEADLINE))
+        transport = await taken(TransportLimits(send_high=1 << 21, close_deadline=DEADLINE))
         await transport.send([b"x" * 500_000])
         reader = threading.Thread(target=read)
         reader.start()
@@ -336,7 +338,7 @@ async def test_close_writes_what_waits() -> None:
 
 async def test_close_gives_up_on_a_client_that_does_not_read() -> None:
     async with spawned_by(pipes()):
-        transport = await taken(Limits(send_high=1 << 21, close_deadline=0.05))
+        transport = await taken(TransportLimits(send_high=1 << 21, close_deadline=0.05))
         await transport.send([b"x" * 500_000])
         async with asyncio.timeout(DEADLINE):
             await transport.close()

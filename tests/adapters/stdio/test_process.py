@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.adapters.stdio.process import Bounds, Process
+from dragoman.adapters.stdio.process import ChildLimits, Process
 from dragoman.mappings.errors import ConfigError
 from tests.adapters.stdio.programs import DEADLINE, ENV, family, open_files, python, running, unreaped, until
 
 pytestmark = pytest.mark.usefixtures("_orphans_are_ours")
 
-SHORT = Bounds(eof_wait=0.1, term_wait=0.1, kill_wait=5.0)
-LONG = Bounds(eof_wait=DEADLINE, term_wait=DEADLINE, kill_wait=DEADLINE)  # what has to end by itself
+SHORT = ChildLimits(eof_wait=0.1, term_wait=0.1, kill_wait=5.0)
+LONG = ChildLimits(eof_wait=DEADLINE, term_wait=DEADLINE, kill_wait=DEADLINE)  # what has to end by itself
 
 STUBBORN = """
     import signal, sys
@@ -42,7 +42,7 @@ class Ended:
 
 
 @asynccontextmanager
-async def spawned(argv: list[str], bounds: Bounds, ended: Ended | None = None) -> AsyncIterator[Process]:
+async def spawned(argv: list[str], bounds: ChildLimits, ended: Ended | None = None) -> AsyncIterator[Process]:
     """A process, ended at the latest when the block ends, and its pipes closed."""
     async with asyncio.timeout(DEADLINE):
         process = Process(argv, ENV, None, bounds, ended or Ended())
@@ -73,23 +73,23 @@ async def said(process: Process, words: bytes) -> None:
 # -- the way to the end --------------------------------------------------------------------------------
 
 
-async def test_a_child_that_ends_at_eof_is_sent_no_signal(mark: str) -> None:
+async def test_a_child_that_exits_at_eof_gets_no_signal(mark: str) -> None:
     async with spawned(python("import sys; sys.stdin.read(); sys.exit(7)", mark), LONG) as process:
         process.streams.stdin.close()
         await process.end()
         assert process.status() == "exited with status 7"
 
 
-async def test_a_child_that_ignores_eof_gets_term(mark: str) -> None:
+async def test_a_child_that_ignores_eof_gets_sigterm(mark: str) -> None:
     code = "import signal; print('up', flush=True); signal.pause()"
-    async with spawned(python(code, mark), Bounds(eof_wait=0.1, term_wait=DEADLINE)) as process:
+    async with spawned(python(code, mark), ChildLimits(eof_wait=0.1, term_wait=DEADLINE)) as process:
         await said(process, b"up")
         process.streams.stdin.close()
         await process.end()
         assert process.status() == "was ended by SIGTERM"
 
 
-async def test_a_child_that_ignores_eof_and_term_is_killed(mark: str) -> None:
+async def test_a_child_that_ignores_eof_and_sigterm_is_killed(mark: str) -> None:
     async with spawned(python(STUBBORN, mark), SHORT) as process:
         await said(process, b"up")
         process.streams.stdin.close()
@@ -105,7 +105,7 @@ async def test_a_stopped_child_is_killed(mark: str) -> None:
         assert process.status() == "was ended by SIGKILL"
 
 
-async def test_the_waits_bound_the_whole_way(mark: str) -> None:
+async def test_ending_a_child_takes_no_longer_than_the_sum_of_its_waits(mark: str) -> None:
     async with spawned(python(STUBBORN, mark), SHORT) as process:
         await said(process, b"up")
         before = asyncio.get_running_loop().time()
@@ -114,7 +114,7 @@ async def test_the_waits_bound_the_whole_way(mark: str) -> None:
         assert 0.2 <= took < 5.0, "EOF and TERM had their time, KILL needed none"
 
 
-async def test_to_end_twice_at_once_is_to_end_once(mark: str) -> None:
+async def test_ending_twice_at_once_ends_once(mark: str) -> None:
     ended = Ended()
     async with spawned(python(STUBBORN, mark), SHORT, ended) as process:
         await said(process, b"up")
@@ -178,14 +178,14 @@ async def test_a_grandchild_does_not_outlive_a_child_that_crashed(mark: str, man
         assert running(mark) == []
 
 
-async def test_a_grandchild_that_listens_to_term_ends_as_soon_as_its_child_has_ended(mark: str) -> None:
+async def test_a_grandchild_that_obeys_sigterm_ends_as_soon_as_its_child_has_ended(mark: str) -> None:
     async with spawned(family(mark, "orderly"), SHORT) as process:
         await said(process, b"child grandchild")
         os.kill(process.pid, signal.SIGKILL)
         await until(lambda: running(mark) == [])  # nobody called `end`
 
 
-async def test_nobody_is_signalled_once_the_group_is_gone(mark: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_no_signal_is_sent_once_the_group_is_gone(mark: str, monkeypatch: pytest.MonkeyPatch) -> None:
     async with spawned(python("pass", mark), LONG) as process:
         await process.exited.wait()
         await process.end()
@@ -197,7 +197,7 @@ async def test_nobody_is_signalled_once_the_group_is_gone(mark: str, monkeypatch
 # -- how it ended --------------------------------------------------------------------------------------
 
 
-async def test_the_end_is_told_once_and_after_it_was_reaped(mark: str) -> None:
+async def test_the_end_is_reported_once_and_after_the_child_was_reaped(mark: str) -> None:
     ended = Ended()
     async with spawned(python("import sys; sys.exit(3)", mark), LONG, ended) as process:
         await process.exited.wait()
@@ -206,21 +206,21 @@ async def test_the_end_is_told_once_and_after_it_was_reaped(mark: str) -> None:
     assert ended.count == 1
 
 
-async def test_a_child_that_lives_runs(mark: str) -> None:
+async def test_a_child_that_has_not_exited_counts_as_running(mark: str) -> None:
     async with spawned(python("import sys; sys.stdin.read()", mark), LONG) as process:
         assert process.status() == "runs"
         process.streams.stdin.close()
         await process.end()
 
 
-async def test_a_signal_without_a_name_is_told_by_its_number(mark: str) -> None:
+async def test_a_signal_without_a_name_is_reported_by_its_number(mark: str) -> None:
     code = "import os, signal; os.kill(os.getpid(), signal.SIGRTMIN + 3)"
     async with spawned(python(code, mark), LONG) as process:
         await process.exited.wait()
         assert process.status() == f"was ended by signal {signal.SIGRTMIN + 3}"
 
 
-async def test_without_pidfd_a_child_is_watched_all_the_same(mark: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_child_is_watched_also_without_pidfd(mark: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(os, "pidfd_open")
     async with spawned(family(mark, "deaf"), SHORT) as process:
         await said(process, b"child grandchild")
@@ -233,7 +233,7 @@ async def test_without_pidfd_a_child_is_watched_all_the_same(mark: str, monkeypa
 # -- spawning ------------------------------------------------------------------------------------------
 
 
-async def test_no_shell_reads_the_arguments(mark: str) -> None:
+async def test_arguments_are_not_interpreted_by_a_shell(mark: str) -> None:
     code = "import sys; print(sys.argv[1:], flush=True)"
     async with spawned(python(code, mark, "a b", "$HOME", "*", ";ls"), LONG) as process:
         await process.exited.wait()
@@ -241,7 +241,7 @@ async def test_no_shell_reads_the_arguments(mark: str) -> None:
         assert told == repr([mark, "a b", "$HOME", "*", ";ls"]).encode() + b"\n"
 
 
-async def test_the_environment_is_the_one_that_was_given(mark: str) -> None:
+async def test_a_child_has_exactly_the_given_environment(mark: str) -> None:
     code = "import os; print(sorted(n for n in os.environ if n != 'LC_CTYPE'), flush=True)"  # Python sets that itself
     async with asyncio.timeout(DEADLINE):
         process = Process(python(code, mark), {"ONLY": "this"}, None, LONG, Ended())
@@ -271,7 +271,7 @@ async def test_no_other_descriptor_is_inherited(mark: str) -> None:
         ("{folder}/file", "no program", 0o755, "name its interpreter in its first line"),
     ],
 )
-async def test_a_program_that_cannot_be_spawned_is_an_os_error_that_says_what_to_do(
+async def test_the_error_of_a_program_that_cannot_be_spawned_says_what_to_do(
     tmp_path: Path, program: str, content: str | None, mode: int, advice: str
 ) -> None:
     if content is not None:
@@ -285,12 +285,12 @@ async def test_a_program_that_cannot_be_spawned_is_an_os_error_that_says_what_to
     assert open_files() == before
 
 
-async def test_a_missing_directory_to_run_in_is_named() -> None:
+async def test_the_error_of_a_missing_working_directory_names_it() -> None:
     with pytest.raises(FileNotFoundError, match="/no/where does not exist"):
         Process(["cat"], ENV, "/no/where", LONG, Ended())
 
 
-async def test_it_runs_in_the_directory_that_was_given(mark: str, tmp_path: Path) -> None:
+async def test_a_child_runs_in_the_given_directory(mark: str, tmp_path: Path) -> None:
     async with asyncio.timeout(DEADLINE):
         process = Process(python("import os; print(os.getcwd(), flush=True)", mark), ENV, str(tmp_path), LONG, Ended())
         await process.exited.wait()
@@ -299,7 +299,7 @@ async def test_it_runs_in_the_directory_that_was_given(mark: str, tmp_path: Path
             file.close()
 
 
-async def test_too_many_open_files_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_too_many_open_files_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     def full() -> tuple[int, int]:
         raise OSError(errno.EMFILE, "Too many open files")
 
@@ -318,7 +318,7 @@ async def test_an_argument_with_a_nul_is_a_config_error() -> None:
         Process(["cat", "a\0b"], ENV, None, LONG, Ended())
 
 
-async def test_no_file_stays_open(mark: str) -> None:
+async def test_no_file_descriptor_stays_open(mark: str) -> None:
     async def once() -> None:
         async with spawned(python("import sys; sys.stdin.read()", mark), LONG) as process:
             process.streams.stdin.close()

@@ -1,4 +1,4 @@
-"""What a child says on stderr."""
+"""The last lines that a child writes to stderr."""
 
 from __future__ import annotations
 
@@ -24,27 +24,27 @@ def saying(most: int = 1000) -> Iterator[tuple[StderrTail, int]]:
         os.close(writes)
 
 
-async def test_the_last_five_lines_are_told_in_one() -> None:
+async def test_the_last_five_lines_are_joined_into_one() -> None:
     with saying() as (words, writes):
         os.write(writes, b"".join(b"line %d\n" % n for n in range(9)))
         words.finish()
         assert words.text() == "line 4 / line 5 / line 6 / line 7 / line 8"
 
 
-async def test_a_line_without_its_newline_counts_at_the_end() -> None:
+async def test_a_last_line_without_newline_counts() -> None:
     with saying() as (words, writes):
         os.write(writes, b"one\npanic: two")
         words.finish()
         assert words.text() == "one / panic: two"
 
 
-async def test_who_said_nothing_told_nothing() -> None:
+async def test_without_output_the_tail_is_empty() -> None:
     with saying() as (words, _):
         words.finish()
         assert words.text() == ""
 
 
-async def test_what_is_kept_is_bounded() -> None:
+async def test_the_kept_bytes_are_bounded() -> None:
     with saying(most=1000) as (words, writes):
         for _ in range(100):
             os.write(writes, b"x" * 99 + b"\n")
@@ -52,14 +52,14 @@ async def test_what_is_kept_is_bounded() -> None:
         assert words.size == 990, "ten lines of 99"
 
 
-async def test_a_line_over_the_bound_is_told_by_its_size() -> None:
+async def test_a_line_over_the_limit_is_replaced_by_its_size() -> None:
     with saying(most=1000) as (words, writes):
         os.write(writes, b"x" * 1001 + b"\nnext\n")
         words.finish()
         assert words.text() == "(a line of 1001 bytes) / next"
 
 
-async def test_what_is_told_is_short_and_printable() -> None:
+async def test_the_tail_is_short_and_printable() -> None:
     with saying() as (words, writes):
         os.write(writes, b"\x1b[31mred\x07 \xff\n" + b"y" * 900 + b"\n")
         words.finish()
@@ -74,7 +74,7 @@ async def test_every_line_is_logged_at_debug_level() -> None:
         assert said == [("debug", "one", 7), ("debug", "two", 7)]
 
 
-async def test_it_is_read_without_being_asked() -> None:
+async def test_stderr_is_read_although_nobody_asks_for_it() -> None:
     with saying() as (words, writes):
         os.set_blocking(writes, False)
         written = 0
@@ -87,7 +87,7 @@ async def test_it_is_read_without_being_asked() -> None:
         assert words.size <= 1000
 
 
-async def test_the_end_waits_for_nobody_who_inherited_it() -> None:
+async def test_the_end_does_not_wait_for_a_process_that_inherited_stderr() -> None:
     with saying() as (words, writes):
         os.write(writes, b"one\n")
         words.finish()  # `writes` is still open

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from dragoman.adapters.base import Limits
+from dragoman.adapters.base import TransportLimits
 from dragoman.adapters.stdio.stream import LineStream
 from dragoman.mappings.dialect import Oversize
 from tests.transport_reader import receive, receive_all
@@ -20,7 +20,7 @@ DEADLINE = 20.0
 class Peer:
     """A stream, and the other ends of its two pipes."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: TransportLimits) -> None:
         source, self.writes = os.pipe()
         self.reads, sink = os.pipe()
         for fd in (source, sink, self.writes, self.reads):
@@ -46,7 +46,7 @@ class Peer:
 
 
 @contextmanager
-def peer(limits: Limits = Limits()) -> Iterator[Peer]:  # noqa: B008  # frozen
+def peer(limits: TransportLimits = TransportLimits()) -> Iterator[Peer]:  # noqa: B008  # frozen
     made = Peer(limits)
     try:
         yield made
@@ -63,7 +63,7 @@ async def cycles(count: int = 20) -> None:
         await asyncio.sleep(0)
 
 
-async def test_one_receive_gives_all_that_is_ready() -> None:
+async def test_one_receive_returns_all_ready_frames() -> None:
     with peer() as other:
         other.say(b"one\ntwo\n\nthree\nfo")
         assert await receive(other.stream) == [b"one", b"two", b"three"]
@@ -77,7 +77,7 @@ async def test_a_line_in_two_writes_is_one_frame() -> None:
         assert await receive(other.stream) == [b"one and a half"]
 
 
-async def test_the_unterminated_last_line_counts() -> None:
+async def test_an_unterminated_last_line_is_a_frame() -> None:
     with peer() as other:
         other.say(b"one\ntwo")
         other.hang_up()
@@ -85,8 +85,8 @@ async def test_the_unterminated_last_line_counts() -> None:
         assert await receive(other.stream) == []
 
 
-async def test_an_oversized_line_costs_only_itself() -> None:
-    with peer(Limits(max_message=100)) as other:
+async def test_an_oversized_line_loses_only_itself() -> None:
+    with peer(TransportLimits(max_message=100)) as other:
         other.say(b"x" * 101 + b"\nnext\n")
         other.hang_up()
         assert await receive_all(other.stream) == [Oversize(size=101, limit=100), b"next"]
@@ -98,9 +98,9 @@ async def test_one_send_is_one_write() -> None:
         assert other.hear() == b"one\ntwo\n"
 
 
-async def test_who_does_not_receive_stops_the_peer() -> None:
+async def test_a_peer_is_stopped_while_nobody_receives() -> None:
     line = b"x" * 999 + b"\n"
-    limits = Limits(receive_high=128 * 1024)
+    limits = TransportLimits(receive_high=128 * 1024)
     with peer(limits) as other:
         sent = stopped = 0
         while stopped < 100:
@@ -116,15 +116,15 @@ async def test_who_does_not_receive_stops_the_peer() -> None:
         assert sum(len(frame) + 1 for frame in frames if isinstance(frame, bytes)) in (sent, sent + 1)
 
 
-async def test_a_flood_of_tiny_lines_counts_as_the_memory_that_it_takes() -> None:
-    with peer(Limits(receive_high=128 * 1024)) as other:
+async def test_tiny_lines_count_with_the_memory_that_they_take() -> None:
+    with peer(TransportLimits(receive_high=128 * 1024)) as other:
         other.say(b"x\n" * 30_000)
         await cycles()
         assert not other.stream._in._reading
 
 
 async def test_send_waits_for_a_peer_that_does_not_read() -> None:
-    with peer(Limits(send_high=64 * 1024)) as other:
+    with peer(TransportLimits(send_high=64 * 1024)) as other:
         frame = b"x" * 1024 * 1024
         async with asyncio.timeout(DEADLINE), asyncio.TaskGroup() as group:
             sending = group.create_task(other.stream.send([frame]))
@@ -139,21 +139,21 @@ async def test_send_waits_for_a_peer_that_does_not_read() -> None:
             await asyncio.wait((sending, more))
 
 
-async def test_an_offer_to_a_peer_that_keeps_up_is_written_at_once() -> None:
+async def test_try_send_writes_at_once_to_a_peer_that_keeps_up() -> None:
     with peer() as other:
         assert other.stream.try_send([b"one", b"two"])
         assert other.hear() == b"one\ntwo\n"
 
 
-async def test_an_offer_to_a_peer_that_does_not_keep_up_is_refused() -> None:
-    with peer(Limits(send_high=1024)) as other:
+async def test_try_send_fails_if_the_peer_does_not_keep_up() -> None:
+    with peer(TransportLimits(send_high=1024)) as other:
         assert other.stream.try_send([b"x" * 1024 * 1024])
         waiting = other.stream._out.waiting
         assert not other.stream.try_send([b"more"])
         assert other.stream._out.waiting == waiting > 1024, "nothing of it was written"
 
 
-async def test_an_offer_to_a_gone_peer_is_refused() -> None:
+async def test_try_send_fails_if_the_peer_is_gone() -> None:
     with peer() as other:
         os.close(other.reads)
         other.reads = -1
@@ -169,7 +169,7 @@ async def test_sending_to_a_gone_peer_raises_connection_error() -> None:
             await other.stream.send([b"anybody?"])
 
 
-async def test_what_a_peer_wrote_is_received_although_it_reads_no_more() -> None:
+async def test_frames_of_a_peer_that_stopped_reading_are_received() -> None:
     with peer() as other:
         other.say(b"my last words\n")
         os.close(other.reads)
@@ -180,8 +180,8 @@ async def test_what_a_peer_wrote_is_received_although_it_reads_no_more() -> None
         assert await receive_all(other.stream) == [b"my last words"]
 
 
-async def test_the_end_writes_what_waits_and_reads_on_so_that_the_peer_can() -> None:
-    with peer(Limits(receive_high=1)) as other:
+async def test_the_end_writes_pending_frames_and_reads_meanwhile_so_that_the_peer_can_read() -> None:
+    with peer(TransportLimits(receive_high=1)) as other:
         async with asyncio.timeout(DEADLINE), asyncio.TaskGroup() as group:
             frame = b"x" * 200_000
             other.stream._out.write(frame)
@@ -196,7 +196,7 @@ async def test_the_end_writes_what_waits_and_reads_on_so_that_the_peer_can() -> 
 
 
 async def test_the_end_does_not_wait_longer_than_the_deadline() -> None:
-    with peer(Limits(close_deadline=0.05)) as other:
+    with peer(TransportLimits(close_deadline=0.05)) as other:
         other.stream._out.write(b"x" * 1024 * 1024)
         async with asyncio.timeout(DEADLINE):
             await other.stream._finish()

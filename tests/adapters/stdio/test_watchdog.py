@@ -56,14 +56,14 @@ def die(watchdog: Watchdog) -> None:
     os.waitid(os.P_PID, watchdog.pid, os.WEXITED | os.WNOWAIT)
 
 
-def test_what_is_watched_ends_when_the_pipe_closes(watchdog: Watchdog, mark: str) -> None:
+def test_watched_groups_end_when_the_pipe_closes(watchdog: Watchdog, mark: str) -> None:
     with group(python(WAITS, mark)) as process:
         watchdog.watch(process.pid)
         die(watchdog)
         assert process.wait(DEADLINE) == -signal.SIGTERM
 
 
-def test_what_is_deaf_to_term_is_killed_with_its_own_children(watchdog: Watchdog, mark: str) -> None:
+def test_a_group_that_ignores_sigterm_is_killed_with_its_own_children(watchdog: Watchdog, mark: str) -> None:
     with group(family(mark, "deaf"), lines=2) as process:
         watchdog.watch(process.pid)
         die(watchdog)
@@ -81,9 +81,7 @@ def test_a_group_that_has_ended_is_left_alone(watchdog: Watchdog, mark: str) -> 
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT])
-def test_no_signal_that_asks_to_end_ends_it_before_the_gateway(
-    watchdog: Watchdog, mark: str, number: signal.Signals
-) -> None:
+def test_no_signal_ends_the_watchdog_before_the_gateway(watchdog: Watchdog, mark: str, number: signal.Signals) -> None:
     with group(python(WAITS, mark)) as process:
         watchdog.watch(process.pid)
         assert watchdog.pid is not None
@@ -99,7 +97,7 @@ def ignores(pid: int | None, number: signal.Signals) -> bool:
     return bool(int(line.split()[1], 16) & 1 << (number - 1))
 
 
-def test_one_that_was_killed_is_started_again_and_knows_all_groups(watchdog: Watchdog, mark: str) -> None:
+def test_a_killed_watchdog_is_started_again_and_knows_all_groups(watchdog: Watchdog, mark: str) -> None:
     with group(python(WAITS, mark)) as first, group(python(WAITS, mark)) as second:
         watchdog.watch(first.pid)
         assert watchdog.pid is not None
@@ -110,7 +108,7 @@ def test_one_that_was_killed_is_started_again_and_knows_all_groups(watchdog: Wat
         assert [process.wait(DEADLINE) for process in (first, second)] == [-signal.SIGTERM] * 2
 
 
-def test_it_holds_nothing_of_ours_but_its_end_of_the_pipe() -> None:
+def test_the_watchdog_holds_no_descriptor_but_its_end_of_the_pipe() -> None:
     with socket.create_server(("127.0.0.1", 0)):
         watchdog = Watchdog()
         watchdog.start()
@@ -127,7 +125,7 @@ def test_it_holds_nothing_of_ours_but_its_end_of_the_pipe() -> None:
     assert (held["1"], held["2"]) == ("/dev/null", "/dev/null")
 
 
-def test_it_leaves_nothing_behind() -> None:
+def test_the_watchdog_leaves_no_process_and_no_descriptor() -> None:
     before = open_files()
     watchdog = Watchdog()
     watchdog.start()
@@ -138,7 +136,7 @@ def test_it_leaves_nothing_behind() -> None:
     assert unreaped() == []
 
 
-def test_a_group_that_ends_after_it_was_closed_starts_no_other(watchdog: Watchdog) -> None:
+def test_a_group_that_ends_after_the_close_starts_no_other_watchdog(watchdog: Watchdog) -> None:
     watchdog.close()
     watchdog.forget(1)
     assert watchdog.pid is None

@@ -19,7 +19,7 @@ WAITS = "import signal; print('up', flush=True); signal.pause()"
 @pytest.mark.parametrize(
     ("said", "ended"), [("+{0}\n+{1}\n", True), ("+{0}\n+{1}\n-{1}\n-{0}\n+{0}\n+{1}\n", True), ("+{0}\n-{0}\n", False)]
 )
-def test_the_groups_that_are_watched_at_the_end_are_ended(mark: str, said: str, ended: bool) -> None:
+def test_groups_that_are_watched_at_the_end_are_terminated(mark: str, said: str, ended: bool) -> None:
     pipe = subprocess.PIPE
     with (
         subprocess.Popen(python(WAITS, mark), stdout=pipe, start_new_session=True) as one,
@@ -43,7 +43,7 @@ def test_the_groups_that_are_watched_at_the_end_are_ended(mark: str, said: str, 
             other.kill()
 
 
-def test_a_group_that_is_there_no_more_is_left_out() -> None:
+def test_a_group_that_no_longer_exists_is_skipped() -> None:
     with subprocess.Popen(python("pass"), start_new_session=True) as process:
         process.wait(DEADLINE)
         assert send([process.pid, os.getpgrp()], 0) == [os.getpgrp()]

@@ -1,4 +1,4 @@
-"""What the tests of both sides share: our listener, a peer of bare TCP, and ways to drive a transport."""
+"""Peers for the tests of both sides: our listener, a peer of bare TCP, and functions that drive a transport."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from contextlib import asynccontextmanager, suppress
 
 import pytest
 
-from dragoman.adapters.base import CloseReason, Limits, Transport
+from dragoman.adapters.base import CloseReason, Transport, TransportLimits
 from dragoman.adapters.websocket import WebSocketListener, WebSocketTransport, listen
 from dragoman.mappings.dialect import Frame
 from tests.transport_reader import receive
 
 DEADLINE = 20.0  # what should happen at once happens far below
-LIMITS = Limits(close_deadline=1.0)
+LIMITS = TransportLimits(close_deadline=1.0)
 FLOOD = 32 * 1024  # times 4 KiB: several times what the kernel holds for a connection
-SMALL = Limits(max_message=1000, close_deadline=1.0)
+SMALL = TransportLimits(max_message=1000, close_deadline=1.0)
 
 
 class Server:
@@ -46,7 +46,7 @@ class Server:
 
 
 @asynccontextmanager
-async def serving(limits: Limits = LIMITS, origins: tuple[str, ...] = ()) -> AsyncIterator[Server]:
+async def serving(limits: TransportLimits = LIMITS, origins: tuple[str, ...] = ()) -> AsyncIterator[Server]:
     """A listener whose transports are closed at the end, all within the deadline; no task is left."""
     before = asyncio.all_tasks()
     async with asyncio.timeout(DEADLINE):

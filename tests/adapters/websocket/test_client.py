@@ -19,7 +19,7 @@ from aiohttp import ClientResponse, ClientSession, ClientWebSocketResponse
 from aiohttp.connector import Connection
 from websockets.asyncio.server import ServerConnection, serve
 
-from dragoman.adapters.base import CloseReason, Limits
+from dragoman.adapters.base import CloseReason, TransportLimits
 from dragoman.adapters.websocket import DialledTransport, client, connect
 from dragoman.mappings.dialect import Oversize
 from tests.adapters.websocket.peers import (
@@ -69,7 +69,7 @@ async def other(tls: ssl.SSLContext | None = None) -> AsyncIterator[tuple[str, a
 
 
 @asynccontextmanager
-async def dialled(limits: Limits = LIMITS) -> AsyncIterator[tuple[ServerConnection, DialledTransport]]:
+async def dialled(limits: TransportLimits = LIMITS) -> AsyncIterator[tuple[ServerConnection, DialledTransport]]:
     """A connection of the websockets library, and our transport that dialled it."""
     async with other() as (url, connections):
         ours = await connect(url, limits)
@@ -114,7 +114,7 @@ def upgrade(request: bytes) -> bytes:
 
 
 @asynccontextmanager
-async def raw(limits: Limits = LIMITS) -> AsyncIterator[tuple[RawPeer, DialledTransport]]:
+async def raw(limits: TransportLimits = LIMITS) -> AsyncIterator[tuple[RawPeer, DialledTransport]]:
     peers: asyncio.Queue[RawPeer] = asyncio.Queue()
 
     async def answer(peer: RawPeer, request: bytes) -> None:
@@ -149,14 +149,14 @@ async def test_frames_go_both_ways_as_text(write_path: str) -> None:
         assert await receive(ours) == [b'{"type":"pong"}']
 
 
-async def test_a_burst_arrives_whole_and_in_order(write_path: str) -> None:
+async def test_a_burst_arrives_completely_and_in_order(write_path: str) -> None:
     frames = [b'{"n":%d}' % n for n in range(10_000)]
     async with dialled() as (peer, ours), asyncio.TaskGroup() as group:
         group.create_task(send_all(ours, frames))
         assert [await peer.recv(decode=False) for _ in frames] == frames
 
 
-async def test_a_burst_from_the_server_arrives_whole_and_in_order() -> None:
+async def test_a_burst_from_the_server_arrives_completely_and_in_order() -> None:
     frames = [b'{"n":%d}' % n for n in range(10_000)]
     async with dialled() as (peer, ours):
         async with asyncio.TaskGroup() as group:
@@ -178,13 +178,13 @@ async def test_a_message_in_fragments_is_one_frame() -> None:
         assert await receive(ours) == [b"one two three"]
 
 
-async def test_text_that_is_not_utf8_is_left_to_the_dialect() -> None:
+async def test_invalid_utf8_is_passed_on_to_the_dialect() -> None:
     async with raw() as (peer, ours):
         peer.write((0x81, b"\xff\xfe"), (0x81, b"{}"))
         assert await some(ours, 2) == [b"\xff\xfe", b"{}"]
 
 
-async def test_one_receive_gives_all_that_is_ready() -> None:
+async def test_one_receive_returns_all_ready_frames() -> None:
     async with raw() as (peer, ours):
         peer.write((0x81, b"one"), (0x81, b"two"), (0x82, b"three"))
         assert await receive(ours) == [b"one", b"two", b"three"]
@@ -195,12 +195,12 @@ async def test_frames_that_come_with_the_answer_to_the_handshake_are_not_lost() 
         peer.writer.write(upgrade(request) + b"\x81\x03one\x81\x03two")
 
     async with answering(answer) as url:
-        ours = await connect(url, Limits(close_deadline=0.05))
+        ours = await connect(url, TransportLimits(close_deadline=0.05))
         assert await some(ours, 2) == [b"one", b"two"]
         await ours.close()
 
 
-async def test_a_ping_is_answered_and_holds_nothing_up() -> None:
+async def test_a_ping_is_answered_without_delaying_messages() -> None:
     async with dialled() as (peer, ours), asyncio.TaskGroup() as group:
         waiting = group.create_task(receive(ours))
         await (await peer.ping(b"are you there"))
@@ -209,7 +209,7 @@ async def test_a_ping_is_answered_and_holds_nothing_up() -> None:
         assert await waiting == [b"one"]
 
 
-async def test_an_oversized_message_costs_only_itself() -> None:
+async def test_an_oversized_message_loses_only_itself() -> None:
     async with dialled(SMALL) as (peer, ours):
         for size in (1000, 1001, 3999):
             await peer.send("x" * size)
@@ -262,14 +262,14 @@ ENDS = {
 
 
 @pytest.mark.parametrize("end", ENDS.values(), ids=ENDS)
-async def test_whatever_ends_a_conversation_ends_receive_after_the_last_frame(end: tuple[int, bytes]) -> None:
-    async with raw(Limits(close_deadline=0.05)) as (peer, ours):
+async def test_each_kind_of_end_ends_receive_after_the_last_frame(end: tuple[int, bytes]) -> None:
+    async with raw(TransportLimits(close_deadline=0.05)) as (peer, ours):
         peer.write((0x81, b"one"), end)
         assert await receive_all(ours) == [b"one"]
 
 
-async def test_what_a_server_says_behind_its_close_is_not_read() -> None:
-    async with raw(Limits(close_deadline=0.05)) as (peer, ours):
+async def test_frames_behind_a_close_of_the_server_are_not_read() -> None:
+    async with raw(TransportLimits(close_deadline=0.05)) as (peer, ours):
         peer.write((0x81, b"one"), (0x88, b"\x03\xe8"), *[(0x81, b"late")] * 10)
         assert await receive_all(ours) == [b"one"]
         assert await receive(ours) == []
@@ -283,7 +283,7 @@ async def test_a_server_that_vanishes_ends_receive_after_its_last_frame() -> Non
         assert await receive_all(ours) == [b"one", b"two"]
 
 
-async def test_a_ping_that_cannot_be_answered_any_more_does_not_hide_what_came_behind_it() -> None:
+async def test_a_ping_that_can_no_longer_be_answered_does_not_hide_the_frames_behind_it() -> None:
     async with raw() as (peer, ours):
         peer.write((0x81, b"one"), (0x89, b""), (0x81, b"two"))
         await peer.writer.drain()
@@ -305,7 +305,7 @@ async def test_sending_to_a_gone_server_raises_connection_error(received: bool, 
 
 @pytest.mark.parametrize("receiving", [True, False])
 async def test_a_server_that_died_silently_is_noticed(receiving: bool) -> None:
-    async with raw(Limits(heartbeat=0.05, close_deadline=1.0)) as (peer, ours):
+    async with raw(TransportLimits(heartbeat=0.05, close_deadline=1.0)) as (peer, ours):
         if receiving:
             assert await receive(ours) == []
         assert (await peer.until_end())[:2] == b"\x89\x80", "a ping came first"
@@ -313,20 +313,20 @@ async def test_a_server_that_died_silently_is_noticed(receiving: bool) -> None:
 
 
 async def test_close_gives_up_on_a_server_that_does_not_answer() -> None:
-    async with raw(Limits(close_deadline=0.05)) as (peer, ours):
+    async with raw(TransportLimits(close_deadline=0.05)) as (peer, ours):
         await ours.close(CloseReason.GOING_AWAY)
         assert (await peer.until_end())[:2] == b"\x88\x82"
 
 
 async def test_close_gives_up_on_a_server_that_does_not_read(write_path: str) -> None:
-    async with raw(Limits(close_deadline=0.05, send_high=1024)) as (_, ours):
+    async with raw(TransportLimits(close_deadline=0.05, send_high=1024)) as (_, ours):
         sent, closed = await asyncio.gather(flood(ours), close_when_stalled(ours, 1024), return_exceptions=True)
         assert isinstance(sent, ConnectionError)
         assert closed is None
 
 
 async def test_a_close_that_is_cancelled_leaves_nothing_open() -> None:
-    async with raw(Limits(close_deadline=DEADLINE)) as (peer, ours), asyncio.TaskGroup() as group:
+    async with raw(TransportLimits(close_deadline=DEADLINE)) as (peer, ours), asyncio.TaskGroup() as group:
         closing = group.create_task(ours.close())
         await peer.reader.readexactly(8)
         closing.cancel()
@@ -351,7 +351,7 @@ async def test_after_the_end_the_same_server_is_dialled_again() -> None:
 
 
 async def test_send_waits_for_a_server_that_does_not_read(write_path: str) -> None:
-    limits = Limits(send_high=64 * 1024, close_deadline=1.0)
+    limits = TransportLimits(send_high=64 * 1024, close_deadline=1.0)
     slack = {"batched": 0, "framewise": 256 * 1024}[write_path]  # see FrameWriter
     async with raw(limits) as (peer, ours), asyncio.TaskGroup() as group:
         sending = group.create_task(flood(ours))
@@ -365,7 +365,7 @@ async def test_send_waits_for_a_server_that_does_not_read(write_path: str) -> No
 
 
 async def test_send_does_not_return_while_more_than_the_mark_waits() -> None:
-    limits = Limits(send_high=64 * 1024, close_deadline=0.05)
+    limits = TransportLimits(send_high=64 * 1024, close_deadline=0.05)
     async with raw(limits) as (peer, ours), asyncio.TaskGroup() as group:
         first = group.create_task(flood(ours))
         await stalled(ours, limits.send_high)
@@ -379,7 +379,7 @@ async def test_send_does_not_return_while_more_than_the_mark_waits() -> None:
 
 
 async def test_a_send_that_was_cancelled_does_not_break_the_next() -> None:
-    limits = Limits(send_high=64 * 1024, close_deadline=0.05)
+    limits = TransportLimits(send_high=64 * 1024, close_deadline=0.05)
     async with raw(limits) as (peer, ours), asyncio.TaskGroup() as group:
         first = group.create_task(flood(ours))
         await stalled(ours, limits.send_high)
@@ -418,7 +418,7 @@ async def test_the_peer_is_named_by_its_address() -> None:
         assert ours.peer == f"{host}:{port}"
 
 
-async def test_nobody_there_is_connection_refused() -> None:
+async def test_dialling_a_port_without_a_listener_raises_connection_refused() -> None:
     async with other() as (url, _):
         pass
     error = await failure(url)
@@ -429,12 +429,12 @@ async def test_nobody_there_is_connection_refused() -> None:
 @pytest.mark.parametrize(
     "url", ["ws:///ws", "ws://host:99999/", "ws://[::1/", "http://127.0.0.1:1/", "tcp://host:1", ""]
 )
-async def test_what_is_no_url_of_a_websocket_is_said_to_be_none(url: str) -> None:
+async def test_an_invalid_websocket_url_is_reported_as_such(url: str) -> None:
     with pytest.raises(OSError, match=re.escape(f"{url}: this is not a WebSocket URL")):
         await connect(url, LIMITS)
 
 
-async def test_a_host_name_that_cannot_be_is_an_oserror() -> None:
+async def test_an_impossible_host_name_is_an_os_error() -> None:
     assert str(await failure(f"ws://{'a' * 64}.example:1/")).startswith(f"ws://{'a' * 64}.example:1/: ")
 
 
@@ -460,7 +460,7 @@ REFUSALS = {
 
 
 @pytest.mark.parametrize(("answer", "said"), REFUSALS.values(), ids=REFUSALS)
-async def test_a_refusal_says_in_one_line_what_the_server_said(answer: bytes, said: str) -> None:
+async def test_the_error_of_a_refused_handshake_quotes_the_server_in_one_line(answer: bytes, said: str) -> None:
     async def refuse(peer: RawPeer, _: bytes) -> None:
         peer.writer.write(answer)
 
@@ -472,22 +472,22 @@ async def test_a_refusal_says_in_one_line_what_the_server_said(answer: bytes, sa
         assert len(text) < 300
 
 
-async def test_a_refusal_whose_body_never_comes_is_told_without_it() -> None:
+async def test_a_refused_handshake_without_its_body_is_still_reported() -> None:
     async def refuse(peer: RawPeer, _: bytes) -> None:
         peer.writer.write(b"HTTP/1.1 401 x\r\nContent-Length: 9\r\nContent-Type: text/plain\r\n\r\n")
 
     async with answering(refuse) as url:
         with pytest.raises(OSError, match=r"refused with HTTP 401 x$"):
-            await connect(url, Limits(close_deadline=0.05))
+            await connect(url, TransportLimits(close_deadline=0.05))
 
 
-async def test_our_own_listener_tells_the_right_path() -> None:
+async def test_our_own_listener_names_the_right_path() -> None:
     async with nothing_left(), serving() as server:
         text = str(await failure(server.url + "/other?token=secret"))
         assert "HTTP 404 Not Found: nothing at '/ws/other': open a WebSocket at /ws" in text
 
 
-async def test_a_server_that_hangs_up_instead_of_answering_is_told() -> None:
+async def test_a_server_that_disconnects_instead_of_answering_is_reported() -> None:
     async def vanish(peer: RawPeer, _: bytes) -> None:
         peer.writer.close()
 
@@ -496,7 +496,7 @@ async def test_a_server_that_hangs_up_instead_of_answering_is_told() -> None:
 
 
 @pytest.mark.parametrize("how", ["close", "abort"])
-async def test_a_server_that_hangs_up_right_behind_its_answer_raises_no_other_exception(how: str) -> None:
+async def test_a_server_that_disconnects_right_after_its_answer_raises_no_other_exception(how: str) -> None:
     async def vanish(peer: RawPeer, request: bytes) -> None:
         peer.writer.write(upgrade(request) + b"\x81\x03one")
         getattr(peer.writer.transport, how)()
@@ -513,7 +513,7 @@ async def test_a_server_that_hangs_up_right_behind_its_answer_raises_no_other_ex
             await ours.close()
 
 
-async def test_a_server_that_is_gone_before_connect_returns_has_said_what_it_said(
+async def test_frames_of_a_server_that_is_gone_before_connect_returns_are_received(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     original = ClientSession._ws_connect
@@ -536,7 +536,7 @@ async def test_a_server_that_is_gone_before_connect_returns_has_said_what_it_sai
         await ours.close()
 
 
-async def test_a_server_that_is_gone_before_its_answer_is_looked_at_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_server_that_is_gone_before_its_answer_is_read_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     original = ClientResponse.start
 
     async def late(self: ClientResponse, connection: Connection) -> ClientResponse:
@@ -554,7 +554,7 @@ async def test_a_server_that_is_gone_before_its_answer_is_looked_at_is_told(monk
         assert "the server closed the connection during the handshake" in str(await failure(url))
 
 
-async def test_a_host_that_nobody_knows_is_said_to_be_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_unknown_host_is_reported_as_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
     async def resolve(*_: object, **__: object) -> None:
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
@@ -638,7 +638,7 @@ async def test_a_server_that_is_not_trusted_is_refused(tls: ssl.SSLContext) -> N
         assert "secret" not in text
 
 
-async def test_a_server_that_speaks_no_tls_is_told() -> None:
+async def test_a_server_that_does_not_speak_tls_is_reported() -> None:
     async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read(1)
         writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")

@@ -1,4 +1,4 @@
-"""What aiohttp holds of a client's messages is counted, whole and in fragments, until it was read or discarded."""
+"""A client's messages are counted while aiohttp holds them, whole or in fragments, until they are read or discarded."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from dragoman.adapters.base import Limits
+from dragoman.adapters.base import TransportLimits
 from dragoman.adapters.meter import STEP
 from dragoman.adapters.websocket import WebSocketTransport
 from tests.adapters.websocket.peers import LIMITS, RawPeer, serving, some
@@ -27,7 +27,7 @@ def begin(first: int, size: int) -> bytes:
 
 
 @asynccontextmanager
-async def connected(limits: Limits = LIMITS) -> AsyncIterator[tuple[RawPeer, WebSocketTransport]]:
+async def connected(limits: TransportLimits = LIMITS) -> AsyncIterator[tuple[RawPeer, WebSocketTransport]]:
     async with serving(limits) as server, raw(server) as (peer, ours):
         yield peer, ours
 
@@ -73,8 +73,8 @@ async def test_many_small_messages_that_were_read_leave_nothing_counted() -> Non
         assert ours.meter.size < STEP
 
 
-async def test_what_is_discarded_is_held_no_more_and_what_follows_is_not_either() -> None:
-    async with connected(Limits(close_deadline=0.05)) as (peer, ours):
+async def test_discarded_frames_and_later_ones_are_not_held() -> None:
+    async with connected(TransportLimits(close_deadline=0.05)) as (peer, ours):
         peer.writer.write(begin(FINAL | TEXT, SIZE) + b"x" * (SIZE - 1))
         await until_counted(ours, SIZE)
         ours.discard()
@@ -86,9 +86,12 @@ async def test_what_is_discarded_is_held_no_more_and_what_follows_is_not_either(
 
 
 @pytest.mark.parametrize("sending", ["try_send", "send"])
-async def test_what_the_client_does_not_read_is_counted_until_it_reads(sending: str) -> None:
+async def test_unread_bytes_of_a_client_are_counted_until_it_reads(sending: str) -> None:
     frame = b"x" * 8 * 1024 * 1024
-    async with connected(Limits(send_high=1024, close_deadline=1.0)) as (peer, ours), asyncio.TaskGroup() as group:
+    async with (
+        connected(TransportLimits(send_high=1024, close_deadline=1.0)) as (peer, ours),
+        asyncio.TaskGroup() as group,
+    ):
         if sending == "send":
             group.create_task(ours.send([frame]))
             await settle()

@@ -14,7 +14,7 @@ import pytest
 from aiohttp import WSMsgType
 from websockets.asyncio.client import ClientConnection, connect
 
-from dragoman.adapters.base import CloseReason, Limits
+from dragoman.adapters.base import CloseReason, TransportLimits
 from dragoman.adapters.websocket import WebSocketTransport, listen
 from dragoman.adapters.websocket.transport import BatchWriter
 from dragoman.mappings.dialect import Oversize
@@ -86,14 +86,14 @@ async def test_frames_go_both_ways(write_path: str) -> None:
             assert (await client.receive()).type is WSMsgType.CLOSE
 
 
-async def test_a_burst_arrives_whole_and_in_order(write_path: str) -> None:
+async def test_a_burst_arrives_completely_and_in_order(write_path: str) -> None:
     frames = [b'{"n":%d}' % n for n in range(10_000)]
     async with serving() as server, dialled(server) as (client, ours):
         _, received = await asyncio.gather(send_all(ours, frames), recv_all(client, len(frames)))
         assert received == frames
 
 
-async def test_a_burst_from_the_client_arrives_whole_and_in_order() -> None:
+async def test_a_burst_from_the_client_arrives_completely_and_in_order() -> None:
     frames = [b'{"n":%d}' % n for n in range(10_000)]
     async with serving() as server, dialled(server) as (client, ours):
         async with asyncio.TaskGroup() as group:
@@ -119,7 +119,7 @@ async def test_a_binary_message_is_a_frame_too() -> None:
         assert await receive(ours) == [b'{"action":"ping"}']
 
 
-async def test_text_that_is_not_utf8_is_left_to_the_dialect() -> None:
+async def test_invalid_utf8_is_passed_on_to_the_dialect() -> None:
     async with serving() as server, raw(server) as (client, ours):
         client.write((0x81, b"\xff\xfe"), (0x81, b"{}"))
         assert await some(ours, 2) == [b"\xff\xfe", b"{}"]
@@ -131,20 +131,20 @@ async def test_a_message_in_fragments_is_one_frame() -> None:
         assert await receive(ours) == [b"one two three"]
 
 
-async def test_one_receive_gives_all_that_is_ready() -> None:
+async def test_one_receive_returns_all_ready_frames() -> None:
     async with serving() as server, raw(server) as (client, ours):
         client.write((0x81, b"one"), (0x81, b"two"), (0x82, b"three"))
         assert await receive(ours) == [b"one", b"two", b"three"]
 
 
-async def test_without_a_view_of_the_queue_frames_come_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_without_access_to_the_queue_frames_come_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(WebSocketTransport, "_ready", lambda self: False)
     async with serving() as server, raw(server) as (client, ours):
         client.write((0x81, b"one"), (0x81, b"two"))
         assert await some(ours, 2) == [b"one", b"two"]
 
 
-async def test_a_ping_among_messages_is_answered_and_holds_nothing_up() -> None:
+async def test_a_ping_among_messages_is_answered_without_delaying_them() -> None:
     async with serving() as server, raw(server) as (client, ours):
         client.write((0x81, b"one"), (0x89, b"are you there"))
         assert await receive(ours) == [b"one"]
@@ -154,7 +154,7 @@ async def test_a_ping_among_messages_is_answered_and_holds_nothing_up() -> None:
             client.write((0x81, b"two"))
 
 
-async def test_an_oversized_message_costs_only_itself() -> None:
+async def test_an_oversized_message_loses_only_itself() -> None:
     async with serving(SMALL) as server, dialled(server) as (client, ours):
         for size in (1000, 1001, 3999):
             await client.send("x" * size)
@@ -202,7 +202,7 @@ async def test_frames_sent_before_a_close_arrive(write_path: str) -> None:
         assert [await client.recv(), await client.recv()] == ["one", "two"]
 
 
-async def test_close_ends_a_receive_that_waits() -> None:
+async def test_close_ends_a_waiting_receive() -> None:
     async with serving() as server, dialled(server) as (_, ours):
         async with asyncio.TaskGroup() as group:
             waiting = group.create_task(receive(ours))
@@ -229,14 +229,14 @@ async def test_a_client_that_closes_ends_receive_after_its_last_frame() -> None:
         assert client.close_code == 1000, "aiohttp answered the close"
 
 
-async def test_what_a_client_says_behind_its_close_is_not_read() -> None:
-    async with serving(Limits(close_deadline=0.05)) as server, raw(server) as (client, ours):
+async def test_frames_behind_a_close_of_the_client_are_not_read() -> None:
+    async with serving(TransportLimits(close_deadline=0.05)) as server, raw(server) as (client, ours):
         client.write((0x81, b"one"), (0x88, b"\x03\xe8"), *[(0x81, b"late")] * 10)
         assert await receive_all(ours) == [b"one"]
         assert await receive(ours) == []
 
 
-async def test_a_ping_that_cannot_be_answered_any_more_does_not_hide_what_came_behind_it() -> None:
+async def test_a_ping_that_can_no_longer_be_answered_does_not_hide_the_frames_behind_it() -> None:
     async with serving() as server, raw(server) as (client, ours):
         client.write((0x81, b"one"), (0x89, b""), (0x81, b"two"))
         await client.writer.drain()
@@ -260,7 +260,7 @@ async def test_sending_to_a_gone_client_raises_connection_error(write_path: str)
         await refused(ours.send([b"anybody?"]))
 
 
-async def test_sending_to_a_gone_client_raises_although_nobody_received(write_path: str) -> None:
+async def test_sending_to_a_gone_client_raises_also_if_nobody_received(write_path: str) -> None:
     async with serving() as server, raw(server) as (client, ours):
         client.writer.transport.abort()
         await ours._lost.wait()
@@ -274,13 +274,13 @@ async def test_sending_after_our_own_close_raises_connection_error(write_path: s
 
 
 async def test_close_gives_up_on_a_client_that_does_not_answer() -> None:
-    async with serving(Limits(close_deadline=0.05)) as server, raw(server) as (client, ours):
+    async with serving(TransportLimits(close_deadline=0.05)) as server, raw(server) as (client, ours):
         await ours.close(CloseReason.GOING_AWAY)
         assert await client.until_end() == b"\x88\x02\x03\xe9"
 
 
 async def test_close_gives_up_on_a_client_that_does_not_read(write_path: str) -> None:
-    async with serving(Limits(close_deadline=0.05, send_high=1024)) as server, raw(server) as (_, ours):
+    async with serving(TransportLimits(close_deadline=0.05, send_high=1024)) as server, raw(server) as (_, ours):
         ends = {"batched": ConnectionError, "framewise": asyncio.CancelledError}  # see FrameWriter
         results = await asyncio.gather(flood(ours), close_when_stalled(ours, 1024), return_exceptions=True)
         assert [type(result) for result in results if not isinstance(result, ends[write_path])] == [type(None)]
@@ -288,7 +288,7 @@ async def test_close_gives_up_on_a_client_that_does_not_read(write_path: str) ->
 
 @pytest.mark.parametrize("receiving", [True, False])
 async def test_a_client_that_died_silently_is_noticed(receiving: bool) -> None:
-    async with serving(Limits(heartbeat=0.05, close_deadline=1.0)) as server, raw(server) as (client, ours):
+    async with serving(TransportLimits(heartbeat=0.05, close_deadline=1.0)) as server, raw(server) as (client, ours):
         if receiving:
             assert await receive(ours) == []
         assert (await client.until_end())[:2] == b"\x89\x00", "a ping came first"
@@ -299,7 +299,7 @@ async def test_a_client_that_died_silently_is_noticed(receiving: bool) -> None:
 
 
 async def test_send_waits_for_a_client_that_does_not_read(write_path: str) -> None:
-    limits = Limits(send_high=64 * 1024, close_deadline=1.0)
+    limits = TransportLimits(send_high=64 * 1024, close_deadline=1.0)
     async with serving(limits) as server, raw(server) as (client, ours), asyncio.TaskGroup() as group:
         sending = group.create_task(flood(ours))
         await stalled(ours, limits.send_high)
@@ -312,7 +312,7 @@ async def test_send_waits_for_a_client_that_does_not_read(write_path: str) -> No
 
 
 async def test_a_send_that_was_cancelled_does_not_break_the_next() -> None:
-    limits = Limits(send_high=64 * 1024, close_deadline=0.05)
+    limits = TransportLimits(send_high=64 * 1024, close_deadline=0.05)
     async with serving(limits) as server, raw(server) as (client, ours), asyncio.TaskGroup() as group:
         first = group.create_task(flood(ours))
         await stalled(ours, limits.send_high)
@@ -322,8 +322,8 @@ async def test_a_send_that_was_cancelled_does_not_break_the_next() -> None:
         await client.until(b"\x81\x07the end")
 
 
-async def test_a_send_outlives_the_cancellation_of_whoever_else_waits_for_the_same_peer() -> None:
-    limits = Limits(send_high=64 * 1024, close_deadline=0.05)
+async def test_a_send_continues_if_another_send_to_the_same_peer_is_cancelled() -> None:
+    limits = TransportLimits(send_high=64 * 1024, close_deadline=0.05)
     async with serving(limits) as server, raw(server) as (client, ours), asyncio.TaskGroup() as group:
         first = group.create_task(flood(ours))
         await stalled(ours, limits.send_high)
@@ -377,7 +377,7 @@ async def test_the_peer_is_named_by_its_address() -> None:
 
 
 @pytest.mark.parametrize("path", ["/", "/ws/", "/wss", "/other"])
-async def test_another_path_is_told_the_right_one(path: str) -> None:
+async def test_a_request_for_another_path_is_told_the_right_path(path: str) -> None:
     async with serving() as server:
         status, text = await get(server.url.removesuffix("/ws") + path, Upgrade="websocket")
         assert (status, text) == (404, f"nothing at '{path}': open a WebSocket at /ws\n")
@@ -421,7 +421,7 @@ async def test_another_origin_is_refused(origin: str) -> None:
         assert await shake(server, f"Origin: {origin}") == 403
 
 
-async def test_a_refused_origin_is_told_the_option() -> None:
+async def test_the_refusal_of_an_origin_names_the_option() -> None:
     async with serving() as server:
         status, text = await get(server.url, Origin="https://evil.example")
         assert status == 403
@@ -430,7 +430,7 @@ async def test_a_refused_origin_is_told_the_option() -> None:
         assert text.count("\n") == 1
 
 
-async def test_an_origin_that_was_named_is_accepted_and_others_are_not() -> None:
+async def test_only_origins_that_were_named_are_accepted() -> None:
     async with serving(origins=("https://App.example/",)) as server:
         assert await shake(server, "Origin: https://app.example") == 101
         assert await shake(server, "Origin: https://app.example:8443") == 403
@@ -447,7 +447,7 @@ async def test_compression_is_not_negotiated() -> None:
         assert "extensions" not in head.lower()
 
 
-async def test_a_port_that_is_taken_is_refused() -> None:
+async def test_a_port_in_use_is_refused() -> None:
     async with serving() as server:
         with pytest.raises(OSError, match=str(server.port)):
             await listen("127.0.0.1", server.port, "/ws", LIMITS, server.accept)
@@ -461,7 +461,7 @@ def upgrade(server: Server, request: bytes) -> socket.socket:
     return client
 
 
-async def test_a_client_that_asked_before_the_listener_closed_is_served() -> None:
+async def test_a_client_whose_request_came_before_the_listener_closed_is_served() -> None:
     loop = asyncio.get_running_loop()
     key = base64.b64encode(os.urandom(16)).decode()
     words = ("Host: x", "Upgrade: websocket", "Connection: Upgrade", "Sec-WebSocket-Version: 13")
@@ -475,7 +475,7 @@ async def test_a_client_that_asked_before_the_listener_closed_is_served() -> Non
             assert await loop.sock_recv(client, 1 << 16) == b"\x81\x05hello"
 
 
-async def test_a_client_that_only_connected_before_the_listener_closed_sees_the_end() -> None:
+async def test_a_client_that_only_connected_before_the_listener_closed_is_disconnected() -> None:
     async with serving() as server:
         with upgrade(server, b"") as client:
             await server.listener.close()
@@ -483,16 +483,16 @@ async def test_a_client_that_only_connected_before_the_listener_closed_sees_the_
 
 
 @pytest.mark.parametrize("said", [b"", b"GET /ws HTTP/1.1\r\nHost: x\r\n"], ids=["nothing", "a part"])
-async def test_a_client_that_does_not_finish_its_handshake_is_sent_away(said: bytes) -> None:
-    async with serving(Limits(close_deadline=1.0, handshake_deadline=0.05)) as server:
+async def test_a_client_that_does_not_finish_its_handshake_is_disconnected(said: bytes) -> None:
+    async with serving(TransportLimits(close_deadline=1.0, handshake_deadline=0.05)) as server:
         with upgrade(server, said) as client:
             assert await asyncio.get_running_loop().sock_recv(client, 1) == b""
         assert server.transports == []
 
 
-async def test_the_deadline_of_the_handshake_is_none_of_the_connection() -> None:
+async def test_the_deadline_of_the_handshake_does_not_end_an_open_connection() -> None:
     async with (
-        serving(Limits(close_deadline=1.0, handshake_deadline=0.05)) as server,
+        serving(TransportLimits(close_deadline=1.0, handshake_deadline=0.05)) as server,
         dialled(server) as (client, ours),
     ):
         with upgrade(server, b"") as later:
@@ -501,7 +501,7 @@ async def test_the_deadline_of_the_handshake_is_none_of_the_connection() -> None
         assert await receive(ours) == [b"still here"]
 
 
-async def test_closing_a_listener_keeps_its_peers_and_sends_idle_http_clients_away() -> None:
+async def test_closing_a_listener_keeps_its_peers_and_disconnects_idle_http_clients() -> None:
     async with serving() as server, dialled(server) as (client, ours):
         reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
         writer.write(b"GET /nothing HTTP/1.1\r\nHost: x\r\n\r\n")

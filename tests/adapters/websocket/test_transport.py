@@ -1,4 +1,4 @@
-"""What holds for a connection whoever dialled: our client and our listener, each as the side under test."""
+"""A connection behaves the same whoever dialled it: our client and our listener are each the side under test."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from dragoman.adapters.base import CloseReason, Limits
+from dragoman.adapters.base import CloseReason, TransportLimits
 from dragoman.adapters.websocket import DialledTransport, WebSocketTransport, connect
 from dragoman.adapters.websocket.frames import text_frames
 from dragoman.adapters.websocket.transport import BatchWriter, address
@@ -22,11 +22,13 @@ def side(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-BRIEF = Limits(close_deadline=0.05)  # for an end that does not answer a close, as nobody receives there
+BRIEF = TransportLimits(close_deadline=0.05)  # for an end that does not answer a close, as nobody receives there
 
 
 @asynccontextmanager
-async def ends(side: str, limits: Limits = LIMITS) -> AsyncIterator[tuple[WebSocketTransport, WebSocketTransport]]:
+async def ends(
+    side: str, limits: TransportLimits = LIMITS
+) -> AsyncIterator[tuple[WebSocketTransport, WebSocketTransport]]:
     """The transport of `side`, and the one at the other end."""
     async with serving(limits) as server:
         client = await connect(server.url, limits)
@@ -46,7 +48,7 @@ async def test_every_size_of_header_is_written_and_read(side: str, size: int, wr
         assert await some(other, 2) == [frame, b"next"]
 
 
-async def test_a_burst_arrives_whole_and_in_order(side: str, write_path: str) -> None:
+async def test_a_burst_arrives_completely_and_in_order(side: str, write_path: str) -> None:
     frames = [b'{"n":%d}' % n for n in range(10_000)]
     async with ends(side) as (ours, other):
         _, received = await asyncio.gather(send_all(ours, frames), some(other, len(frames)))
@@ -99,13 +101,13 @@ async def test_an_aiohttp_without_the_private_names_is_recognised() -> None:
     assert not BatchWriter.possible(object())  # type: ignore[arg-type]  # another release's protocol
 
 
-async def test_one_receive_gives_all_that_is_ready(side: str) -> None:
+async def test_one_receive_returns_all_ready_frames(side: str) -> None:
     async with ends(side) as (ours, other):
         await other.send([b"one", b"two", b"three"])
         assert await receive(ours) == [b"one", b"two", b"three"]
 
 
-async def test_an_oversized_message_costs_only_itself(side: str) -> None:
+async def test_an_oversized_message_loses_only_itself(side: str) -> None:
     async with ends(side, SMALL) as (ours, other):
         await other.send([b"x" * 1000, b"x" * 1001, b"x" * 3999, b"next"])
         oversize = [Oversize(size=1001, limit=1000), Oversize(size=3999, limit=1000)]
@@ -120,7 +122,7 @@ async def test_the_other_end_is_told_why_we_close(side: str, reason: CloseReason
         assert other._socket.close_code == reason
 
 
-async def test_what_was_sent_before_a_close_arrives(side: str, write_path: str) -> None:
+async def test_frames_sent_before_a_close_arrive(side: str, write_path: str) -> None:
     async with ends(side) as (ours, other):
         await ours.send([b"one", b"two"])
         received, _ = await asyncio.gather(receive_all(other), ours.close(CloseReason.GOING_AWAY))
@@ -155,7 +157,7 @@ async def test_sending_after_our_own_close_raises_connection_error(side: str) ->
         await refused(ours.send([b"late"]))
 
 
-def test_an_address_of_ipv6_stands_in_brackets() -> None:
+def test_an_ipv6_address_is_written_in_brackets() -> None:
     assert [address(("127.0.0.1", 1)), address(("::1", 1))] == ["127.0.0.1:1", "[::1]:1"]
 
 

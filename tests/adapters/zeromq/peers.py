@@ -8,17 +8,17 @@ from contextlib import asynccontextmanager, contextmanager
 
 import zmq
 
-from dragoman.adapters.base import Limits, Transport
+from dragoman.adapters.base import Transport, TransportLimits
 from dragoman.adapters.zeromq.callers import Caller
-from dragoman.adapters.zeromq.client import DialledTransport, connect
+from dragoman.adapters.zeromq.client import DialledSockets, connect
 from dragoman.adapters.zeromq.publication import Publication
-from dragoman.adapters.zeromq.server import Bounds, ZeroMQListener, listen
+from dragoman.adapters.zeromq.server import ZeroMQLimits, ZeroMQListener, listen
 from dragoman.mappings.dialect import Loss
 
 DEADLINE = 20.0  # what should happen at once happens far below
 PATIENCE = 10_000  # ms that a peer waits for what must come
-LIMITS = Limits(close_deadline=1.0)
-BOUNDS = Bounds()
+LIMITS = TransportLimits(close_deadline=1.0)
+BOUNDS = ZeroMQLimits()
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -52,7 +52,7 @@ class Primary:
     def calls(self) -> str:
         return f"tcp://127.0.0.1:{self.listener.call_port}"
 
-    async def dial(self, limits: Limits = LIMITS) -> DialledTransport:
+    async def dial(self, limits: TransportLimits = LIMITS) -> DialledSockets:
         return await connect(self.publications, self.calls, limits)
 
     async def close(self) -> None:
@@ -64,7 +64,7 @@ class Primary:
 
 @asynccontextmanager
 async def primary(
-    limits: Limits = LIMITS, bounds: Bounds = BOUNDS, port: int = 0, call_port: int | None = None
+    limits: TransportLimits = LIMITS, bounds: ZeroMQLimits = BOUNDS, port: int = 0, call_port: int | None = None
 ) -> AsyncIterator[Primary]:
     async with asyncio.timeout(DEADLINE):
         ours = Primary()
@@ -78,7 +78,7 @@ async def primary(
 
 
 @asynccontextmanager
-async def dialled(ours: Primary, limits: Limits = LIMITS) -> AsyncIterator[DialledTransport]:
+async def dialled(ours: Primary, limits: TransportLimits = LIMITS) -> AsyncIterator[DialledSockets]:
     """Our own client, whose subscription the primary has heard of."""
     before = ours.publication.subscriptions
     client = await ours.dial(limits)

@@ -1,4 +1,4 @@
-"""Who calls us: plain DEALER and REQ sockets that come, go, flood and talk nonsense."""
+"""Callers of a ZeroMQ listener: plain DEALER and REQ sockets that come, go, flood and send garbage."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ async def test_a_req_socket_works_as_a_client() -> None:
 
 
 @pytest.mark.parametrize("parts", [[b"body"], [b""], [b"", b"x", b"body"], [b"\xff" * 3] * 50, [b"", b""]])
-async def test_whatever_the_parts_are_they_come_as_they_are_and_an_answer_reaches_the_caller(
+async def test_any_parts_arrive_unchanged_and_their_answer_reaches_the_caller(
     parts: list[bytes],
 ) -> None:
     async with primary() as ours:
@@ -93,7 +93,7 @@ async def test_callers_do_not_get_each_others_answers() -> None:
             assert (await reply(two))[-1] == b"for two"
 
 
-async def test_a_caller_stays_the_same_over_its_calls() -> None:
+async def test_a_caller_has_one_link_for_all_its_calls() -> None:
     async with primary() as ours:
         with peer(zmq.DEALER, ours.calls) as dealer:
             dealer.send_multipart([b"", b"first"])
@@ -107,7 +107,7 @@ async def test_a_caller_stays_the_same_over_its_calls() -> None:
         assert len(ours.callers) == 1
 
 
-async def test_callers_that_come_and_go_leave_nothing_behind() -> None:
+async def test_callers_that_come_and_go_leave_no_state() -> None:
     async with primary(bounds=structs.replace(BOUNDS, callers=100)) as ours:
         async with asyncio.TaskGroup() as group:
             serving = group.create_task(serve(ours, group))
@@ -134,7 +134,7 @@ async def serve(ours: Primary, group: asyncio.TaskGroup) -> None:
         group.create_task(echo(await ours.accepted.get()))
 
 
-async def test_one_that_is_silent_is_forgotten_and_is_a_new_one_when_it_speaks_again() -> None:
+async def test_a_silent_caller_is_forgotten_and_counts_as_new_when_it_calls_again() -> None:
     async with primary(bounds=structs.replace(BOUNDS, idle=0.1)) as ours:
         with peer(zmq.DEALER, ours.calls) as dealer:
             dealer.send_multipart([b"", b"once"])
@@ -152,7 +152,7 @@ async def test_one_that_is_silent_is_forgotten_and_is_a_new_one_when_it_speaks_a
             assert (await reply(dealer))[-1] == b"welcome back"
 
 
-async def test_one_that_speaks_is_not_forgotten() -> None:
+async def test_a_caller_that_keeps_calling_is_not_forgotten() -> None:
     async with primary() as ours:
         with peer(zmq.DEALER, ours.calls) as busy, peer(zmq.DEALER, ours.calls) as silent:
             busy.send_multipart([b"", b"busy"])
@@ -168,7 +168,7 @@ async def test_one_that_speaks_is_not_forgotten() -> None:
             assert (await reply(busy))[-1] == b"answer"
 
 
-async def test_the_one_that_was_silent_longest_makes_room_for_a_new_one() -> None:
+async def test_the_caller_that_was_silent_longest_makes_room_for_a_new_one() -> None:
     async with primary(bounds=structs.replace(BOUNDS, callers=2)) as ours:
         with (
             peer(zmq.DEALER, ours.calls) as one,
@@ -189,7 +189,7 @@ async def test_the_one_that_was_silent_longest_makes_room_for_a_new_one() -> Non
             assert call((await receive(callers[1]))[0]) == b"still here"
 
 
-async def test_no_one_that_waits_for_an_answer_makes_room_and_the_new_one_is_counted() -> None:
+async def test_a_caller_that_waits_for_an_answer_is_kept_and_a_new_one_is_refused_and_counted() -> None:
     async with primary(bounds=structs.replace(BOUNDS, callers=1)) as ours:
         with peer(zmq.DEALER, ours.calls) as waiting, peer(zmq.DEALER, ours.calls, RCVTIMEO=100) as late:
             waiting.send_multipart([b"", b"slow"])
@@ -204,7 +204,7 @@ async def test_no_one_that_waits_for_an_answer_makes_room_and_the_new_one_is_cou
             assert call(frame) == b"again"
 
 
-async def test_an_answer_to_one_that_is_gone_is_refused() -> None:
+async def test_sending_an_answer_to_a_gone_caller_raises_connection_error() -> None:
     async with primary() as ours:
         with peer(zmq.DEALER, ours.calls) as dealer:
             dealer.send_multipart([b"", b"ping"])
@@ -219,7 +219,7 @@ async def send_forever(caller: Caller) -> None:
         await asyncio.sleep(0)
 
 
-async def test_one_that_does_not_read_its_answers_holds_up_itself_alone() -> None:
+async def test_a_caller_that_does_not_read_its_answers_delays_only_itself() -> None:
     async with primary() as ours:
         with peer(zmq.DEALER, ours.calls, RCVHWM=1, RCVBUF=4096) as deaf, peer(zmq.DEALER, ours.calls) as other:
             deaf.send_multipart([b"", b"ping"])
@@ -256,7 +256,7 @@ async def refused(caller: Caller) -> None:
         await caller.send([b"x" * 10_000] * 5_000)
 
 
-async def test_what_no_link_asks_for_stays_in_the_socket_and_nothing_is_lost() -> None:
+async def test_calls_that_no_link_reads_stay_in_the_socket_and_are_not_lost() -> None:
     limits = structs.replace(LIMITS, receive_high=10_000)
     calls = [b"%06d" % number + b" " * 1_000 for number in range(3_000)]
     async with primary(limits) as ours:
@@ -275,7 +275,7 @@ async def test_what_no_link_asks_for_stays_in_the_socket_and_nothing_is_lost() -
         assert received == calls
 
 
-async def test_a_link_that_closes_unread_calls_lets_the_others_be_read() -> None:
+async def test_calls_of_other_callers_are_read_after_a_link_closed_with_unread_calls() -> None:
     async with primary(structs.replace(LIMITS, receive_high=100)) as ours:
         with peer(zmq.DEALER, ours.calls) as one, peer(zmq.DEALER, ours.calls) as two:
             one.send_multipart([b"", b"x" * 200])
@@ -286,7 +286,7 @@ async def test_a_link_that_closes_unread_calls_lets_the_others_be_read() -> None
             assert call(frame) == b"ping"
 
 
-async def test_a_call_over_the_limit_comes_as_oversize_and_the_next_one_as_itself() -> None:
+async def test_a_call_over_the_limit_comes_as_oversize_and_the_next_one_unchanged() -> None:
     async with primary(structs.replace(LIMITS, max_message=1_000)) as ours:
         with peer(zmq.DEALER, ours.calls) as dealer:
             dealer.send_multipart([b"", b"x" * 1_001])
@@ -298,7 +298,7 @@ async def test_a_call_over_the_limit_comes_as_oversize_and_the_next_one_as_itsel
 
 
 @pytest.mark.parametrize("many", [65, 5_000])
-async def test_a_call_of_too_many_parts_comes_as_oversize_and_the_next_one_as_itself(many: int) -> None:
+async def test_a_call_of_too_many_parts_comes_as_oversize_and_the_next_one_unchanged(many: int) -> None:
     async with primary() as ours:
         with peer(zmq.DEALER, ours.calls) as dealer:
             dealer.send_multipart([b"x"] * many)
@@ -308,7 +308,7 @@ async def test_a_call_of_too_many_parts_comes_as_oversize_and_the_next_one_as_it
             assert await receive(caller) == [Parts("rpc", caller.identity, (b"x",) * 64)]
 
 
-async def test_a_call_far_over_the_limit_costs_that_caller_its_connection_and_nobody_else() -> None:
+async def test_a_call_far_over_the_limit_disconnects_only_that_caller() -> None:
     async with primary(structs.replace(LIMITS, max_message=1_000)) as ours:
         with peer(zmq.DEALER, ours.calls) as hostile, peer(zmq.DEALER, ours.calls) as other:
             hostile.send_multipart([b"", b"ping"])
@@ -322,7 +322,7 @@ async def test_a_call_far_over_the_limit_costs_that_caller_its_connection_and_no
             assert (await reply(other))[-1] == b"pong"
 
 
-async def test_an_identity_that_is_no_text_is_named_in_hex() -> None:
+async def test_an_identity_of_arbitrary_bytes_is_shown_in_hex() -> None:
     async with primary() as ours:
         with peer(zmq.DEALER) as dealer:
             dealer.setsockopt(zmq.IDENTITY, b"\x1b[2J" + b"\xff" * 200)
@@ -332,7 +332,7 @@ async def test_an_identity_that_is_no_text_is_named_in_hex() -> None:
             assert caller.peer == "1b5b324a" + "ff" * 28
 
 
-async def test_once_the_listener_is_closed_those_who_are_known_are_served_and_others_counted() -> None:
+async def test_a_closed_listener_serves_known_callers_and_counts_the_calls_of_others() -> None:
     async with primary() as ours:
         with peer(zmq.DEALER, ours.calls) as known, peer(zmq.DEALER, ours.calls) as late:
             known.send_multipart([b"", b"ping"])

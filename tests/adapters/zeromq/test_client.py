@@ -1,4 +1,4 @@
-"""What we dial: plain pyzmq sockets as primaries, well behaved and not."""
+"""The ZeroMQ client, against plain pyzmq sockets as primaries, well behaved and not."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ import pytest
 import zmq
 from msgspec import structs
 
-from dragoman.adapters.base import Limits
+from dragoman.adapters.base import TransportLimits
 from dragoman.adapters.zeromq import client as client_module
-from dragoman.adapters.zeromq.client import DialledTransport, connect
+from dragoman.adapters.zeromq.client import DialledSockets, connect
 from dragoman.adapters.zeromq.polled import BATCH
 from dragoman.adapters.zeromq.sockets import HARD_LIMIT
 from dragoman.mappings.dialect import Frame, Missed, Oversize, Parts
@@ -26,7 +26,7 @@ Socket = zmq.Socket[bytes]
 
 
 @asynccontextmanager
-async def connected(limits: Limits = LIMITS) -> AsyncIterator[tuple[DialledTransport, Socket, Socket]]:
+async def connected(limits: TransportLimits = LIMITS) -> AsyncIterator[tuple[DialledSockets, Socket, Socket]]:
     """Our transport, and the XPUB and ROUTER at its other end, which has seen the subscription."""
     async with asyncio.timeout(DEADLINE):
         with peer(zmq.XPUB, XPUB_NODROP=1) as publisher, peer(zmq.ROUTER) as router:
@@ -49,13 +49,13 @@ def published(frame: object) -> bytes:
     return frame.parts[0]
 
 
-async def test_it_subscribes_to_everything_and_receives_what_is_published() -> None:
+async def test_a_client_subscribes_to_everything_and_receives_the_publications() -> None:
     async with connected() as (transport, publisher, _):
         await asyncio.to_thread(publisher.send, b"llm.end\0{}")
         assert await receive(transport) == [Parts("pub", b"", (b"llm.end\0{}",))]
 
 
-async def test_it_subscribes_to_given_topics_alone() -> None:
+async def test_a_client_with_topics_subscribes_only_to_them() -> None:
     async with asyncio.timeout(DEADLINE):
         with peer(zmq.XPUB) as publisher, peer(zmq.ROUTER) as router:
             transport = await connect(bound(publisher), bound(router), LIMITS, [b"llm."])
@@ -83,7 +83,7 @@ async def test_many_calls_in_one_send_arrive_in_order() -> None:
             assert (await asyncio.to_thread(router.recv_multipart))[-1] == call
 
 
-async def test_a_burst_of_50_000_reaches_a_link_that_reads() -> None:
+async def test_a_burst_of_50_000_frames_reaches_a_link_that_reads() -> None:
     async with connected() as (transport, publisher, _):
         burst = asyncio.to_thread(publish, publisher, 50_000)
         async with asyncio.TaskGroup() as group:
@@ -95,7 +95,7 @@ async def test_a_burst_of_50_000_reaches_a_link_that_reads() -> None:
         assert transport.missed == 0
 
 
-async def test_a_link_that_does_not_ask_stalls_no_publisher_and_is_told_how_much_it_missed() -> None:
+async def test_a_link_that_does_not_read_stalls_no_publisher_and_learns_how_much_it_missed() -> None:
     limits = structs.replace(LIMITS, receive_high=64 * 1024)
     async with connected(limits) as (transport, publisher, _):
         await asyncio.to_thread(publish, publisher, 20_000)  # would time out if we were not read
@@ -108,7 +108,7 @@ async def test_a_link_that_does_not_ask_stalls_no_publisher_and_is_told_how_much
         assert await receive(transport) == [Parts("pub", b"", (b"llm.end\0{}",))]
 
 
-async def test_a_flood_of_publications_costs_no_answer() -> None:
+async def test_a_flood_of_publications_loses_no_answer() -> None:
     limits = structs.replace(LIMITS, receive_high=1024)
     async with connected(limits) as (transport, publisher, router):
         await transport.send([b"call"])
@@ -121,7 +121,7 @@ async def test_a_flood_of_publications_costs_no_answer() -> None:
         assert answer in await receive(transport)
 
 
-async def test_a_message_over_the_limit_comes_as_oversize_and_the_next_one_as_itself() -> None:
+async def test_a_message_over_the_limit_comes_as_oversize_and_the_next_one_unchanged() -> None:
     async with connected(structs.replace(LIMITS, max_message=100)) as (transport, publisher, _):
         await asyncio.to_thread(publisher.send, b"x" * 101)
         assert await receive(transport) == [Oversize(size=101, limit=100)]
@@ -135,7 +135,7 @@ async def test_a_message_far_over_the_limit_ends_the_connection() -> None:
         assert await receive_all(transport) == []
 
 
-async def test_a_message_of_many_tiny_parts_is_large_too() -> None:
+async def test_many_tiny_parts_count_as_a_large_message() -> None:
     async with connected(structs.replace(LIMITS, max_message=1_000)) as (transport, publisher, _):
         await asyncio.to_thread(publisher.send_multipart, [b"x"] * 20)
         (frame,) = await receive(transport)
@@ -143,7 +143,7 @@ async def test_a_message_of_many_tiny_parts_is_large_too() -> None:
         assert frame.unit == "bytes"
 
 
-async def test_a_message_of_too_many_parts_comes_as_oversize_and_the_next_one_as_itself() -> None:
+async def test_a_message_of_too_many_parts_comes_as_oversize_and_the_next_one_unchanged() -> None:
     async with connected() as (transport, publisher, _):
         await asyncio.to_thread(publisher.send_multipart, [b"x"] * 5_000)
         (frame,) = await receive(transport)
@@ -153,7 +153,7 @@ async def test_a_message_of_too_many_parts_comes_as_oversize_and_the_next_one_as
         assert await receive(transport) == [Parts("pub", b"", (b"x",) * 64)]
 
 
-async def test_a_message_of_many_parts_is_read_whole_after_its_connection_is_lost() -> None:
+async def test_a_message_of_many_parts_is_read_completely_after_its_connection_is_lost() -> None:
     async with connected() as (transport, publisher, router):
         for intake in transport._intakes:
             intake.polled.pause()
@@ -165,7 +165,7 @@ async def test_a_message_of_many_parts_is_read_whole_after_its_connection_is_los
 
 
 @pytest.mark.parametrize("kind", [zmq.XPUB, zmq.ROUTER])
-async def test_whichever_connection_is_lost_the_transport_ends_after_all_that_had_arrived(kind: int) -> None:
+async def test_losing_either_connection_ends_the_transport_after_all_received_messages(kind: int) -> None:
     async with connected() as (transport, publisher, router):
         await asyncio.to_thread(publish, publisher, 500)
         await until(lambda: len(transport._published.inbound._frames) == 500)
@@ -176,7 +176,7 @@ async def test_whichever_connection_is_lost_the_transport_ends_after_all_that_ha
             await transport.send([b"anybody?"])
 
 
-async def test_what_a_primary_said_just_before_it_died_is_given_whole() -> None:
+async def test_the_last_messages_of_a_dying_primary_are_delivered_completely() -> None:
     """Far more than `receive_high`: nobody is stalled any more, so nothing has to be dropped."""
     async with connected(structs.replace(LIMITS, receive_high=64 * 1024)) as (transport, publisher, _):
         async with asyncio.TaskGroup() as group:
@@ -189,7 +189,7 @@ async def test_what_a_primary_said_just_before_it_died_is_given_whole() -> None:
         assert missed == transport.missed
 
 
-async def test_a_lost_connection_is_read_one_batch_in_a_turn_of_the_event_loop() -> None:
+async def test_a_lost_connection_is_read_in_one_batch_per_iteration_of_the_event_loop() -> None:
     async with connected() as (transport, publisher, _):
         transport._published.polled.pause()
         await asyncio.to_thread(publish, publisher, 10 * BATCH)
@@ -210,7 +210,7 @@ async def test_a_lost_connection_is_read_one_batch_in_a_turn_of_the_event_loop()
         assert max(turns.values()) <= 2 * BATCH  # in the first one, what had waited too
 
 
-async def test_nothing_is_connected_again_behind_our_back() -> None:
+async def test_a_lost_connection_is_not_reconnected_by_libzmq() -> None:
     async with connected() as (transport, publisher, _):
         address = publisher.getsockopt(zmq.LAST_ENDPOINT)
         publisher.close(linger=0)
@@ -232,14 +232,14 @@ async def rebind(socket: Socket, address: str) -> None:
             return
 
 
-async def test_a_closed_port_is_refused_at_once_and_by_name() -> None:
+async def test_a_closed_port_is_refused_at_once_with_its_address() -> None:
     began = time.monotonic()
     with pytest.raises(ConnectionRefusedError, match=r"127\.0\.0\.1:1:"):
         await connect("tcp://127.0.0.1:1", "tcp://127.0.0.1:2", LIMITS)
     assert time.monotonic() - began < client_module.CONNECT_DEADLINE
 
 
-async def test_a_primary_without_an_rpc_side_is_refused_by_the_name_of_that_side() -> None:
+async def test_a_primary_without_its_rpc_socket_is_refused_with_the_address_of_that_socket() -> None:
     with peer(zmq.XPUB) as publisher, pytest.raises(ConnectionRefusedError, match=r"127\.0\.0\.1:1:"):
         await connect(bound(publisher), "tcp://127.0.0.1:1", LIMITS)
 
@@ -249,7 +249,7 @@ async def test_a_socket_of_another_kind_is_refused() -> None:
         await connect(bound(wrong), bound(wrong), LIMITS)
 
 
-async def test_something_that_does_not_speak_zmtp_is_refused() -> None:
+async def test_a_peer_that_does_not_speak_zmtp_is_refused() -> None:
     def talk(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n" * 10)
         writer.close()
@@ -259,7 +259,7 @@ async def test_something_that_does_not_speak_zmtp_is_refused() -> None:
             await connect(address, address, LIMITS)
 
 
-async def test_something_that_says_nothing_is_given_up_at_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_silent_peer_is_given_up_at_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client_module, "CONNECT_DEADLINE", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"tcp://127.0.0.1:{silent.getsockname()[1]}"
@@ -276,14 +276,14 @@ async def served(talk: Callable[[asyncio.StreamReader, asyncio.StreamWriter], No
         server.close()
 
 
-async def test_closing_lets_the_last_call_go_out() -> None:
+async def test_close_still_sends_the_last_call() -> None:
     async with connected(structs.replace(LIMITS, close_deadline=DEADLINE)) as (transport, _, router):
         await transport.send([b"session.interrupt"])
         await transport.close()
         assert (await asyncio.to_thread(router.recv_multipart))[-1] == b"session.interrupt"
 
 
-async def test_closing_is_over_after_the_deadline_when_the_primary_does_not_read() -> None:
+async def test_close_ends_at_its_deadline_if_the_primary_does_not_read() -> None:
     limits = structs.replace(LIMITS, close_deadline=0.3)
     async with asyncio.timeout(DEADLINE):
         with peer(zmq.XPUB) as publisher, peer(zmq.ROUTER, RCVHWM=1, RCVBUF=4096) as router:
@@ -296,7 +296,7 @@ async def test_closing_is_over_after_the_deadline_when_the_primary_does_not_read
             assert 0.2 < time.monotonic() - began < DEADLINE / 2
 
 
-async def test_closing_twice_waits_for_the_same_end() -> None:
+async def test_two_closes_wait_for_the_same_end() -> None:
     async with connected() as (transport, _, _):
         async with asyncio.TaskGroup() as group:
             for _ in range(2):

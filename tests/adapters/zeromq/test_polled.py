@@ -46,7 +46,7 @@ async def dealer_and_router() -> AsyncIterator[tuple[Socket, Socket, bytes]]:
 Pair = tuple[Socket, Socket, bytes]
 
 
-async def test_it_takes_whatever_was_there_before_it_was_polled(dealer_and_router: Pair) -> None:
+async def test_messages_that_arrived_before_the_poll_are_taken(dealer_and_router: Pair) -> None:
     dealer, router, identity = dealer_and_router
     router.send_multipart([identity, b"early"])
     await asyncio.to_thread(dealer.poll, 10_000)
@@ -63,7 +63,7 @@ async def test_more_than_a_batch_arrives_without_another_signal(dealer_and_route
     assert received == [(b"%d" % number,) for number in range(3 * BATCH)]
 
 
-async def test_of_a_message_with_too_many_parts_the_first_ones_are_kept(dealer_and_router: Pair) -> None:
+async def test_the_first_parts_of_a_message_with_too_many_parts_are_kept(dealer_and_router: Pair) -> None:
     dealer, router, identity = dealer_and_router
     with polling(dealer) as (_, received):
         router.send_multipart([identity, *[b"%d" % number for number in range(3 * SLICE)]])
@@ -82,7 +82,7 @@ async def test_a_message_of_many_parts_is_read_in_bounded_slices(dealer_and_rout
         assert polled.receive() == ([], False)
 
 
-async def test_a_message_is_noticed_whose_signal_a_send_has_taken(dealer_and_router: Pair) -> None:
+async def test_a_message_is_noticed_although_a_send_consumed_its_signal(dealer_and_router: Pair) -> None:
     dealer, router, identity = dealer_and_router
     with polling(dealer) as (polled, received):
         for number in range(200):
@@ -93,7 +93,7 @@ async def test_a_message_is_noticed_whose_signal_a_send_has_taken(dealer_and_rou
             await until(lambda expected=number + 1: len(received) == expected)  # type: ignore[misc]  # binds now
 
 
-async def test_a_message_is_noticed_whose_signal_a_failed_send_has_taken() -> None:
+async def test_a_message_is_noticed_although_a_failed_send_consumed_its_signal() -> None:
     async with asyncio.timeout(DEADLINE):
         with peer(zmq.ROUTER, ROUTER_MANDATORY=1, SNDHWM=1) as router:
             address = bound(router)
@@ -123,7 +123,7 @@ async def fill(polled: Polled, message: Message) -> None:
             await polled.wait_for_activity()
 
 
-async def test_who_waits_for_room_goes_on_when_there_is(dealer_and_router: Pair) -> None:
+async def test_a_sender_that_waits_for_room_continues_when_there_is_room(dealer_and_router: Pair) -> None:
     dealer, router, _ = dealer_and_router
     with polling(dealer) as (polled, _):
         async with asyncio.TaskGroup() as group:
@@ -139,7 +139,7 @@ async def send_all(polled: Polled, count: int) -> None:
             await polled.wait_for_activity()
 
 
-async def test_who_waits_for_room_does_not_wait_longer_than_asked(dealer_and_router: Pair) -> None:
+async def test_a_sender_waits_for_room_no_longer_than_its_deadline(dealer_and_router: Pair) -> None:
     dealer, _, _ = dealer_and_router
     with polling(dealer) as (polled, _):
         await until(lambda: polled._again is None)
@@ -149,7 +149,7 @@ async def test_who_waits_for_room_does_not_wait_longer_than_asked(dealer_and_rou
         assert polled._waiters == []
 
 
-async def test_a_paused_socket_is_left_alone_and_read_when_it_is_resumed(dealer_and_router: Pair) -> None:
+async def test_a_paused_socket_is_read_only_after_it_is_resumed(dealer_and_router: Pair) -> None:
     dealer, router, identity = dealer_and_router
     with polling(dealer) as (polled, received):
         polled.pause()
@@ -160,7 +160,7 @@ async def test_a_paused_socket_is_left_alone_and_read_when_it_is_resumed(dealer_
         await until(lambda: received == [(b"wait",)])
 
 
-async def test_closing_wakes_who_waits_and_may_be_repeated(dealer_and_router: Pair) -> None:
+async def test_close_wakes_waiting_senders_and_may_be_repeated(dealer_and_router: Pair) -> None:
     dealer, _, _ = dealer_and_router
     with polling(dealer) as (polled, _):
         async with asyncio.TaskGroup() as group:

@@ -1,4 +1,4 @@
-"""What we publish, to plain SUB sockets: those who read, stop, come and go."""
+"""The publication of a ZeroMQ listener, to plain SUB sockets that read, stop, come and go."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import zmq
 from msgspec import structs
 
 from dragoman.adapters.zeromq.publication import TOPIC_MAX
-from dragoman.adapters.zeromq.server import Bounds
+from dragoman.adapters.zeromq.server import ZeroMQLimits
 from dragoman.mappings.dialect import Loss
 from tests.adapters.zeromq.peers import BOUNDS, DEADLINE, LIMITS, Primary, peer, primary, until
 from tests.transport_reader import receive
@@ -58,14 +58,14 @@ async def publish_end(ours: Primary) -> None:
             return
 
 
-async def test_what_is_published_arrives_as_one_part_in_order() -> None:
+async def test_publications_arrive_as_one_part_in_order() -> None:
     async with primary() as ours, subscribed(ours) as subscriber:
         await ours.publication.send([b"llm.token\0{}", b"llm.end\0{}"])
         for expected in (b"llm.token\0{}", b"llm.end\0{}"):
             assert await asyncio.to_thread(subscriber.recv_multipart) == [expected]
 
 
-async def test_a_burst_of_50_000_reaches_a_subscriber_that_reads() -> None:
+async def test_a_burst_of_50_000_frames_reaches_a_subscriber_that_reads() -> None:
     async with primary() as ours, subscribed(ours) as subscriber, asyncio.TaskGroup() as group:
         reading = group.create_task(asyncio.to_thread(read_to_end, subscriber))
         await ours.publication.send(numbered(50_000, 100))
@@ -76,7 +76,7 @@ async def test_a_burst_of_50_000_reaches_a_subscriber_that_reads() -> None:
         assert ours.publication.lost == sum(loss.count for loss in ours.losses)
 
 
-async def test_a_subscriber_that_reads_at_its_pace_loses_nothing() -> None:
+async def test_a_slow_subscriber_that_keeps_reading_loses_nothing() -> None:
     """Full again and again, but each time half of its queue is read before our patience ends."""
     bounds = structs.replace(BOUNDS, publish_wait=10.0, send_hwm=10)
     async with primary(bounds=bounds) as ours, subscribed(ours, **SLUGGISH) as subscriber:
@@ -87,7 +87,7 @@ async def test_a_subscriber_that_reads_at_its_pace_loses_nothing() -> None:
         assert (ours.publication.published, ours.publication.lost) == (5_001, 0)
 
 
-async def test_what_a_stalled_subscriber_got_plus_what_was_counted_is_what_was_published() -> None:
+async def test_frames_received_by_a_stalled_subscriber_plus_counted_losses_are_all_publications() -> None:
     async with primary(bounds=QUICK) as ours, subscribed(ours, **SLUGGISH) as subscriber:
         frames = numbered(5_000)
         for start in range(0, len(frames), 500):
@@ -102,7 +102,7 @@ async def test_what_a_stalled_subscriber_got_plus_what_was_counted_is_what_was_p
         assert ours.losses[0] == Loss(kind="publication", why="a subscriber does not read", count=ours.losses[0].count)
 
 
-async def test_a_full_publication_waits_once_a_send_and_not_once_a_frame() -> None:
+async def test_a_full_publication_waits_once_per_send_and_not_per_frame() -> None:
     async with primary(bounds=QUICK) as ours, subscribed(ours, **SLUGGISH):
         while not ours.publication.lost:
             await ours.publication.send(numbered(500))
@@ -111,7 +111,7 @@ async def test_a_full_publication_waits_once_a_send_and_not_once_a_frame() -> No
         assert QUICK.publish_wait <= time.monotonic() - began < 500 * QUICK.publish_wait / 2
 
 
-async def test_a_cancelled_send_counts_what_it_did_not_write() -> None:
+async def test_a_cancelled_send_counts_the_frames_that_it_did_not_write() -> None:
     bounds = structs.replace(QUICK, publish_wait=60.0)
     async with primary(bounds=bounds) as ours, subscribed(ours, **SLUGGISH):
         with pytest.raises(TimeoutError):
@@ -121,13 +121,13 @@ async def test_a_cancelled_send_counts_what_it_did_not_write() -> None:
         assert ours.publication.published + ours.publication.lost == 5_000
 
 
-async def test_what_nobody_subscribed_to_is_not_lost() -> None:
+async def test_publications_without_a_subscriber_do_not_count_as_lost() -> None:
     async with primary() as ours, subscribed(ours, b"db."):
         await ours.publication.send(numbered(5_000))
         assert (ours.publication.lost, ours.losses) == (0, [])
 
 
-async def test_a_full_subscriber_of_one_topic_does_not_hold_up_another_topic() -> None:
+async def test_a_full_subscriber_of_one_topic_does_not_delay_another_topic() -> None:
     async with (
         primary(bounds=QUICK) as ours,
         subscribed(ours, b"db.", **SLUGGISH),
@@ -141,7 +141,7 @@ async def test_a_full_subscriber_of_one_topic_does_not_hold_up_another_topic() -
         assert ours.publication.lost == lost
 
 
-async def test_several_subscribers_that_read_get_everything() -> None:
+async def test_several_subscribers_that_read_get_all_publications() -> None:
     async with primary() as ours, subscribed(ours) as one, subscribed(ours) as two, asyncio.TaskGroup() as group:
         reading = [group.create_task(asyncio.to_thread(read_to_end, reader)) for reader in (one, two)]
         await ours.publication.send(numbered(5_000, 10))
@@ -150,7 +150,7 @@ async def test_several_subscribers_that_read_get_everything() -> None:
             assert len(await reader) + ours.publication.lost == 5_000
 
 
-async def test_one_who_has_stopped_is_disconnected_after_the_deadline_and_the_others_get_everything() -> None:
+async def test_a_stalled_subscriber_is_disconnected_at_its_deadline_and_others_get_everything() -> None:
     bounds = structs.replace(QUICK, stall_deadline=0.3)
     async with (
         primary(bounds=bounds) as ours,
@@ -170,7 +170,7 @@ async def test_one_who_has_stopped_is_disconnected_after_the_deadline_and_the_ot
         assert len(numbers) == published + 50
 
 
-async def test_one_who_is_alone_is_never_disconnected() -> None:
+async def test_the_only_subscriber_is_never_disconnected() -> None:
     bounds = structs.replace(QUICK, stall_deadline=0.1)
     async with primary(bounds=bounds) as ours, subscribed(ours, **SLUGGISH):
         began = time.monotonic()
@@ -213,7 +213,7 @@ async def test_garbage_from_a_subscriber_is_ignored() -> None:
         assert await asyncio.to_thread(reader.recv) == b"llm.end"
 
 
-async def test_a_subscriber_with_an_oversized_topic_is_disconnected_and_costs_the_others_nothing() -> None:
+async def test_only_the_subscriber_with_an_oversized_topic_is_disconnected() -> None:
     """libzmq keeps about 100 bytes of memory for each byte of a topic."""
     async with primary() as ours, subscribed(ours) as reader:
         with peer(zmq.XSUB, ours.publications) as rude:
@@ -228,15 +228,15 @@ async def test_a_subscriber_with_an_oversized_topic_is_disconnected_and_costs_th
         assert await asyncio.to_thread(reader.recv) == b"llm.end" + b"x" * 2 * TOPIC_MAX
 
 
-async def test_closing_lets_what_was_published_go_out() -> None:
+async def test_close_still_sends_the_last_publications() -> None:
     async with primary(structs.replace(LIMITS, close_deadline=DEADLINE)) as ours, subscribed(ours) as subscriber:
         await ours.publication.send([*numbered(900), END])
         await ours.publication.close()
         assert len(await asyncio.to_thread(read_to_end, subscriber)) == 900
 
 
-async def test_closing_is_over_after_the_deadline_when_somebody_does_not_read() -> None:
-    bounds = Bounds(publish_wait=0.05)
+async def test_close_ends_at_its_deadline_if_a_subscriber_does_not_read() -> None:
+    bounds = ZeroMQLimits(publish_wait=0.05)
     async with primary(structs.replace(LIMITS, close_deadline=0.3), bounds) as ours, subscribed(ours, **SLUGGISH):
         while not ours.publication.lost:
             await ours.publication.send(numbered(500, 10_000))
@@ -245,7 +245,7 @@ async def test_closing_is_over_after_the_deadline_when_somebody_does_not_read() 
         assert 0.2 < time.monotonic() - began < DEADLINE / 2
 
 
-async def test_a_closed_publication_receives_nothing_and_takes_nothing() -> None:
+async def test_a_closed_publication_neither_receives_nor_sends() -> None:
     async with primary() as ours:
         await ours.publication.close()
         assert await receive(ours.publication) == []
@@ -254,7 +254,7 @@ async def test_a_closed_publication_receives_nothing_and_takes_nothing() -> None
         assert ours.publication.lost == 1
 
 
-async def test_whoever_subscribes_is_told_of() -> None:
+async def test_a_new_subscriber_is_reported() -> None:
     async with primary() as ours:
         told: list[int] = []
         ours.publication.subscribed = lambda: told.append(len(told))

@@ -18,7 +18,7 @@ async def listen_at(port: int, call_port: int | None) -> None:
     await listen("127.0.0.1", port, call_port, LIMITS, lambda _transport: None, lost=lambda _loss: None)
 
 
-async def test_a_given_port_has_its_calls_at_the_next_one() -> None:
+async def test_calls_go_to_the_port_after_a_given_one() -> None:
     with reserved_port(neighbours=1) as port:
         async with primary(port=port) as ours:
             assert (ours.listener.publish_port, ours.listener.call_port) == (port, port + 1)
@@ -31,7 +31,7 @@ async def test_chosen_ports_are_neighbours() -> None:
         assert ours.listener.call_port == ours.listener.publish_port + 1
 
 
-async def test_ports_that_are_no_neighbours_are_both_in_the_address() -> None:
+async def test_the_address_names_both_ports_if_they_are_not_neighbours() -> None:
     async with primary(call_port=0) as ours:
         if ours.listener.call_port != ours.listener.publish_port + 1:  # the OS may choose so
             ports = (ours.listener.publish_port, ours.listener.call_port)
@@ -39,7 +39,7 @@ async def test_ports_that_are_no_neighbours_are_both_in_the_address() -> None:
 
 
 @pytest.mark.parametrize("which", [0, 1])
-async def test_a_port_in_use_is_refused_by_its_name_and_the_other_one_is_free_again(which: int) -> None:
+async def test_a_port_in_use_is_refused_with_its_address_and_the_other_port_is_freed(which: int) -> None:
     with reserved_port(neighbours=1) as port, socket.create_server(("127.0.0.1", port + which)):
         with pytest.raises(OSError, match=f"127.0.0.1:{port + which}") as refusal:
             await listen_at(port, None)
@@ -65,7 +65,7 @@ async def test_when_the_neighbour_of_a_chosen_port_is_in_use_another_one_is_chos
         assert ours.listener.call_port == ours.listener.publish_port + 1
 
 
-async def test_an_address_that_is_not_ours_is_refused() -> None:
+async def test_an_address_of_another_machine_is_refused() -> None:
     with pytest.raises(OSError, match=r"192\.0\.2\.1"):
         await listen("192.0.2.1", 0, None, LIMITS, lambda _transport: None, lost=lambda _loss: None)
 

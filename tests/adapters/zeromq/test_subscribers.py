@@ -1,4 +1,4 @@
-"""Whose connection stands still, looked at with plain TCP sockets."""
+"""Subscribers whose connection stalls, tested with plain TCP sockets."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def ended(peer: socket.socket) -> bool:
     return True
 
 
-def test_one_whose_queue_stands_still_is_shut_down_at_the_deadline_and_not_before() -> None:
+def test_a_stalled_subscriber_is_disconnected_at_its_deadline_and_not_before() -> None:
     subscribers = Subscribers(DEADLINE)
     with connection() as (stalled, peer), connection() as (reading, other):
         for ours in (stalled, reading):
@@ -56,7 +56,7 @@ def test_one_whose_queue_stands_still_is_shut_down_at_the_deadline_and_not_befor
         assert other.recv(100) == b"still there"
 
 
-def test_one_that_read_something_has_all_the_time_again() -> None:
+def test_reading_restarts_the_deadline_of_a_subscriber() -> None:
     subscribers = Subscribers(DEADLINE)
     with connection() as (slow, peer), connection() as (other, _):
         for ours in (slow, other):
@@ -76,7 +76,7 @@ def fill_again(ours: socket.socket) -> None:
     ours.send(b"x" * 100)
 
 
-def test_one_that_is_alone_is_left_alone() -> None:
+def test_the_only_subscriber_is_not_disconnected() -> None:
     subscribers = Subscribers(DEADLINE)
     with connection() as (stalled, _):
         subscribers.hear(ACCEPTED, stalled.fileno())
@@ -86,7 +86,7 @@ def test_one_that_is_alone_is_left_alone() -> None:
         assert (subscribers.cut, len(subscribers)) == (0, 1)
 
 
-def test_one_that_went_is_forgotten() -> None:
+def test_a_subscriber_that_left_is_forgotten() -> None:
     subscribers = Subscribers(DEADLINE)
     with connection() as (ours, _):
         subscribers.hear(ACCEPTED, ours.fileno())
@@ -94,7 +94,7 @@ def test_one_that_went_is_forgotten() -> None:
         assert len(subscribers) == 0
 
 
-def test_a_number_that_now_belongs_to_another_connection_is_not_touched() -> None:
+def test_a_descriptor_that_now_belongs_to_another_connection_is_not_touched() -> None:
     subscribers = Subscribers(DEADLINE)
     with connection() as (first, _), connection() as (second, _), connection() as (another, peer):
         for ours in (first, second):
@@ -108,7 +108,7 @@ def test_a_number_that_now_belongs_to_another_connection_is_not_touched() -> Non
         assert peer.recv(1) == b"x"
 
 
-def test_a_number_that_is_closed_is_forgotten() -> None:
+def test_a_closed_descriptor_is_forgotten() -> None:
     subscribers = Subscribers(DEADLINE)
     with connection() as (ours, _):
         subscribers.hear(ACCEPTED, ours.fileno())

@@ -50,7 +50,7 @@ class InMemoryPando:
         self._answered = 0
 
     async def dial(self) -> Transport:
-        """Somebody connects to it."""
+        """Accept a connection."""
         self.primaries.append(MemoryTransport())
         self._answered = 0
         return self.primaries[-1]
@@ -157,7 +157,7 @@ def _method(call: dict[str, Any]) -> str:
 
 
 def frames(transport: MemoryTransport) -> list[dict[str, Any]]:
-    """What a client was sent, a publication without its topics."""
+    """Return the messages that a client was sent; publications lose their topics."""
     return [json.loads(frame.rpartition(b"\0")[2]) for frame in transport.got]
 
 

@@ -49,7 +49,7 @@ class Asked:
         raise Refused(NO)
 
 
-def test_each_request_waits_for_the_answer_to_the_one_before() -> None:
+def test_each_request_waits_for_the_answer_to_the_request_before() -> None:
     made = Asked()
     made.asking.begin(made.two_requests())
     assert made.commands == [ListSessions(request="own-1")]
@@ -60,7 +60,7 @@ def test_each_request_waits_for_the_answer_to_the_one_before() -> None:
     assert not made.asking.active
 
 
-def test_what_is_held_is_released_in_its_order_at_the_end() -> None:
+def test_held_commands_are_released_in_order_at_the_end() -> None:
     made = Asked()
     made.asking.begin(made.two_requests())
     made.asking.hold(["a"])
@@ -71,13 +71,13 @@ def test_what_is_held_is_released_in_its_order_at_the_end() -> None:
     assert made.released == [["a", "b"]]
 
 
-def test_what_has_no_room_is_given_back() -> None:
+def test_commands_above_the_limit_are_returned() -> None:
     made = Asked()
     made.asking.begin(made.two_requests())
     assert made.asking.hold(["a", "b", "c"]) == ["c"]
 
 
-def test_only_the_open_request_of_a_running_script_is_its_own() -> None:
+def test_a_script_takes_only_the_answer_to_its_open_request() -> None:
     made = Asked()
     made.asking.begin(made.two_requests())
     made.asking.answer(1)
@@ -88,7 +88,7 @@ def test_only_the_open_request_of_a_running_script_is_its_own() -> None:
     )
 
 
-def test_what_is_held_by_a_script_that_is_refused_fails_with_its_failure() -> None:
+def test_commands_held_by_a_refused_script_fail_with_its_failure() -> None:
     made = Asked()
     made.asking.begin(made.refuses())
     made.asking.hold(["a"])
@@ -96,7 +96,7 @@ def test_what_is_held_by_a_script_that_is_refused_fails_with_its_failure() -> No
     assert (made.released, made.failed) == ([], [(["a"], NO)])
 
 
-def test_what_is_held_past_the_deadline_fails() -> None:
+def test_commands_held_past_the_deadline_fail() -> None:
     made = Asked()
     made.asking.begin(made.two_requests(), within=1.0)
     made.asking.hold(["a"])
@@ -105,7 +105,7 @@ def test_what_is_held_past_the_deadline_fails() -> None:
     assert not made.asking.active
 
 
-def test_a_script_may_go_on_without_the_answer_that_is_late() -> None:
+def test_a_script_may_continue_without_a_late_answer() -> None:
     made = Asked()
     made.asking.begin(made.forgives(), within=1.0)
     made.asking.hold(["a"])
@@ -127,7 +127,7 @@ def test_a_script_that_has_ended_leaves_no_deadline(end: str) -> None:
     assert made.time.waiting == []
 
 
-def test_a_lost_connection_gives_back_what_was_held_and_what_others_had_not_written() -> None:
+def test_a_lost_connection_returns_held_and_unwritten_commands() -> None:
     made = Asked()
     made.asking.begin(made.forgives())
     made.asking.hold(["a"])
@@ -137,7 +137,7 @@ def test_a_lost_connection_gives_back_what_was_held_and_what_others_had_not_writ
     assert (made.released, made.failed) == ([], [])
 
 
-def test_what_was_stopped_releases_and_fails_nothing() -> None:
+def test_a_stopped_script_releases_and_fails_no_command() -> None:
     made = Asked()
     made.asking.begin(made.two_requests(), within=1.0)
     made.asking.hold(["a"])
@@ -146,7 +146,7 @@ def test_what_was_stopped_releases_and_fails_nothing() -> None:
     assert (made.asking.active, made.released, made.failed, made.got) == (False, [], [], [])
 
 
-def test_a_script_may_wait_for_what_it_did_not_ask() -> None:
+def test_a_script_may_wait_for_an_event_that_it_did_not_request() -> None:
     made = Asked()
 
     def waits() -> Script:

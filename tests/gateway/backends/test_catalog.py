@@ -1,4 +1,4 @@
-"""What a backend's store has is listed beside what is open here, and can be opened by the name that a list gave it."""
+"""Sessions in a backend's store are listed beside those that are open here, and open by the id that the list shows."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ async def editor(made: InMemoryGateway, name: str = "editor") -> Any:
     return client
 
 
-async def test_a_list_is_of_what_is_open_here_and_of_what_the_store_has_each_once() -> None:
+async def test_a_list_has_each_open_and_each_stored_session_once() -> None:
     async with in_memory_gateway(upstream="codewhale") as made:
         client = await editor(made)
         client.says(LIST)
@@ -46,7 +46,7 @@ async def test_a_list_is_of_what_is_open_here_and_of_what_the_store_has_each_onc
         assert listed["result"]["threads"][0]["name"] == "Atlas", "as the backend says now"
 
 
-async def test_who_lists_what_is_archived_is_told_it_by_the_store_too() -> None:
+async def test_a_list_of_archived_sessions_includes_those_of_the_store() -> None:
     async with in_memory_gateway(upstream="codewhale") as made:
         client = await editor(made)
         client.says(line(9, "thread/list", include_archived=True))
@@ -60,7 +60,7 @@ async def test_who_lists_what_is_archived_is_told_it_by_the_store_too() -> None:
         assert rows(client.news()[0]) == [], "it was put away by somebody who is no client of ours"
 
 
-async def test_who_lists_at_the_same_time_gets_one_answer_of_the_store() -> None:
+async def test_lists_at_the_same_time_share_one_request_to_the_store() -> None:
     async with in_memory_gateway(upstream="codewhale") as made:
         clients = [made.join(f"editor {n}", dialect="codewhale") for n in range(2)]
         for client in clients:
@@ -70,7 +70,7 @@ async def test_who_lists_at_the_same_time_gets_one_answer_of_the_store() -> None
         assert len(asked(made, "thread/list")) == 1
 
 
-async def test_a_store_that_does_not_tell_its_list_in_time_adds_nothing_and_that_is_counted() -> None:
+async def test_a_store_that_does_not_answer_in_time_adds_nothing_and_is_counted() -> None:
     async with in_memory_gateway(upstream="codewhale") as made:
         client = await editor(made)
         client.says(LIST)
@@ -98,7 +98,7 @@ async def test_a_backend_that_cannot_be_reached_adds_nothing() -> None:
         assert rows(client.news()[0]) == [OWN]
 
 
-async def test_a_backend_that_is_lost_before_it_told_its_list_adds_nothing() -> None:
+async def test_a_backend_that_is_lost_before_it_answers_adds_nothing() -> None:
     async with in_memory_gateway(upstream="codewhale") as made:
         client = await editor(made)
         client.says(LIST)
@@ -108,7 +108,7 @@ async def test_a_backend_that_is_lost_before_it_told_its_list_adds_nothing() -> 
         assert rows(client.news()[0]) == [OWN]
 
 
-async def test_lists_that_wait_are_bounded() -> None:
+async def test_waiting_lists_are_bounded() -> None:
     async with in_memory_gateway(upstream="codewhale") as made:
         told: list[int] = []
         assert isinstance(made.router._backend, ConversationsKind)
@@ -121,7 +121,7 @@ async def test_lists_that_wait_are_bounded() -> None:
         assert told == [0] + [1] * WAITING_MAX
 
 
-async def test_a_store_is_not_listed_where_what_it_has_may_be_somebodys() -> None:
+async def test_a_store_is_not_listed_if_its_sessions_may_have_owners() -> None:
     async with in_memory_gateway(upstream="codewhale", share="owner") as made:
         client = await editor(made)
         client.says(LIST)
@@ -130,7 +130,7 @@ async def test_a_store_is_not_listed_where_what_it_has_may_be_somebodys() -> Non
         assert asked(made, "thread/list") == []
 
 
-async def test_a_conversation_of_a_list_opens_under_the_id_that_the_list_gave_it() -> None:
+async def test_a_listed_conversation_opens_under_the_id_in_the_list() -> None:
     """docs/translation.md, rule 3.1: the same for every client, also for one of another dialect than the backend's."""
     async with in_memory_gateway(upstream="codewhale") as made:
         client = made.join("widget")

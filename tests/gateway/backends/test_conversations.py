@@ -17,7 +17,7 @@ KEPT = "thread-0198c3a1-0000-4000-8000-0000000000d1"
 SAID = (("user", "Hi"), ("assistant", "Hello"))
 
 
-async def test_a_message_to_a_thread_that_only_the_store_has_goes_on_with_it() -> None:
+async def test_a_message_to_a_stored_thread_continues_that_thread() -> None:
     """docs/dialects/codewhale.md, section 3: a server asks nobody to resume a thread before a message."""
     async with in_memory_gateway(upstream="codewhale") as made:
         client = made.join("editor", dialect="codewhale")
@@ -70,7 +70,7 @@ async def test_a_thread_of_the_store_is_resumed_and_read_with_its_history_and_it
         assert (resume["result"].get("goal"), read["result"]["goal"]) == (None, goal)
 
 
-async def test_a_history_that_a_client_brings_to_a_thread_that_is_open_is_counted() -> None:
+async def test_a_clients_history_for_an_open_thread_is_counted_as_a_loss() -> None:
     async with in_memory_gateway(upstream="codewhale") as made:
         client = made.join("editor", dialect="codewhale")
         history = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello"}]
@@ -84,7 +84,7 @@ async def test_a_history_that_a_client_brings_to_a_thread_that_is_open_is_counte
         assert made.losses("ResumeSession") == 2
 
 
-async def test_a_history_that_no_backend_of_this_dialect_takes_is_counted() -> None:
+async def test_a_clients_history_that_the_backends_dialect_cannot_take_is_counted_as_a_loss() -> None:
     async with in_memory_gateway() as made:
         client = made.join("editor", dialect="codewhale")
         client.says(line(1, "thread/resume", thread_id=KEPT, history=["Hi"]))
@@ -112,7 +112,7 @@ async def test_a_session_is_named_after_the_thread_that_its_backend_opened() -> 
         assert editor.news()[0]["result"]["thread_id"] == KEPT
 
 
-async def test_a_thread_that_a_codewhale_client_resumes_has_the_same_id_for_a_smooth_client() -> None:
+async def test_a_thread_resumed_by_a_codewhale_client_has_the_same_id_for_a_smooth_client() -> None:
     async with in_memory_gateway(upstream="codewhale") as made:
         client = made.join("editor", dialect="codewhale")
         client.says(line(1, "thread/resume", thread_id=KEPT))
@@ -121,7 +121,7 @@ async def test_a_thread_that_a_codewhale_client_resumes_has_the_same_id_for_a_sm
         assert [session.state.id for session in made.router.sessions] == [OPENED]
 
 
-async def test_an_id_that_a_pando_client_chose_is_its_own_and_an_alias_for_everybody_else() -> None:
+async def test_an_id_chosen_by_a_pando_client_is_an_alias_for_all_others() -> None:
     async with in_memory_gateway(upstream="codewhale") as made:
         viewer, widget = made.join("viewer", dialect="pando", calls=True), made.join("widget")
         subscriber = made.join("subscriber", dialect="pando")
@@ -174,7 +174,7 @@ async def test_a_thread_that_two_clients_resume_at_once_is_one_session() -> None
         assert [bool(child.transport.closed) for child in made.pods] == [False, True], "the second child is not needed"
 
 
-async def test_a_client_that_leaves_before_its_session_is_opened_leaves_nothing() -> None:
+async def test_a_client_that_leaves_before_its_session_is_opened_leaves_no_session() -> None:
     async with in_memory_gateway(upstream="codewhale") as made:
         client = made.join("editor", dialect="codewhale")
         client.says(line(1, "thread/start"))
@@ -185,7 +185,7 @@ async def test_a_client_that_leaves_before_its_session_is_opened_leaves_nothing(
         assert made.router.sessions == []
 
 
-async def test_a_message_to_a_thread_that_nobody_has_is_refused_and_leaves_nothing() -> None:
+async def test_a_message_to_an_unknown_thread_is_refused_and_leaves_no_session() -> None:
     async with in_memory_gateway(upstream="codewhale") as made:
         client = made.join("editor", dialect="codewhale")
         client.says(line(1, "thread/message", thread_id=KEPT, input="Hi"))
@@ -196,7 +196,7 @@ async def test_a_message_to_a_thread_that_nobody_has_is_refused_and_leaves_nothi
 
 
 @pytest.mark.parametrize("method", ["thread/archive", "thread/set_name", "thread/goal/get", "thread/fork"])
-async def test_what_is_done_with_a_thread_of_the_store_is_done_there(method: str) -> None:
+async def test_commands_about_a_stored_thread_are_executed_by_the_store(method: str) -> None:
     async with in_memory_gateway(upstream="codewhale") as made:
         client = made.join("editor", dialect="codewhale")
         client.says(line(1, method, thread_id=KEPT, **({"name": "N"} if method.endswith("name") else {})))
@@ -207,7 +207,7 @@ async def test_what_is_done_with_a_thread_of_the_store_is_done_there(method: str
         assert said["params"]["thread_id"] == KEPT
 
 
-async def test_an_interrupt_of_a_thread_that_is_not_open_here_asks_nobody() -> None:
+async def test_an_interrupt_of_a_thread_that_is_not_open_sends_no_request() -> None:
     async with in_memory_gateway(upstream="codewhale") as made:
         client = made.join("editor", dialect="codewhale")
         client.says(line(1, "thread/interrupt", thread_id=KEPT))
@@ -234,7 +234,7 @@ async def test_a_message_to_a_session_that_only_the_server_knows_is_sent_there()
 
 
 @pytest.mark.parametrize("known", [True, False])
-async def test_a_foreign_thread_is_as_unknown_as_any(known: bool) -> None:
+async def test_a_thread_of_another_owner_is_answered_like_an_unknown_one(known: bool) -> None:
     """docs/design.md, section 5: and its backend is not asked for it."""
     async with in_memory_gateway(upstream="codewhale", share="owner") as made:
         if known:

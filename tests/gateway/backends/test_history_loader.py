@@ -122,7 +122,7 @@ def submit(request: str) -> SubmitInput:
 # -- what an endpoint resumes ------------------------------------------------------------------------
 
 
-def test_without_anything_to_resume_commands_and_events_go_straight_through() -> None:
+def test_without_a_session_to_resume_commands_and_events_pass_unchanged() -> None:
     stage = Stage()
     stage.loader.start()
     stage.loader.send([submit("r")])
@@ -130,7 +130,7 @@ def test_without_anything_to_resume_commands_and_events_go_straight_through() ->
     assert (stage.starts, stage.asked, stage.told) == (1, [submit("r")], [TextDelta(text="x")])
 
 
-def test_an_id_is_resumed_for_the_agent_of_the_route_and_its_pages_are_told_as_one_history() -> None:
+def test_a_resumed_id_has_the_agent_of_the_route_and_its_pages_are_one_history() -> None:
     stage = Stage("c1")
     stage.loader.start()
     asked = stage.last(ResumeSession)
@@ -146,7 +146,7 @@ def test_an_id_is_resumed_for_the_agent_of_the_route_and_its_pages_are_told_as_o
     assert [page.cursor for page in stage.asked if isinstance(page, GetHistory)] == ["", "4", "2"]
 
 
-def test_a_thread_that_was_asked_for_by_its_name_is_the_one_that_was_opened() -> None:
+def test_a_thread_requested_by_its_name_counts_as_the_opened_one() -> None:
     thread = "0198c3a1-0000-4000-8000-0000000000d1"
     stage = Stage(f"thread-{thread}")
     stage.loader.start()
@@ -166,7 +166,7 @@ def test_the_latest_is_the_first_of_the_backends_list() -> None:
     assert stage.history() == ["1"]
 
 
-def test_where_there_is_no_latest_or_no_list_the_conversation_is_a_fresh_one() -> None:
+def test_without_a_latest_conversation_a_new_one_is_opened() -> None:
     for answer in (SessionsListed(request="", sessions=()), Reply(request="", failure=NO)):
         stage = Stage("latest")
         stage.loader.send([submit("r")])
@@ -175,7 +175,7 @@ def test_where_there_is_no_latest_or_no_list_the_conversation_is_a_fresh_one() -
         assert stage.asked[-1] == submit("r")
 
 
-def test_what_is_open_elsewhere_is_not_opened_twice() -> None:
+def test_a_conversation_that_is_already_open_is_not_opened_twice() -> None:
     stage = Stage("latest", taken=True)
     stage.loader.send([submit("r")])
     stage.answers(SessionsListed(request="", sessions=(SessionSummary(session="c9"),)))
@@ -183,7 +183,7 @@ def test_what_is_open_elsewhere_is_not_opened_twice() -> None:
     assert [requests for _, requests in stage.failed] == [["r"]]
 
 
-def test_another_conversation_than_the_one_asked_for_is_told() -> None:
+def test_opening_another_conversation_than_requested_is_reported() -> None:
     stage = Stage("c1")
     stage.loader.start()
     stage.opened("c2")
@@ -203,13 +203,13 @@ def test_commands_wait_for_the_history_and_keep_their_order() -> None:
     assert isinstance(stage.told[-1], HistorySnapshot)
 
 
-def test_more_commands_than_may_wait_are_refused() -> None:
+def test_commands_above_the_limit_are_refused() -> None:
     stage = Stage("c1")
     stage.loader.send([submit(str(n)) for n in range(HELD_MAX + 1)])
     assert [requests for _, requests in stage.failed] == [[str(HELD_MAX)]]
 
 
-def test_what_else_the_backend_says_meanwhile_reaches_the_session() -> None:
+def test_other_events_of_the_backend_reach_the_session_meanwhile() -> None:
     stage = Stage("c1")
     stage.loader.start()
     stage.loader.receive([Burst(items=[TextDelta(text="x")])])
@@ -219,7 +219,7 @@ def test_what_else_the_backend_says_meanwhile_reaches_the_session() -> None:
 # -- bounds ------------------------------------------------------------------------------------------
 
 
-def test_only_so_many_messages_are_loaded_and_the_rest_is_counted() -> None:
+def test_messages_above_the_limit_are_not_loaded_but_counted() -> None:
     stage = Stage("c1")
     stage.loader.start()
     stage.opened()
@@ -228,7 +228,7 @@ def test_only_so_many_messages_are_loaded_and_the_rest_is_counted() -> None:
     assert [entry.kind for entry in stage.ledger.entries()] == ["HistorySnapshot"]
 
 
-def test_only_so_much_text_is_loaded() -> None:
+def test_the_size_of_the_loaded_text_is_bounded() -> None:
     stage = Stage("c1", limits=Limits(transcript_max=2048))
     stage.loader.start()
     stage.opened()
@@ -237,7 +237,7 @@ def test_only_so_much_text_is_loaded() -> None:
     assert [entry.kind for entry in stage.ledger.entries()] == ["HistorySnapshot"]
 
 
-def test_after_so_much_time_what_came_is_the_history() -> None:
+def test_at_the_deadline_the_pages_so_far_are_the_history() -> None:
     stage = Stage("c1")
     stage.loader.send([submit("r")])
     stage.opened()
@@ -252,7 +252,7 @@ def test_after_so_much_time_what_came_is_the_history() -> None:
 # -- what goes wrong ---------------------------------------------------------------------------------
 
 
-def test_a_backend_that_refuses_fails_what_waits_and_is_asked_again_for_the_next() -> None:
+def test_a_refusal_fails_the_waiting_commands_and_the_next_command_asks_again() -> None:
     stage = Stage("c1")
     stage.loader.send([submit("r")])
     stage.answers(Reply(request="", failure=NO))
@@ -261,14 +261,14 @@ def test_a_backend_that_refuses_fails_what_waits_and_is_asked_again_for_the_next
     assert stage.last(ResumeSession).session == "c1"
 
 
-def test_a_backend_that_says_nothing_fails_what_waits() -> None:
+def test_a_silent_backend_fails_the_waiting_commands() -> None:
     stage = Stage("c1")
     stage.loader.send([submit("r")])
     stage.time.passes(Limits().accept_deadline)
     assert [requests for _, requests in stage.failed] == [["r"]]
 
 
-def test_a_backend_that_cannot_be_reached_fails_what_waits_and_not_what_we_asked() -> None:
+def test_an_unreachable_backend_fails_waiting_commands_but_not_our_own_request() -> None:
     stage = Stage("c1")
     stage.loader.send([submit("r")])
     stage.loader.lost("away", [stage.asked[-1]])
@@ -277,7 +277,7 @@ def test_a_backend_that_cannot_be_reached_fails_what_waits_and_not_what_we_asked
     assert stage.last(ResumeSession).request == "own-2"
 
 
-def test_a_backend_that_is_lost_between_pages_leaves_those_that_came() -> None:
+def test_losing_the_backend_between_pages_keeps_the_pages_so_far() -> None:
     stage = Stage("c1")
     stage.loader.start()
     stage.opened()
@@ -296,7 +296,7 @@ def test_a_page_that_is_refused_ends_the_history() -> None:
     assert stage.history() == ["2"]
 
 
-def test_once_stopped_nothing_is_waited_for() -> None:
+def test_a_stopped_loader_waits_for_nothing() -> None:
     stage = Stage("c1")
     stage.loader.start()
     stage.loader.rest()
@@ -307,7 +307,7 @@ def test_once_stopped_nothing_is_waited_for() -> None:
 # -- what a client resumes ---------------------------------------------------------------------------
 
 
-def test_a_client_that_resumes_is_answered_once_the_history_is_loaded() -> None:
+def test_a_resuming_client_is_answered_once_the_history_is_loaded() -> None:
     """A codewhale's answer tells the history (docs/translation.md, section 1)."""
     stage = Stage()
     stage.loader.send([ResumeSession(request="open", session="c1")])
@@ -319,7 +319,7 @@ def test_a_client_that_resumes_is_answered_once_the_history_is_loaded() -> None:
     assert stage.told[2:] == [SessionOpened(request="open", session="c1")]
 
 
-def test_a_client_that_resumes_is_answered_also_when_its_history_does_not_come() -> None:
+def test_a_resuming_client_is_answered_also_if_its_history_does_not_come() -> None:
     for lost in (True, False):
         stage = Stage()
         stage.loader.send([ResumeSession(request="open", session="c1")])
@@ -329,7 +329,7 @@ def test_a_client_that_resumes_is_answered_also_when_its_history_does_not_come()
         assert stage.history() == []
 
 
-def test_a_client_that_resumes_what_has_no_history_is_answered_too() -> None:
+def test_a_client_that_resumes_a_session_without_history_is_answered_too() -> None:
     stage = Stage()
     stage.loader.send([ResumeSession(request="open", session="c1")])
     stage.opened()
@@ -338,7 +338,7 @@ def test_a_client_that_resumes_what_has_no_history_is_answered_too() -> None:
     assert stage.history() == []
 
 
-def test_a_history_that_the_session_has_is_not_loaded_again() -> None:
+def test_a_history_that_the_session_already_has_is_not_loaded_again() -> None:
     stage = Stage()
     stage.state.transcript = [message("1")]
     stage.loader.send([ResumeSession(request="open", session="c1")])
@@ -346,7 +346,7 @@ def test_a_history_that_the_session_has_is_not_loaded_again() -> None:
     assert [type(command) for command in stage.asked] == [ResumeSession]
 
 
-def test_a_client_whose_resuming_is_refused_hears_that_alone() -> None:
+def test_a_client_whose_resume_is_refused_gets_only_the_refusal() -> None:
     stage = Stage()
     stage.loader.send([ResumeSession(request="open", session="c1")])
     stage.answers(Reply(request="", failure=NO))

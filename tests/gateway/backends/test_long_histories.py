@@ -83,7 +83,7 @@ def texts(event: Event) -> list[str]:
 
 
 @pytest.mark.parametrize("size", [0, 1, PAGE, PAGE + 1, 2 * PAGE, 3 * PAGE + 7])
-def test_a_whole_history_is_asked_for_in_pages_and_answered_once(size: int) -> None:
+def test_a_whole_history_is_requested_in_pages_and_answered_once(size: int) -> None:
     store = Store(size)
     store.loader.send([WHOLE])
     store.run()
@@ -95,7 +95,7 @@ def test_a_whole_history_is_asked_for_in_pages_and_answered_once(size: int) -> N
     assert len(store.asked) == max(1, -(-size // PAGE))
 
 
-def test_no_more_messages_are_asked_for_than_are_wanted() -> None:
+def test_no_more_messages_are_requested_than_the_client_wants() -> None:
     store = Store(500)
     store.loader.send([GetHistory(request="h", limit=150)])
     store.run()
@@ -106,7 +106,7 @@ def test_no_more_messages_are_asked_for_than_are_wanted() -> None:
 
 
 @pytest.mark.parametrize("limit", [0, 1, PAGE])
-def test_a_page_goes_through_as_it_is(limit: int) -> None:
+def test_a_requested_page_is_passed_on_unchanged(limit: int) -> None:
     store = Store(500)
     page = GetHistory(request="h", limit=limit, cursor="7")
     store.loader.send([page])
@@ -116,7 +116,7 @@ def test_a_page_goes_through_as_it_is(limit: int) -> None:
     assert store.told == [answer]
 
 
-def test_what_else_is_said_meanwhile_is_told_at_once() -> None:
+def test_other_events_are_passed_on_at_once_meanwhile() -> None:
     store = Store(500)
     store.loader.send([WHOLE, Ping(request="p")])
     store.says(Pong(request="p", at=1))
@@ -133,7 +133,7 @@ def test_two_histories_are_read_at_once() -> None:
     ]
 
 
-def test_a_page_that_is_refused_is_the_answer() -> None:
+def test_the_refusal_of_a_page_is_the_answer() -> None:
     store = Store(500)
     store.loader.send([WHOLE])
     store.step()
@@ -162,7 +162,7 @@ def test_an_empty_page_with_a_cursor_ends_the_history() -> None:
 
 
 @pytest.mark.parametrize("written", [True, False])
-def test_nothing_of_a_history_follows_a_lost_connection(written: bool) -> None:
+def test_no_part_of_a_history_follows_a_lost_connection(written: bool) -> None:
     store = Store(500)
     store.loader.send([WHOLE])
     store.loader.lost("gone", [] if written else [WHOLE])
@@ -183,7 +183,7 @@ def test_a_history_is_read_no_longer_than_its_client_waits_for_it() -> None:
     assert store.time.waiting == []
 
 
-def test_the_way_to_the_backend_is_handed_on() -> None:
+def test_start_rest_and_stop_are_passed_to_the_backend() -> None:
     store = Store(0)
     store.loader.start()
     store.loader.rest()

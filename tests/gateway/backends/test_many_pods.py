@@ -191,7 +191,7 @@ def many_pods(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     return made
 
 
-async def test_each_open_connects_to_the_pod_that_it_gets_and_stats_the_directory(many_pods: Any) -> None:
+async def test_each_open_connects_only_to_its_pod_and_stats_the_directory(many_pods: Any) -> None:
     async with many_pods() as pods:
         await pods.open()
         pods.calls.clear()
@@ -214,7 +214,7 @@ async def test_only_a_stat_of_the_directory_is_made_on_the_loop(many_pods: Any) 
         assert set(pods.on_the_loop) == {"stat directory"}
 
 
-async def test_a_named_pod_is_the_only_one_that_is_asked(many_pods: Any) -> None:
+async def test_a_named_pod_is_the_only_one_that_is_dialled(many_pods: Any) -> None:
     async with many_pods() as pods:
         assert not await pods.knows("nobody")
         pods.calls.clear()
@@ -232,7 +232,7 @@ async def test_an_unknown_name_connects_to_nothing(many_pods: Any) -> None:
         assert pods.calls == {"stat directory": 101, "listdir": 1}
 
 
-async def test_dead_pods_are_asked_once_and_not_with_each_open(many_pods: Any) -> None:
+async def test_dead_pods_are_dialled_once_and_not_with_each_open(many_pods: Any) -> None:
     async with many_pods() as pods:
         pods.dead = {f"{number:04}" for number in range(MANY - 10)}
         assert await pods.open() == f"{MANY - 10:04}"

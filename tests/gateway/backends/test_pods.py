@@ -43,7 +43,7 @@ async def pods(base: Path, *names: str) -> AsyncIterator[None]:
 
 
 async def opened(url: str, **fields: Any) -> dict[str, Any]:
-    """What a fresh smooth client is answered when it opens a session; it leaves again."""
+    """Return the answer to a fresh smooth client that opens a session and leaves."""
     frame = {"action": "create_conversation_session", "requestId": "o", "agentId": str(uuid4()), **fields}
     async with aiohttp.ClientSession() as http, http.ws_connect(url) as socket:
         await socket.send_json(frame)
@@ -60,7 +60,7 @@ def titles(app: App) -> list[str]:
     return sorted(session.state.title for session in app._routers[0].sessions)
 
 
-async def test_all_pods_are_listed_also_those_that_nobody_opened(tmp_path: Path) -> None:
+async def test_all_pods_are_listed_including_those_that_nobody_opened(tmp_path: Path) -> None:
     (tmp_path / "fresh").mkdir()
     (tmp_path / "fresh" / "status.json").write_text('{"pod_name":"fresh","segment_id":null,"state":"idle"}')
     async with (
@@ -78,7 +78,7 @@ async def test_all_pods_are_listed_also_those_that_nobody_opened(tmp_path: Path)
         assert titles(app) == ["atlas"]
 
 
-async def test_who_names_none_gets_the_first_idle_pod_that_nobody_owns_and_none_left_is_busy(tmp_path: Path) -> None:
+async def test_a_client_that_names_no_pod_gets_the_first_free_one_or_busy(tmp_path: Path) -> None:
     for name in ("atlas", "busy", "hermes"):
         (tmp_path / name).mkdir()
     (tmp_path / "busy" / "status.json").write_text('{"pod_name":"busy","segment_id":null,"state":"running"}')
@@ -95,7 +95,7 @@ async def test_who_names_none_gets_the_first_idle_pod_that_nobody_owns_and_none_
 
 
 @pytest.mark.parametrize("by", ["agent's name", "agent's id", "metadata", "conversation"])
-async def test_who_names_a_pod_gets_that_one(tmp_path: Path, by: str) -> None:
+async def test_a_client_that_names_a_pod_gets_that_pod(tmp_path: Path, by: str) -> None:
     naming: dict[str, dict[str, Any]] = {
         "agent's name": {"agentId": "hermes"},
         "agent's id": {"agentId": session_id("test", "hermes")},
@@ -108,14 +108,14 @@ async def test_who_names_a_pod_gets_that_one(tmp_path: Path, by: str) -> None:
 
 
 @pytest.mark.parametrize("metadata", [{"pod": "nobody"}, {"pod": "../atlas"}])
-async def test_a_pod_that_is_named_and_not_there_is_no_other_pod(tmp_path: Path, metadata: dict[str, Any]) -> None:
+async def test_naming_a_missing_pod_does_not_open_another_pod(tmp_path: Path, metadata: dict[str, Any]) -> None:
     async with pods(tmp_path, "atlas"), served(WS, upstream=f"pod+dir:{tmp_path}") as (app, (url,)):
         assert "error" in await opened(url, metadata=metadata)
         assert titles(app) == []
 
 
 @pytest.mark.parametrize("metadata", [{}, {"pod": 5}, {"else": "x"}])
-async def test_metadata_that_names_no_pod_says_nothing(tmp_path: Path, metadata: dict[str, Any]) -> None:
+async def test_metadata_without_a_pod_name_has_no_effect(tmp_path: Path, metadata: dict[str, Any]) -> None:
     async with pods(tmp_path, "atlas"), served(WS, upstream=f"pod+dir:{tmp_path}") as (_, (url,)):
         assert (await opened(url, metadata=metadata))["data"]["conversationId"] == conversation(tmp_path, "atlas")
 
@@ -141,7 +141,7 @@ async def test_a_pod_listener_leads_to_one_of_the_pods(tmp_path: Path, wanted: s
         assert said(await read_output(f"{tmp_path}/{name}/sock")) == ["retry", "The second try worked."]
 
 
-async def test_a_pod_client_that_finds_no_pod_is_told_and_sent_away(tmp_path: Path) -> None:
+async def test_a_pod_client_without_a_free_pod_gets_an_error_and_is_disconnected(tmp_path: Path) -> None:
     async with served(f"pod+unix:{tmp_path}/in.sock", upstream=f"pod+dir:{tmp_path}/none"):
         reader, writer = await asyncio.open_unix_connection(f"{tmp_path}/in.sock")
         assert b'"event":"error"' in await reader.readline()
@@ -149,7 +149,7 @@ async def test_a_pod_client_that_finds_no_pod_is_told_and_sent_away(tmp_path: Pa
         writer.close()
 
 
-async def test_a_pod_whose_session_rests_is_free_again(tmp_path: Path) -> None:
+async def test_a_pod_becomes_free_when_its_session_rests(tmp_path: Path) -> None:
     async with pods(tmp_path, "atlas"), served(WS, upstream=f"pod+dir:{tmp_path}") as (app, (url,)):
         async with SmoothClient.connected(url) as client:
             request = await client.say("retry")
@@ -174,7 +174,7 @@ async def test_a_pod_that_rested_and_is_opened_again_is_refused_to_the_next_clie
         assert "error" in await opened(url)
 
 
-async def test_one_directory_can_stand_before_another(tmp_path: Path) -> None:
+async def test_a_directory_of_pods_can_be_served_in_front_of_another_directory(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     async with (
         pods(tmp_path / "real", "atlas"),

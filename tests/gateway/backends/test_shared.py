@@ -28,7 +28,7 @@ async def watching(made: InMemoryPandoGateway, session: str) -> MemoryTransport:
     return client
 
 
-async def test_what_is_published_of_a_session_reaches_its_clients_alone() -> None:
+async def test_publications_of_a_session_reach_only_its_clients() -> None:
     async with in_memory_pando_gateway() as made:
         client, other = await watching(made, ONE), await watching(made, OTHER)
         await made.begins(row(ONE), row(OTHER))
@@ -40,7 +40,7 @@ async def test_what_is_published_of_a_session_reaches_its_clients_alone() -> Non
         assert "stream_token" not in [f["type"] for f in frames(other)]
 
 
-async def test_a_command_names_the_session_and_its_answer_goes_to_who_asked() -> None:
+async def test_a_command_names_its_session_and_its_answer_goes_to_its_sender() -> None:
     async with in_memory_pando_gateway() as made:
         client, other = await watching(made, ONE), await watching(made, OTHER)
         await made.begins(row(ONE), row(OTHER))
@@ -55,7 +55,7 @@ async def test_a_command_names_the_session_and_its_answer_goes_to_who_asked() ->
         assert len(frames(other)) == before
 
 
-async def test_a_lost_primary_fails_the_open_turn_and_what_waits_once() -> None:
+async def test_a_lost_primary_fails_the_open_turn_and_waiting_commands_once() -> None:
     async with in_memory_pando_gateway() as made:
         client, other = await watching(made, ONE), await watching(made, OTHER)
         await made.begins(row(ONE), row(OTHER))
@@ -90,7 +90,7 @@ def ends(client: MemoryTransport) -> list[tuple[str, object]]:
     return [(f["type"], f.get("data", {}).get("data", {}).get("response", {}).get("responseParts")) for f in terminals]
 
 
-async def test_a_turn_goes_on_where_the_same_primary_is_found_again() -> None:
+async def test_a_turn_continues_if_the_same_primary_is_found_again() -> None:
     asked = {"id": "m1", "role": "user", "content": "Hello"}
     async with in_memory_pando_gateway() as made:
         client = await in_a_turn(made)
@@ -104,7 +104,7 @@ async def test_a_turn_goes_on_where_the_same_primary_is_found_again() -> None:
         assert made.asked() == []
 
 
-async def test_an_answer_that_was_missed_is_completed_from_the_store() -> None:
+async def test_a_missed_answer_is_completed_from_the_store() -> None:
     stored = [
         {"id": "m1", "role": "user", "content": "Hello"},
         {"id": "m2", "role": "assistant", "content": "Hello there"},
@@ -125,7 +125,7 @@ async def test_an_answer_that_was_missed_is_completed_from_the_store() -> None:
         assert ends(client) == [("eventual_response", ["Hello there"])]
 
 
-async def test_a_turn_fails_where_another_primary_answers_than_before() -> None:
+async def test_a_turn_fails_if_another_primary_answers_than_before() -> None:
     async with in_memory_pando_gateway() as made:
         client = await in_a_turn(made)
         await made.answers("instance.ping", {"status": "ok", "instance_id": "i-2", "uptime": "0s"})
@@ -143,7 +143,7 @@ async def test_an_input_within_the_grace_is_refused_and_not_written() -> None:
         assert "message.send" not in made.asked()
 
 
-async def test_a_new_connection_asks_again_for_what_is_looked_at() -> None:
+async def test_a_new_connection_requests_the_open_sessions_again() -> None:
     async with in_memory_pando_gateway() as made:
         await watching(made, ONE)
         await made.begins(row(ONE), row(OTHER))
@@ -154,7 +154,7 @@ async def test_a_new_connection_asks_again_for_what_is_looked_at() -> None:
         assert sorted(made.asked()) == ["instance.ping", "message.list", "session.list"]
 
 
-async def test_the_first_words_where_the_primary_has_nothing_open_a_session_there() -> None:
+async def test_the_first_input_creates_a_session_if_the_primary_has_none() -> None:
     async with in_memory_pando_gateway() as made:
         pod = made.join("pod")
         await made.begins()
@@ -167,7 +167,7 @@ async def test_the_first_words_where_the_primary_has_nothing_open_a_session_ther
         assert made.asked()[-1] == "message.send"
 
 
-async def test_what_a_primary_will_not_open_refuses_the_words_that_waited() -> None:
+async def test_inputs_that_waited_are_refused_if_the_primary_opens_no_session() -> None:
     async with in_memory_pando_gateway() as made:
         pod = made.join("pod")
         await made.begins()
@@ -179,9 +179,9 @@ async def test_what_a_primary_will_not_open_refuses_the_words_that_waited() -> N
         assert made.asked() == []
 
 
-async def test_words_in_front_of_a_shipped_primary_without_sessions_are_refused_and_write_nothing() -> None:
-    """It takes no input from others (docs/dialects/pando.md, section 6): a session made for the words would stay
-    there, empty.
+async def test_an_input_to_a_shipped_primary_without_sessions_is_refused_and_writes_nothing() -> None:
+    """A shipped primary takes no input from others (docs/dialects/pando.md, section 6): a session made for the input
+    would stay there, empty.
     """
     async with in_memory_pando_gateway() as made:
         pod = made.join("pod")
@@ -197,7 +197,7 @@ async def test_words_in_front_of_a_shipped_primary_without_sessions_are_refused_
         assert "takes no input from other programs" in error["message"]
 
 
-async def test_words_that_wait_for_a_primary_that_is_lost_are_refused() -> None:
+async def test_inputs_that_wait_for_a_lost_primary_are_refused() -> None:
     async with in_memory_pando_gateway() as made:
         pod = made.join("pod")
         await made.begins()
@@ -208,7 +208,7 @@ async def test_words_that_wait_for_a_primary_that_is_lost_are_refused() -> None:
         assert [e["event"] for e in frames(pod)].count("error") == 1
 
 
-async def test_who_has_a_session_deleted_gets_one_answer_though_the_event_comes_first() -> None:
+async def test_a_delete_is_answered_once_although_its_event_comes_first() -> None:
     async with in_memory_pando_gateway() as made:
         caller = made.join("pando")
         await watching(made, ONE)
@@ -224,7 +224,7 @@ async def test_who_has_a_session_deleted_gets_one_answer_though_the_event_comes_
         assert made.router.sessions == []
 
 
-async def test_a_session_that_is_not_listed_is_asked_for_by_its_own_name() -> None:
+async def test_an_unlisted_session_is_requested_by_its_own_id() -> None:
     async with in_memory_pando_gateway() as made:
         client = made.join("smooth")
         says(client, ask("get_session", "r1", sessionId=ONE))
@@ -237,7 +237,7 @@ async def test_a_session_that_is_not_listed_is_asked_for_by_its_own_name() -> No
         assert (session.state.id, session.state.title) == (ONE, "A child")
 
 
-async def test_a_change_of_the_store_belongs_to_no_session_and_goes_to_who_subscribes() -> None:
+async def test_a_change_of_the_store_goes_to_subscribers_and_to_no_session() -> None:
     change = {
         "instance_id": "i-1",
         "path": "/",
@@ -274,7 +274,7 @@ async def test_heartbeats_of_the_primary_are_no_loss() -> None:
         ({"method": "instance.info"}, -32601, ""),
     ],
 )
-async def test_what_the_gateway_has_nothing_for_is_refused_as_a_primary_refuses_it(
+async def test_a_command_without_a_counterpart_is_refused_in_the_words_of_a_primary(
     call: dict[str, object], code: int, text: str
 ) -> None:
     """docs/translation.md, rule 3.19; docs/dialects/pando.md, section 6."""
@@ -288,7 +288,7 @@ async def test_what_the_gateway_has_nothing_for_is_refused_as_a_primary_refuses_
         assert made.asked() == []
 
 
-async def test_toward_a_shipped_primary_which_takes_no_input_the_gateway_observes() -> None:
+async def test_the_gateway_only_observes_a_shipped_primary_because_it_takes_no_input() -> None:
     """docs/translation.md, rule 3.19: each client has the refusal in its own dialect, and what the primary's own
     user does.
     """

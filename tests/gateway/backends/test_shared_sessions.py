@@ -16,7 +16,7 @@ from tests.idle import settle
 ONE, OTHER = "0b0e9b0e-0000-4000-8000-000000000001", "0b0e9b0e-0000-4000-8000-000000000002"
 
 
-async def test_a_list_waits_for_the_backends_own_and_shows_all_of_it() -> None:
+async def test_a_list_waits_for_the_list_of_the_backend_and_includes_all_of_it() -> None:
     async with in_memory_pando_gateway() as made:
         client = made.join("smooth")
         client.say(json.dumps(ask("list_conversations", "r1")).encode())
@@ -27,7 +27,7 @@ async def test_a_list_waits_for_the_backends_own_and_shows_all_of_it() -> None:
         assert {c["title"] for c in answer["data"]["conversations"]} == {"First", "Second"}
 
 
-async def test_a_backend_that_does_not_tell_is_not_waited_for_for_long() -> None:
+async def test_the_wait_for_the_list_of_the_backend_is_bounded() -> None:
     async with in_memory_pando_gateway() as made:
         client = made.join("smooth")
         client.say(json.dumps(ask("list_conversations", "r1")).encode())
@@ -38,7 +38,7 @@ async def test_a_backend_that_does_not_tell_is_not_waited_for_for_long() -> None
         assert answer["data"]["conversations"] == []
 
 
-async def test_whoever_names_no_session_is_shown_the_newest() -> None:
+async def test_a_client_that_names_no_session_is_shown_the_newest() -> None:
     async with in_memory_pando_gateway() as made:
         made.join("pod")
         await made.begins(row(ONE, updated="2026-05-09T21:28:20Z"), row(OTHER, updated="2026-05-10T21:28:20Z"))
@@ -46,7 +46,7 @@ async def test_whoever_names_no_session_is_shown_the_newest() -> None:
         assert (await made.answers("message.list", []))["session_id"] == OTHER
 
 
-async def test_whoever_names_no_session_is_shown_none_of_a_sub_agent() -> None:
+async def test_a_client_that_names_no_session_is_never_shown_that_of_a_sub_agent() -> None:
     """A real pando gives a sub-agent a session under the id of its tool call, and one for each title that it makes."""
     async with in_memory_pando_gateway() as made:
         smooth = made.join("smooth")
@@ -59,7 +59,7 @@ async def test_whoever_names_no_session_is_shown_none_of_a_sub_agent() -> None:
         assert (await made.answers("message.list", []))["session_id"] == ONE
 
 
-async def test_a_session_that_was_never_listed_is_made_when_it_is_spoken_of() -> None:
+async def test_a_session_that_was_never_listed_is_created_by_its_first_event() -> None:
     async with in_memory_pando_gateway() as made:
         made.join("smooth").say(json.dumps(ask("list_conversations", "r1")).encode())
         await made.begins()
@@ -68,7 +68,7 @@ async def test_a_session_that_was_never_listed_is_made_when_it_is_spoken_of() ->
         assert [session.state.id for session in made.router.sessions] == [ONE]
 
 
-async def test_more_than_may_wait_for_the_first_list_are_sent_away() -> None:
+async def test_clients_above_the_limit_that_wait_for_the_first_list_are_disconnected() -> None:
     async with in_memory_pando_gateway() as made:
         client = made.join("smooth")
         client.say(*[json.dumps(ask("list_conversations", f"r{n}")).encode() for n in range(HELD_MAX + 1)])
@@ -87,7 +87,7 @@ async def watched(made: InMemoryPandoGateway, *rows: dict[str, object]) -> None:
     await made.answers("message.list", [])
 
 
-async def test_a_session_that_the_next_list_lacks_is_asked_for_and_stays_when_it_is_there() -> None:
+async def test_a_session_missing_from_the_next_list_is_requested_and_stays_if_it_exists() -> None:
     async with in_memory_pando_gateway() as made:
         pod = made.join("pod")
         await watched(made, row(ONE))
@@ -100,7 +100,7 @@ async def test_a_session_that_the_next_list_lacks_is_asked_for_and_stays_when_it
         assert (await made.answers("message.send", {"ok": True}))["session_id"] == ONE
 
 
-async def test_a_pod_whose_session_is_gone_is_shown_the_newest_that_there_is_as_a_rotation() -> None:
+async def test_a_pod_client_whose_session_is_gone_is_rotated_to_the_newest_session() -> None:
     async with in_memory_pando_gateway() as made:
         pod = made.join("pod")
         await watched(made, row(ONE))
@@ -118,7 +118,7 @@ async def test_a_pod_whose_session_is_gone_is_shown_the_newest_that_there_is_as_
         assert (await made.answers("message.send", {"ok": True}))["session_id"] == OTHER
 
 
-async def test_a_pod_whose_session_is_gone_opens_another_where_there_is_none() -> None:
+async def test_an_input_of_a_pod_client_whose_session_is_gone_opens_another_if_there_is_none() -> None:
     async with in_memory_pando_gateway() as made:
         pod = made.join("pod")
         await watched(made, row(ONE))
@@ -131,7 +131,7 @@ async def test_a_pod_whose_session_is_gone_opens_another_where_there_is_none() -
         assert made.asked() == ["CreateSession"]
 
 
-async def test_a_pod_where_the_primary_has_nothing_follows_the_first_session_that_it_has() -> None:
+async def test_a_pod_client_of_an_empty_primary_follows_its_first_session() -> None:
     async with in_memory_pando_gateway() as made:
         pod = made.join("pod")
         await made.begins()
@@ -146,7 +146,7 @@ async def test_a_pod_where_the_primary_has_nothing_follows_the_first_session_tha
         assert [session.state.id for session in made.router.sessions] == [ONE], "what was made up is gone"
 
 
-async def test_a_pod_whose_session_is_gone_follows_the_newest_of_a_later_list() -> None:
+async def test_a_pod_client_whose_session_is_gone_follows_the_newest_of_a_later_list() -> None:
     async with in_memory_pando_gateway() as made:
         pod = made.join("pod")
         await watched(made, row(ONE))
@@ -160,7 +160,7 @@ async def test_a_pod_whose_session_is_gone_follows_the_newest_of_a_later_list() 
         assert [e["data"]["text"] for e in frames(pod) if e["event"] == "text_delta"] == ["Hi"]
 
 
-async def test_a_pod_whose_words_open_a_session_stays_there() -> None:
+async def test_a_pod_client_whose_input_opened_a_session_stays_there() -> None:
     async with in_memory_pando_gateway() as made:
         pod = made.join("pod")
         await made.begins()
@@ -173,7 +173,7 @@ async def test_a_pod_whose_words_open_a_session_stays_there() -> None:
         assert (await made.answers("message.send", {"ok": True}))["session_id"] == ONE
 
 
-async def test_what_is_said_before_the_next_backend_told_its_sessions_waits_for_that() -> None:
+async def test_inputs_sent_before_the_new_backend_listed_its_sessions_wait_for_the_list() -> None:
     async with in_memory_pando_gateway() as made:
         pod = made.join("pod")
         await watched(made, row(ONE))
@@ -190,7 +190,7 @@ async def test_what_is_said_before_the_next_backend_told_its_sessions_waits_for_
         assert made.asked() == ["CreateSession"]
 
 
-async def test_a_backend_that_stays_away_is_not_waited_for_by_every_command() -> None:
+async def test_not_every_command_waits_for_a_backend_that_stays_away() -> None:
     async with in_memory_pando_gateway() as made:
         client = made.join("smooth")
         client.say(json.dumps(ask("list_conversations", "r1")).encode())
@@ -206,7 +206,7 @@ async def test_a_backend_that_stays_away_is_not_waited_for_by_every_command() ->
         assert [frame["requestId"] for frame in frames(client)] == ["r1", "r2", "r3"]
 
 
-async def test_a_session_that_is_gone_is_unknown_to_its_clients_and_told_to_who_subscribes() -> None:
+async def test_a_deleted_session_is_unknown_to_its_clients_and_reported_to_subscribers() -> None:
     async with in_memory_pando_gateway() as made:
         smooth, pando = made.join("smooth"), made.join("pando", publishes=True)
         smooth.say(json.dumps(ask("get_session", "open", sessionId=ONE)).encode())
@@ -221,7 +221,7 @@ async def test_a_session_that_is_gone_is_unknown_to_its_clients_and_told_to_who_
         assert frames(smooth)[-1]["error"]["code"] == "SESSION_NOT_FOUND"
 
 
-async def test_a_session_that_the_backend_deletes_is_gone_however_often_it_says_so() -> None:
+async def test_a_session_that_the_backend_deletes_twice_is_removed_once() -> None:
     async with in_memory_pando_gateway() as made:
         pod = made.join("pod")
         await watched(made, row(ONE))
@@ -240,7 +240,7 @@ class Folders:
         raise NotImplementedError
 
 
-async def test_a_pod_in_the_folder_of_a_session_goes_with_it() -> None:
+async def test_the_pod_folder_of_a_session_is_removed_with_it() -> None:
     async with in_memory_pando_gateway() as made:
         pod = made.join("pod", ingress=Ingress(endpoint="pod+unix:/pods/one/sock", session=ONE, directory=Folders()))
         await watched(made, row(ONE), row(OTHER))
@@ -249,7 +249,7 @@ async def test_a_pod_in_the_folder_of_a_session_goes_with_it() -> None:
         assert pod.closed is not None
 
 
-async def test_a_session_that_nobody_finds_is_told_to_nobody() -> None:
+async def test_a_session_that_cannot_be_found_is_announced_to_nobody() -> None:
     async with in_memory_pando_gateway() as made:
         smooth, pando = made.join("smooth"), made.join("pando", publishes=True)
         smooth.say(json.dumps(ask("get_session", "r1", sessionId=ONE)).encode())
@@ -260,7 +260,7 @@ async def test_a_session_that_nobody_finds_is_told_to_nobody() -> None:
         assert frames(pando) == []
 
 
-async def test_a_session_in_which_nothing_was_said_is_not_listed_until_something_is() -> None:
+async def test_a_session_without_messages_is_not_listed_until_it_has_one() -> None:
     async with in_memory_pando_gateway() as made:
         client = made.join("smooth")
         client.say(json.dumps(ask("list_conversations", "r1")).encode())
@@ -272,7 +272,7 @@ async def test_a_session_in_which_nothing_was_said_is_not_listed_until_something
             assert {c["title"] for c in frames(client)[-1]["data"]["conversations"]} == titles
 
 
-async def test_to_look_at_a_session_does_not_make_it_the_newest() -> None:
+async def test_reading_a_session_does_not_make_it_the_newest() -> None:
     async with in_memory_pando_gateway() as made:
         client = made.join("smooth")
         client.say(json.dumps(ask("get_session", "r1", sessionId=ONE)).encode())

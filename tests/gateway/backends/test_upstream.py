@@ -79,7 +79,7 @@ class Dialled:
             self.upstream.send([SubmitInput(request=text, segments=(Text(text=text),))])
 
     def got(self) -> list[list[Any]]:
-        """What each connection was written."""
+        """Return the frames written to each connection."""
         return [[json.loads(frame) for frame in pod.got] for pod in self.pods]
 
 
@@ -99,7 +99,7 @@ async def until(made: Dialled, pods: int) -> None:
     await settle()
 
 
-async def test_nothing_is_dialled_before_it_is_wanted_and_once_then() -> None:
+async def test_an_upstream_is_dialled_only_when_needed_and_only_once() -> None:
     async with dialled() as made:
         await settle()
         assert made.attempts == 0
@@ -110,7 +110,7 @@ async def test_nothing_is_dialled_before_it_is_wanted_and_once_then() -> None:
         assert made.told == [("connected", [])]
 
 
-async def test_what_the_backend_says_reaches_the_session() -> None:
+async def test_messages_of_the_backend_reach_the_session() -> None:
     async with dialled() as made:
         made.upstream.start()
         await settle()
@@ -140,7 +140,7 @@ async def test_commands_during_the_attempt_are_written_in_order_when_it_succeeds
         assert made.attempts == 1
 
 
-async def test_commands_during_the_attempt_are_told_as_unsent_when_it_fails() -> None:
+async def test_commands_during_the_attempt_are_reported_as_unsent_if_it_fails() -> None:
     async with dialled() as made:
         made.door.clear()
         made.refusals = 1
@@ -155,7 +155,7 @@ async def test_commands_during_the_attempt_are_told_as_unsent_when_it_fails() ->
         assert made.got() == [[]], "neither is written later"
 
 
-async def test_it_dials_again_until_it_succeeds() -> None:
+async def test_an_upstream_dials_again_until_it_succeeds() -> None:
     async with dialled(NEAR) as made:
         made.refusals = 5
         made.upstream.start()
@@ -165,7 +165,7 @@ async def test_it_dials_again_until_it_succeeds() -> None:
         assert made.told[-1] == ("connected", [])
 
 
-async def test_it_waits_longer_after_each_failure_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_wait_grows_with_each_failure_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     delays: list[float] = []
     limits = Limits(backoff_first=1.0, backoff_max=6.0, connect_deadline=NEVER)
     async with dialled(limits) as made:
@@ -189,7 +189,7 @@ async def test_it_waits_longer_after_each_failure_up_to_a_bound(monkeypatch: pyt
     assert all(bound * 0.49 < wait <= bound for wait, bound in zip(delays, bounds, strict=True)), delays
 
 
-async def test_the_log_tells_that_a_backend_is_gone_and_not_each_attempt_to_reach_it() -> None:
+async def test_the_log_reports_a_lost_backend_once_and_not_each_attempt() -> None:
     with capture_logs() as logs:
         async with dialled(NEAR) as made:
             made.refusals = 3
@@ -203,7 +203,7 @@ async def test_the_log_tells_that_a_backend_is_gone_and_not_each_attempt_to_reac
     assert told == [gone, "backend lost, connecting again", gone]
 
 
-async def test_an_attempt_that_takes_too_long_has_failed() -> None:
+async def test_an_attempt_that_takes_too_long_fails() -> None:
     limits = Limits(connect_deadline=AT_ONCE, backoff_first=NEVER, backoff_max=NEVER)
     async with dialled(limits) as made:
         made.door.clear()
@@ -214,7 +214,7 @@ async def test_an_attempt_that_takes_too_long_has_failed() -> None:
         assert unsent == ["a"]
 
 
-async def test_a_command_while_it_waits_makes_an_attempt_at_once() -> None:
+async def test_a_command_during_the_wait_causes_an_attempt_at_once() -> None:
     async with dialled() as made:
         made.refusals = 1
         made.upstream.start()
@@ -226,7 +226,7 @@ async def test_a_command_while_it_waits_makes_an_attempt_at_once() -> None:
         assert made.got() == [[run("a")]]
 
 
-async def test_a_lost_connection_is_told_at_once_and_nothing_is_written_again() -> None:
+async def test_a_lost_connection_is_reported_at_once_and_no_command_is_written_again() -> None:
     async with dialled(NEAR) as made:
         made.submits("a")
         await until(made, 1)
@@ -238,7 +238,7 @@ async def test_a_lost_connection_is_told_at_once_and_nothing_is_written_again() 
         ]
 
 
-async def test_a_lost_connection_is_told_before_it_is_closed_and_a_command_then_waits_for_the_next(
+async def test_a_lost_connection_is_reported_before_its_close_and_commands_wait_for_the_next(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async with dialled(NEAR) as made:
@@ -293,7 +293,7 @@ async def test_a_stopped_upstream_does_not_wait_for_its_next_attempt() -> None:
         assert all(task.done() for task in made.tasks)
 
 
-async def test_an_upstream_that_is_stopped_while_it_connects_closes_what_it_gets() -> None:
+async def test_an_upstream_stopped_while_it_connects_closes_the_new_connection() -> None:
     async with dialled() as made:
         made.door.clear()
         made.upstream.start()
@@ -305,7 +305,7 @@ async def test_an_upstream_that_is_stopped_while_it_connects_closes_what_it_gets
         assert all(task.done() for task in made.tasks)
 
 
-async def test_a_resting_upstream_has_no_connection_until_it_is_wanted_again() -> None:
+async def test_a_resting_upstream_has_no_connection_until_it_is_needed_again() -> None:
     async with dialled() as made:
         made.upstream.start()
         await settle()
@@ -320,7 +320,7 @@ async def test_a_resting_upstream_has_no_connection_until_it_is_wanted_again() -
         assert made.got() == [[], [run("a")]]
 
 
-async def test_an_upstream_that_is_wanted_while_it_goes_to_rest_connects_again() -> None:
+async def test_an_upstream_needed_while_it_goes_to_rest_connects_again() -> None:
     async with dialled(NEAR) as made:
         made.upstream.start()
         await until(made, 1)
@@ -331,7 +331,7 @@ async def test_an_upstream_that_is_wanted_while_it_goes_to_rest_connects_again()
         assert len([task for task in made.tasks if not task.done()]) == 1
 
 
-async def test_a_connection_whose_beginning_fails_costs_itself_alone() -> None:
+async def test_a_failure_at_the_start_of_a_connection_ends_only_that_connection() -> None:
     async with dialled(NEAR) as made:
         connected, calls = made.connected, count()
 

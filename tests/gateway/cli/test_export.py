@@ -34,7 +34,7 @@ def capture(path: Path, *more: object) -> str:
     return str(path)
 
 
-def test_a_page_stands_beside_its_recording_and_is_its_owner_s_alone(dragoman: Run, tmp_path: Path) -> None:
+def test_a_page_is_written_beside_its_recording_and_readable_only_by_its_owner(dragoman: Run, tmp_path: Path) -> None:
     (tmp_path / "a.jsonl.zst").write_bytes(Path(f"{RECORDED}.zst").read_bytes())
     code, out, err = dragoman("export", str(tmp_path / "a.jsonl.zst"))
     assert (code, out, err) == (0, "", f"written {tmp_path}/a.html\n")
@@ -43,14 +43,14 @@ def test_a_page_stands_beside_its_recording_and_is_its_owner_s_alone(dragoman: R
     assert page.stat().st_mode & 0o777 == 0o600
 
 
-def test_cloudevents_go_where_they_are_wanted(dragoman: Run) -> None:
+def test_cloudevents_are_written_to_the_given_file(dragoman: Run) -> None:
     code, out, err = dragoman("export", RECORDED, "--format", "cloudevents", "-o", "-")
     assert (code, err) == (0, "")
     assert len(out.splitlines()) == 14
     assert len(dragoman("export", RECORDED, "--format", "cloudevents", "--frames", "-o", "-")[1].splitlines()) == 21
 
 
-def test_an_export_that_fails_leaves_what_was_there(dragoman: Run, tmp_path: Path) -> None:
+def test_a_failed_export_does_not_change_the_existing_file(dragoman: Run, tmp_path: Path) -> None:
     (tmp_path / "a.html").write_text("before")
     (tmp_path / "a.jsonl").write_text("no recording")
     code, _, err = dragoman("export", str(tmp_path / "a.jsonl"))
@@ -72,14 +72,14 @@ def test_a_capture_becomes_a_recording(dragoman: Run, tmp_path: Path, name: str)
     ]
 
 
-def test_a_frame_that_cannot_be_read_is_told_and_the_work_has_failed(dragoman: Run, tmp_path: Path) -> None:
+def test_an_unreadable_frame_is_reported_and_the_exit_code_is_1(dragoman: Run, tmp_path: Path) -> None:
     source = capture(tmp_path / "a.jsonl", {"t": 4, "conn": "a", "dir": "s2c", "frame": "nonsense"})
     code, _, err = dragoman("import", source, "-o", str(tmp_path / "out.jsonl"))
     assert code == 1
     assert err.splitlines()[0].startswith(f"{source}:7: ")
 
 
-def test_a_capture_that_does_not_say_its_dialect_wants_to_be_told(dragoman: Run, tmp_path: Path) -> None:
+def test_a_capture_without_a_dialect_needs_the_option(dragoman: Run, tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     path.write_text(json.dumps({"t": 0, "dir": "c2s", "frame": '{"action":"ping","requestId":"r"}'}) + "\n")
     code, _, err = dragoman("import", str(path))
@@ -89,7 +89,7 @@ def test_a_capture_that_does_not_say_its_dialect_wants_to_be_told(dragoman: Run,
 
 
 @pytest.mark.parametrize(("more", "stays"), [((), False), (("--no-redact",), True)])
-def test_secrets_of_a_capture_are_left_out_unless_they_are_wanted(
+def test_secrets_of_a_capture_are_redacted_unless_disabled(
     dragoman: Run, tmp_path: Path, more: tuple[str, ...], stays: bool
 ) -> None:
     key = "sk-" + "proj-" + "A1b2C3d4E5f6G7h8I9j0K1l2M3n4O5p6"
@@ -100,7 +100,7 @@ def test_secrets_of_a_capture_are_left_out_unless_they_are_wanted(
     assert (key in (tmp_path / "r.jsonl").read_text("utf-8")) is stays
 
 
-def test_any_part_exports_the_whole_beside_its_first_part(dragoman: Run, tmp_path: Path) -> None:
+def test_exporting_any_part_exports_the_whole_recording_beside_its_first_part(dragoman: Run, tmp_path: Path) -> None:
     paths = in_parts(tmp_path / "a.jsonl", numbered(30), 10, 20)
     for path in (paths[2], tmp_path):
         assert dragoman("export", str(path), "--format", "cloudevents", "--frames")[0] == 0

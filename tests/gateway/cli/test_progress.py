@@ -14,7 +14,7 @@ def test_without_a_terminal_there_is_no_progress(capfd: pytest.CaptureFixture[st
 
 
 @pytest.mark.parametrize(("size", "shown"), [(2 * LONG, True), (LONG - 1, False)])
-def test_on_a_terminal_long_work_shows_how_far_it_is(
+def test_long_work_shows_its_progress_on_a_terminal(
     size: int, shown: bool, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("FORCE_COLOR", "1")
@@ -27,7 +27,7 @@ def test_on_a_terminal_long_work_shows_how_far_it_is(
 
 
 @pytest.mark.parametrize("terminal", [True, False])
-def test_steps_are_counted_on_a_terminal_alone(
+def test_steps_are_counted_only_on_a_terminal(
     terminal: bool, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     if terminal:
@@ -40,7 +40,7 @@ def test_steps_are_counted_on_a_terminal_alone(
     assert ("2/3" in err) is terminal
 
 
-def test_what_is_printed_meanwhile_goes_where_the_user_sends_it(
+def test_output_during_progress_goes_to_stdout_unchanged(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """`dragoman show atlas.jsonl --json > out.json`: the bar is on the terminal, the answer is not."""

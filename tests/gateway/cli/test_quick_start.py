@@ -1,4 +1,4 @@
-"""What a serving command does without at its start: the modules of other dialects, and parts of libraries."""
+"""A serving command starts without modules that it does not need: other dialects, and parts of libraries."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ def config(tmp_path: Path) -> str:
     return str(path)
 
 
-def test_scan_names_line_kind_and_place_and_exits_1(dragoman: Run, path: Path) -> None:
+def test_scan_prints_line_kind_and_place_and_exits_1(dragoman: Run, path: Path) -> None:
     code, out, err = dragoman("scan", str(path))
     assert code == 1
     assert out.splitlines() == [
@@ -73,7 +73,7 @@ def test_scan_as_json_is_one_array(dragoman: Run, path: Path) -> None:
     assert len(json.loads(out)) == 4
 
 
-def test_redact_tells_kinds_and_places_and_then_scan_finds_nothing(dragoman: Run, path: Path) -> None:
+def test_redact_prints_kinds_and_places_and_then_scan_finds_nothing(dragoman: Run, path: Path) -> None:
     code, out, err = dragoman("redact", str(path))
     assert (code, err) == (0, "")
     assert "npm_token" in out
@@ -101,7 +101,7 @@ def test_a_configuration_adds_its_patterns_and_paths(dragoman: Run, path: Path, 
     assert "street" not in path.read_text()
 
 
-def test_what_is_no_recording_is_refused(dragoman: Run, tmp_path: Path) -> None:
+def test_a_file_that_is_no_recording_is_refused(dragoman: Run, tmp_path: Path) -> None:
     other = tmp_path / "other.jsonl"
     other.write_text('{"password": "x"}\n')
     for command in ("scan", "redact"):
@@ -111,13 +111,13 @@ def test_what_is_no_recording_is_refused(dragoman: Run, tmp_path: Path) -> None:
     assert dragoman("scan", str(tmp_path / "none.jsonl"))[0] == 2
 
 
-def test_a_file_that_is_there_is_not_overwritten(dragoman: Run, path: Path) -> None:
+def test_an_existing_file_is_not_overwritten(dragoman: Run, path: Path) -> None:
     code, _, err = dragoman("redact", str(path), "-o", str(path))
     assert code == 2
     assert "overwrites nothing" in err
 
 
-def test_a_recording_in_parts_is_scanned_once_whichever_of_them_are_named(dragoman: Run, path: Path) -> None:
+def test_a_recording_in_parts_is_scanned_once_whichever_parts_are_named(dragoman: Run, path: Path) -> None:
     paths = in_parts(path.with_name("parts.jsonl"), list(open_recording(path).lines()), 10, 45)
     for named in (paths, paths[2:], paths[1:]):
         code, out, _ = dragoman("scan", *map(str, named))

@@ -29,12 +29,12 @@ def replay(path: Path) -> str:
     return f"replay+file:{path}?speed=instant"
 
 
-def test_a_backend_that_does_the_same_is_well(recording: Path) -> None:
+def test_a_backend_with_the_same_answers_exits_0(recording: Path) -> None:
     done = dragoman("drive", str(recording), replay(recording))
     assert (done.returncode, done.stdout) == (0, f"2 turns, the same as in {recording}\n")
 
 
-def test_one_that_does_not_is_told_and_exits_1(recording: Path, tmp_path: Path) -> None:
+def test_a_backend_with_other_answers_is_reported_and_exits_1(recording: Path, tmp_path: Path) -> None:
     other = (
         RecordingBuilder()
         .turn("one", TextDelta(text="1"))
@@ -60,7 +60,7 @@ def test_a_backend_that_cannot_be_reached_exits_2(recording: Path, tmp_path: Pat
     assert done.stderr.startswith("error: the backend cannot be reached: ")
 
 
-def test_what_a_dialect_cannot_express_is_compared_unless_it_is_to_be_ignored(tmp_path: Path) -> None:
+def test_fields_that_a_dialect_cannot_express_are_compared_unless_ignored(tmp_path: Path) -> None:
     """A smooth backend can ask for a code; the replay of a pod cannot."""
     code = OtpRequired(tool="pay", description="42", channels=("sms",), auth_level="basic")
     header = structs.replace(OF_A_POD, dialects={"smooth": "1.57"}, upstream="smooth+ws://127.0.0.1:1/ws")
@@ -73,7 +73,7 @@ def test_what_a_dialect_cannot_express_is_compared_unless_it_is_to_be_ignored(tm
     assert told == {"turns": 1, "differences": [], "refusals": [], "ignored": ["otp_required"]}
 
 
-def test_scripts_get_it_as_json(recording: Path, tmp_path: Path) -> None:
+def test_the_report_can_be_printed_as_json(recording: Path, tmp_path: Path) -> None:
     other = RecordingBuilder().turn("one", TextDelta(text="1")).write(tmp_path, "other.jsonl")
     done = dragoman("drive", str(recording), replay(other), "--json")
     told = json.loads(done.stdout)
@@ -91,7 +91,7 @@ def test_scripts_get_it_as_json(recording: Path, tmp_path: Path) -> None:
         (("replay", "{file}", "--listen", "pod+unix:/p", "--mode", "record-missing"), "add --upstream ENDPOINT"),
     ],
 )
-def test_what_is_written_wrong_is_one_line_and_exits_2(recording: Path, arguments: tuple[str, ...], words: str) -> None:
+def test_wrong_usage_prints_one_line_and_exits_2(recording: Path, arguments: tuple[str, ...], words: str) -> None:
     done = dragoman(*(argument.format(file=recording) for argument in arguments))
     assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
     assert words in done.stderr
@@ -101,7 +101,7 @@ def test_what_is_written_wrong_is_one_line_and_exits_2(recording: Path, argument
     ("until", "words"),
     [("turn:3", "there is no turn 3: it has 2"), ("999", "there is no line 999: it ends before")],
 )
-def test_an_end_that_is_not_there_is_said(recording: Path, until: str, words: str) -> None:
+def test_a_fork_point_that_does_not_exist_is_reported(recording: Path, until: str, words: str) -> None:
     listen = ("--listen", "smooth+ws://127.0.0.1:0/ws", "--until", until, "--then", "pod+unix:/nowhere")
     done = dragoman("replay", str(recording), *listen)
     assert (done.returncode, done.stderr) == (2, f"error: {recording}: {words}\n")

@@ -28,7 +28,7 @@ from tests.gateway.recording.lines import in_parts, numbered, written
 from tests.gateway.replay.recording_builder import OF_A_POD, RecordingBuilder, said
 
 
-def test_show_is_a_transcript(dragoman: Run) -> None:
+def test_show_prints_a_transcript(dragoman: Run) -> None:
     code, out, err = dragoman("show", RECORDED)
     assert (code, err) == (0, "")
     header, *lines = [line.split(maxsplit=1) for line in out.splitlines()]
@@ -45,7 +45,7 @@ def test_show_is_a_transcript(dragoman: Run) -> None:
     ]
 
 
-def test_show_as_json_is_one_array(dragoman: Run) -> None:
+def test_show_as_json_prints_one_array(dragoman: Run) -> None:
     code, out, _ = dragoman("show", RECORDED, "--json", "--kind", "tool", "--kind", "result")
     assert code == 0
     rows = json.loads(out)
@@ -58,7 +58,7 @@ def test_show_as_json_is_one_array(dragoman: Run) -> None:
 KEYS = ["seq", "t", "kind", "turn", "link", "name", "text", "redacted"]
 
 
-def test_json_always_has_all_keys(dragoman: Run, tmp_path: Path) -> None:
+def test_json_output_always_has_all_keys(dragoman: Run, tmp_path: Path) -> None:
     assert {tuple(row) for row in json.loads(dragoman("show", RECORDED, "--json", "--all")[1])} == {tuple(KEYS)}
     a = RecordingBuilder().turn("one", TextDelta(text="1")).write(tmp_path, "a.jsonl")
     b = RecordingBuilder().turn("one").write(tmp_path, "b.jsonl")
@@ -72,7 +72,7 @@ def test_a_turn_that_does_not_exist_is_an_error(dragoman: Run, options: tuple[st
     assert (code, out, err) == (2, "", "error: --turn 99: the recording has 1 turns, counted from 1\n")
 
 
-def test_show_is_in_the_order_of_time(dragoman: Run, tmp_path: Path) -> None:
+def test_show_prints_in_order_of_time(dragoman: Run, tmp_path: Path) -> None:
     call = ToolCallStarted(call="c", name="ls")
     tool = (call, ToolCallArguments(call="c", json="{}", done=True), ToolCallFinished(call="c", output="a"))
     text = (TextDelta(text="see"), TextDone(text="I see"))
@@ -82,7 +82,7 @@ def test_show_is_in_the_order_of_time(dragoman: Run, tmp_path: Path) -> None:
     assert [row["kind"] for row in rows if row["kind"] in ("text", "tool", "result")] == ["text", "tool", "result"]
 
 
-def test_show_has_each_input_once_and_a_refused_one_with_its_refusal(dragoman: Run, tmp_path: Path) -> None:
+def test_show_prints_each_input_once_and_a_refused_one_with_its_refusal(dragoman: Run, tmp_path: Path) -> None:
     tape = RecordingBuilder().turn("one").refused("two", Failure(cause="busy", text="not now")).turn("three")
     rows = json.loads(dragoman("show", str(tape.write(tmp_path)), "--json")[1])
     assert [(row["kind"], row["text"]) for row in rows if row["kind"] != "end"] == [
@@ -93,7 +93,7 @@ def test_show_has_each_input_once_and_a_refused_one_with_its_refusal(dragoman: R
     ]
 
 
-def test_an_input_that_nobody_answered_is_shown_at_its_place(dragoman: Run, tmp_path: Path) -> None:
+def test_an_unanswered_input_is_shown_in_its_place(dragoman: Run, tmp_path: Path) -> None:
     tape = RecordingBuilder().asks(said("lost")).turn("two")
     rows = json.loads(dragoman("show", str(tape.write(tmp_path)), "--json")[1])
     assert [(row["kind"], row["text"]) for row in rows][:2] == [("command", "lost"), ("input", "two")]
@@ -133,19 +133,19 @@ def test_a_reader_that_closes_the_pipe_ends_the_command_quietly(tmp_path: Path, 
         (("--to", "0"), []),
     ],
 )
-def test_show_shows_what_is_asked_for(dragoman: Run, options: tuple[str, ...], kinds: list[str]) -> None:
+def test_show_prints_the_requested_parts(dragoman: Run, options: tuple[str, ...], kinds: list[str]) -> None:
     rows = json.loads(dragoman("show", RECORDED, "--json", *options)[1])
     assert [row["kind"] for row in rows] == kinds
 
 
-def test_show_as_a_dialect_prints_its_frames_and_what_it_has_no_word_for(dragoman: Run) -> None:
+def test_show_as_a_dialect_prints_its_frames_and_the_losses(dragoman: Run) -> None:
     code, out, err = dragoman("show", RECORDED, "--as", "smooth")
     assert code == 0
     assert [json.loads(line)["requestId"] for line in out.splitlines()] == ["r1"] * len(out.splitlines())
     assert all(json.loads(line)["target"] == "smooth" for line in err.splitlines())
 
 
-def test_what_cannot_be_read_is_said(dragoman: Run, tmp_path: Path) -> None:
+def test_unreadable_parts_of_a_recording_are_reported(dragoman: Run, tmp_path: Path) -> None:
     path = written(tmp_path / "a.jsonl", numbered(4))
     path.write_bytes(path.read_bytes() + b'{"kind":"fra')
     code, out, err = dragoman("show", str(path))
@@ -154,7 +154,7 @@ def test_what_cannot_be_read_is_said(dragoman: Run, tmp_path: Path) -> None:
     assert err == f"{path}: its last line is torn; the rest was read\n"
 
 
-def test_nothing_that_a_peer_said_controls_the_terminal(dragoman: Run, tmp_path: Path) -> None:
+def test_no_text_of_a_peer_controls_the_terminal(dragoman: Run, tmp_path: Path) -> None:
     line = EventLine(seq=1, t=0, cursor="1:0", turn="t", event=TextDone(text="\x1b[2J\x1b]0;title\x07 gone"))
     _, out, _ = dragoman("show", str(written(tmp_path / "a.jsonl", [line])))
     assert "\x1b" not in out
@@ -183,7 +183,7 @@ def beside(folder: Path, *texts: str) -> Path:
         (("replay", "{}", "--listen", "pod+unix:/nowhere"), 2),
     ],
 )
-def test_a_file_without_a_session_names_the_session_beside_it(
+def test_the_error_for_a_file_without_a_session_names_the_session_beside_it(
     dragoman: Run, tmp_path: Path, command: tuple[str, ...], code: int
 ) -> None:
     route = beside(tmp_path, "hello") / "one-route.jsonl"
@@ -206,7 +206,7 @@ def test_show_of_a_folder_lists_its_sessions(dragoman: Run, tmp_path: Path) -> N
     ]
 
 
-def test_a_folder_has_no_turns_to_choose(dragoman: Run, tmp_path: Path) -> None:
+def test_choosing_turns_of_a_folder_is_refused(dragoman: Run, tmp_path: Path) -> None:
     code, out, err = dragoman("show", str(beside(tmp_path, "hello")), "--turn", "1")
     assert (code, out, err) == (2, "", f"error: {tmp_path} is a folder, whose sessions are listed: name a file in it\n")
 
@@ -243,7 +243,7 @@ def conversation(path: Path, text: str) -> str:
     return str(written(path, lines))
 
 
-def test_diff_of_different_conversations_tells_where_and_exits_1(dragoman: Run, tmp_path: Path) -> None:
+def test_diff_of_different_conversations_prints_the_differences_and_exits_1(dragoman: Run, tmp_path: Path) -> None:
     a, b = conversation(tmp_path / "a.jsonl", "this"), conversation(tmp_path / "b.jsonl", "that")
     assert dragoman("diff", a, b) == (1, f"--- {a}\n+++ {b}\nturn 1: text\n- this\n+ that\n", "")
     code, out, _ = dragoman("diff", a, b, "--json")
@@ -263,13 +263,13 @@ def test_diff_of_different_conversations_tells_where_and_exits_1(dragoman: Run, 
         (("export", RECORDED, "-o", "/nowhere/a.html"), "/nowhere/a.html cannot be written: No such file"),
     ],
 )
-def test_bad_usage_is_one_line_that_says_what_to_do(dragoman: Run, arguments: tuple[str, ...], said: str) -> None:
+def test_wrong_usage_prints_one_line_that_says_what_to_do(dragoman: Run, arguments: tuple[str, ...], said: str) -> None:
     code, out, err = dragoman(*arguments)
     assert (code, out, len(err.splitlines())) == (2, "", 1)
     assert said in err
 
 
-def test_a_file_that_is_not_there_is_one_line(dragoman: Run) -> None:
+def test_a_missing_file_prints_one_line(dragoman: Run) -> None:
     code, _, err = dragoman("show", "/nowhere.jsonl")
     assert (code, len(err.splitlines())) == (2, 1)
 
@@ -282,7 +282,7 @@ def test_a_recording_in_parts_is_shown_and_compared_as_one(dragoman: Run, tmp_pa
     assert dragoman("diff", whole, str(paths[1]))[0] == 0
 
 
-def test_a_part_that_is_missing_is_shown_and_said(dragoman: Run, tmp_path: Path) -> None:
+def test_a_missing_part_is_shown_and_reported(dragoman: Run, tmp_path: Path) -> None:
     _, gone, last = in_parts(tmp_path / "a.jsonl", numbered(30), 10, 20)
     gone.unlink()
     code, out, err = dragoman("show", str(last), "--json", "--kind", "loss")

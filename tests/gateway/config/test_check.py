@@ -1,4 +1,4 @@
-"""What is wrong with a configuration file: all of it, each with its line and key, and only what is wrong."""
+"""Problems of a configuration file: all are found, each with its line and key, and nothing else is reported."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def write(tmp_path: Path) -> Write:
 
 
 def found(path: Path) -> list[tuple[int | None, str, str]]:
-    """What is wrong with a file, without its name."""
+    """Return the problems of a file, without its name."""
     problems = check(path).problems
     assert {problem.file for problem in problems} <= {str(path)}
     return [(problem.line, problem.path, problem.text) for problem in problems]
@@ -63,7 +63,7 @@ def test_a_route_without_a_name_is_the_default(write: Write) -> None:
         ROUTE.replace('ws"]', 'ws", "smooth+ws://127.0.0.1:8787/ws", "smooth+ws://127.0.0.2:8787/ws"]'),
     ],
 )
-def test_what_goes_together_is_not_refused(write: Write, text: str) -> None:
+def test_valid_combinations_are_accepted(write: Write, text: str) -> None:
     assert found(write(text)) == []
 
 
@@ -105,7 +105,7 @@ def test_what_goes_together_is_not_refused(write: Write, text: str) -> None:
         (ROUTE.replace("/x", "/" + "x" * 200), (3, "route[0].upstream", f"/{'x' * 200}: the path of a socket has at ")),
     ],
 )
-def test_a_problem_has_its_line_its_key_and_what_to_write(
+def test_a_problem_has_its_line_its_key_and_a_suggestion(
     write: Write, text: str, problem: tuple[int, str, str]
 ) -> None:
     ((line, path, said),) = found(write(text))
@@ -114,7 +114,7 @@ def test_a_problem_has_its_line_its_key_and_what_to_write(
 
 
 @pytest.mark.parametrize("heading", ["[route]", "[routes.atlas]", "[[routes]]"])
-def test_a_route_under_another_heading_is_told_the_right_one(write: Write, heading: str) -> None:
+def test_the_problem_of_a_wrong_heading_names_the_right_one(write: Write, heading: str) -> None:
     problems = check(write(f"{heading}\nlisten = []\nupstream = 'pod+unix:/x'\n")).problems
     assert [(problem.line, problem.text) for problem in problems] == [
         (1, "write [[route]], in two brackets, above each route; its name is its key `name`")
@@ -152,7 +152,7 @@ outbox_hard = 2048
     ]
 
 
-def test_a_file_that_is_not_there_or_not_utf8_is_named(tmp_path: Path) -> None:
+def test_a_missing_file_or_one_of_invalid_utf8_is_named(tmp_path: Path) -> None:
     assert found(tmp_path / "none.toml") == [(None, "", "No such file or directory")]
     assert found(tmp_path) == [(None, "", "Is a directory")]
     (tmp_path / "latin.toml").write_bytes(b"# one\n# \xff\n")
@@ -170,7 +170,7 @@ def test_a_listener_without_its_directory_is_refused_as_when_it_is_served(write:
 # -- what does not go together ----------------------------------------------------------------------
 
 
-def test_two_routes_of_one_name_are_refused_at_the_second(write: Write) -> None:
+def test_the_second_route_with_the_same_name_is_refused(write: Write) -> None:
     assert found(write(ROUTE + ROUTE)) == [
         (4, "route[1].name", "duplicate route name 'default'; give each route its own `name`")
     ]
@@ -187,7 +187,7 @@ def test_two_routes_of_one_name_are_refused_at_the_second(write: Write) -> None:
         ("pando+dir:/", "pando+tcp://127.0.0.1:48254"),  # the ports of "/" (docs/dialects/pando.md, section 1.1)
     ],
 )
-def test_one_place_cannot_be_listened_on_twice(write: Write, tmp_path: Path, first: str, second: str) -> None:
+def test_two_listeners_at_one_address_are_refused(write: Write, tmp_path: Path, first: str, second: str) -> None:
     (tmp_path / "x").mkdir()
     text = f'[[route]]\nlisten = ["{first}"]\nupstream = "pod+unix:/x"\n'
     problems = found(write(text + f'[[route]]\nname = "b"\nlisten = ["{second}"]\nupstream = "pod+unix:/x"\n'))
@@ -196,13 +196,13 @@ def test_one_place_cannot_be_listened_on_twice(write: Write, tmp_path: Path, fir
     assert said.endswith(": route[0].listen[0] listens there already")
 
 
-def test_a_route_is_not_its_own_backend(write: Write) -> None:
+def test_a_route_that_dials_its_own_listener_is_refused(write: Write) -> None:
     ((line, path, said),) = found(write('[[route]]\nlisten = ["pod+unix:TMP/s"]\nupstream = "pod+unix:TMP/s"\n'))
     assert (line, path) == (2, "route[0].listen[0]")
     assert "so it would be its own backend" in said
 
 
-def test_somebody_must_be_able_to_end_the_backend_that_may(write: Write) -> None:
+def test_ending_the_backend_without_a_listener_of_its_owner_is_refused(write: Write) -> None:
     assert found(write(ROUTE + 'shutdown = "backend"\n')) == [
         (
             4,
@@ -216,7 +216,7 @@ def test_somebody_must_be_able_to_end_the_backend_that_may(write: Write) -> None
     assert found(write(ROUTE.replace('ws"]', 'ws", "pod+unix:TMP/s"]') + 'shutdown = "backend"\n')) == []
 
 
-def test_a_listener_for_everybody_whose_clients_can_say_shutdown_may_not_end_the_backend(
+def test_ending_the_backend_over_a_listener_open_to_everybody_is_refused(
     write: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # No dialect that can say it has such a listener yet.
@@ -235,7 +235,7 @@ def test_a_listener_for_everybody_whose_clients_can_say_shutdown_may_not_end_the
         ("backoff_first = 9", "limits.backoff_first", "backoff_first = 9 is more than backoff_max = 5.0"),
     ],
 )
-def test_a_first_limit_is_not_above_its_last(write: Write, limits: str, path: str, words: str) -> None:
+def test_a_soft_limit_above_its_hard_limit_is_refused(write: Write, limits: str, path: str, words: str) -> None:
     assert found(write(f"{ROUTE}[limits]\n{limits}\n")) == [(5, path, words)]
 
 
@@ -256,11 +256,11 @@ def test_a_token_that_others_may_read_is_a_warning(write: Write, mode: int) -> N
     assert checked.config is not None
 
 
-def test_a_token_for_its_owner_alone_is_well(write: Write) -> None:
+def test_a_token_file_readable_only_by_its_owner_is_no_problem(write: Write) -> None:
     assert check(write(TOKEN)).problems == ()
 
 
-def test_a_token_stands_in_no_problem(write: Write) -> None:
+def test_no_problem_contains_a_token(write: Write) -> None:
     path = write(TOKEN.replace("?token", "?tokn=1&token"))
     path.chmod(0o644)
     assert "t0p" not in "".join(map(str, check(path).problems))
@@ -269,14 +269,14 @@ def test_a_token_stands_in_no_problem(write: Write) -> None:
 # -- how it is said ---------------------------------------------------------------------------------
 
 
-def test_a_problem_is_one_line_that_editors_can_follow() -> None:
+def test_a_problem_is_one_line_in_the_form_that_editors_follow() -> None:
     problem = Problem(file="c.toml", line=12, path="route[0].approvals", text="no")
     assert str(problem) == "c.toml:12: route[0].approvals: no"
     assert str(Problem(file="c.toml", line=None, path="", text="no")) == "c.toml: no"
     assert str(Problem(file="c.toml", line=1, path="a", text="no", level="warning")) == "c.toml:1: warning: a: no"
 
 
-def test_loading_refuses_with_every_error_a_line_each(write: Write) -> None:
+def test_loading_an_invalid_file_raises_all_errors_one_per_line(write: Write) -> None:
     path = write(ROUTE + "a = 1\nb = 2\n")
     with pytest.raises(ConfigError) as caught:
         load(path)
@@ -284,7 +284,7 @@ def test_loading_refuses_with_every_error_a_line_each(write: Write) -> None:
     assert len(check(path).problems) == 2
 
 
-def test_a_route_without_a_file_is_checked_alike() -> None:
+def test_a_route_of_the_command_line_is_checked_like_one_of_a_file() -> None:
     listen = parse("smooth+ws://127.0.0.1:9/ws")
     check_route(Route(name="r", listen=(listen,), upstream=parse("pod+unix:/x")))
     with pytest.raises(ConfigError, match="listens there already"):
@@ -312,7 +312,7 @@ def test_a_route_without_a_file_is_checked_alike() -> None:
         ("pattern = {}", "recording.redact.pattern", "did you mean 'patterns'?"),
     ],
 )
-def test_what_cannot_be_redacted_is_told(write: Write, line: str, path: str, words: str) -> None:
+def test_an_invalid_redaction_pattern_is_reported(write: Write, line: str, path: str, words: str) -> None:
     problems = found(write(f'{ROUTE}[recording]\npath = "TMP/rec/"\n[recording.redact]\n{line}\n'))
     ((number, where, text),) = problems
     assert (number, where) == (7, path)

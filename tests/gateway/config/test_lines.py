@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import tomli
 
-from dragoman.gateway.config.lines import KeyPath, Lines, written
+from dragoman.gateway.config.lines import KeyPath, TomlLines, written
 
 EXAMPLE = Path(__file__).parents[3] / "config.example.toml"
 
@@ -35,17 +35,17 @@ EXAMPLE = Path(__file__).parents[3] / "config.example.toml"
         ("a = '''\n[c]\nb = 1\n'''\n[c]\nb = 2\n", ("c", "b"), 6),
     ],
 )
-def test_a_key_has_the_line_on_which_it_stands(text: str, path: KeyPath, line: int) -> None:
+def test_the_line_of_a_key_is_found(text: str, path: KeyPath, line: int) -> None:
     tomli.loads(text)
-    assert Lines(text).of(path) == line
+    assert TomlLines(text).of(path) == line
 
 
 @pytest.mark.parametrize(
     ("path", "line"),
     [(("route", 0, "upstream"), 2), (("route", 0, "listen", 7), 3), (("route", 4), 2), (("limits", "x"), 1), ((), 1)],
 )
-def test_what_is_not_there_has_the_line_of_the_nearest_that_is(path: KeyPath, line: int) -> None:
-    assert Lines('# no limits\n[[route]]\nlisten = ["a"]\n').of(path) == line
+def test_a_missing_key_has_the_line_of_its_nearest_existing_parent(path: KeyPath, line: int) -> None:
+    assert TomlLines('# no limits\n[[route]]\nlisten = ["a"]\n').of(path) == line
 
 
 def values(table: Any, path: KeyPath = ()) -> Iterator[KeyPath]:
@@ -61,14 +61,14 @@ def values(table: Any, path: KeyPath = ()) -> Iterator[KeyPath]:
 
 def test_every_key_of_the_example_is_found_on_its_line() -> None:
     text = EXAMPLE.read_text("utf-8")
-    lines = Lines(text)
+    lines = TomlLines(text)
     paths = list(values(tomli.loads(text)))
     assert len(paths) > 20
     for path in paths:
         assert f"{path[-1]} = " in text.split("\n")[lines.of(path) - 1]
 
 
-def test_a_path_is_written_as_people_write_it() -> None:
+def test_a_key_path_is_written_with_dots_and_brackets() -> None:
     assert written(("route", 0, "listen", 1)) == "route[0].listen[1]"
     assert written(("limits", "heartbeat")) == "limits.heartbeat"
     assert written(()) == ""

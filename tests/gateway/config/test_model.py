@@ -16,7 +16,7 @@ from dragoman.gateway.config.model import ConfigFile, Limits, RouteOptions
 EXAMPLE = Path(__file__).parents[3] / "config.example.toml"
 
 
-def test_the_example_shows_the_defaults_and_only_them() -> None:
+def test_the_example_shows_exactly_the_defaults() -> None:
     config = load(EXAMPLE)
     assert config.limits == Limits()
     for route in config.routes:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.adapters.stdio import Bounds, Children
+from dragoman.adapters.stdio import ChildLimits, Children
 from dragoman.gateway.config.model import Config, Limits, Route
 from dragoman.gateway.config.probe import probe
 from dragoman.gateway.endpoint import parse
@@ -27,7 +27,7 @@ def config(*upstreams: str, deadline: float = DEADLINE) -> Config:
     return Config(routes=tuple(routes), limits=Limits(connect_deadline=deadline))
 
 
-async def test_a_backend_that_accepts_is_reached_and_left_again(tmp_path: Path) -> None:
+async def test_a_probe_connects_to_a_backend_and_disconnects(tmp_path: Path) -> None:
     left = asyncio.Event()
 
     async def served(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -41,7 +41,7 @@ async def test_a_backend_that_accepts_is_reached_and_left_again(tmp_path: Path) 
             await left.wait()
 
 
-async def test_each_route_is_told_for_itself(tmp_path: Path) -> None:
+async def test_each_route_is_reported_separately(tmp_path: Path) -> None:
     with reserved_port() as port, socket.socket(socket.AF_UNIX) as there:
         there.bind(str(tmp_path / "sock"))
         there.listen()
@@ -56,10 +56,10 @@ async def test_each_route_is_told_for_itself(tmp_path: Path) -> None:
     assert "t0p" not in answers[2]
 
 
-async def test_a_child_that_can_be_started_is_reached_and_ended_and_no_argument_of_it_is_told(
+async def test_a_probe_starts_and_ends_a_child_and_prints_none_of_its_arguments(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    patient = partial(Children, bounds=Bounds(start_watch=DEADLINE))  # a program may start slowly here
+    patient = partial(Children, bounds=ChildLimits(start_watch=DEADLINE))  # a program may start slowly here
     monkeypatch.setattr("dragoman.gateway.config.probe.Children", patient)
     code = ("print(flush=True); input(); input()", "exit(3)")
     waits, ends = (f'codewhale+stdio:{sys.executable} -c "{text}"' for text in code)
@@ -71,7 +71,7 @@ async def test_a_child_that_can_be_started_is_reached_and_ended_and_no_argument_
     assert "s3cret" not in missing
 
 
-async def test_a_backend_of_another_dialect_is_told_with_its_first_frame(tmp_path: Path) -> None:
+async def test_a_backend_of_another_dialect_is_reported_with_its_first_frame(tmp_path: Path) -> None:
     async def greets(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(json.dumps(snapshot()).encode() + b"\n")
         await reader.read()
@@ -84,12 +84,12 @@ async def test_a_backend_of_another_dialect_is_told_with_its_first_frame(tmp_pat
     assert right == ""
 
 
-async def test_a_child_that_dies_while_it_is_asked_is_told_with_its_last_words() -> None:
+async def test_a_child_that_dies_during_the_probe_is_reported_with_its_last_stderr_lines() -> None:
     (died,) = await probe(config("codewhale+stdio:sh -c 'read first; echo no licence >&2; exit 4'"))
     assert died == "codewhale+stdio:sh ... sh exited with status 4: no licence"
 
 
-async def test_a_backend_that_does_not_answer_costs_its_deadline() -> None:
+async def test_a_silent_backend_is_given_up_at_its_deadline() -> None:
     with socket.create_server(("127.0.0.1", 0)) as deaf:
         endpoint = f"smooth+ws://127.0.0.1:{deaf.getsockname()[1]}/ws"
         assert await probe(config(endpoint, deadline=0.05)) == [f"{endpoint} did not accept within 0.05 s"]

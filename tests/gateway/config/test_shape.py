@@ -23,11 +23,11 @@ class Tree(Struct, frozen=True, kw_only=True):
     root: Leaf = Leaf()
 
 
-def test_what_fits_has_no_faults() -> None:
+def test_a_valid_value_has_no_faults() -> None:
     assert list(faults({"leaves": [{"colour": "blue", "wait": 3}], "names": ["a"], "root": {}}, Tree)) == []
 
 
-def test_every_fault_is_told_with_its_path() -> None:
+def test_every_fault_has_its_path() -> None:
     table = {"leaves": [{"colour": "pink"}, 3, {"size": 1, "wait": "long"}], "names": ["a", 4], "rot": 1}
     assert [path for path, _ in faults(table, Tree)] == [
         ("leaves", 0, "colour"),
@@ -67,7 +67,7 @@ def test_a_fault_says_what_to_write(leaf: dict[str, Any], words: str) -> None:
         ({"leaves": [], "names": "a"}, (("names",), "expected a list in brackets, got 'a'")),
     ],
 )
-def test_tables_and_lists_must_be_such(table: dict[str, Any], fault: object) -> None:
+def test_a_table_or_list_of_another_type_is_a_fault(table: dict[str, Any], fault: object) -> None:
     assert list(faults(table, Tree)) == [fault]
 
 
@@ -76,7 +76,7 @@ def test_a_long_value_is_cut() -> None:
     assert len(text) < 150
 
 
-def test_words_are_joined_as_one_says_them() -> None:
+def test_words_are_joined_as_in_a_sentence() -> None:
     assert either(["a", "b", "c"]) == "a, b or c"
     assert either(["a"]) == "a"
     assert nearest("helo", ["hello", "world"]) == "did you mean 'hello'?"

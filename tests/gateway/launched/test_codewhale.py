@@ -40,7 +40,9 @@ def test_the_route_is_served_on_stdin_and_stdout(arguments: tuple[str, ...], env
 
 
 @pytest.mark.parametrize("arguments", [(), ("app-server",), ("exec", "--stdio")])
-def test_what_is_no_server_on_stdio_is_bad_usage(arguments: tuple[str, ...], environment: dict[str, str]) -> None:
+def test_arguments_other_than_a_server_on_stdio_are_wrong_usage(
+    arguments: tuple[str, ...], environment: dict[str, str]
+) -> None:
     with pytest.raises(SystemExit) as ended:
         launch(arguments, environment)
     assert ended.value.code == 2
@@ -54,7 +56,7 @@ def test_without_a_configuration_it_exits_2_with_one_line() -> None:
     assert done.stderr.startswith("error: set DRAGOMAN_CONFIG")
 
 
-async def test_an_unchanged_client_talks_to_a_pod_through_it(
+async def test_an_unchanged_codewhale_client_talks_to_a_pod_through_dragoman_codewhale(
     environment: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DRAGOMAN_CONFIG", environment["DRAGOMAN_CONFIG"])

@@ -1,4 +1,4 @@
-"""What a launched pod reports to its parent: which ends, over which connection (docs/dialects/pod.md, section 11)."""
+"""The reports of a launched pod to its parent: which ends, over which connection (docs/dialects/pod.md, section 11)."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def heard(*events: Event) -> list[Coroutine[Any, Any, None]]:
     return reports
 
 
-async def test_a_report_is_one_line_behind_the_parents_alerts_and_snapshot(tmp_path: Path) -> None:
+async def test_a_report_is_one_line_after_the_alerts_and_the_snapshot_of_the_parent(tmp_path: Path) -> None:
     async with parent(tmp_path / "sock", ALERT, snapshot()) as told:
         await Parent(str(tmp_path / "sock"), "atlas").shut_down()
         report = {"method": "pod_event", "params": {"kind": "shut_down", "pod_name": "atlas"}}
@@ -79,14 +79,14 @@ def test_other_ends_are_not_reported(end: Any) -> None:
     assert heard(TurnEnded(end=end)) == []
 
 
-def test_a_run_that_a_note_began_is_not_reported_and_the_next_one_is() -> None:
+def test_a_run_begun_by_a_report_is_not_reported_and_the_next_run_is() -> None:
     note, end = RunStarted(kind="notify"), TurnEnded(end="completed")
     assert len(heard(note, end)) == 0
     assert len(heard(note, end, RunStarted(kind="user_send"), end)) == 1
     assert len(heard(note, end, end)) == 1
 
 
-async def test_a_parent_that_is_gone_or_hangs_up_costs_the_report_alone(tmp_path: Path) -> None:
+async def test_a_parent_that_is_gone_or_disconnects_loses_only_the_report(tmp_path: Path) -> None:
     async def hang_up(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.close()
 

@@ -68,7 +68,7 @@ def environment(tmp_path: Path) -> dict[str, str]:
         (("--pod", "hermes", "--of-a-later-release", "x"), "hermes"),
     ],
 )
-def test_the_name_is_that_of_the_arguments_else_of_the_route(
+def test_the_name_comes_from_the_arguments_or_else_from_the_route(
     arguments: tuple[str, ...], name: str, environment: dict[str, str]
 ) -> None:
     launched = launch(arguments, environment)
@@ -88,14 +88,14 @@ def opened_session(environment: dict[str, str], *arguments: str) -> str:
     return route.listen[0].option("session")
 
 
-def test_a_conversation_is_named_only_where_the_backend_has_several(environment: dict[str, str]) -> None:
+def test_a_conversation_is_named_only_if_the_backend_has_several(environment: dict[str, str]) -> None:
     assert opened_session(environment, "--session", "u") == "u"
     (single,) = launch(("--session", "u"), environment).config.routes
     assert single.listen[0].option("session") == ""
 
 
 @pytest.mark.parametrize("store", [(), ("--store", "STORE")])
-def test_a_pod_goes_on_with_the_conversation_that_is_kept_for_its_name(
+def test_a_pod_continues_the_conversation_kept_for_its_name(
     store: tuple[str, ...], environment: dict[str, str], tmp_path: Path
 ) -> None:
     folder = tmp_path / "elsewhere" if store else tmp_path / "data/sessions"
@@ -109,7 +109,7 @@ def test_a_pod_goes_on_with_the_conversation_that_is_kept_for_its_name(
     assert opened_session(environment, "--overlay", 'pod.name = "atlas"', *where) == "", "a fresh pod of that name"
 
 
-def test_a_restored_pod_of_which_nothing_is_kept_is_refused(environment: dict[str, str]) -> None:
+def test_restoring_a_pod_without_a_kept_conversation_is_refused(environment: dict[str, str]) -> None:
     with pytest.raises(ConfigError, match="pod state missing for atlas"):
         opened_session(environment, "--pod", "atlas", "--require-pod-state")
 
@@ -124,7 +124,7 @@ def test_a_restored_pod_of_which_nothing_is_kept_is_refused(environment: dict[st
         (("--pod", "a/b"), {}, "invalid pod name"),
     ],
 )
-def test_what_is_missing_is_said(
+def test_a_missing_setting_is_named(
     arguments: tuple[str, ...], changed: dict[str, str], words: str, environment: dict[str, str]
 ) -> None:
     with pytest.raises(ConfigError, match=words):
@@ -168,7 +168,9 @@ async def ready(process: asyncio.subprocess.Process) -> list[str]:
         return (await process.stderr.readline()).decode().rstrip("\n").split("\t")
 
 
-async def test_it_tells_that_it_is_ready_serves_a_client_and_ends_on_sigterm(environment: dict[str, str]) -> None:
+async def test_a_launched_pod_reports_that_it_is_ready_serves_a_client_and_ends_on_sigterm(
+    environment: dict[str, str],
+) -> None:
     async with pod(environment, "--overlay", 'pod.name = "atlas"') as process:
         path = f"{environment['INSOMNIA_RUNTIME_DIR']}/atlas/sock"
         assert await ready(process) == ["INSOMNIA-READY", "atlas", path]
@@ -181,7 +183,7 @@ async def test_it_tells_that_it_is_ready_serves_a_client_and_ends_on_sigterm(env
         assert not Path(path).parent.exists()
 
 
-async def test_it_ends_at_once_when_a_client_says_shutdown_also_in_the_middle_of_a_turn(
+async def test_a_launched_pod_ends_at_once_on_shutdown_even_in_the_middle_of_a_turn(
     environment: dict[str, str],
 ) -> None:
     async with pod(environment, "--adopt", "--callback", "/nowhere", "--overlay", 'pod.name = "child"') as process:
@@ -195,7 +197,7 @@ async def test_it_ends_at_once_when_a_client_says_shutdown_also_in_the_middle_of
         assert not Path(path).parent.exists()
 
 
-async def test_a_name_that_a_live_pod_has_is_refused(environment: dict[str, str]) -> None:
+async def test_the_name_of_a_live_pod_is_refused(environment: dict[str, str]) -> None:
     async with pod(environment, "--pod", "atlas") as process:
         (_, _, path) = await ready(process)
         second = await asyncio.create_subprocess_exec(

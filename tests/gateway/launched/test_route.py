@@ -1,4 +1,4 @@
-"""Which route a launched program serves, and how it ends."""
+"""The route that a launched program serves, and its exit code."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_a_route_that_names_no_listener_can_be_launched(tmp_path: Path) -> None:
     assert (route.name, route.listen) == ("first", ())
 
 
-def test_what_is_missing_is_said(config: str) -> None:
+def test_a_missing_setting_is_named(config: str) -> None:
     with pytest.raises(ConfigError, match="set DRAGOMAN_CONFIG"):
         chosen({})
     with pytest.raises(ConfigError, match="the routes are first, second"):
@@ -51,7 +51,7 @@ def test_what_is_missing_is_said(config: str) -> None:
 @pytest.mark.parametrize(
     ("error", "code"), [(None, 0), (OSError("taken"), 1), (PeerError("not_utf8", "y"), 1), (ConfigError("z"), 2)]
 )
-def test_the_exit_code_says_how_it_went(
+def test_the_exit_code_tells_success_from_failure(
     error: Exception | None, code: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(

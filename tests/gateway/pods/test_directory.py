@@ -45,7 +45,7 @@ async def answer(client: PodClient, method: str, event: str, **params: Any) -> d
     return next(data for name, data in client.events[seen:] if name == event)
 
 
-async def test_with_no_session_there_is_one_way_in_called_after_the_route(base: Path) -> None:
+async def test_without_a_session_there_is_one_folder_named_after_the_route(base: Path) -> None:
     async with served(f"pod+dir:{base}") as (app, (address,)):
         assert address == f"dir:{base}"
         assert folders(base) == {"test"}
@@ -77,7 +77,7 @@ async def test_each_session_that_a_client_opens_has_a_folder_with_its_status(bas
     assert not base.joinpath(name).exists()
 
 
-async def test_a_folder_goes_with_its_session(base: Path) -> None:
+async def test_the_folder_of_a_session_is_removed_with_it(base: Path) -> None:
     async with served(f"pod+dir:{base}", WS) as (app, (_, url)):
         async with SmoothClient.connected(url):
             await until(lambda: len(folders(base)) == 2)
@@ -87,7 +87,7 @@ async def test_a_folder_goes_with_its_session(base: Path) -> None:
         await until(lambda: not (base / session.state.id).exists())  # its socket goes first
 
 
-async def test_a_session_with_a_title_is_called_after_it_once(base: Path) -> None:
+async def test_the_folder_of_a_titled_session_is_named_after_the_first_title(base: Path) -> None:
     async with served(f"pod+dir:{base}", WS) as (app, _):
         (base / "Order").mkdir()
         router = app._routers[0]
@@ -101,7 +101,7 @@ async def test_a_session_with_a_title_is_called_after_it_once(base: Path) -> Non
         await until(lambda: folders(base) == names)
 
 
-async def test_a_name_that_makes_too_long_a_path_costs_the_folder_and_no_more(tmp_path: Path) -> None:
+async def test_a_name_with_too_long_a_path_loses_only_its_folder(tmp_path: Path) -> None:
     base = tmp_path / ("x" * (90 - len(str(tmp_path))))
     async with served(f"pod+dir:{base}", WS) as (_, (_, url)), SmoothClient.connected(url) as smooth:
         request = await smooth.say("retry")
@@ -109,7 +109,7 @@ async def test_a_name_that_makes_too_long_a_path_costs_the_folder_and_no_more(tm
         assert folders(base) == {"test"}
 
 
-async def test_clients_see_all_that_stand_there_and_reach_them(base: Path) -> None:
+async def test_clients_of_one_pod_list_and_reach_all_pods_of_the_directory(base: Path) -> None:
     async with (
         served(f"pod+dir:{base}", WS) as (app, (_, url)),
         SmoothClient.connected(url),
@@ -141,7 +141,7 @@ async def test_clients_see_all_that_stand_there_and_reach_them(base: Path) -> No
         assert pod.names().count("snapshot") == 1
 
 
-async def test_elsewhere_a_client_sees_its_own_session_alone(tmp_path: Path) -> None:
+async def test_without_a_directory_a_client_lists_only_its_own_session(tmp_path: Path) -> None:
     socket = f"{tmp_path}/atlas.sock"
     async with (
         served(f"pod+unix:{socket}", WS) as (app, (_, url)),
@@ -155,7 +155,7 @@ async def test_elsewhere_a_client_sees_its_own_session_alone(tmp_path: Path) -> 
         assert (await answer(pod, "inspect_pod", "error", name=other.state.id))["code"] == "invalid_request"
 
 
-async def test_a_directory_that_a_live_pod_has_is_refused(base: Path) -> None:
+async def test_a_directory_used_by_a_live_pod_is_refused(base: Path) -> None:
     async with served(f"pod+dir:{base}"):
         with pytest.raises(BaseExceptionGroup) as refused:
             async with served(f"pod+dir:{base}"):

@@ -28,7 +28,7 @@ def names(folder: PodFolder) -> list[str]:
     return sorted(path.name for path in folder.folder.iterdir())
 
 
-async def test_it_has_the_socket_the_process_and_the_status_and_leaves_nothing(tmp_path: Path) -> None:
+async def test_a_pod_folder_has_socket_pid_and_status_and_is_removed_at_the_end(tmp_path: Path) -> None:
     folder = PodFolder(tmp_path / "run", "atlas")
     await folder.open(listen)
     assert names(folder) == ["pid", "sock", "status.json"]
@@ -38,7 +38,7 @@ async def test_it_has_the_socket_the_process_and_the_status_and_leaves_nothing(t
     assert not folder.folder.exists()
 
 
-async def test_the_status_is_that_of_the_session(tmp_path: Path) -> None:
+async def test_the_status_file_has_the_status_of_the_session(tmp_path: Path) -> None:
     folder = PodFolder(tmp_path, "atlas")
     await folder.open(listen)
     folder.tell(SessionState(id="s1", status="paused"))
@@ -49,7 +49,7 @@ async def test_the_status_is_that_of_the_session(tmp_path: Path) -> None:
     assert not folder.folder.exists()
 
 
-async def test_what_a_dead_pod_left_is_replaced_and_what_somebody_put_there_stays(tmp_path: Path) -> None:
+async def test_files_of_a_dead_pod_are_replaced_and_other_files_stay(tmp_path: Path) -> None:
     folder = PodFolder(tmp_path, "atlas")
     await folder.open(listen)
     socket = folder.socket.with_name("kept")
@@ -65,7 +65,7 @@ async def test_what_a_dead_pod_left_is_replaced_and_what_somebody_put_there_stay
     assert names(folder) == ["notes"]
 
 
-async def test_the_folder_of_a_live_pod_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
+async def test_the_folder_of_a_live_pod_is_refused_and_not_changed(tmp_path: Path) -> None:
     probes: list[Transport] = []
 
     async def listen_to_probes(path: str) -> Listener:
@@ -82,7 +82,7 @@ async def test_the_folder_of_a_live_pod_is_refused_and_left_as_it_is(tmp_path: P
         await probe.close()
 
 
-async def test_a_status_that_cannot_be_written_costs_the_file_and_no_more(tmp_path: Path) -> None:
+async def test_a_status_that_cannot_be_written_loses_only_its_file(tmp_path: Path) -> None:
     folder = PodFolder(tmp_path, "atlas")
     await folder.open(listen)
     (folder.folder / "status.json").unlink()
@@ -93,6 +93,6 @@ async def test_a_status_that_cannot_be_written_costs_the_file_and_no_more(tmp_pa
 
 
 @pytest.mark.parametrize("make", [lambda: PodFolder(Path("/x"), ""), lambda: PodFolder(Path("/x"), "..")])
-def test_a_name_that_no_pod_may_have_is_refused(make: Callable[[], PodFolder]) -> None:
+def test_an_invalid_pod_name_is_refused(make: Callable[[], PodFolder]) -> None:
     with pytest.raises(ConfigError, match="invalid pod name"):
         make()

@@ -64,7 +64,7 @@ def test_a_pod_that_was_found_dead_is_not_listed() -> None:
     assert pods.find_listed("id-a") is None
 
 
-def test_what_was_known_of_a_pod_is_no_news() -> None:
+def test_known_facts_about_a_pod_are_no_news() -> None:
     pods = index("a")
     assert pods.see(Pod(name="a", modified=5))
     assert not pods.see(Pod(name="a", modified=5))

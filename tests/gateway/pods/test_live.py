@@ -27,17 +27,17 @@ def probed(pods: Pods, name: str) -> Pod:
     return pod
 
 
-def test_every_folder_with_a_live_socket_is_a_pod_by_its_name(pods: Pods, tmp_path: Path) -> None:
+def test_every_folder_with_a_live_socket_is_a_pod_of_that_name(pods: Pods, tmp_path: Path) -> None:
     assert [name for name in pods.list_names() if probed(pods, name).listens] == ["atlas", "hermes"]
     assert str(pods.endpoint("atlas")) == f"pod@seed+unix:{tmp_path}/atlas/sock"
 
 
 @pytest.mark.parametrize("name", ["dead", "nobody", "", "..", "pods.json"])
-def test_what_is_no_live_pod_does_not_listen(pods: Pods, name: str) -> None:
+def test_other_folders_and_files_do_not_listen(pods: Pods, name: str) -> None:
     assert not probed(pods, name).listens
 
 
-def test_its_status_is_what_its_file_says(pods: Pods, tmp_path: Path) -> None:
+def test_the_status_of_a_pod_is_read_from_its_file(pods: Pods, tmp_path: Path) -> None:
     path = tmp_path / "atlas" / "status.json"
     path.write_text('{"pod_name":"atlas","segment_id":"x","state":"paused"}')
     os.utime(path, ns=(5, 7))
@@ -51,7 +51,7 @@ def test_a_pod_whose_file_names_no_segment_has_no_conversation(pods: Pods, tmp_p
 
 
 @pytest.mark.parametrize("text", [None, "", "{", '{"state":"dancing"}', "[]"])
-def test_without_a_readable_status_it_is_taken_for_idle(pods: Pods, tmp_path: Path, text: str | None) -> None:
+def test_a_pod_without_a_readable_status_counts_as_idle(pods: Pods, tmp_path: Path, text: str | None) -> None:
     if text is not None:
         (tmp_path / "atlas" / "status.json").write_text(text)
         os.utime(tmp_path / "atlas" / "status.json", ns=(5, 9))
@@ -67,7 +67,7 @@ def test_pods_are_asked_up_to_the_first_that_is_idle_if_that_is_wanted(pods: Pod
     assert [pod.name for pod in pods.probe(names, idle=False)] == ["dead", "atlas"]
 
 
-def test_a_directory_that_is_not_there_has_no_pods(tmp_path: Path) -> None:
+def test_a_missing_directory_has_no_pods(tmp_path: Path) -> None:
     pods = Pods(parse(f"pod+dir:{tmp_path}/none"), lambda _path: True)
     assert not pods.is_changed()
     assert pods.list_names() == ()

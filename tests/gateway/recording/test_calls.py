@@ -1,4 +1,4 @@
-"""What recording adds to the cost of a token, counted in Python calls of gateway/recording and never timed."""
+"""The cost that recording adds to a token, counted in Python calls of gateway/recording and never timed."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ def test_equal_captures_give_equal_recordings() -> None:
 
 
 @needs_shared
-def test_turns_of_a_smooth_server_are_told_with_what_was_asked() -> None:
+def test_turns_of_a_smooth_server_are_imported_with_their_inputs() -> None:
     first, second = told("captures/01")
     assert words(first) == [("input", "hello there"), ("text", "Hello from the engine!")]
     assert words(second) == [("input", "and again"), ("text", "Second answer, with an em dash — done.")]
@@ -80,7 +80,7 @@ def test_turns_of_a_smooth_server_are_told_with_what_was_asked() -> None:
 
 
 @needs_shared
-def test_an_answer_that_was_given_is_told_as_it_was() -> None:
+def test_a_given_answer_is_imported_unchanged() -> None:
     (turn,) = told("captures/03")
     assert [block.text for block in turn.blocks if block.what == "answer"] == ["approved"]
     first, second = told("captures/05")
@@ -106,7 +106,7 @@ def test_a_turn_that_waits_for_an_answer_is_lost_with_its_connection() -> None:
     assert (first.end, words(second), second.end) == ("failed", [("input", "hello"), ("text", "after")], "completed")
 
 
-def test_turns_of_a_pod_are_told_though_its_clients_name_no_request() -> None:
+def test_turns_of_a_pod_are_imported_although_its_clients_send_no_request_ids() -> None:
     assert [turn.end for turn in told("pod/02")] == ["completed"] * 3
     assert [turn.end for turn in told("pod/05")] == ["completed", "rolled_back", "rolled_back", "completed"]
     (turn,) = told("pod/04")
@@ -114,13 +114,13 @@ def test_turns_of_a_pod_are_told_though_its_clients_name_no_request() -> None:
     assert all(block.result is not None for block in turn.blocks if block.what == "tool")
 
 
-def test_turns_of_a_pando_are_those_of_the_session_that_is_told_most() -> None:
+def test_turns_of_a_pando_are_those_of_the_session_with_the_most_events() -> None:
     first, second = told("pando/07")
     assert first.blocks[0].text == "Write a long essay about retry storms"
     assert second.blocks[0].text == "Shorter: one sentence. 一句话。"
 
 
-def test_turns_of_a_codewhale_begin_though_it_answers_when_they_are_over() -> None:
+def test_turns_of_a_codewhale_begin_before_their_answer_at_the_end() -> None:
     first, second, third = told("codewhale/04")
     assert [turn.blocks[0].text for turn in (first, second, third)] == [
         "Write a long essay about retry storms",
@@ -132,7 +132,7 @@ def test_turns_of_a_codewhale_begin_though_it_answers_when_they_are_over() -> No
     assert ends[:4] == [("fail mid", "failed"), ("fail early", "failed"), ("fail quiet", "failed"), ("cut", "failed")]
 
 
-def test_what_a_second_client_asks_is_kept_and_what_it_is_told_is_not_told_twice() -> None:
+def test_requests_of_a_second_client_are_kept_and_its_copies_of_events_are_not() -> None:
     path = next(path for path in KNOWN if path.name.startswith("11-second"))
     header, lines = imported(path)
     got = list(lines)
@@ -150,44 +150,44 @@ def written(path: Path, *lines: Any) -> Path:
     return path
 
 
-def test_a_line_that_is_no_json_is_told_with_its_number(tmp_path: Path) -> None:
+def test_a_line_that_is_no_json_is_reported_with_its_number(tmp_path: Path) -> None:
     path = written(tmp_path / "a.jsonl", {"dialect": "pod"}, "no json")
     with pytest.raises(RecordingError, match=r"a\.jsonl:2 is no line of a capture"):
         imported(path, "pod")
 
 
 @pytest.mark.parametrize("line", [None, {"t": 1, "dir": "s2c"}, {"t": 1, "dir": "s2c", "text": "hi"}])
-def test_a_capture_without_frames_is_told(tmp_path: Path, line: object) -> None:
+def test_a_capture_without_frames_is_reported(tmp_path: Path, line: object) -> None:
     lines = [line] if line is not None else []
     with pytest.raises(RecordingError, match="holds no frames: a line of a capture has `frame` or `frames`"):
         imported(written(tmp_path / "a.jsonl", *lines), "pod")
 
 
 @needs_shared
-def test_a_session_that_is_not_there_is_told_with_those_that_are() -> None:
+def test_an_unknown_session_is_reported_with_the_existing_ones() -> None:
     path = next(path for path in KNOWN if path.name.startswith("01-") and path.parent.name == "captures")
     header, _ = imported(path)
     with pytest.raises(RecordingError, match=f"has no session 'nope': there are {header.session}"):
         read_capture(Capture(path), registry.dialect("smooth"), session="nope")
 
 
-def test_a_recording_is_no_capture() -> None:
+def test_importing_a_recording_is_refused() -> None:
     with pytest.raises(RecordingError, match=r"v4\.jsonl is no capture but a recording already"):
         imported(DATA / "recordings" / "v4.jsonl", "pod")
 
 
-def test_a_time_of_no_recording_is_told(tmp_path: Path) -> None:
+def test_an_invalid_time_is_reported(tmp_path: Path) -> None:
     with pytest.raises(RecordingError, match=r"a\.jsonl:1 is no line of a capture"):
         imported(written(tmp_path / "a.jsonl", {"t": 1e300, "dir": "s2c", "frame": "{}"}), "pod")
 
 
-def test_a_direction_that_is_none_is_told(tmp_path: Path) -> None:
+def test_an_invalid_direction_is_reported(tmp_path: Path) -> None:
     path = written(tmp_path / "a.jsonl", {"dir": "up", "frame": "{}"})
     with pytest.raises(RecordingError, match="`dir` is c2s, s2c or pub, not 'up'"):
         imported(path, "pod")
 
 
-def test_a_frame_that_cannot_be_read_is_kept_and_told(tmp_path: Path) -> None:
+def test_an_unreadable_frame_is_kept_and_reported(tmp_path: Path) -> None:
     path = written(tmp_path / "a.jsonl", {"dir": "s2c", "frame": "hello"})
     _, lines = imported(path, "pod")
     (line,) = lines
@@ -235,14 +235,14 @@ def closes(conn: str) -> dict[str, Any]:
         ((ANSWER, closes("a")), ["denied"], "failed"),
     ],
 )
-def test_only_the_connection_of_a_turn_takes_it_along(
+def test_a_turn_ends_only_with_the_connection_that_began_it(
     tmp_path: Path, more: tuple[dict[str, Any], ...], answer: list[str], end: str | None
 ) -> None:
     (turn,) = conversation(imported(written(tmp_path / "a.jsonl", *ASKED, *more), "smooth")[1])
     assert ([block.text for block in turn.blocks if block.what == "answer"], turn.end) == (answer, end)
 
 
-def test_an_answer_that_was_refused_is_not_the_one_that_let_the_turn_go_on(tmp_path: Path) -> None:
+def test_a_refused_answer_did_not_continue_the_turn(tmp_path: Path) -> None:
     token = says(
         "a",
         "s2c",
@@ -257,7 +257,7 @@ def test_an_answer_that_was_refused_is_not_the_one_that_let_the_turn_go_on(tmp_p
         assert [block.text for block in turn.blocks if block.what == "answer"] == [answer]
 
 
-def test_a_pod_goes_on_when_a_client_leaves(tmp_path: Path) -> None:
+def test_a_pods_turn_continues_when_a_client_leaves(tmp_path: Path) -> None:
     status = {"event": "status", "data": {"status": "running"}}
     delta = {"event": "text_delta", "data": {"text": "so"}}
     lines = [says("a", "s2c", **status), says("a", "s2c", **delta), closes("a"), says("a", "s2c", **delta)]

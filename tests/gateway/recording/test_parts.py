@@ -59,7 +59,7 @@ def test_parts_have_names_of_their_own() -> None:
 # -- one file for the first session with an input --------------------------------------------------------------
 
 
-def test_what_came_before_the_first_input_waits_for_it(tmp_path: Path) -> None:
+def test_items_before_the_first_input_wait_for_it(tmp_path: Path) -> None:
     scene = Scene(place=OneFile(tmp_path / "out.jsonl"))
     scene.happens(StatusChanged(status="idle"))
     scene.passes(FLUSH)
@@ -78,7 +78,7 @@ def test_a_session_without_an_input_is_written_at_its_end(tmp_path: Path) -> Non
     assert [names_of(file) for file in scene.disk.files] == ["out-2.jsonl"]
 
 
-def test_what_waits_for_an_input_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_items_that_wait_for_an_input_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dragoman.gateway.recording.parts.EARLY_MAX", 2000)
     scene = Scene(place=OneFile(tmp_path / "out.jsonl"))
     for _ in range(40):

@@ -226,7 +226,7 @@ def test_an_invalid_recording_section_is_reported_with_its_line(
 
 
 def bridged(tmp_path: Path, *options: str) -> tuple[Reader, str]:
-    """What `bridge` records of a client that says a secret, and what it says meanwhile."""
+    """Return the recording of a client that sends a secret to `bridge`, and the output of `bridge`."""
     gateway = subprocess.Popen(
         [
             sys.executable,

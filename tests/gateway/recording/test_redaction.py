@@ -1,4 +1,4 @@
-"""What is no secret stays as it is: prose, ids, hashes, pictures, code, and whole conversations of real programs."""
+"""Text without secrets is not changed: prose, ids, hashes, pictures, code, and whole conversations of real programs."""
 
 from __future__ import annotations
 

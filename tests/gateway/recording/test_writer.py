@@ -23,7 +23,7 @@ START = 1_700_000_000_000_000_000
 
 
 class Loop:
-    """What the writer calls in the loop; the test waits for it."""
+    """The functions that the writer calls in the loop; the test waits for them."""
 
     def __init__(self) -> None:
         self.calls: queue.Queue[Callable[[], None]] = queue.Queue()
@@ -258,7 +258,7 @@ def test_a_closed_file_is_compressed_and_old_ones_are_deleted(tmp_path: Path, lo
     assert list(packed.lines()) == numbered(10)
 
 
-def test_what_a_killed_gateway_left_is_compressed_at_the_start(tmp_path: Path, loop: Loop) -> None:
+def test_recordings_of_a_killed_gateway_are_compressed_at_the_next_start(tmp_path: Path, loop: Loop) -> None:
     written(tmp_path / "20200101T000000Z-old.jsonl", numbered(2))
     writer = Writer(Folder(tmp_path), loop.calls.put, compresses=True)
     writer.start()

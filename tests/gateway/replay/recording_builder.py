@@ -50,7 +50,7 @@ def said(text: str, request: str = "r") -> SubmitInput:
 
 
 def types(events: list[Any]) -> list[str]:
-    """Which events."""
+    """Return the kinds of these events."""
     return [type(event).__name__ for event in events]
 
 
@@ -68,7 +68,7 @@ class RecordingBuilder:
         self._logged = 0
 
     def at(self, ms: float) -> RecordingBuilder:
-        """It is that late."""
+        """Set the time of the lines that follow, in milliseconds."""
         self._t = int(ms * 1000)
         return self
 
@@ -140,7 +140,7 @@ class RecordingBuilder:
         return self.asks(said(text), Reply(request="", failure=failure))
 
     def frame(self, text: str = "{}") -> RecordingBuilder:
-        """What stood on a wire."""
+        """Add a line with a frame of a wire."""
         self._lines.append(FrameLine(seq=self.last + 1, t=self._t, link=UP, dir="receive", dialect="pod", text=text))
         return self
 
@@ -204,7 +204,7 @@ class WatchedReplay:
         return self.news()
 
     def news(self, after: float = 0.0) -> list[Any]:
-        """What was said since it was looked at last, when so many seconds have passed."""
+        """Let this many seconds pass and return the events since the last call."""
         self.time.passes(after)
         news, self._seen = self.events[self._seen :], len(self.events)
         return news

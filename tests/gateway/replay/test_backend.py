@@ -70,7 +70,7 @@ def failure(events: list[Any]) -> str:
 # -- inputs --------------------------------------------------------------------------------------------
 
 
-def test_an_input_is_answered_as_it_was_then_under_its_own_request(tmp_path: Path) -> None:
+def test_an_input_gets_its_recorded_answer_under_its_own_request_id(tmp_path: Path) -> None:
     watched = WatchedReplay(
         RecordingBuilder().turn("one", TextDelta(text="1")).turn("two", TextDelta(text="2")).plan(tmp_path)
     )
@@ -81,7 +81,7 @@ def test_an_input_is_answered_as_it_was_then_under_its_own_request(tmp_path: Pat
     assert (texts(first), texts(second), second[0].request) == ("1", "2", "b")
 
 
-def test_what_the_recording_has_not_is_refused_with_why(tmp_path: Path) -> None:
+def test_an_input_that_is_not_recorded_is_refused_with_the_reason(tmp_path: Path) -> None:
     watched = WatchedReplay(RecordingBuilder().turn("one").plan(tmp_path))
     assert failure(watched.asks(said("something else"))) == "replay: the recording has nothing like it"
     watched.asks(said("one"))
@@ -101,7 +101,7 @@ def test_while_a_turn_is_played_another_input_is_refused(tmp_path: Path) -> None
     assert failure(watched.asks(said("two"))) == "a turn of the recording is being played"
 
 
-def test_what_came_late_behind_a_turn_comes_before_the_next_input(tmp_path: Path) -> None:
+def test_late_events_after_a_turn_are_replayed_before_the_next_input(tmp_path: Path) -> None:
     late = Alert(level="warn", source="pod", text="late")
     tape = RecordingBuilder().turn("one").at(60_000).says(late).at(61_000).turn("two", TextDelta(text="2"))
     watched = WatchedReplay(tape.plan(tmp_path), speed=1.0)
@@ -111,7 +111,7 @@ def test_what_came_late_behind_a_turn_comes_before_the_next_input(tmp_path: Path
     assert types(events[1:]) == TURN
 
 
-def test_a_turn_that_the_recording_does_not_end_fails_with_that_reason(tmp_path: Path) -> None:
+def test_a_turn_without_a_recorded_end_fails_with_that_reason(tmp_path: Path) -> None:
     watched = WatchedReplay(RecordingBuilder().turn("one", TextDelta(text="1"), end=None).plan(tmp_path))
     failed = end(watched.asks(said("one")))
     assert failed.failure is not None
@@ -126,7 +126,7 @@ def test_an_input_whose_acceptance_is_not_recorded_is_accepted_and_fails(tmp_pat
 # -- time ------------------------------------------------------------------------------------------------
 
 
-def test_events_come_when_they_came(tmp_path: Path) -> None:
+def test_events_keep_their_recorded_times(tmp_path: Path) -> None:
     tape = (
         RecordingBuilder().turn("one", end=None).at(1000).says(TextDelta(text="1")).at(3000).says(TextDelta(text="2"))
     )
@@ -139,7 +139,7 @@ def test_events_come_when_they_came(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("speed", "cap", "seconds"), [(2.0, None, 5.0), (1.0, 0.5, 0.5), (2.0, 0.5, 0.25)])
-def test_pauses_are_shortened_as_asked(tmp_path: Path, speed: float, cap: float | None, seconds: float) -> None:
+def test_pauses_are_shortened_as_configured(tmp_path: Path, speed: float, cap: float | None, seconds: float) -> None:
     tape = RecordingBuilder().turn("one", end=None).at(10_000).says(TextDelta(text="1"))
     watched = WatchedReplay(tape.ends().plan(tmp_path), speed=speed, idle_cap=cap)
     watched.asks(said("one"))
@@ -147,7 +147,7 @@ def test_pauses_are_shortened_as_asked(tmp_path: Path, speed: float, cap: float 
     assert texts(watched.news(after=0.02)) == "1"
 
 
-def test_a_long_turn_is_told_in_pieces_at_once(tmp_path: Path) -> None:
+def test_a_long_turn_without_pauses_is_sent_in_pieces(tmp_path: Path) -> None:
     deltas = [TextDelta(text=f"{n} ") for n in range(2000)]
     watched = WatchedReplay(RecordingBuilder().turn("one", *deltas).plan(tmp_path))
     watched.backend.send([said("one")])
@@ -155,7 +155,7 @@ def test_a_long_turn_is_told_in_pieces_at_once(tmp_path: Path) -> None:
     assert texts(watched.news()) == "".join(f"{n} " for n in range(2000))
 
 
-def test_what_was_stopped_says_nothing_more(tmp_path: Path) -> None:
+def test_a_stopped_replay_sends_nothing_more(tmp_path: Path) -> None:
     tape = RecordingBuilder().turn("one", end=None).at(1000).says(TextDelta(text="1")).ends()
     watched = WatchedReplay(tape.plan(tmp_path), speed=1.0)
     watched.asks(said("one"))
@@ -167,7 +167,7 @@ def test_what_was_stopped_says_nothing_more(tmp_path: Path) -> None:
 # -- how it begins -----------------------------------------------------------------------------------------
 
 
-def test_the_history_of_the_beginning_is_there_at_once(tmp_path: Path) -> None:
+def test_the_recorded_history_is_sent_at_the_start(tmp_path: Path) -> None:
     history = HistorySnapshot(items=(Message(role="user", text="before"),))
     tape = RecordingBuilder().at(800).says(history).at(900).turn("one")
     watched = WatchedReplay(tape.plan(tmp_path), speed=1.0)
@@ -176,7 +176,7 @@ def test_the_history_of_the_beginning_is_there_at_once(tmp_path: Path) -> None:
     assert watched.events == [history]
 
 
-def test_a_turn_that_the_backend_began_comes_at_its_time(tmp_path: Path) -> None:
+def test_a_turn_begun_by_the_backend_comes_at_its_recorded_time(tmp_path: Path) -> None:
     tape = RecordingBuilder().says(Alert(level="warn", source="pod", text="first"))
     tape._open = "own"
     tape.at(2000).says(TextDelta(text="by itself")).ends()
@@ -194,7 +194,7 @@ def cancelled() -> RecordingBuilder:
     return tape.at(5100).says(TextDelta(text="2")).ends("cancelled")
 
 
-def test_the_play_waits_where_a_cancel_was_and_goes_on_with_what_it_brought(tmp_path: Path) -> None:
+def test_a_replay_waits_where_a_cancel_was_recorded_and_continues_with_its_effects(tmp_path: Path) -> None:
     watched = WatchedReplay(cancelled().plan(tmp_path))
     assert types(watched.asks(said("one"))) == ["TurnAccepted", "StatusChanged", "TextDelta"]
     assert watched.news(after=60) == []
@@ -203,7 +203,7 @@ def test_the_play_waits_where_a_cancel_was_and_goes_on_with_what_it_brought(tmp_
     assert (texts(events), end(events).end) == ("2", "cancelled")
 
 
-def test_a_cancel_that_comes_early_is_taken_once_what_came_before_was_said(tmp_path: Path) -> None:
+def test_an_early_cancel_is_accepted_after_the_events_recorded_before_it(tmp_path: Path) -> None:
     watched = WatchedReplay(cancelled().plan(tmp_path), speed=1.0)
     watched.backend.send([said("one")])
     events = watched.asks(CancelTurn(request="c"))
@@ -211,7 +211,7 @@ def test_a_cancel_that_comes_early_is_taken_once_what_came_before_was_said(tmp_p
     assert types(watched.news(after=0.2)) == ["TextDelta", "TurnResult", "TurnEnded"]
 
 
-def test_a_command_that_is_not_in_this_scene_is_refused(tmp_path: Path) -> None:
+def test_a_command_that_is_not_recorded_in_this_turn_is_refused(tmp_path: Path) -> None:
     watched = WatchedReplay(RecordingBuilder().turn("one", end=None).at(9000).ends().plan(tmp_path), speed=1.0)
     watched.asks(said("one"))
     assert failure(watched.asks(CancelTurn())) == "replay: the recording has none at this point"
@@ -254,7 +254,7 @@ def test_a_question_is_asked_again_and_waits_for_its_answer(tmp_path: Path) -> N
     assert types(events) == ["Reply", "ToolCallFinished", "TurnResult", "TurnEnded"], "the session says what came of it"
 
 
-def test_another_answer_than_then_ends_the_turn_as_failed_with_that_reason(tmp_path: Path) -> None:
+def test_an_answer_that_differs_from_the_recorded_one_fails_the_turn_with_that_reason(tmp_path: Path) -> None:
     watched = WatchedReplay(question().turn("two").plan(tmp_path))
     watched.asks(said("one"))
     events = watched.asks(AnswerApproval(request="a", approved=False, question="q1"))
@@ -264,7 +264,7 @@ def test_another_answer_than_then_ends_the_turn_as_failed_with_that_reason(tmp_p
     assert types(watched.asks(said("two"))) == ["TurnAccepted", "StatusChanged", "TurnResult", "TurnEnded"]
 
 
-def test_an_answer_fits_its_own_question_alone(tmp_path: Path) -> None:
+def test_an_answer_matches_only_its_own_question(tmp_path: Path) -> None:
     """A no to the first is none to the second, to which it was said then."""
     second = ApprovalRequested(tool="t", description="d", question="q2")
     tape = (
@@ -278,7 +278,7 @@ def test_an_answer_fits_its_own_question_alone(tmp_path: Path) -> None:
     assert end(watched.asks(AnswerApproval(approved=False, question="q1"))).end == "failed"
 
 
-def test_a_question_that_the_backend_closed_by_itself_is_closed_again(tmp_path: Path) -> None:
+def test_a_question_that_the_backend_closed_is_closed_again(tmp_path: Path) -> None:
     watched = WatchedReplay(
         RecordingBuilder().turn("one", ASKED, ApprovalResolved(approved=False), TextDelta(text="1")).plan(tmp_path)
     )
@@ -293,7 +293,7 @@ def test_a_question_that_the_backend_closed_by_itself_is_closed_again(tmp_path: 
     ]
 
 
-def test_a_form_that_was_filled_in_wrong_is_refused_again_and_then_taken(tmp_path: Path) -> None:
+def test_a_form_that_was_first_refused_is_refused_again_and_then_accepted(tmp_path: Path) -> None:
     form = InteractionRequired(question="f", kind="identity", spec=Raw(b"{}"), reason="who")
     wrong = AnswerInteraction(question="f", values=Raw(b'{"name":""}'))
     right = AnswerInteraction(question="f", values=Raw(b'{"name":"Ann"}'))
@@ -311,7 +311,7 @@ def test_a_form_that_was_filled_in_wrong_is_refused_again_and_then_taken(tmp_pat
 # -- what concerns no turn -----------------------------------------------------------------------------------------
 
 
-def test_whoever_opens_or_resumes_gets_this_conversation(tmp_path: Path) -> None:
+def test_opening_or_resuming_any_session_gives_the_recorded_conversation(tmp_path: Path) -> None:
     watched = WatchedReplay(RecordingBuilder().plan(tmp_path))
     for command in (OpenSession(request="a", agent="x"), ResumeSession(request="a", session="any", agent="x")):
         (opened,) = watched.asks(command)
@@ -325,11 +325,11 @@ def test_whoever_opens_or_resumes_gets_this_conversation(tmp_path: Path) -> None
     ("command", "answer"),
     [(Ping(request="a"), Pong(request="a")), (ShutdownBackend(request="a"), Reply(request="a"))],
 )
-def test_what_needs_no_recording_is_answered(tmp_path: Path, command: Command, answer: Any) -> None:
+def test_commands_that_need_no_recording_are_answered(tmp_path: Path, command: Command, answer: Any) -> None:
     assert WatchedReplay(RecordingBuilder().plan(tmp_path)).asks(command) == [answer]
 
 
-def test_the_history_is_that_of_the_session_that_replays(tmp_path: Path) -> None:
+def test_a_history_request_is_answered_from_the_replaying_session(tmp_path: Path) -> None:
     watched = WatchedReplay(RecordingBuilder().plan(tmp_path))
     watched.state.transcript = [Message(role="user", text="one", id="m1")]
     (page,) = watched.asks(GetHistory(request="a"))
@@ -339,7 +339,7 @@ def test_the_history_is_that_of_the_session_that_replays(tmp_path: Path) -> None
     assert listed.sessions == ()
 
 
-def test_what_was_asked_besides_is_answered_as_it_was(tmp_path: Path) -> None:
+def test_other_recorded_requests_get_their_recorded_answers(tmp_path: Path) -> None:
     listed = CompletionsListed(kind="file", entries=())
     plan = (
         RecordingBuilder()
@@ -357,7 +357,7 @@ def test_what_was_asked_besides_is_answered_as_it_was(tmp_path: Path) -> None:
 # -- by itself --------------------------------------------------------------------------------------------------------
 
 
-def test_it_plays_by_itself_from_one_turn_to_the_next(tmp_path: Path) -> None:
+def test_autoplay_continues_from_one_turn_to_the_next(tmp_path: Path) -> None:
     tape = RecordingBuilder().turn("one", TextDelta(text="1"))
     tape.at(1000).turn("two", ASKED, end=None).asks(AnswerApproval(approved=True), Reply(request=""))
     tape.says(RESOLVED, TextDelta(text="2")).ends().turn("three", end=None).asks(CancelTurn()).ends("cancelled")
@@ -374,7 +374,7 @@ def test_it_plays_by_itself_from_one_turn_to_the_next(tmp_path: Path) -> None:
     assert "TurnAccepted" not in types(events)
 
 
-def test_by_itself_it_keeps_the_pauses_between_turns(tmp_path: Path) -> None:
+def test_autoplay_keeps_the_pauses_between_turns(tmp_path: Path) -> None:
     tape = RecordingBuilder().turn("one", TextDelta(text="1")).at(5000).turn("two", TextDelta(text="2"))
     watched = WatchedReplay(tape.plan(tmp_path), auto=True, speed=1.0)
     watched.backend.start()
@@ -382,13 +382,13 @@ def test_by_itself_it_keeps_the_pauses_between_turns(tmp_path: Path) -> None:
     assert texts(watched.news(after=0.2)) == "2"
 
 
-def test_by_itself_it_takes_no_commands(tmp_path: Path) -> None:
+def test_autoplay_accepts_no_commands(tmp_path: Path) -> None:
     watched = WatchedReplay(RecordingBuilder().turn("one").plan(tmp_path), auto=True)
     words = "replay: this replay plays by itself and takes no commands"
     assert failure(watched.asks(said("one"))) == words
     assert failure(watched.asks(AnswerApproval(approved=True))) == words
 
 
-def test_the_output_of_a_turn_stands_before_its_end(tmp_path: Path) -> None:
+def test_the_output_of_a_turn_comes_before_its_end(tmp_path: Path) -> None:
     watched = WatchedReplay(RecordingBuilder().turn("one").plan(tmp_path))
     assert watched.asks(said("one"))[-2:] == [TurnResult(end="completed"), TurnEnded(end="completed")]

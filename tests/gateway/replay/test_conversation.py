@@ -85,7 +85,7 @@ async def alone() -> AsyncIterator[Alone]:
         made.way.stop()
 
 
-async def test_the_first_command_opens_a_conversation_of_its_own_and_goes_to_it() -> None:
+async def test_the_first_command_opens_a_new_conversation_and_is_sent_to_it() -> None:
     async with alone() as made:
         await made.asks(said("go"))
         await made.begins(row(THEIRS))
@@ -102,14 +102,14 @@ async def test_the_first_command_opens_a_conversation_of_its_own_and_goes_to_it(
         assert told == ["TurnAccepted", "ModelTurnStarted", "TextDelta", "Reply"]
 
 
-async def test_a_connection_that_stands_opens_nothing_until_something_is_said() -> None:
+async def test_a_connection_opens_no_conversation_before_the_first_command() -> None:
     async with alone() as made:
         made.way.start()
         await made.begins(row(THEIRS))
         assert made.asked() == []
 
 
-async def test_what_waits_for_it_is_said_in_its_order() -> None:
+async def test_commands_that_wait_for_the_conversation_are_sent_in_order() -> None:
     async with alone() as made:
         await made.asks(said("go"))
         await made.asks(CancelTurn(request="c"))
@@ -117,7 +117,7 @@ async def test_what_waits_for_it_is_said_in_its_order() -> None:
         assert made.asked() == ["message.send", "session.interrupt"]
 
 
-async def test_what_happens_in_other_sessions_is_none_of_this_one_and_no_loss_either() -> None:
+async def test_events_of_other_sessions_are_ignored_and_not_counted_as_losses() -> None:
     async with alone() as made:
         await made.asks(said("go"))
         await made.opens()
@@ -127,7 +127,7 @@ async def test_what_happens_in_other_sessions_is_none_of_this_one_and_no_loss_ei
         assert (len(made.told), len(made.ledger.entries())) == (before, losses)
 
 
-async def test_how_the_backend_lists_it_and_that_it_lives_are_not_told() -> None:
+async def test_lists_and_heartbeats_of_the_backend_are_not_passed_on() -> None:
     """The session has an id, a title and messages of its own; the ids of the backend are kept from it."""
     async with alone() as made:
         await made.asks(said("go"))
@@ -139,7 +139,7 @@ async def test_how_the_backend_lists_it_and_that_it_lives_are_not_told() -> None
         assert (len(made.told), len(made.ledger.entries())) == (before, losses)
 
 
-async def test_what_belongs_to_no_session_is_counted() -> None:
+async def test_events_of_no_session_are_counted() -> None:
     async with alone() as made:
         await made.asks(said("go"))
         await made.opens()
@@ -148,7 +148,7 @@ async def test_what_belongs_to_no_session_is_counted() -> None:
         assert "BackendShutdown" not in made.told
 
 
-async def test_what_a_primary_will_not_open_refuses_all_that_waited() -> None:
+async def test_all_waiting_commands_are_refused_if_the_primary_opens_no_session() -> None:
     async with alone() as made:
         await made.asks(said("go", request="r"), CancelTurn(request="c"))
         await made.begins()
@@ -162,7 +162,7 @@ async def test_what_a_primary_will_not_open_refuses_all_that_waited() -> None:
         assert made.asked() == ["CreateSession"], "it is asked anew"
 
 
-async def test_what_a_pando_has_no_word_for_is_refused() -> None:
+async def test_a_command_without_a_pando_form_is_refused() -> None:
     async with alone() as made:
         await made.asks(said("go"))
         await made.opens()
@@ -172,7 +172,7 @@ async def test_what_a_pando_has_no_word_for_is_refused() -> None:
         assert (reply.request, reply.failure.cause) == ("c", "unsupported")
 
 
-async def test_what_waited_for_a_backend_that_cannot_be_reached_was_never_written() -> None:
+async def test_commands_that_waited_for_an_unreachable_backend_were_never_written() -> None:
     async with alone() as made:
         made.refuses = True
         go = said("go", request="r")
@@ -185,7 +185,7 @@ async def test_what_waited_for_a_backend_that_cannot_be_reached_was_never_writte
         assert (await made.answers("message.send", {"ok": True}))["content"] == "again"
 
 
-async def test_after_a_lost_connection_the_same_conversation_goes_on() -> None:
+async def test_the_same_conversation_continues_after_a_lost_connection() -> None:
     async with alone() as made:
         await made.asks(said("go"))
         await made.opens()
@@ -198,7 +198,7 @@ async def test_after_a_lost_connection_the_same_conversation_goes_on() -> None:
 
 
 @pytest.mark.parametrize("kept", [True, False])
-async def test_one_that_is_not_listed_any_more_is_asked_for_before_it_counts_as_gone(kept: bool) -> None:
+async def test_a_conversation_missing_from_the_list_is_requested_before_it_counts_as_gone(kept: bool) -> None:
     """A list lacks sessions in which nothing was said (docs/dialects/pando.md, section 6)."""
     async with alone() as made:
         await made.asks(said("go"))
@@ -215,7 +215,7 @@ async def test_one_that_is_not_listed_any_more_is_asked_for_before_it_counts_as_
         assert made.asked() == (["message.send"] if kept else ["CreateSession"])
 
 
-async def test_what_is_said_before_that_is_known_waits_and_is_not_refused() -> None:
+async def test_commands_wait_until_it_is_known_whether_the_conversation_exists() -> None:
     """The words that connect again may be the first that another backend hears."""
     async with alone() as made:
         await made.asks(said("go"))
@@ -236,7 +236,7 @@ async def test_what_is_said_before_that_is_known_waits_and_is_not_refused() -> N
         assert not [event for event in made.session.events if isinstance(event, Reply)]
 
 
-async def test_a_turn_of_which_nothing_is_published_ends_when_the_messages_say_so() -> None:
+async def test_a_turn_without_publications_ends_when_the_stored_messages_show_its_end() -> None:
     """docs/translation.md, rule 3.6: two equal answers, a silence apart."""
     async with alone() as made:
         await made.asks(said("go"))
@@ -252,7 +252,7 @@ async def test_a_turn_of_which_nothing_is_published_ends_when_the_messages_say_s
         assert made.told[-3:] == ["TextDelta", "TurnResult", "StatusChanged"]
 
 
-async def test_one_that_somebody_deletes_ends_and_the_next_words_begin_another() -> None:
+async def test_a_deleted_conversation_ends_and_the_next_input_opens_another() -> None:
     async with alone() as made:
         await made.asks(said("go"))
         await made.opens()
@@ -264,7 +264,7 @@ async def test_one_that_somebody_deletes_ends_and_the_next_words_begin_another()
         assert made.asked() == ["CreateSession"]
 
 
-async def test_it_ends_with_its_session_and_rests_until_it_is_needed() -> None:
+async def test_a_conversation_ends_with_its_session_and_rests_until_needed() -> None:
     async with alone() as made:
         await made.asks(said("go"))
         await made.opens()
@@ -290,40 +290,40 @@ def filtered(names: tuple[str, ...] = ("ours",)) -> tuple[MemoryTransport, Sessi
     return made, SessionFilter(made, registry.dialect("pando"), names.__contains__)
 
 
-async def test_frames_of_other_sessions_do_not_come_through() -> None:
+async def test_frames_of_other_sessions_are_filtered_out() -> None:
     made, filtered_transport = filtered()
     made.say(token("theirs"), token("ours"), REPLY, token("theirs"))
     assert list(await receive(filtered_transport)) == [token("ours"), REPLY]
 
 
-async def test_frames_are_looked_at_as_they_come_from_the_socket() -> None:
+async def test_frames_are_filtered_in_the_form_of_the_socket() -> None:
     made, filtered_transport = filtered()
     published = [Parts("pub", b"", (token(name),)) for name in ("theirs", "ours")]
     made.say(*published)
     assert list(await receive(filtered_transport)) == published[1:]
 
 
-async def test_where_nothing_is_left_the_next_frames_are_waited_for() -> None:
+async def test_receive_waits_for_the_next_frames_if_all_were_filtered_out() -> None:
     made, filtered_transport = filtered()
     made.say(token("theirs"))
     made.say(token("ours"))
     assert list(await receive(filtered_transport)) == [token("ours")]
 
 
-async def test_what_names_no_session_or_cannot_be_read_is_the_translator_s_to_judge() -> None:
+async def test_frames_without_a_session_and_unreadable_frames_are_passed_to_the_translator() -> None:
     made, filtered_transport = filtered()
     frames: list[Frame] = [b"nonsense", Oversize(2, 1), Missed("pub", 3), b'instance.heartbeat\0{"payload":{}}']
     made.say(*frames)
     assert list(await receive(filtered_transport)) == frames
 
 
-async def test_before_there_is_a_session_nothing_of_any_comes_through() -> None:
+async def test_no_session_frame_passes_before_the_conversation_is_open() -> None:
     made, filtered_transport = filtered(())
     made.say(token("ours"), REPLY)
     assert list(await receive(filtered_transport)) == [REPLY]
 
 
-async def test_the_end_and_all_that_is_sent_are_the_transport_s() -> None:
+async def test_the_end_and_all_sent_frames_pass_through_to_the_transport() -> None:
     made, filtered_transport = filtered()
     made.hang_up()
     assert list(await receive(filtered_transport)) == []

@@ -1,4 +1,4 @@
-"""What a driver says and when, to a backend that the test plays event by event."""
+"""The commands of a driver and their times, to a backend that the test plays event by event."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ async def driving(
         yield Backend(driver), found
 
 
-async def test_inputs_are_said_one_after_the_other_and_what_comes_of_them_compared(tmp_path: Path) -> None:
+async def test_inputs_are_sent_one_after_the_other_and_their_answers_compared(tmp_path: Path) -> None:
     tape = RecordingBuilder().turn("one", TextDelta(text="1")).turn("two", TextDelta(text="2"))
     async with driving(tape, tmp_path) as (backend, found):
         await backend.opens()
@@ -112,7 +112,7 @@ async def test_inputs_are_said_one_after_the_other_and_what_comes_of_them_compar
 
 
 @pytest.mark.parametrize("approved", [True, False])
-async def test_a_question_gets_its_recorded_answer_under_its_own_id(approved: bool, tmp_path: Path) -> None:
+async def test_a_question_gets_its_recorded_answer_under_the_new_id(approved: bool, tmp_path: Path) -> None:
     resolved = ApprovalResolved(approved=approved, question="then")
     tape = RecordingBuilder().turn("one", ASKED, end=None).asks(AnswerApproval(approved=approved, question="then"))
     async with driving(tape.says(resolved).ends(), tmp_path) as (backend, found):
@@ -125,7 +125,7 @@ async def test_a_question_gets_its_recorded_answer_under_its_own_id(approved: bo
     assert str(found[0]) == ""
 
 
-async def test_a_form_is_filled_in_as_then(tmp_path: Path) -> None:
+async def test_a_form_is_filled_in_as_recorded(tmp_path: Path) -> None:
     filled = AnswerInteraction(question="f then", values=Raw(b'{"name":"Ann"}'))
     tape = (
         RecordingBuilder().turn("one", FORM, end=None).asks(filled).says(InteractionResolved(question="f then")).ends()
@@ -140,7 +140,7 @@ async def test_a_form_is_filled_in_as_then(tmp_path: Path) -> None:
     assert str(found[0]) == ""
 
 
-async def test_a_form_that_is_refused_is_filled_in_again_as_it_was(tmp_path: Path) -> None:
+async def test_a_refused_form_is_filled_in_again_as_recorded(tmp_path: Path) -> None:
     wrong, right = (AnswerInteraction(question="f then", values=Raw(json)) for json in (b'{"n":1}', b'{"n":2}'))
     invalid = InteractionInvalid(question="f then", kind="identity", errors=(), text="no")
     tape = RecordingBuilder().turn("one", FORM, end=None).asks(wrong, invalid).asks(right, Reply(request=""))
@@ -187,7 +187,7 @@ def filled_in_again() -> RecordingBuilder:
     return tape.says(InteractionResolved(question="f then"), TextDelta(text="Thanks.")).ends()
 
 
-async def test_a_form_in_words_that_is_refused_is_typed_again_from_what_was_wrong(tmp_path: Path) -> None:
+async def test_a_refused_form_in_words_is_typed_again_from_the_wrong_field(tmp_path: Path) -> None:
     fields = (
         ("Your name? (1 of 2)", "Ada"),
         ("Your phone? (2 of 2)", "1"),
@@ -216,7 +216,7 @@ async def test_a_form_in_words_that_is_not_refused_now_is_not_typed_again(tmp_pa
     assert [difference.what for difference in found[0].differences] == ["answer"]
 
 
-async def test_to_other_words_nothing_is_typed(tmp_path: Path) -> None:
+async def test_no_answer_is_typed_to_another_prompt(tmp_path: Path) -> None:
     tape = RecordingBuilder().turn("one", ASKED, end=None).asks(AnswerApproval(approved=True, question="then"))
     tape.says(ApprovalResolved(approved=True, question="then")).ends().turn("two")
     async with driving(tape, tmp_path) as (backend, found):
@@ -228,7 +228,7 @@ async def test_to_other_words_nothing_is_typed(tmp_path: Path) -> None:
     assert {difference.what for difference in found[0].differences} == {"text", "question refund", "answer"}
 
 
-async def test_an_answer_in_words_that_is_refused_is_told(tmp_path: Path) -> None:
+async def test_a_refused_answer_in_words_is_reported(tmp_path: Path) -> None:
     tape = RecordingBuilder().turn("one", ASKED, end=None).asks(AnswerApproval(approved=True, question="then"))
     async with driving(tape.says(ApprovalResolved(approved=True)).ends(), tmp_path) as (backend, found):
         await backend.opens()
@@ -251,7 +251,7 @@ async def test_a_question_that_was_not_recorded_is_denied(tmp_path: Path) -> Non
     assert {difference.what for difference in found[0].differences} >= {"question refund", "question identity"}
 
 
-async def test_a_cancel_comes_when_as_much_was_said_as_then(tmp_path: Path) -> None:
+async def test_a_cancel_is_sent_after_as_much_output_as_recorded(tmp_path: Path) -> None:
     tape = (
         RecordingBuilder()
         .turn("one", TextDelta(text="12345"), end=None)
@@ -284,7 +284,7 @@ async def test_a_turn_that_is_over_is_not_cancelled(tmp_path: Path) -> None:
     assert {difference.what for difference in found[0].differences} == {"text", "end"}
 
 
-async def test_a_resume_that_resumed_nothing_ends_nothing(tmp_path: Path) -> None:
+async def test_a_resume_without_effect_ends_no_turn(tmp_path: Path) -> None:
     """A pod refuses it by an error for everybody: nothing stands in the recording that answers it."""
     async with driving(RecordingBuilder().turn("one").asks(ResumeTurn()).turn("two"), tmp_path) as (backend, found):
         await backend.opens()
@@ -299,7 +299,7 @@ async def test_a_resume_that_resumed_nothing_ends_nothing(tmp_path: Path) -> Non
     assert found[0].same
 
 
-async def test_what_was_asked_behind_a_turn_is_asked_there(tmp_path: Path) -> None:
+async def test_requests_recorded_after_a_turn_are_sent_after_that_turn(tmp_path: Path) -> None:
     wrong = OtpInvalid(request="", attempts_remaining=2, text="wrong")
     tape = RecordingBuilder().turn("one").asks(AnswerOtp(code="1"), wrong).turn("two")
     async with driving(tape, tmp_path) as (backend, found):
@@ -314,7 +314,7 @@ async def test_what_was_asked_behind_a_turn_is_asked_there(tmp_path: Path) -> No
     assert str(found[0]) == ""
 
 
-async def test_a_refused_input_is_told_and_the_next_one_said(tmp_path: Path) -> None:
+async def test_a_refused_input_is_reported_and_the_next_one_sent(tmp_path: Path) -> None:
     async with driving(RecordingBuilder().turn("one").turn("two"), tmp_path) as (backend, found):
         await backend.opens()
         first = await backend.hears()
@@ -324,7 +324,7 @@ async def test_a_refused_input_is_told_and_the_next_one_said(tmp_path: Path) -> 
     assert found[0].refusals == ("the backend refused: compacting",)
 
 
-async def test_a_backend_that_is_silent_is_given_up_after_the_deadline(tmp_path: Path) -> None:
+async def test_a_silent_backend_is_given_up_at_the_deadline(tmp_path: Path) -> None:
     async with driving(RecordingBuilder().turn("one").turn("two"), tmp_path, deadline=0.05) as (backend, found):
         await backend.opens()
     assert found[0].refusals == ("the backend did not accept an input within 0.05 s",)
@@ -336,7 +336,7 @@ async def test_a_backend_that_opens_no_session_cannot_be_driven(tmp_path: Path) 
         await driver.run()
 
 
-async def test_how_far_it_is_can_be_told(tmp_path: Path) -> None:
+async def test_the_progress_of_driving_is_reported(tmp_path: Path) -> None:
     told: list[int] = []
     driver = Driver(RecordingBuilder().turn("one").plan(tmp_path), progress=told.append)
     async with asyncio.TaskGroup() as group:
@@ -369,14 +369,14 @@ def text(log: DrivenEvents) -> str:
 @pytest.mark.parametrize(
     "parts", [[f"So. {WORDS}"], ["So. ", WORDS], ["So. ", *WORDS], ["So", f". {WORDS[:5]}", WORDS[5:]]]
 )
-def test_the_words_of_a_question_are_taken_back_however_they_were_streamed(parts: list[str]) -> None:
+def test_the_text_of_a_question_is_removed_however_it_was_streamed(parts: list[str]) -> None:
     log = heard(*(TextDelta(text=part) for part in parts), TurnEnded(end="paused"))
     assert log.take_back(WORDS)
     assert text(log) == "So. "
     assert not any(isinstance(event, TurnEnded) for _, event in log.events)
 
 
-def test_other_words_stay_and_so_does_the_end_of_their_turn() -> None:
+def test_other_text_and_the_end_of_its_turn_stay() -> None:
     log = heard(TextDelta(text=f"{WORDS} Or so."), TurnEnded(end="completed"))
     before = list(log.events)
     assert not log.take_back(WORDS)
@@ -384,7 +384,7 @@ def test_other_words_stay_and_so_does_the_end_of_their_turn() -> None:
     assert not DrivenEvents().take_back(WORDS)
 
 
-def test_what_is_said_for_a_typed_answer_belongs_to_the_turn_that_asked() -> None:
+def test_output_after_a_typed_answer_belongs_to_the_turn_that_asked() -> None:
     log = heard(TextDelta(text=WORDS), TurnEnded(end="paused"))
     log.take_back(WORDS)
     log.take_more(APPROVAL)
@@ -418,7 +418,7 @@ def test_an_answer_is_typed_word_for_word(asked: Question, answer: Command, said
     assert resolved(asked, answer) == becomes
 
 
-def test_each_field_is_typed_behind_its_own_question() -> None:
+def test_each_field_is_typed_after_its_own_prompt() -> None:
     answer = AnswerInteraction(question="f", values=Raw(b'{"name":"Ada"}'))
     assert [words.split("\n")[1] for words, _ in typed(INTAKE, answer)] == [
         "Your name? (1 of 2)",
@@ -434,7 +434,7 @@ def test_each_field_is_typed_behind_its_own_question() -> None:
         (("name", "email"), AnswerInteraction(question="f", declined=True), ["skip"]),
     ],
 )
-def test_a_form_that_was_refused_is_filled_in_again_from_what_was_wrong(
+def test_a_refused_form_is_typed_again_from_the_wrong_field(
     wrong: tuple[str, ...], answer: Command, said: list[str]
 ) -> None:
     errors = tuple(FieldError(field=key, text="no") for key in wrong)

@@ -13,7 +13,7 @@ from tests.transport_reader import receive, receive_all
 DIALECT = in_process_dialect(registry.dialect("pod"))
 
 
-async def test_what_it_says_arrives_as_it_said_it() -> None:
+async def test_events_of_an_in_process_client_arrive_unchanged() -> None:
     transport = InProcessTransport(lambda _told: None)
     translator = DIALECT.server(lambda: 0, lambda: "id", "")
     transport.say(said("one", request="a"))
@@ -23,7 +23,7 @@ async def test_what_it_says_arrives_as_it_said_it() -> None:
     assert heard == [said("one", request="a"), Ping(request="b")]
 
 
-async def test_it_is_told_answers_the_session_and_what_is_delivered_to_all() -> None:
+async def test_an_in_process_client_gets_its_answers_the_session_and_all_broadcasts() -> None:
     told: list[InProcessEvent] = []
     transport = InProcessTransport(told.append)
     translator, projection = DIALECT.server(lambda: 0, lambda: "id", ""), DIALECT.projection("", "")
@@ -42,7 +42,7 @@ async def test_it_is_told_answers_the_session_and_what_is_delivered_to_all() -> 
     ]
 
 
-async def test_it_leaves_as_any_client_does() -> None:
+async def test_an_in_process_client_leaves_like_any_client() -> None:
     transport = InProcessTransport(lambda _told: None)
     transport.leave()
     assert await receive(transport) == []
@@ -50,7 +50,7 @@ async def test_it_leaves_as_any_client_does() -> None:
     assert not transport.peer_can_read()
 
 
-def test_it_needs_no_questions_in_words() -> None:
+def test_an_in_process_client_needs_no_questions_in_words() -> None:
     translator = DIALECT.server(lambda: 0, lambda: "id", "")
     assert translator.can_be_asked(ApprovalRequested(tool="t", description="d"))
     assert (translator.opened().frames, translator.closed("").frames, translator.view) == ([], [], "")

@@ -95,7 +95,7 @@ class Behind:
         return types(self.session.events[before:])
 
 
-def test_its_ids_and_its_own_history_are_kept_from_the_session() -> None:
+def test_ids_and_history_of_the_live_backend_are_hidden_from_the_session() -> None:
     behind = Behind()
     opened = SessionOpened(request="", session="theirs", ext={"pod.name": msgspec.Raw(b'"x"')})
     assert behind.says(HistorySnapshot(items=()), opened, TextDelta(text="a")) == ["TextDelta"]
@@ -104,22 +104,22 @@ def test_its_ids_and_its_own_history_are_kept_from_the_session() -> None:
     assert [entry.kind for entry in behind.ledger.entries()] == ["HistorySnapshot"]
 
 
-def test_a_connection_begins_without_the_ids_of_the_replay() -> None:
+def test_a_live_connection_begins_without_the_ids_of_the_replay() -> None:
     assert Behind().live.connected().backend_ids is None
 
 
 @pytest.mark.parametrize(("tells", "heard"), [(True, ["ModelTurnStarted"]), (False, [])])
-def test_model_turns_are_told_where_the_session_relies_on_them(tells: bool, heard: list[str]) -> None:
+def test_model_turns_are_added_if_the_session_relies_on_them(tells: bool, heard: list[str]) -> None:
     assert Behind(tells=tells).says(ModelTurnStarted(index=0)) == heard
 
 
-def test_its_own_numbers_are_none_of_the_session() -> None:
+def test_model_turn_numbers_of_the_live_backend_are_hidden_from_the_session() -> None:
     behind = Behind()
     behind.says(ModelTurnStarted(index=0))
     assert behind.session.events == [ModelTurnStarted(index=None)]
 
 
-def test_a_turn_of_it_runs_from_its_input_to_its_end() -> None:
+def test_a_turn_of_the_live_backend_runs_from_its_input_to_its_end() -> None:
     behind = Behind()
     behind.live.send([said("go", request="r")])
     assert behind.live.running
@@ -131,14 +131,14 @@ def test_a_turn_of_it_runs_from_its_input_to_its_end() -> None:
     assert not behind.live.running
 
 
-def test_a_refused_input_begins_none() -> None:
+def test_a_refused_input_begins_no_live_turn() -> None:
     behind = Behind()
     behind.live.send([said("go", request="r")])
     behind.says(Reply(request="r", failure=Failure(cause="busy", text="no")))
     assert not behind.live.running
 
 
-def test_that_it_is_lost_concerns_the_session_only_in_its_own_turn() -> None:
+def test_losing_the_live_backend_affects_the_session_only_during_a_live_turn() -> None:
     behind = Behind()
     behind.live.lost("gone", [])
     assert behind.session.losses == []
@@ -149,7 +149,7 @@ def test_that_it_is_lost_concerns_the_session_only_in_its_own_turn() -> None:
 
 
 @pytest.mark.parametrize("dialect", ["pod", "smooth"])
-def test_one_that_takes_no_history_goes_on_without_and_that_is_said(dialect: str) -> None:
+def test_a_live_backend_that_takes_no_history_continues_without_it_and_that_is_reported(dialect: str) -> None:
     behind = Behind(dialect)
     with capture_logs() as logs:
         behind.live.take_over()
@@ -162,14 +162,14 @@ def test_one_that_takes_no_history_goes_on_without_and_that_is_said(dialect: str
     assert types(behind.backend.asked) == ["SubmitInput"]
 
 
-def test_where_nothing_was_said_nothing_is_missing() -> None:
+def test_without_a_history_no_missing_context_is_reported() -> None:
     behind = Behind()
     behind.session.state.transcript = []
     behind.live.take_over()
     assert behind.session.events == []
 
 
-def test_one_that_takes_a_history_gets_it_before_anything_is_asked() -> None:
+def test_a_live_backend_that_takes_a_history_gets_it_before_the_first_command() -> None:
     behind = Behind("codewhale")
     behind.session.state.opening = OpenSession(cwd="/src")
     behind.live.take_over()
@@ -190,7 +190,7 @@ def test_one_that_takes_a_history_gets_it_before_anything_is_asked() -> None:
     assert behind.session.events == [], "nothing is missing"
 
 
-def test_one_that_refuses_the_history_goes_on_without_and_that_is_said() -> None:
+def test_a_live_backend_that_refuses_the_history_continues_without_it_and_that_is_reported() -> None:
     behind = Behind("codewhale")
     behind.live.take_over()
     behind.live.send([said("go")])
@@ -199,7 +199,7 @@ def test_one_that_refuses_the_history_goes_on_without_and_that_is_said() -> None
     assert types(behind.backend.asked[1:]) == ["SubmitInput"]
 
 
-def test_one_that_does_not_answer_is_not_waited_for() -> None:
+def test_a_live_backend_that_does_not_answer_is_not_waited_for() -> None:
     behind = Behind("codewhale")
     behind.live.take_over()
     behind.live.send([said("go")])
@@ -208,7 +208,7 @@ def test_one_that_does_not_answer_is_not_waited_for() -> None:
     assert types(behind.backend.asked[1:]) == ["SubmitInput"]
 
 
-def test_what_waits_is_bounded_and_fails_with_the_connection() -> None:
+def test_waiting_commands_are_bounded_and_fail_with_the_connection() -> None:
     behind = Behind("codewhale")
     behind.live.take_over()
     behind.live.send([said("go", request=f"r{n}") for n in range(HELD_MAX + 1)])
@@ -217,7 +217,7 @@ def test_what_waits_is_bounded_and_fails_with_the_connection() -> None:
     assert [len(unsent) for _, unsent in behind.session.losses] == [1, HELD_MAX]
 
 
-def test_it_ends_with_its_session() -> None:
+def test_the_live_backend_ends_with_its_session() -> None:
     behind = Behind("codewhale")
     behind.live.take_over()
     behind.live.stop()
@@ -241,7 +241,7 @@ class Both:
         return types(self.behind.backend.asked[before:])
 
 
-def test_a_spy_passes_on_what_is_not_matched_and_nothing_else(tmp_path: Path) -> None:
+def test_a_spy_passes_on_only_commands_that_no_recorded_turn_matches(tmp_path: Path) -> None:
     both = Both(tmp_path, spy=True)
     assert both.asks(said("one")) == []
     assert both.asks(said("something else")) == ["SubmitInput"]
@@ -249,7 +249,7 @@ def test_a_spy_passes_on_what_is_not_matched_and_nothing_else(tmp_path: Path) ->
     assert both.watched.ledger.counters["replay_not_recorded"] == 0
 
 
-def test_a_turn_of_the_live_backend_has_its_commands_and_the_next_input_is_matched_again(tmp_path: Path) -> None:
+def test_commands_of_a_live_turn_go_to_it_and_the_next_input_is_matched_again(tmp_path: Path) -> None:
     both = Both(tmp_path, spy=True)
     both.asks(said("something else"))
     assert both.asks(CancelTurn(), GetHistory()) == ["CancelTurn"]
@@ -258,7 +258,7 @@ def test_a_turn_of_the_live_backend_has_its_commands_and_the_next_input_is_match
     assert both.asks(ListCompletions(kind="file", prefix="a")) == ["ListCompletions"]
 
 
-def test_a_fork_hands_over_when_the_play_is_over(tmp_path: Path) -> None:
+def test_a_fork_hands_over_after_the_last_recorded_turn(tmp_path: Path) -> None:
     both = Both(tmp_path, spy=False, until=1)
     both.forked.start()
     before = both.behind.backend.started
@@ -267,19 +267,19 @@ def test_a_fork_hands_over_when_the_play_is_over(tmp_path: Path) -> None:
     assert both.asks(said("two")) == ["SubmitInput"]
 
 
-def test_before_that_a_fork_is_strict(tmp_path: Path) -> None:
+def test_a_fork_is_strict_before_its_point(tmp_path: Path) -> None:
     both = Both(tmp_path, spy=False, until=1)
     assert both.asks(said("something else")) == []
     assert types(both.watched.news()) == ["Reply"]
 
 
-def test_a_fork_at_the_beginning_has_the_history_alone(tmp_path: Path) -> None:
+def test_a_fork_at_the_beginning_has_only_the_history(tmp_path: Path) -> None:
     both = Both(tmp_path, spy=False, until=0)
     both.forked.start()
     assert both.asks(said("one")) == ["SubmitInput"]
 
 
-def test_both_end_with_their_session(tmp_path: Path) -> None:
+def test_replay_and_live_backend_end_with_their_session(tmp_path: Path) -> None:
     both = Both(tmp_path, spy=True)
     both.forked.rest()
     both.forked.stop()

@@ -1,4 +1,4 @@
-"""What a recording lacked is added to it, and is found there."""
+"""Turns that a recording lacks are added to it and played from it."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def answer(path: Path, text: str) -> str:
     return "".join(event.text for event in watched.asks(said(text)) if isinstance(event, TextDelta))
 
 
-def test_the_turns_of_the_live_backend_are_missing_and_no_others(tmp_path: Path) -> None:
+def test_only_turns_of_the_live_backend_count_as_missing(tmp_path: Path) -> None:
     (turn,) = live_turns(open_recording(session(tmp_path)).lines())
     first = turn[0]
     assert isinstance(first, EventLine)
@@ -52,7 +52,7 @@ def test_the_turns_of_the_live_backend_are_missing_and_no_others(tmp_path: Path)
 
 
 @pytest.mark.parametrize("asks_backend", [True, False])
-def test_what_is_added_is_played_as_what_was_there(asks_backend: bool, tmp_path: Path) -> None:
+def test_added_turns_are_replayed_like_recorded_ones(asks_backend: bool, tmp_path: Path) -> None:
     recording = (
         RecordingBuilder(asks_backend=asks_backend).turn("one", TextDelta(text="1")).turn("two", TextDelta(text="2"))
     )
@@ -76,7 +76,7 @@ def test_a_torn_line_stays_a_line_of_its_own(tmp_path: Path) -> None:
     assert recording.problems.damaged == 1
 
 
-def test_what_a_killed_replay_left_is_added_and_taken_away(tmp_path: Path) -> None:
+def test_turns_left_by_a_killed_replay_are_added_and_their_file_removed(tmp_path: Path) -> None:
     path = RecordingBuilder().turn("one").write(tmp_path)
     folder = missing_folder(path)
     folder.mkdir()
@@ -85,7 +85,7 @@ def test_what_a_killed_replay_left_is_added_and_taken_away(tmp_path: Path) -> No
     assert not folder.exists()
 
 
-def test_to_a_compressed_file_nothing_can_be_added(tmp_path: Path) -> None:
+def test_adding_to_a_compressed_recording_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl.zst"
     path.write_bytes(
         b"".join(compressed(RecordingBuilder().turn("one").write(tmp_path).read_bytes().splitlines(keepends=True)))
@@ -95,7 +95,7 @@ def test_to_a_compressed_file_nothing_can_be_added(tmp_path: Path) -> None:
     check_appendable(RecordingBuilder().turn("one").write(tmp_path))
 
 
-def test_what_is_added_to_a_recording_in_parts_goes_to_its_end(tmp_path: Path) -> None:
+def test_turns_added_to_a_recording_in_parts_go_to_its_last_part(tmp_path: Path) -> None:
     whole = RecordingBuilder().turn("one", TextDelta(text="1")).turn("two", TextDelta(text="2")).write(tmp_path)
     lines = list(open_recording(whole).lines())
     first, last = in_parts(tmp_path / "parts.jsonl", lines, 3)

@@ -13,13 +13,13 @@ from tests.gateway.in_memory import ManualClock
 from tests.gateway.replay.recording_builder import SESSION, RecordingBuilder
 
 
-def test_without_options_it_is_strict_and_as_fast_as_it_was() -> None:
+def test_without_options_a_replay_is_strict_and_as_fast_as_recorded() -> None:
     options = read_options(parse("replay+file:/a/b.jsonl"))
     assert (options.path, options.mode, options.speed, options.auto) == (Path("/a/b.jsonl"), "strict", 1.0, False)
     assert (options.live, options.until, options.idle_cap) == (None, None, None)
 
 
-def test_all_that_may_be_said_is_read() -> None:
+def test_every_option_is_read() -> None:
     options = read_options(parse("replay+file:a?mode=spy&upstream=pod%2Bunix:/p&speed=x2&idle_cap=1.5&explain=yes"))
     assert (options.mode, str(options.live), options.speed, options.idle_cap) == ("spy", "pod+unix:/p", 2.0, 1.5)
     assert options.explain
@@ -45,17 +45,17 @@ def test_all_that_may_be_said_is_read() -> None:
         ("until=line:3&then=pod%2Bunix:/p", "write the number of a line"),
     ],
 )
-def test_what_is_wrong_is_refused_with_what_to_write(options: str, words: str) -> None:
+def test_an_invalid_option_is_refused_with_the_valid_ones(options: str, words: str) -> None:
     with pytest.raises(ConfigError, match=r"replay[+]file:a: ") as caught:
         read_options(parse(f"replay+file:a?{options}"))
     assert words in str(caught.value)
 
 
-def test_a_point_is_a_line_or_a_turn() -> None:
+def test_a_fork_point_is_a_line_or_a_turn() -> None:
     assert (read_until("17"), read_until("turn:3")) == (Until(seq=17), Until(turn=3))
 
 
-def test_the_header_of_a_recording_is_read_and_a_missing_file_said(tmp_path: Path) -> None:
+def test_the_header_of_a_recording_is_read_and_a_missing_file_reported(tmp_path: Path) -> None:
     path = RecordingBuilder().write(tmp_path)
     assert header(parse(f"replay+file:{path}")).session == SESSION
     with pytest.raises(ConfigError, match="No such file"):
@@ -69,12 +69,12 @@ def paced(speed: float, idle_cap: float | None = None) -> tuple[Pace, ManualCloc
     return pace, time
 
 
-def test_a_pause_is_as_long_as_it_was() -> None:
+def test_by_default_a_pause_is_as_long_as_recorded() -> None:
     pace, _ = paced(1.0)
     assert pace.wait(3_500_000) == pytest.approx(2.5)
 
 
-def test_at_twice_the_speed_it_is_half_as_long() -> None:
+def test_at_twice_the_speed_a_pause_is_half_as_long() -> None:
     pace, _ = paced(2.0)
     assert pace.wait(3_500_000) == pytest.approx(1.25)
 
@@ -84,12 +84,12 @@ def test_a_long_pause_is_cut_and_then_made_shorter() -> None:
     assert pace.wait(60_000_000) == pytest.approx(0.5)
 
 
-def test_instantly_there_is_no_pause() -> None:
+def test_at_instant_speed_there_is_no_pause() -> None:
     pace, _ = paced(0.0)
     assert pace.wait(60_000_000) <= 0
 
 
-def test_what_is_late_makes_nothing_else_late() -> None:
+def test_a_late_event_does_not_delay_the_following_ones() -> None:
     pace, time = paced(1.0)
     time.passes(5)
     assert pace.wait(3_000_000) == pytest.approx(-3)
@@ -108,6 +108,6 @@ def test_a_speed_is_a_word_or_a_number() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "fast", "0", "-1", "nan", "inf", "xx4"])
-def test_anything_else_is_refused_with_what_to_write(text: str) -> None:
+def test_an_invalid_speed_is_refused_with_the_valid_ones(text: str) -> None:
     with pytest.raises(ConfigError, match="write real, instant, or a factor"):
         read_speed(text)

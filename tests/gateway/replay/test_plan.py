@@ -1,4 +1,4 @@
-"""What a recording holds: inputs, the commands on which what follows depends, and what was asked besides."""
+"""The plan of a recording: its inputs, the commands on which later events depend, and other requests."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def commands(plan: ReplayPlan, scene: int) -> list[str]:
     return [type(passage.command).__name__ for passage in plan.turns[scene].parts]
 
 
-def test_each_input_begins_a_scene_and_what_came_before_is_one_of_its_own(tmp_path: Path) -> None:
+def test_each_input_begins_a_recorded_turn_and_earlier_events_are_one_of_their_own(tmp_path: Path) -> None:
     tape = (
         RecordingBuilder()
         .says(HistorySnapshot(items=()))
@@ -66,7 +66,7 @@ def test_each_input_begins_a_scene_and_what_came_before_is_one_of_its_own(tmp_pa
     ]
 
 
-def test_a_command_on_which_the_rest_depends_begins_a_passage(tmp_path: Path) -> None:
+def test_a_command_on_which_later_events_depend_begins_a_turn_part(tmp_path: Path) -> None:
     tape = RecordingBuilder().turn("one", TextDelta(text="1"), end=None)
     plan = tape.asks(CancelTurn(), Reply(request="")).ends("cancelled").plan(tmp_path)
     assert commands(plan, 1) == ["SubmitInput", "CancelTurn"]
@@ -75,7 +75,7 @@ def test_a_command_on_which_the_rest_depends_begins_a_passage(tmp_path: Path) ->
     assert [event for _, event in plan.events(cancel)][-1].end == "cancelled"  # type: ignore[union-attr]  # it is TurnEnded
 
 
-def test_an_answer_is_that_of_the_last_command_under_its_request(tmp_path: Path) -> None:
+def test_an_answer_belongs_to_the_last_command_with_its_request_id(tmp_path: Path) -> None:
     """A smooth client says the input and all that belongs to its turn under one request."""
     wrong, right = AnswerInteraction(question="f", declined=True), AnswerInteraction(question="f")
     invalid = InteractionInvalid(question="f", kind="k", errors=(), text="no", request="turn")
@@ -88,7 +88,7 @@ def test_an_answer_is_that_of_the_last_command_under_its_request(tmp_path: Path)
     assert [passage.answer for passage in plan.turns[1].parts] == [None, invalid, Reply(request="turn")]
 
 
-def test_what_was_refused_and_what_changes_nothing_is_loose(tmp_path: Path) -> None:
+def test_refused_commands_and_those_without_effect_belong_to_no_turn(tmp_path: Path) -> None:
     tape = RecordingBuilder().turn("one", end=None).asks(PauseTurn(), Reply(request="", failure=REFUSED))
     listed = CompletionsListed(kind="file", entries=())
     plan = tape.asks(ListCompletions(kind="file", prefix="a"), listed).ends().plan(tmp_path)
@@ -97,12 +97,12 @@ def test_what_was_refused_and_what_changes_nothing_is_loose(tmp_path: Path) -> N
     assert [type(passage.answer).__name__ for passage in plan.others] == ["Reply", "CompletionsListed"]
 
 
-def test_what_the_gateway_answers_by_itself_is_no_part_of_it(tmp_path: Path) -> None:
+def test_commands_answered_by_the_gateway_are_no_part_of_the_plan(tmp_path: Path) -> None:
     plan = RecordingBuilder().asks(GetHistory()).turn("one").plan(tmp_path)
     assert plan.others == ()
 
 
-def test_an_input_that_never_reached_the_backend_takes_no_part_and_no_answer(tmp_path: Path) -> None:
+def test_an_input_that_never_reached_the_backend_has_no_turn_part_and_no_answer(tmp_path: Path) -> None:
     tape = RecordingBuilder().turn("one", end=None)
     refused = tape.client(SubmitInput(segments=()))
     tape._add(event=Reply(request=refused, failure=REFUSED), link="smooth-1")
@@ -118,7 +118,7 @@ def test_an_answer_belongs_to_the_question_that_was_open(tmp_path: Path) -> None
     assert [passage.question for passage in plan.turns[1].parts] == ["", "q1"]
 
 
-def test_where_no_backend_was_dialled_the_clients_and_the_log_tell_what_was_asked(tmp_path: Path) -> None:
+def test_without_frames_of_a_backend_the_requests_come_from_clients_and_log(tmp_path: Path) -> None:
     """An answer in words is an input that begins no turn; what it meant stands in the log."""
     asked = ApprovalRequested(tool="t", description="d", question="q1")
     tape = RecordingBuilder(asks_backend=False).turn("one", asked, end=None)
@@ -131,7 +131,7 @@ def test_where_no_backend_was_dialled_the_clients_and_the_log_tell_what_was_aske
     assert told[0] == ApprovalResolved(approved=True, question="q1")
 
 
-def test_the_ends_of_the_turns_are_known(tmp_path: Path) -> None:
+def test_the_plan_has_the_end_of_each_turn(tmp_path: Path) -> None:
     tape = RecordingBuilder().turn("one")
     first = tape.last
     assert tape.frame().turn("two").plan(tmp_path).ends == (first, tape.last)

@@ -47,7 +47,7 @@ def replay(path: Path, options: str = "speed=instant", dialect: str = "pod") -> 
     )
 
 
-def test_each_session_has_the_recording_from_its_beginning(tmp_path: Path) -> None:
+def test_each_session_replays_the_recording_from_its_beginning(tmp_path: Path) -> None:
     made = replay(RecordingBuilder().turn("one", TextDelta(text="1")).write(tmp_path), dialect="smooth")
     for _ in range(2):
         session = Session()
@@ -56,14 +56,14 @@ def test_each_session_has_the_recording_from_its_beginning(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(("dialect", "told"), [("pod", True), ("smooth", False)])
-def test_model_turns_are_told_by_backends_that_tell_them(tmp_path: Path, dialect: str, told: bool) -> None:
+def test_model_turns_are_replayed_for_dialects_that_have_them(tmp_path: Path, dialect: str, told: bool) -> None:
     session = Session()
     path = RecordingBuilder(OF_A_POD).turn("one", ModelTurnStarted(index=0)).write(tmp_path)
     replay(path, dialect=dialect).backend(session).send([said("one")])
     assert ("ModelTurnStarted" in types(session.events)) == told
 
 
-def test_what_is_no_recording_is_refused(tmp_path: Path) -> None:
+def test_a_file_that_is_no_recording_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("{}\n")
     with pytest.raises(RecordingError, match="is no recording"):
         replay(tmp_path / "a")
@@ -75,7 +75,7 @@ def test_explanations_go_to_stderr(tmp_path: Path, capsys: pytest.CaptureFixture
     assert capsys.readouterr().err == "submit_input one: matched with input 1 (exact)\n"
 
 
-def test_that_a_recording_is_not_whole_is_said(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_an_incomplete_recording_is_reported(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     lines = list(open_recording(RecordingBuilder().turn("one", TextDelta(text="1")).write(tmp_path)).lines())
     first, last = in_parts(tmp_path / "parts.jsonl", lines, 1)
     first.unlink()

@@ -59,7 +59,7 @@ def outcome(user: pytest.Pytester, test: str) -> pytest.RunResult:
     return user.runpytest_subprocess(*plugins, "-p", "no:cacheprovider")
 
 
-def test_a_replay_that_no_client_asked_fails_the_test(user: pytest.Pytester) -> None:
+def test_a_replay_that_no_client_used_fails_the_test(user: pytest.Pytester) -> None:
     result = outcome(
         user,
         """
@@ -101,7 +101,7 @@ def test_a_client_is_tested_against_a_recording(user: pytest.Pytester) -> None:
     ).assert_outcomes(passed=1)
 
 
-def test_a_recording_in_parts_is_one_for_both_fixtures(user: pytest.Pytester) -> None:
+def test_both_fixtures_accept_a_recording_in_parts(user: pytest.Pytester) -> None:
     whole = user.path / "recordings" / "order.jsonl"
     in_parts(whole.with_name("parts.jsonl"), list(open_recording(whole).lines()), 4)
     outcome(
@@ -119,7 +119,7 @@ def test_a_recording_in_parts_is_one_for_both_fixtures(user: pytest.Pytester) ->
     ).assert_outcomes(passed=2)
 
 
-def test_what_a_client_says_otherwise_fails_the_test_with_what_came_near(user: pytest.Pytester) -> None:
+def test_an_input_that_differs_from_the_recording_fails_the_test_with_the_nearest_one(user: pytest.Pytester) -> None:
     result = outcome(
         user,
         """
@@ -143,7 +143,7 @@ def test_what_a_client_says_otherwise_fails_the_test_with_what_came_near(user: p
     )
 
 
-def test_a_backend_is_tested_by_a_recording_and_its_difference_fails_the_test(user: pytest.Pytester) -> None:
+def test_a_backend_that_differs_from_its_recording_fails_the_test(user: pytest.Pytester) -> None:
     result = outcome(
         user,
         """
@@ -184,5 +184,5 @@ for command in COMMANDS:
         "import sys, dragoman.pytest_plugin; assert not {'dragoman.gateway', 'dragoman.mappings'} & {*sys.modules}",
     ],
 )
-def test_neither_needs_the_other_before_a_test_asks_for_it(program: str) -> None:
+def test_the_plugin_imports_dragoman_only_when_a_test_uses_a_fixture(program: str) -> None:
     subprocess.run([sys.executable, "-c", program], check=True, cwd=ROOT, timeout=50)

@@ -1,4 +1,4 @@
-"""What of the log is said again, and what the session says by itself."""
+"""Events of the log that a replay repeats, and those that the session adds itself."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def user(text: str) -> MessageAppended:
     return MessageAppended(message=Message(role="user", text=text, id="old", turn="t"))
 
 
-def test_an_input_is_accepted_under_its_own_request_and_its_message_left_out() -> None:
+def test_an_input_is_accepted_under_its_new_request_id_without_its_recorded_message() -> None:
     log = lines()
     log.begin_part(said("one", request="mine"))
     assert log.input_pending
@@ -53,20 +53,20 @@ def test_an_input_is_accepted_under_its_own_request_and_its_message_left_out() -
     assert not log.input_pending
 
 
-def test_a_further_acceptance_came_of_an_answer_in_words_and_is_the_session_s_to_say() -> None:
+def test_a_further_acceptance_is_left_out_because_the_session_adds_it() -> None:
     log = lines()
     log.begin_part(said("one"))
     say(log, TurnAccepted(request="theirs"), user("one"))
     assert say(log, TurnAccepted(request="theirs")) == []
 
 
-def test_what_others_said_is_said_again_without_its_old_ids() -> None:
+def test_messages_of_others_are_replayed_without_their_old_ids() -> None:
     assert say(lines(), user("from elsewhere"), turn="") == [
         MessageAppended(message=Message(role="user", text="from elsewhere"))
     ]
 
 
-def test_what_plays_by_itself_has_no_acceptance_and_keeps_the_message() -> None:
+def test_autoplay_has_no_acceptance_and_keeps_the_message() -> None:
     log = lines()
     log.begin_part(None, auto=True)
     assert say(log, TurnAccepted(request="theirs"), user("one")) == [
@@ -75,11 +75,11 @@ def test_what_plays_by_itself_has_no_acceptance_and_keeps_the_message() -> None:
 
 
 @pytest.mark.parametrize("event", [QuestionAsked(text="?"), QuestionAnswered()])
-def test_questions_in_words_are_the_session_s(event: Event) -> None:
+def test_questions_in_words_are_left_out_because_the_session_adds_them(event: Event) -> None:
     assert say(lines(), event) == []
 
 
-def test_how_a_question_ended_is_left_out_once_where_a_client_answered_it() -> None:
+def test_the_resolution_of_a_question_is_left_out_once_if_a_client_answered_it() -> None:
     log, resolved = lines(), ApprovalResolved(approved=True, question="q")
     log.begin_part(AnswerApproval(approved=True))
     assert say(log, resolved, resolved) == [resolved]
@@ -87,13 +87,13 @@ def test_how_a_question_ended_is_left_out_once_where_a_client_answered_it() -> N
     assert say(log, resolved) == [resolved]
 
 
-def test_the_status_that_goes_with_a_terminal_is_left_out_and_any_other_said() -> None:
+def test_the_status_beside_a_terminal_is_left_out_and_others_are_replayed() -> None:
     idle, running = StatusChanged(status="idle"), StatusChanged(status="running")
     assert say(lines(), running, idle) == [running]
     assert say(lines(), idle, turn="") == [idle]
 
 
-def test_a_terminal_is_said_without_the_id_of_the_old_answer_and_ends_the_turn() -> None:
+def test_a_terminal_is_replayed_without_its_old_message_id_and_ends_the_turn() -> None:
     log = lines()
     say(log, TextDelta(text="a"))
     assert log.turn == "t"
@@ -101,13 +101,13 @@ def test_a_terminal_is_said_without_the_id_of_the_old_answer_and_ends_the_turn()
     assert log.turn == ""
 
 
-def test_model_turns_are_said_where_the_backend_told_them() -> None:
+def test_model_turns_are_replayed_if_the_backend_sent_them() -> None:
     events = [ModelTurnStarted(index=0), ModelTurnEnded(index=0), TurnResult(end="completed")]
     assert say(lines(tells=True), *events) == events
     assert say(lines(tells=False), *events) == []
 
 
-def test_a_recording_without_model_turns_gets_one_for_each_run_where_the_session_relies_on_them() -> None:
+def test_a_recording_without_model_turns_gets_one_per_run_if_the_session_needs_them() -> None:
     log = ReplayedEvents(lambda: STATE, tells_model_turns=True, adds_model_turns=True)
     log.begin_part(said("one", request="mine"))
     told = say(log, TurnAccepted(request="theirs"), user("one"), TextDelta(text="a"))
@@ -118,24 +118,24 @@ def test_a_recording_without_model_turns_gets_one_for_each_run_where_the_session
     assert told == [begun, TextDelta(text="b"), TurnResult(end="completed")], "its end is the session's to say"
 
 
-def test_numbers_that_do_not_grow_are_left_to_whoever_counts() -> None:
+def test_model_turn_numbers_that_do_not_grow_are_left_out() -> None:
     """Scenes that are played in another order than recorded; from there on no number of then is right."""
     first, second, third = (ModelTurnStarted(index=index) for index in (0, 1, 2))
     assert say(lines(), second, first, third) == [second, ModelTurnStarted(), ModelTurnStarted()]
 
 
-def test_where_others_count_too_there_are_none() -> None:
+def test_model_turn_numbers_are_left_out_if_a_live_backend_counts_too() -> None:
     log = ReplayedEvents(lambda: STATE, tells_model_turns=True, keeps_counts=False)
     assert say(log, ModelTurnStarted(index=0), ModelTurnEnded(index=0)) == [ModelTurnStarted(), ModelTurnEnded()]
 
 
-def test_a_new_title_is_that_of_this_session() -> None:
+def test_a_recorded_new_title_is_set_on_this_session() -> None:
     titled = SessionUpdated(session=SessionSummary(session="recorded", title="new"))
     assert say(lines(), titled) == [SessionUpdated(session=SessionSummary(session="own", title="new"))]
     assert say(lines(), SessionUpdated(session=SessionSummary(session="recorded", title="known"))) == []
 
 
-def test_an_input_that_was_never_accepted_is_so_before_its_turn_can_end() -> None:
+def test_an_input_without_a_recorded_acceptance_is_accepted_before_its_turn_ends() -> None:
     log = lines()
     log.begin_part(said("one", request="mine"))
     assert log.begin_forced_end() == [TurnAccepted(request="mine")]

@@ -18,14 +18,14 @@ from dragoman.mappings.errors import ConfigError
 from tests.gateway.replay.recording_builder import RecordingBuilder
 
 
-def test_a_recording_is_served_with_the_options_that_were_given(tmp_path: Path) -> None:
+def test_a_recording_is_served_with_the_given_options(tmp_path: Path) -> None:
     path = RecordingBuilder().turn("one").write(tmp_path)
     app = replaying(path, (parse("smooth+ws://127.0.0.1:0/ws"),), speed="instant", mode="")
     (route,) = app.config.routes
     assert str(route.upstream) == f"replay+file:{path}?speed=instant"
 
 
-def test_a_name_with_a_question_mark_is_a_name(tmp_path: Path) -> None:
+def test_a_question_mark_in_a_file_name_begins_no_options(tmp_path: Path) -> None:
     path = RecordingBuilder().turn("one").write(tmp_path, "what?.jsonl")
     replaying(path, (parse("smooth+ws://127.0.0.1:0/ws"),))
 
@@ -36,13 +36,13 @@ def test_wrong_options_are_refused(tmp_path: Path) -> None:
         replaying(path, (parse("smooth+ws://127.0.0.1:0/ws"),), speed="fast")
 
 
-def test_what_is_no_recording_cannot_be_driven(tmp_path: Path) -> None:
+def test_a_file_that_is_no_recording_cannot_be_driven(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("no")
     with pytest.raises(RecordingError, match="is no recording"):
         read_plan(open_recording(tmp_path / "a"))
 
 
-async def test_what_cannot_be_dialled_is_refused(tmp_path: Path) -> None:
+async def test_an_endpoint_that_cannot_be_dialled_is_refused(tmp_path: Path) -> None:
     play = read_plan(open_recording(RecordingBuilder().turn("one").write(tmp_path)))
     with pytest.raises(ConfigError, match="cannot connect to this"):
         await drive(play, parse("smooth+unix:/x"))
@@ -52,7 +52,7 @@ def tape(folder: Path) -> Path:
     return RecordingBuilder().turn("one", TextDelta(text="1")).write(folder)
 
 
-def test_it_listens_while_the_block_lasts(tmp_path: Path) -> None:
+def test_a_replay_listens_while_its_block_lasts(tmp_path: Path) -> None:
     path = tmp_path / "sock"
     with served(tape(tmp_path), parse(f"pod+unix:{path}")) as replay:
         assert (replay.endpoint, replay.url) == (f"pod+unix:{path}", f"unix:{path}")
@@ -62,7 +62,7 @@ def test_it_listens_while_the_block_lasts(tmp_path: Path) -> None:
     assert not path.exists()
 
 
-def test_what_is_in_the_way_is_raised_here(tmp_path: Path) -> None:
+def test_an_address_in_use_raises_an_error_in_the_caller(tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -74,14 +74,14 @@ def test_what_is_in_the_way_is_raised_here(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("dialect", ["smooth", "pod", "pando", "codewhale"])
-def test_a_dialect_alone_is_a_free_place_of_it(dialect: str, tmp_path: Path) -> None:
+def test_a_dialect_without_an_address_listens_at_a_free_one(dialect: str, tmp_path: Path) -> None:
     with served(tape(tmp_path), listen_endpoint(dialect, tmp_path)) as replay:
         assert replay.endpoint.startswith(f"{dialect}+")
     with pytest.raises(ConfigError, match="write an endpoint, or one of smooth, pod"):
         listen_endpoint("pud", tmp_path)
 
 
-def test_a_backend_is_driven_from_here(tmp_path: Path) -> None:
+def test_a_backend_is_driven_by_the_python_function(tmp_path: Path) -> None:
     recording = tape(tmp_path)
     with served(recording, parse(f"pod+unix:{tmp_path}/sock"), speed="instant") as replay:
         assert driven(recording, replay.endpoint).same
@@ -89,6 +89,6 @@ def test_a_backend_is_driven_from_here(tmp_path: Path) -> None:
         assert replay.divergences == []
 
 
-def test_what_it_cannot_be_driven_for_is_raised_here(tmp_path: Path) -> None:
+def test_a_backend_that_cannot_be_driven_raises_an_error_in_the_caller(tmp_path: Path) -> None:
     with pytest.raises(DrivingError, match="opened no session"):
         driven(tape(tmp_path), "smooth+ws://127.0.0.1:9/ws", 5)

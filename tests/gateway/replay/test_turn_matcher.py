@@ -1,4 +1,4 @@
-"""Which turn comes: the ladder, the order, and what was used already."""
+"""The choice of the recorded turn: by level of likeness, by order, and never twice."""
 
 from __future__ import annotations
 
@@ -29,23 +29,23 @@ def number(matcher: TurnMatcher, text: str) -> tuple[int, str]:
     return (turn.number if turn is not None else 0), report.outcome
 
 
-def test_equal_inputs_are_played_in_their_order(tmp_path: Path) -> None:
+def test_equal_inputs_are_replayed_in_order(tmp_path: Path) -> None:
     matcher = turn_matcher(tmp_path, "go on", "stop", "go on")
     assert [number(matcher, text) for text in ("go on", "go on")] == [(1, "exact"), (3, "exact")]
 
 
-def test_the_next_one_comes_before_one_that_was_left_out(tmp_path: Path) -> None:
+def test_the_next_recorded_turn_comes_before_one_that_was_skipped(tmp_path: Path) -> None:
     matcher = turn_matcher(tmp_path, "go on", "stop", "go on")
     assert [number(matcher, text)[0] for text in ("stop", "go on", "go on")] == [2, 3, 1]
 
 
-def test_a_higher_level_comes_before_an_earlier_place(tmp_path: Path) -> None:
+def test_a_higher_level_of_likeness_comes_before_an_earlier_turn(tmp_path: Path) -> None:
     matcher = turn_matcher(tmp_path, "Where is my ordr?", "Where  is my order?", "Where is my order?")
     asked = ["Where is my order?"] * 3
     assert [number(matcher, text) for text in asked] == [(3, "exact"), (2, "same"), (0, "used")]
 
 
-def test_what_was_played_is_refused_as_used_though_another_is_near(tmp_path: Path) -> None:
+def test_a_repeated_input_is_refused_as_used_although_another_is_near(tmp_path: Path) -> None:
     matcher = turn_matcher(tmp_path, "Where is my order?", "Where is my ordre?")
     number(matcher, "Where is my order?")
     turn, report = matcher.match_input(said("Where is my order?"))
@@ -53,7 +53,7 @@ def test_what_was_played_is_refused_as_used_though_another_is_near(tmp_path: Pat
     assert [(c.turn, c.used) for c in report.candidates] == [(1, True), (2, False)]
 
 
-def test_what_is_near_is_taken_and_told_with_what_differs(tmp_path: Path) -> None:
+def test_a_near_input_is_accepted_and_its_differences_are_reported(tmp_path: Path) -> None:
     turn, report = turn_matcher(tmp_path, "Thank you!", "Where is my order?").match_input(said("Where is my ordre?"))
     assert turn is not None
     assert (turn.number, report.outcome, report.turn) == (2, "near", 2)
@@ -65,12 +65,12 @@ def test_what_is_near_is_taken_and_told_with_what_differs(tmp_path: Path) -> Non
     )
 
 
-def test_what_is_like_nothing_is_refused_and_the_candidates_are_told(tmp_path: Path) -> None:
+def test_an_input_without_a_match_is_refused_and_the_candidates_are_reported(tmp_path: Path) -> None:
     turn, report = turn_matcher(tmp_path, "one", "Where is my order?").match_input(said("Tell me a joke"))
     assert (turn, report.outcome, len(report.candidates)) == (None, "not_recorded", 2)
 
 
-def test_what_was_asked_besides_is_answered_in_turn_and_then_as_last_time(tmp_path: Path) -> None:
+def test_other_requests_get_their_recorded_answers_in_order_and_then_the_last_again(tmp_path: Path) -> None:
     tape = RecordingBuilder()
     for value in ("a.py", "ab.py"):
         listed = CompletionsListed(kind="file", entries=(Completion(value=value),))
@@ -91,7 +91,7 @@ NEAR = MatchCandidate(turn=3, words="submit_input one", ratio=0.87, used=True, d
     ("outcome", "levels"),
     [("exact", []), ("same", ["info"]), ("near", ["warning"]), ("used", ["warning"]), ("not_recorded", ["warning"])],
 )
-def test_each_is_counted_and_what_is_not_exact_logged(outcome: Outcome, levels: list[str]) -> None:
+def test_each_match_is_counted_and_inexact_ones_are_logged(outcome: Outcome, levels: list[str]) -> None:
     ledger = Ledger()
     with capture_logs() as logs:
         Reporter(ledger).report(MatchReport(words="submit_input hi", outcome=outcome))
@@ -110,7 +110,7 @@ def test_an_explanation_names_the_candidates_and_what_differs() -> None:
     ]
 
 
-def test_no_secret_is_told() -> None:
+def test_no_report_contains_a_secret() -> None:
     key = SHAPES["api_key"]
     words = named(SubmitInput(segments=(Text(text=f"my key is {key} so"),)))
     difference = FieldDifference(field="text", recorded="my key is", said=f"my key is {key[:12]}")
@@ -122,12 +122,12 @@ def test_no_secret_is_told() -> None:
     assert told.count("[redacted:api_key:") == 3
 
 
-def test_a_match_names_the_input_and_what_is_passed_on_says_so() -> None:
+def test_a_report_names_the_matched_input_or_that_the_command_was_passed_on() -> None:
     assert MatchReport(words="w", outcome="near", turn=2).explained() == ["w: matched with input 2 (near)"]
     assert MatchReport(words="w", outcome="passed_on").explained() == ["w: passed on to the live backend"]
 
 
-def test_who_listens_hears_every_report() -> None:
+def test_an_observer_gets_every_report() -> None:
     reporter = Reporter(Ledger())
     heard: list[MatchReport] = []
     reporter.heard = heard.append

@@ -14,6 +14,6 @@ def test_a_uuid_is_its_own_canonical_id(name: str) -> None:
     assert canonical_id("r", name) == KNOWN
 
 
-def test_any_other_name_has_one_of_its_own_in_each_route() -> None:
+def test_any_other_name_has_an_id_of_its_own_in_each_route() -> None:
     assert canonical_id("r", "a") == canonical_id("r", "a") == session_id("r", "a")
     assert len({canonical_id("r", "a"), canonical_id("q", "a"), canonical_id("r", "b"), agent_id("r")}) == 4

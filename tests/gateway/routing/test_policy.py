@@ -1,4 +1,4 @@
-"""Who sees, opens and answers a session, for each option of a route."""
+"""The links that may see, open and answer a session, for each option of a route."""
 
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ def state(owner: str) -> SessionState:
         ({"open": "attach"}, True, True, True),
     ],
 )
-def test_what_somebody_else_may_do(options: dict[str, Any], holds_one: bool, sees: bool, opens: bool) -> None:
+def test_a_link_that_is_not_the_owner_may_do_only_what_the_route_allows(
+    options: dict[str, Any], holds_one: bool, sees: bool, opens: bool
+) -> None:
     policy = Policy(RouteOptions(**options), holds_one=holds_one)
     assert (policy.sees("eve", state("ann")), policy.opens("eve", state("ann"))) == (sees, opens)
     assert policy.answers("eve", state("ann")) is sees
@@ -35,7 +37,7 @@ def test_what_somebody_else_may_do(options: dict[str, Any], holds_one: bool, see
     ("options", "owned"),
     [({}, True), ({"share": "owner"}, False), ({"share": "owner", "publish": "all"}, True)],
 )
-def test_what_has_an_owner_is_published_where_it_is_everybodys_or_the_route_says_so(
+def test_an_owned_session_is_published_only_if_shared_or_allowed_by_the_route(
     options: dict[str, Any], owned: bool
 ) -> None:
     policy = Policy(RouteOptions(**options), holds_one=False)
@@ -44,14 +46,14 @@ def test_what_has_an_owner_is_published_where_it_is_everybodys_or_the_route_says
 
 
 @pytest.mark.parametrize("owner", ["ann", ""])
-def test_an_owner_may_do_everything_and_so_may_anybody_with_what_is_nobodys(owner: str) -> None:
+def test_an_owner_may_do_everything_and_anybody_may_with_an_unowned_session(owner: str) -> None:
     policy = Policy(RouteOptions(share="owner"), holds_one=True)
     assert policy.sees("ann", state(owner))
     assert policy.opens("ann", state(owner))
     assert policy.answers("ann", state(owner))
 
 
-def test_a_session_belongs_to_the_first_who_claims_it() -> None:
+def test_a_session_belongs_to_the_first_link_that_claims_it() -> None:
     policy, mine = Policy(RouteOptions(), holds_one=True), state("")
     policy.claim("ann", mine)
     policy.claim("eve", mine)

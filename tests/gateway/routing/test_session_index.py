@@ -14,7 +14,7 @@ from tests.gateway.smooth_client_messages import CONVERSATION, SHOWN
 
 
 @pytest.mark.parametrize("name", [SESSION, SHOWN, CONVERSATION])
-async def test_a_session_is_known_by_its_id_and_by_what_clients_are_shown_until_it_is_dropped(name: str) -> None:
+async def test_a_session_is_found_by_its_id_and_its_public_ids_until_it_is_dropped(name: str) -> None:
     async with in_memory_gateway() as made:
         index = made.router._all.index
         assert index.find_session(name) is made.session
@@ -26,7 +26,7 @@ async def test_a_session_is_known_by_its_id_and_by_what_clients_are_shown_until_
 
 
 async def test_the_names_that_clients_choose_for_one_session_are_bounded() -> None:
-    """Whoever opens the one session of a backend chooses another name for it each time."""
+    """A client that opens the one session of a backend may choose another name each time."""
     async with in_memory_gateway() as made:
         index = made.router._all.index
         for number in range(NAMES_MAX):
@@ -36,7 +36,7 @@ async def test_the_names_that_clients_choose_for_one_session_are_bounded() -> No
         assert len(index.names(made.session)) == NAMES_MAX
 
 
-async def test_a_session_whose_name_a_client_chose_is_kept_though_nobody_used_it_yet() -> None:
+async def test_a_session_named_by_a_client_is_kept_before_anybody_used_it() -> None:
     async with in_memory_gateway() as made:
         assert made.session.vacant
         made.session.state.chosen_ids = keep(id="ours")
@@ -47,7 +47,7 @@ def rows(count: int) -> list[SessionSummary]:
     return [SessionSummary(session=f"{n}", title=f"t{n}", updated_at=n, messages=1) for n in range(count)]
 
 
-def test_a_list_is_newest_first_in_pages() -> None:
+def test_a_list_is_paged_newest_first() -> None:
     first = listing(rows(5), ListSessions(limit=2))
     second = listing(rows(5), ListSessions(limit=2, cursor=first.next_cursor or ""))
     third = listing(rows(5), ListSessions(limit=2, cursor=second.next_cursor or ""))
@@ -59,7 +59,7 @@ def test_a_list_is_newest_first_in_pages() -> None:
     assert third.next_cursor is None
 
 
-def test_a_cursor_of_no_row_is_refused() -> None:
+def test_an_unknown_cursor_is_refused() -> None:
     with pytest.raises(PeerError, match="unknown cursor"):
         listing(rows(5), ListSessions(cursor="gone"))
 
@@ -69,7 +69,7 @@ def test_a_page_has_a_size(asked: int, shown: int) -> None:
     assert len(listing(rows(LIST_MAX + 1), ListSessions(limit=asked)).sessions) == shown
 
 
-def test_what_has_neither_words_nor_a_name_is_left_out() -> None:
+def test_a_session_without_messages_and_title_is_left_out_of_lists() -> None:
     told = [
         SessionSummary(session="a"),
         SessionSummary(session="b", title="atlas"),

@@ -26,7 +26,7 @@ def announced(told: MemoryTransport) -> list[str]:
     return [f["payload"]["id"] for f in frames(told) if f["topic"] == "session.update"]
 
 
-async def test_a_publication_is_told_of_every_session_old_and_new() -> None:
+async def test_a_publication_learns_of_every_existing_and_new_session() -> None:
     async with in_memory_pando_gateway() as made:
         told = await listening(made)
         await made.begins(row(ONE))
@@ -39,7 +39,7 @@ async def test_a_publication_is_told_of_every_session_old_and_new() -> None:
         assert OTHER in announced(late)
 
 
-async def test_a_publication_is_told_no_more_of_a_session_once_it_is_somebodys() -> None:
+async def test_a_publication_learns_no_more_of_a_session_once_it_has_an_owner() -> None:
     """docs/design.md, section 5: sessions with an owner are not published unless the route says so."""
     async with in_memory_pando_gateway(structs.replace(ROUTE, share="owner")) as made:
         told = await listening(made)
@@ -53,7 +53,7 @@ async def test_a_publication_is_told_no_more_of_a_session_once_it_is_somebodys()
         assert [f["payload"]["session_id"] for f in frames(told) if f["topic"] == "llm.token"] == [OTHER]
 
 
-async def test_a_session_that_is_over_or_somebodys_is_not_counted_any_more() -> None:
+async def test_an_ended_or_owned_session_is_no_longer_counted() -> None:
     async with in_memory_pando_gateway(structs.replace(ROUTE, share="owner")) as made:
         client = made.join("smooth")
         client.say(json.dumps(ask("list_conversations", "r1")).encode())
@@ -66,7 +66,7 @@ async def test_a_session_that_is_over_or_somebodys_is_not_counted_any_more() -> 
         assert made.router.published == 0
 
 
-async def test_a_publication_that_ended_is_told_of_nothing() -> None:
+async def test_an_ended_publication_learns_of_no_session() -> None:
     async with in_memory_pando_gateway() as made:
         told = await listening(made)
         told.hang_up()
@@ -74,7 +74,7 @@ async def test_a_publication_that_ended_is_told_of_nothing() -> None:
         assert announced(told) == []
 
 
-async def test_nothing_is_made_for_one_who_only_connects() -> None:
+async def test_no_session_is_created_for_a_client_that_only_connects() -> None:
     async with in_memory_pando_gateway() as made:
         made.join("smooth")
         await settle()

@@ -1,4 +1,4 @@
-"""What a history adds to a transcript: what was missed, in its place, and nothing twice."""
+"""A history adds missed messages to a transcript, each in its place and none twice."""
 
 from __future__ import annotations
 
@@ -53,13 +53,11 @@ NOTE = Message(role="system", text="note")
         ([user("1"), answer("x"), user("2"), answer("a")], [user("1"), answer("a"), user("2")], [*"1xa2a"]),
     ],
 )
-def test_a_history_adds_what_was_missed_where_it_was_said(
-    known: list[Item], told: list[Item], becomes: list[str]
-) -> None:
+def test_a_history_adds_missed_messages_in_their_place(known: list[Item], told: list[Item], becomes: list[str]) -> None:
     assert texts(added(known, told)) == becomes
 
 
-def test_what_was_known_keeps_its_ids_and_what_is_new_gets_one() -> None:
+def test_known_messages_keep_their_ids_and_new_ones_get_ids() -> None:
     known: list[Item] = [user("1"), answer("He", turn="1")]
     whole = Message(role="assistant", text="Hello", id="theirs")
     items = added(known, [user("1"), whole, Message(role="user", text="2"), Message(role="assistant", text="b")])
@@ -67,7 +65,7 @@ def test_what_was_known_keeps_its_ids_and_what_is_new_gets_one() -> None:
     assert [item.turn for item in items] == ["1", "1", "new 0", "new 0"]
 
 
-def test_it_says_how_far_the_history_reaches() -> None:
+def test_an_addition_tells_how_far_the_history_reaches() -> None:
     numbers = count()
     known: list[Item] = [user("1"), answer("a"), user("2"), answer("cut")]
     items, reach = Addition(known, lambda: str(next(numbers))).of([user("1"), answer("a"), user("2")])
@@ -93,6 +91,6 @@ def _within(users: list[str], known: list[Message]) -> list[str]:
 
 
 @given(ITEMS)
-def test_the_beginning_of_a_history_is_completed_by_it(told: list[Message]) -> None:
+def test_every_beginning_of_a_history_is_completed_by_it(told: list[Message]) -> None:
     for end in range(len(told) + 1):
         assert texts(added([*told[:end]], [*told])) == texts([*told])

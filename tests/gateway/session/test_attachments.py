@@ -41,11 +41,11 @@ def test_a_file_outside_of_every_root_stays_an_attachment(roots: Path, path: str
 @pytest.mark.parametrize(
     "url", ["https://example.org/in/a", "in/a b.txt", "file://elsewhere/in/a", "data:,a", "\0", "//"]
 )
-def test_what_is_no_file_of_this_machine_stays_an_attachment(roots: Path, url: str) -> None:
+def test_an_attachment_that_is_no_local_file_stays_an_attachment(roots: Path, url: str) -> None:
     attached = (ImageAttachment(url=url),)
     assert as_references(attached, [str(roots)]) == attached
 
 
-def test_without_roots_nothing_is_read(roots: Path) -> None:
+def test_without_roots_no_file_is_read(roots: Path) -> None:
     attached = (FileAttachment(name="a", url=str(roots / "in" / "a b.txt")),)
     assert as_references(attached, []) == attached

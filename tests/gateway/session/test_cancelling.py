@@ -68,7 +68,7 @@ async def test_without_a_turn_there_is_nothing_to_cancel() -> None:
         )
 
 
-async def test_a_pod_clients_cancel_is_the_sessions() -> None:
+async def test_a_pod_client_cancels_the_turn_of_any_client() -> None:
     async with in_memory_gateway() as made:
         await (
             begun(made)
@@ -84,7 +84,7 @@ async def test_a_pod_clients_cancel_is_the_sessions() -> None:
         assert made.time.waiting == []
 
 
-async def test_the_first_cancel_holds_the_deadline_for_all() -> None:
+async def test_the_deadline_of_a_cancel_begins_with_the_first_one() -> None:
     async with in_memory_gateway() as made:
         await (
             begun(made)
@@ -98,7 +98,7 @@ async def test_the_first_cancel_holds_the_deadline_for_all() -> None:
         )
 
 
-async def test_a_backend_without_cancel_is_left_to_itself_and_busy_until_it_has_ended() -> None:
+async def test_a_backend_without_cancel_stays_busy_until_its_turn_ends() -> None:
     async with in_memory_gateway(upstream="smooth") as made:
         await (
             begun_at_server(made)
@@ -118,7 +118,7 @@ async def test_a_backend_without_cancel_is_left_to_itself_and_busy_until_it_has_
         assert made.losses("TextDelta") == 1
 
 
-async def test_a_pause_is_a_cancel_where_the_route_says_so() -> None:
+async def test_a_pause_is_a_cancel_if_the_route_says_so() -> None:
     async with in_memory_gateway(upstream="smooth", pause="cancel") as made:
         await (
             begun_at_server(made)
@@ -130,7 +130,7 @@ async def test_a_pause_is_a_cancel_where_the_route_says_so() -> None:
         )
 
 
-async def test_a_pause_is_refused_toward_a_backend_that_has_none() -> None:
+async def test_a_pause_is_refused_if_the_backend_has_none() -> None:
     async with in_memory_gateway(upstream="smooth") as made:
         await (
             begun_at_server(made)
@@ -188,7 +188,7 @@ def holds(part: Frame, frame: Frame) -> bool:
 
 
 @pytest.mark.parametrize("asker", ASKS_TO_STOP)
-async def test_a_cancel_that_its_backend_refuses_is_told_to_who_asked_and_the_turn_goes_on(asker: str) -> None:
+async def test_a_cancel_refused_by_the_backend_is_reported_to_its_sender_and_the_turn_goes_on(asker: str) -> None:
     async with in_memory_pando_gateway() as made:
         clients = await everybody(made)
         before = {name: len(client.got) for name, client in clients.items()}
@@ -211,8 +211,8 @@ async def test_a_cancel_that_its_backend_refuses_is_told_to_who_asked_and_the_tu
         assert [(m.role, m.text) for m in session.state.messages()] == [("user", "Hi"), ("assistant", "Hello")]
 
 
-async def test_an_action_that_a_server_does_not_know_is_done_without_it() -> None:
-    """It lacks the word, which is no refusal: docs/translation.md, rule 3.4."""
+async def test_a_cancel_that_a_server_does_not_know_ends_the_turn_in_the_gateway() -> None:
+    """An unknown action is not a refusal: docs/translation.md, rule 3.4."""
     async with in_memory_pando_gateway() as made:
         clients = await everybody(made)
         says(clients["pod"], CANCEL)

@@ -1,4 +1,4 @@
-"""Which events go to the link that asked, and what an answer leaves behind."""
+"""Events that go only to the link that asked, and the effects of an answer."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from tests.gateway.codewhale_messages import answers, line, shown
 from tests.gateway.in_memory import in_memory_gateway
 
 
-def test_a_history_that_was_asked_for_answers_and_one_that_is_told_does_not() -> None:
+def test_only_a_requested_history_answers_a_request() -> None:
     assert answers_one(HistorySnapshot(items=(), request="r"))
     assert not answers_one(HistorySnapshot(items=()))
     assert not answers_one(TextDelta(text="a"))
 
 
-def test_every_event_with_a_request_is_addressed() -> None:
+def test_every_event_with_a_request_id_goes_to_one_link() -> None:
     named = {kind for kind in get_args(Event) if "request" in kind.__struct_fields__ and kind is not Heartbeat}
     assert {kind.__name__ for kind in named} - {"Unmapped"} == {kind.__name__ for kind in ADDRESSED}
 
@@ -28,7 +28,7 @@ def test_every_event_with_a_request_is_addressed() -> None:
 THREAD = "thread-0198c3a1-0000-4000-8000-0000000000d1"
 
 
-async def test_a_thread_that_is_archived_leaves_the_list_until_it_is_fetched_back() -> None:
+async def test_an_archived_thread_leaves_the_list_until_it_is_unarchived() -> None:
     """docs/dialects/codewhale.md, section 2.3, and captures/codewhale/06: an archived thread says so where it is
     asked for.
     """

@@ -19,7 +19,7 @@ from dragoman.mappings.canonical.values import Origin, Reasoning
 from tests.gateway.session.hand_fed import Session, kinds
 
 
-def test_content_without_a_turn_opens_one_of_the_backends_own() -> None:
+def test_content_without_a_turn_opens_a_turn_of_the_backend() -> None:
     session = Session()
     said = session.feed(TextDelta(text="news"))
     assert kinds(said) == ["StatusChanged", "TextDelta"]
@@ -45,13 +45,13 @@ def test_a_finished_block_that_contradicts_its_deltas_is_a_gap() -> None:
     assert [(loss.kind, loss.count) for loss in session.form.losses] == [("Gap", 1)]
 
 
-def test_a_block_heard_from_its_middle_on_is_whole_for_who_comes_later() -> None:
+def test_a_block_received_from_its_middle_is_complete_for_later_clients() -> None:
     session = Session()
     session.feed(TextDelta(text="world"), TextDone(text="hello world"))
     assert [e for e in prelude(session.state) if isinstance(e, TextDelta)] == [TextDelta(text="hello world")]
 
 
-def test_reasoning_heard_from_its_middle_on_is_whole_in_the_transcript() -> None:
+def test_reasoning_received_from_its_middle_is_complete_in_the_transcript() -> None:
     session = Session()
     session.feed(ReasoningDelta(text="so"), ReasoningDone(text="and so"), StatusChanged(status="idle"))
     assert [item.text for item in session.state.transcript if isinstance(item, Reasoning)] == ["and so"]
@@ -71,14 +71,14 @@ def test_reasoning_then_text_then_a_call_are_three_closed_blocks() -> None:
     ]
 
 
-def test_a_block_that_we_closed_is_not_shown_twice_when_its_backend_closes_it() -> None:
+def test_a_block_closed_by_the_gateway_is_not_shown_again_when_the_backend_closes_it() -> None:
     session = Session()
     session.accept()
     session.feed(TextDelta(text="a"), ToolCallStarted(call="c", name="grep"))
     assert session.feed(TextDone(text="a")) == []
 
 
-def test_a_result_brings_the_arguments_that_were_never_finished() -> None:
+def test_a_result_completes_the_arguments_of_its_call() -> None:
     session = Session()
     session.accept()
     session.feed(ToolCallStarted(call="c", name="grep"), ToolCallArguments(call="c", json="{}"))
@@ -89,7 +89,7 @@ def test_a_result_brings_the_arguments_that_were_never_finished() -> None:
     ]
 
 
-def test_calls_without_ids_are_told_apart_by_name_and_order() -> None:
+def test_calls_without_ids_are_distinguished_by_name_and_order() -> None:
     session = Session()
     session.accept()
     for arguments in ("1", "2"):
@@ -103,14 +103,14 @@ def test_calls_without_ids_are_told_apart_by_name_and_order() -> None:
     assert turn.calls[second.call].arguments == "2"
 
 
-def test_a_result_of_a_call_that_nobody_knows_gets_a_beginning() -> None:
+def test_a_result_of_an_unknown_call_gets_a_call_start() -> None:
     session = Session()
     said = session.feed(ToolCallFinished(call="c", name="ls", output="x"))
     assert kinds(said)[-3:] == ["ToolCallStarted", "ToolCallArguments", "ToolCallFinished"]
     assert said[-3] == ToolCallStarted(call="c", name="ls")
 
 
-def test_a_result_of_an_earlier_turns_call_gets_none_whether_that_had_a_result_or_not() -> None:
+def test_a_result_of_a_call_of_an_earlier_turn_gets_no_call_start() -> None:
     session = Session()
     session.feed(ToolCallStarted(call="a", name="ls"), ToolCallStarted(call="b", name="ls"))
     session.feed(ToolCallFinished(call="a", output="x"), StatusChanged(status="idle"))

@@ -156,7 +156,7 @@ async def test_a_stalled_client_holds_bounded_frames_and_disturbs_nobody() -> No
         assert attachment.behind is None, "it has caught up and shares the rendering again"
 
 
-async def test_a_client_that_lags_over_its_own_turns_start_still_gets_it_under_its_request() -> None:
+async def test_a_client_that_was_behind_at_the_start_of_its_turn_gets_it_under_its_request_id() -> None:
     async with stage(soft=1_000) as made:
         _, stalled = made.join("slow")
         stalled.reading.clear()
@@ -181,7 +181,7 @@ async def test_a_client_that_lags_over_its_own_turns_start_still_gets_it_under_i
         ]
 
 
-async def test_a_client_that_falls_out_of_the_log_is_sent_away() -> None:
+async def test_a_client_that_falls_behind_the_log_is_disconnected() -> None:
     async with stage(soft=1_000, log_max=200) as made:
         _, stalled = made.join("slow")
         _, fast = made.join("fast")
@@ -200,7 +200,7 @@ async def test_a_client_that_falls_out_of_the_log_is_sent_away() -> None:
         assert shown(fast)[-1]["type"] == "eventual_response"
 
 
-async def test_with_overflow_disconnect_a_slow_client_is_sent_away_at_once() -> None:
+async def test_with_overflow_disconnect_a_slow_client_is_disconnected_at_once() -> None:
     async with stage(soft=1_000, coalesce=False) as made:
         _, stalled = made.join("slow")
         stalled.reading.clear()
@@ -213,7 +213,7 @@ async def test_with_overflow_disconnect_a_slow_client_is_sent_away_at_once() -> 
         assert stalled.closed.name == "TOO_SLOW"
 
 
-async def test_a_client_that_joins_in_the_middle_sees_the_turn_so_far_then_what_comes() -> None:
+async def test_a_client_that_joins_during_a_turn_sees_its_beginning_and_then_the_rest() -> None:
     async with stage() as made:
         form = NormalForm(made.state, lambda: TURN)
         for run in form.feed([TextDelta(text="so far ")], 1):
@@ -228,7 +228,7 @@ async def test_a_client_that_joins_in_the_middle_sees_the_turn_so_far_then_what_
         assert shown(late)[-1]["data"]["data"]["response"]["responseParts"] == ["so far and on"]
 
 
-async def test_a_client_that_lags_over_much_that_it_is_not_shown_still_gets_the_end() -> None:
+async def test_a_client_that_is_behind_by_many_hidden_events_still_gets_the_end() -> None:
     async with stage(soft=1_000) as made:
         slow, stalled = made.join("slow")
         stalled.reading.clear()
@@ -245,7 +245,7 @@ async def test_a_client_that_lags_over_much_that_it_is_not_shown_still_gets_the_
         assert made.delivery.attachments["slow"].behind is None
 
 
-async def test_a_client_that_lags_over_its_own_turns_end_sees_the_next_ones_under_their_ids() -> None:
+async def test_a_client_that_was_behind_at_the_end_of_its_turn_sees_later_turns_under_their_ids() -> None:
     async with stage(soft=1_000) as made:
         slow, stalled = made.join("slow")
         stalled.reading.clear()
@@ -267,7 +267,7 @@ async def test_a_client_that_lags_over_its_own_turns_end_sees_the_next_ones_unde
         assert [f["requestId"] for f in shown(stalled) if f["type"] == "eventual_response"] == ["r1", second]
 
 
-async def test_a_lagging_client_whose_input_is_accepted_in_mid_turn_gets_its_202() -> None:
+async def test_a_client_that_is_behind_gets_the_202_of_an_input_accepted_during_a_turn() -> None:
     async with stage(soft=1_000) as made:
         slow, stalled = made.join("slow")
         stalled.reading.clear()
@@ -290,7 +290,7 @@ async def test_a_lagging_client_whose_input_is_accepted_in_mid_turn_gets_its_202
 
 
 @pytest.mark.parametrize(("source", "counted"), [("pod", {"TurnEnded": 2}), ("smooth", {})])
-async def test_what_arrives_without_some_fields_is_counted_once_a_rendering(
+async def test_fields_that_are_lost_in_rendering_are_counted_once_per_rendering(
     source: str, counted: dict[str, int]
 ) -> None:
     """docs/design.md, section 6: every lossy translation; what came in a dialect goes out in it whole."""
@@ -306,7 +306,7 @@ async def test_what_arrives_without_some_fields_is_counted_once_a_rendering(
         assert {(entry.source, entry.target) for entry in made.ledger.partial()} <= {("pod", "smooth")}
 
 
-async def test_what_a_client_that_fell_behind_gets_in_part_is_counted_when_it_gets_it() -> None:
+async def test_losses_of_a_client_that_is_behind_are_counted_when_it_catches_up() -> None:
     async with stage(soft=1) as made:
         slow, stalled = made.join("slow")
         stalled.reading.clear()

@@ -173,7 +173,7 @@ def test_the_log_folds_into_the_live_state(bursts: list[Burst]) -> None:
 
 
 @given(BURSTS)
-def test_a_prelude_shows_what_who_was_there_saw(bursts: list[Burst]) -> None:
+def test_a_prelude_shows_what_attached_clients_saw(bursts: list[Burst]) -> None:
     live = played(bursts)
     dialect = registry.dialect("smooth")
     shared = dialect.projection("", "")
@@ -193,7 +193,7 @@ def test_a_prelude_shows_what_who_was_there_saw(bursts: list[Burst]) -> None:
 
 @pytest.mark.parametrize(("name", "view"), [("smooth", ""), ("smooth", "identity_intake"), ("pod", "")])
 @given(before=BURSTS, after=BURSTS)
-def test_who_came_late_is_shown_the_same_from_then_on(
+def test_a_late_client_sees_the_same_events_from_then_on(
     name: str, view: str, before: list[Burst], after: list[Burst]
 ) -> None:
     live = played(before)
@@ -207,7 +207,7 @@ def test_who_came_late_is_shown_the_same_from_then_on(
 
 
 @given(BURSTS)
-def test_who_is_asked_in_words_sees_runs_that_each_end_once_with_their_whole_text(bursts: list[Burst]) -> None:
+def test_a_client_asked_in_words_sees_runs_that_each_end_once_with_their_whole_text(bursts: list[Burst]) -> None:
     live = played(bursts)
     runs: dict[str, str] = {}
     ended = set()
@@ -253,7 +253,7 @@ def uncounted(frames: Sequence[bytes]) -> list[Any]:
     return decoded
 
 
-def test_a_question_that_is_open_stands_last_in_the_prelude_and_its_answers_where_they_were_given() -> None:
+def test_an_open_question_is_last_in_the_prelude_and_answers_are_in_their_places() -> None:
     live = played([None, [TextDelta(text="Sure."), FORM, ToolCallStarted(call="c", name="ask")], (True, True)])
     assert live.state.turn is not None
     assert live.state.turn.asked == 2
@@ -292,7 +292,7 @@ def test_there_is_no_prelude_between_turns() -> None:
     assert prelude(live.state) == []
 
 
-def test_a_turn_that_is_accepted_later_has_the_origin_of_its_acceptance() -> None:
+def test_a_turn_accepted_after_its_start_has_the_origin_of_its_acceptance() -> None:
     live = played([[TextDelta(text="x")], None])
     folded = live.folded()
     assert folded.turn is not None
@@ -325,11 +325,11 @@ def test_a_named_session_keeps_its_title() -> None:
         (Usage(output_tokens=0), Usage(), Usage(output_tokens=0)),
     ],
 )
-def test_usage_is_summed_where_it_is_known(total: Usage | None, more: Usage, sum_: Usage) -> None:
+def test_known_usage_is_summed(total: Usage | None, more: Usage, sum_: Usage) -> None:
     assert add_usage(total, more) == sum_
 
 
-def test_a_description_is_nothing_that_happens_in_the_session() -> None:
+def test_a_description_does_not_change_the_time_of_the_last_activity() -> None:
     state = SessionState(id="s", updated_at=1)
     fold(
         state,

@@ -65,7 +65,7 @@ def errors(client: InMemoryPeer) -> list[str]:
     return [event["message"] for event in events if event["event"] == "error"]
 
 
-async def test_a_codewhale_client_is_told_in_the_result_of_its_next_turn_and_once() -> None:
+async def test_a_codewhale_client_learns_of_lost_context_once_in_the_result_of_its_next_turn() -> None:
     async with in_memory_gateway(upstream="codewhale") as made:
         client = await editor(made)
         says(client, 2)
@@ -77,7 +77,7 @@ async def test_a_codewhale_client_is_told_in_the_result_of_its_next_turn_and_onc
         assert errors(client) == []
 
 
-async def test_a_codewhale_client_whose_turn_failed_is_told_in_the_next_one() -> None:
+async def test_a_codewhale_client_whose_turn_failed_learns_of_lost_context_in_the_next_one() -> None:
     async with in_memory_gateway(upstream="codewhale") as made:
         client = await editor(made)
         says(client, 2)
@@ -88,7 +88,7 @@ async def test_a_codewhale_client_whose_turn_failed_is_told_in_the_next_one() ->
         assert len(errors(client)) == 1
 
 
-async def test_a_smooth_client_reads_a_line_before_its_answer_which_stands_nowhere_else() -> None:
+async def test_a_smooth_client_reads_of_lost_context_in_a_line_before_its_answer_only() -> None:
     async with in_memory_gateway(upstream="codewhale") as made:
         await editor(made)
         client = await widget(made)
@@ -106,7 +106,7 @@ async def test_a_smooth_client_reads_a_line_before_its_answer_which_stands_nowhe
         assert [frame["token"] for frame in client.news() if frame["type"] == "stream_token"] == ["Hello"]
 
 
-async def test_each_client_is_told_in_a_turn_of_its_own() -> None:
+async def test_each_client_learns_of_lost_context_in_a_turn_of_its_own() -> None:
     async with in_memory_gateway(upstream="codewhale") as made:
         first, second = await editor(made), await widget(made)
         says(first, 2)
@@ -118,7 +118,7 @@ async def test_each_client_is_told_in_a_turn_of_its_own() -> None:
         assert len([f for f in second.news() if f["type"] == "stream_token" and LOST in f["token"]]) == 1
 
 
-async def test_a_viewer_of_everything_reads_the_line_once_behind_the_start() -> None:
+async def test_a_subscriber_to_everything_reads_of_lost_context_once_after_the_start_of_a_turn() -> None:
     async with in_memory_gateway(upstream="codewhale") as made:
         client, viewer = await editor(made), made.join("viewer", dialect="pando")
         await settle()
@@ -130,7 +130,7 @@ async def test_a_viewer_of_everything_reads_the_line_once_behind_the_start() -> 
         assert [LOST in token for _, token in told] == [False, True, False, False]
 
 
-async def test_a_pod_client_is_alerted_at_once_and_one_that_comes_later_before_its_snapshot() -> None:
+async def test_a_pod_client_is_alerted_at_once_and_a_later_one_before_its_snapshot() -> None:
     async with in_memory_gateway(upstream="codewhale") as made:
         client = await editor(made)
         late = made.join("late", dialect="pod", ingress=Ingress(endpoint="pod", session=SESSION))
@@ -147,7 +147,7 @@ async def test_a_pod_client_is_alerted_at_once_and_one_that_comes_later_before_i
         await answered(made)
 
 
-async def test_every_client_is_told_anew_of_a_child_that_was_replaced() -> None:
+async def test_every_client_learns_again_of_lost_context_after_each_replaced_child() -> None:
     async with in_memory_gateway(upstream="codewhale") as made:
         client = await editor(made)
         says(client, 2)
@@ -164,7 +164,7 @@ async def test_every_client_is_told_anew_of_a_child_that_was_replaced() -> None:
         assert len(asked(made, "thread/message")) == 2
 
 
-async def test_nobody_is_told_of_a_fresh_thread() -> None:
+async def test_no_client_is_told_of_lost_context_in_a_new_thread() -> None:
     async with in_memory_gateway(upstream="codewhale") as made:
         client = made.join("editor", dialect="codewhale")
         client.says(line(1, "thread/start"))

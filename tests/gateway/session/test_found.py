@@ -1,4 +1,4 @@
-"""What a backend that is found again tells of the turn during which its connection was lost."""
+"""The snapshot of a reconnected backend decides the turn during which its connection was lost."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def in_a_turn(*parts: str) -> SessionState:
     return SessionState(id="s", turn=turn, transcript=[ASKED])
 
 
-def test_a_run_that_goes_on_is_found_by_its_input() -> None:
+def test_a_run_that_continues_is_found_by_its_input() -> None:
     history = HistorySnapshot(items=answered("Hel"), status="running")
     assert look(in_a_turn("Hel"), "Hi", history).verdict == "running"
 
@@ -35,20 +35,20 @@ def test_a_run_that_has_an_end_ends_the_turn_as_it_says() -> None:
     assert (found.verdict, found.end) == ("ended", "limit_reached")
 
 
-def test_another_conversation_tells_nothing_of_the_turn() -> None:
+def test_a_snapshot_of_another_conversation_does_not_decide_the_turn() -> None:
     state = in_a_turn("Hel")
     state.conversation = "one"
     history = HistorySnapshot(items=answered("Hello"), status="running", conversation="other")
     assert look(state, "Hi", history).verdict == "unknown"
 
 
-def test_the_whole_block_that_was_heard_in_part_is_told() -> None:
+def test_a_block_received_in_part_is_sent_completely() -> None:
     state = in_a_turn("Hel")
     assert state.turn is not None
     assert missed(state.turn, state.transcript, answered("Hello")[1:]) == [TextDone(text="Hello")]
 
 
-def test_what_was_heard_is_left_out_once_and_what_is_new_stays() -> None:
+def test_received_content_is_left_out_once_and_new_content_stays() -> None:
     repeated = Repeated(in_a_turn("Hel"))
     told: list[Event] = [TextDelta(text="Hello"), TextDelta(text="Hello")]
     assert repeated.without(told) == [TextDelta(text="lo"), TextDelta(text="Hello")]

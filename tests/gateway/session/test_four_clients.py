@@ -106,7 +106,7 @@ def together(made: InMemoryGateway, shown: Frame = IDLE) -> Script:
 
 
 async def histories(made: InMemoryGateway) -> dict[str, list[tuple[str, str]]]:
-    """What new clients of each dialect are told that user and assistant said."""
+    """Return the messages of user and assistant that new clients of each dialect receive."""
     smooth, pod = made.join("new s"), made.join("new p", dialect="pod")
     whale, pando = made.join("new c", dialect="codewhale"), made.join("new v", dialect="pando", calls=True)
     pando.judged = False  # its oracle judges subscribers
@@ -126,7 +126,7 @@ async def histories(made: InMemoryGateway) -> dict[str, list[tuple[str, str]]]:
 
 
 def logged(entries: list[Frame]) -> Iterator[tuple[str, str]]:
-    """What user and assistant said in a pod's log (docs/dialects/pod.md, section 9)."""
+    """Yield the messages of user and assistant in a pod's log (docs/dialects/pod.md, section 9)."""
     for entry in entries:
         if entry["kind"] == "user_input":
             yield "user", "".join(segment["content"] for segment in entry["segments"])
@@ -137,7 +137,7 @@ def logged(entries: list[Frame]) -> Iterator[tuple[str, str]]:
 # -- only an answer answers --------------------------------------------------------------------------
 
 
-async def test_a_history_told_in_the_middle_of_a_run_is_no_result_of_the_message_that_began_it() -> None:
+async def test_a_history_during_a_run_does_not_answer_the_message_that_began_the_run() -> None:
     async with in_memory_gateway() as made:
         await (
             together(made)
@@ -168,7 +168,7 @@ ANSWER: dict[str, Callable[[Frame], bool]] = {
 
 
 @pytest.mark.parametrize("dialect", ANSWER)
-def test_no_event_but_the_end_of_a_run_answers_the_request_that_began_its_turn(dialect: str) -> None:
+def test_only_the_end_of_a_run_answers_the_request_that_began_its_turn(dialect: str) -> None:
     said = [e for e in samples(Event) if not answers_one(e) and not isinstance(e, TurnEnded | QuestionAsked)]
     assert len(said) > 50
     for event in said:
@@ -183,7 +183,7 @@ def test_no_event_but_the_end_of_a_run_answers_the_request_that_began_its_turn(d
 HISTORY = [("user", "Hi"), ("assistant", "hello world")]
 
 
-async def test_an_answer_joined_in_its_middle_ends_whole_for_everybody_whose_form_has_room_for_it() -> None:
+async def test_an_answer_joined_in_its_middle_ends_complete_for_each_dialect_that_can_show_it() -> None:
     async with in_memory_gateway() as made:
         await (
             together(made, RUNNING)
@@ -200,7 +200,7 @@ async def test_an_answer_joined_in_its_middle_ends_whole_for_everybody_whose_for
         assert made.gaps == 1, "the live clients lack its head"
 
 
-async def test_histories_and_later_snapshots_have_the_head_of_an_answer_that_was_joined_in_its_middle() -> None:
+async def test_histories_have_the_beginning_of_an_answer_that_was_joined_in_its_middle() -> None:
     async with in_memory_gateway() as made:
         await (
             together(made, RUNNING)
@@ -218,7 +218,7 @@ async def test_histories_and_later_snapshots_have_the_head_of_an_answer_that_was
 # -- times -------------------------------------------------------------------------------------------
 
 
-async def test_what_another_client_typed_and_its_answer_bear_the_times_when_they_were_seen() -> None:
+async def test_inputs_and_answers_of_other_clients_have_the_times_when_they_were_seen() -> None:
     async with in_memory_gateway() as made:
         await (
             together(made)
@@ -251,7 +251,7 @@ INVOKED = {"kind": "invoke", "trigger": "user_send", "ts": 1}
 ERRORED = {"kind": "run_errored", "interrupted": True, "message": "Cancelled", "ts": 1}
 
 
-async def test_after_a_cancel_every_history_says_the_same_live_and_after_a_reconnect() -> None:
+async def test_after_a_cancel_all_histories_are_equal_live_and_after_a_reconnect() -> None:
     """A pod logs nothing of an answer that was cut (docs/translation.md, rule 4.7)."""
     said = [("user", "Hi"), ("assistant", "Hel")]
     async with in_memory_gateway() as made:
@@ -274,7 +274,7 @@ async def test_after_a_cancel_every_history_says_the_same_live_and_after_a_recon
         assert await histories(made) == dict.fromkeys(FOUR, said)
 
 
-async def test_after_a_compaction_a_pod_that_attaches_is_shown_the_summary_and_all_others_what_was_said() -> None:
+async def test_after_a_compaction_new_pod_clients_see_the_summary_and_others_the_messages() -> None:
     summary = {"kind": "message", "role": "system", "content": [{"kind": "text", "text": "[Summary]"}]}
     shorter = {**STARTED, "history": [summary], "compacted_from": {"segment_id": SEGMENT, "at_turn_index": 1}}
     everything = [("user", "Hi"), ("assistant", "Hello"), ("user", "More"), ("assistant", "Again")]
@@ -304,7 +304,7 @@ async def test_after_a_compaction_a_pod_that_attaches_is_shown_the_summary_and_a
         assert told == dict.fromkeys(told, everything), "and so after a reconnect"
 
 
-async def test_a_pod_that_tells_another_conversation_replaces_what_was_said() -> None:
+async def test_a_snapshot_of_another_conversation_replaces_the_history() -> None:
     other = {**STARTED, "session_id": "0198c3a1-7b52-7c40-9d1e-000000000000"}
     async with in_memory_gateway() as made:
         script = together(made, snapshot(STARTED, INVOKED, user_entry("Hi"), answer_entry("Hello")))

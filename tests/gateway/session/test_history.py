@@ -56,11 +56,11 @@ def test_every_message_gets_an_id_and_its_turn_begins_with_the_user() -> None:
     assert "" not in turns
 
 
-def test_an_id_that_the_history_brings_stays() -> None:
+def test_ids_in_a_history_are_kept() -> None:
     assert ids(Told().hears(user("a", id="mine"))) == ["mine"]
 
 
-def test_a_history_that_comes_again_is_the_same() -> None:
+def test_a_repeated_history_keeps_all_ids() -> None:
     told = Told()
     items = (
         user("a"),
@@ -72,7 +72,7 @@ def test_a_history_that_comes_again_is_the_same() -> None:
     assert told.hears(*items) == first
 
 
-def test_what_grew_keeps_the_ids_of_its_beginning() -> None:
+def test_a_history_that_grew_keeps_the_ids_of_its_beginning() -> None:
     told = Told()
     first = ids(told.hears(user("a"), assistant("b")))
     second = ids(told.hears(user("a"), assistant("b"), user("c")))
@@ -80,7 +80,7 @@ def test_what_grew_keeps_the_ids_of_its_beginning() -> None:
     assert second[2] not in first
 
 
-def test_after_a_compaction_what_stands_at_its_beginning_keeps_its_ids() -> None:
+def test_the_beginning_of_a_compacted_history_keeps_its_ids() -> None:
     told = Told()
     first = ids(told.hears(user("a"), assistant("b"), user("c"), assistant("d")))
     second = ids(told.hears(user("a"), assistant("b"), Message(role="system", text="summary"), rotated=True))
@@ -88,14 +88,14 @@ def test_after_a_compaction_what_stands_at_its_beginning_keeps_its_ids() -> None
     assert second[2] not in first
 
 
-def test_a_compacted_history_has_fresh_ids_from_where_it_differs() -> None:
+def test_a_compacted_history_has_new_ids_from_its_first_difference() -> None:
     told = Told()
     first = ids(told.hears(user("a"), assistant("b")))
     second = ids(told.hears(Message(role="system", text="summary"), assistant("b"), rotated=True))
     assert not set(first) & set(second)
 
 
-def test_messages_keep_their_ids_when_the_log_orders_calls_and_results_otherwise() -> None:
+def test_messages_keep_their_ids_if_calls_and_results_change_their_order() -> None:
     told = Told()
     calls = [ToolCall(call=c, name="grep", arguments="{}") for c in "12"]
     results = [ToolResult(call=c, name="grep", output="x") for c in "12"]
@@ -107,7 +107,7 @@ def test_messages_keep_their_ids_when_the_log_orders_calls_and_results_otherwise
     assert {item.turn for item in again} == {item.turn for item in first}
 
 
-def test_a_rotation_that_does_not_know_the_input_being_worked_on_keeps_it_at_the_end() -> None:
+def test_a_rotation_without_the_current_input_keeps_it_at_the_end() -> None:
     told = Told()
     told.hears(user("a"), assistant("b"))
     told.works_on(user("c", id="c", turn="open"))
@@ -115,7 +115,7 @@ def test_a_rotation_that_does_not_know_the_input_being_worked_on_keeps_it_at_the
     assert items[-1] == user("c", id="c", turn="open")
 
 
-def test_a_rotation_that_knows_the_input_being_worked_on_has_it_once_and_under_its_id() -> None:
+def test_a_rotation_with_the_current_input_has_it_once_under_its_id() -> None:
     told = Told()
     told.hears(user("a"), assistant("b"))
     told.works_on(user("c", id="c", turn="open"))
@@ -163,7 +163,7 @@ def test_a_page_is_newest_first_and_leads_to_the_next_one() -> None:
     assert last.next_cursor is None
 
 
-def test_a_page_that_ends_with_the_first_message_leads_nowhere() -> None:
+def test_a_page_that_ends_with_the_first_message_has_no_cursor() -> None:
     found = page(talk(4), "r", 4, "")
     assert found is not None
     assert (len(found.items), found.next_cursor) == (4, None)
@@ -238,7 +238,7 @@ def test_trimming_drops_the_oldest_and_says_how_many() -> None:
     assert state.fresh == 2
 
 
-def test_trimming_what_fits_drops_nothing() -> None:
+def test_trimming_below_the_limit_drops_nothing() -> None:
     state = talk(10)
     assert trim(state, 10) == 0
     assert len(state.transcript) == 10
@@ -258,7 +258,7 @@ def test_trimming_counts_every_kind_of_item() -> None:
     assert state.transcript == []
 
 
-def test_what_the_open_turn_has_said_is_never_before_the_beginning() -> None:
+def test_the_start_of_the_open_turn_is_never_negative_after_trimming() -> None:
     state = talk(4)
     state.fresh = 1
     assert trim(state, 1) == 3
@@ -269,7 +269,7 @@ def test_what_the_open_turn_has_said_is_never_before_the_beginning() -> None:
 
 
 @pytest.mark.parametrize(("title", "shown"), [("", "Hi"), ("Rain", "Rain")])
-def test_a_session_is_listed_by_its_title_else_by_its_first_words(title: str, shown: str) -> None:
+def test_a_session_is_listed_by_its_title_or_else_by_its_first_words(title: str, shown: str) -> None:
     state = state_of(Message(role="system", text="Be kind"), Message(role="user", text="Hi"))
     state.title = title
     row = summary(state)

@@ -23,7 +23,7 @@ class Flight:
         self.commands = InFlight(registry.dialect("pod"), made, self.written.append, self.late.append)
 
 
-def test_a_command_is_written_under_an_id_of_ours_and_waits_until_it_is_settled() -> None:
+def test_a_command_is_sent_under_an_id_of_ours_and_pending_until_it_is_settled() -> None:
     flight = Flight()
     typed = (Text(text="compact"),)
     assert flight.commands.forward(None, Compact(request="theirs"), typed) == "r1"
@@ -39,7 +39,7 @@ def test_a_command_is_written_under_an_id_of_ours_and_waits_until_it_is_settled(
     assert flight.time.waiting == []
 
 
-def test_a_command_that_is_not_answered_in_time_is_reported_and_still_waits_to_be_settled() -> None:
+def test_an_unanswered_command_is_reported_and_stays_pending() -> None:
     flight = Flight()
     flight.commands.forward(None, Compact())
     flight.time.passes(29)
@@ -49,7 +49,7 @@ def test_a_command_that_is_not_answered_in_time_is_reported_and_still_waits_to_b
     assert flight.commands.settle("r1") is not None
 
 
-async def test_a_command_of_a_client_is_refused_while_too_many_wait() -> None:
+async def test_a_command_is_refused_while_too_many_are_pending() -> None:
     flight = Flight()
     for _ in range(PENDING_MAX):
         flight.commands.forward(None, Compact())

@@ -30,7 +30,7 @@ async def test_an_empty_input_is_refused_before_it_is_sent() -> None:
         )
 
 
-async def test_an_input_of_a_pod_client_is_told_to_everybody_once_it_is_accepted() -> None:
+async def test_an_accepted_input_of_a_pod_client_is_shown_to_all_clients() -> None:
     async with in_memory_gateway() as made:
         await (
             pods(made, "p", "q")
@@ -45,7 +45,7 @@ async def test_an_input_of_a_pod_client_is_told_to_everybody_once_it_is_accepted
         )
 
 
-async def test_while_one_waits_another_is_busy() -> None:
+async def test_a_second_input_is_busy_while_the_first_waits() -> None:
     async with in_memory_gateway() as made:
         await (
             pods(made, "p", "q")
@@ -57,7 +57,7 @@ async def test_while_one_waits_another_is_busy() -> None:
         )
 
 
-async def test_one_that_the_backend_refused_waits_no_more() -> None:
+async def test_an_input_refused_by_the_backend_no_longer_waits() -> None:
     async with in_memory_gateway() as made:
         await (
             pods(made, "p")
@@ -72,7 +72,7 @@ async def test_one_that_the_backend_refused_waits_no_more() -> None:
         assert made.session.inputs.waiting
 
 
-async def test_the_same_words_said_again_after_they_were_given_up_are_accepted_for_the_second_sending() -> None:
+async def test_an_input_repeated_after_it_was_given_up_is_accepted_for_its_second_sending() -> None:
     async with in_memory_gateway() as made:
         await (
             made.script()
@@ -89,7 +89,7 @@ async def test_the_same_words_said_again_after_they_were_given_up_are_accepted_f
         assert [m.text for m in made.session.state.messages()] == ["Hi", "Hello"]
 
 
-async def test_an_input_that_is_cancelled_by_force_before_it_was_accepted_is_a_turn_to_its_client() -> None:
+async def test_an_input_cancelled_by_force_before_its_acceptance_is_a_turn_to_its_client() -> None:
     async with in_memory_gateway() as made:
         await (
             made.script()

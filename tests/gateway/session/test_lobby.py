@@ -36,7 +36,7 @@ def link(name: str) -> Any:
     return SimpleNamespace(id=name)
 
 
-def test_links_wait_until_the_history_is_known_and_go_in_once() -> None:
+def test_links_wait_until_the_history_is_known_and_attach_once() -> None:
     stage = Stage()
     one, two = link("one"), link("two")
     stage.lobby.enter(one)
@@ -49,7 +49,7 @@ def test_links_wait_until_the_history_is_known_and_go_in_once() -> None:
     assert (stage.inside, stage.off) == (["one", "two"], 2)
 
 
-def test_a_link_goes_in_when_it_has_waited_long_enough() -> None:
+def test_a_link_attaches_when_its_wait_is_over() -> None:
     stage = Stage()
     stage.lobby.enter(link("one"))
     stage.timers[0][1]()
@@ -57,7 +57,7 @@ def test_a_link_goes_in_when_it_has_waited_long_enough() -> None:
     assert stage.inside == ["one"]
 
 
-def test_a_link_goes_in_when_it_speaks() -> None:
+def test_a_link_attaches_when_it_sends_a_command() -> None:
     stage = Stage()
     one = link("one")
     stage.lobby.enter(one)
@@ -65,7 +65,7 @@ def test_a_link_goes_in_when_it_speaks() -> None:
     assert stage.inside == ["one"]
 
 
-def test_once_the_history_is_known_nobody_waits() -> None:
+def test_no_link_waits_once_the_history_is_known() -> None:
     stage = Stage()
     stage.lobby.open()
     stage.lobby.enter(link("one"))
@@ -73,7 +73,7 @@ def test_once_the_history_is_known_nobody_waits() -> None:
 
 
 @pytest.mark.parametrize("close", [False, True])
-def test_who_leaves_or_is_closed_out_never_goes_in(close: bool) -> None:
+def test_a_link_that_leaves_while_it_waits_never_attaches(close: bool) -> None:
     stage = Stage()
     one = link("one")
     stage.lobby.enter(one)

@@ -23,7 +23,7 @@ def numbers(log: Log, cursor: int = 0, limit: int = 100) -> list[tuple[int, int]
     return [(batch.first_seq, len(batch.events)) for batch in log.batches_from(cursor, limit)]
 
 
-def test_batches_are_numbered_on() -> None:
+def test_batches_are_numbered_consecutively() -> None:
     log = log_of()
     first, second = append(log, TextDelta(text="a"), TextDelta(text="b")), append(log, TextDelta(text="c"))
     assert second.first_seq == first.first_seq + 2
@@ -39,7 +39,7 @@ def test_the_oldest_batches_beyond_a_bound_are_dropped() -> None:
         assert log.reaches(cursor + 1)
 
 
-def test_neighbours_of_one_turn_are_joined() -> None:
+def test_adjacent_batches_of_one_turn_are_joined() -> None:
     log = log_of()
     start = append(log, TextDelta(text="a")).first_seq
     append(log, TextDelta(text="b"))
@@ -62,7 +62,7 @@ def test_a_slice_of_the_log_begins_at_the_cursor_and_is_bounded() -> None:
     assert numbers(log, cursor=start + 1, limit=1) == [(start + 1, 1)]
 
 
-def test_the_weight_of_a_turn_is_that_since_the_turn_before_ended() -> None:
+def test_the_weight_of_a_turn_counts_from_the_end_of_the_turn_before() -> None:
     log = log_of()
     append(log, TextDelta(text="abc"), weight=3)
     log.end_turn()

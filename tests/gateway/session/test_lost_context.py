@@ -85,7 +85,7 @@ def again(request: str, text: str) -> Frame:
     return told(request, text) | {"sessionId": ELSE}
 
 
-async def test_clients_without_a_form_for_it_are_told_before_the_first_answer_and_once() -> None:
+async def test_clients_without_a_form_for_lost_context_are_told_once_before_the_first_answer() -> None:
     async with in_memory_gateway(upstream="smooth") as made:
         await (
             forgotten(together(made))
@@ -127,7 +127,7 @@ async def test_clients_without_a_form_for_it_are_told_before_the_first_answer_an
         assert made.gaps == 1
 
 
-async def test_an_answer_that_is_told_in_its_terminal_alone_comes_after_the_line() -> None:
+async def test_an_answer_only_in_its_terminal_comes_after_the_line_about_lost_context() -> None:
     async with in_memory_gateway(upstream="smooth") as made:
         await (
             forgotten(together(made))

@@ -28,13 +28,13 @@ def folded(listed: list[Item], transcript: list[Item]) -> list[str] | None:
     return [item.text if isinstance(item, Message) else type(item).__name__ for item in items]
 
 
-def test_what_a_user_typed_stands_before_the_calls_of_the_turn_that_it_began() -> None:
+def test_an_input_comes_before_the_calls_of_its_turn() -> None:
     transcript = [said("user", "1"), said("assistant", "a"), *call("t"), said("assistant", "b", turn="t")]
     listed: list[Item] = [said("user", "1"), said("assistant", "a"), said("user", "2"), said("assistant", "b")]
     assert folded(listed, transcript) == ["1", "a", "2", "ToolCall", "ToolResult", "b"]
 
 
-def test_what_only_the_session_knows_stays_where_it_was() -> None:
+def test_items_that_only_the_session_knows_keep_their_place() -> None:
     transcript: list[Item] = [said("user", "1"), said("assistant", "broke o", turn="x"), said("user", "2", turn="y")]
     assert folded([said("user", "1"), said("user", "2"), said("assistant", "b")], transcript) == [
         "1",
@@ -44,19 +44,19 @@ def test_what_only_the_session_knows_stays_where_it_was() -> None:
     ]
 
 
-def test_a_store_that_has_nothing_more_changes_nothing() -> None:
+def test_a_store_without_new_messages_changes_nothing() -> None:
     transcript = [said("user", "1", "m1"), *call("t"), said("assistant", "a", "ours", "t")]
     assert folded([said("user", "1", "m1"), said("assistant", "a", "m2")], transcript) is None
     assert folded([], transcript) is None
 
 
-def test_equal_words_are_the_same_message_only_after_the_last_that_both_have() -> None:
+def test_equal_texts_are_one_message_only_after_the_last_common_message() -> None:
     transcript: list[Item] = [said("user", "go on"), said("assistant", "a")]
     listed: list[Item] = [*transcript, said("user", "go on"), said("assistant", "a")]
     assert folded(listed, transcript) == ["go on", "a", "go on", "a"]
 
 
-def test_an_id_counts_for_more_than_the_words() -> None:
+def test_an_equal_id_counts_more_than_an_equal_text() -> None:
     transcript: list[Item] = [said("user", "x", "m1"), said("assistant", "y", "m2")]
     assert folded([said("user", "x and its context", "m1"), said("assistant", "y", "m2")], transcript) is None
 

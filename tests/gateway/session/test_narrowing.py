@@ -20,7 +20,7 @@ SECRET = "s3cret"
 EXT = {"pod.entries": Raw(f'["{SECRET}"]'.encode())}
 
 
-def test_no_trace_of_arguments_and_results_is_left() -> None:
+def test_no_arguments_or_results_of_tools_remain() -> None:
     shown, _ = tool_names_only(
         [
             ToolCallStarted(name="lookup", call="1"),
@@ -39,11 +39,11 @@ def test_no_trace_of_arguments_and_results_is_left() -> None:
     assert shown[1] == ToolCallArguments(json="{}", call="1", done=True)
 
 
-def test_everything_else_stays_as_it_is() -> None:
+def test_all_other_events_are_not_changed() -> None:
     events = [TextDelta(text="a"), ToolCallStarted(name="t"), HistorySnapshot(items=(Message(role="user", text="q"),))]
     assert tool_names_only(events)[0] == events
 
 
-def test_what_is_kept_back_is_counted() -> None:
+def test_hidden_fields_are_counted() -> None:
     _, losses = tool_names_only([ToolCallFinished(call="1", output="x"), TextDelta(text="a")])
     assert [loss.kind for loss in losses] == ["ToolCallFinished"]

@@ -90,7 +90,7 @@ def test_log_lane_items_status_and_errors_open_no_turn(event: Event) -> None:
     assert all(run.turn == "" for run in session.runs)
 
 
-def test_a_terminal_that_contradicts_is_the_text_of_the_turn_and_closes_the_open_block_with_it() -> None:
+def test_a_contradicting_terminal_closes_the_open_block_with_its_text() -> None:
     session = Session()
     session.accept()
     said = session.feed(TextDelta(text="world"), TurnEnded(end="completed", text="hello world", message="m9"))
@@ -110,9 +110,7 @@ def test_a_terminal_that_contradicts_is_the_text_of_the_turn_and_closes_the_open
         (("one", "two"), "three", ["three"]),
     ],
 )
-def test_a_terminal_corrects_the_blocks_that_it_contradicts(
-    streamed: tuple[str, str], final: str, kept: list[str]
-) -> None:
+def test_a_terminal_corrects_contradicting_blocks(streamed: tuple[str, str], final: str, kept: list[str]) -> None:
     session = Session()
     first, second = streamed
     call = (ToolCallStarted(call="c", name="ls"), ToolCallFinished(call="c", output="x"))
@@ -139,7 +137,7 @@ def test_open_blocks_are_closed_before_the_turn() -> None:
     assert kinds(said[1:]) == ["TurnResult", "StatusChanged", "TurnEnded"]
 
 
-def test_a_result_after_a_resume_knows_its_tools_name() -> None:
+def test_a_result_after_a_resume_has_the_name_of_its_tool() -> None:
     session = Session()
     session.accept()
     session.feed(ToolCallStarted(call="c", name="grep"), TurnResult(end="paused"), StatusChanged(status="paused"))
@@ -163,7 +161,7 @@ def test_a_result_after_a_resume_knows_its_tools_name() -> None:
         ((StatusChanged(status="idle"),), "completed"),
     ],
 )
-def test_the_end_of_a_pod_turn_is_decided_by_what_came_before_its_status(events: tuple[Event, ...], end: str) -> None:
+def test_the_end_of_a_pod_turn_is_decided_by_the_events_before_its_status(events: tuple[Event, ...], end: str) -> None:
     session = Session()
     session.accept()
     said = session.feed(TextDelta(text="x"), *events)
@@ -192,7 +190,7 @@ def test_a_rolled_back_turn_takes_the_users_message_out_of_the_transcript() -> N
     assert [m.text for m in session.state.messages()] == ["first", "ok"]
 
 
-def test_a_turn_ended_by_us_discards_what_its_backend_still_says_and_counts_it() -> None:
+def test_later_events_of_a_turn_ended_by_the_gateway_are_discarded_and_counted() -> None:
     session = Session()
     session.accept()
     session._keep(session.form.cut("cancelled", None, 9, discard=True))
@@ -213,7 +211,7 @@ def test_usage_is_summed_over_the_turn() -> None:
     assert end.usage == Usage(input_tokens=20, output_tokens=2)
 
 
-def test_usage_of_a_terminal_is_reported_where_nothing_else_told_it() -> None:
+def test_usage_of_a_terminal_is_reported_if_no_other_event_did() -> None:
     session = Session()
     session.accept()
     said = session.feed(TextDelta(text="a"), TurnEnded(end="completed", usage=Usage(input_tokens=3)))
@@ -236,20 +234,20 @@ def test_a_complete_turn_ends_its_open_model_turn_before_its_result() -> None:
 
 
 @pytest.mark.parametrize("end", ["limit_reached", "cancelled", "paused", "rolled_back"])
-def test_no_other_end_says_that_a_model_turn_ended(end: Any) -> None:
+def test_no_end_but_completion_ends_a_model_turn(end: Any) -> None:
     session = Session()
     said = session.feed(ModelTurnStarted(index=3), TurnResult(end=end), StatusChanged(status="idle"))
     assert "ModelTurnEnded" not in kinds(said)
 
 
-def test_a_rotation_keeps_the_input_that_is_being_worked_on() -> None:
+def test_a_rotation_keeps_the_current_input() -> None:
     session = Session()
     session.accept("question")
     session.feed(HistorySnapshot(items=(), rotated=True), TextDelta(text="answer"), StatusChanged(status="idle"))
     assert [m.text for m in session.state.messages()] == ["question", "answer"]
 
 
-def test_a_history_that_comes_again_keeps_the_ids_it_had() -> None:
+def test_a_repeated_history_keeps_its_ids() -> None:
     session = Session()
     told = (Message(role="user", text="a"), Message(role="assistant", text="b"))
     session.feed(HistorySnapshot(items=told))
@@ -274,7 +272,7 @@ def asked(*before: Event) -> Session:
     return session
 
 
-def test_a_question_gets_an_id_and_is_put_in_words_after_the_text_before_it_is_closed() -> None:
+def test_a_question_gets_an_id_and_its_words_after_the_text_before_it_is_closed() -> None:
     session = Session()
     session.accept()
     said = session.feed(TextDelta(text="Well. "), MAY_I)
@@ -300,14 +298,14 @@ def test_a_question_in_words_is_the_last_of_its_run() -> None:
     assert kinds(session.runs[-1].events) == ["ToolCallStarted"]
 
 
-def test_where_the_route_answers_nothing_is_put_in_words() -> None:
+def test_a_question_that_the_route_answers_is_not_put_in_words() -> None:
     session = Session(asks_in_words=False)
     assert kinds(session.feed(MAY_I))[-1] == "ApprovalRequested"
     resolved = session.form.questions.answered(Given(resolved=ApprovalResolved(approved=False)), 9)
     assert kinds([event for run in resolved for event in run.events]) == ["ApprovalResolved"]
 
 
-def test_the_call_that_waits_leaves_the_question_open() -> None:
+def test_the_waiting_call_leaves_the_question_open() -> None:
     session = asked()
     session.feed(
         ToolCallStarted(call="c", name="rm"),
@@ -330,7 +328,7 @@ def test_the_call_that_waits_leaves_the_question_open() -> None:
         ToolCallFinished(call="c", name="rm", output="x"),
     ],
 )
-def test_any_other_content_shows_that_the_question_is_over(more: Event) -> None:
+def test_any_other_content_closes_the_question(more: Event) -> None:
     session = asked()
     said = session.feed(more)
     assert kinds(said)[:2] == ["ApprovalResolved", "QuestionAnswered"]
@@ -348,7 +346,7 @@ def test_a_question_is_closed_before_its_turn_is(end: Event) -> None:
     assert session.state.turn is None
 
 
-def test_a_further_question_takes_the_place_of_the_one_before() -> None:
+def test_a_further_question_replaces_the_one_before() -> None:
     session = asked()
     said = session.feed(FORM)
     assert kinds(said) == ["ApprovalResolved", "QuestionAnswered", "InteractionRequired", "QuestionAsked"]
@@ -356,7 +354,7 @@ def test_a_further_question_takes_the_place_of_the_one_before() -> None:
     assert said[-1].number == 2
 
 
-def test_a_question_that_is_over_was_answered_by_what_is_on_its_way() -> None:
+def test_a_closed_question_counts_as_answered_by_the_pending_answer() -> None:
     session = asked()
     turn = session.state.turn
     assert turn is not None
@@ -369,7 +367,7 @@ def test_a_question_that_is_over_was_answered_by_what_is_on_its_way() -> None:
     assert session.runs[-1].origin == THEIRS
 
 
-def test_a_typed_answer_goes_on_as_a_run_of_its_link() -> None:
+def test_a_typed_answer_continues_as_a_run_of_its_link() -> None:
     session = asked(TextDelta(text="Well. "))
     typed = (Text(text="deny"),)
     given = Given(resolved=ApprovalResolved(question="", approved=False), segments=typed, origin=THEIRS)
@@ -380,7 +378,7 @@ def test_a_typed_answer_goes_on_as_a_run_of_its_link() -> None:
     assert session.runs[-1].origin == THEIRS
 
 
-def test_a_question_that_goes_on_is_answered_and_asked_in_one_run() -> None:
+def test_a_question_that_continues_is_answered_and_asked_in_one_run() -> None:
     session = Session()
     session.feed(FORM)
     said = session._keep(session.form.questions.asked_again("And?", 9, segments=(Text(text="Al"),), origin=THEIRS))
@@ -391,7 +389,7 @@ def test_a_question_that_goes_on_is_answered_and_asked_in_one_run() -> None:
     assert session.state.turn.question is not None
 
 
-def test_a_resolution_of_the_backends_own_closes_the_question_that_is_open() -> None:
+def test_a_resolution_by_the_backend_closes_the_open_question() -> None:
     session = asked()
     said = session.feed(ApprovalResolved(approved=True))
     assert kinds(said) == ["ApprovalResolved", "QuestionAnswered"]
@@ -399,7 +397,7 @@ def test_a_resolution_of_the_backends_own_closes_the_question_that_is_open() -> 
     assert [loss.kind for loss in session.form.losses] == ["InteractionResolved"]
 
 
-def test_a_turn_that_is_ended_by_force_leaves_its_question_to_be_denied() -> None:
+def test_a_turn_ended_by_force_leaves_its_question_to_be_denied() -> None:
     session = asked()
     session._keep(session.form.cut("cancelled", None, 9, discard=True))
     assert [type(question) for question in session.form.unwanted] == [ApprovalRequested]
@@ -414,7 +412,7 @@ def test_a_question_of_a_turn_that_is_discarded_is_to_be_denied_and_counted() ->
     assert [loss.kind for loss in session.form.losses] == ["InteractionRequired", "TextDelta", "ApprovalResolved"]
 
 
-def test_a_code_parks_nothing_and_is_asked_for_in_words_within_the_turn() -> None:
+def test_a_requested_code_parks_no_turn_and_is_asked_for_in_words_within_the_turn() -> None:
     session = Session()
     session.accept("Pay")
     said = session.feed(
@@ -429,7 +427,7 @@ def test_a_code_parks_nothing_and_is_asked_for_in_words_within_the_turn() -> Non
     assert session.state.otp.refused == (Text(text="Pay"),)
 
 
-def test_where_the_backend_tells_no_model_turns_each_run_begins_with_the_next() -> None:
+def test_without_model_turns_of_the_backend_each_run_begins_with_the_next_number() -> None:
     session = Session(tells_model_turns=False)
     said = [*session.accept(), *session.feed(MAY_I, TextDelta(text="x"), TurnEnded(end="completed"))]
     indices = [
@@ -440,7 +438,7 @@ def test_where_the_backend_tells_no_model_turns_each_run_begins_with_the_next() 
     assert indices == [0, 1, 1]
 
 
-def test_a_code_that_is_sent_outside_of_turns_is_told_as_a_run_of_its_own() -> None:
+def test_a_code_sent_outside_of_turns_is_a_run_of_its_own() -> None:
     session = Session()
     assert kinds(session.feed(OtpSent(channel="sms", destination="*"))) == [
         "OtpSent",
@@ -449,7 +447,7 @@ def test_a_code_that_is_sent_outside_of_turns_is_told_as_a_run_of_its_own() -> N
     ]
 
 
-def test_what_is_noted_outside_of_turns_is_an_answer_and_words() -> None:
+def test_only_an_answer_and_its_words_are_noted_outside_of_turns() -> None:
     session = Session()
     said = session._keep(session.form.questions.noted("No.", 9, segments=(Text(text="code 1"),)))
     assert kinds(said) == ["QuestionAnswered", "QuestionAsked"]
@@ -486,7 +484,7 @@ EVENTS: st.SearchStrategy[Event] = st.one_of(
 
 
 @given(st.lists(EVENTS, max_size=40), st.booleans())
-def test_any_order_gives_whole_turns(events: list[Event], ours: bool) -> None:
+def test_any_order_of_events_gives_complete_turns(events: list[Event], ours: bool) -> None:
     session = Session()
     if ours:
         session.accept()

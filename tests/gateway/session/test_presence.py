@@ -1,4 +1,4 @@
-"""Who is there: callers and subscribers are no company, and a session that nobody comes back for rests."""
+"""Presence: callers and subscribers keep no session awake, and a session without clients rests after a time."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ async def test_a_caller_is_answered_and_attached_to_nothing() -> None:
         assert session.presence.links == []
 
 
-async def test_a_session_at_which_a_caller_only_looked_rests_after_its_time() -> None:
+async def test_a_session_that_a_caller_only_read_rests_after_its_time() -> None:
     async with in_memory_pando_gateway() as made:
         await called(made, "session.get", session_id=ONE)
         await made.begins(row(ONE))
@@ -43,7 +43,7 @@ async def test_a_session_at_which_a_caller_only_looked_rests_after_its_time() ->
         assert rested == [session]
 
 
-async def test_who_subscribes_to_everything_is_no_company_and_wakes_nobody() -> None:
+async def test_a_subscriber_to_everything_keeps_no_session_awake() -> None:
     async with in_memory_pando_gateway() as made:
         await called(made, "session.list")
         await made.begins(row(ONE))

@@ -60,7 +60,7 @@ FORMS = ["identity_form", "choice_chips"]
 
 
 def heard(text: str) -> tuple[Frame, ...]:
-    """What pods see where an answer in words begins a run."""
+    """Return the events that pod clients see if an answer in words begins a run."""
     return (echo(text), status("running"), say("invoke_start", kind="user_send"), say("turn_start"))
 
 
@@ -180,7 +180,7 @@ def ends(script: Script, *pods: str, smooth: tuple[str, ...] = ()) -> Script:
 # -- in words ----------------------------------------------------------------------------------------
 
 
-async def test_a_pod_client_answers_in_words_and_the_turn_goes_on_as_a_run_of_its_own() -> None:
+async def test_a_pod_client_answers_in_words_and_the_turn_continues_as_a_new_run() -> None:
     async with in_memory_gateway(upstream="smooth") as made:
         names = await ends(
             parked(made)
@@ -196,12 +196,12 @@ async def test_a_pod_client_answers_in_words_and_the_turn_goes_on_as_a_run_of_it
         assert made.time.waiting == []
 
 
-async def test_a_workflow_of_that_name_counts_as_the_answer() -> None:
+async def test_a_workflow_named_like_an_answer_counts_as_the_answer() -> None:
     async with in_memory_gateway(upstream="smooth") as made:
         await parked(made).says("p", invoke("deny")).server_gets(confirmed("$c", approved=False)).done()
 
 
-async def test_any_other_input_is_refused_and_nothing_is_queued_behind_a_question() -> None:
+async def test_any_other_input_during_a_question_is_refused_and_not_queued() -> None:
     async with in_memory_gateway(upstream="smooth") as made:
         await (
             parked(made)
@@ -212,7 +212,7 @@ async def test_any_other_input_is_refused_and_nothing_is_queued_behind_a_questio
         )
 
 
-async def test_text_before_a_question_stands_whole_in_the_run_that_it_ends() -> None:
+async def test_text_before_a_question_is_complete_in_the_run_that_the_question_ends() -> None:
     async with in_memory_gateway(upstream="smooth") as made:
         await (
             opened(made)
@@ -239,7 +239,7 @@ async def test_a_resume_shows_the_question_again_and_answers_nothing() -> None:
         )
 
 
-async def test_a_pause_at_a_question_is_done_already() -> None:
+async def test_a_pause_during_a_question_succeeds_at_once() -> None:
     async with in_memory_gateway(upstream="smooth") as made:
         await parked(made).says("p", {"method": "pause"}).gets("p").server_gets().done()
 
@@ -263,7 +263,7 @@ async def test_a_cancel_ends_question_and_turn() -> None:
 # -- the first answer wins ---------------------------------------------------------------------------
 
 
-async def test_the_first_answer_wins_and_the_others_are_told() -> None:
+async def test_the_first_answer_counts_and_other_clients_are_told() -> None:
     async with in_memory_gateway(upstream="smooth") as made:
         await ends(
             asked(made)
@@ -282,7 +282,7 @@ async def test_the_first_answer_wins_and_the_others_are_told() -> None:
         ).done()
 
 
-async def test_a_smooth_clients_answer_wakes_the_pods() -> None:
+async def test_an_answer_of_a_smooth_client_continues_the_run_of_pod_clients() -> None:
     async with in_memory_gateway(upstream="smooth") as made:
         await ends(
             asked(made)
@@ -300,7 +300,7 @@ async def test_a_smooth_clients_answer_wakes_the_pods() -> None:
         ).done()
 
 
-async def test_a_duplicate_confirm_under_the_live_turns_id_is_refused_under_it() -> None:
+async def test_a_second_confirm_under_the_id_of_the_open_turn_is_refused_under_that_id() -> None:
     async with in_memory_gateway(upstream="smooth") as made:
         script = made.script().joins("a").says("a", attach(conversationId=None))
         await (
@@ -321,7 +321,7 @@ async def test_a_duplicate_confirm_under_the_live_turns_id_is_refused_under_it()
         )
 
 
-async def test_an_approval_in_mid_text_leaves_a_plain_smooth_client_its_whole_answer() -> None:
+async def test_an_approval_within_a_text_leaves_the_whole_answer_to_a_plain_smooth_client() -> None:
     async with in_memory_gateway(upstream="smooth") as made:
         script = joined(mixed(made), "b", supports=[])
         await (
@@ -341,7 +341,7 @@ async def test_an_approval_in_mid_text_leaves_a_plain_smooth_client_its_whole_an
         )
 
 
-async def test_a_backend_that_forgot_the_question_says_so_and_it_is_closed() -> None:
+async def test_a_question_that_the_backend_no_longer_knows_is_closed() -> None:
     async with in_memory_gateway(upstream="smooth") as made:
         await (
             parked(made)
@@ -368,7 +368,7 @@ async def test_a_backend_that_does_not_take_an_answer_in_time_may_be_answered_ag
         )
 
 
-async def test_a_backend_that_goes_on_before_it_acknowledges_took_the_answer() -> None:
+async def test_a_backend_that_continues_before_it_acknowledges_has_accepted_the_answer() -> None:
     async with in_memory_gateway(upstream="smooth") as made:
         await (
             parked(made)
@@ -398,7 +398,7 @@ async def twice(made: InMemoryGateway) -> Script:
     )
 
 
-async def test_an_answer_that_crossed_a_further_question_is_not_taken_for_it() -> None:
+async def test_an_answer_that_crossed_a_further_question_does_not_answer_that_question() -> None:
     async with in_memory_gateway(upstream="smooth") as made:
         script = await twice(made)
         await (
@@ -415,14 +415,14 @@ async def test_an_answer_that_crossed_a_further_question_is_not_taken_for_it() -
         )
 
 
-async def test_who_answered_the_question_before_may_answer_the_next_at_once() -> None:
+async def test_the_client_that_answered_one_question_may_answer_the_next_at_once() -> None:
     async with in_memory_gateway(upstream="smooth") as made:
         script = await twice(made)
         names = await script.says("q", run("deny")).server_gets(confirmed("$d", approved=False)).done()
         assert "burn" in names["$asked on"]
 
 
-async def test_a_question_that_takes_the_place_of_another_is_guarded_from_answers_to_that() -> None:
+async def test_a_question_that_replaces_another_is_not_answered_by_answers_to_the_first() -> None:
     async with in_memory_gateway(upstream="smooth") as made:
         await (
             parked(made)
@@ -484,7 +484,7 @@ async def test_an_answer_of_a_link_that_was_not_shown_the_question_does_not_coun
         )
 
 
-async def test_a_slow_pod_client_catches_up_over_question_and_answer_in_their_order() -> None:
+async def test_a_slow_pod_client_sees_question_and_answer_in_order() -> None:
     async with in_memory_gateway(upstream="smooth") as made:
         long = "x" * 2_000 + "y" * 2_000 + "z"
         await (
@@ -505,7 +505,7 @@ async def test_a_slow_pod_client_catches_up_over_question_and_answer_in_their_or
 # -- nobody answers ----------------------------------------------------------------------------------
 
 
-async def test_the_deadline_denies_with_an_alert_and_a_run_that_the_backend_began() -> None:
+async def test_the_deadline_denies_a_question_with_an_alert_and_a_run_of_the_backend() -> None:
     async with in_memory_gateway(upstream="smooth") as made:
         deadline = Limits().answer_deadline
         await ends(
@@ -528,7 +528,7 @@ async def test_the_deadline_denies_with_an_alert_and_a_run_that_the_backend_bega
         assert made.time.waiting == []
 
 
-async def test_a_denial_that_gets_lost_is_said_again_a_deadline_later() -> None:
+async def test_a_lost_denial_is_sent_again_after_another_deadline() -> None:
     async with in_memory_gateway(upstream="smooth") as made:
         deadline = Limits().answer_deadline
         await (
@@ -543,7 +543,7 @@ async def test_a_denial_that_gets_lost_is_said_again_a_deadline_later() -> None:
         )
 
 
-async def test_a_declined_form_is_what_the_deadline_makes_of_it() -> None:
+async def test_the_deadline_declines_a_form() -> None:
     async with in_memory_gateway(upstream="smooth") as made:
         await (
             opened(made)
@@ -574,7 +574,7 @@ async def test_a_backend_lost_at_a_question_denies_it_and_fails_the_turn_for_eve
         assert made.time.waiting == []
 
 
-async def test_a_question_outlives_its_clients_and_is_shown_to_who_comes_back() -> None:
+async def test_a_question_outlives_its_clients_and_is_shown_to_clients_that_come_back() -> None:
     async with in_memory_gateway(upstream="smooth") as made:
         await ends(
             parked(made)
@@ -608,7 +608,7 @@ async def test_late_joiners_see_the_question_in_their_own_form() -> None:
         ).done()
 
 
-async def test_who_joins_after_the_answer_is_asked_nothing() -> None:
+async def test_a_client_that_joins_after_the_answer_is_not_asked() -> None:
     async with in_memory_gateway(upstream="smooth") as made:
         await (
             parked(made)
@@ -659,13 +659,13 @@ async def test_a_route_that_approves_asks_for_forms() -> None:
         await opened(made).server_says(form("$t", "i1")).gets("p", *ASKED).server_gets().done()
 
 
-async def test_with_a_client_attached_that_can_be_asked_nobody_decides_for_it() -> None:
+async def test_a_route_does_not_decide_while_a_client_that_can_be_asked_is_attached() -> None:
     for decides in ("deny", "approve"):
         async with in_memory_gateway(upstream="smooth", approvals=decides) as made:
             await asked(made).server_gets().done()
 
 
-async def test_a_route_that_approves_does_not_while_nobody_is_there() -> None:
+async def test_a_route_that_approves_does_not_approve_without_any_client() -> None:
     async with in_memory_gateway(upstream="smooth", approvals="approve") as made:
         await (
             opened(made)
@@ -678,7 +678,7 @@ async def test_a_route_that_approves_does_not_while_nobody_is_there() -> None:
         )
 
 
-async def test_a_decision_of_the_route_that_gets_lost_is_followed_by_the_deadlines_denial() -> None:
+async def test_a_lost_decision_of_the_route_is_followed_by_the_denial_at_the_deadline() -> None:
     async with in_memory_gateway(upstream="smooth", approvals="approve") as made:
         await (
             opened(made)
@@ -694,7 +694,7 @@ async def test_a_decision_of_the_route_that_gets_lost_is_followed_by_the_deadlin
 # -- a turn that was cancelled by force ----------------------------------------------------------------
 
 
-async def test_a_question_that_is_open_when_its_turn_is_cancelled_by_force_is_denied_to_the_backend() -> None:
+async def test_the_open_question_of_a_turn_cancelled_by_force_is_denied_to_the_backend() -> None:
     async with in_memory_gateway(upstream="smooth") as made:
         await (
             parked(made)
@@ -710,7 +710,7 @@ async def test_a_question_that_is_open_when_its_turn_is_cancelled_by_force_is_de
         )
 
 
-async def test_a_question_in_a_turn_that_is_over_for_its_clients_is_denied_and_shown_to_nobody() -> None:
+async def test_a_question_in_a_turn_that_ended_for_its_clients_is_denied_and_not_shown() -> None:
     async with in_memory_gateway(upstream="smooth") as made:
         await (
             opened(made)
@@ -755,14 +755,14 @@ def code_asked(made: InMemoryGateway) -> Script:
     )
 
 
-async def test_a_code_wanted_is_no_park() -> None:
+async def test_a_requested_code_does_not_park_the_turn() -> None:
     async with in_memory_gateway(upstream="smooth") as made:
         names = await code_asked(made).says("p", run("Never mind")).server_gets(told("$u", "Never mind")).done()
         assert "Pay 5." in names["$wanted"]
         assert "***12" in names["$sent"]
 
 
-async def test_after_a_right_code_the_refused_input_is_sent_again() -> None:
+async def test_the_refused_input_is_sent_again_after_a_right_code() -> None:
     async with in_memory_gateway(upstream="smooth") as made:
         await (
             code_asked(made)
@@ -776,7 +776,7 @@ async def test_after_a_right_code_the_refused_input_is_sent_again() -> None:
         )
 
 
-async def test_without_otp_resend_the_client_is_told_to_say_it_again() -> None:
+async def test_without_otp_resend_the_client_is_told_to_repeat_its_input() -> None:
     async with in_memory_gateway(upstream="smooth", otp_resend=False) as made:
         names = await (
             code_asked(made)
@@ -790,7 +790,7 @@ async def test_without_otp_resend_the_client_is_told_to_say_it_again() -> None:
         assert "again" in names["$text"]
 
 
-async def test_a_wrong_code_asks_again_as_a_run_of_its_own_until_the_tries_are_used_up() -> None:
+async def test_a_wrong_code_is_asked_for_again_in_a_new_run_until_the_attempts_are_used_up() -> None:
     async with in_memory_gateway(upstream="smooth") as made:
         over = ENDED
         names = await (
@@ -811,7 +811,7 @@ async def test_a_wrong_code_asks_again_as_a_run_of_its_own_until_the_tries_are_u
         assert "left" not in names["$none"]
 
 
-async def test_a_smooth_client_verifies_in_its_own_form_and_sends_again_itself() -> None:
+async def test_a_smooth_client_verifies_a_code_in_its_own_form_and_repeats_its_input_itself() -> None:
     async with in_memory_gateway(upstream="smooth") as made:
         await (
             joined(code_asked(made), "a")
@@ -831,7 +831,7 @@ async def test_a_smooth_client_verifies_in_its_own_form_and_sends_again_itself()
 # -- forms ---------------------------------------------------------------------------------------------
 
 
-async def test_a_form_is_asked_field_by_field_and_again_where_the_backend_finds_a_fault() -> None:
+async def test_a_form_is_asked_field_by_field_and_again_from_a_field_that_the_backend_refuses() -> None:
     async with in_memory_gateway(upstream="smooth") as made:
         email = (delta("$email"), done("$email"), run_end("paused"), status("paused"))
         name = (delta("$name"), done("$name"), run_end("paused"), status("paused"))
@@ -875,7 +875,7 @@ async def test_skip_declines_a_form() -> None:
         )
 
 
-async def test_a_form_with_a_foreign_id_is_a_mismatch_and_stays_open() -> None:
+async def test_an_answer_with_the_id_of_another_form_is_a_mismatch_and_the_form_stays_open() -> None:
     async with in_memory_gateway(upstream="smooth") as made:
         await (
             mixed(made)
@@ -902,7 +902,7 @@ async def test_a_form_with_a_foreign_id_is_a_mismatch_and_stays_open() -> None:
         )
 
 
-async def test_a_form_that_nobody_waits_for_is_refused() -> None:
+async def test_an_answer_to_no_open_form_is_refused() -> None:
     async with in_memory_gateway(upstream="smooth") as made:
         await (
             mixed(made)
@@ -956,7 +956,7 @@ async def test_a_plain_smooth_client_is_asked_a_form_in_words_and_answers_by_its
         assert end["data"]["data"]["response"]["responseParts"] == ["Sure. " + names["$one"]], "as its tokens"
 
 
-async def test_who_is_asked_in_words_and_did_not_begin_the_turn_sees_each_run_under_an_id_of_its_own() -> None:
+async def test_another_client_asked_in_words_sees_each_run_under_a_new_id() -> None:
     async with in_memory_gateway(upstream="smooth") as made:
         script = (
             joined(plain(made), "c", token("$turn", "Sure. "), supports=["choice_chips"])
@@ -986,7 +986,7 @@ async def test_who_is_asked_in_words_and_did_not_begin_the_turn_sees_each_run_un
         assert len({names["$turn"], names["$run 2"], names["$run 3"], "r1", "r2", "s1"}) == 6
 
 
-async def test_a_smooth_client_that_resumes_without_a_claim_is_shown_what_its_session_claims() -> None:
+async def test_a_smooth_client_that_resumes_without_a_claim_has_the_claim_of_its_session() -> None:
     async with in_memory_gateway(upstream="smooth") as made:
         await (
             plain(made)
@@ -1037,7 +1037,7 @@ async def test_a_plain_smooth_client_that_joins_at_a_form_is_asked_in_words() ->
         )
 
 
-async def test_an_approval_reaches_a_plain_smooth_client_natively() -> None:
+async def test_an_approval_reaches_a_plain_smooth_client_in_its_own_form() -> None:
     async with in_memory_gateway(upstream="smooth") as made:
         await (
             plain(made)
@@ -1054,7 +1054,7 @@ async def test_an_approval_reaches_a_plain_smooth_client_natively() -> None:
 # -- what is kept of it ----------------------------------------------------------------------------------
 
 
-async def test_the_log_says_that_a_question_that_was_approved_was_approved() -> None:
+async def test_the_log_has_the_approval_of_a_question() -> None:
     async with in_memory_gateway(upstream="smooth") as made:
         await (
             parked(made)
@@ -1075,7 +1075,7 @@ async def test_the_log_says_that_a_question_that_was_approved_was_approved() -> 
 # -- a paragraph of its own ---------------------------------------------------------------------------
 
 
-async def test_a_question_behind_other_text_of_its_run_stands_in_a_paragraph_of_its_own() -> None:
+async def test_a_question_after_text_is_a_paragraph_of_its_own() -> None:
     async with in_memory_gateway(upstream="smooth") as made:
         names = await (
             opened(made)
@@ -1091,7 +1091,7 @@ async def test_a_question_behind_other_text_of_its_run_stands_in_a_paragraph_of_
         assert not names["$next"].startswith("\n"), "its run has no other text"
 
 
-async def test_a_code_that_is_wanted_behind_text_stands_in_a_paragraph_of_its_own() -> None:
+async def test_a_requested_code_after_text_is_a_paragraph_of_its_own() -> None:
     async with in_memory_gateway(upstream="smooth") as made:
         names = await (
             opened(made)
@@ -1104,7 +1104,7 @@ async def test_a_code_that_is_wanted_behind_text_stands_in_a_paragraph_of_its_ow
 
 
 @pytest.mark.parametrize("dialect", ["pando", "codewhale"])
-def test_pando_and_codewhale_clients_see_the_blank_line_too(dialect: str) -> None:
+def test_pando_and_codewhale_clients_see_the_blank_line_before_a_question_too(dialect: str) -> None:
     words = QuestionAsked(text="May I?", question="q", number=1, parked=True, after_text=True)
     batch = Batch(session="s", epoch=1, first_seq=0, events=[TextDelta(text="Let me see."), words], turn="t")
     frames = registry.dialect(dialect).projection("", "").render(batch).frames

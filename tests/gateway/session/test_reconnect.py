@@ -62,7 +62,7 @@ def said(made: InMemoryGateway) -> list[tuple[str, str]]:
 # -- the run goes on -----------------------------------------------------------------------------------
 
 
-async def test_the_turn_goes_on_where_the_pod_still_runs_it() -> None:
+async def test_the_turn_continues_if_the_pod_still_runs_it() -> None:
     async with in_memory_gateway() as made:
         await (
             begun(made)
@@ -75,7 +75,7 @@ async def test_the_turn_goes_on_where_the_pod_still_runs_it() -> None:
         assert made.time.waiting == [], "the grace was called off"
 
 
-async def test_blocks_that_became_whole_meanwhile_are_said_before_the_turn_goes_on() -> None:
+async def test_blocks_completed_meanwhile_are_sent_before_the_turn_continues() -> None:
     entries = run_entries("Hi", answer_entry("Hello. "), *call_entries("c1", "read", "text"))
     async with in_memory_gateway() as made:
         await (
@@ -94,7 +94,7 @@ async def test_blocks_that_became_whole_meanwhile_are_said_before_the_turn_goes_
 
 
 @pytest.mark.parametrize("heard", [True, False])
-async def test_the_input_of_another_client_is_never_taken_for_the_answer(heard: bool) -> None:
+async def test_the_input_of_another_client_is_never_mistaken_for_the_answer(heard: bool) -> None:
     async with in_memory_gateway() as made:
         await (
             made.script()
@@ -110,7 +110,7 @@ async def test_the_input_of_another_client_is_never_taken_for_the_answer(heard: 
         assert made.gaps == (not heard), "an input that was missed is counted: a run may not be given one in its middle"
 
 
-async def test_what_was_heard_already_is_not_said_again() -> None:
+async def test_content_received_before_is_not_sent_again() -> None:
     entries = run_entries("Hi", answer_entry("Hello"), *call_entries("c1", "read", "text"))
     called = say("tool_call_start", id="c1", name="read"), say("tool_call_done", id="c1", name="read", arguments="{}")
     result = say("tool_result", id="c1", summary="", output="text", is_error=False)
@@ -131,7 +131,7 @@ async def test_what_was_heard_already_is_not_said_again() -> None:
         )
 
 
-async def test_a_pod_client_sees_one_run_and_no_history_in_it() -> None:
+async def test_a_pod_client_sees_one_run_without_a_history_in_it() -> None:
     shown = snapshot(*run_entries("Hi"), status="running")
     async with in_memory_gateway() as made:
         await (
@@ -169,7 +169,7 @@ async def test_a_model_turn_whose_start_was_missed_is_begun_for_pod_clients() ->
         )
 
 
-async def test_a_run_of_a_pod_that_was_started_anew_does_not_go_on_with_the_turn_of_the_old_one() -> None:
+async def test_a_run_of_a_restarted_pod_does_not_continue_the_old_turn() -> None:
     began = say("turn_start", turn=0), delta("Old")
     noted = {"kind": "invoke", "trigger": "notify", "ts": 1}
     async with in_memory_gateway() as made:
@@ -199,7 +199,7 @@ async def test_a_run_of_a_pod_that_was_started_anew_does_not_go_on_with_the_turn
         (errored("the provider is down"), "idle", error("r1", "INTERNAL_ERROR")),
     ],
 )
-async def test_a_run_that_ended_meanwhile_ends_the_turn_as_its_log_says(end: Frame, now: str, told: Frame) -> None:
+async def test_a_run_that_ended_meanwhile_ends_the_turn_as_logged(end: Frame, now: str, told: Frame) -> None:
     entries = run_entries("Hi", answer_entry("Hello"), end=end)
     async with in_memory_gateway() as made:
         await begun(made).pod_says(snapshot(*entries, status=now)).gets("a", token("r1", "lo"), told).done()
@@ -207,7 +207,7 @@ async def test_a_run_that_ended_meanwhile_ends_the_turn_as_its_log_says(end: Fra
         assert made.session.state.status == now
 
 
-async def test_a_run_behind_which_another_client_began_one_ends_the_turn_too() -> None:
+async def test_a_run_followed_by_one_of_another_client_ends_the_turn_too() -> None:
     entries = *run_entries("Hi", answer_entry("Hello"), end=completed()), *run_entries("Next")
     async with in_memory_gateway() as made:
         await (
@@ -250,13 +250,13 @@ async def test_an_input_that_the_pod_took_back_is_rolled_back() -> None:
         snapshot(*run_entries("Other"), status="running"),
     ],
 )
-async def test_a_snapshot_that_tells_neither_fails_the_turn(shown: Frame) -> None:
+async def test_a_snapshot_without_the_run_fails_the_turn(shown: Frame) -> None:
     async with in_memory_gateway() as made:
         await begun(made).pod_says(shown).gets("a", error("r1", "INTERNAL_ERROR")).done()
         assert made.session.state.turn is None
 
 
-async def test_a_fresh_pod_in_the_place_of_the_old_one_has_not_rolled_the_turn_back() -> None:
+async def test_a_new_pod_in_place_of_the_old_one_does_not_count_as_a_rollback() -> None:
     async with in_memory_gateway() as made:
         await (
             made.script()
@@ -317,7 +317,7 @@ async def test_the_grace_is_configurable() -> None:
         )
 
 
-async def test_where_nothing_runs_a_loss_is_told_to_nobody() -> None:
+async def test_losing_the_backend_is_not_reported_if_no_turn_is_open() -> None:
     async with in_memory_gateway() as made:
         await made.script().opens("a").pod_dies().pod_says(snapshot()).gets("a").done()
         assert made.time.waiting == []
@@ -326,7 +326,7 @@ async def test_where_nothing_runs_a_loss_is_told_to_nobody() -> None:
 # -- what was in flight --------------------------------------------------------------------------------
 
 
-async def test_an_input_in_flight_that_the_pod_took_begins_its_turn() -> None:
+async def test_an_input_in_flight_that_the_pod_accepted_begins_its_turn() -> None:
     async with in_memory_gateway() as made:
         await (
             submitted(made)
@@ -354,7 +354,7 @@ async def test_an_input_in_flight_that_never_arrived_fails_and_is_not_written_ag
         await submitted(made).pod_says(snapshot()).gets("a", error("r1", "INTERNAL_ERROR")).pod_gets().done()
 
 
-async def test_the_same_words_of_an_earlier_run_are_not_taken_for_the_input() -> None:
+async def test_the_same_text_in_an_earlier_run_is_not_mistaken_for_the_input() -> None:
     async with in_memory_gateway() as made:
         await (
             made.script()
@@ -375,7 +375,7 @@ async def test_the_same_words_of_an_earlier_run_are_not_taken_for_the_input() ->
         )
 
 
-async def test_a_cancel_in_flight_is_done_where_the_run_has_ended() -> None:
+async def test_a_cancel_in_flight_succeeds_if_the_run_has_ended() -> None:
     entries = run_entries("Hi", answer_entry("Hel"), end=errored("Cancelled"))
     async with in_memory_gateway() as made:
         await (
@@ -411,7 +411,7 @@ async def test_an_input_within_the_grace_is_refused_as_busy() -> None:
         )
 
 
-async def test_a_cancel_within_the_grace_is_written_once_the_run_is_known_to_go_on() -> None:
+async def test_a_cancel_within_the_grace_is_sent_once_the_run_is_known_to_continue() -> None:
     async with in_memory_gateway() as made:
         await (
             begun(made)
@@ -425,7 +425,7 @@ async def test_a_cancel_within_the_grace_is_written_once_the_run_is_known_to_go_
         )
 
 
-async def test_a_cancel_within_the_grace_is_not_written_where_the_run_has_ended() -> None:
+async def test_a_cancel_within_the_grace_is_not_sent_if_the_run_has_ended() -> None:
     entries = run_entries("Hi", answer_entry("Hello"), end=completed())
     async with in_memory_gateway() as made:
         await (
@@ -438,6 +438,6 @@ async def test_a_cancel_within_the_grace_is_not_written_where_the_run_has_ended(
         )
 
 
-async def test_a_loss_within_the_grace_of_another_does_not_begin_it_anew() -> None:
+async def test_a_second_loss_within_the_grace_does_not_restart_it() -> None:
     async with in_memory_gateway() as made:
         await begun(made).passes(GRACE / 2).pod_dies().passes(GRACE / 2).gets("a", error("r1", "INTERNAL_ERROR")).done()

@@ -27,7 +27,7 @@ def names(told: list[Frame]) -> list[str]:
 
 
 async def published(made: InMemoryPandoGateway, *said: tuple[str, Frame]) -> list[Frame]:
-    """What a pod client is told when a primary publishes this and lists the answer `Hi`; its order is legal."""
+    """Return the events of a pod client when a primary publishes these messages and lists the answer `Hi`."""
     pod = made.join("pod")
     await made.begins(row(ID))
     await made.answers("message.list", [])
@@ -45,13 +45,13 @@ async def published(made: InMemoryPandoGateway, *said: tuple[str, Frame]) -> lis
 END = ("llm.end", {"tokens_in": 7, "tokens_out": 3})
 
 
-async def test_in_front_of_a_pando_the_model_turn_ends_before_its_run() -> None:
+async def test_the_model_turn_of_a_pando_backend_ends_before_its_run() -> None:
     async with in_memory_pando_gateway() as made:
         seen = names(await published(made, ("llm.start", {}), ("llm.token", {"token": "Hi"}), END))
         assert seen[-6:] == ["text_delta", "usage", "text_done", *ENDED]
 
 
-async def test_a_tool_of_which_a_pando_tells_only_the_end_is_begun_for_every_client() -> None:
+async def test_a_pando_tool_call_without_a_start_gets_one_for_every_client() -> None:
     call = {"tool_name": "ls", "call_id": "c1", "result": "a b", "is_error": False}
     async with in_memory_pando_gateway() as made:
         seen = await published(made, ("tool.end", call), ("llm.token", {"token": "Hi"}), END)
@@ -62,7 +62,7 @@ async def test_a_tool_of_which_a_pando_tells_only_the_end_is_begun_for_every_cli
         assert names(seen)[-3:] == ENDED
 
 
-async def test_in_front_of_a_codewhale_the_model_turn_ends_before_its_run() -> None:
+async def test_the_model_turn_of_a_codewhale_backend_ends_before_its_run() -> None:
     async with in_memory_gateway(upstream="codewhale") as made:
         pod = made.join("p", dialect="pod")
         await settle()
@@ -91,7 +91,7 @@ async def test_a_codewhale_turn_that_fails_ends_its_run_without_an_end_of_its_mo
         assert names(pod.frames())[-3:] == ["turn_start", "error", "status"]
 
 
-async def test_usage_in_the_terminal_of_a_smooth_server_is_told_before_the_model_turn_ends() -> None:
+async def test_usage_in_the_terminal_of_a_smooth_server_comes_before_the_end_of_the_model_turn() -> None:
     async with in_memory_gateway(upstream="smooth") as made:
         terminal = answered("$t", "Hello")
         terminal["data"]["data"]["usage"] = {"costUsd": 0.5, "promptTokens": 3, "completionTokens": 4}
@@ -119,7 +119,7 @@ async def test_usage_in_the_terminal_of_a_smooth_server_is_told_before_the_model
         assert made.session.state.usage.input_tokens == 3, "counted once"
 
 
-async def test_a_run_of_a_pod_that_lost_the_end_of_its_model_turn_gets_one() -> None:
+async def test_a_pod_run_without_the_end_of_its_model_turn_gets_one() -> None:
     async with in_memory_gateway() as made:
         run_of_a_pod = (say("status", status="running"), say("turn_start", turn=4))
         end = (say("run_end", result="finished"), say("status", status="idle"))

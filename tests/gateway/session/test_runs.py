@@ -31,7 +31,7 @@ def test_a_turn_begins_and_ends_a_run() -> None:
     ]
 
 
-def test_what_is_emitted_is_folded_at_once() -> None:
+def test_emitted_events_are_folded_at_once() -> None:
     state = SessionState(id="s")
     runs = runs_of(state)
     runs.open_turn(OURS)
@@ -40,7 +40,7 @@ def test_what_is_emitted_is_folded_at_once() -> None:
     assert state.turn.text() == "x"
 
 
-def test_nothing_emitted_is_no_run() -> None:
+def test_a_step_without_events_is_no_run() -> None:
     assert runs_of(SessionState(id="s")).finish() == []
 
 
@@ -55,7 +55,7 @@ def test_a_new_origin_begins_a_run_in_the_same_turn() -> None:
     assert [(run.turn, run.origin) for run in runs.finish()] == [("t1", Origin()), ("t1", OURS)]
 
 
-def test_each_step_begins_anew_with_the_turn_that_is_open() -> None:
+def test_each_step_begins_with_the_open_turn() -> None:
     state = SessionState(id="s", turn=OpenTurn(id="t1", message="m"))
     runs = runs_of(state)
     runs.emit(TextDelta(text="x"))

@@ -84,7 +84,7 @@ TURN = say("turn_start", turn=0)
 END = (say("turn_end", turn=0, result="finished"), *FINISHED)
 
 
-async def test_a_turn_of_several_blocks_is_the_same_through_both() -> None:
+async def test_a_turn_of_several_blocks_is_the_same_through_two_gateways() -> None:
     async with series() as made:
         await made.backend(snapshot())
         await made.client(run("Hi"))
@@ -94,7 +94,7 @@ async def test_a_turn_of_several_blocks_is_the_same_through_both() -> None:
         assert made.texts() == ["One", "Two"]
 
 
-async def test_a_block_that_the_backend_closes_with_more_or_not_at_all_contradicts_nothing() -> None:
+async def test_a_block_closed_with_more_text_or_not_at_all_is_no_contradiction_through_two_gateways() -> None:
     async with series() as made:
         await made.backend(snapshot())
         await made.client(run("Hi"))
@@ -103,7 +103,7 @@ async def test_a_block_that_the_backend_closes_with_more_or_not_at_all_contradic
         assert made.texts() == ["One", "Two", "Three"]
 
 
-async def test_a_gateway_that_is_found_again_in_the_middle_of_a_block_tells_its_text_once() -> None:
+async def test_a_gateway_reconnected_in_the_middle_of_a_block_sends_its_text_once() -> None:
     async with series() as made:
         await made.backend(snapshot())
         await made.client(run("Hi"))
@@ -115,7 +115,7 @@ async def test_a_gateway_that_is_found_again_in_the_middle_of_a_block_tells_its_
         assert "".join(deltas) == "Hello world"
 
 
-async def test_a_question_in_words_contradicts_nothing() -> None:
+async def test_a_question_in_words_is_no_contradiction_through_two_gateways() -> None:
     async with series("smooth") as made:
         await made.client(run("Delete it"))
         await made.backend(acknowledged(made.asked("create_conversation_session"), **CREATED))
@@ -129,7 +129,7 @@ async def test_a_question_in_words_contradicts_nothing() -> None:
         assert question.startswith("\n\n")
 
 
-async def test_blocks_and_calls_that_were_heard_are_not_told_again() -> None:
+async def test_received_blocks_and_calls_are_not_sent_again() -> None:
     async with series() as made:
         await made.backend(snapshot())
         await made.client(run("Hi"))
@@ -141,7 +141,7 @@ async def test_blocks_and_calls_that_were_heard_are_not_told_again() -> None:
         assert [names.count(name) for name in ("tool_call_start", "tool_call_done", "tool_result")] == [1, 1, 1]
 
 
-async def test_what_was_said_while_they_were_apart_is_told_behind_what_was_heard() -> None:
+async def test_content_of_the_interruption_is_sent_after_the_received_content() -> None:
     async with series() as made:
         await made.backend(snapshot())
         await made.client(run("Hi"))

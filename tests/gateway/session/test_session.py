@@ -53,7 +53,7 @@ def begun(made: InMemoryGateway) -> Script:
 # -- a turn ------------------------------------------------------------------------------------------
 
 
-async def test_an_input_is_accepted_by_the_pods_word_and_ends_once() -> None:
+async def test_an_input_is_accepted_by_the_echo_of_the_pod_and_ends_once() -> None:
     async with in_memory_gateway() as made:
         await (
             made.script()
@@ -73,7 +73,7 @@ async def test_an_input_is_accepted_by_the_pods_word_and_ends_once() -> None:
         assert made.time.waiting == [], "every deadline was called off"
 
 
-async def test_an_acceptance_in_one_piece_with_the_whole_turn_comes_before_its_tokens() -> None:
+async def test_an_acceptance_read_together_with_the_whole_turn_comes_before_its_tokens() -> None:
     async with in_memory_gateway() as made:
         await (
             made.script()
@@ -86,7 +86,7 @@ async def test_an_acceptance_in_one_piece_with_the_whole_turn_comes_before_its_t
         )
 
 
-async def test_content_before_its_acceptance_belongs_to_the_input_that_is_accepted_then() -> None:
+async def test_content_before_the_acceptance_belongs_to_the_accepted_input() -> None:
     async with in_memory_gateway() as made:
         names = await (
             made.script()
@@ -103,7 +103,7 @@ async def test_content_before_its_acceptance_belongs_to_the_input_that_is_accept
         made.clients["a"].judged = False  # the first words stand under the turn's own id: not the order of any server
 
 
-async def test_an_input_during_a_turn_is_busy_whoever_sends_it() -> None:
+async def test_an_input_during_a_turn_is_busy_for_every_client() -> None:
     async with in_memory_gateway() as made:
         await (
             begun(made)
@@ -199,7 +199,7 @@ async def test_an_error_that_ends_its_turn_is_told_once() -> None:
         )
 
 
-async def test_what_smooth_has_no_word_for_is_in_the_ledger() -> None:
+async def test_events_without_a_smooth_form_are_in_the_ledger() -> None:
     retry = say(
         "llm_retry", llm_call=0, failed_attempt=1, max_attempts=4, wait_ms=10, elapsed_ms=5, status=529, error="busy"
     )
@@ -224,7 +224,7 @@ async def test_a_rolled_back_input_is_cancelled_and_leaves_the_history() -> None
 # -- deadlines ---------------------------------------------------------------------------------------
 
 
-async def test_an_unanswered_input_ends_in_an_error_and_a_later_acceptance_is_a_turn_all_the_same() -> None:
+async def test_an_unanswered_input_fails_and_its_late_acceptance_still_opens_a_turn() -> None:
     async with in_memory_gateway() as made:
         await (
             made.script()
@@ -384,7 +384,7 @@ async def test_a_pod_lost_in_mid_turn_ends_it_once_for_everybody() -> None:
         )
 
 
-async def test_the_turn_has_ended_before_the_loss_of_the_backend_has_been_told() -> None:
+async def test_the_turn_ends_before_the_loss_of_the_backend_is_reported() -> None:
     async with in_memory_gateway(limits=FAR) as made:
         await begun(made).done()
         made.session.lost("gone", [])
@@ -411,7 +411,7 @@ async def test_an_input_that_waits_for_an_answer_fails_when_the_pod_is_lost() ->
         assert made.time.waiting == []
 
 
-async def test_a_session_goes_on_after_the_pod_came_back() -> None:
+async def test_a_session_continues_after_the_pod_came_back() -> None:
     async with in_memory_gateway() as made:
         await (
             begun(made)
@@ -428,7 +428,7 @@ async def test_a_session_goes_on_after_the_pod_came_back() -> None:
         assert [m.text for m in made.session.state.messages()] == ["Hi", "Still there?", "Yes"]
 
 
-async def test_a_pod_that_is_found_after_the_grace_and_still_runs_shows_its_run_as_its_own() -> None:
+async def test_the_run_of_a_pod_found_after_the_grace_is_shown_as_a_run_of_the_backend() -> None:
     async with in_memory_gateway() as made:
         await (
             begun(made)
@@ -458,7 +458,7 @@ async def test_an_input_that_could_not_be_written_is_answered() -> None:
 # -- the loss of clients -----------------------------------------------------------------------------
 
 
-async def test_a_turn_goes_on_when_its_client_has_left() -> None:
+async def test_a_turn_continues_after_its_client_left() -> None:
     async with in_memory_gateway() as made:
         await (
             begun(made)
@@ -487,7 +487,7 @@ async def test_a_client_that_left_before_its_input_was_accepted_leaves_it_in_the
         assert [m.text for m in made.session.state.messages()] == ["Hi", "Hello"]
 
 
-async def test_a_client_that_joins_in_mid_turn_sees_it_so_far_and_its_end() -> None:
+async def test_a_client_that_joins_during_a_turn_sees_its_beginning_and_its_end() -> None:
     async with in_memory_gateway() as made:
         await (
             begun(made)
@@ -503,7 +503,7 @@ async def test_a_client_that_joins_in_mid_turn_sees_it_so_far_and_its_end() -> N
         )
 
 
-async def test_a_client_that_joins_after_an_error_in_the_turn_is_told_it_before_the_end() -> None:
+async def test_a_client_that_joins_after_an_error_in_the_turn_gets_it_before_the_end() -> None:
     async with in_memory_gateway() as made:
         await (
             begun(made)
@@ -516,7 +516,7 @@ async def test_a_client_that_joins_after_an_error_in_the_turn_is_told_it_before_
         )
 
 
-async def test_a_session_without_clients_closes_its_backend_after_its_time_and_opens_it_for_the_next() -> None:
+async def test_a_session_without_clients_closes_its_backend_after_its_time_and_reopens_it() -> None:
     async with in_memory_gateway() as made:
         await made.script().opens("a").leaves("a").passes(Limits().session_ttl - 1).done()
         assert made.pods[0].transport.is_open()
@@ -565,7 +565,7 @@ async def test_a_peer_that_never_attached_does_not_shorten_the_time_of_a_session
 # -- bounds ------------------------------------------------------------------------------------------
 
 
-async def test_a_session_keeps_so_much_text_and_counts_what_it_drops() -> None:
+async def test_a_session_keeps_a_bounded_transcript_and_counts_dropped_items() -> None:
     async with in_memory_gateway(limits=Limits(transcript_max=10, backoff_first=AT_ONCE, backoff_max=AT_ONCE)) as made:
         await (
             begun(made)
@@ -581,7 +581,7 @@ async def test_a_session_keeps_so_much_text_and_counts_what_it_drops() -> None:
         assert made.losses("transcript") == 1
 
 
-async def test_a_session_logs_so_many_events() -> None:
+async def test_the_log_of_a_session_is_bounded() -> None:
     async with in_memory_gateway(limits=Limits(log_max=16, backoff_first=AT_ONCE, backoff_max=AT_ONCE)) as made:
         await begun(made).done()
         for _ in range(50):
@@ -589,7 +589,7 @@ async def test_a_session_logs_so_many_events() -> None:
         assert sum(len(batch.events) for batch in made.session.log.batches_from(0, 1 << 20)) == 16
 
 
-async def test_commands_that_wait_are_bounded() -> None:
+async def test_waiting_commands_are_bounded() -> None:
     async with in_memory_gateway() as made:
         await made.script().opens("a").done()
         link = made.clients["a"].link
@@ -601,7 +601,7 @@ async def test_commands_that_wait_are_bounded() -> None:
         assert len(made.clients["a"].news()) >= 300 - 256, "the rest was refused"
 
 
-async def test_an_echo_that_is_not_ours_stays_a_message_of_another_client() -> None:
+async def test_an_echo_of_another_clients_input_stays_a_message_of_that_client() -> None:
     async with in_memory_gateway() as made:
         await made.script().opens("a").says("a", send("r1", "Hi")).pod_gets(run("Hi")).pod_says(echo("Hey")).done()
         assert [m.text for m in made.session.state.messages()] == ["Hey"]

@@ -20,12 +20,12 @@ def states(*triggers: Trigger) -> TurnStates:
     return made
 
 
-def test_the_design_shows_the_table() -> None:
+def test_the_diagram_in_the_design_document_is_generated_from_the_table() -> None:
     text = DESIGN.read_text("utf-8")
     assert with_turn_states(text) == text, "make docs"
 
 
-def test_each_state_has_a_row_and_each_trigger_moves_something() -> None:
+def test_each_state_has_a_row_and_each_trigger_has_a_transition() -> None:
     for table in TABLES:
         kind: type[Enum] = type(next(iter(table)))
         assert set(table) == set(kind)
@@ -38,7 +38,7 @@ def test_a_session_is_busy_from_the_input_to_the_end_of_its_turn() -> None:
     assert [states(*steps[:n]).busy for n in range(len(steps) + 1)] == [False, True, True, True, True, True, False]
 
 
-def test_a_turn_that_is_over_for_its_clients_alone_is_busy_no_more() -> None:
+def test_a_turn_that_ended_only_for_its_clients_is_no_longer_busy() -> None:
     cut = states(Trigger.BEGUN, Trigger.CUT, Trigger.ENDED)
     assert (cut.turn, cut.busy) == (TurnState.DISCARDED, False)
 

@@ -1,4 +1,4 @@
-"""What is typed in a real pando, which publishes no message.append, reaches clients of all dialects in its order."""
+"""Input typed in a real pando, which publishes no message.append, reaches clients of all dialects in order."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def run(made: InMemoryPandoGateway) -> None:
 
 
 def spoken(pod: MemoryTransport) -> list[tuple[str, str]]:
-    """What a pod client saw user and assistant say since its snapshot, which its order allows."""
+    """Return the messages of user and assistant that a pod client saw since its snapshot, in a legal order."""
     oracle = PodOracle()
     said = []
     for event in frames(pod):
@@ -52,7 +52,7 @@ def words(value: object, known: tuple[str, ...] = ("Where?", "Here.", "When?", "
     return sorted((word for word in known if word in text), key=text.index)
 
 
-async def test_a_live_pod_sees_the_words_before_the_answer() -> None:
+async def test_an_attached_pod_client_sees_the_input_before_the_answer() -> None:
     async with in_memory_pando_gateway() as made:
         pod = made.join("pod")
         await made.begins(row(ONE))
@@ -62,7 +62,7 @@ async def test_a_live_pod_sees_the_words_before_the_answer() -> None:
         assert "segment_rotated" not in [event["event"] for event in frames(pod)]
 
 
-async def test_a_pod_that_joins_later_sees_both_in_their_order_and_the_tool() -> None:
+async def test_a_late_pod_client_sees_input_tool_and_answer_in_order() -> None:
     async with in_memory_pando_gateway() as made:
         made.join("pod")
         await made.begins(row(ONE))
@@ -76,7 +76,7 @@ async def test_a_pod_that_joins_later_sees_both_in_their_order_and_the_tool() ->
         assert "date" in json.dumps(snapshot)
 
 
-async def test_a_history_that_is_read_again_keeps_the_tools_that_the_store_does_not_tell() -> None:
+async def test_a_reloaded_history_keeps_tool_calls_that_the_store_does_not_have() -> None:
     async with in_memory_pando_gateway() as made:
         pod = made.join("pod")
         await made.begins(row(ONE))
@@ -97,7 +97,7 @@ async def test_a_history_that_is_read_again_keeps_the_tools_that_the_store_does_
         ]
 
 
-async def test_a_history_that_tells_nothing_new_does_not_rotate_a_pod() -> None:
+async def test_a_history_without_news_does_not_rotate_a_pod_client() -> None:
     async with in_memory_pando_gateway() as made:
         pod = made.join("pod")
         await made.begins(row(ONE))
@@ -109,7 +109,7 @@ async def test_a_history_that_tells_nothing_new_does_not_rotate_a_pod() -> None:
         assert "segment_rotated" not in [event["event"] for event in frames(pod)[before:]]
 
 
-async def test_a_codewhale_reads_what_was_typed_in_the_primary() -> None:
+async def test_a_codewhale_client_reads_input_typed_in_the_primary() -> None:
     async with in_memory_pando_gateway() as made:
         made.join("pod")
         await made.begins(row(ONE))
@@ -124,7 +124,7 @@ async def test_a_codewhale_reads_what_was_typed_in_the_primary() -> None:
         assert words(frames(whale)[-1]["result"]["data"]["history"]) == ["Where?", "Here.", "When?", "Now."]
 
 
-async def test_a_smooth_history_has_what_was_typed_in_the_primary() -> None:
+async def test_a_smooth_history_has_input_typed_in_the_primary() -> None:
     async with in_memory_pando_gateway() as made:
         smooth = made.join("smooth")
         smooth.say(json.dumps(ask("get_session", "open", sessionId=ONE)).encode())

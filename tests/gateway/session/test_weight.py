@@ -31,7 +31,7 @@ from dragoman.mappings.canonical.values import Item, Message, Reasoning, ToolCal
         (StatusChanged(status="idle"), 0),
     ],
 )
-def test_an_event_weighs_what_a_peer_can_make_long(event: Event, weight: int) -> None:
+def test_the_weight_of_an_event_counts_each_field_that_a_peer_can_make_long(event: Event, weight: int) -> None:
     assert of_events([event]) == weight
     assert of_events([event, TextDelta(text="x"), event]) == 2 * weight + 1
 

@@ -82,7 +82,7 @@ def test_an_approval_names_the_tool_the_backends_words_and_both_answers() -> Non
         ("//approve", None),
     ],
 )
-def test_a_verdict_is_one_word_trimmed_in_any_case(said: str, verdict: bool | None) -> None:
+def test_a_verdict_is_one_word_in_any_case_without_surrounding_space(said: str, verdict: bool | None) -> None:
     assert wording.verdict(said) is verdict
 
 
@@ -101,11 +101,11 @@ def test_a_verdict_is_one_word_trimmed_in_any_case(said: str, verdict: bool | No
         ("code " + "9" * 65, ""),
     ],
 )
-def test_a_code_is_typed_behind_its_word(said: str, code: str) -> None:
+def test_a_code_is_typed_after_its_keyword(said: str, code: str) -> None:
     assert wording.code(said) == code
 
 
-def test_a_wanted_code_names_tool_channels_and_how_to_answer() -> None:
+def test_the_prompt_for_a_code_names_tool_channels_and_how_to_answer() -> None:
     said = wording.code_wanted(
         OtpRequired(tool="pay", description="Pay 5.", channels=("sms", "email"), auth_level="end_user")
     )
@@ -114,13 +114,13 @@ def test_a_wanted_code_names_tool_channels_and_how_to_answer() -> None:
 
 
 @pytest.mark.parametrize(("left", "words"), [(2, "2 tries are left"), (1, "1 try is left")])
-def test_a_wrong_code_says_how_often_it_may_be_typed_again(left: int, words: str) -> None:
+def test_the_prompt_after_a_wrong_code_names_the_remaining_attempts(left: int, words: str) -> None:
     said = wording.code_invalid(OtpInvalid(attempts_remaining=left, text="No."))
     assert said.startswith("No.")
     assert words in said
 
 
-def test_a_wrong_code_without_further_tries_asks_for_nothing() -> None:
+def test_a_wrong_code_without_remaining_attempts_asks_for_nothing() -> None:
     assert wording.code_invalid(OtpInvalid(attempts_remaining=0, text="No.")) == "No."
     assert wording.code_invalid(OtpInvalid(attempts_remaining=0, text=""))
 
@@ -140,7 +140,7 @@ def test_an_identity_is_asked_field_by_field_by_its_labels() -> None:
     assert values(form) == {"name": "Al", "email": "a@b.cd"}
 
 
-def test_a_label_that_speaks_to_the_user_is_the_question() -> None:
+def test_a_label_that_is_a_sentence_is_the_question() -> None:
     spec = {"fields": [{"key": "name", "label": "Your name", "required": True}]}
     assert Form(asked(spec)).prompt() == "Your name?\nskip declines."
 
@@ -158,7 +158,7 @@ def test_the_first_prompt_is_the_question() -> None:
     assert wording.in_words(asked(IDENTITY)) == Form(asked(IDENTITY)).prompt()
 
 
-def test_a_refused_field_is_asked_again_and_what_comes_after_it() -> None:
+def test_a_refused_field_and_the_fields_after_it_are_asked_again() -> None:
     form = Form(asked(IDENTITY))
     for said in ("Al", "bad", "555"):
         form.take(said)
@@ -172,7 +172,7 @@ def test_a_refused_field_is_asked_again_and_what_comes_after_it() -> None:
     assert values(form) == {"name": "Al", "email": "a@b.cd"}
 
 
-def test_a_fault_of_no_field_asks_the_whole_form_again() -> None:
+def test_a_fault_without_a_field_asks_the_whole_form_again() -> None:
     form = Form(asked(IDENTITY))
     for said in ("Al", "a@b.cd", "none"):
         form.take(said)
@@ -181,7 +181,7 @@ def test_a_fault_of_no_field_asks_the_whole_form_again() -> None:
     assert form.again(refused()) == "Not that way."
 
 
-def test_what_is_left_of_a_form_is_typed() -> None:
+def test_the_rest_of_a_form_is_typed() -> None:
     form = Form(asked(IDENTITY))
     filled = Raw(b'{"name":"Al","email":"a@b.cd"}')
     assert form.typed(filled) == ["Al", "a@b.cd", "none"]
@@ -190,7 +190,7 @@ def test_what_is_left_of_a_form_is_typed() -> None:
 
 
 @pytest.mark.parametrize(("said", "declines"), [("skip", True), (" /Skip ", True), ("skip it", False), ("none", False)])
-def test_skip_declines(said: str, *, declines: bool) -> None:
+def test_skip_declines_a_form(said: str, *, declines: bool) -> None:
     assert wording.declines(said) is declines
 
 
@@ -210,7 +210,7 @@ def test_a_choice_lists_its_options_by_number() -> None:
         ("Huge", {"header": "Size", "other": "Huge"}),
     ],
 )
-def test_a_single_choice_is_one_option_or_ones_own_words(said: str, answer: dict[str, Any]) -> None:
+def test_a_single_choice_is_one_option_or_free_text(said: str, answer: dict[str, Any]) -> None:
     form = choices(SIZE)
     assert form.take(said) == ""
     assert values(form) == {"answers": [answer]}
@@ -225,7 +225,7 @@ def test_a_single_choice_is_one_option_or_ones_own_words(said: str, answer: dict
         ("Salt, pepper", {"header": "Extras", "options": ["Salt, pepper"]}),
     ],
 )
-def test_a_multiple_choice_is_any_of_them_and_more(said: str, answer: dict[str, Any]) -> None:
+def test_a_multiple_choice_is_any_options_and_free_text(said: str, answer: dict[str, Any]) -> None:
     form = choices(EXTRAS)
     form.take(said)
     assert values(form) == {"answers": [answer]}
@@ -268,7 +268,7 @@ def test_no_description_of_a_form_breaks_its_prompt(kind: str, spec: bytes) -> N
         (lambda: choices(EXTRAS), ("Oil, some tea",)),
     ],
 )
-def test_what_would_be_typed_fills_a_form_in_as_it_was(form: Callable[[], Form], said: tuple[str, ...]) -> None:
+def test_the_typed_form_of_an_answer_fills_in_the_form_equally(form: Callable[[], Form], said: tuple[str, ...]) -> None:
     first, second = form(), form()
     for text in said:
         assert first.take(text) == ""

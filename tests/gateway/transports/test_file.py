@@ -18,7 +18,7 @@ from tests.gateway.replay.recording_builder import OF_A_POD, RecordingBuilder
 RECORDING = FROZEN / "v4.jsonl"
 
 
-def test_a_recording_is_an_upstream_and_no_listener() -> None:
+def test_a_recording_can_be_an_upstream_but_no_listener() -> None:
     endpoint = parse(f"replay+file:{RECORDING}?speed=4")
     registry.check_upstream(endpoint)
     assert registry.played(endpoint)
@@ -42,20 +42,20 @@ def test_a_recording_is_an_upstream_and_no_listener() -> None:
         (f"replay+file:{RECORDING}?mode=spy&upstream=pud%2Bunix:/p", "unknown dialect 'pud'"),
     ],
 )
-def test_what_is_wrong_with_one_is_said(text: str, words: str) -> None:
+def test_the_problems_of_a_recording_are_reported(text: str, words: str) -> None:
     with pytest.raises(ConfigError) as caught:
         registry.check_upstream(parse(text))
     assert words in str(caught.value)
 
 
-def test_a_route_of_a_file_may_have_one_and_a_probe_dials_nothing(tmp_path: Path) -> None:
+def test_a_route_may_replay_a_recording_and_a_probe_of_it_dials_nothing(tmp_path: Path) -> None:
     file = tmp_path / "config.toml"
     file.write_text(f'[[route]]\nlisten = ["pod+unix:{tmp_path}/sock"]\nupstream = "replay+file:{RECORDING}"\n')
     config = check(file).config
     assert config is not None
 
 
-async def test_a_probe_finds_it_well(tmp_path: Path) -> None:
+async def test_a_probe_of_a_recording_succeeds(tmp_path: Path) -> None:
     file = tmp_path / "config.toml"
     file.write_text(f'[[route]]\nlisten = ["pod+unix:{tmp_path}/sock"]\nupstream = "replay+file:{RECORDING}"\n')
     config = check(file).config
@@ -63,25 +63,25 @@ async def test_a_probe_finds_it_well(tmp_path: Path) -> None:
     assert await probe(config) == [""]
 
 
-def test_it_behaves_as_the_backend_that_was_recorded_but_opens_conversations() -> None:
+def test_a_replay_has_the_capabilities_of_the_recorded_backend_and_opens_conversations() -> None:
     known = registry.upstream(parse(f"replay+file:{RECORDING}"))
     assert (known.name, known.single_session, known.session_ref) == ("pod", False, None)
     assert registry.upstream(parse(f"replay+file:{RECORDING}?auto=yes")).single_session
     assert registry.upstream(parse("pod+unix:/p")) is registry.dialect("pod")
 
 
-def test_where_a_live_backend_tells_less_it_behaves_like_that_one() -> None:
+def test_a_replay_with_a_live_backend_has_no_more_capabilities_than_that_backend() -> None:
     live = "mode=spy&upstream=smooth%2Bws://127.0.0.1:9/ws"
     assert registry.upstream(parse(f"replay+file:{RECORDING}?{live}")).name == "smooth"
 
 
 @pytest.mark.parametrize("upstream", ["", "demo", "pud+unix:/p"])
-def test_one_that_does_not_tell_its_backend_is_taken_for_a_pod_s(tmp_path: Path, upstream: str) -> None:
+def test_a_recording_without_a_backend_counts_as_one_of_a_pod(tmp_path: Path, upstream: str) -> None:
     path = RecordingBuilder(structs.replace(OF_A_POD, upstream=upstream)).turn("one").write(tmp_path)
     assert registry.upstream(parse(f"replay+file:{path}")).name == "pod"
 
 
-def test_one_that_does_not_but_has_only_one_dialect_is_of_that(tmp_path: Path) -> None:
+def test_a_recording_without_a_backend_but_with_one_dialect_counts_as_one_of_that_dialect(tmp_path: Path) -> None:
     header = structs.replace(OF_A_POD, upstream="capture:a.jsonl", dialects={"smooth": ""})
     assert (
         registry.upstream(parse(f"replay+file:{RecordingBuilder(header).turn('one').write(tmp_path)}")).name == "smooth"

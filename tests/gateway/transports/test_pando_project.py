@@ -92,11 +92,11 @@ def put(path: Path, content: object) -> None:
         ("/home/user/proj/", 43438),
     ],
 )
-def test_the_ports_of_a_path_are_those_that_were_checked(path: str, first: int) -> None:
+def test_the_ports_of_a_path_are_those_of_a_real_pando(path: str, first: int) -> None:
     assert ports(path) == (first, first + 1)
 
 
-def test_the_lock_says_who_we_are_in_the_form_of_a_pando(folder: Path) -> None:
+def test_the_lock_file_describes_us_in_the_form_of_a_pando(folder: Path) -> None:
     with claimed(folder) as project:
         first, second = ports(str(folder))
         assert (project.publish_port, project.call_port) == (first, second)
@@ -119,7 +119,7 @@ def test_a_whole_second_has_no_fraction(folder: Path) -> None:
     project.release()
 
 
-def test_the_registry_entry_names_our_live_process_and_what_the_lock_says(folder: Path, instances: Path) -> None:
+def test_the_registry_entry_names_our_process_and_repeats_the_lock(folder: Path, instances: Path) -> None:
     with claimed(folder) as project:
         project.register(instances)
         path = instances / f"{ID}.json"
@@ -142,7 +142,7 @@ def test_the_registry_entry_names_our_live_process_and_what_the_lock_says(folder
         assert os.listdir(instances) == [path.name]
 
 
-def test_release_removes_both_and_may_be_called_again(folder: Path, instances: Path) -> None:
+def test_release_removes_lock_and_entry_and_may_be_called_again(folder: Path, instances: Path) -> None:
     project = Project.claim(str(folder), ID, AT)
     project.register(instances)
     for _ in range(2):
@@ -151,7 +151,7 @@ def test_release_removes_both_and_may_be_called_again(folder: Path, instances: P
         assert os.listdir(instances) == []
 
 
-def test_a_second_primary_is_refused_and_told_whose_it_is(folder: Path) -> None:
+def test_a_second_primary_is_refused_with_the_owner_of_the_lock(folder: Path) -> None:
     with claimed(folder):
         with pytest.raises(OSError, match=f"process {os.getpid()} is the primary") as refusal:
             Project.claim(str(folder), "another", AT)
@@ -159,7 +159,7 @@ def test_a_second_primary_is_refused_and_told_whose_it_is(folder: Path) -> None:
         assert json.loads(lock_of(folder).read_text())["instance_id"] == ID
 
 
-def test_another_process_that_holds_the_lock_is_respected_whatever_it_has_written(folder: Path) -> None:
+def test_a_lock_held_by_another_process_is_respected_whatever_its_content(folder: Path) -> None:
     lock_of(folder).parent.mkdir()
     lock_of(folder).write_text('{"instance_id": "half')
     with other_process(lock_of(folder)):
@@ -168,7 +168,7 @@ def test_another_process_that_holds_the_lock_is_respected_whatever_it_has_writte
         assert lock_of(folder).read_text() == '{"instance_id": "half'
 
 
-def test_the_lock_that_a_killed_process_left_is_taken_over(folder: Path) -> None:
+def test_the_lock_of_a_killed_process_is_taken_over(folder: Path) -> None:
     put(lock_of(folder), record(pid=NOBODY) | {"more": "x" * 1000})
     with other_process(lock_of(folder)) as process:
         process.send_signal(signal.SIGKILL)
@@ -185,7 +185,7 @@ def test_another_process_takes_the_lock_once_we_have_released_it(folder: Path) -
         assert process.poll() is None
 
 
-def test_a_lock_that_is_deleted_while_we_take_it_is_made_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lock_deleted_while_we_take_it_is_created_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As when another one releases: it deletes the file that we have just opened."""
     flock = fcntl.flock
     deleted: list[int] = []
@@ -202,7 +202,7 @@ def test_a_lock_that_is_deleted_while_we_take_it_is_made_again(folder: Path, mon
         assert json.loads(lock_of(folder).read_text())["instance_id"] == ID
 
 
-def test_a_lock_that_is_always_deleted_is_given_up(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_taking_a_lock_that_is_always_deleted_is_given_up(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fcntl, "flock", lambda _descriptor, _operation: lock_of(folder).unlink())
     with pytest.raises(OSError, match="keep deleting") as refusal:
         Project.claim(str(folder), ID, AT)
@@ -217,7 +217,7 @@ def test_the_file_of_a_successor_is_not_deleted(folder: Path) -> None:
     assert lock_of(folder).read_text() == "somebody else's"
 
 
-def test_release_survives_that_everything_was_deleted(folder: Path, instances: Path) -> None:
+def test_release_works_if_all_files_were_deleted(folder: Path, instances: Path) -> None:
     project = Project.claim(str(folder), ID, AT)
     project.register(instances)
     shutil.rmtree(folder)
@@ -226,7 +226,7 @@ def test_release_survives_that_everything_was_deleted(folder: Path, instances: P
     assert not folder.exists()
 
 
-def test_no_descriptor_is_left(folder: Path) -> None:
+def test_no_file_descriptor_stays_open(folder: Path) -> None:
     project = Project.claim(str(folder), ID, AT)
     held = project._descriptor
     with pytest.raises(OSError, match="primary"):
@@ -241,7 +241,9 @@ def test_the_lock_is_not_inherited_by_children(folder: Path) -> None:
         assert not os.get_inheritable(project._descriptor)
 
 
-def test_a_link_in_the_place_of_the_lock_is_refused_and_its_target_untouched(folder: Path, tmp_path: Path) -> None:
+def test_a_symbolic_link_in_place_of_the_lock_is_refused_and_its_target_not_changed(
+    folder: Path, tmp_path: Path
+) -> None:
     precious = tmp_path / "precious"
     precious.write_text("do not touch")
     lock_of(folder).parent.mkdir()
@@ -251,18 +253,18 @@ def test_a_link_in_the_place_of_the_lock_is_refused_and_its_target_untouched(fol
     assert precious.read_text() == "do not touch"
 
 
-def test_a_directory_that_is_not_there_is_a_mistake_of_the_user(tmp_path: Path) -> None:
+def test_a_missing_directory_is_a_config_error(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="does not exist"):
         Project.claim(str(tmp_path / "nowhere"), ID, AT)
 
 
-def test_a_registry_that_cannot_be_written_is_told(folder: Path, instances: Path) -> None:
+def test_a_registry_that_cannot_be_written_is_reported(folder: Path, instances: Path) -> None:
     instances.write_text("no directory")
     with claimed(folder) as project, pytest.raises(OSError, match="instances"):
         project.register(instances)
 
 
-def test_a_link_that_waits_for_our_entry_is_not_followed(folder: Path, instances: Path, tmp_path: Path) -> None:
+def test_a_symbolic_link_in_place_of_our_entry_is_not_followed(folder: Path, instances: Path, tmp_path: Path) -> None:
     precious = tmp_path / "precious"
     precious.write_text("do not touch")
     instances.mkdir()
@@ -274,31 +276,33 @@ def test_a_link_that_waits_for_our_entry_is_not_followed(folder: Path, instances
     assert precious.read_text() == "do not touch"
 
 
-def test_who_looks_for_a_primary_finds_what_its_lock_says_first(folder: Path, instances: Path) -> None:
+def test_the_lock_of_a_primary_is_read_before_its_entry(folder: Path, instances: Path) -> None:
     put(lock_of(folder), record())
     assert find(str(folder), instances) == [(41000, 42000), ports(str(folder))]
 
 
-def test_who_looks_for_a_primary_finds_us(folder: Path, instances: Path) -> None:
+def test_a_search_for_a_primary_finds_our_gateway(folder: Path, instances: Path) -> None:
     with claimed(folder) as project:
         project.register(instances)
         assert find(str(folder), instances) == [(project.publish_port, project.call_port)]
 
 
 @pytest.mark.parametrize("text", ["", '{"instance_id": "x", "pid"', "[]", "\xff", '{"pid": "many"}'])
-def test_a_lock_that_cannot_be_read_leaves_the_ports_of_the_path(folder: Path, instances: Path, text: str) -> None:
+def test_with_an_unreadable_lock_the_ports_of_the_path_are_used(folder: Path, instances: Path, text: str) -> None:
     lock_of(folder).parent.mkdir()
     lock_of(folder).write_text(text, encoding="latin-1")
     assert find(str(folder), instances) == [ports(str(folder))]
 
 
 @pytest.mark.parametrize("pid", [NOBODY, 0, -1, 1 << 70])
-def test_a_lock_of_a_process_that_is_gone_leaves_the_ports_of_the_path(folder: Path, instances: Path, pid: int) -> None:
+def test_with_the_lock_of_a_gone_process_the_ports_of_the_path_are_used(
+    folder: Path, instances: Path, pid: int
+) -> None:
     put(lock_of(folder), record(pid=pid))
     assert find(str(folder), instances) == [ports(str(folder))]
 
 
-def test_a_bus_without_a_lock_is_found_in_the_registry_primaries_first(folder: Path, instances: Path) -> None:
+def test_without_a_lock_an_instance_is_found_in_the_registry_primaries_first(folder: Path, instances: Path) -> None:
     put(instances / "a.json", entry(folder, pub_port=50001, rpc_port=51001, is_primary=False))
     put(instances / "b.json", entry(folder, pub_port=50002, rpc_port=51002))
     put(instances / "c.json", entry(folder, pub_port=50002, rpc_port=51002, is_primary=False))
@@ -309,7 +313,7 @@ def test_a_bus_without_a_lock_is_found_in_the_registry_primaries_first(folder: P
     assert (instances / "e.json").exists()  # to tidy up is the business of those whose registry it is
 
 
-def test_a_path_that_is_no_utf_8_is_written_as_go_writes_it(tmp_path: Path, instances: Path) -> None:
+def test_a_path_of_invalid_utf_8_is_written_like_go_writes_it(tmp_path: Path, instances: Path) -> None:
     folder = tmp_path / os.fsdecode(b"proj\xff")
     folder.mkdir()
     with claimed(folder) as project:

@@ -6,20 +6,20 @@ import pytest
 
 from dragoman.gateway.config.model import Limits
 from dragoman.gateway.endpoint import parse
-from dragoman.gateway.transports.spec import TransportSpec, adapter_limits
+from dragoman.gateway.transports.spec import TransportSpec, transport_limits
 from tests.gateway.listener_callbacks import callbacks
 
 ENDPOINT = parse("pod+dir:/pods")
 
 
-async def test_what_only_the_app_serves_is_not_listened_on_by_itself() -> None:
+async def test_an_endpoint_that_only_the_app_serves_has_no_listener_of_its_own() -> None:
     spec = TransportSpec()
     assert spec.listen is not None
     with pytest.raises(NotImplementedError, match="the app itself listens"):
         await spec.listen(ENDPOINT, Limits(), callbacks())
 
 
-def test_nothing_is_wrong_and_no_place_is_taken_where_nothing_is_said() -> None:
+def test_by_default_a_transport_checks_nothing_and_occupies_no_address() -> None:
     spec = TransportSpec()
     spec.check(ENDPOINT)
     spec.check_place(ENDPOINT)
@@ -27,5 +27,5 @@ def test_nothing_is_wrong_and_no_place_is_taken_where_nothing_is_said() -> None:
 
 
 def test_a_transport_has_the_limits_of_the_gateway() -> None:
-    limits = adapter_limits(Limits(max_message=5, message_parts=7, heartbeat=3.0))
+    limits = transport_limits(Limits(max_message=5, message_parts=7, heartbeat=3.0))
     assert (limits.max_message, limits.max_parts, limits.heartbeat) == (5, 7, 3.0)

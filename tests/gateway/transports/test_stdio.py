@@ -29,19 +29,19 @@ DIES = "import sys; print('bye', flush=True)"
         ("codewhale+stdio:x -- ?token=t", "unknown option 'token'"),
     ],
 )
-def test_what_cannot_be_spawned_is_refused_before_anybody_needs_it(text: str, said: str) -> None:
+def test_a_command_that_cannot_be_spawned_is_refused_at_the_check(text: str, said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         registry.check_upstream(parse(text))
 
 
-def test_a_listener_is_our_own_stdin_and_stdout_and_takes_no_command() -> None:
+def test_a_stdio_listener_is_our_own_stdin_and_stdout_and_takes_no_command() -> None:
     registry.check_listen(parse("codewhale+stdio:"))
     registry.check_place(parse("codewhale+stdio:"))
     with pytest.raises(ConfigError, match=r"write only codewhale\+stdio:"):
         registry.check_place(parse("codewhale+stdio:x"))
 
 
-def test_there_is_one_stdin_and_any_number_of_children() -> None:
+def test_only_one_listener_may_use_stdin_and_any_number_of_upstreams_may_be_children() -> None:
     ours, child = parse("codewhale+stdio:"), parse("codewhale+stdio:x")
     assert registry.place(ours) is not None
     assert registry.place(child) is None
@@ -49,7 +49,7 @@ def test_there_is_one_stdin_and_any_number_of_children() -> None:
     assert not registry.spawned(parse("codewhale+unix:/x"))
 
 
-async def test_a_child_is_spawned_in_the_folder_that_the_endpoint_names_with_our_environment(
+async def test_a_child_is_spawned_in_the_folder_of_its_endpoint_with_our_environment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DRAGOMAN_TEST", "kept")
@@ -62,7 +62,7 @@ async def test_a_child_is_spawned_in_the_folder_that_the_endpoint_names_with_our
         await transport.close()
 
 
-async def test_a_child_that_ends_too_often_is_left_alone_until_the_window_has_passed() -> None:
+async def test_a_child_that_ends_too_often_is_not_restarted_until_the_window_is_over() -> None:
     now = 0.0
     limits = Limits(restarts=2, restart_window=60.0)
     async with Children(1) as children:
@@ -76,7 +76,7 @@ async def test_a_child_that_ends_too_often_is_left_alone_until_the_window_has_pa
         await (await start()).close()
 
 
-async def test_at_the_bound_of_children_a_further_one_is_busy() -> None:
+async def test_a_child_above_the_limit_is_refused_as_busy() -> None:
     async with Children(1) as children:
         start = Starter([sys.executable, "-c", "input()"], None, Limits(), children, lambda: 0.0)
         first = await start()

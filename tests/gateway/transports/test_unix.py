@@ -17,7 +17,7 @@ from tests.gateway.listener_callbacks import callbacks
 from tests.transport_reader import receive
 
 
-async def test_what_listens_at_a_path_is_reached_by_dialling_it(tmp_path: Path) -> None:
+async def test_dialling_a_path_reaches_its_listener(tmp_path: Path) -> None:
     endpoint = parse(f"pod+unix:{tmp_path}/sock")
     accepted: asyncio.Queue[Transport] = asyncio.Queue()
     assert unix.UNIX.listen is not None
@@ -33,13 +33,13 @@ async def test_what_listens_at_a_path_is_reached_by_dialling_it(tmp_path: Path) 
         await listener.close()
 
 
-def test_two_spellings_of_one_path_are_one_place(tmp_path: Path) -> None:
+def test_two_spellings_of_one_path_are_one_address(tmp_path: Path) -> None:
     one, same = parse(f"pod+unix:{tmp_path}/sock"), parse(f"pod+unix:{tmp_path}/./sock")
     assert unix.UNIX.place(one) == unix.UNIX.place(same)
     assert unix.UNIX.place(one) != unix.UNIX.place(parse(f"pod+unix:{tmp_path}/other"))
 
 
-def test_a_pods_name_is_the_place_of_its_socket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pod_name_is_the_address_of_its_socket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(unix, "runtime_directory", lambda: tmp_path)
     assert unix.NAME.place(parse("pod+name:atlas")) == unix.UNIX.place(parse(f"pod+unix:{tmp_path}/atlas/sock"))
 
@@ -49,7 +49,7 @@ def test_a_name_that_is_a_path_is_refused() -> None:
         unix.NAME.check(parse("pod+name:../atlas"))
 
 
-def test_only_a_directory_of_pods_is_one() -> None:
+def test_only_a_pod_directory_endpoint_is_a_directory() -> None:
     assert unix.pods(parse("pod+dir:/pods")) is not None
     assert unix.pods(parse("pod+unix:/pods/sock")) is None
     assert unix.pods(parse("pando+dir:/project")) is None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dragoman.adapters.base import Limits as AdapterLimits
+from dragoman.adapters.base import TransportLimits
 from dragoman.gateway.config.model import Limits
 from dragoman.gateway.endpoint import parse
 from dragoman.gateway.transports.spec import Children
@@ -20,12 +20,12 @@ from tests.gateway.listener_callbacks import callbacks
         ("smooth+wss://h:1/ws?agent=a", "wss://h:1/ws"),
     ],
 )
-async def test_of_the_options_only_the_token_is_dialled(
+async def test_only_the_token_option_is_sent_when_dialling(
     endpoint: str, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dialled: list[str] = []
 
-    async def connect(url: str, _limits: AdapterLimits) -> None:
+    async def connect(url: str, _limits: TransportLimits) -> None:
         dialled.append(url)
 
     monkeypatch.setattr("dragoman.adapters.websocket.connect", connect)
@@ -34,17 +34,17 @@ async def test_of_the_options_only_the_token_is_dialled(
     assert dialled == [url]
 
 
-def test_a_port_is_a_place_whatever_the_path_and_one_that_the_system_chooses_is_none() -> None:
+def test_a_port_is_one_address_for_all_paths_and_port_0_is_none() -> None:
     assert WS.place(parse("smooth+ws://LOCALHOST:1/a")) == WS.place(parse("smooth+ws://localhost:1/b"))
     assert WS.place(parse("smooth+ws://localhost:0/a")) is None
 
 
-async def test_a_host_that_is_not_there_is_named() -> None:
+async def test_an_unknown_host_is_named() -> None:
     assert WS.listen is not None
     with pytest.raises(OSError, match=r"no-such-host\.invalid"):
         await WS.listen(parse("smooth+ws://no-such-host.invalid:0/ws"), Limits(), callbacks())
 
 
-def test_tls_is_only_dialled() -> None:
+def test_tls_is_supported_only_for_dialling() -> None:
     assert WSS.listen is None
     assert WSS.dial is not None

@@ -38,7 +38,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Endpoin
 
 
 @pytest.mark.parametrize("way", [TCP, PROJECT])
-async def test_calls_and_publications_come_by_their_own_doors(way: object, project: Endpoint) -> None:
+async def test_calls_and_publications_are_links_of_different_kinds(way: object, project: Endpoint) -> None:
     endpoint = parse("pando+tcp://127.0.0.1:0") if way is TCP else project
     found = TCP if way is TCP else PROJECT
     callers: asyncio.Queue[Transport] = asyncio.Queue()
@@ -61,7 +61,7 @@ async def test_calls_and_publications_come_by_their_own_doors(way: object, proje
         await listener.close()
 
 
-async def test_a_project_has_the_ports_of_its_path_a_lock_and_an_entry_until_it_closes(
+async def test_a_project_listener_has_the_ports_of_its_path_and_a_lock_and_an_entry_until_it_closes(
     project: Endpoint, tmp_path: Path
 ) -> None:
     lock, registry = Path(project.address, ".pando/ipc.lock"), tmp_path / "instances"
@@ -79,7 +79,7 @@ async def test_a_project_has_the_ports_of_its_path_a_lock_and_an_entry_until_it_
     assert list(registry.iterdir()) == []
 
 
-async def test_a_second_primary_is_refused_and_told_whose_the_project_is(project: Endpoint) -> None:
+async def test_a_second_primary_is_refused_with_the_owner_of_the_project(project: Endpoint) -> None:
     published: list[Transport] = []
     assert PROJECT.listen is not None
     async with asyncio.timeout(DEADLINE):
@@ -90,7 +90,7 @@ async def test_a_second_primary_is_refused_and_told_whose_the_project_is(project
         await listener.close()
 
 
-async def test_a_port_in_use_gives_the_lock_back(project: Endpoint) -> None:
+async def test_a_port_in_use_releases_the_lock(project: Endpoint) -> None:
     first, _ = ports(project.address)
     taken: list[Transport] = []
     assert TCP.listen is not None
@@ -113,17 +113,17 @@ async def test_a_port_in_use_gives_the_lock_back(project: Endpoint) -> None:
         ("pando+tcp://127.0.0.1:1?rpc=70000", "0 to 65535"),
     ],
 )
-def test_an_address_that_is_none_is_refused_with_what_to_write(text: str, told: str) -> None:
+def test_an_invalid_address_is_refused_with_a_valid_form(text: str, told: str) -> None:
     with pytest.raises(ConfigError, match=told):
         TCP.check(parse(text))
 
 
-def test_a_project_is_an_absolute_path() -> None:
+def test_a_project_must_be_an_absolute_path() -> None:
     with pytest.raises(ConfigError, match="absolute path"):
         PROJECT.check(parse("pando+dir:project"))
 
 
-def test_a_project_and_its_ports_are_one_place(project: Endpoint) -> None:
+def test_a_project_and_its_ports_are_one_address(project: Endpoint) -> None:
     first, _ = ports(project.address)
     assert PROJECT.place(project) == TCP.place(parse(f"pando+tcp://127.0.0.1:{first}"))
     assert TCP.place(parse("pando+tcp://127.0.0.1:0")) is None

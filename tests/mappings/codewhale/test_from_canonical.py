@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from dragoman.mappings.canonical import SessionState
 from dragoman.mappings.canonical import commands as ask
 from dragoman.mappings.canonical import events as say
-from dragoman.mappings.canonical.values import Backend, Item, Message, Paste, Reasoning, SessionSummary, Text
+from dragoman.mappings.canonical.values import BackendInfo, Item, Message, Paste, Reasoning, SessionSummary, Text
 from dragoman.mappings.codewhale import DIALECT
 from dragoman.mappings.codewhale.from_canonical import public_ids, replies
 from dragoman.mappings.codewhale.vocabulary import HEAD, SEED, keep
@@ -36,7 +36,7 @@ def test_clients_know_a_session_by_its_thread_and_by_its_id() -> None:
 def test_the_preview_of_a_thread_is_the_start_of_its_last_input() -> None:
     said = [Message(role="user", text=text, at=5 * NS) for text in ("a", "b" * 200)]
     state = SessionState(
-        id=UUID, title="T", opened_at=NS, updated_at=3 * NS, transcript=[*said], backend=Backend(cwd="/w")
+        id=UUID, title="T", opened_at=NS, updated_at=3 * NS, transcript=[*said], backend=BackendInfo(cwd="/w")
     )
     thread = replies.described(state, SEED)
     assert (thread.preview, thread.name, thread.cwd, thread.cli_version) == ("b" * 120, "T", "/w", SEED)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dragoman.mappings.canonical import Event
 from dragoman.mappings.canonical import events as say
-from dragoman.mappings.canonical.values import Backend, Message, Usage
+from dragoman.mappings.canonical.values import BackendInfo, Message, Usage
 from dragoman.mappings.pod import Projection
 from tests.mappings.pod.rendered import SESSION, batch, lines, said
 
@@ -66,7 +66,7 @@ def test_an_alert_without_a_time_has_the_time_of_its_batch() -> None:
 
 def test_a_changed_history_reaches_attached_clients_as_a_rotation() -> None:
     items = (Message(role="user", text="q"),)
-    line, state = said(say.HistorySnapshot(items=items, status="idle", backend=Backend(name="x")))
+    line, state = said(say.HistorySnapshot(items=items, status="idle", backend=BackendInfo(name="x")))
     assert state == {"event": "status", "data": {"status": "idle"}}, "it may have been paused before"
     entry = line["data"]["entry"]
     assert (line["event"], entry["kind"], entry["session_id"]) == ("segment_rotated", "segment_start", SESSION)

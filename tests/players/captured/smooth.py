@@ -19,7 +19,7 @@ ACKS = ("otp_verified", "otp_invalid", "interaction_invalid")
 
 
 class CapturedSmoothServer(CapturedBackend):
-    """What passed over the first socket of a recording, up to its close."""
+    """A captured smooth server: the frames of the first socket of a recording, up to its close."""
 
     dialect = "smooth"
 

@@ -1,4 +1,4 @@
-"""What redaction costs for texts made of anchors alone: in proportion to their size, whoever wrote them.
+"""The cost of redacting a text made of anchors alone is proportional to its size.
 
 Each anchor of each rule is repeated, with what could follow it, in one text: the same again and again, and each with
 another value. The text comes in one frame and its event, or in many deltas.
@@ -101,7 +101,7 @@ def redaction(lines: Sequence[Item]) -> Callable[[], object]:
 
 @pytest.mark.parametrize("form", [in_a_frame, in_deltas])
 @pytest.mark.parametrize("repeated", [alike, different])
-def test_repeated_anchors_cost_in_proportion_to_their_number(
+def test_the_cost_of_repeated_anchors_is_proportional_to_their_number(
     repeated: Callable[[str, int], str], form: Callable[[str], list[Item]]
 ) -> None:
     units = [f"{anchor}{tail}" for anchor, tail in zip(ANCHORS, itertools.cycle(TAILS), strict=False)]
@@ -138,7 +138,7 @@ def characters_read(detector: Detector, text: str) -> int:
 
 
 @pytest.mark.parametrize("detector", DETECTORS, ids=[f"{one.kind}-{one.anchors[0]}" for one in DETECTORS])
-def test_an_end_behind_repeated_anchors_is_looked_for_once_in_each_run(detector: Detector) -> None:
+def test_the_end_after_repeated_anchors_is_searched_once_per_run(detector: Detector) -> None:
     for anchor, tail, end in itertools.product(detector.anchors, (*TAILS, "token=", ": x="), (" ", "!", '" ', "@")):
         counts = [characters_read(detector, (anchor + tail) * count + end) for count in SIZES]
         assert all(b <= a * GROWTH for a, b in itertools.pairwise(counts[1:])), (anchor, tail, end)
@@ -158,13 +158,13 @@ DOCUMENTS: dict[str, Callable[[int], str]] = {
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)
-def test_a_document_is_looked_through_in_proportion_to_its_size(name: str) -> None:
+def test_the_cost_of_a_document_is_proportional_to_its_size(name: str) -> None:
     paths = JsonPaths(map(json_path, ["$..pass", "$..a..a..a..b", "$.arguments.token"]))
     inputs = [DOCUMENTS[name](20 * count) for count in SIZES]
     assert growth(lambda text: lambda: list(paths.find(text)), inputs, READERS) <= GROWTH
 
 
-def test_what_nests_too_deep_for_its_keys_to_be_known_is_taken_out() -> None:
+def test_values_nested_too_deep_to_know_their_keys_are_removed() -> None:
     paths = JsonPaths([json_path("$.pass")])
     shallow, deep = ('{"a":' * count + '"swordfish"' + "}" * count for count in (KEYS_MAX, KEYS_MAX + 1))
     assert paths.find(shallow) == []
@@ -184,7 +184,7 @@ FRAMES: dict[str, Callable[[int], str]] = {
 
 
 @pytest.mark.parametrize("name", FRAMES)
-def test_a_frame_is_looked_through_in_proportion_to_its_size(name: str) -> None:
+def test_the_cost_of_a_frame_is_proportional_to_its_size(name: str) -> None:
     def frame(text: str) -> list[Item]:
         return [FrameLine(seq=1, t=1, link="up", dir="receive", dialect="pod", text=text)]
 
@@ -192,7 +192,7 @@ def test_a_frame_is_looked_through_in_proportion_to_its_size(name: str) -> None:
     assert growth(redaction, inputs, READERS) <= GROWTH
 
 
-def test_many_alike_frames_with_a_secret_each_cost_in_proportion_to_their_number() -> None:
+def test_the_cost_of_many_similar_frames_with_secrets_is_proportional_to_their_number() -> None:
     def frames(count: int) -> list[Item]:
         texts = [json.dumps({"event": "text_delta", "data": {"text": f"key=a1b2c3d{n} "}}) for n in range(count)]
         return [
@@ -202,7 +202,7 @@ def test_many_alike_frames_with_a_secret_each_cost_in_proportion_to_their_number
     assert growth(redaction, [frames(4 * count) for count in SIZES], READERS) <= GROWTH
 
 
-def test_a_frame_with_more_different_secrets_than_are_looked_for_is_emptied() -> None:
+def test_a_frame_with_too_many_different_secrets_is_emptied() -> None:
     text = json.dumps({"x": logins(SECRETS_MAX + 1)})
     redactor = Redactor(RedactionRules(), b"salt")
     line = FrameLine(seq=1, t=1, link="up", dir="receive", dialect="pod", text=text)

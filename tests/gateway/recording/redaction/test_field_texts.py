@@ -41,19 +41,19 @@ WORDS[5], WORDS[20], WORDS[-3] = "a\nb", 'said "so"', "ß😀\\"
 
 
 @pytest.mark.parametrize("make", [lambda w, _at: pod(w), smooth, pando], ids=["pod", "smooth", "pando"])
-def test_what_is_said_at_one_place_is_put_together_in_whatever_way_a_frame_is_read(make: object) -> None:
+def test_text_of_one_place_is_joined_however_its_frames_are_read(make: object) -> None:
     frames = [make(word, at) for at, word in enumerate(WORDS)]  # type: ignore[operator]  # one of three functions
     assert "".join(WORDS) in heard(frames)
 
 
-def test_a_known_shape_has_nothing_new_but_its_words() -> None:
+def test_in_a_known_shape_only_the_words_are_new() -> None:
     fields = FieldTexts()
     assert fields.add_frame(0, WIRE, pod("one")) is not None
     assert [fields.add_frame(at, WIRE, pod(f"w{at}")) for at in range(1, 40)] == [None] * 39
     assert fields.add_frame(40, WIRE, pod("x").replace("data", "password")) is not None
 
 
-def test_a_fixed_word_that_changes_is_looked_at() -> None:
+def test_a_fixed_word_that_changes_is_searched() -> None:
     fields = FieldTexts()
     for at in range(2 * OFTEN):
         fields.add_frame(at, WIRE, smooth("x", at))
@@ -73,7 +73,7 @@ def test_texts_of_two_calls_and_of_two_wires_are_kept_apart() -> None:
     assert texts == ["a" * 3 * OFTEN] * 2 + ["b" * 3 * OFTEN] * 2
 
 
-def test_what_is_remembered_is_bounded() -> None:
+def test_the_remembered_shapes_are_bounded() -> None:
     fields = FieldTexts()
     for at in range(5000):
         fields.add_frame(at, WIRE, json.dumps({f"key{at}": "x"}))
@@ -86,11 +86,11 @@ def test_what_is_remembered_is_bounded() -> None:
 @pytest.mark.parametrize(
     "frame", ["", "null", "[]", '"', "{", "no JSON", '{"a":"b', "\\", '{"a":"\\ud83d"}', "[" * 2000 + "\\"]
 )
-def test_no_frame_is_too_strange(frame: str) -> None:
+def test_any_frame_can_be_read(frame: str) -> None:
     assert FieldTexts().add_frame(0, WIRE, frame) is not None
 
 
-def test_a_shape_that_others_pushed_out_is_known_again_when_it_comes_often() -> None:
+def test_a_shape_evicted_by_others_is_remembered_again_when_it_is_frequent() -> None:
     fields = FieldTexts()
     for at in range(2 * OFTEN):
         fields.add_frame(at, WIRE, pod(f"w{at}"))

@@ -27,7 +27,7 @@ def marked(text: str) -> str:
 
 
 @pytest.mark.parametrize(("kind", "before", "secret", "behind"), SAID)
-def test_a_secret_is_found_and_nothing_else(kind: str, before: str, secret: str, behind: str) -> None:
+def test_exactly_the_secret_is_found(kind: str, before: str, secret: str, behind: str) -> None:
     assert marked(before + secret + behind) == f"{before}<{kind}>{behind}"
 
 
@@ -64,13 +64,13 @@ def test_a_setting_s_value_is_a_secret_by_the_key_beside_it() -> None:
     )
 
 
-def test_secrets_that_overlap_are_taken_out_as_one() -> None:
+def test_overlapping_secrets_are_removed_as_one() -> None:
     assert marked(f"Authorization: Bearer {SHAPES['jwt']}") == "Authorization: Bearer <jwt>"
     assert marked(f"https://x:{SHAPES['github_token']}@host/") == "https://<userinfo>@host/"
 
 
 @pytest.mark.parametrize("length", range(1, 33))
-def test_what_is_cut_off_within_a_secret_is_open_from_its_begin(length: int) -> None:
+def test_text_that_ends_within_a_secret_is_open_from_the_start_of_the_secret(length: int) -> None:
     secret = SHAPES["api_key"]
     found = FINDER.find_open(f"it is {secret[: 3 + length]}")
     assert found is not None
@@ -82,7 +82,7 @@ def test_ordinary_text_is_not_open(text: str) -> None:
     assert FINDER.find_open(text) is None
 
 
-def test_lower_case_that_is_longer_than_its_capitals_moves_nothing() -> None:
+def test_lower_case_letters_longer_than_their_capitals_shift_no_position() -> None:
     assert marked("İİİ PASSWORD=a1b2c3d4") == "İİİ PASSWORD=<credential>"
 
 
@@ -157,13 +157,13 @@ def given_back(part: Any) -> Iterator[int]:
 
 
 @pytest.mark.parametrize("detector", DETECTORS, ids=lambda detector: detector.kind)
-def test_what_a_shape_has_read_it_does_not_read_in_another_way(detector: Detector) -> None:
+def test_a_detector_does_not_read_a_match_in_another_way(detector: Detector) -> None:
     parse = importlib.import_module("re._parser").parse
     for pattern in filter(None, (detector.pattern, detector.opens)):
         assert max(given_back(parse(pattern.pattern)), default=0) <= 40, pattern.pattern
 
 
-def test_a_megabyte_of_anything_is_one_pass_of_each_detector(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_megabyte_of_any_text_is_one_pass_of_each_detector(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = []
     plain = Detector._candidates
 
@@ -177,7 +177,7 @@ def test_a_megabyte_of_anything_is_one_pass_of_each_detector(monkeypatch: pytest
     assert 0 < sum(seen) <= len(BUILT_IN) * sum(len(layer.text) for layer in layers(text))
 
 
-def test_a_text_with_more_secrets_than_are_taken_out_in_one_go_is_one_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_text_with_more_secrets_than_the_limit_is_one_secret(monkeypatch: pytest.MonkeyPatch) -> None:
     judged: list[re.Match[str]] = []
 
     def judge(found: re.Match[str]) -> bool:
@@ -191,12 +191,12 @@ def test_a_text_with_more_secrets_than_are_taken_out_in_one_go_is_one_secret(mon
     assert len(judged) == 8 + 1
 
 
-def test_a_text_with_as_many_secrets_as_are_taken_out_in_one_go_keeps_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_text_with_as_many_secrets_as_the_limit_keeps_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(finder_module, "FINDS_MAX", 8)
     assert len(FINDER.find("://a:b@ " * 8)) == 8
 
 
-def test_a_large_text_with_more_anchors_than_are_tried_is_one_secret_and_no_pattern_is_tried(
+def test_a_large_text_with_more_anchors_than_the_limit_is_one_secret_without_trying_patterns(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(finder_module, "TRIES_MAX", 100)
@@ -241,7 +241,7 @@ def test_a_pattern_with_few_ways_to_match_finds_what_it_names(text: str, secret:
     assert [span.end - span.start for span in finder.find(f"<{secret}>")] == [len(secret)]
 
 
-def test_words_are_clean_if_none_of_them_is_a_secret_and_known_to_be_from_then_on() -> None:
+def test_words_without_secrets_are_remembered_as_clean() -> None:
     finder = Finder(BUILT_IN)
     token = SHAPES["github_token"]
     assert finder.is_clean([])
@@ -253,7 +253,7 @@ def test_words_are_clean_if_none_of_them_is_a_secret_and_known_to_be_from_then_o
     assert finder.is_clean(["new"])
 
 
-def test_of_words_that_are_clean_so_many_are_remembered() -> None:
+def test_the_number_of_words_remembered_as_clean_is_bounded() -> None:
     finder = Finder(BUILT_IN)
     for n in range(3 * WORDS_MAX):
         assert finder.is_clean([f"word-{n}", "x" * 1_000])

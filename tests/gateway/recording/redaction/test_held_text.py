@@ -19,7 +19,7 @@ def block(finder: Finder) -> HeldText[int]:
 
 
 def left(given: Released[int]) -> list[tuple[int, str]]:
-    """What left, with whose it was; of pieces that came at one time each."""
+    """Return the released pieces with their owners; each piece comes at a time of its own."""
     out = []
     for delta, changed in given:
         texts = delta.pieces or [delta.text] if changed is None else [text for text, _ in changed]
@@ -28,7 +28,7 @@ def left(given: Released[int]) -> list[tuple[int, str]]:
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_whatever_leaves_when_the_deltas_are_together_the_redacted_text(seed: int) -> None:
+def test_the_released_deltas_together_are_the_redacted_text(seed: int) -> None:
     """As long as no secret is overdue: for that a text is held back."""
     drawn = random.Random(seed)
     finder = Finder([*BUILT_IN, pattern("customer", "CUST-[0-9]{4,8}")])
@@ -54,7 +54,7 @@ def test_whatever_leaves_when_the_deltas_are_together_the_redacted_text(seed: in
     assert early > count // 4
 
 
-def test_what_is_overdue_is_counted_by_time_and_by_size() -> None:
+def test_overdue_text_is_measured_by_time_and_by_size() -> None:
     one = block(Finder(BUILT_IN))
     for t in range(10):
         one.add(HeldDelta(t, "abc", t))
@@ -64,7 +64,7 @@ def test_what_is_overdue_is_counted_by_time_and_by_size() -> None:
     assert one.count_before_last(10) == 6
 
 
-def test_empty_deltas_leave_with_the_others() -> None:
+def test_empty_deltas_are_released_with_the_others() -> None:
     one = block(Finder(BUILT_IN))
     for slot, text in enumerate(["", "a", "", "b", ""]):
         one.add(HeldDelta(slot, text, slot))

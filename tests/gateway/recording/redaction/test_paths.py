@@ -39,7 +39,7 @@ def without(path: str, text: str, base: tuple[str | int, ...] = ()) -> str:
         ("$.cards[2].pan", []),
     ],
 )
-def test_a_path_takes_out_what_it_leads_to(path: str, keys: list[tuple[str | int, ...]]) -> None:
+def test_a_path_removes_the_value_that_it_leads_to(path: str, keys: list[tuple[str | int, ...]]) -> None:
     expected = json.loads(json.dumps(DOCUMENT))
     for one in keys:
         at = expected
@@ -50,7 +50,7 @@ def test_a_path_takes_out_what_it_leads_to(path: str, keys: list[tuple[str | int
         assert json.loads(without(path, text)) == expected
 
 
-def test_a_document_in_a_string_is_entered_and_stays_one() -> None:
+def test_json_in_a_string_is_searched_and_stays_json() -> None:
     for levels in range(1, 4):
         text = json.dumps(DOCUMENT)
         for _ in range(levels):
@@ -71,7 +71,7 @@ def test_keys_are_compared_as_what_they_mean() -> None:
 
 
 @pytest.mark.parametrize("end", range(1, 40))
-def test_a_document_that_is_cut_off_shows_nothing_of_it(end: int) -> None:
+def test_truncated_json_shows_no_part_of_the_value(end: int) -> None:
     text = '{"a": [1, {"pin": "on the street"}]}'[:end]
     assert "street" not in without("$..pin", text)
 
@@ -79,13 +79,13 @@ def test_a_document_that_is_cut_off_shows_nothing_of_it(end: int) -> None:
 @pytest.mark.parametrize(
     "text", ["}", "]", ",", '"', '{"a"', "{,}", "[}", '{"a":}', "{1:2}", "no JSON", "[[[[", "{" * 999]
 )
-def test_what_is_no_document_is_left_alone(text: str) -> None:
+def test_text_that_is_no_json_is_not_changed(text: str) -> None:
     assert without("$.a.b", text) == text
 
 
 @pytest.mark.parametrize(
     "text", ["", "a", "a.b", "$", "$.*", "$[0]", "$.", "$.a b", "$[", "$['a]", "$.a[-1]", "$.a[?(@.b)]"]
 )
-def test_what_is_no_path_is_refused(text: str) -> None:
+def test_an_invalid_path_is_refused(text: str) -> None:
     with pytest.raises(ConfigError):
         json_path(text)

@@ -189,7 +189,7 @@ def test_a_text_that_streams_is_on_the_disk_when_it_ends_or_after_the_window() -
     assert scene.timers == []  # nothing is held back: nobody has to look again
 
 
-def test_what_is_held_back_is_written_when_the_session_ends() -> None:
+def test_held_text_is_written_when_the_session_ends() -> None:
     scene = Scene()
     for letter in KEY:
         scene.happens(TextDelta(text=letter))

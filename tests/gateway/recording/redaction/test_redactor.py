@@ -113,7 +113,7 @@ def remains(lines: Sequence[Line], secret: str) -> bool:
 
 
 def framed(lines: Sequence[Line]) -> Iterator[str]:
-    """What the deltas in frames say, wire by wire."""
+    """Yield the text of the deltas in these frames, wire by wire."""
     for link in ("up", "c1"):
         for line in lines:
             if isinstance(line, FrameLine) and line.link == link and line.text and '":[' not in line.text:
@@ -148,7 +148,7 @@ def splits(text: str) -> Iterator[list[str]]:
 
 
 @pytest.mark.parametrize(("kind", "before", "secret", "behind"), SAID)
-def test_a_secret_split_anywhere_does_not_remain(kind: str, before: str, secret: str, behind: str) -> None:
+def test_a_secret_split_at_any_place_is_removed(kind: str, before: str, secret: str, behind: str) -> None:
     text = before + secret + behind
     clean = before + MARK(kind, secret) + behind
     for pieces in splits(text):
@@ -158,7 +158,7 @@ def test_a_secret_split_anywhere_does_not_remain(kind: str, before: str, secret:
         assert not remains(out, secret)
 
 
-def test_lines_leave_in_their_order_and_only_those_with_secrets_are_changed() -> None:
+def test_lines_keep_their_order_and_only_those_with_secrets_are_changed() -> None:
     lines = stream(["it ", "is ", KEY[:9], KEY[9:], " so"])
     out = lines.redacted()
     changed = [new.redacted for new in out]
@@ -177,7 +177,7 @@ def test_a_secret_in_one_frame_is_replaced_where_it_stands() -> None:
 
 
 @pytest.mark.parametrize("kind", [TextDelta, ReasoningDelta, ToolOutputDelta])
-def test_every_streamed_text_is_put_together(kind: type) -> None:
+def test_every_streamed_text_is_joined(kind: type) -> None:
     lines = Lines()
     lines.event(ReasoningStarted())
     for letter in f"x {KEY} y":
@@ -209,7 +209,7 @@ def test_texts_of_calls_that_run_at_one_time_are_kept_apart() -> None:
     assert not remains(out, SHAPES["npm_token"])
 
 
-def test_what_a_tool_gave_back_and_what_a_client_said_is_redacted() -> None:
+def test_results_of_tools_and_inputs_of_clients_are_redacted() -> None:
     lines = Lines()
     lines.command(SubmitInput(segments=(Text(text=f"use {KEY}"),)))
     lines.event(ToolCallStarted(name="shell", call="a"))
@@ -224,7 +224,7 @@ def test_what_a_tool_gave_back_and_what_a_client_said_is_redacted() -> None:
 
 @pytest.mark.parametrize("form", range(6))
 @pytest.mark.parametrize("secret", [KEY, 'p"ä/ß\\😀wort'])
-def test_arguments_split_within_escapes_and_surrogate_pairs(form: int, secret: str) -> None:
+def test_arguments_split_within_escapes_and_surrogate_pairs_are_redacted(form: int, secret: str) -> None:
     arguments = '{"command": "run", "password": "' + escaped(secret)[form] + '", "n": 1.0}'
     for pieces in splits(arguments):
         lines = Lines()
@@ -243,7 +243,7 @@ def test_arguments_split_within_escapes_and_surrogate_pairs(form: int, secret: s
 # -- windows ---------------------------------------------------------------------------------------------
 
 
-def test_nothing_waits_longer_than_the_window() -> None:
+def test_no_line_waits_longer_than_the_window() -> None:
     redactor = Redactor(RedactionRules(window_micros=2_000_000), SALT)
     line = EventLine(seq=1, t=0, cursor="1:1", event=TextDelta(text=f"it is {KEY[:9]}"))
     assert redactor.feed([line]) == []
@@ -254,7 +254,7 @@ def test_nothing_waits_longer_than_the_window() -> None:
     assert redactor.since is None
 
 
-def test_what_no_secret_begins_in_waits_for_half_of_the_window() -> None:
+def test_text_in_which_no_secret_begins_waits_for_half_of_the_window() -> None:
     redactor = Redactor(RedactionRules(window_micros=2_000_000), SALT)
     first, second, key, more = [
         EventLine(seq=seq, t=seq, cursor=f"1:{seq}", event=TextDelta(text=text))
@@ -267,7 +267,7 @@ def test_what_no_secret_begins_in_waits_for_half_of_the_window() -> None:
 
 
 @pytest.mark.parametrize("at", range(1, len(KEY)))
-def test_a_secret_that_is_said_slower_than_the_window_shows_its_begin_at_most(at: int) -> None:
+def test_a_secret_streamed_slower_than_the_window_shows_at_most_its_beginning(at: int) -> None:
     lines = Lines()
     lines.event(TextDelta(text="it is " + KEY[:at]))
     lines.event(TextDelta(text=KEY[at:] + " so"), wait=3_000_000)
@@ -279,7 +279,7 @@ def test_a_secret_that_is_said_slower_than_the_window_shows_its_begin_at_most(at
     assert not remains(lines.redacted(at_once=1), KEY)
 
 
-def test_a_long_text_leaves_before_its_end_and_no_secret_with_it() -> None:
+def test_a_long_text_is_released_before_its_end_without_its_secrets() -> None:
     redactor = Redactor(RedactionRules(window_bytes=4096), SALT)
     lines = Lines()
     words = [f"word{at} " for at in range(4000)]
@@ -293,7 +293,7 @@ def test_a_long_text_leaves_before_its_end_and_no_secret_with_it() -> None:
     assert said(out) == "".join(words).replace(KEY, MARK("api_key", KEY))
 
 
-def test_a_secret_over_many_windows_is_one_placeholder_at_least_and_nothing_else() -> None:
+def test_a_secret_over_many_windows_leaves_only_placeholders() -> None:
     dashes = "-" * 5
     key = f"{dashes}BEGIN {PRIVATE}{dashes}\n" + "Ab1/" * 4000 + f"\n{dashes}END {PRIVATE}{dashes}"
     lines = Lines()
@@ -308,7 +308,7 @@ def test_a_secret_over_many_windows_is_one_placeholder_at_least_and_nothing_else
 
 
 @pytest.mark.parametrize("form", range(6))
-def test_a_long_secret_that_is_said_slowly_shows_nothing_of_its_body(form: int) -> None:
+def test_a_long_secret_streamed_slowly_shows_no_part_of_its_body(form: int) -> None:
     dashes = "-" * 5
     body = "".join(f"{at:04d}/Ab1" for at in range(60))
     key = f"{dashes}BEGIN {PRIVATE}{dashes}\n{body}\n{dashes}END {PRIVATE}{dashes}"
@@ -323,7 +323,7 @@ def test_a_long_secret_that_is_said_slowly_shows_nothing_of_its_body(form: int) 
     assert text.endswith('"}')
 
 
-def test_what_was_said_just_before_is_remembered_when_its_value_comes() -> None:
+def test_a_key_streamed_just_before_its_value_is_remembered() -> None:
     lines = Lines()
     lines.event(TextDelta(text="the file says DB_PASSWORD"))
     lines.event(TextDelta(text="='correct horse'" + "." * BEHIND), wait=5_000_000)
@@ -331,7 +331,7 @@ def test_what_was_said_just_before_is_remembered_when_its_value_comes() -> None:
     assert said(lines.redacted(at_once=1)).startswith("the file says DB_PASSWORD='[redacted:credential:")
 
 
-def test_what_is_held_is_bounded() -> None:
+def test_held_text_is_bounded() -> None:
     redactor = Redactor(RedactionRules(window_micros=10**12), SALT)
     lines = Lines()
     lines.event(TextDelta(text="it begins"))
@@ -374,14 +374,14 @@ def test_one_time_codes_in_commands_are_never_recorded(on: RedactionRules | None
     assert all(line.redacted for line in out)
 
 
-def test_with_redaction_off_everything_else_is_as_it_was() -> None:
+def test_without_redaction_all_other_values_are_not_changed() -> None:
     lines = stream(["my key is ", KEY, " and code 12345 is no code"])
     redactor = Redactor(None, SALT)
     assert redactor.feed(lines.lines) == lines.lines
     assert redactor.since is None
 
 
-def test_a_large_text_is_put_together_with_what_stands_around_it() -> None:
+def test_a_large_text_is_joined_with_the_text_around_it() -> None:
     large = "some prose, and more of it. " * 1000
     for pieces in (
         [KEY[:9], KEY[9:] + " " + large, "x"],
@@ -397,7 +397,7 @@ def test_a_large_text_is_put_together_with_what_stands_around_it() -> None:
 
 
 @pytest.mark.parametrize("depth", [100, 900, 980, 1500, 5000])
-def test_no_depth_of_a_document_is_too_much(depth: int) -> None:
+def test_json_of_any_depth_is_redacted(depth: int) -> None:
     deep = '{"a":[' * (depth // 2) + f'"\\n{KEY}"' + "]}" * (depth // 2)
     lines = Lines()
     lines.frame(None, text=deep)
@@ -406,7 +406,7 @@ def test_no_depth_of_a_document_is_too_much(depth: int) -> None:
     assert not remains(lines.redacted(), KEY)
 
 
-def test_frames_that_are_no_text_are_looked_through_too() -> None:
+def test_binary_frames_are_searched_too() -> None:
     data = b"\xff\xfe " + KEY.encode() + b"\xff"
     lines: list[Line] = [
         frame_line(1, 1, "up", "receive", "smooth", data),
@@ -431,7 +431,7 @@ def test_the_request_id_of_a_client_may_be_a_secret() -> None:
 # -- the user's own ---------------------------------------------------------------------------------------
 
 
-def test_own_patterns_and_paths_hold_for_streams_and_frames() -> None:
+def test_configured_patterns_and_paths_apply_to_streams_and_frames() -> None:
     own = rules({"customer": "CUST-[0-9]{8}"}, ["$.arguments.ssn"], window_bytes=65536, window_micros=2_000_000)
     arguments = json.dumps({"who": "CUST-12345678", "ssn": {"a": "on the street"}, "city": "Bonn"})
     for pieces in splits(arguments):
@@ -450,7 +450,7 @@ def test_own_patterns_and_paths_hold_for_streams_and_frames() -> None:
 
 
 @pytest.mark.parametrize("at", range(1, 13))
-def test_own_patterns_hold_over_windows_in_events_and_frames(at: int) -> None:
+def test_configured_patterns_apply_across_windows_in_events_and_frames(at: int) -> None:
     own = rules({"customer": "CUST-[0-9]{8}"}, [], window_bytes=65536, window_micros=2_000_000)
     secret = "CUST-12345678"
     lines = Lines()
@@ -492,14 +492,14 @@ def test_equal_secrets_are_equal_in_one_recording_and_not_in_another() -> None:
     assert one != other
 
 
-def test_what_is_redacted_stays_as_it_is() -> None:
+def test_a_placeholder_is_not_redacted_again() -> None:
     out = stream([*(before + secret + behind for _, before, secret, behind in SAID)]).redacted()
     again = Lines()
     again.lines = list(out)
     assert again.redacted(Redactor(RedactionRules(), b"another")) == out
 
 
-def test_a_number_under_a_name_like_that_of_a_secret_is_none() -> None:
+def test_a_number_under_a_name_that_resembles_that_of_a_secret_is_no_secret() -> None:
     """A pod's `context_tokens`: a text in its place would be of another type than its dialect says."""
     history = HistorySnapshot(items=(), ext={"pod.context_tokens": Raw(b"812"), "pod.token": Raw(b'"abcdefgh"')})
     line = EventLine(seq=1, t=1, cursor="1:1", event=history)
@@ -518,7 +518,7 @@ RUN_AROUND = [['{"event":"text_delta","data":{"text":"'], ['"}}']]
 
 
 def known(redactor: Redactor) -> Redactor:
-    """It has seen so many of these frames that it knows their shape."""
+    """Feed the redactor so many of these frames that it knows their shape."""
     redactor.feed([FrameLine(seq=0, t=0, link="up", dir="receive", dialect="pod", around=RUN_AROUND, words=["x"] * 40)])
     return redactor
 
@@ -537,7 +537,7 @@ def known(redactor: Redactor) -> Redactor:
         ["a ", f"\x00{KEY}", " b"],
     ],
 )
-def test_no_secret_remains_in_a_run_whatever_its_words_are(words: list[str]) -> None:
+def test_no_secret_remains_in_a_stream_with_any_words(words: list[str]) -> None:
     for redactor in (Redactor(RedactionRules(), SALT), known(Redactor(RedactionRules(), SALT))):
         run = FrameLine(seq=1, t=1, link="up", dir="receive", dialect="pod", around=RUN_AROUND, words=words * 5)
         out = list(lines_of([*redactor.feed([run]), *redactor.finish()]))
@@ -547,7 +547,7 @@ def test_no_secret_remains_in_a_run_whatever_its_words_are(words: list[str]) -> 
         assert not any(KEY[at : at + 12] in texts for at in range(len(KEY) - 11))
 
 
-def test_a_run_of_credentials_is_looked_at_frame_by_frame() -> None:
+def test_a_stream_of_credentials_is_searched_frame_by_frame() -> None:
     token = '{"action":"ping","token":"'
     run = FrameLine(
         seq=1,
@@ -564,7 +564,7 @@ def test_a_run_of_credentials_is_looked_at_frame_by_frame() -> None:
         assert not any(line.text for line in out if isinstance(line, FrameLine))
 
 
-def test_a_frame_whose_keys_are_names_of_secrets_is_looked_at_however_often_it_comes() -> None:
+def test_a_frame_with_secret_names_as_keys_is_searched_each_time() -> None:
     lines = Lines()
     for at in range(40):
         lines.frame({"event": "x", "data": {"password": f"swordfish{at}"}})
@@ -574,7 +574,7 @@ def test_a_frame_whose_keys_are_names_of_secrets_is_looked_at_however_often_it_c
     assert not any(fish in inside for fish in ("swordfish", "tuna", "salmon"))
 
 
-def test_what_stands_in_every_frame_of_a_stream_is_taken_out_of_every_one() -> None:
+def test_a_secret_in_every_frame_of_a_stream_is_removed_from_each() -> None:
     lines = Lines()
     for at in range(60):
         data = {"requestId": KEY, "token": f"w{at}"}
@@ -583,7 +583,7 @@ def test_what_stands_in_every_frame_of_a_stream_is_taken_out_of_every_one() -> N
     assert not remains(lines.redacted(), KEY)
 
 
-def test_a_secret_around_the_words_of_a_run_is_taken_out_of_each_frame() -> None:
+def test_a_secret_around_the_words_of_a_stream_is_removed_from_each_frame() -> None:
     redactor = Redactor(RedactionRules(), SALT)
     seen = [['{"event":"x","data":{"note":"none","text":"'], ['"}}']]
     around = [[f'{{"event":"x","data":{{"note":"it is {KEY}","text":"'], ['"}}']]
@@ -615,7 +615,7 @@ def flowing(redactor: Redactor) -> int:
     return 161
 
 
-def test_what_streams_said_is_remembered_when_a_frame_goes_on() -> None:
+def test_text_of_streams_is_remembered_when_a_frame_continues_it() -> None:
     redactor = Redactor(RedactionRules(), SALT)
     seq = flowing(redactor)
     redactor.feed([tokens(seq, "the key", " is ", KEY[:3])], now=60_000_000)  # which tells nothing yet
@@ -632,7 +632,7 @@ def test_what_streams_said_is_remembered_when_a_frame_goes_on() -> None:
     assert (out.text, out.redacted) == (None, True)
 
 
-def test_what_stands_around_the_texts_of_a_stream_is_looked_at_when_it_is_new() -> None:
+def test_new_values_around_the_text_of_a_stream_are_searched() -> None:
     redactor = Redactor(RedactionRules(), SALT)
     seq = flowing(redactor)
     for part in (f'{{"event":"text_delta","note":"{KEY}","data":{{"text":', '{"password":"swordfish","data":{"text":'):
@@ -645,7 +645,7 @@ def test_what_stands_around_the_texts_of_a_stream_is_looked_at_when_it_is_new() 
             assert "swordfish" not in inside
 
 
-def test_own_paths_are_looked_for_in_the_frames_of_every_stream() -> None:
+def test_configured_paths_are_applied_to_the_frames_of_every_stream() -> None:
     redactor = Redactor(rules({}, ["$.ssn"], window_bytes=65_536, window_micros=2_000_000), SALT)
     seq = flowing(redactor)
     stored = tokens(seq, *(f"w{n} " for n in range(20)), '{"ssn": "078-05-1120"}')
@@ -653,7 +653,7 @@ def test_own_paths_are_looked_for_in_the_frames_of_every_stream() -> None:
     assert "078-05-1120" not in "".join(line.text or "" for line in out if isinstance(line, FrameLine))
 
 
-def test_tokens_are_taken_out_of_the_frames_of_a_stream_whatever_is_configured() -> None:
+def test_tokens_are_removed_from_the_frames_of_a_stream_in_any_configuration() -> None:
     words = [f"w{n} " for n in range(20)]
     around = ('{"event":"text_delta","url":"wss://x/ws?token=swordfish12345","data":{"text":', "}}")
     for stored in (tokens(1, *words, around=around), tokens(1, *words, "wss://x/ws?token=swordfish12345")):

@@ -27,7 +27,7 @@ def mark(kind: str, secret: str) -> str:
     return f"<{kind}>"
 
 
-def test_a_secret_in_a_row_is_taken_out_of_its_pieces() -> None:
+def test_a_secret_split_over_equal_fields_is_removed_from_its_pieces() -> None:
     for at in range(1, len(KEY)):
         value = result(["it is ", KEY[:at], KEY[at:], " so"])
         texts: list[KeyedText] = []
@@ -37,7 +37,7 @@ def test_a_secret_in_a_row_is_taken_out_of_its_pieces() -> None:
         assert replace_texts(value, [], changed) == result(["it is ", "<slack_token>", "", " so"])
 
 
-def test_what_is_said_twice_is_no_row() -> None:
+def test_repeated_text_is_not_joined() -> None:
     texts = [("token", "x" + KEY[:20]), ("token", "x" + KEY[:20])]
     assert find_in_rows(FINDER, texts, mark) == ({}, [])
 

@@ -1,4 +1,4 @@
-"""What people are shown elsewhere than in a recording."""
+"""Texts that people see elsewhere than in a recording."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ def test_a_secret_is_not_shown(kind: str, before: str, secret: str, behind: str)
     assert text.endswith(behind)
 
 
-def test_equal_secrets_are_told_apart_from_others() -> None:
+def test_equal_secrets_have_equal_placeholders_and_others_differ() -> None:
     one, other = SHAPES["api_key"], SHAPES["github_token"]
     assert redact_text(one) == redact_text(one) != redact_text(other)
 
 
-def test_what_is_cut_off_may_be_a_part_of_one() -> None:
+def test_truncated_text_may_be_part_of_a_secret() -> None:
     begin = f"it is {SHAPES['api_key'][:9]}"
     assert redact_text(begin) == begin
     assert redact_text(begin, cut=True).startswith("it is [redacted:api_key:")
 
 
-def test_all_else_is_shown_as_it_is() -> None:
+def test_all_other_text_is_not_changed() -> None:
     for text in (
         "",
         "plain words",

@@ -64,7 +64,7 @@ def test_a_setting_is_a_secret_by_its_key() -> None:
     assert PLAIN.redact(SetConfig(key="max_tokens", value="100")).value == "100"
 
 
-def test_what_a_dialect_carries_along_is_a_secret_by_its_name() -> None:
+def test_a_value_in_ext_is_a_secret_by_its_name() -> None:
     opened = PLAIN.redact(OpenSession(ext={"smooth.token": Raw(b'"z"'), "smooth.authContext": Raw(b'{"a":1}')}))
     assert opened.ext == {"smooth.token": Raw(b'"<credential>"'), "smooth.authContext": Raw(b'"<credential>"')}
 
@@ -106,17 +106,17 @@ def test_json_stays_json_when_a_pattern_takes_its_quotes() -> None:
     assert json.loads(bytes(reply.result)) == {"a": "abc", "b": "<odd>"}  # type: ignore[arg-type]  # it is set
 
 
-def test_fixed_words_are_left_alone() -> None:
+def test_words_of_the_protocol_are_not_changed() -> None:
     own = ValueRedactor(Finder([pattern("odd", "text_done|text")]), JsonPaths(), lambda *_: "<odd>", lambda *_: None)
     assert msgspec.json.encode(own.redact(TextDone(text="the text"))) == b'{"type":"text_done","text":"the <odd>"}'
 
 
-def test_every_field_of_every_type_was_poisoned() -> None:
+def test_the_test_puts_a_secret_into_every_field_of_every_type() -> None:
     """The sweep can fail: what it poisons is not clean before."""
     assert KEY.encode() in msgspec.json.encode(poisoned(full(TextDone)))
 
 
-def test_json_that_is_taken_out_whole_becomes_one_string(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_json_that_is_removed_completely_becomes_one_string(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(finder_module, "FINDS_MAX", 2)
     values = ValueRedactor(Finder(BUILT_IN), JsonPaths(), lambda kind, _secret: f"<{kind}>", lambda *_told: None)
     text = '["://a:b@", "://c:d@", "://e:f@"]'

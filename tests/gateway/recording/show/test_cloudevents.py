@@ -17,7 +17,7 @@ def told(*, frames: bool) -> list[dict[str, Any]]:
     return [json.loads(line) for line in cloud_events(recording.header, recording.lines(), frames=frames)]
 
 
-def test_each_is_a_cloudevent() -> None:
+def test_each_line_is_a_valid_cloudevent() -> None:
     for event in told(frames=True):
         assert event["specversion"] == "1.0"
         assert {"id", "source", "type"} <= set(event)
@@ -33,7 +33,7 @@ def test_ids_are_unique_and_in_order() -> None:
     assert [event["sequence"] for event in events] == sorted(event["sequence"] for event in events)
 
 
-def test_events_and_commands_are_told_with_what_they_hold() -> None:
+def test_events_and_commands_are_exported_with_their_fields() -> None:
     events = {event["id"]: event for event in told(frames=False)}
     assert set(events) == {"2", "3", "6", "7", "8", "9", "10", "11", "12", "13", "14", "15", "17", "18"}
     assert events["2"]["type"] == "dragoman.command.submit_input"
@@ -45,7 +45,7 @@ def test_events_and_commands_are_told_with_what_they_hold() -> None:
     assert (events["18"]["link"], events["18"]["cursor"]) == ("smooth-1", "1:10")
 
 
-def test_frames_are_told_where_they_are_asked_for() -> None:
+def test_frames_are_exported_on_request() -> None:
     (frame,) = [event for event in told(frames=True) if event["id"] == "19"]
     assert frame["type"] == "dragoman.frame.receive"
     assert frame["data"] == {

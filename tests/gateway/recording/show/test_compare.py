@@ -35,7 +35,7 @@ def differences(a: list[Any], b: list[Any]) -> list[Difference]:
     return compare(turns_of(said(*a)), turns_of(said(*b, turn="another id")))
 
 
-def test_a_recording_is_the_same_as_itself() -> None:
+def test_a_recording_is_equal_to_itself() -> None:
     plain, packed = open_recording(FROZEN / "v4.jsonl"), open_recording(FROZEN / "v4.jsonl.zst")
     (turn,) = turns(plain.events())
     assert [block.what for block in turn.blocks] == ["input", "text", "tool"]
@@ -65,7 +65,7 @@ def test_a_recording_is_the_same_as_itself() -> None:
         ),
     ],
 )
-def test_what_does_not_count_makes_no_difference(a: list[Any], b: list[Any]) -> None:
+def test_irrelevant_fields_make_no_difference(a: list[Any], b: list[Any]) -> None:
     assert differences([user("hi"), *a, ENDED], [user("hi"), *b, ENDED]) == []
 
 
@@ -100,34 +100,34 @@ def test_what_does_not_count_makes_no_difference(a: list[Any], b: list[Any]) -> 
         ([ENDED], [], Difference(turn=1, what="end", a="completed", b="(not ended)")),
     ],
 )
-def test_what_counts_is_told_where_it_is(a: list[Any], b: list[Any], difference: Difference) -> None:
+def test_relevant_differences_are_reported_with_their_place(a: list[Any], b: list[Any], difference: Difference) -> None:
     if difference.what == "input":
         assert differences(a, b) == [difference]
     else:
         assert differences([user("hi"), *a], [user("hi"), *b]) == [difference]
 
 
-def test_a_block_that_is_missing_does_not_make_what_follows_differ() -> None:
+def test_a_missing_block_does_not_make_later_ones_differ() -> None:
     a = [user("hi"), *call("1", "read"), e.TextDelta(text="x"), *call("2", "write")]
     b = [user("hi"), e.TextDelta(text="x"), *call("2", "write")]
     assert [difference.what for difference in differences(a, b)] == ["tool read"]
 
 
-def test_results_of_parallel_calls_belong_to_their_calls_whatever_their_order() -> None:
+def test_results_of_parallel_calls_are_compared_by_call_not_by_order() -> None:
     first, second = call("1", "read", output="1"), call("2", "read", output="2")
     one = [first[0], second[0], first[1], second[1], first[2], second[2]]
     other = [first[0], second[0], first[1], second[1], second[2], first[2]]
     assert differences([user("hi"), *one], [user("hi"), *other]) == []
 
 
-def test_a_turn_too_many_is_one_difference() -> None:
+def test_an_additional_turn_is_one_difference() -> None:
     both = said(user("one"), ENDED, turn="1")
     more = said(user("two"), ENDED, turn="2")
     (difference,) = compare(turns_of(both + more), turns_of(both))
     assert difference == Difference(turn=2, what="turn", a="'two', 1 blocks, completed")
 
 
-def test_what_belongs_to_no_turn_is_not_compared() -> None:
+def test_events_outside_of_turns_are_not_compared() -> None:
     assert compare(turns_of(said(user("hi"), turn="")), turns_of([])) == []
 
 

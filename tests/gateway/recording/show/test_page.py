@@ -63,7 +63,7 @@ def test_the_page_holds_the_transcript_and_every_line() -> None:
     assert {f"l{seq}" for seq in range(1, 22)} <= ids
 
 
-def test_a_row_holds_what_came_what_it_meant_and_what_went_out(tmp_path: Path) -> None:
+def test_a_row_holds_the_received_frame_its_meaning_and_the_sent_frames(tmp_path: Path) -> None:
     lines: list[Line] = [
         FrameLine(seq=1, t=100, link="up", dir="receive", dialect="pod", text="from the pod 1"),
         FrameLine(seq=2, t=100, link="up", dir="receive", dialect="pod", text="from the pod 2"),
@@ -98,7 +98,7 @@ def hostile(tmp_path: Path) -> str:
     return "".join(page(recording))
 
 
-def test_nothing_that_a_peer_said_is_markup(tmp_path: Path) -> None:
+def test_no_text_of_a_peer_is_markup(tmp_path: Path) -> None:
     text = hostile(tmp_path)
     shown = Page(text)
     assert shown.open == []
@@ -118,13 +118,13 @@ def test_the_page_needs_nothing_from_elsewhere_and_runs_nothing(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("character", ["\x1b", "\x00", "\u202e"])
-def test_control_characters_are_shown_and_not_sent(tmp_path: Path, character: str) -> None:
+def test_control_characters_are_shown_as_escapes(tmp_path: Path, character: str) -> None:
     line = EventLine(seq=1, t=0, cursor="1:0", turn="t", event=TextDone(text=f"a{character}b"))
     recording = open_recording(written(tmp_path / "a.jsonl", [line]))
     assert character not in "".join(page(recording))
 
 
-def test_what_is_missing_is_said_above_and_where_it_should_stand(tmp_path: Path) -> None:
+def test_missing_items_are_reported_at_the_top_and_in_their_place(tmp_path: Path) -> None:
     _, gone, _ = in_parts(tmp_path / "a.jsonl", numbered(30), 10, 20)
     gone.unlink()
     html = "".join(page(open_recording(tmp_path / "a.jsonl")))
@@ -132,7 +132,7 @@ def test_what_is_missing_is_said_above_and_where_it_should_stand(tmp_path: Path)
     assert '<div class="entry loss"><span class="time"><a href="#l21">' in html
 
 
-def test_who_said_what_to_whom_stands_above_each_line_of_the_wire(tmp_path: Path) -> None:
+def test_sender_and_receiver_are_shown_above_each_frame(tmp_path: Path) -> None:
     lines: list[Line] = [
         FrameLine(seq=1, t=0, link="smooth-1", dir="receive", dialect="smooth", text="a"),
         EventLine(seq=2, t=0, cursor="1:0", link="smooth-1", command=PauseTurn(request="r")),

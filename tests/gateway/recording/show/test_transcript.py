@@ -50,11 +50,11 @@ def test_a_block_stands_at_the_time_of_its_first_words() -> None:
     assert list(transcript(lines)) == [TranscriptEntry(seq=4, t=100, kind="text", turn=1, text="ab")]
 
 
-def test_text_that_was_cut_off_is_shown_as_far_as_it_came() -> None:
+def test_interrupted_text_is_shown_as_far_as_it_came() -> None:
     assert told(e.TextDelta(text="a"), e.ReasoningDelta(text="r")) == [("text", "", "a"), ("reasoning", "", "r")]
 
 
-def test_parallel_calls_are_told_apart() -> None:
+def test_parallel_calls_are_shown_apart() -> None:
     assert told(
         e.ToolCallStarted(name="a", call="1"),
         e.ToolCallStarted(name="b", call="2"),
@@ -74,7 +74,7 @@ def test_parallel_calls_are_told_apart() -> None:
     ]
 
 
-def test_questions_answers_losses_and_ends_are_told() -> None:
+def test_questions_answers_losses_and_ends_are_shown() -> None:
     assert told(
         e.ApprovalRequested(tool="rm", description="all of it"),
         e.ApprovalResolved(approved=False),
@@ -94,7 +94,7 @@ def test_questions_answers_losses_and_ends_are_told() -> None:
     ]
 
 
-def test_turns_are_counted_and_what_is_outside_of_them_is_not() -> None:
+def test_turns_are_numbered_and_events_outside_of_them_are_not() -> None:
     message = Message(role="user", text="hi", segments=(Text(text="hi"),))
     lines: list[Line] = [
         EventLine(seq=seq, t=0, cursor="1:0", turn=turn, event=e.MessageAppended(message=message))
@@ -103,7 +103,7 @@ def test_turns_are_counted_and_what_is_outside_of_them_is_not() -> None:
     assert [entry.turn for entry in transcript(lines)] == [0, 1, 2, 1]
 
 
-def test_commands_of_clients_are_told_apart_from_what_the_backend_was_asked() -> None:
+def test_commands_of_clients_are_distinguished_from_those_to_the_backend() -> None:
     lines: list[Line] = [
         EventLine(seq=1, t=0, cursor="1:0", link="pod-1", command=CancelTurn()),
         EventLine(seq=2, t=0, cursor="1:0", link=UP, command=CancelTurn()),
@@ -115,7 +115,7 @@ def test_commands_of_clients_are_told_apart_from_what_the_backend_was_asked() ->
     ]
 
 
-def test_what_is_missing_is_a_loss_where_it_should_stand() -> None:
+def test_missing_items_are_shown_as_a_loss_in_their_place() -> None:
     lines: list[Line] = [
         EventLine(seq=seq, t=seq * 10, cursor=f"1:{seq}", turn="t", event=e.TextDone(text=str(seq)))
         for seq in (4, 5, 9)
@@ -130,6 +130,6 @@ def test_what_is_missing_is_a_loss_where_it_should_stand() -> None:
     ]
 
 
-def test_only_an_answer_that_was_given_in_words_has_words() -> None:
+def test_only_an_answer_given_in_words_is_shown_with_its_words() -> None:
     segments = (Text(text="approve"),)
     assert told(e.QuestionAnswered(segments=segments), e.QuestionAnswered()) == [("words", "", "approve")]

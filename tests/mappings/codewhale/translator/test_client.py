@@ -12,7 +12,7 @@ import pytest
 from dragoman.mappings.canonical import Command, SessionState
 from dragoman.mappings.canonical import commands as ask
 from dragoman.mappings.canonical import events as say
-from dragoman.mappings.canonical.values import Backend, FileAttachment, Text
+from dragoman.mappings.canonical.values import BackendInfo, FileAttachment, Text
 from dragoman.mappings.codewhale import DIALECT, ClientTranslator
 from dragoman.mappings.codewhale.vocabulary import HEAD, SEED, keep, methods
 from dragoman.mappings.jsonrpc import WAITING_MAX
@@ -206,7 +206,7 @@ def test_the_number_of_waiting_commands_is_bounded() -> None:
 
 def test_a_restarted_server_resumes_the_thread_in_its_folder_and_the_lost_context_is_told() -> None:
     child = Child()
-    state = SessionState(id=SESSION, backend=Backend(cwd="/w"), backend_ids=keep(thread_id=THREAD))
+    state = SessionState(id=SESSION, backend=BackendInfo(cwd="/w"), backend_ids=keep(thread_id=THREAD))
     assert child.attached(state) == []
     assert child.asked[0]["method"] == "thread/resume"
     assert (child.asked[0]["params"]["thread_id"], child.asked[0]["params"]["cwd"]) == (THREAD, "/w")

@@ -11,7 +11,7 @@ import pytest
 from dragoman.mappings.canonical import Batch, SessionState
 from dragoman.mappings.canonical import commands as ask
 from dragoman.mappings.canonical import events as say
-from dragoman.mappings.canonical.values import Backend, Cause, End, Failure, Message, Origin, Text
+from dragoman.mappings.canonical.values import BackendInfo, Cause, End, Failure, Message, Origin, Text
 from dragoman.mappings.codewhale import DIALECT, ServerTranslator
 from dragoman.mappings.codewhale.vocabulary import HEAD, SEED
 from dragoman.mappings.extras import raw
@@ -35,7 +35,7 @@ class Client:
         self.raw: list[bytes] = []
         self.faults: list[Any] = []
         self.losses: list[str] = []
-        self.state = SessionState(id=SESSION, opened_at=AT, updated_at=AT, backend=Backend(cwd="/w"))
+        self.state = SessionState(id=SESSION, opened_at=AT, updated_at=AT, backend=BackendInfo(cwd="/w"))
 
     def asks(self, method: str, /, id: object = 1, **params: object) -> Client:
         return self.writes(json.dumps({"jsonrpc": "2.0", "id": id, "method": method, "params": params}))

@@ -8,7 +8,7 @@ from msgspec import json
 
 from dragoman.mappings.canonical import OpenTurn, SessionState
 from dragoman.mappings.canonical.events import HistorySnapshot
-from dragoman.mappings.canonical.values import Backend, Message, Text
+from dragoman.mappings.canonical.values import BackendInfo, Message, Text
 from dragoman.mappings.dialect import Step
 from dragoman.mappings.pod import DIALECT
 from dragoman.mappings.pod.from_canonical.replies import rotation, snapshot
@@ -92,7 +92,7 @@ def test_a_rotated_history_is_shown_as_its_segment_start() -> None:
 
 
 def test_a_session_without_backend_is_an_empty_idle_pod_of_unknown_provider() -> None:
-    said = frame_of(SessionState(id=SESSION, backend=Backend(name="demo")))
+    said = frame_of(SessionState(id=SESSION, backend=BackendInfo(name="demo")))
     assert said == (
         b'{"event":"snapshot","data":{"entries":[],"greeting":{"pod_name":"demo","cwd":"","provider":"unknown","model":"",'
         b'"scope_summary":"","tools":[],"context_window":0,"context_tokens":0},"status":"idle"}}'

@@ -11,7 +11,7 @@ from msgspec import json
 from dragoman.mappings.canonical import Event, SessionState
 from dragoman.mappings.canonical import commands as ask
 from dragoman.mappings.canonical import events as say
-from dragoman.mappings.canonical.values import Backend, Completion, Failure, SessionSummary, Text
+from dragoman.mappings.canonical.values import BackendInfo, Completion, Failure, SessionSummary, Text
 from dragoman.mappings.dialect import Oversize, Step
 from dragoman.mappings.pod import ServerTranslator
 
@@ -25,7 +25,7 @@ def server() -> ServerTranslator:
 
 def attached(**fields: Any) -> ServerTranslator:
     translator = server()
-    translator.attach(SessionState(id=SESSION, backend=Backend(name="atlas"), **fields))
+    translator.attach(SessionState(id=SESSION, backend=BackendInfo(name="atlas"), **fields))
     return translator
 
 
@@ -69,7 +69,7 @@ def test_a_bad_line_is_answered_to_its_sender_as_internal(frame: bytes) -> None:
 def test_a_bad_line_before_the_snapshot_is_answered_after_it() -> None:
     translator = server()
     assert translator.receive([b"nonsense"]).frames == []
-    shown = translator.attach(SessionState(id=SESSION, backend=Backend(name="atlas")))
+    shown = translator.attach(SessionState(id=SESSION, backend=BackendInfo(name="atlas")))
     assert names(shown) == ["snapshot", "error"]
     assert names(translator.receive([b"nonsense"])) == ["error"]
 
