@@ -9,8 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from dragoman.adapters.base import Transport
 from dragoman.gateway import registry
-from dragoman.gateway.backends.kind import BackendKind
-from dragoman.gateway.backends.kinds import kind_of
+from dragoman.gateway.backends.conversations import ConversationsKind, ReplayedKind
+from dragoman.gateway.backends.kind import BackendKind, MakeBackend
+from dragoman.gateway.backends.pods import PodsKind
+from dragoman.gateway.backends.shared import SharedKind
+from dragoman.gateway.backends.single import SingleKind
 from dragoman.gateway.backends.upstream import Upstream, UpstreamTarget
 from dragoman.gateway.config.model import Route
 from dragoman.gateway.endpoint import Endpoint
@@ -25,7 +28,7 @@ if TYPE_CHECKING:
     from dragoman.gateway.replay.live import LiveBackend
     from dragoman.gateway.replay.playing import Replay
 
-__all__ = ["MakeInProcess", "Upstreams"]
+__all__ = ["MakeInProcess", "Upstreams", "kind_of"]
 
 MakeInProcess = Callable[[BackendEvents], Backend]
 """Makes the backend of a session in this process."""
@@ -58,7 +61,9 @@ class Upstreams:
         if not registry.played(route.upstream):
             dial = partial(self._dial, recorder)
             pods = registry.pods(route.upstream)
-            return kind_of(upstream, dial, pods=(pods, self._spawn) if pods is not None else None)
+            if pods is not None:
+                return lambda sessions: PodsKind(sessions, dial, pods, self._spawn)
+            return kind_of(upstream, dial)
         from dragoman.gateway.replay.playing import Replay
 
         loop = asyncio.get_running_loop()
@@ -110,6 +115,18 @@ class Upstreams:
             tap=recorder.upstream(dialect, own) if recorder is not None else None,
         )
         return Upstream(name, target, session, self._services, self._spawn)
+
+
+def kind_of(
+    upstream: Dialect, make_backend: MakeBackend, *, in_process: bool = False
+) -> Callable[[Sessions], BackendKind]:
+    """Return the function that makes the kind of a backend of this dialect; `in_process` if it is not dialled."""
+    kind: type[BackendKind] = ReplayedKind if in_process else ConversationsKind
+    if upstream.session_ref is not None:
+        kind = SharedKind
+    elif upstream.single_session:
+        kind = SingleKind
+    return lambda sessions: kind(sessions, make_backend)
 
 
 async def _filtered(connect: Connect, dialect: Dialect, ours: Callable[[str], bool]) -> Transport:

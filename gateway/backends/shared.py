@@ -1,8 +1,11 @@
-"""One connection to a backend that carries many sessions (docs/design.md, section 5: pando).
+"""One connection to a backend that carries all sessions of a route (docs/design.md, section 5: pando).
 
 An answer goes to the session that asked, and an event to the session that it names; an unknown session is made. The
 backend lists its sessions when the connection stands, and again when another instance answers. A list may lack
 sessions (docs/dialects/pando.md, section 6), so the backend is asked for each missing one before it counts as gone.
+
+Until the backend has listed its sessions, commands of clients wait in their order, for a short time. They wait again
+after a lost connection, because another backend with other sessions may answer then.
 
 A shipped pando takes no input from other programs, and opening a session there would leave an empty one in its
 database. So before input opens a session, the backend is asked to interrupt that session. If it cannot interrupt at
@@ -12,18 +15,31 @@ all, the input is refused and nothing is written.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 from msgspec import Struct, structs
 
-from dragoman.gateway.backends.asking import Asking, Refused, Script
+from dragoman.gateway.backends.asking import Asking, Refused, Script, TimedOut
+from dragoman.gateway.backends.kind import MakeBackend, SessionOpener
 from dragoman.gateway.backends.upstream import Upstream
+from dragoman.gateway.ingress import LATEST, NEW
+from dragoman.gateway.link import Link
+from dragoman.gateway.routing.ids import canonical_id
+from dragoman.gateway.routing.sessions import Sessions
 from dragoman.gateway.services import Services
-from dragoman.gateway.session.ports import Backend, BackendEvents
+from dragoman.gateway.session.ports import Backend
 from dragoman.gateway.session.session import Session
 from dragoman.mappings.canonical import Command, Event, SessionState
-from dragoman.mappings.canonical.commands import CancelTurn, GetSession, OpenSession, ResumeSession, SubmitInput
+from dragoman.mappings.canonical.commands import (
+    CancelTurn,
+    DeleteSession,
+    GetSession,
+    OpenSession,
+    ResumeSession,
+    SubmitInput,
+)
 from dragoman.mappings.canonical.events import (
     Heartbeat,
     HistorySnapshot,
@@ -34,133 +50,187 @@ from dragoman.mappings.canonical.events import (
     SessionUpdated,
     StoreChanged,
 )
-from dragoman.mappings.canonical.values import Cause, Failure, SessionSummary
+from dragoman.mappings.canonical.values import Cause, Ext, Failure, SessionSummary
 from dragoman.mappings.dialect import Burst, Dialect, Loss
 from dragoman.mappings.errors import ConfigError
 
-__all__ = ["SharedBackend", "SharedConnection", "SharedListener"]
+__all__ = ["SharedBackend", "SharedKind"]
 
 ASKED_MAX = 4096  # requests of all sessions without an answer: each session bounds its own
+HELD_MAX = 1024  # actions that wait for the first list: those of a route's clients after a restart
+GONE = Failure(cause="upstream_lost", text="the backend does not have this session any more")
 
 MAKES_NO_SESSION = (HistorySnapshot, SessionClosed)
 """Events about sessions that were asked for, or are over."""
 
 
-class SharedListener(Protocol):
-    """The keeper of the sessions of a shared connection."""
-
-    def known_session(self, name: str) -> Session | None:
-        """Return the session that the backend calls `name`, if there is one."""
-
-    def find_or_make(self, name: str) -> Session:
-        """Return the session that the backend calls `name`; make it if it is unknown."""
-
-    def described(self, session: Session, row: SessionSummary) -> None:
-        """Take over the backend's description of a session."""
-
-    def on_list(self, event: SessionsListed) -> None:
-        """Take over the list of the backend's sessions."""
-
-    def news(self, event: Event) -> None:
-        """Publish an event that belongs to no session."""
-
-    def certain(self) -> None:
-        """Note that every doubted session is known to exist or to be gone."""
-
-    def unsure(self) -> None:
-        """Note that the backend that answers next may have other sessions."""
-
-    def appeared(self) -> None:
-        """Note that the backend named a session that was unknown."""
-
-    def gone(self, session: Session) -> None:
-        """End a session that the backend does not have any more."""
-
-
 class SharedRequest(Struct, frozen=True, kw_only=True):
-    """A request that waits for its answer. `session` is told if the connection is lost, None if it need not be."""
+    """A request that waits for its answer. `session` is told if the connection is lost, None if it need not be.
+
+    `asking` is the script that asked.
+    """
 
     answer: Callable[[Burst[Event]], None]
     session: Session | None = None
-    backend: SharedBackend | None = None
+    asking: Asking[Command] | None = None
 
 
-class SharedConnection:
-    """The connection of one route, which `connect` makes."""
+class SharedKind(SessionOpener):
+    """The connection of one route with all its sessions, which its lists and events make and end."""
 
-    def __init__(
-        self,
-        route: str,
-        dialect: Dialect,
-        keeper: SharedListener,
-        services: Services,
-        connect: Callable[[BackendEvents], Backend],
-    ) -> None:
-        self._state = SessionState(id=route)  # the connection is about no session of its own
-        self.dialect = dialect
-        self._keeper = keeper
-        self.services = services
-        self._watched: dict[str, SharedBackend] = {}  # by the canonical id of their session
-        self._requests: dict[str, SharedRequest] = {}
-        self._doubts = 0  # sessions of which it is not known whether the backend has them
+    def __init__(self, sessions: Sessions, make_backend: MakeBackend) -> None:
+        super().__init__(sessions, make_backend)
+        self.dialect = sessions.upstream
+        self._state = SessionState(id=sessions.route.name)  # the connection is about no session of its own
+        self._asking: Asking[Callable[[], None]] = Asking(
+            lambda _command: None, _run_all, lambda _held, _failure: None, services=self._services, bound=HELD_MAX
+        )
+        self._known = False  # clients need not wait for a list
         self._listed = False  # this connection has listed the backend's sessions
-        upstream = connect(self)
+        self._doubts = 0  # sessions of which it is not known whether the backend has them
+        self._made_up: set[str] = set()  # sessions for a listener whose backend had none
+        self._watched: dict[str, Session] = {}  # by their canonical id
+        self._requests: dict[str, SharedRequest] = {}
+        upstream = self._connect_upstream(self)
         if not isinstance(upstream, Upstream):
-            raise ConfigError(f"route {route}: a backend of many sessions must be dialled, not played")
-        self.upstream = upstream
+            raise ConfigError(f"route {self._state.id}: a backend of many sessions must be dialled, not played")
+        self._upstream = upstream
 
-    # -- from the sessions -----------------------------------------------------------------------------
+    # -- what the router asks ------------------------------------------------------------------------------
 
-    def watch(self, backend: SharedBackend) -> None:
+    def subscribed(self) -> None:
+        self._upstream.start()
+
+    def worth_listing(self, rows: list[SessionSummary]) -> list[SessionSummary]:
+        """Return the rows of sessions that have a message, because every session there has a title."""
+        return [row for row in rows if row.messages]
+
+    def control(self) -> Session | None:
+        """Return None: a pando has no handler for commands without a session (docs/dialects/pando.md, section 6)."""
+        return None
+
+    def session_behind(self, wanted: str) -> Session | None:
+        known = self._sessions.index.find_session(wanted)
+        if known is not None:
+            return known
+        if wanted not in ("", LATEST):
+            return self._make("" if wanted == NEW else wanted)
+        newest = self._newest()
+        if newest is None:
+            newest = self._make("")
+            self._made_up.add(newest.state.id)
+        return newest
+
+    def _new_session(self, link: Link, name: str) -> Session:
+        """Return a session under the id that the client asks for, because the backend opens it under that id."""
+        session = self._make(name)
+        self._sessions.claim(link, session)
+        return session
+
+    def when_known(self, _link: Link, _command: Command | None, action: Callable[[], None]) -> bool:
+        if self._known:
+            action()
+            return True
+        self._upstream.start()
+        if not self._asking.active:
+            self._asking.begin(self._learn(), self._services.limits.snapshot_wait)
+        return not self._asking.hold([action])
+
+    def _learn(self) -> Script:
+        """Wait for a short time until the backend has listed its sessions, for which its connection asks by itself."""
+        with suppress(TimedOut):
+            yield None
+        self._known = True
+
+    def close(self) -> None:
+        self._asking.stop()
+        self._upstream.stop()
+
+    # -- sessions ------------------------------------------------------------------------------------------
+
+    def _make(self, name: str, ids: Ext | None = None) -> Session:
+        """Return a new session; "" gives it a new id, and `ids` are those of a session that the backend has."""
+
+        def connect(session: Session) -> Backend:
+            if ids is None:
+                session.pending.open()  # a new conversation has no history to wait for
+            return SharedBackend(self, self._upstream, session, self._services)
+
+        own = canonical_id(self._sessions.route.name, name) if name else self._services.new_id()
+        return self._sessions.make(own, connect, ids=ids)
+
+    def _find_or_make(self, name: str) -> Session:
+        """Return the session that the backend calls `name`; make it if it is unknown."""
+        known = self._sessions.index.find_session(name)
+        ids = self.dialect.session_ref(name) if self.dialect.session_ref is not None else None
+        return known or self._make(name, ids)
+
+    def _newest(self) -> Session | None:
+        """Return the backend's session with the latest event.
+
+        A session without a UUID comes last: a pando has such sessions for sub-agents and titles.
+        """
+
+        def rank(session: Session) -> tuple[bool, int]:
+            state = session.state
+            return state.id in self.dialect.public_ids(state.id, state.backend_ids), state.updated_at
+
+        return max((s for s in self._sessions.index if s.state.backend_ids is not None), key=rank, default=None)
+
+    def _show_newest(self) -> None:
+        """Show the newest session to listeners for which the backend had none."""
+        newest = self._newest()
+        if newest is None:
+            return
+        for session in self._sessions.entered:
+            unused = session.state.backend_ids is None and not session.in_flight
+            seen = all(self._sessions.policy.sees(link.principal, newest.state) for link in session.presence.links)
+            if session.state.id in self._made_up and unused and seen:
+                self._sessions.move_on(session)
+        self._made_up &= {session.state.id for session in self._sessions.index}
+
+    def _end(self, session: Session) -> None:
+        """End a session that the backend does not have any more.
+
+        Clients that name none are shown the session that is behind their listener now.
+        """
+        if session in self._sessions.index:
+            session.commands.give_all(DeleteSession)
+            session.give_up(GONE)
+            self._sessions.move_on(session)
+
+    # -- from the sessions ---------------------------------------------------------------------------------
+
+    def watch(self, session: Session) -> None:
         """Ask for the history of a session, now and over each new connection."""
-        state = backend.session.state
-        if state.id not in self._watched:
-            self._watched[state.id] = backend
-            self.upstream.attach(state)
+        if session.state.id not in self._watched:
+            self._watched[session.state.id] = session
+            self._upstream.attach(session.state)
 
-    def forget(self, backend: SharedBackend) -> None:
+    def unwatch(self, session: Session) -> None:
         """Stop watching a session that nobody uses."""
-        self._watched.pop(backend.session.state.id, None)
+        self._watched.pop(session.state.id, None)
 
-    def ask(self, backend: SharedBackend, command: Command) -> None:
-        """Send a request of a script; its answer goes to the script."""
-        session = backend.session
-        self._requests[command.request] = SharedRequest(answer=backend.asking.answer, session=session, backend=backend)
-        self.upstream.send([command])
+    def ask(self, session: Session, asking: Asking[Command], command: Command) -> None:
+        """Send a request of a session's script; its answer goes to the script."""
+        self._requests[command.request] = SharedRequest(answer=asking.answer, session=session, asking=asking)
+        self._upstream.send([command])
 
     def send(self, session: Session, commands: Sequence[Command]) -> None:
-        """Write a session's commands, under the name that the backend has for the session."""
-        named = [self._with_name(session, command) for command in commands]
+        """Write a session's commands."""
+        named = [_named(command, session.state, self.dialect) for command in commands]
         for command in named:
             if command.request and len(self._requests) < ASKED_MAX:
                 answer = partial(_receive, session)
                 self._requests[command.request] = SharedRequest(answer=answer, session=session)
-        self.upstream.send(named)
+        self._upstream.send(named)
 
-    def doubt(self, sessions: Sequence[Session]) -> None:
-        """Ask whether the backend has these sessions."""
-        commands = []
-        for session in sessions:
-            command = GetSession(request=self.services.new_id())
-            self._requests[command.request] = SharedRequest(answer=partial(self._check, session))
-            commands.append(self._with_name(session, command))
-        self._doubts += len(commands)
-        self.upstream.send(commands)
-        if not self._doubts:
-            self._keeper.certain()
-
-    def _with_name(self, session: Session, command: Command) -> Command:
-        if session.state.backend_ids is None and isinstance(command, GetSession | ResumeSession):
-            return command  # it names a session that only the backend may know
-        (name, *_) = self.dialect.public_ids(session.state.id, session.state.ids)
-        return structs.replace(command, session=name)
-
-    # -- from the backend --------------------------------------------------------------------------------
+    # -- from the backend ----------------------------------------------------------------------------------
 
     def connected(self) -> SessionState:
         """Ask for every watched session again."""
-        for backend in list(self._watched.values()):
-            self.upstream.attach(backend.session.state)
+        for session in list(self._watched.values()):
+            self._upstream.attach(session.state)
         return self._state
 
     def receive(self, bursts: list[Burst[Event]]) -> None:
@@ -179,21 +249,48 @@ class SharedConnection:
 
     def _receive_events(self, burst: Burst[Event]) -> None:
         """Bring events to the session that they name; make the session if it is unknown."""
-        known = self._keeper.known_session(burst.session)
+        known = self._sessions.index.find_session(burst.session)
         if known is None and all(isinstance(item, MAKES_NO_SESSION) for item in burst.items):
             losses = [Loss(kind=type(item).__name__, why="of a session that is over") for item in burst.items]
-            self.services.ledger.record(losses)
+            self._services.ledger.record(losses)
             return
-        session = known or self._keeper.find_or_make(burst.session)
+        session = known or self._find_or_make(burst.session)
         session.delivery.enter()
         session.receive([burst])
         for item in burst.items:
             if isinstance(item, SessionUpdated):
-                self._keeper.described(session, item.session)
+                _describe(session, item.session)
             elif isinstance(item, SessionClosed):
-                self._keeper.gone(session)
+                self._end(session)
         if known is None:
-            self._keeper.appeared()
+            self._show_newest()
+
+    def _receive_unaddressed(self, item: Any) -> None:
+        if isinstance(item, SessionsListed):
+            self._receive_list(item)
+        elif isinstance(item, StoreChanged):
+            self._sessions.publish_event(item)
+        elif not isinstance(item, Heartbeat):  # the translator watches for those, and our own clients get ours
+            self._services.ledger.record([Loss(kind=type(item).__name__, why="of the backend, and of no session")])
+
+    def _receive_list(self, event: SessionsListed) -> None:
+        """Make the listed sessions, and ask for those that the list lacks (docs/dialects/pando.md, section 6)."""
+        self._listed = True
+        found = set()
+        for row in event.sessions:
+            session = self._find_or_make(row.session)
+            _describe(session, row)
+            found.add(session.state.id)
+        self._show_newest()
+        commands = []
+        for session in self._sessions.index:
+            if session.state.backend_ids is not None and session.state.id not in found:
+                command = GetSession(request=self._services.new_id())
+                self._requests[command.request] = SharedRequest(answer=partial(self._check, session))
+                commands.append(_named(command, session.state, self.dialect))
+        self._doubts += len(commands)
+        self._upstream.send(commands)
+        self._note_certainty()
 
     def _check(self, session: Session, answer: Burst[Event]) -> None:
         """End a doubted session if the backend does not know it."""
@@ -202,77 +299,68 @@ class SharedConnection:
         if any(failure is not None and failure.cause == "not_found" for failure in failures):
             session.delivery.enter()
             session.describe(SessionClosed)
-            self._keeper.gone(session)
-        if not self._doubts:
-            self._keeper.certain()
+            self._end(session)
+        self._note_certainty()
 
-    def _receive_unaddressed(self, item: Any) -> None:
-        if isinstance(item, SessionsListed):
-            self._listed = True
-            self._keeper.on_list(item)
-        elif isinstance(item, StoreChanged):
-            self._keeper.news(item)
-        elif not isinstance(item, Heartbeat):  # the translator watches for those, and our own clients get ours
-            self.services.ledger.record([Loss(kind=type(item).__name__, why="of the backend, and of no session")])
+    def _note_certainty(self) -> None:
+        """Let clients through if every doubted session is known to exist or to be gone."""
+        if not self._doubts:
+            self._known = True
+            self._asking.answer(None)
 
     def lost(self, text: str, unsent: Sequence[Command], cause: Cause = "upstream_lost") -> bool:
         """Tell each session that watches or asked, with its own unsent commands."""
         if self._listed:  # once for each connection, not for each attempt
-            self._listed = False
-            self._keeper.unsure()
+            self._listed = self._known = False
         requests, self._requests, self._doubts = self._requests, {}, 0
         own: dict[str, list[Command]] = {}
         for request in requests.values():
-            if request.backend is not None:
-                own[request.backend.session.state.id] = request.backend.asking.lost([])[1]
+            if request.session is not None and request.asking is not None:
+                own[request.session.state.id] = request.asking.lost([])[1]
         for command in unsent:
             asked = requests.get(command.request)
-            if asked is not None and asked.session is not None and asked.backend is None:
+            if asked is not None and asked.session is not None and asked.asking is None:
                 own.setdefault(asked.session.state.id, []).append(command)
         told = [request.session for request in requests.values() if request.session is not None]
-        told += [backend.session for backend in self._watched.values()]
-        sessions = {session.state.id: session for session in told}
+        sessions = {session.state.id: session for session in (*told, *self._watched.values())}
         found = [session for session in sessions.values() if session.lost(text, own.get(session.state.id, []), cause)]
         return bool(found)
-
-
-def _receive(session: Session, burst: Burst[Event]) -> None:
-    session.receive([burst])
 
 
 class SharedBackend:
     """The backend of one session: its part of the connection."""
 
-    def __init__(self, shared: SharedConnection, session: Session) -> None:
+    def __init__(self, shared: SharedKind, upstream: Upstream, session: Session, services: Services) -> None:
         self._shared = shared
-        self.session = session
-        self.asking: Asking[Command] = Asking(
-            lambda command: shared.ask(self, command),
+        self._upstream = upstream
+        self._session = session
+        self._asking: Asking[Command] = Asking(
+            lambda command: shared.ask(session, self._asking, command),
             lambda held: shared.send(session, held),
             self._refuse,
-            services=shared.services,
+            services=services,
         )
 
     def start(self) -> None:
-        self._shared.upstream.start()
-        self._shared.watch(self)
+        self._upstream.start()
+        self._shared.watch(self._session)
 
     def send(self, commands: Sequence[Command]) -> None:
         """Write commands. If the backend has no session yet, the first input opens it and the commands wait."""
-        opens = self.session.state.backend_ids is None and any(isinstance(c, SubmitInput) for c in commands)
-        if self.asking.active or opens:
-            if excess := self.asking.hold(commands):
-                self.session.lost("too many commands wait for the backend", excess, "busy")
-            if not self.asking.active:
-                self.asking.begin(self._open())
+        opens = self._session.state.backend_ids is None and any(isinstance(c, SubmitInput) for c in commands)
+        if self._asking.active or opens:
+            if excess := self._asking.hold(commands):
+                self._session.lost("too many commands wait for the backend", excess, "busy")
+            if not self._asking.active:
+                self._asking.begin(self._open())
             return
         if not all(isinstance(command, OpenSession) for command in commands):
-            self._shared.watch(self)
-        self._shared.send(self.session, commands)
+            self._shared.watch(self._session)
+        self._shared.send(self._session, commands)
 
     def _open(self) -> Script:
         """Open the session at the backend, provided that the backend takes input."""
-        state = self.session.state
+        state = self._session.state
         answer = yield CancelTurn(session=state.id)
         failures = [item.failure for item in answer.items if isinstance(item, Reply) and item.failure is not None]
         if failures and failures[0].cause in ("unsupported", "denied"):  # a backend that takes input can interrupt
@@ -283,15 +371,40 @@ class SharedBackend:
         if opened is None:
             failure = next((item.failure for item in answer.items if isinstance(item, Reply)), None)
             raise Refused(failure or Failure(cause="internal", text="the backend did not say what it opened"))
-        self.session.receive([structs.replace(answer, items=[structs.replace(opened, request="")])])
-        self._shared.upstream.attach(state)
+        self._session.receive([structs.replace(answer, items=[structs.replace(opened, request="")])])
+        self._upstream.attach(state)
 
     def _refuse(self, held: list[Command], failure: Failure) -> None:
-        self.session.receive([Burst(items=[Reply(request=command.request, failure=failure) for command in held])])
+        self._session.receive([Burst(items=[Reply(request=command.request, failure=failure) for command in held])])
 
     def rest(self) -> None:
-        self._shared.forget(self)
+        self._shared.unwatch(self._session)
 
     def stop(self) -> None:
-        self.asking.stop()
-        self._shared.forget(self)
+        self._asking.stop()
+        self._shared.unwatch(self._session)
+
+
+def _named(command: Command, state: SessionState, dialect: Dialect) -> Command:
+    """Return a session's command under the name that the backend has for the session."""
+    if state.backend_ids is None and isinstance(command, GetSession | ResumeSession):
+        return command  # it names a session that only the backend may know
+    (name, *_) = dialect.public_ids(state.id, state.ids)
+    return structs.replace(command, session=name)
+
+
+def _receive(session: Session, burst: Burst[Event]) -> None:
+    session.receive([burst])
+
+
+def _describe(session: Session, row: SessionSummary) -> None:
+    """Take over the backend's description of a session."""
+    state = session.state
+    state.listed = row
+    state.title = row.title or state.title
+    state.updated_at = max(state.updated_at, row.updated_at)
+
+
+def _run_all(actions: list[Callable[[], None]]) -> None:
+    for action in actions:
+        action()

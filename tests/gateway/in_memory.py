@@ -18,7 +18,6 @@ from msgspec import structs
 
 from dragoman.adapters.base import CloseReason, Transport
 from dragoman.gateway import registry
-from dragoman.gateway.backends.kinds import kind_of
 from dragoman.gateway.backends.upstream import Upstream, UpstreamTarget
 from dragoman.gateway.config.model import Limits, Overflow, Route
 from dragoman.gateway.endpoint import Endpoint, parse
@@ -30,6 +29,7 @@ from dragoman.gateway.routing.ids import session_id
 from dragoman.gateway.routing.sessions import RouteEvents
 from dragoman.gateway.session.ports import BackendEvents
 from dragoman.gateway.session.session import Session
+from dragoman.gateway.upstreams import kind_of
 from dragoman.mappings.canonical import Command
 from dragoman.mappings.dialect import Burst, Parts
 from tests.gateway.pod_messages import snapshot

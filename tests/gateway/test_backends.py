@@ -10,13 +10,10 @@ from msgspec import structs
 from dragoman.gateway import registry
 from dragoman.gateway.backends.conversations import ConversationsKind, ReplayedKind
 from dragoman.gateway.backends.kind import BackendKind
-from dragoman.gateway.backends.kinds import kind_of
-from dragoman.gateway.backends.pods import PodsKind
-from dragoman.gateway.backends.shared_sessions import SharedKind
+from dragoman.gateway.backends.shared import SharedKind
 from dragoman.gateway.backends.single import SingleKind
-from dragoman.gateway.endpoint import parse
-from dragoman.gateway.pods.live import Pods
 from dragoman.gateway.routing.sessions import Sessions
+from dragoman.gateway.upstreams import kind_of
 from tests.gateway.backends.in_memory_pando import in_memory_pando_gateway
 from tests.gateway.in_memory import in_memory_gateway
 
@@ -25,7 +22,6 @@ from tests.gateway.in_memory import in_memory_gateway
     ("dialect", "options", "kind"),
     [
         ("pod", {}, SingleKind),
-        ("pod", {"pods": (Pods(parse("pod+dir:/pods"), lambda _path: False), None)}, PodsKind),
         ("pando", {}, SharedKind),
         ("smooth", {}, ConversationsKind),
         ("codewhale", {}, ConversationsKind),

@@ -12,7 +12,7 @@ from dragoman.gateway import registry
 from dragoman.gateway.backends.conversations import ConversationsKind, ReplayedKind
 from dragoman.gateway.backends.kind import BackendKind
 from dragoman.gateway.backends.pods import PodsKind
-from dragoman.gateway.backends.shared_sessions import SharedKind
+from dragoman.gateway.backends.shared import SharedKind
 from dragoman.gateway.backends.single import SingleKind
 from dragoman.gateway.config.model import Route
 from dragoman.gateway.endpoint import parse

@@ -14,7 +14,6 @@ from typing import Any
 
 from dragoman.adapters.base import CloseReason, Transport
 from dragoman.gateway import registry
-from dragoman.gateway.backends.kinds import kind_of
 from dragoman.gateway.backends.upstream import Upstream, UpstreamTarget
 from dragoman.gateway.config.model import Limits, Route
 from dragoman.gateway.endpoint import Endpoint, parse
@@ -23,6 +22,7 @@ from dragoman.gateway.ledger import Ledger
 from dragoman.gateway.link import Link, LinkEvents, Peer
 from dragoman.gateway.router import Router
 from dragoman.gateway.session.ports import BackendEvents
+from dragoman.gateway.upstreams import kind_of
 from tests.gateway.in_memory import AT_ONCE, ManualClock
 from tests.idle import settle
 from tests.memory_transport import MemoryTransport
