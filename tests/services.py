@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from itertools import count
 from typing import Any
 
@@ -14,6 +15,9 @@ from dragoman.gateway.timers import Timer
 from dragoman.mappings.dialect import NewId
 
 __all__ = ["services"]
+
+
+all_dialects = cache(registry.dialects)  # the search for those of other packages takes 3 ms
 
 
 class Never:
@@ -42,6 +46,6 @@ def services(
         schedule=time.later if time is not None else never,
         limits=limits or Limits(),
         ledger=ledger or Ledger(),
-        dialects=registry.dialects,
-        all_dialects=registry.dialects,
+        dialects=all_dialects,
+        all_dialects=all_dialects,
     )
