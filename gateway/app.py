@@ -326,13 +326,14 @@ class App:
         await link.run(refuse)
 
     async def _serve(self, link: Link, router: Router) -> None:
-        link.log.info("client connected")
+        # One link carries a pando's publications to all subscribers: it begins and ends with its listener.
+        link.log.info("publication opened" if link.publishes else "client connected")
         try:
             await link.run(router.connected)
         finally:
             del self._links[link.id]
             router.gone(link)
-            link.log.info("client disconnected")
+            link.log.info("publication closed" if link.publishes else "client disconnected")
             if link.ingress.spawned:
                 self._fault = link.fault
                 self._hurry = not self._links  # no client is left to wait for a turn
