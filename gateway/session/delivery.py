@@ -49,6 +49,11 @@ class Attachment(Struct, kw_only=True, eq=False):
     told: e.Gap | None = None
 
 
+def is_own(attachment: Attachment, batch: Batch) -> bool:
+    """Return True if the run of a batch is that of the link."""
+    return bool(attachment.request) or attachment.link.id == batch.origin.link
+
+
 class Group(Struct, kw_only=True, eq=False):
     """Attachments that share a rendering."""
 
@@ -166,11 +171,13 @@ class Delivery:
 
     # -- what happens ----------------------------------------------------------------------------------
 
-    def deliver(self, batch: Batch, *, opened: bool, ended: bool, plain: bool = False) -> None:
+    def deliver(self, batch: Batch, *, opened: bool, ended: bool, plain: bool = False) -> Sequence[Attachment]:
         """Render a batch of the log for every client.
 
-        `opened` and `ended` are True if it begins or ends its turn, `plain` if it has nothing but text.
+        `opened` and `ended` are True if it begins or ends its turn, `plain` if it has nothing but text. Return the
+        links whose run it ends, which may give their next command when they are told: `tell_finished` does so last.
         """
+        finished: Sequence[Attachment] = ()
         before = None
         if self._recorder is not None:
             before = self._recorder.batch(batch)
@@ -184,19 +191,31 @@ class Delivery:
             if group.members:
                 self._broadcast(group, batch, plain)
         if opened or ended or type(batch.events[-1]) is e.QuestionAsked:
-            self._tell_runs(batch, opened)
+            finished = self._tell_runs(batch, opened)
         if ended:
             self._end_turn(batch)
         if self._recorder is not None and before is not self._recorder:  # as it is for nearly every token
             self._recorder.leave(before)
+        return finished
 
-    def _tell_runs(self, batch: Batch, opened: bool) -> None:
-        """Tell the links whose run begins or ends with this batch."""
+    def tell_finished(self, finished: Sequence[tuple[Attachment, Batch]]) -> None:
+        """Tell the links that `deliver` returned that their run has ended, or waits for an answer in words."""
+        before = self._recorder.enter() if self._recorder is not None else None
+        for attachment, batch in finished:
+            attachment.link.on_delivered(batch)
+        if self._recorder is not None:
+            self._recorder.leave(before)
+
+    def _tell_runs(self, batch: Batch, opened: bool) -> Sequence[Attachment]:
+        """Tell the links whose run begins with this batch, or return those whose run it ends."""
         if opened:
             self._tell_forgotten()
-        for attachment in list(self.attachments.values()):
-            if attachment.behind is None:
-                self._tell_own(attachment, batch)
+        own = [a for a in self.attachments.values() if a.behind is None and is_own(a, batch)]
+        if type(batch.events[-1]) in (e.TurnEnded, e.QuestionAsked):
+            return own
+        for attachment in own:
+            attachment.link.on_delivered(batch)
+        return ()
 
     def _broadcast(self, group: Group, batch: Batch, plain: bool) -> None:
         """Render a batch once, and put the frames for each member of the group."""
@@ -256,11 +275,6 @@ class Delivery:
             own.request = batch.origin.request
             self._groups.join(own)
 
-    def _tell_own(self, attachment: Attachment, batch: Batch) -> None:
-        """Tell a link that a run which it began has begun or ended; a question in words ends it too."""
-        if attachment.request or attachment.link.id == batch.origin.link:
-            attachment.link.on_delivered(batch)
-
     def _end_turn(self, batch: Batch) -> None:
         """Return the links that had a turn of their own to their groups."""
         last = batch.events[-1]
@@ -304,26 +318,16 @@ class Delivery:
     def _catch_up_a_slice(self, attachment: Attachment, projection: SessionProjection) -> None:
         link = attachment.link
         for batch in self._log.batches_from(attachment.cursor, self._catch_up):
-            projection = self._turn_projection(attachment, projection, batch)
+            projection = turn_projection(attachment, projection, batch)
             self._render(attachment, projection, batch)
             attachment.cursor = batch.first_seq + len(batch.events)
-            if not _BOUNDARY.isdisjoint(map(type, batch.events)):
-                self._tell_own(attachment, batch)
+            if not _BOUNDARY.isdisjoint(map(type, batch.events)) and is_own(attachment, batch):
+                link.on_delivered(batch)
             if isinstance(batch.events[-1], e.TurnEnded) and attachment.request:
                 attachment.request, projection = "", link.dialect.projection("", attachment.view)
         attachment.behind = projection
         if attachment.cursor >= self._state.seq:
             self._groups.join(attachment)
-
-    def _turn_projection(
-        self, attachment: Attachment, projection: SessionProjection, batch: Batch
-    ) -> SessionProjection:
-        own = batch.origin.link == attachment.link.id
-        request = batch.origin.request if own else attachment.request  # an answer may have given the turn to another
-        if not attachment.link.dialect.has_request_ids or request == attachment.request:
-            return projection
-        attachment.request = request
-        return projection.copy(request)
 
     def _render(self, attachment: Attachment, projection: SessionProjection, batch: Batch) -> None:
         merged = _merge(batch.events)
@@ -337,6 +341,16 @@ class Delivery:
         attachment.rendered += len(merged)
         attachment.merged += len(batch.events) - len(merged)
         attachment.link.put(rendered.frames)
+
+
+def turn_projection(attachment: Attachment, projection: SessionProjection, batch: Batch) -> SessionProjection:
+    """Return the projection for a batch of a link that lags: its own turn has one under its own request id."""
+    own = batch.origin.link == attachment.link.id
+    request = batch.origin.request if own else attachment.request  # an answer may have given the turn to another
+    if not attachment.link.dialect.has_request_ids or request == attachment.request:
+        return projection
+    attachment.request = request
+    return projection.copy(request)
 
 
 _BOUNDARY = frozenset({e.TurnAccepted, e.QuestionAsked, e.TurnEnded})

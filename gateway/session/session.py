@@ -20,7 +20,7 @@ from dragoman.gateway.config.model import RouteOptions
 from dragoman.gateway.services import Services
 from dragoman.gateway.session.commands import ADDRESSED, Commands, answers_one
 from dragoman.gateway.session.context import SessionContext
-from dragoman.gateway.session.delivery import Delivery
+from dragoman.gateway.session.delivery import Attachment, Delivery
 from dragoman.gateway.session.fold import happens
 from dragoman.gateway.session.history import summary, trim
 from dragoman.gateway.session.in_flight import InFlight
@@ -35,7 +35,7 @@ from dragoman.gateway.session.reconnect import Reconnect
 from dragoman.gateway.session.runs import Run
 from dragoman.gateway.session.turn_states import Trigger, TurnState
 from dragoman.gateway.session.weight import of_events
-from dragoman.mappings.canonical import Command, Event, SessionState
+from dragoman.mappings.canonical import Batch, Command, Event, SessionState
 from dragoman.mappings.canonical import events as e
 from dragoman.mappings.canonical.commands import CancelTurn
 from dragoman.mappings.canonical.state import TextBlock
@@ -234,12 +234,13 @@ class Session:
 
     def deliver(self, runs: list[Run], at: int) -> None:
         """Append runs to the log, and give them to every client."""
+        finished: list[tuple[Attachment, Batch]] = []
         for run in runs:
             opened = bool(run.turn) and type(run.events[0]) is e.TurnAccepted
             if happens(run.events):
                 self.state.updated_at = at
             batch = self.log.append(run.events, run.turn, run.origin, at, of_events(run.events))
-            self.delivery.deliver(batch, opened=opened, ended=run.ended)
+            finished += [(a, batch) for a in self.delivery.deliver(batch, opened=opened, ended=run.ended)]
             self._observer.on_run(self, run)
             if run.ended:
                 self.log.end_turn()
@@ -255,6 +256,7 @@ class Session:
         if self.form.losses:
             self._services.ledger.record(self.form.losses, session=self.state.id)
             self.form.losses.clear()
+        self.delivery.tell_finished(finished)
 
     def _end_endless(self, at: int) -> None:
         """Fail an open turn that is larger than what a session keeps, and ask its backend to stop."""

@@ -17,7 +17,7 @@ from dragoman.gateway.config.model import Limits
 from dragoman.gateway.demo.app import demo_backend
 from dragoman.gateway.endpoint import parse
 from dragoman.mappings.fidelity import Cell, matrix
-from tests.pairs.gateway import bridged
+from tests.pairs.gateway import bridged, serving
 from tests.pairs.table import DIALECTS, PAIRS, must_see
 from tests.pairs.turn_clients import TurnClient, join
 from tests.peers.processes import running
@@ -168,6 +168,20 @@ async def test_a_backend_that_dies_during_a_turn_fails_it_and_is_used_again_when
                     assert told.startswith("[") or not told, "a line before it says that the context is lost"
                 else:
                     assert await peer.refused("retry") == UNKNOWN[client], "it does not have this conversation"
+
+
+@pytest.mark.parametrize("backend", DIALECTS)
+async def test_messages_that_a_codewhale_client_sends_at_once_are_each_answered(backend: str, tmp_path: Path) -> None:
+    async with pair("codewhale", backend, tmp_path) as (peer, _):
+        requests = [await peer.client.say("retry") for _ in range(3)]
+        assert ["result" in await peer.client.answer(request) for request in requests] == [True] * 3
+
+
+async def test_a_backend_in_this_process_answers_messages_that_a_codewhale_client_sends_at_once(tmp_path: Path) -> None:
+    app = demo_backend(parse(f"codewhale+unix:{tmp_path}/sock"))
+    async with serving(app) as (endpoint,), join("codewhale", endpoint.partition("+")[2]) as peer:
+        requests = [await peer.client.say("retry") for _ in range(3)]
+        assert ["result" in await peer.client.answer(request) for request in requests] == [True] * 3
 
 
 @pytest.mark.parametrize("backend", DIALECTS)

@@ -71,7 +71,8 @@ class Stage:
 
     def play(self, *events: Event, opened: bool = False, ended: bool = False, turn: str = TURN) -> None:
         batch = self.log.append(list(events), turn, self.origin, 10**9, of_events(events))
-        self.delivery.deliver(batch, opened=opened, ended=ended)
+        finished = self.delivery.deliver(batch, opened=opened, ended=ended)
+        self.delivery.tell_finished([(attachment, batch) for attachment in finished])
 
     def begin(self, link: str = "", request: str = "", turn: str = TURN) -> None:
         self.origin = Origin(link=link, request=request)
