@@ -40,7 +40,7 @@ endef
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test lint bench docs format coverage constraints clean
+.PHONY: help setup demo test lint bench chaos soak fuzz docs format coverage constraints clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -66,6 +66,15 @@ lint: setup ## run ruff, mypy --strict and the import rules
 
 bench: setup ## run the benchmarks; ARGS="..." is passed to them
 	$(BIN)/python -m tests.bench $(ARGS)
+
+chaos: setup ## break connections and kill processes for 5 minutes, and write docs/reliability.md; ARGS="--seconds N --seed S"
+	$(BIN)/python -m tests.chaos chaos $(ARGS)
+
+soak: setup ## run 200 clients for 10 minutes and show what grows; ARGS="--minutes N --write"
+	$(BIN)/python -m tests.chaos soak $(ARGS)
+
+fuzz: setup ## fuzz every parser for 5 minutes with atheris, or with hypothesis; ARGS="--seconds N --parser NAME"
+	$(BIN)/python -m tests.fuzz $(ARGS)
 
 docs: setup ## generate docs/fidelity.md and the README's table of pairs from the rules
 	$(BIN)/python -m tests.docs

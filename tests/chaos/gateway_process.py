@@ -1,0 +1,53 @@
+"""A gateway that counts itself: `python -m tests.chaos.gateway_process CONFIG`.
+
+It runs on asyncio's own loop, which shows its timers. Each line on stdin is answered with a line of JSON: resident
+memory, descriptors, tasks and timers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import os
+import sys
+from pathlib import Path
+
+from dragoman.gateway import logs
+from dragoman.gateway.app import App
+from dragoman.gateway.config.check import load
+
+PAGE = os.sysconf("SC_PAGE_SIZE")
+
+
+async def main(config: Path) -> None:
+    logs.configure("warning", as_json=False)
+    app = App(load(config))
+    app.on_signals()
+    async with asyncio.TaskGroup() as group:
+        sampling = group.create_task(_sample(), name="samples")
+        try:
+            await app.run(lambda endpoint: logs.tell(f"listening {endpoint}", sys.stderr))
+        finally:
+            sampling.cancel()
+
+
+async def _sample() -> None:
+    loop = asyncio.get_running_loop()
+    reader = asyncio.StreamReader()
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+    while await reader.readline():
+        gc.collect()
+        timers: list[asyncio.TimerHandle] = getattr(loop, "_scheduled", [])
+        sample = {
+            "memory": int(Path("/proc/self/statm").read_text("ascii").split()[1]) * PAGE,
+            "descriptors": len(os.listdir("/proc/self/fd")),
+            "tasks": len(asyncio.all_tasks()),
+            "timers": sum(1 for timer in timers if not timer.cancelled()),
+        }
+        sys.stdout.write(json.dumps(sample) + "\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(Path(sys.argv[1])))

@@ -1,0 +1,149 @@
+"""Real processes under fault: started, killed, ended, and looked at from outside."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from tests.chaos.waiting import comes_true
+
+__all__ = ["Program", "children_of", "is_running", "running", "wait_until_gone"]
+
+START = 30.0  # seconds until a program must listen, on a machine that does other things too
+END = 15.0  # seconds until a program must have ended after SIGTERM
+GONE = 10.0  # seconds until the children of a killed gateway must have ended
+LOOK = 0.02
+PAGE = os.sysconf("SC_PAGE_SIZE")
+
+
+class Program:
+    """`python -m ARGUMENTS`. `endpoints` are the lines in which it says that it listens."""
+
+    def __init__(self, *arguments: str) -> None:
+        self._arguments = arguments
+        self._process: asyncio.subprocess.Process
+        self.endpoints: list[str] = []
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    async def start(self, listeners: int = 1) -> None:
+        """Start the program, and wait until it listens in so many places."""
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115  # closed by `_ended`
+        self._process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            *self._arguments,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=self._log,
+        )
+        async with asyncio.timeout(START):
+            while len(self.endpoints) < listeners:
+                await asyncio.sleep(LOOK)
+                lines = self.log().splitlines()
+                self.endpoints = [line.removeprefix("listening ") for line in lines if line.startswith("listening ")]
+                if self._process.returncode is not None:
+                    raise RuntimeError(f"{' '.join(self._arguments)} ended:\n{self.log()}")
+
+    def log(self) -> str:
+        """Return what it wrote to stderr."""
+        return os.pread(self._log.fileno(), 1 << 24, 0).decode(errors="replace")
+
+    async def kill(self) -> None:
+        """Kill the program, and wait until it is gone."""
+        self._process.kill()
+        await self._ended()
+
+    async def terminate(self) -> int:
+        """Send SIGTERM; return the exit code."""
+        if self._process.returncode is None:
+            self._process.send_signal(signal.SIGTERM)
+        try:
+            async with asyncio.timeout(END):
+                await self._process.wait()
+        except TimeoutError:
+            self._process.kill()
+        return await self._ended()
+
+    async def _ended(self) -> int:
+        await self._process.communicate()
+        self._log.close()
+        return await self._process.wait()
+
+    def tell(self, line: str) -> None:
+        """Write a line to its stdin."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{line}\n".encode())
+
+    def close_input(self) -> None:
+        """Close its stdin."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+
+    async def next_line(self) -> str:
+        """Return the next line of its stdout."""
+        assert self._process.stdout is not None
+        async with asyncio.timeout(START):
+            return (await self._process.stdout.readline()).decode().rstrip("\n")
+
+    def resident(self) -> int:
+        """Return the bytes of memory that it holds."""
+        return int(Path(f"/proc/{self.pid}/statm").read_text("ascii").split()[1]) * PAGE
+
+    def descriptors(self) -> int:
+        """Return the number of its open file descriptors."""
+        return len(os.listdir(f"/proc/{self.pid}/fd"))
+
+
+@asynccontextmanager
+async def running(*arguments: str, listeners: int = 1) -> AsyncIterator[Program]:
+    """Run a program until the block ends, unless it was killed."""
+    program = Program(*arguments)
+    await program.start(listeners)
+    try:
+        yield program
+    finally:
+        if program._process.returncode is None:
+            await program.terminate()
+
+
+def children_of(pid: int) -> dict[int, str]:
+    """Return the command lines of the direct children of a process, by their ids."""
+    found = {}
+    for folder in Path("/proc").iterdir():
+        try:
+            if folder.name.isdecimal() and _parent(folder) == pid:
+                found[int(folder.name)] = (folder / "cmdline").read_text().replace("\0", " ")
+        except OSError:
+            continue  # it has ended
+    return found
+
+
+def _parent(folder: Path) -> int:
+    return int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+
+
+def is_running(pid: int) -> bool:
+    """Return True if a process exists and is no zombie."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+async def wait_until_gone(pids: set[int]) -> set[int]:
+    """Wait until these processes have ended; return those that have not."""
+
+    async def gone() -> bool:
+        return not any(map(is_running, pids))
+
+    await comes_true(gone, GONE, LOOK)
+    return {pid for pid in pids if is_running(pid)}

@@ -1,0 +1,112 @@
+"""The most expensive input for each parser, sent by a hostile client while the innocent one pings.
+
+A shape is a list of messages of one dialect. After it the gateway must still run, and a new client must hold a turn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from urllib.parse import parse_qs, urlsplit
+
+import aiohttp
+import zmq
+import zmq.asyncio
+from msgspec import Struct, field
+
+from tests.chaos.kills import Town
+from tests.chaos.pair import DIALECTS, NO_TURN
+from tests.chaos.processes import Program
+
+__all__ = ["SHAPES", "ShapeTally", "play_shapes"]
+
+MIB = 1 << 20
+SEND_DEADLINE = 30.0  # seconds for a peer that the gateway does not read any more
+READ_DEADLINE = 0.5  # seconds in which the hostile client reads what it is told
+
+SHAPES: dict[str, Callable[[int], list[bytes]]] = {
+    "many small values": lambda size: [b"[" + b"0," * (size // 2) + b"0]"],
+    "many empty objects": lambda size: [b"[" + b"{}," * (size // 3) + b"{}]"],
+    "many keys": lambda size: [b"{" + b",".join(b'"%d":0' % n for n in range(size // 10)) + b"}"],
+    "one key many times": lambda size: [b"{" + b",".join([b'"a":0'] * (size // 6)) + b"}"],
+    "deep nesting": lambda size: [b"[" * (size // 2) + b"]" * (size // 2)],
+    "a text of escapes": lambda size: [b'{"x":"' + b"\\u0000" * (size // 6) + b'"}'],
+    "a long number": lambda size: [b'{"x":' + b"9" * size + b"}"],
+    "not UTF-8": lambda size: [b'{"x":"' + b"\xff" * size + b'"}'],
+    "many messages of one byte": lambda size: [b"x"] * (size // 16),
+    "many empty messages": lambda size: [b""] * (size // 16),
+    "many unknown messages": lambda size: [b'{"action":"x","method":"x","id":1}'] * (size // 64),
+    "a message above max_message": lambda size: [b"x" * (17 * MIB)],
+}
+"""Name -> messages of about so many bytes."""
+
+
+class ShapeTally(Struct):
+    """The shapes that were sent, and those after which the gateway did not work."""
+
+    played: list[tuple[str, str]] = field(default_factory=list)
+    not_recovered: list[str] = field(default_factory=list)
+
+
+async def play_shapes(town: Town, innocent: Program, size: int, tally: ShapeTally) -> None:
+    """Send every shape to the listener of each dialect."""
+    for name, make in SHAPES.items():
+        for dialect in DIALECTS:
+            innocent.tell(f"{name}, {dialect}")
+            address = town.listeners[dialect, "pod"]
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(SEND_DEADLINE):
+                    await _send(dialect, address, make(size))
+            tally.played.append((name, dialect))
+            if not await town.recovers(dialect, "pod"):
+                tally.not_recovered.append(f"{name}, {dialect}")
+
+
+async def _send(dialect: str, address: str, messages: list[bytes]) -> None:
+    """Connect, send these messages, and read for a moment."""
+    with contextlib.suppress(*NO_TURN):
+        if dialect == "smooth":
+            await _send_websocket(address, messages)
+        elif dialect == "pando":
+            await _send_zeromq(address, messages)
+        else:
+            await _send_lines(address, messages)
+
+
+async def _send_websocket(address: str, messages: list[bytes]) -> None:
+    async with aiohttp.ClientSession() as http, http.ws_connect(address, max_msg_size=0) as socket:
+        for message in messages:
+            await socket.send_frame(message, aiohttp.WSMsgType.TEXT)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(READ_DEADLINE):
+                while not (await socket.receive()).type.name.startswith("CLOS"):
+                    pass
+
+
+async def _send_lines(address: str, messages: list[bytes]) -> None:
+    reader, writer = await asyncio.open_unix_connection(address.removeprefix("unix:"))
+    try:
+        writer.write(b"\n".join([*messages, b""]))
+        await writer.drain()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(READ_DEADLINE):
+                while await reader.read(MIB):
+                    pass
+    finally:
+        writer.transport.abort()
+
+
+async def _send_zeromq(address: str, messages: list[bytes]) -> None:
+    url = urlsplit(address)
+    assert url.port is not None
+    calls = int(parse_qs(url.query).get("rpc", [str(url.port + 1)])[0])
+    context = zmq.asyncio.Context()
+    try:
+        caller = context.socket(zmq.DEALER)
+        caller.connect(f"tcp://{url.hostname}:{calls}")
+        for message in messages:
+            await caller.send_multipart([b"", message])
+        await asyncio.sleep(READ_DEADLINE)
+    finally:
+        context.destroy(linger=0)

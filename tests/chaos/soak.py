@@ -1,0 +1,125 @@
+"""Many clients of all dialects that come and go for a long time, and the slopes of what the gateway holds meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections import Counter
+from contextlib import AsyncExitStack
+from itertools import cycle
+from pathlib import Path
+from random import Random
+from statistics import fmean
+
+from msgspec import Struct
+
+from dragoman.gateway.config.model import Limits
+from tests.chaos.clients import connected
+from tests.chaos.kills import limits_table, route_table
+from tests.chaos.pair import DIALECTS, LISTEN, NO_TURN, first_of
+from tests.chaos.processes import running
+
+__all__ = ["CLIENTS", "QUANTITIES", "Slope", "SoakResult", "slope", "soak"]
+
+CLIENTS = 200
+TTL = 5.0  # seconds until a session without clients is forgotten
+THINK = 4.0  # seconds between two turns of a client, on average
+TURNS = 3  # of a client before it connects again, on average
+EVERY = 2.0  # seconds between two samples
+WARM = 0.25  # of the run: samples that are left out, while pools and caches fill
+QUANTITIES = {"memory": 1 << 20, "descriptors": 1, "tasks": 1, "timers": 1}
+"""Quantity -> its unit: MiB, or one."""
+
+
+class Slope(Struct, frozen=True, kw_only=True):
+    """A straight line through samples: units a minute, with its standard error, and the first and last sample."""
+
+    per_minute: float
+    error: float
+    first: float
+    last: float
+
+
+class SoakResult(Struct, kw_only=True):
+    """The slopes of a run, and what its clients did."""
+
+    seconds: float
+    slopes: dict[str, Slope]
+    turns: Counter[str]
+
+
+def slope(samples: list[tuple[float, float]]) -> Slope:
+    """Fit a line to (seconds, value) by least squares; the error is that of the slope."""
+    minutes, values = [at / 60 for at, _ in samples], [value for _, value in samples]
+    middle, mean = fmean(minutes), fmean(values)
+    points = [(at - middle, value - mean) for at, value in zip(minutes, values, strict=True)]
+    spread = sum(at * at for at, _ in points)
+    gradient = sum(at * value for at, value in points) / spread
+    rest = sum((value - gradient * at) ** 2 for at, value in points)
+    error = (rest / (len(samples) - 2) / spread) ** 0.5
+    return Slope(per_minute=gradient, error=error, first=values[0], last=values[-1])
+
+
+async def soak(folder: Path, seconds: float, seed: int, clients: int = CLIENTS) -> SoakResult:
+    """Let clients come and go, and sample the gateway."""
+    turns: Counter[str] = Counter()
+    samples: list[tuple[float, dict[str, float]]] = []
+    async with AsyncExitStack() as stack:
+        upstreams = {}
+        for dialect in DIALECTS:
+            place = folder / f"backend-{dialect}"
+            place.mkdir()
+            backend = await stack.enter_async_context(
+                running("dragoman", "demo-backend", LISTEN[dialect].format(folder=place), "--log-level", "warning")
+            )
+            upstreams[dialect] = backend.endpoints[0]
+        config = folder / "gateway.toml"
+        config.write_text(_config(folder, upstreams))
+        gateway = await stack.enter_async_context(
+            running("tests.chaos.gateway_process", str(config), listeners=len(DIALECTS) ** 2)
+        )
+        addresses = [endpoint.partition("+") for endpoint in gateway.endpoints]
+        async with asyncio.TaskGroup() as group:
+            visitors = [
+                group.create_task(_visit(dialect, address, Random(f"{seed} {n}"), turns), name=f"visitor {n}")
+                for n, (dialect, _, address) in zip(range(clients), cycle(addresses), strict=False)
+            ]
+            begun = time.monotonic()
+            while (at := time.monotonic() - begun) < seconds:
+                gateway.tell("sample")
+                samples.append((at, json.loads(await gateway.next_line())))
+                await asyncio.sleep(EVERY)
+            for visitor in visitors:
+                visitor.cancel()
+    late = [(at, sample) for at, sample in samples if at >= seconds * WARM]
+    slopes = {q: slope([(at, sample[q] / unit) for at, sample in late]) for q, unit in QUANTITIES.items()}
+    return SoakResult(seconds=seconds, slopes=slopes, turns=turns)
+
+
+async def _visit(dialect: str, address: str, dice: Random, turns: Counter[str]) -> None:
+    """Be one client after the other: connect, hold some turns, leave."""
+    await asyncio.sleep(dice.random() * THINK)
+    while True:
+        try:
+            async with connected(dialect, address) as client:
+                await client.open()
+                for _ in range(dice.randint(1, 2 * TURNS - 1)):
+                    turn = await client.ask(f"count {dice.randint(1, 200)}")
+                    await first_of(turn.over.wait(), client.gone.wait())
+                    turns["ended" if turn.over.is_set() else "disconnected" if client.gone.is_set() else "lost"] += 1
+                    turns["ended twice"] += client.most_ends() > 1
+                    await asyncio.sleep(dice.random() * 2 * THINK)
+        except* NO_TURN:
+            turns["could not connect"] += 1
+
+
+def _config(folder: Path, upstreams: dict[str, str]) -> str:
+    blocks = []
+    for name, upstream in upstreams.items():
+        places = {client: folder / "listen" / name / client for client in DIALECTS}
+        for place in places.values():
+            place.mkdir(parents=True)
+        listen = [LISTEN[client].format(folder=place) for client, place in places.items()]
+        blocks.append(route_table(name, listen, upstream))
+    return "\n".join([*blocks, limits_table(Limits(session_ttl=TTL))])

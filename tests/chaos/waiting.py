@@ -1,0 +1,19 @@
+"""Waiting for what sets no event: another process, or a peer that must be asked again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+__all__ = ["comes_true"]
+
+
+async def comes_true(condition: Callable[[], Awaitable[bool]], deadline: float, every: float) -> bool:
+    """Ask again and again; return False if the condition is not true before the deadline."""
+    try:
+        async with asyncio.timeout(deadline):
+            while not await condition():  # noqa: ASYNC110  # what is asked about sets no event here
+                await asyncio.sleep(every)
+    except TimeoutError:
+        return False
+    return True

@@ -1,0 +1,156 @@
+"""The parsers under fuzz, as functions of bytes that return if the parser did what it may: read, or refuse.
+
+Whatever else a parser raises is a bug. `seeds` are real messages from which the fuzzers start.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import tempfile
+from collections.abc import Callable, Iterator
+from functools import cache, partial
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from dragoman.adapters.lines import LineSplitter
+from dragoman.gateway import registry
+from dragoman.gateway.config.check import check
+from dragoman.gateway.demo import script
+from dragoman.gateway.endpoint import parse
+from dragoman.gateway.recording.format import LineError, RecordingError, decode_header, decode_line
+from dragoman.gateway.recording.reader import Problems, open_part
+from dragoman.gateway.transports import pando_project
+from dragoman.mappings import rfc3339
+from dragoman.mappings.dialect import Frame, Parts
+from dragoman.mappings.errors import ConfigError
+
+__all__ = ["PARSERS", "seeds"]
+
+DATA = Path(__file__).parents[1] / "data"
+SMOOTH_SEEDS = (
+    {"action": "send_message", "requestId": "r1", "sessionId": "s1", "message": "hello"},
+    {"action": "create_conversation_session", "requestId": "r2", "agentId": "a", "supports": ["choice_chips"]},
+    {"type": "stream_token", "requestId": "r1", "token": "t", "data": {"requestId": "r1", "token": "t"}},
+    {"type": "eventual_response", "requestId": "r1", "status": 200, "data": {"data": {"response": {}}}},
+)
+SEED_MAX = 4096  # bytes: longer messages only slow the fuzzers down
+SEEDS = 150  # of each dialect
+MAX_LINE = 64
+
+
+def _clock() -> int:
+    return 1_700_000_000_000_000_000
+
+
+def _server(name: str, data: bytes) -> None:
+    """Feed a translator that is a server with the frames of a client."""
+    numbers = count(1)
+    translator = registry.dialect(name).server(_clock, lambda: f"id-{next(numbers)}")
+    translator.opened()
+    translator.receive(_frames(name, data, Parts("rpc", b"peer", (b"",))))
+
+
+def _client(name: str, data: bytes) -> None:
+    """Feed a translator that is a client with the frames of a backend."""
+    numbers = count(1)
+    translator = registry.dialect(name).client(_clock, lambda: f"id-{next(numbers)}")
+    translator.opened()
+    translator.receive(_frames(name, data, Parts("rpc", b"", (b"",))))
+
+
+def _frames(name: str, data: bytes, call: Parts) -> list[Frame]:
+    if name != "pando":
+        return list(data.split(b"\n"))
+    return [
+        Parts("pub", b"", (line,)) if b"\0" in line else Parts(call.channel, call.identity, (*call.parts, line))
+        for line in data.split(b"\n")
+    ]
+
+
+def _lines(data: bytes) -> None:
+    """Split a stream in one piece and byte by byte; the frames must be the same."""
+    whole, single = LineSplitter(MAX_LINE), LineSplitter(MAX_LINE)
+    expected = [*whole.feed(data), *whole.finish()]
+    found = [frame for at in range(len(data)) for frame in single.feed(data[at : at + 1])] + single.finish()
+    assert found == expected
+
+
+def _refusing(read: Callable[[bytes], object], *refusals: type[Exception]) -> Callable[[bytes], None]:
+    def parser(data: bytes) -> None:
+        with contextlib.suppress(*refusals):
+            read(data)
+
+    return parser
+
+
+def _file(read: Callable[[Path], object], name: str, *refusals: type[Exception]) -> Callable[[bytes], None]:
+    def parser(data: bytes) -> None:
+        path = _folder() / name
+        path.write_bytes(data)
+        with contextlib.suppress(*refusals):
+            read(path)
+
+    return parser
+
+
+@cache
+def _folder() -> Path:
+    return Path(tempfile.mkdtemp(prefix="fuzz-"))
+
+
+def _recording(path: Path) -> list[object]:
+    return list(open_part(path).steps(Problems()))
+
+
+def _registry_of_pandos(path: Path) -> object:
+    return pando_project.find("/nowhere", path.parent)
+
+
+def _text(read: Callable[[str], object]) -> Callable[[bytes], object]:
+    return lambda data: read(data.decode("utf-8", "replace"))
+
+
+PARSERS: dict[str, Callable[[bytes], None]] = {
+    **{f"{name} frames of a client": partial(_server, name) for name in registry.dialects()},
+    **{f"{name} frames of a backend": partial(_client, name) for name in registry.dialects()},
+    "lines of a stream": _lines,
+    "header of a recording": _refusing(decode_header, RecordingError),
+    "line of a recording": _refusing(decode_line, LineError),
+    "file of a recording": _file(_recording, "fuzz.jsonl", RecordingError),
+    "configuration": _file(check, "fuzz.toml"),
+    "endpoint": _refusing(_text(parse), ConfigError),
+    "script of the demo backend": _refusing(_text(lambda text: script.read(text, "script")), ConfigError),
+    "registry of pandos": _file(_registry_of_pandos, "fuzz.json"),
+    "time": _refusing(_text(rfc3339.parse)),
+}
+"""Name -> a function that raises only if the parser did what it must not."""
+
+
+@cache
+def seeds() -> tuple[bytes, ...]:
+    """Return real messages of all dialects, a configuration, a recording and others."""
+    found = [json.dumps(message).encode() for message in SMOOTH_SEEDS]
+    for folder in ("pod", "pando", "codewhale"):
+        found += list(_captured(folder))[:SEEDS]
+    found += [line for path in sorted((DATA / "recordings").rglob("*.jsonl")) for line in _short_lines(path)][:SEEDS]
+    found += [b"pod+unix:/run/x/sock?session=latest", b"2026-01-02T03:04:05.123456789+01:30"]
+    found.append((Path(__file__).parents[2] / "config.example.toml").read_bytes())
+    return tuple(found)
+
+
+def _captured(dialect: str) -> Iterator[bytes]:
+    known = set()
+    for path in sorted((DATA / "captures" / dialect).glob("*.jsonl")):
+        for line in path.read_text("utf-8").split("\n"):
+            row: dict[str, Any] = json.loads(line) if line else {}
+            text = row["frames"][-1] if "frames" in row else row.get("frame") or ""
+            kind = text[:40]
+            if text and kind not in known and len(text) < SEED_MAX:
+                known.add(kind)
+                yield text.encode()
+
+
+def _short_lines(path: Path) -> list[bytes]:
+    return [line for line in path.read_bytes().split(b"\n") if 0 < len(line) < SEED_MAX]
