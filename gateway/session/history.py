@@ -327,17 +327,18 @@ def summary(state: SessionState) -> SessionSummary:
     )
 
 
-def trim(state: SessionState, limit: int) -> int:
-    """Drop the oldest items beyond `limit` characters of text; return how many."""
+def trim(state: SessionState, limit: int) -> tuple[int, int]:
+    """Drop the oldest items beyond `limit` characters of text; return how many, and the characters of the others."""
     size, keep = 0, 0
     for item in reversed(state.transcript):
-        size += of_item(item)
-        if size > limit:
+        weight = of_item(item)
+        if size + weight > limit:
             break
+        size += weight
         keep += 1
     dropped = len(state.transcript) - keep
     if dropped:
         del state.transcript[:dropped]
         state.fresh = max(0, state.fresh - dropped)
         state.summed_up = max(0, state.summed_up - dropped)
-    return dropped
+    return dropped, size

@@ -6,16 +6,19 @@ A client that reads slowly has a cursor into it, and is disconnected if the log 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from msgspec import structs
 
+from dragoman.adapters.meter import STEP
 from dragoman.gateway.config.model import Limits
 from dragoman.mappings.canonical import Batch, Event, SessionState
 from dragoman.mappings.canonical.events import QuestionAsked
 from dragoman.mappings.canonical.values import Origin
 
 __all__ = ["Log"]
+
+EVENT_SIZE = 256  # bytes of an event beside its text: a flood of tiny deltas is counted as its memory
 
 
 class Log:
@@ -28,7 +31,18 @@ class Log:
         self._batches: deque[tuple[Batch, int]] = deque()  # each with its weight
         self._count = 0
         self._weight = 0
+        self._grown = 0  # bytes appended since `_on_growth` was called
+        self._on_growth: Callable[[], None] = _nothing
         self.turn_weight = 0
+
+    @property
+    def size(self) -> int:
+        """The memory of the log, in bytes."""
+        return self._weight + EVENT_SIZE * self._count
+
+    def watch(self, on_growth: Callable[[], None]) -> None:
+        """Call `on_growth` each time after the log took in another STEP of bytes; it may drop a part of the log."""
+        self._on_growth = on_growth
 
     def append(self, events: list[Event], turn: str, origin: Origin, at: int, weight: int) -> Batch:
         """Append events of one turn, which weigh so many characters, and return their batch."""
@@ -50,10 +64,23 @@ class Log:
         self._count += len(events)
         self._weight += weight
         while (self._count > self._events_max or self._weight > self._weight_max) and len(self._batches) > 1:
-            oldest, its_weight = self._batches.popleft()
-            self._count -= len(oldest.events)
-            self._weight -= its_weight
+            self._drop_oldest()
+        self._grown += weight + EVENT_SIZE * len(events)
+        if self._grown >= STEP:
+            self._grown = 0
+            self._on_growth()
         return batch
+
+    def drop_half(self) -> None:
+        """Drop the oldest batches until half of the memory is free; a client that still needs them is disconnected."""
+        goal = self.size // 2
+        while self.size > goal and len(self._batches) > 1:
+            self._drop_oldest()
+
+    def _drop_oldest(self) -> None:
+        oldest, weight = self._batches.popleft()
+        self._count -= len(oldest.events)
+        self._weight -= weight
 
     def unlogged(self, events: list[Event]) -> Batch:
         """Return events of the open turn as a batch for one client, which is not in the log."""
@@ -80,7 +107,7 @@ class Log:
     def batches_from(self, cursor: int, limit: int) -> Iterator[Batch]:
         """Yield the log from `cursor`, at most about `limit` events; neighbours of one turn are joined."""
         joined: Batch | None = None
-        for batch, _ in self._batches:
+        for batch, _ in tuple(self._batches):  # whoever delivers them may have the log shortened
             if batch.first_seq + len(batch.events) <= cursor:
                 continue
             if limit <= 0:
@@ -101,3 +128,7 @@ def _are_of_one_turn(one: Batch, other: Batch) -> bool:
     if type(one.events[-1]) is QuestionAsked:
         return False
     return (one.turn, one.origin, one.epoch) == (other.turn, other.origin, other.epoch)
+
+
+def _nothing() -> None:
+    """Do nothing: nobody counts the memory of this log."""

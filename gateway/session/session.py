@@ -22,7 +22,8 @@ from dragoman.gateway.session.commands import ADDRESSED, Commands, answers_one
 from dragoman.gateway.session.context import SessionContext
 from dragoman.gateway.session.delivery import Attachment, Delivery
 from dragoman.gateway.session.fold import happens
-from dragoman.gateway.session.history import summary, trim
+from dragoman.gateway.session.held import SessionMemory
+from dragoman.gateway.session.history import summary
 from dragoman.gateway.session.in_flight import InFlight
 from dragoman.gateway.session.inputs import Inputs
 from dragoman.gateway.session.log import Log
@@ -40,7 +41,7 @@ from dragoman.mappings.canonical import events as e
 from dragoman.mappings.canonical.commands import CancelTurn
 from dragoman.mappings.canonical.state import TextBlock
 from dragoman.mappings.canonical.values import Cause, Failure
-from dragoman.mappings.dialect import Burst, Dialect, Loss
+from dragoman.mappings.dialect import Burst, Dialect
 
 __all__ = ["Session", "SessionObserver"]
 
@@ -85,6 +86,7 @@ class Session:
         self.form = self._normal_form(upstream)
         self.states = self.form.states
         self.log = Log(state, services.limits)
+        self._memory = SessionMemory(state, self.log, services)
         coalesce = route.overflow == "coalesce"
         self.delivery = Delivery(state, self.log, services, coalesce=coalesce, source=upstream.name, recorder=recorder)
         self.in_flight = InFlight(
@@ -148,6 +150,7 @@ class Session:
         self.presence.close()
         self.pending.close()
         self.backend.stop()
+        self._memory.close()
 
     # -- clients ---------------------------------------------------------------------------------------
 
@@ -184,7 +187,7 @@ class Session:
                         self.commands.take(item, at)
                 else:
                     self.deliver(self.form.feed(list(some), at), at)
-            self._trim()
+            self._memory.trim_transcript()
             self.pending.open()  # a whole history is among them, or an answer: the backend has told what there was
 
     def _deliver_text(self, events: list[Any], at: int) -> bool:
@@ -245,7 +248,7 @@ class Session:
             if run.ended:
                 self.log.end_turn()
                 self.commands.cancel_over()
-                self._trim()
+                self._memory.trim_transcript()
                 self.describe()
         if self.log.turn_weight > self._services.limits.transcript_max and self.state.turn is not None:
             self._end_endless(at)
@@ -265,11 +268,6 @@ class Session:
         failure = Failure(cause="too_large", text=f"the turn is over {limits.transcript_max} characters")
         self.deliver(self.form.cut("failed", failure, at, discard=True), at)
         self.backend.send([CancelTurn(request=self._services.new_id())])
-
-    def _trim(self) -> None:
-        if dropped := trim(self.state, self._services.limits.transcript_max):
-            loss = Loss(kind="transcript", why="older than transcript_max", count=dropped)
-            self._services.ledger.record([loss], session=self.state.id)
 
     def say(self, event: Event) -> None:
         """Tell the clients something that the gateway itself says."""

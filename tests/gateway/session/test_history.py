@@ -233,14 +233,14 @@ def test_page_after_page_shows_every_message_once(messages: int, limit: int) -> 
 def test_trimming_drops_the_oldest_and_says_how_many() -> None:
     state = talk(10)
     state.fresh = 8
-    assert trim(state, 4) == 6
+    assert trim(state, 4)[0] == 6
     assert [m.text for m in state.messages()] == ["6", "7", "8", "9"]
     assert state.fresh == 2
 
 
 def test_trimming_below_the_limit_drops_nothing() -> None:
     state = talk(10)
-    assert trim(state, 10) == 0
+    assert trim(state, 10)[0] == 0
     assert len(state.transcript) == 10
 
 
@@ -251,17 +251,17 @@ def test_trimming_counts_every_kind_of_item() -> None:
         ToolCall(call="c", name="n", arguments="12345"),
         ToolResult(call="c", summary="12", output="345"),
     )
-    assert trim(state, 19) == 1
-    assert trim(state, 14) == 1
-    assert trim(state, 9) == 1
-    assert trim(state, 4) == 1
+    assert trim(state, 19)[0] == 1
+    assert trim(state, 14)[0] == 1
+    assert trim(state, 9)[0] == 1
+    assert trim(state, 4)[0] == 1
     assert state.transcript == []
 
 
 def test_the_start_of_the_open_turn_is_never_negative_after_trimming() -> None:
     state = talk(4)
     state.fresh = 1
-    assert trim(state, 1) == 3
+    assert trim(state, 1)[0] == 3
     assert state.fresh == 0
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dragoman.adapters.meter import STEP
 from dragoman.gateway.config.model import Limits
-from dragoman.gateway.session.log import Log
+from dragoman.gateway.session.log import EVENT_SIZE, Log
 from dragoman.mappings.canonical import Batch, Event, SessionState
 from dragoman.mappings.canonical.events import QuestionAsked, TextDelta
 from dragoman.mappings.canonical.values import Origin
@@ -68,3 +69,36 @@ def test_the_weight_of_a_turn_counts_from_the_end_of_the_turn_before() -> None:
     log.end_turn()
     append(log, TextDelta(text="ab"), weight=2)
     assert log.turn_weight == 2
+
+
+def test_growth_is_told_once_for_each_step_and_not_for_each_event() -> None:
+    log = log_of(log_max=100_000, log_bytes=100_000)
+    told: list[int] = []
+    log.watch(lambda: told.append(log.size))
+    each = EVENT_SIZE + 1
+    for _ in range(10 * STEP // each):
+        append(log, TextDelta(text="a"))
+    assert 8 <= len(told) <= 10
+    assert STEP <= told[0] < STEP + each
+
+
+def test_half_of_a_log_is_dropped_from_its_beginning_and_the_newest_batch_stays() -> None:
+    log = log_of()
+    for _ in range(10):
+        append(log, TextDelta(text="a"))
+    log.drop_half()
+    assert (log.reaches(4), log.reaches(5)) == (False, True)
+    for _ in range(10):
+        log.drop_half()
+    assert log.reaches(9)
+
+
+def test_a_log_may_be_shortened_while_it_is_delivered() -> None:
+    log = log_of()
+    for turn in "abcdef":
+        append(log, TextDelta(text="a"), turn=turn)
+    seen = []
+    for batch in log.batches_from(0, 100):
+        seen.append(batch.turn)
+        log.drop_half()
+    assert seen == [*"abcdef"]

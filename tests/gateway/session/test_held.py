@@ -1,0 +1,51 @@
+"""The memory of a session is counted while it lives, and its oldest half is dropped if the gateway runs out of it."""
+
+from __future__ import annotations
+
+from dragoman.adapters.meter import STEP
+from dragoman.gateway.config.model import Limits
+from dragoman.gateway.ledger import Ledger
+from dragoman.gateway.services import Services
+from dragoman.gateway.session.held import SessionMemory
+from dragoman.gateway.session.log import Log
+from dragoman.mappings.canonical import SessionState
+from dragoman.mappings.canonical.events import TextDelta
+from dragoman.mappings.canonical.values import Message, Origin
+from tests.services import services
+
+
+def holding(text: int, *, limits: Limits | None = None) -> tuple[Services, Log, SessionMemory, SessionState]:
+    """A session with `text` characters in each of ten messages and ten batches of its log."""
+    given = services(limits=limits, ledger=Ledger())
+    state = SessionState(id="s")
+    log = Log(state, given.limits)
+    memory = SessionMemory(state, log, given)
+    for number in range(10):
+        state.transcript.append(Message(id=str(number), role="user", text="x" * text))
+        log.append([TextDelta(text="y" * text)], "t", Origin(), 0, text)
+    memory.trim_transcript()
+    return given, log, memory, state
+
+
+def test_log_and_transcript_are_counted_until_the_session_ends() -> None:
+    given, log, memory, _ = holding(10 * STEP)
+    assert 200 * STEP <= given.memory.used <= 200 * STEP + log.size - 100 * STEP + 2 * STEP
+    memory.close()
+    assert given.memory.used == 0
+
+
+def test_items_beyond_transcript_max_are_not_counted() -> None:
+    given, log, _, state = holding(10 * STEP, limits=Limits(transcript_max=30 * STEP))
+    assert len(state.transcript) == 3
+    assert given.memory.used <= 30 * STEP + log.size + STEP
+
+
+def test_out_of_memory_the_oldest_half_is_dropped_and_the_loss_is_counted() -> None:
+    given, log, _, state = holding(10 * STEP)
+    before = given.memory.used
+    given.memory.limit = before
+    log.append([TextDelta(text="y" * STEP)], "t", Origin(), 0, STEP)
+    assert given.memory.used < 0.6 * before
+    assert [message.id for message in state.messages()] == ["5", "6", "7", "8", "9"]
+    (row,) = given.ledger.entries()
+    assert (row.kind, row.why, row.count) == ("transcript", "the gateway is out of memory", 5)
