@@ -12,29 +12,51 @@ Frames that arrive before a sink is set wait in the same place.
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from dragoman.adapters.base import Sink
+from dragoman.adapters.lines import LineSplitter
 from dragoman.adapters.meter import Meter
 from dragoman.mappings.dialect import Frame, Parts
 
 __all__ = ["Inbound", "PulledInbound", "memory"]
 
 FRAME_OVERHEAD = 64  # bytes of an object beside its content, so that a flood of tiny frames is counted as its memory
+SLICE = 256  # waiting frames that a sink is shown at once: they are copied, and the sink may leave most of them
 
 
 class Inbound:
     """The sink of one transport, and the frames that the sink has not taken yet.
 
     `pause` stops the transport's reading: it is called when the sink left frames, or when more than `high` bytes wait
-    for a sink. `resume` restarts it and is called when every frame has been taken. `meter` counts the waiting frames.
+    for a sink. `resume` restarts it and is called when every frame has been taken. A transport of lines passes its
+    splitter: data that is not split yet waits like frames. `meter` counts the waiting frames.
     """
 
-    __slots__ = ("_ended", "_frames", "_high", "_meter", "_over", "_pause", "_paused", "_resume", "_sink", "size")
+    __slots__ = (
+        "_ended",
+        "_frames",
+        "_gives",
+        "_high",
+        "_lines",
+        "_meter",
+        "_over",
+        "_pause",
+        "_paused",
+        "_resume",
+        "_sink",
+        "size",
+    )
 
     def __init__(
-        self, high: int, pause: Callable[[], None], resume: Callable[[], None], meter: Meter | None = None
+        self,
+        high: int,
+        pause: Callable[[], None],
+        resume: Callable[[], None],
+        meter: Meter | None = None,
+        lines: LineSplitter | None = None,
     ) -> None:
         self._meter = meter or Meter()
         self.size = 0
@@ -42,16 +64,23 @@ class Inbound:
         self._high = high
         self._pause = pause
         self._resume = resume
+        self._lines = lines
         self._sink: Sink | None = None
-        self._frames: list[Frame] = []
+        self._frames: deque[Frame] = deque()
+        self._gives = False  # `resume` pushes frames
         self._paused = False
         self._ended = False
         self._over: asyncio.Future[None] | None = None
 
     @property
     def empty(self) -> bool:
-        """True if no frame waits."""
-        return not self._frames
+        """True if no frame waits, and no data that is not split yet."""
+        return not self._frames and not self._unsplit
+
+    @property
+    def has_sink(self) -> bool:
+        """True while a link takes frames."""
+        return self._sink is not None
 
     @property
     def full(self) -> bool:
@@ -59,9 +88,12 @@ class Inbound:
         return self._paused
 
     def push(self, frames: Sequence[Frame]) -> None:
-        """Push frames to the sink and keep those that it leaves."""
+        """Push frames to the sink and keep those that it leaves.
+
+        A transport of lines also pushes no frames, to say that the splitter has unsplit data.
+        """
         sink = self._sink
-        if sink is None or self._frames:
+        if sink is None or self._paused or self._gives:
             self._keep(frames)
             return
         try:
@@ -69,13 +101,15 @@ class Inbound:
         except Exception as error:  # noqa: BLE001  # `run` of the transport raises it: an event loop would only log it
             self._fail(error)
             return
-        if taken < len(frames):
+        if taken < len(frames) or not frames:
             self._keep(frames[taken:])
+        elif self._lines is not None and self._lines.unsplit:
+            self.resume()
 
     def end(self) -> None:
         """Mark the end of the stream; `push` is not called after it."""
         self._ended = True
-        if not self._frames:
+        if self.empty:
             self._finish()
 
     @contextmanager
@@ -94,35 +128,79 @@ class Inbound:
 
     def resume(self) -> None:
         """Push the waiting frames to the sink, and continue reading if it takes all of them."""
-        if self._frames:
-            frames, size = self._frames, self.size
-            self._frames, self.size = [], 0
-            self._meter.add(-size)
-            self.push(frames)
-        if self._frames or self._sink is None:
+        if self._sink is None or self._gives:
+            return
+        self._gives = True
+        try:
+            taken = self._give(self._sink)
+        except Exception as error:  # noqa: BLE001  # as in `push`
+            self._fail(error)
+            return
+        finally:
+            self._gives = False
+        if not taken:
+            self._stop_reading()
             return
         if self._paused:
             self._paused = False
             self._resume()
-        if self._ended:
+        if self._ended and self.empty:
             self._finish()
 
     def clear(self) -> None:
         """Drop the waiting frames: their link is over."""
-        size, self._frames, self.size = self.size, [], 0
+        size, self.size = self.size, 0
+        self._frames.clear()
         if size:
             self._meter.add(-size)
 
     # --------------------------------------------------------------------------------------------------
 
+    @property
+    def _unsplit(self) -> bool:
+        return self._lines is not None and bool(self._lines.unsplit)
+
+    def _give(self, sink: Sink) -> bool:
+        """Push the waiting frames in slices; return True if the sink took all of them."""
+        while True:
+            while self._frames:
+                part = self._take_slice()
+                taken = sink(part)
+                if taken < len(part):
+                    self._frames.extendleft(reversed(part[taken:]))
+                    self._count(sum(map(memory, part[taken:])))
+                    return False
+            if self._lines is None or not self._lines.unsplit:
+                return True
+            frames = self._lines.more()
+            if frames:
+                self._keep(frames)
+            elif self._lines.unsplit:
+                sink(())
+                return False
+
+    def _take_slice(self) -> list[Frame]:
+        waiting = self._frames
+        part = [waiting.popleft() for _ in range(min(SLICE, len(waiting)))]
+        self._count(-sum(map(memory, part)))
+        return part
+
     def _keep(self, frames: Sequence[Frame]) -> None:
         size = sum(map(memory, frames))
         self._frames += frames
         self.size += size
-        if not self._paused and (self._sink is not None or self.size > self._high):
+        if self._sink is not None or self.size > self._high or self._unsplit:
+            self._stop_reading()
+        self._meter.add(size)
+
+    def _count(self, size: int) -> None:
+        self.size += size
+        self._meter.add(size)
+
+    def _stop_reading(self) -> None:
+        if not self._paused:
             self._paused = True
             self._pause()
-        self._meter.add(size)
 
     def _fail(self, error: Exception) -> None:
         self._sink = None
@@ -135,23 +213,54 @@ class Inbound:
 
 
 class PulledInbound:
-    """Passes frames to a sink for a task that reads them itself, and waits while the sink takes no more."""
+    """Passes frames to a sink for a task that reads them itself, and waits while the sink takes no more.
 
-    __slots__ = ("_more",)
+    `meter` counts the frames that wait.
+    """
 
-    def __init__(self) -> None:
-        self._more = asyncio.Event()
+    __slots__ = ("_frames", "_gives", "_meter", "_sink", "_taken")
+
+    def __init__(self, meter: Meter | None = None) -> None:
+        self._meter = meter or Meter()
+        self._sink: Sink | None = None
+        self._frames: Sequence[Frame] = ()
+        self._gives = False  # `resume` pushes frames
+        self._taken: asyncio.Future[None]
 
     async def give(self, sink: Sink, frames: Sequence[Frame]) -> None:
         """Push frames to the sink and return once it has taken all of them."""
-        while frames and (taken := sink(frames)) < len(frames):
-            frames = frames[taken:]
-            self._more.clear()
-            await self._more.wait()
+        if not frames or (taken := sink(frames)) == len(frames):
+            return
+        self._sink = sink
+        self._taken = asyncio.get_running_loop().create_future()
+        self._keep(frames[taken:])
+        del frames
+        try:
+            await self._taken
+        finally:
+            self._sink = None
+            self._keep(())
 
     def resume(self) -> None:
-        """Push the remaining frames to the sink again."""
-        self._more.set()
+        """Push the remaining frames to the sink; `give` raises what it raises."""
+        if self._sink is None or self._gives or not self._frames:
+            return
+        self._gives = True
+        try:
+            self._keep(self._frames[self._sink(self._frames) :])
+        except Exception as error:  # noqa: BLE001  # `give` raises it, in the task of the link
+            self._sink = None
+            self._taken.set_exception(error)
+            return
+        finally:
+            self._gives = False
+        if not self._frames and not self._taken.done():
+            self._taken.set_result(None)
+
+    def _keep(self, frames: Sequence[Frame]) -> None:
+        change = sum(map(memory, frames)) - sum(map(memory, self._frames))
+        self._frames = frames
+        self._meter.add(change)
 
 
 def memory(frame: Frame) -> int:

@@ -8,12 +8,16 @@ and no memory here. Lines are trimmed of Unicode white space and blank lines are
 
 from __future__ import annotations
 
+import sys
+from collections import deque
 from collections.abc import Sequence
 
 from dragoman.adapters.meter import Meter
 from dragoman.mappings.dialect import Frame, Oversize
 
-__all__ = ["LineSplitter", "join"]
+__all__ = ["LINES_AT_ONCE", "LineSplitter", "join"]
+
+LINES_AT_ONCE = 2048  # lines of a read that are split at once: about 0.2 ms; one read may have 262,144
 
 WHITE_SPACE = (
     "\t\n\x0b\x0c\r \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004"
@@ -23,21 +27,51 @@ WHITE_SPACE = (
 
 
 class LineSplitter:
-    """The line buffer of one stream. It never holds more than `max_line` bytes, and `meter` counts them."""
+    """The line buffer of one stream. Its unfinished line has at most `max_line` bytes; `meter` counts what it holds.
 
-    def __init__(self, max_line: int, meter: Meter | None = None) -> None:
+    `feed` returns about `lines_at_once` lines at most. What is not split then waits in `unsplit`, and `more` goes on.
+    """
+
+    def __init__(self, max_line: int, meter: Meter | None = None, lines_at_once: int = sys.maxsize) -> None:
         self.max_line = max_line
         self._meter = meter or Meter()
+        self.unsplit: deque[bytes] = deque()
+        self._lines_at_once = lines_at_once
         self._begun = bytearray()  # appending stays linear even if a long line arrives byte by byte
         self._size = 0  # bytes of the unfinished line, including those discarded above the limit
 
     def feed(self, data: bytes) -> list[Frame]:
-        """Return the lines that `data` completes."""
+        """Return the lines that `data` completes, or the first of them."""
+        if self.unsplit:
+            self.unsplit.append(data)
+            self._meter.add(len(data))
+            return []
+        if not self._size and data.find(b"\n") == len(data) - 1 and len(data) <= self.max_line and data.isascii():
+            line = data.strip()  # the fast path: a read with one line, as when tokens arrive one by one
+            return [line] if line else []
+        return self._split(self._cut(data) if len(data) > self._lines_at_once else data)
+
+    def more(self) -> list[Frame]:
+        """Return further lines of the data in `unsplit`; none if these were blank."""
+        data = self.unsplit.popleft()
+        self._meter.add(-len(data))
+        return self._split(self._cut(data))
+
+    def _cut(self, data: bytes) -> bytes:
+        """Return the part of `data` that is split now; the rest goes back to `unsplit`."""
+        if not self._size:
+            data = data.lstrip()  # a flood of blank lines is not worth a split
+        if data.count(b"\n") <= self._lines_at_once:
+            return data
+        rest = data.split(b"\n", self._lines_at_once)[-1]
+        if rest:
+            self.unsplit.appendleft(rest)
+            self._meter.add(len(rest))
+        return data[: len(data) - len(rest)]
+
+    def _split(self, data: bytes) -> list[Frame]:
         lines = data.split(b"\n")
         rest = lines.pop()
-        if not rest and not self._size and len(lines) == 1 and len(data) <= self.max_line and data.isascii():
-            line = lines[0].strip()  # the fast path: a read with one line, as when tokens arrive one by one
-            return [line] if line else []
         frames: list[Frame] = []
         if lines and self._size:
             self._hold(lines.pop(0))
@@ -61,8 +95,10 @@ class LineSplitter:
         return [*_trimmed([line], plain=line.isascii())]
 
     def clear(self) -> None:
-        """Drop the unfinished line."""
+        """Drop the unfinished line and the data that is not split yet."""
         self._size = 0
+        self._meter.add(-sum(map(len, self.unsplit)))
+        self.unsplit.clear()
         self._forget()
 
     def _hold(self, piece: bytes) -> None:

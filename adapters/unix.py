@@ -23,7 +23,7 @@ from typing import cast
 from dragoman.adapters.base import BACKLOG, Accept, CloseReason, Sink, TransportLimits
 from dragoman.adapters.closing import close_server
 from dragoman.adapters.inbound import Inbound
-from dragoman.adapters.lines import LineSplitter, join
+from dragoman.adapters.lines import LINES_AT_ONCE, LineSplitter, join
 from dragoman.adapters.meter import Meter
 from dragoman.mappings.errors import ConfigError
 
@@ -44,8 +44,8 @@ class UnixTransport(asyncio.Protocol):
         self._limits = limits
         self._accept = accept
         self.meter = Meter()
-        self._splitter = LineSplitter(limits.max_message, self.meter)
-        self._inbound = Inbound(limits.receive_high, self._pause, self._read_on, self.meter)
+        self._splitter = LineSplitter(limits.max_message, self.meter, LINES_AT_ONCE)
+        self._inbound = Inbound(limits.receive_high, self._pause, self._read_on, self.meter, self._splitter)
         self._discarding = False  # what still arrives is dropped
         self._unsent = 0  # bytes counted as waiting for the peer to read
         self._ended = False  # reading is over
@@ -110,7 +110,7 @@ class UnixTransport(asyncio.Protocol):
         if self._discarding:
             return
         frames = self._splitter.feed(data)
-        if frames:
+        if frames or self._splitter.unsplit:
             self._inbound.push(frames)
 
     def eof_received(self) -> bool:
@@ -147,9 +147,7 @@ class UnixTransport(asyncio.Protocol):
     def _end(self) -> None:
         if not self._ended:
             self._ended = True
-            rest = self._splitter.finish()
-            if rest:
-                self._inbound.push(rest)
+            self.data_received(b"\n")  # an unterminated last line counts
             self._inbound.end()
 
     def _read_rest(self) -> None:

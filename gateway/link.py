@@ -12,18 +12,19 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import structlog
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from dragoman.adapters.base import CloseReason, Transport
+from dragoman.gateway.fair_queue import FRAME, PUT, Turns
 from dragoman.gateway.faults import FaultLog
 from dragoman.gateway.ingress import Ingress
 from dragoman.gateway.outbox import Outbox
 from dragoman.gateway.services import Services
-from dragoman.gateway.timers import Timer
+from dragoman.gateway.timers import Schedule, Timer
 from dragoman.mappings.canonical import Batch, Event, SessionState
 from dragoman.mappings.canonical.events import Reply
 from dragoman.mappings.canonical.values import Cause, Failure
-from dragoman.mappings.dialect import Alarm, Burst, Dialect, Frame, Step, Translator
+from dragoman.mappings.dialect import Alarm, Burst, Dialect, Frame, Loss, Step, Translator
 from dragoman.mappings.errors import PeerError
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ Said = TypeVar("Said")
 LAST_ANSWERS = 3600.0  # seconds for what a peer asked that says no more: as long as a session lives without links
 LOOK = 1.0  # seconds between two looks whether it still reads
 FLUSH_DEADLINE = 2.0  # seconds that a peer which is sent away has to read what waits for it
+DISCONNECTED = "came from a peer that was disconnected"
 
 log = structlog.get_logger("dragoman.link")
 
@@ -69,6 +71,26 @@ class LinkEvents(Struct, Generic[T], frozen=True, kw_only=True):
     """Tells the peer in its dialect, with this text, that it is about to be disconnected for the memory it holds."""
     understands: Callable[[Sequence[Frame]], bool] = lambda _frames: True
     """Asked about the frames of the peer until it returns True."""
+
+
+class AlarmTimer:
+    """The timer that a translator asked for, in place of an earlier one."""
+
+    def __init__(self, schedule: Schedule, ring: Callable[[Alarm[Any]], None]) -> None:
+        self._schedule = schedule
+        self._ring = ring
+        self._timer: Timer | None = None
+
+    def set(self, alarm: Alarm[Any]) -> None:
+        """Ring for this alarm, and for no earlier one."""
+        self.cancel()
+        self._timer = self._schedule(alarm.after, lambda: self._ring(alarm))
+
+    def cancel(self) -> None:
+        """Ring for no alarm any more."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
 
 class Link:
@@ -104,9 +126,10 @@ class Link:
         self._on_refused = events.refused
         self._understands = events.understands
         self._ledger = services.ledger
+        self._budget = services.queue.budget
+        self._turns = Turns(services.queue, transport.resume)
         self._memory = services.memory
-        self._schedule = services.schedule
-        self._alarm: Timer | None = None
+        self._alarm = AlarmTimer(services.schedule, self._ring)
         self._reason = CloseReason.DONE
         self._why = ""  # text of the close, for transports that can send one
         self._over = asyncio.Event()
@@ -135,8 +158,7 @@ class Link:
             self._reason = CloseReason.INTERNAL
         finally:
             self._die()
-            if self._alarm is not None:
-                self._alarm.cancel()
+            self._alarm.cancel()
             self._faults.flush()
             self.outbox.discard()
             try:
@@ -182,9 +204,11 @@ class Link:
         self._ledger.counters[f"links_cut_{code}"] += 1
 
     def _finish(self) -> None:
-        """Mark the link as over: the peer is gone or is disconnected, and nothing more is taken from it."""
+        """Mark the link as over: the peer is gone or is disconnected, and its waiting frames are dropped."""
         self._ended = True
         self._over.set()
+        self._alarm.cancel()
+        self._turns.stop()
 
     # -- what is said to the peer ----------------------------------------------------------------------
 
@@ -226,6 +250,7 @@ class Link:
         """Write rendered frames, or queue them. Whoever broadcasts looks at `outbox.full` first."""
         if self.tap is not None and frames:
             self.tap.put(frames)
+        self._budget.left -= PUT
         if frames and not (self.outbox.idle and self._transport.try_send(frames)):
             self.outbox.put(frames)
 
@@ -234,14 +259,22 @@ class Link:
     async def _read(self) -> None:
         try:
             await self._transport.run(self._hear)
-            await self._answer_the_rest()
+            await _last_answers(self._translator, self._transport, self._answered)
         finally:
             self._finish()  # what waits for the peer is still written: it may only have closed its own direction
 
     def _hear(self, frames: Sequence[Frame]) -> int:
-        """Act on frames in the call that read them; return how many were taken: all. A link that is over drops them."""
+        """Act on frames in the call that read them, and return how many were taken.
+
+        Frames for which the step of the loop has no room stay in the transport. A link that is over drops all.
+        """
         if self._ended:
-            return len(frames)
+            return self._drop(len(frames)) if frames else 0
+        given, budget = len(frames), self._budget
+        if given == 1 and budget.left > budget.turn_end and type(frame := frames[0]) is bytes:
+            budget.left -= FRAME + len(frame)
+        elif not (frames := self._turns.admit(frames)):
+            return 0
         if not self.heard:
             self.heard = self._understands(frames)
         tap = self.tap
@@ -255,20 +288,16 @@ class Link:
                 tap.acted()
         else:
             tap.receive(frames, self._take)
-        return len(frames)
+        taken = len(frames)
+        return taken + self._drop(given - taken) if taken < given and self._over.is_set() else taken
+
+    def _drop(self, count: int) -> int:
+        """Count frames, or commands, of a disconnected peer as lost; return how many."""
+        self._ledger.record([Loss(kind="frame", why=DISCONNECTED, count=count)], source=self.dialect.name)
+        return count
 
     def _take(self, frames: Sequence[Frame]) -> None:
         self._apply(self._translator.receive(frames))
-
-    async def _answer_the_rest(self) -> None:
-        """Wait until a peer that has stopped sending has its answers, as a script at the other end of a pipe needs."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(LAST_ANSWERS):
-                while self._translator.has_pending_replies and self._transport.peer_can_read():
-                    self._answered.clear()
-                    with contextlib.suppress(TimeoutError):
-                        async with asyncio.timeout(LOOK):
-                            await self._answered.wait()
 
     async def _write(self) -> None:
         try:
@@ -287,37 +316,43 @@ class Link:
         if step.frames:
             self._answered.set()
             self.put(step.frames)
+            self._budget.left -= sum(map(len, step.frames))
             if self.outbox.over:
                 self.cut(PeerError("flooding", "asks and does not read the answers", can_continue=False))
+                if step.bursts:
+                    self._drop(len(step.bursts))
+                step = structs.replace(step, bursts=[])
         if step.losses:
             self._ledger.record(step.losses, source=self.dialect.name)
         for fault in step.faults:
             self._faults.note(fault)
         if step.bursts:
             self._sink(self, step.bursts)
-        if step.alarm is not None:
-            self._set(step.alarm)
-        if (
-            step.faults
-            and (fatal := next((fault for fault in step.faults if not fault.can_continue), None)) is not None
-        ):
+        if step.alarm is not None and not self._ended:
+            self._alarm.set(step.alarm)
+        fatal = next((fault for fault in step.faults if not fault.can_continue), None) if step.faults else None
+        if fatal is not None:
             self.fault = fatal
             self.end(CloseReason.PROTOCOL, fatal.code)
 
-    def _set(self, alarm: Alarm[Any]) -> None:
-        """Start the timer that a translator asked for, in place of an earlier one."""
-        if self._alarm is not None:
-            self._alarm.cancel()
-        if not self._ended:
-            self._alarm = self._schedule(alarm.after, lambda: self._ring(alarm))
-
     def _ring(self, alarm: Alarm[Any]) -> None:
-        self._alarm = None
-        if self._ended:
-            return
         try:
             self._apply(alarm.callback())
         except Exception:  # no caller is above a timer: the link's failure ends this link alone
             self.log.exception("link failed at an alarm")
             self._reason = CloseReason.INTERNAL
             self._finish()
+
+
+async def _last_answers(translator: Translator[Any, Any], transport: Transport, answered: asyncio.Event) -> None:
+    """Wait until a peer that has stopped sending has its answers, as a script at the other end of a pipe needs.
+
+    `answered` is set whenever the peer may have been answered.
+    """
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(LAST_ANSWERS):
+            while translator.has_pending_replies and transport.peer_can_read():
+                answered.clear()
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(LOOK):
+                        await answered.wait()

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from msgspec import Struct, field
 
 from dragoman.gateway.config.model import Limits
+from dragoman.gateway.fair_queue import FairQueue
 from dragoman.gateway.ledger import Ledger
 from dragoman.gateway.memory import MemoryBudget
 from dragoman.gateway.timers import Schedule
@@ -19,7 +20,7 @@ __all__ = ["Services"]
 
 
 class Services(Struct, frozen=True, kw_only=True):
-    """The clock, id source, scheduler, limits, loss ledger and dialects of one gateway; handed down whole."""
+    """The clock, id source, scheduler, limits, loss ledger, dialects and work queue of one gateway."""
 
     clock: Clock
     """Returns the time in nanoseconds since 1970."""
@@ -32,3 +33,4 @@ class Services(Struct, frozen=True, kw_only=True):
     all_dialects: Callable[[], Mapping[str, Dialect]]
     """Imports and returns every dialect that is installed."""
     memory: MemoryBudget = field(default_factory=MemoryBudget)
+    queue: FairQueue = field(default_factory=FairQueue)

@@ -9,6 +9,7 @@ from typing import Any
 
 from dragoman.gateway import registry
 from dragoman.gateway.config.model import Limits
+from dragoman.gateway.fair_queue import FairQueue
 from dragoman.gateway.ledger import Ledger
 from dragoman.gateway.services import Services
 from dragoman.gateway.timers import Timer
@@ -37,6 +38,7 @@ def services(
     limits: Limits | None = None,
     ledger: Ledger | None = None,
     new_id: NewId | None = None,
+    queue: FairQueue | None = None,
 ) -> Services:
     """Return services whose clock and timers are those of `time`; without it the clock and the timers stand still."""
     numbers = count(1)
@@ -48,4 +50,5 @@ def services(
         ledger=ledger or Ledger(),
         dialects=all_dialects,
         all_dialects=all_dialects,
+        queue=queue or FairQueue(),
     )

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from dragoman.adapters.base import Sink, TransportLimits
 from dragoman.adapters.inbound import Inbound
-from dragoman.adapters.lines import LineSplitter, join
+from dragoman.adapters.lines import LINES_AT_ONCE, LineSplitter, join
 from dragoman.adapters.meter import Meter
 from dragoman.adapters.stdio.ends import File, ReadEnd, WriteEnd
 
@@ -21,8 +21,8 @@ class LineStream:
     def __init__(self, source: File, sink: File, limits: TransportLimits, *, patient: bool = False) -> None:
         self._limits = limits
         self.meter = Meter()
-        self._splitter = LineSplitter(limits.max_message, self.meter)
-        self._inbound = Inbound(limits.receive_high, self._pause, self._read_on, self.meter)
+        self._splitter = LineSplitter(limits.max_message, self.meter, LINES_AT_ONCE)
+        self._inbound = Inbound(limits.receive_high, self._pause, self._read_on, self.meter, self._splitter)
         self._discarding = False
         self._in = ReadEnd(source, self._take, self._end)
         self._out = WriteEnd(sink, limits.send_high, self.meter, patient=patient)
@@ -79,11 +79,11 @@ class LineStream:
         if self._discarding:
             return
         frames = self._splitter.feed(data)
-        if frames:
+        if frames or self._splitter.unsplit:
             self._inbound.push(frames)
 
     def _end(self) -> None:
-        rest = self._splitter.finish()
+        rest = self._splitter.feed(b"\n")  # an unterminated last line counts
         if rest:
             self._inbound.push(rest)
         self._inbound.end()

@@ -33,6 +33,7 @@ __all__ = [
 ]
 
 HARD_LIMIT = 4  # times max_message: below it only the message is refused, above it the connection closes with 1009
+AT_ONCE = 64  # messages that are read in a row: about 0.2 ms, then other tasks run
 REASON_SIZE = 123  # bytes of text that fit into a close frame (RFC 6455, section 5.5)
 
 ClientSocket = ClientWebSocketResponse[Literal[False]]
@@ -154,7 +155,7 @@ class WebSocketTransport:
         self._limits = limits
         self.meter = writer.meter
         self._reader: MeteredReader | None = None
-        self._pulled = PulledInbound()
+        self._pulled = PulledInbound(self.meter)
         # Messages that aiohttp has buffered; empty if this aiohttp hides its buffer.
         self._unread: Sequence[tuple[WSMessage, int]] = getattr(getattr(socket, "_reader", None), "_buffer", ())
         self._ended = False  # the closing handshake has begun: no more reads or writes
@@ -230,11 +231,13 @@ class WebSocketTransport:
             self._tcp.abort()
 
     async def _read(self) -> list[Frame]:
-        """Wait for a message and return it with all further ones that are buffered; return none at the end of the
-        stream.
-        """
+        """Wait for a message and return it with others that are buffered; return none at the end of the stream."""
         frames: list[Frame] = []
-        while not self._ended and (not frames or self._ready()):
+        read = 0
+        while not self._ended and (not frames or (self._ready() and read < AT_ONCE)):
+            if read and read % AT_ONCE == 0:
+                await asyncio.sleep(0)  # a flood of pings: reading a buffered message does not wait
+            read += 1
             message = await self._socket.receive()
             self._heard = True
             kind = message.type

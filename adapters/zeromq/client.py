@@ -110,7 +110,7 @@ class DialledSockets:
         if not self._lost:
             self._lost = True
             for intake in self._intakes:
-                intake.polled.pause()
+                intake.stop()
             self._pull()
 
     def _pull(self) -> None:

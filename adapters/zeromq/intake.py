@@ -1,7 +1,8 @@
 """One dialled ZeroMQ socket: its connection, and the messages that it receives.
 
-The socket is read at all times. While more than `receive_high` bytes wait for the link, messages are dropped and
-counted, and a Missed takes their place. After the connection is lost no primary can be stalled; then only `pull` reads.
+The socket is read at all times, also before there is a link. While more than `receive_high` bytes wait for a link,
+messages are dropped and counted, and a Missed takes their place. A link that waits for its turn soon goes on: until
+then the messages stay with libzmq. After the connection is lost no primary can be stalled; then only `pull` reads.
 """
 
 from __future__ import annotations
@@ -50,10 +51,11 @@ class Intake:
         """Number of messages dropped since the beginning."""
         self._channel = channel
         self._limits = limits
-        self.inbound = Inbound(limits.receive_high, lambda: None, self._taken, meter)  # the socket is always read
+        self.inbound = Inbound(limits.receive_high, self._wait, self._taken, meter)
         self._caught_up = caught_up
         self._lost = lost
         self._dropped = 0  # messages dropped since the link last took every frame
+        self._stopped = False  # the connection is lost, and only `pull` reads
         self._reached = False  # the TCP connection was accepted
         self._connected: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         socket = sockets.socket(kind, {zmq.RECONNECT_IVL: NEVER, **options})
@@ -71,6 +73,11 @@ class Intake:
         except OSError as error:
             raise type(error)(error.errno, f"{address}: {error.strerror}") from error
 
+    def stop(self) -> None:
+        """Stop reading, except by `pull`: the connection is lost."""
+        self._stopped = True
+        self.polled.pause()
+
     def pull(self) -> bool:
         """Read more of a lost connection's messages; return True if there may be more."""
         messages, more = self.polled.receive()
@@ -79,7 +86,13 @@ class Intake:
 
     # --------------------------------------------------------------------------------------------------
 
+    def _wait(self) -> None:
+        if self.inbound.has_sink:
+            self.polled.pause()
+
     def _taken(self) -> None:
+        if not self._stopped:
+            self.polled.resume()
         dropped, self._dropped = self._dropped, 0
         if dropped:
             self.inbound.push([Missed(channel=self._channel, count=dropped)])

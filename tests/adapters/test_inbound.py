@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
+from typing import Any
 
 import pytest
 
-from dragoman.adapters.inbound import FRAME_OVERHEAD, Inbound, PulledInbound, memory
+from dragoman.adapters.inbound import FRAME_OVERHEAD, SLICE, Inbound, PulledInbound, memory
+from dragoman.adapters.lines import LineSplitter
 from dragoman.adapters.meter import Meter
 from dragoman.mappings.dialect import Frame, Oversize, Parts
 
@@ -151,3 +153,112 @@ async def test_the_meter_counts_frames_that_wait_until_the_sink_takes_them() -> 
         assert sink.meter.size == memory(b"three")
         sink.inbound.clear()
         assert (sink.meter.size, sink.inbound.empty) == (0, True)
+
+
+async def test_a_task_that_reads_is_told_what_the_sink_raises_later() -> None:
+    pulled = PulledInbound()
+    room = [1]
+
+    def sink(frames: Sequence[Frame]) -> int:
+        return room.pop()
+
+    async with asyncio.TaskGroup() as group:
+        giving = group.create_task(raises(pulled.give(sink, [b"one", b"two"]), IndexError))
+        await asyncio.sleep(0)
+        pulled.resume()
+        await giving
+
+
+async def raises(giving: Coroutine[Any, Any, None], kind: type[Exception]) -> None:
+    with pytest.raises(kind):
+        await giving
+
+
+async def test_waiting_frames_are_shown_in_slices_so_that_taking_few_is_cheap() -> None:
+    shown: list[int] = []
+
+    def sink(frames: Sequence[Frame]) -> int:
+        shown.append(len(frames))
+        return 1
+
+    inbound = Inbound(1_000_000, lambda: None, lambda: None)
+    inbound.push([b"x"] * 10 * SLICE)
+    with inbound.feeding(sink):
+        for _ in range(5):
+            inbound.resume()
+    assert shown == [SLICE] * 6
+    assert inbound.size == (10 * SLICE - 6) * (1 + FRAME_OVERHEAD)
+
+
+async def test_a_sink_that_continues_reading_while_it_is_called_gets_nothing_twice() -> None:
+    taken: list[Frame] = []
+
+    def sink(frames: Sequence[Frame]) -> int:
+        inbound.resume()
+        taken.extend(frames)
+        return len(frames)
+
+    inbound = Inbound(1_000_000, lambda: None, lambda: None)
+    inbound.push([b"one", b"two"])
+    with inbound.feeding(sink):
+        inbound.push([b"three"])
+    assert taken == [b"one", b"two", b"three"]
+
+
+# -- lines -------------------------------------------------------------------------------------------
+
+
+class LineTaker(Taker):
+    """A sink of lines, of which at most two are split at once."""
+
+    def __init__(self, room: int = 1_000) -> None:
+        super().__init__(room)
+        self.splitter = LineSplitter(100, lines_at_once=2)
+        told = self.told
+        self.inbound = Inbound(1_000, lambda: told.append("pause"), lambda: told.append("resume"), None, self.splitter)
+        self.calls = 0
+
+    def __call__(self, frames: Sequence[Frame]) -> int:
+        self.calls += 1
+        return super().__call__(frames)
+
+    def arrives(self, data: bytes) -> None:
+        frames = self.splitter.feed(data)
+        if frames or self.splitter.unsplit:
+            self.inbound.push(frames)
+
+
+async def test_lines_are_split_as_they_are_taken() -> None:
+    sink = LineTaker(room=3)
+    with sink.inbound.feeding(sink) as over:
+        sink.arrives(b"1\n2\n3\n4\n5\n6\n7")
+        assert (sink.taken, sink.inbound.full) == ([b"1", b"2", b"3"], True)
+        assert sum(map(len, sink.splitter.unsplit)) == len(b"5\n6\n7"), "the rest is not split yet"
+        sink.arrives(b"\n")
+        sink.inbound.end()
+        sink.room = 100
+        sink.inbound.resume()
+        await over
+    assert sink.taken == [b"1", b"2", b"3", b"4", b"5", b"6", b"7"]
+    assert sink.told == ["pause", "resume"]
+
+
+async def test_data_that_is_not_split_yet_stops_reading_before_there_is_a_sink() -> None:
+    sink = LineTaker()
+    sink.arrives(b"1\n2\n3\n4\n")
+    assert (sink.told, sink.inbound.empty) == (["pause"], False)
+    with sink.inbound.feeding(sink):
+        assert (sink.taken, sink.told) == ([b"1", b"2", b"3", b"4"], ["pause", "resume"])
+
+
+async def test_many_blank_lines_of_unicode_are_split_a_few_in_a_turn() -> None:
+    sink = LineTaker()
+    with sink.inbound.feeding(sink):
+        sink.arrives("\u2003\n".encode() * 7 + b"line\n")
+        turns = 0
+        while not sink.taken:
+            assert sink.inbound.full
+            sink.inbound.resume()
+            turns += 1
+        assert turns > 2
+    assert sink.taken == [b"line"]

@@ -137,6 +137,38 @@ def test_the_lines_do_not_depend_on_how_the_bytes_were_split(data: bytes, cuts: 
     assert split(pieces_of(data, cuts), max_line) == split(single_bytes(data), max_line)
 
 
+PIECES = st.lists(st.sampled_from([b"x", b"y z", b"\n", b"\n", "\u00a0".encode(), b"{}\n"]))
+
+
+@given(PIECES, st.integers(1, 5), st.lists(st.integers(min_value=0), max_size=4), st.booleans())
+def test_lines_split_a_few_at_once_are_the_same_lines(
+    pieces: list[bytes], at_once: int, cuts: list[int], early: bool
+) -> None:
+    splitter = LineSplitter(ROOMY, lines_at_once=at_once)
+    frames: list[Frame] = []
+    for piece in [*pieces_of(b"".join(pieces), cuts), b"\n"]:
+        frames += splitter.feed(piece)
+        if splitter.unsplit and early:
+            frames += splitter.more()
+    while splitter.unsplit:
+        frames += splitter.more()
+    assert frames == split([b"".join(pieces)])
+
+
+def test_no_more_lines_than_asked_are_split_at_once() -> None:
+    splitter = LineSplitter(ROOMY, lines_at_once=10)
+    counts = [len(splitter.feed(b"x\n" * 95))]
+    while splitter.unsplit:
+        counts.append(len(splitter.more()))
+    assert counts == [10] * 9 + [5]
+
+
+def test_a_flood_of_blank_lines_is_not_split() -> None:
+    splitter = LineSplitter(ROOMY, lines_at_once=10)
+    assert splitter.feed(b"\n \r\n" * 1000 + b"x\n") == [b"x"]
+    assert not splitter.unsplit
+
+
 @given(st.lists(st.sampled_from([b"{}", b"[1]", b'"\xc3\xa9"', "\u00a0x".encode()]), max_size=20))
 def test_joined_frames_are_split_into_the_same_frames(lines: list[bytes]) -> None:
     trimmed = [line.decode().strip().encode() for line in lines]

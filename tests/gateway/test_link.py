@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -13,6 +15,7 @@ from structlog.testing import capture_logs
 
 from dragoman.adapters.base import CloseReason
 from dragoman.gateway.config.model import Limits
+from dragoman.gateway.fair_queue import FRAME, STEP, FairQueue
 from dragoman.gateway.ledger import Ledger
 from dragoman.gateway.link import Link, LinkEvents, Peer
 from dragoman.mappings.canonical import Batch, Event, SessionState
@@ -68,7 +71,7 @@ class Scripted:
 class Served:
     """A link that is served, and what its sink heard."""
 
-    def __init__(self, translator: Scripted, soft: int, hard: int) -> None:
+    def __init__(self, translator: Scripted, soft: int, hard: int, queue: FairQueue | None = None) -> None:
         self.translator = translator
         self.transport = MemoryTransport()
         self.transport.eager = False
@@ -81,7 +84,7 @@ class Served:
             Peer(id="l1", dialect=DIALECT),
             self.transport,
             translator,
-            services(limits=limits, ledger=self.ledger),
+            services(limits=limits, ledger=self.ledger, queue=queue),
             LinkEvents(sink=self._sink, drained=lambda _link: self.drains.append(len(self.transport.got))),
         )
 
@@ -93,10 +96,12 @@ class Served:
 
 
 @asynccontextmanager
-async def served(*, soft: int = 1000, hard: int = 10_000, **steps: Step[Any]) -> AsyncIterator[Served]:
+async def served(
+    *, soft: int = 1000, hard: int = 10_000, queue: FairQueue | None = None, **steps: Step[Any]
+) -> AsyncIterator[Served]:
     """A link that is served until the block is left; its tasks have ended then and its transport is closed."""
     before = asyncio.all_tasks()
-    made = Served(Scripted(**steps), soft, hard)
+    made = Served(Scripted(**steps), soft, hard, queue)
     async with asyncio.timeout(20), asyncio.TaskGroup() as group:
         group.create_task(made.link.run(), name="link")
         await settle()
@@ -494,3 +499,111 @@ async def test_no_frame_is_written_directly_to_a_link_that_is_being_closed() -> 
         before = list(made.transport.got)
         made.link.put([b"late"])
         assert made.transport.got == before
+
+
+# -- the work of one step of the event loop ----------------------------------------------------------
+
+
+FLOOD = 4 * STEP // FRAME  # frames: four steps for a link alone
+
+
+class Steps:
+    """A queue whose steps the test runs."""
+
+    def __init__(self) -> None:
+        self.soon: deque[Callable[[], None]] = deque()
+        self.queue = FairQueue(self.soon.append)
+
+    async def run_one(self) -> None:
+        self.soon.popleft()()
+        await settle()
+
+
+async def test_a_flood_is_acted_on_in_several_steps_and_in_its_order() -> None:
+    steps = Steps()
+    flood = [b"%d" % number for number in range(FLOOD)]
+    async with served(queue=steps.queue) as made:
+        made.transport.say(*flood)
+        await settle()
+        heard = [len(made.heard)]
+        while steps.soon:
+            await steps.run_one()
+            heard.append(len(made.heard))
+        assert made.heard == flood
+        assert len(heard) >= 4
+        assert max(after - before for before, after in pairwise(heard)) <= STEP // FRAME + 1
+
+
+async def test_a_frame_is_acted_on_within_two_steps_while_a_hundred_links_flood() -> None:
+    steps = Steps()
+    async with AsyncExitStack() as stack:
+        floods = [await stack.enter_async_context(served(queue=steps.queue)) for _ in range(100)]
+        innocent = await stack.enter_async_context(served(queue=steps.queue))
+        for made in floods:
+            made.transport.say(*[b"flood"] * FLOOD)
+        await settle()
+        for number in range(1, 20):
+            innocent.transport.say(b"ping")
+            await settle()
+            await steps.run_one()
+            await steps.run_one()
+            assert len(innocent.heard) == number
+
+
+async def test_frames_that_wait_when_their_link_ends_are_counted_and_not_acted_on() -> None:
+    steps = Steps()
+    async with served(queue=steps.queue) as made:
+        made.transport.say(*[b"flood"] * FLOOD)
+        await settle()
+        heard = len(made.heard)
+        made.link.end(CloseReason.DONE)
+        while steps.soon:
+            await steps.run_one()
+    assert len(made.heard) == heard
+    (entry,) = made.ledger.entries()
+    assert (entry.kind, entry.count) == ("frame", FLOOD - heard)
+
+
+async def test_frames_behind_one_that_ends_the_stream_are_counted_and_not_acted_on() -> None:
+    steps = Steps()
+    bad: Step[Any] = Step(faults=[fault(can_continue=False)])
+    async with served(queue=steps.queue, bad=bad) as made:
+        made.transport.say(b"bad", *[b"flood"] * FLOOD)
+        await settle()
+        while steps.soon:
+            await steps.run_one()
+    (entry,) = made.ledger.entries()
+    assert len(made.heard) <= STEP // FRAME, "frames of the same step were read together with it"
+    assert len(made.heard) + entry.count == FLOOD
+
+
+async def test_a_peer_that_is_cut_for_what_it_asked_gets_nothing_done_any_more() -> None:
+    step = Step(frames=[b"x" * 200], bursts=[Burst(items=["asked"])])
+    async with served(soft=10, hard=100, ask=step) as made:
+        made.transport.reading.clear()
+        made.link.put([b"taken by the writer"])
+        await settle()
+        made.transport.say(b"ask")
+        await settle()
+        assert made.heard == []
+        assert made.ledger.counters["links_cut_flooding"] == 1
+
+
+async def test_a_failure_of_a_frame_that_waited_ends_its_link_alone() -> None:
+    steps = Steps()
+    async with served(queue=steps.queue) as made, served(queue=steps.queue) as other:
+
+        def fails(item: Any) -> None:
+            if item == b"boom":
+                raise ZeroDivisionError
+
+        made.sink = fails
+        with capture_logs() as logs:
+            made.transport.say(*[b"flood"] * FLOOD, b"boom")
+            other.transport.say(*[b"flood"] * FLOOD)
+            await settle()
+            while steps.soon:
+                await steps.run_one()
+        assert made.transport.closed is CloseReason.INTERNAL
+        assert [entry["event"] for entry in logs] == ["link failed"]
+        assert len(other.heard) == FLOOD

@@ -1,0 +1,150 @@
+"""Share the event loop fairly between links, in counts of work (docs/design.md, section 6).
+
+The loop serves sockets, timers and signals between its steps. So one step does only as much work as fits in `STEP`
+units; a unit is about the time that a byte of JSON takes. A link acts on its frames at once while the step has units
+left. After that it waits here, and its transport does not read. Each following step serves the waiting links in turn,
+at most `QUANTUM` units each.
+
+The method is weighted fair queueing, with equal weights: the next turn is that of the link which would be done first if
+all links were served at the same time. So a single frame waits for one step at most, however many other links flood.
+`given` is the work that a link was given, on a clock that shows the `given` of the link served last. A link that was
+away starts one quantum behind that clock, so it cannot save up turns.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from heapq import heappop, heappush
+from itertools import count
+
+from msgspec import Struct
+
+from dragoman.adapters.inbound import memory
+from dragoman.mappings.dialect import Frame
+
+__all__ = ["FRAME", "PUT", "QUANTUM", "STEP", "FairQueue", "StepBudget", "Turns"]
+
+# docs/performance.md, section 4, has the measurement behind these numbers.
+STEP = 1024 * 1024  # units of one step of the event loop: about 10 ms
+QUANTUM = STEP // 8  # units of one turn while others wait
+FRAME = 2048  # units of a frame beside its bytes: about 20 us, for a ping and its reply or for a fault
+PUT = 512  # units of one write to a link beside its bytes: about 5 us, mostly for the system call
+
+
+class StepBudget(Struct):
+    """The work (units) that the current step may still do; whoever does work subtracts it.
+
+    `left` is below 0 after work that cost more than was left. The current turn is over when it is not above `turn_end`.
+    """
+
+    left: int = STEP
+    turn_end: int = 0
+
+
+class FairQueue:
+    """The work that the current step may still do, and the links that wait for a later step.
+
+    `soon` runs a function in the next iteration of the event loop.
+    """
+
+    __slots__ = ("_clock", "_numbers", "_scheduled", "_soon", "_waiting", "budget")
+
+    def __init__(self, soon: Callable[[Callable[[], None]], object] | None = None) -> None:
+        self.budget = StepBudget()
+        self._soon = soon
+        self._waiting: list[tuple[int, int, Turns]] = []
+        self._numbers = count()
+        self._clock = 0
+        self._scheduled = False
+
+    def admit(self, frames: Sequence[Frame]) -> Sequence[Frame]:
+        """Return the first frames, as many as this turn has room for, and count their work.
+
+        The last of them may cost more than is left: a frame cannot be divided.
+        """
+        budget = self.budget
+        room, spent = budget.left - budget.turn_end, 0
+        admitted = frames[: room // FRAME + 1] if room > 0 else ()
+        if not frames:
+            spent = QUANTUM  # the transport read only blank lines, and has more of them
+        for number, frame in enumerate(admitted):
+            if spent >= room:
+                admitted = frames[:number]
+                break
+            spent += FRAME + (len(frame) if type(frame) is bytes else memory(frame))
+        budget.left -= spent
+        return admitted
+
+    def wait(self, turns: Turns) -> None:
+        """Give a link a turn in one of the following steps. It must not wait already."""
+        turns.given = max(turns.given, self._clock - QUANTUM)
+        until = turns.given + min(turns.waiting * FRAME, QUANTUM)
+        heappush(self._waiting, (until, next(self._numbers), turns))
+        if not self._scheduled:
+            self._schedule()
+
+    def _schedule(self) -> None:
+        self._scheduled = True
+        (self._soon or asyncio.get_running_loop().call_soon)(self._step)
+
+    def _step(self) -> None:
+        """Serve waiting links until the units of this step are used."""
+        self.budget.left = STEP
+        try:
+            while self._waiting and self.budget.left > 0:
+                self._serve(heappop(self._waiting)[2])
+        finally:
+            self.budget.turn_end = 0
+            self._scheduled = False
+            if self._waiting:
+                self._schedule()
+
+    def _serve(self, turns: Turns) -> None:
+        budget = self.budget
+        before = budget.left
+        self._clock = max(self._clock, turns.given)
+        budget.turn_end = max(0, before - QUANTUM) if self._waiting else 0
+        turns.take()
+        turns.given += before - budget.left
+        if turns.waiting:
+            self.wait(turns)
+
+
+class Turns:
+    """The turns of one link. `resume` shows the frames that wait in its transport to the link once more."""
+
+    __slots__ = ("_queue", "_resume", "_waits", "given", "waiting")
+
+    def __init__(self, queue: FairQueue, resume: Callable[[], None]) -> None:
+        self.given = 0
+        """Work (units) that the link was given while others waited."""
+        self.waiting = 0
+        """Number of frames that wait in the transport, as far as the link knows."""
+        self._queue = queue
+        self._resume = resume
+        self._waits = False  # for a turn, or has it
+
+    def admit(self, frames: Sequence[Frame]) -> Sequence[Frame]:
+        """Return the first frames, as many as there is room for now. With the others the link waits for a turn.
+
+        No frames at all mean that the transport has data which it must split first.
+        """
+        admitted = self._queue.admit(frames)
+        self.waiting = max(len(frames) - len(admitted), not frames)
+        if self.waiting and not self._waits:
+            self._waits = True
+            self._queue.wait(self)
+        return admitted
+
+    def take(self) -> None:
+        """Act on frames that wait, until the turn is over."""
+        self.waiting = 0
+        self._resume()
+        self._waits = self.waiting > 0
+
+    def stop(self) -> None:
+        """Show the waiting frames to a link that is over: it drops them."""
+        if self._waits:
+            self._resume()
+            self.waiting = 0
