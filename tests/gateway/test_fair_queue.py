@@ -166,7 +166,7 @@ SAYINGS = st.lists(st.tuples(st.integers(0, 4), st.lists(FRAMES, max_size=6), st
 
 
 @given(SAYINGS)
-def test_whatever_is_sent_each_frame_is_acted_on_once_and_in_order(sayings: list[tuple[int, list[bytes], int]]) -> None:
+def test_each_frame_is_acted_on_once_and_in_order(sayings: list[tuple[int, list[bytes], int]]) -> None:
     floor = Floor()
     said: dict[str, list[bytes]] = {}
     for who, frames, times in sayings:
