@@ -205,7 +205,11 @@ class App:
         def find_id(name: str) -> str:
             return router.find_id(name)
 
-        recorder = self._recordings.of(route, find_id) if self._recordings is not None else None
+        def public_ids(state: SessionState) -> list[str]:
+            dialects = [registry.dialect(endpoint.dialect) for endpoint in route.listen]
+            return list(dict.fromkeys(name for one in dialects for name in one.public_ids(state.id, state.backend_ids)))
+
+        recorder = self._recordings.of(route, find_id, public_ids) if self._recordings is not None else None
         router = Router(
             route,
             self._services,

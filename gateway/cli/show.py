@@ -74,11 +74,11 @@ def show(
 ) -> None:
     """Show a recording: who said what when, with tools, questions and losses.
 
-    Of a folder it lists the sessions: file, start, route and first input. Repeat --kind and --turn to choose several.
-    A time is seconds or M:SS since the recording began, or a clock time like 2026-11-21T09:03:40Z. With --from and
-    without --turn, turns are not numbered. --as prints frames as `dragoman translate` does. At the end it lists on
-    stderr what the dialect cannot represent. If a client of that dialect was recorded, it did not get those messages
-    either.
+    Of a folder it lists the sessions: file, start, route, first input, and the ids that clients show. Repeat --kind and
+    --turn to choose several. A time is seconds or M:SS since the recording began, or a clock time like
+    2026-11-21T09:03:40Z. With --from and without --turn, turns are not numbered. --as prints frames as `dragoman
+    translate` does. At the end it lists on stderr what the dialect cannot represent. If a client of that dialect was
+    recorded, it did not get those messages either.
     """
     if file.is_dir():
         if as_ or kind or turn or from_ or to or every:
@@ -109,10 +109,15 @@ def show(
 
 
 class RecordedSession(msgspec.Struct, frozen=True, kw_only=True):
-    """One session in a folder of recordings; `began` is in ns since the Unix epoch, `input` the first input or ""."""
+    """One session in a folder of recordings.
+
+    `shown_as` has the other ids under which clients knew it. `began` is in ns since the Unix epoch, `input` is the
+    first input or "".
+    """
 
     file: str
     session: str
+    shown_as: list[str]
     route: str
     upstream: str
     began: int
@@ -137,6 +142,8 @@ def _list_sessions(folder: Path, *, as_json: bool) -> None:
                 first if len(first) <= SAMPLE else f"{first[: SAMPLE - 1]}…",
             )
         )
+        if session.shown_as:
+            console.print(Text(f"    clients know it as {', '.join(map(printable, session.shown_as))}", style="dim"))
 
 
 def _session(recording: Reader) -> RecordedSession:
@@ -145,6 +152,7 @@ def _session(recording: Reader) -> RecordedSession:
     return RecordedSession(
         file=recording.path.name,
         session=header.session,
+        shown_as=recording.shown_as,
         route=header.route,
         upstream=header.upstream,
         began=header.started_at,
@@ -220,6 +228,8 @@ def _print_entries(recording: Reader, entries: Iterable[TranscriptEntry]) -> Non
     header = recording.header
     whose = f"session {header.session}" if header.session else "of no session"
     began = datetime.fromtimestamp(header.started_at / 1e9, UTC)
+    if recording.shown_as:
+        whose += f" (clients know it as {', '.join(recording.shown_as)})"
     about = f"{whose}, route {header.route}, {header.upstream}, began {began:%Y-%m-%d %H:%M:%S} UTC"
     console.print(Text(printable(about), style="dim"))
     shown = 0

@@ -66,7 +66,8 @@ class Header(Struct, frozen=True, kw_only=True, tag_field="kind", tag="header"):
     `started_at` is the wall clock (ns since the Unix epoch) at t = 0 of the first part. `part` counts the parts of a
     rotated recording from 0, and `seq` is the number of the part's first item. An empty `session` means frames of the
     route that belong to no session. `dialects` maps each dialect of the route to its generation ("" is the default).
-    `upstream` is the endpoint without its token. `lost` items were not written before this part began.
+    `upstream` is the endpoint without its token. `lost` items were not written before this part began. `shown_as` has
+    the other ids under which clients knew the session when this part began.
     """
 
     format: str = FORMAT
@@ -80,6 +81,7 @@ class Header(Struct, frozen=True, kw_only=True, tag_field="kind", tag="header"):
     part: int = 0
     seq: int = 0
     lost: int = 0
+    shown_as: list[str] = []
 
 
 # -- one step ---------------------------------------------------------------------------------------------------

@@ -40,9 +40,11 @@ class RecordingParts:
         header: Header,
         *,
         rotate_bytes: int,
+        public_ids: Callable[[], list[str]] = list,
         monotonic: Callable[[], int] = time.monotonic_ns,
     ) -> None:
         self.header = header
+        self._public_ids = public_ids
         self._writer = writer
         self._ledger = ledger
         self._rotate_bytes = rotate_bytes
@@ -90,7 +92,8 @@ class RecordingParts:
         """Begin the next part. Return False while it is too early to try again."""
         if self._again_at and self._monotonic() < self._again_at:
             return False
-        header = structs.replace(self.header, part=self._part, seq=seq, lost=self._lost)
+        shown_as = [name for name in self._public_ids() if name != self.header.session]
+        header = structs.replace(self.header, part=self._part, seq=seq, lost=self._lost, shown_as=shown_as)
         self._file = OutputFile(partial(self._names, self._part), self._failed)
         self._bytes = self._items = 0
         self._part += 1

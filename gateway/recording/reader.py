@@ -146,6 +146,11 @@ class Reader:
             if isinstance(line, EventLine) and line.command is not None and line.link != UP:
                 yield line, line.command
 
+    @property
+    def shown_as(self) -> list[str]:
+        """The other ids under which clients knew the session."""
+        return list(dict.fromkeys(name for part in self.parts for name in part.header.shown_as))
+
     def frames(self) -> Iterator[FrameLine]:
         """Return the frames."""
         return (line for line in self.lines() if isinstance(line, FrameLine))

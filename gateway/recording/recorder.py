@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, get_args
 
 import structlog
@@ -123,6 +124,7 @@ class SessionRecorder:
         header: Header,
         state: SessionState | None = None,
         *,
+        public_ids: Callable[[], list[str]] = list,
         clock: Callable[[], int] = time.time_ns,
         monotonic: Callable[[], int] = time.monotonic_ns,
     ) -> None:
@@ -133,6 +135,7 @@ class SessionRecorder:
             context.ledger,
             structs.replace(header, started_at=clock()),
             rotate_bytes=context.rotate_bytes,
+            public_ids=public_ids,
             monotonic=monotonic,
         )
         self._state = state
@@ -329,7 +332,8 @@ class Recorder:
     """The session recorders of one route, and one for items that belong to no session, which is made when needed.
 
     With `everything` the frames of all clients are recorded, else only those that docs/design.md, section 8, names.
-    `find_id` returns the id of the session to which the backend gave a name, or "" if there is none.
+    `find_id` returns the id of the session to which the backend gave a name, or "" if there is none. `public_ids`
+    returns the ids under which clients know a session.
     """
 
     def __init__(
@@ -339,6 +343,7 @@ class Recorder:
         *,
         everything: bool,
         find_id: Callable[[str], str] = lambda name: name,
+        public_ids: Callable[[SessionState], list[str]] = lambda _state: [],
     ) -> None:
         self.everything = everything
         self.context = context
@@ -348,11 +353,14 @@ class Recorder:
         """Return the recorder of a session, or None if the session is over."""
         self._own: SessionRecorder | None = None
         self.find_id = find_id
+        self._public_ids = public_ids
 
     def track(self, state: SessionState) -> SessionRecorder:
         """Return a recorder for a new session."""
         header = structs.replace(self._header, session=state.id)
-        track = self._tracks[state.id] = SessionRecorder(self.context, header, state)
+        track = self._tracks[state.id] = SessionRecorder(
+            self.context, header, state, public_ids=partial(self._public_ids, state)
+        )
         return track
 
     def unnamed_track(self, state: SessionState) -> SessionRecorder:

@@ -18,6 +18,7 @@ from dragoman.gateway.recording.recorder import Recorder, RecordingContext
 from dragoman.gateway.recording.redaction.redactor import Redactor
 from dragoman.gateway.recording.redaction.rules import rules
 from dragoman.gateway.recording.writer import Writer
+from dragoman.mappings.canonical import SessionState
 
 __all__ = ["Recordings", "redactors"]
 
@@ -53,7 +54,9 @@ class Recordings:
         if not wanted.redact.enabled:
             log.warning("SECRETS WILL STAND IN THE RECORDINGS: redaction is off", path=wanted.path)
 
-    def of(self, route: Route, find_id: Callable[[str], str]) -> Recorder | None:
+    def of(
+        self, route: Route, find_id: Callable[[str], str], public_ids: Callable[[SessionState], list[str]]
+    ) -> Recorder | None:
         """Return the recorder of a route, or None if it is not recorded."""
         if self._context is None or not route.record:
             return None
@@ -64,7 +67,9 @@ class Recordings:
             upstream=route.upstream.masked,
             dialects={endpoint.dialect: endpoint.generation for endpoint in endpoints},
         )
-        recorder = Recorder(self._context, header, everything=self._wanted.links == "all", find_id=find_id)
+        recorder = Recorder(
+            self._context, header, everything=self._wanted.links == "all", find_id=find_id, public_ids=public_ids
+        )
         self._recorders.append(recorder)
         return recorder
 

@@ -206,6 +206,14 @@ def test_show_of_a_folder_lists_its_sessions(dragoman: Run, tmp_path: Path) -> N
     ]
 
 
+def test_show_says_under_which_ids_clients_know_a_session(dragoman: Run, tmp_path: Path) -> None:
+    header = structs.replace(OF_A_POD, session="s0", shown_as=["7f9aa75e", "another"])
+    path = RecordingBuilder(header).turn("hello", TextDelta(text="1")).write(tmp_path, "one.jsonl")
+    assert dragoman("show", str(tmp_path))[1].splitlines()[1] == "    clients know it as 7f9aa75e, another"
+    assert "session s0 (clients know it as 7f9aa75e, another), route" in dragoman("show", str(path))[1]
+    assert json.loads(dragoman("show", str(tmp_path), "--json")[1])[0]["shown_as"] == ["7f9aa75e", "another"]
+
+
 def test_choosing_turns_of_a_folder_is_refused(dragoman: Run, tmp_path: Path) -> None:
     code, out, err = dragoman("show", str(beside(tmp_path, "hello")), "--turn", "1")
     assert (code, out, err) == (2, "", f"error: {tmp_path} is a folder, whose sessions are listed: name a file in it\n")

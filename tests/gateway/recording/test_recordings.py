@@ -136,6 +136,20 @@ async def test_every_frame_of_the_backend_and_of_the_clients_turn_is_recorded(tm
     assert times == sorted(times)
 
 
+@pytest.mark.parametrize("upstream", ["smooth+ws://127.0.0.1:0/ws", "pod+unix:{folder}/pod"])
+async def test_the_header_has_the_id_that_a_client_shows(tmp_path: Path, upstream: str) -> None:
+    folder = tmp_path / "rec"
+    async with (
+        recorded(tmp_path, Recording(path=str(folder), compress=False), upstream.format(folder=tmp_path)) as (_, url),
+        SmoothClient.connected(url) as client,
+    ):
+        await turn(client)
+        session = client.session
+    header = only(folder).header
+    assert session in header.shown_as
+    assert header.session not in header.shown_as
+
+
 async def test_each_session_has_a_file_which_is_compressed_at_the_end(tmp_path: Path) -> None:
     folder = tmp_path / "rec"
     async with (
