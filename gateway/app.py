@@ -231,12 +231,12 @@ class App:
         if isinstance(listener, PodFolder):
             folder = listener
 
-            def watch(session: Session) -> None:
+            def write_status(session: Session) -> None:
                 if router.behind(ingress) is session:
-                    folder.tell(session.state)
+                    folder.write_status(session.state)
                     self._attend(session)
 
-            router.watchers.append(watch)
+            router.watch(write_status)
         return f"{endpoint.dialect}+{listener.address}"
 
     async def _serve_directory(self, endpoint: Endpoint, route: Route, router: Router) -> str:
@@ -250,7 +250,7 @@ class App:
         directory = PodDirectory(Path(endpoint.address), route.name, listen=listen, behind=behind)
         await directory.open()
         self._listeners.append(directory)
-        router.watchers.append(lambda session: directory.watch(session.state, lives=router.lives(session)))
+        router.watch(lambda session: directory.update_session(session.state, lives=router.lives(session)))
         self._keepers.append(self._group.create_task(directory.run(), name=f"{route.name}:directory"))
         return f"{endpoint.dialect}+{directory.address}"
 

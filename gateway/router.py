@@ -103,7 +103,7 @@ class Router:
         self._all = Sessions(route, services, upstream, self._enter, recorder, events)
         self._backend = make_kind(self._all)
         self._policy = self._all.policy
-        self.watchers = self._all.watchers
+        self.watch = self._all.watch
         self.behind = self._all.known
         self._events = events
 

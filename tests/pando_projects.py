@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager
 from itertools import count
 from pathlib import Path
 
-from dragoman.gateway.transports.pando_project import ports
+from dragoman.gateway.transports.pando_project import derive_ports
 from tests.reserved_ports import reserve
 
 __all__ = ["free_project"]
@@ -29,7 +29,7 @@ def free_project(base: Path) -> Iterator[Path]:
 
 def _is_free(folder: Path, stack: ExitStack) -> bool:
     try:
-        for port in ports(str(folder)):
+        for port in derive_ports(str(folder)):
             stack.enter_context(reserve(port))
     except OSError:
         return False

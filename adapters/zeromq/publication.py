@@ -42,6 +42,7 @@ class Publication:
         stall_deadline: float,
         send_hwm: int,
         lost: Callable[[Loss], None],
+        subscribed: Callable[[], None],
     ) -> None:
         self.peer = "subscribers"
         self.meter = Meter()
@@ -49,8 +50,6 @@ class Publication:
         """The prefixes that have a subscriber."""
         self.subscriptions = 0
         """Number of subscriptions since the beginning."""
-        self.subscribed: Callable[[], None] = lambda: None
-        """Called after each new subscription."""
         self.published = 0
         """Number of frames queued for every interested subscriber, since the beginning."""
         self.lost = 0
@@ -58,6 +57,7 @@ class Publication:
         self._limits = limits
         self._publish_wait = publish_wait
         self._tell = lost
+        self._subscribed = subscribed
         self._sockets = sockets
         self._over = asyncio.Event()
         self.socket = sockets.socket(
@@ -135,6 +135,6 @@ class Publication:
             if action == bytes((SUBSCRIBED,)):
                 self.topics.add(topic)
                 self.subscriptions += 1
-                self.subscribed()
+                self._subscribed()
             elif action == bytes((UNSUBSCRIBED,)):
                 self.topics.discard(topic)

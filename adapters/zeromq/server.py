@@ -75,11 +75,13 @@ async def listen(
     accept: Accept,
     *,
     lost: Callable[[Loss], None],
+    subscribed: Callable[[], None] = lambda: None,
     bounds: ZeroMQLimits = DEFAULTS,
 ) -> ZeroMQListener:
     """Publish at `port` and take calls at `call_port`; None is the next port, and the OS chooses port 0.
 
-    `lost` is called with every undelivered message. Raise OSError if a port is in use.
+    `lost` is called with every undelivered message, `subscribed` after each subscription. Raise OSError if a port is in
+    use.
     """
     sockets = Sockets(limits)
     try:
@@ -90,6 +92,7 @@ async def listen(
             stall_deadline=bounds.stall_deadline,
             send_hwm=bounds.send_hwm,
             lost=lost,
+            subscribed=subscribed,
         )
         callers = Callers(sockets, limits, accept, idle=bounds.idle, most=bounds.callers, lost=lost)
         _bind_both(publication.socket, callers.socket, host, port, call_port)

@@ -79,7 +79,7 @@ class PodsKind(BackendKind):
         self._read_at = 0  # ns: when the folders of all pods were read
         self._chosen: Session | None = None  # for the action that is performed now
         self._refusal = NONE_FREE  # of that action, if no session was chosen
-        sessions.watchers.append(self._reconsider)
+        sessions.watch(self._reconsider)
 
     def list_sessions(self, _link: Link, command: ListSessions, tell: Callable[[Rows], None]) -> None:
         tell([*self._open_rows(), *self._page(command)])

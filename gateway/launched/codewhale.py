@@ -20,7 +20,7 @@ from msgspec import structs
 from dragoman.gateway.app import App
 from dragoman.gateway.config.model import Config
 from dragoman.gateway.endpoint import Endpoint
-from dragoman.gateway.launched.route import chosen, run
+from dragoman.gateway.launched.route import choose_route, run_program
 
 __all__ = ["launch", "main"]
 
@@ -32,7 +32,7 @@ log = structlog.get_logger("dragoman.codewhale")
 
 def main() -> None:
     """Serve the client that started us. Exit codes: 0 success, 1 failure, 2 bad usage or configuration."""
-    run(lambda: _serve(launch(sys.argv[1:], os.environ)))
+    run_program(lambda: _serve(launch(sys.argv[1:], os.environ)))
 
 
 def launch(arguments: Sequence[str], environment: Mapping[str, str]) -> Config:
@@ -48,7 +48,7 @@ def launch(arguments: Sequence[str], environment: Mapping[str, str]) -> Config:
     _, unknown = parser.parse_known_args(arguments)
     if unknown:  # a newer client may send new arguments: serve it anyway
         log.warning("ignored unknown arguments", arguments=unknown)
-    whole, route = chosen(environment)
+    whole, route = choose_route(environment)
     return structs.replace(whole, routes=(structs.replace(route, listen=(STDIO,)),))
 
 

@@ -50,7 +50,7 @@ class Parent:
         self._name = name
         self._kind = CALLED_BY_USERS  # of the run that goes on
 
-    def hear(self, run: Run, spawn: Callable[[Coroutine[Any, Any, None], str], None]) -> None:
+    def report_turns(self, run: Run, spawn: Callable[[Coroutine[Any, Any, None], str], None]) -> None:
         """Report how a turn of the pod's session ended; `spawn` runs the report as a task."""
         for event in run.events:
             if isinstance(event, RunStarted):
@@ -59,7 +59,7 @@ class Parent:
                 kind, self._kind = self._kind, CALLED_BY_USERS
                 report = self._report(event) if kind == CALLED_BY_USERS else None
                 if report is not None:
-                    spawn(self.tell(report), f"{self._name}:report")
+                    spawn(self._send(report), f"{self._name}:report")
 
     def _report(self, event: TurnEnded) -> dict[str, str] | None:
         if event.end == "completed":
@@ -69,11 +69,11 @@ class Parent:
         text = event.failure.text if event.failure is not None else "Cancelled"
         return {"kind": "errored", "pod_name": self._name, "message": text}
 
-    async def shut_down(self) -> None:
+    async def report_shutdown(self) -> None:
         """Report that the program ends."""
-        await self.tell({"kind": "shut_down", "pod_name": self._name})
+        await self._send({"kind": "shut_down", "pod_name": self._name})
 
-    async def tell(self, report: dict[str, str]) -> None:
+    async def _send(self, report: dict[str, str]) -> None:
         """Write one report; log a warning if the parent is gone or silent."""
         note = InjectNote(text="", ext={"pod.pod_event": Raw(msgspec.json.encode(report))})
         frames = registry.dialect("pod").commands.write(Burst(items=[note])).frames

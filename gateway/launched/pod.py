@@ -34,7 +34,7 @@ from dragoman.gateway.app import App
 from dragoman.gateway.config.model import Config
 from dragoman.gateway.endpoint import Endpoint
 from dragoman.gateway.launched.parent import Parent
-from dragoman.gateway.launched.route import chosen, run
+from dragoman.gateway.launched.route import choose_route, run_program
 from dragoman.gateway.pods.folder import check_name, sessions_directory
 from dragoman.gateway.session.runs import Run
 from dragoman.gateway.session.session import Session
@@ -113,13 +113,13 @@ class Launch(Struct, frozen=True, kw_only=True):
 
 def main() -> None:
     """Run until stopped. Exit codes: 0 success, 1 failure, 2 bad usage or configuration."""
-    run(lambda: _serve(launch(sys.argv[1:], os.environ)))
+    run_program(lambda: _serve(launch(sys.argv[1:], os.environ)))
 
 
 def launch(arguments: Sequence[str], environment: Mapping[str, str]) -> Launch:
     """Parse arguments and environment; raise ConfigError if a setting is missing."""
     options = _options(arguments)
-    whole, route = chosen(environment)
+    whole, route = choose_route(environment)
     name = check_name(options.pod or _overlay_name(options.overlay) or route.name)
     kept, session = None, options.session
     if registry.upstream(route.upstream).single_session:
@@ -183,7 +183,7 @@ async def _serve(launched: Launch) -> None:
 
     def hear(session: Session, run: Run) -> None:
         if parent is not None and session is own:
-            parent.hear(run, app.spawn)
+            parent.report_turns(run, app.spawn)
 
     def ready(endpoint: str) -> None:
         nonlocal is_ready
@@ -197,7 +197,7 @@ async def _serve(launched: Launch) -> None:
         await app.run(ready)
     finally:
         if parent is not None and is_ready:
-            await parent.shut_down()
+            await parent.report_shutdown()
 
 
 def _keep(launched: Launch, kept: KeptConversation, session: Session) -> None:

@@ -20,10 +20,10 @@ from dragoman.gateway.config import check
 from dragoman.gateway.config.model import Config, Route
 from dragoman.mappings.errors import ConfigError, DragomanError
 
-__all__ = ["chosen", "run"]
+__all__ = ["choose_route", "run_program"]
 
 
-def chosen(environment: Mapping[str, str]) -> tuple[Config, Route]:
+def choose_route(environment: Mapping[str, str]) -> tuple[Config, Route]:
     """Return the configuration and the selected route; raise ConfigError if a setting is missing."""
     path = environment.get("DRAGOMAN_CONFIG")
     if not path:
@@ -37,7 +37,7 @@ def chosen(environment: Mapping[str, str]) -> tuple[Config, Route]:
     return whole, route
 
 
-def run(serve: Callable[[], Coroutine[Any, Any, None]]) -> NoReturn:
+def run_program(serve: Callable[[], Coroutine[Any, Any, None]]) -> NoReturn:
     """Run until stopped, then exit: 0 success, 1 failure, 2 bad usage or configuration."""
     standard_descriptors.open_missing()
     logs.configure("warning")

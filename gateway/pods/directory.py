@@ -68,7 +68,7 @@ class PodDirectory:
         """Create the route's own folder; raise OSError with the reason."""
         await self._entry.open(lambda path: self._listen(path, self._ingress))
 
-    def watch(self, state: SessionState, *, lives: bool) -> None:
+    def update_session(self, state: SessionState, *, lives: bool) -> None:
         """Update the folders after a session of the route was created, has changed, or has ended."""
         place = self._wanted.get(state.id)
         if self._closed or not lives or self._behind(self._ingress) is state:
@@ -76,13 +76,13 @@ class PodDirectory:
                 del self._wanted[state.id]
                 self._changed.set()
             if lives:
-                _name(state, self._entry.name)
-                self._entry.tell(state)
+                _name_backend(state, self._entry.name)
+                self._entry.write_status(state)
         elif place is not None:
-            place.folder.tell(state)
+            place.folder.write_status(state)
         elif state.owner or state.backend_ids is not None:  # somebody opened it: a probe's session is shown to nobody
             place = PodPlace(state=state, folder=PodFolder(self._base, self._free_name(state)))
-            _name(state, place.folder.name)
+            _name_backend(state, place.folder.name)
             self._wanted[state.id] = place
             self._changed.set()
 
@@ -119,7 +119,7 @@ class PodDirectory:
             await place.folder.close()
             return
         self._open[id] = place
-        place.folder.tell(place.state)
+        place.folder.write_status(place.state)
 
     def _free_name(self, state: SessionState) -> str:
         """Return an unused folder name: the title if it is a valid pod name, else the id."""
@@ -135,14 +135,14 @@ class PodDirectory:
 
     def answer(self, command: ListSessions | GetSession | ResumeSession, own: SessionState) -> Event:
         """Answer a request about all sessions of this directory, or about one by its name."""
-        standing = self._standing()
+        standing = self._folders_by_name()
         if isinstance(command, ListSessions):
             rows = [
                 SessionSummary(
                     session=name,
                     title=name,
                     status=state.status,
-                    ext={"pod.pod": _json({**_described(name, folder, state, own), "state": "readable"})},
+                    ext={"pod.pod": _json({**_pod_record(name, folder, state, own), "state": "readable"})},
                 )
                 for name, (folder, state) in sorted(standing.items())
             ]
@@ -153,7 +153,7 @@ class PodDirectory:
             return Reply(request=command.request, failure=failure)
         folder, state = standing[name]
         if isinstance(command, GetSession):
-            return PodInspected(request=command.request, pod=_json(_described(name, folder, state, own)))
+            return PodInspected(request=command.request, pod=_json(_pod_record(name, folder, state, own)))
         attached = {
             "action": "attached",
             "pod_name": name,
@@ -162,7 +162,7 @@ class PodDirectory:
         }
         return PodAttached(request=command.request, result=_json(attached))
 
-    def _standing(self) -> dict[str, tuple[PodFolder, SessionState]]:
+    def _folders_by_name(self) -> dict[str, tuple[PodFolder, SessionState]]:
         """Return each folder with its session, by the folder's name."""
         standing = {place.folder.name: (place.folder, place.state) for place in self._open.values()}
         entered = self._behind(self._ingress)
@@ -171,13 +171,13 @@ class PodDirectory:
         return standing
 
 
-def _name(state: SessionState, name: str) -> None:
+def _name_backend(state: SessionState, name: str) -> None:
     """Name a backend without a name after the folder, because clients see that name."""
     if not state.backend.name:
         state.backend = structs.replace(state.backend, name=name)
 
 
-def _described(name: str, folder: PodFolder, state: SessionState, own: SessionState) -> dict[str, object]:
+def _pod_record(name: str, folder: PodFolder, state: SessionState, own: SessionState) -> dict[str, object]:
     """Return a session in the form in which pods describe a pod (docs/dialects/pod.md, section 10)."""
     return {
         "pod_name": name,

@@ -44,16 +44,16 @@ class PodFolder:
         try:
             self._listener = await listen(str(self.socket))
             self._write("pid", str(os.getpid()).encode())
-            self._tell("", "idle")
+            self._write_status("", "idle")
         except BaseException:
             await self.close()
             raise
 
-    def tell(self, state: SessionState) -> None:
+    def write_status(self, state: SessionState) -> None:
         """Write the session's status; a write error is logged and does not affect the session."""
         if self._listener is not None:
             try:
-                self._tell(state.id, state.status)
+                self._write_status(state.id, state.status)
             except OSError as error:
                 log.warning("status.json not written", pod=self.name, error=str(error))
 
@@ -67,7 +67,7 @@ class PodFolder:
         with contextlib.suppress(OSError):  # the folder has other files, or belongs to a live pod
             self.folder.rmdir()
 
-    def _tell(self, session: str, status: str) -> None:
+    def _write_status(self, session: str, status: str) -> None:
         content = {"pod_name": self.name, "segment_id": session or None, "state": status}
         self._write("status.json", msgspec.json.encode(content))
 

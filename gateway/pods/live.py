@@ -123,7 +123,7 @@ class Pods:
 
     def _read_status(self, name: str) -> StatusFile:
         try:
-            with open(self._path(name, "status.json"), "rb") as file:
+            with open(self._path(name, "status.json"), "rb", opener=_open_at_once) as file:
                 return msgspec.json.decode(file.read(STATUS_MAX), type=StatusFile)
         except (OSError, msgspec.DecodeError):  # a pod of another make
             return StatusFile()
@@ -138,3 +138,8 @@ class Pods:
     def _settled(self, modified: int) -> int:
         """Return a modification time, or 0 if a change that comes now may get the same one."""
         return modified if self._clock() - modified > COARSEST_NS else 0
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    """Open a file; a named pipe must not block the thread."""
+    return os.open(path, flags | os.O_NONBLOCK)

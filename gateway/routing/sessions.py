@@ -71,7 +71,7 @@ class Sessions:
         self._entered: dict[str, Session] = {}
         self._forgotten: dict[str, None] = {}  # names of sessions that were deleted here alone, the oldest first
         self._publications: list[Link] = []
-        self.watchers: list[Callable[[Session], None]] = []  # told of each session that is new, changed or over
+        self._watchers: list[Callable[[Session], None]] = []
 
     def make(
         self,
@@ -303,9 +303,13 @@ class Sessions:
         """Number of sessions that are published to every subscriber."""
         return sum(map(self._publishes, self.index))
 
+    def watch(self, watcher: Callable[[Session], None]) -> None:
+        """Call `watcher` with each session that is new, has changed or is over."""
+        self._watchers.append(watcher)
+
     def tell(self, session: Session) -> None:
         """Tell the watchers that a session is new, changed or over."""
-        for watcher in self.watchers:
+        for watcher in self._watchers:
             watcher(session)
 
     def claim(self, link: Link, session: Session) -> None:

@@ -23,7 +23,7 @@ from msgspec import Struct
 from dragoman.adapters.base import Listener
 from dragoman.mappings.errors import ConfigError
 
-__all__ = ["INSTANCES", "InstanceRecord", "Lock", "Project", "ProjectListener", "find", "ports"]
+__all__ = ["INSTANCES", "InstanceRecord", "Lock", "Project", "ProjectListener", "derive_ports", "find_ports"]
 
 log = structlog.get_logger("dragoman.pando")
 
@@ -85,9 +85,9 @@ class Project:
             raise ConfigError(f"{directory}: the project's directory does not exist")
         path = _lock_path(directory)
         path.parent.mkdir(mode=0o700, exist_ok=True)
-        project = cls(directory, _locked(path), instance_id, ports(directory), at)
+        project = cls(directory, _locked(path), instance_id, derive_ports(directory), at)
         try:
-            project._say()
+            project._write_lock()
         except BaseException:
             project.release()
             raise
@@ -97,7 +97,7 @@ class Project:
         """Add us to the registry once the ports are bound; raise OSError if the registry is not writable."""
         entry = InstanceRecord(
             instance_id=self.instance_id,
-            path=_written(self.directory),
+            path=_path_text(self.directory),
             pid=os.getpid(),
             pub_port=self.publish_port,
             rpc_port=self.call_port,
@@ -107,7 +107,7 @@ class Project:
         )
         instances.mkdir(mode=0o755, exist_ok=True)
         path = instances / f"{self.instance_id}.json"
-        _write(path, _text(entry))
+        _write(path, _record_text(entry))
         self._entry = path
 
     def release(self) -> None:
@@ -121,13 +121,13 @@ class Project:
             try:
                 # Unlink before releasing the lock: afterwards the file could be the successor's. A process that locks
                 # the removed file sees that the path is another file, and tries again.
-                if _is(descriptor, self._path):
+                if _is_file_at(descriptor, self._path):
                     with contextlib.suppress(OSError):
                         self._path.unlink()
             finally:
                 os.close(descriptor)
 
-    def _say(self) -> None:
+    def _write_lock(self) -> None:
         record = Lock(
             instance_id=self.instance_id,
             pid=os.getpid(),
@@ -136,7 +136,7 @@ class Project:
             started_at=_time(self._at),
         )
         os.ftruncate(self._descriptor, 0)
-        os.pwrite(self._descriptor, _text(record), 0)
+        os.pwrite(self._descriptor, _record_text(record), 0)
 
 
 class ProjectListener:
@@ -157,7 +157,7 @@ class ProjectListener:
         self._project.release()
 
 
-def ports(directory: str) -> tuple[int, int]:
+def derive_ports(directory: str) -> tuple[int, int]:
     """Return the ports for publications and calls: FNV-1a over the path (section 1.1)."""
     hashed = FNV_OFFSET
     for byte in os.fsencode(directory):
@@ -166,7 +166,7 @@ def ports(directory: str) -> tuple[int, int]:
     return first, first + 1
 
 
-def find(directory: str, instances: Path = INSTANCES) -> list[tuple[int, int]]:
+def find_ports(directory: str, instances: Path = INSTANCES) -> list[tuple[int, int]]:
     """Return ports where a primary of `directory` may listen, the likeliest first, without duplicates.
 
     The order is: the lock file of a living process; the registry, with primaries first, because other instances may
@@ -174,12 +174,12 @@ def find(directory: str, instances: Path = INSTANCES) -> list[tuple[int, int]]:
     """
     found: list[tuple[int, int]] = []
     lock = _read(_lock_path(directory), Lock)
-    if lock is not None and _lives(lock.pid):
+    if lock is not None and _is_running(lock.pid):
         found.append((lock.pub_port, lock.rpc_port))
-    entries = [entry for entry in _entries(instances) if entry.path == _written(directory) and _lives(entry.pid)]
+    entries = [entry for entry in _entries(instances) if entry.path == _path_text(directory) and _is_running(entry.pid)]
     entries.sort(key=lambda entry: not entry.is_primary)
     found += [(entry.pub_port, entry.rpc_port) for entry in entries]
-    found.append(ports(directory))
+    found.append(derive_ports(directory))
     return list(dict.fromkeys(found))
 
 
@@ -197,7 +197,7 @@ def _locked(path: Path) -> int:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if _is(descriptor, path):
+            if _is_file_at(descriptor, path):
                 return descriptor
         except BlockingIOError:
             os.close(descriptor)
@@ -211,7 +211,7 @@ def _locked(path: Path) -> int:
     raise OSError(errno.EBUSY, "other processes keep deleting the lock file", str(path))
 
 
-def _is(descriptor: int, path: Path) -> bool:
+def _is_file_at(descriptor: int, path: Path) -> bool:
     try:
         return os.path.samestat(os.fstat(descriptor), path.lstat())
     except OSError:
@@ -245,7 +245,7 @@ def _entries(instances: Path) -> Iterator[InstanceRecord]:
                 yield entry
 
 
-def _lives(pid: int) -> bool:
+def _is_running(pid: int) -> bool:
     try:
         os.kill(pid, 0)
     except PermissionError:
@@ -255,12 +255,12 @@ def _lives(pid: int) -> bool:
     return pid > 0
 
 
-def _written(directory: str) -> str:
+def _path_text(directory: str) -> str:
     """Return a path as JSON text; bytes that are not UTF-8 are replaced, as Go does."""
     return os.fsencode(directory).decode("utf-8", "replace")
 
 
-def _text(record: Lock | InstanceRecord) -> bytes:
+def _record_text(record: Lock | InstanceRecord) -> bytes:
     return msgspec.json.format(msgspec.json.encode(record), indent=2) + b"\n"
 
 

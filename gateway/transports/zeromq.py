@@ -13,7 +13,7 @@ from dragoman.adapters.base import Listener, Transport
 from dragoman.adapters.zeromq.publication import Publication
 from dragoman.gateway.config.model import Limits
 from dragoman.gateway.endpoint import Endpoint
-from dragoman.gateway.transports.pando_project import Project, ProjectListener, find, ports
+from dragoman.gateway.transports.pando_project import Project, ProjectListener, derive_ports, find_ports
 from dragoman.gateway.transports.spec import (
     Children,
     Connect,
@@ -49,12 +49,12 @@ def _address(endpoint: Endpoint) -> tuple[str, int, int | None]:
 async def _listen_at(host: str, port: int, calls: int | None, limits: Limits, callbacks: ListenerCallbacks) -> Listener:
     def accept(transport: Transport) -> None:
         if isinstance(transport, Publication):
-            transport.subscribed = callbacks.subscribed
             callbacks.publish(transport)
         else:
             callbacks.accept(transport)
 
-    return await zeromq.listen(host, port, calls, transport_limits(limits), accept, lost=callbacks.lost)
+    bounds, subscribed = transport_limits(limits), callbacks.subscribed
+    return await zeromq.listen(host, port, calls, bounds, accept, lost=callbacks.lost, subscribed=subscribed)
 
 
 async def _listen(endpoint: Endpoint, limits: Limits, callbacks: ListenerCallbacks) -> Listener:
@@ -96,7 +96,7 @@ def _dial(endpoint: Endpoint, limits: Limits, _children: Children) -> Connect:
 
 def _dial_project(endpoint: Endpoint, limits: Limits, _children: Children) -> Connect:
     async def connect() -> Transport:
-        candidates = find(endpoint.address)
+        candidates = find_ports(endpoint.address)
         try:
             return await _connect(HOST, candidates, limits)
         except OSError as error:
@@ -130,5 +130,5 @@ PROJECT = TransportSpec(
     listen=_listen_project,
     dial=_dial_project,
     check=_check_project,
-    place=lambda endpoint: ("tcp", HOST, ports(endpoint.address)[0]),
+    place=lambda endpoint: ("tcp", HOST, derive_ports(endpoint.address)[0]),
 )

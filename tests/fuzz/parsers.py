@@ -105,7 +105,7 @@ def _recording(path: Path) -> list[object]:
 
 
 def _registry_of_pandos(path: Path) -> object:
-    return pando_project.find("/nowhere", path.parent)
+    return pando_project.find_ports("/nowhere", path.parent)
 
 
 def _text(read: Callable[[str], object]) -> Callable[[bytes], object]:

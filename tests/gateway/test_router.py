@@ -528,7 +528,7 @@ async def test_options_of_a_new_session_that_a_client_cannot_send_come_from_the_
 async def test_subscribers_learn_when_a_session_is_claimed_runs_and_rests() -> None:
     told: list[tuple[str, str]] = []
     async with in_memory_gateway() as made:
-        made.router.watchers.append(lambda session: told.append((session.state.owner, session.state.status)))
+        made.router.watch(lambda session: told.append((session.state.owner, session.state.status)))
         await talked(made).leaves("a").passes(Limits().session_ttl).done()
     assert told == [("local", "idle"), ("local", "running"), ("local", "idle"), ("local", "idle")]
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from dragoman.gateway.transports.pando_project import INSTANCES, Lock, ports
+from dragoman.gateway.transports.pando_project import INSTANCES, Lock, derive_ports
 from tests.pairs.pando_client import PandoClient
 from tests.pando_projects import free_project
 from tests.peers.processes import running
@@ -42,7 +42,7 @@ def address(project: Path) -> str:
 async def test_a_viewer_finds_the_gateway_by_its_lock_and_no_file_is_left_when_it_stops(project: Path) -> None:
     async with running("demo-backend", f"pando+dir:{project}") as backend:
         lock = lock_of(project)
-        assert (lock.pid, lock.pub_port, lock.rpc_port) == (backend.process.pid, *ports(str(project)))
+        assert (lock.pid, lock.pub_port, lock.rpc_port) == (backend.process.pid, *derive_ports(str(project)))
         entry = INSTANCES / f"{lock.instance_id}.json"
         assert json.loads(entry.read_text("utf-8"))["pid"] == backend.process.pid
         async with PandoClient.connected(address(project)) as viewer:
@@ -85,7 +85,7 @@ async def test_a_second_process_is_refused_with_the_first_ones_pid(project: Path
 
 @pytest.mark.parametrize("which", [0, 1])
 async def test_a_port_in_use_is_reported_and_the_lock_released(project: Path, which: int) -> None:
-    port = ports(str(project))[which]
+    port = derive_ports(str(project))[which]
     with socket.create_server(("127.0.0.1", port)):
         assert f"tcp://127.0.0.1:{port}" in await refused(*bridge(project))
     assert not (project / ".pando/ipc.lock").exists()

@@ -34,6 +34,7 @@ class Primary:
         self.accepted: asyncio.Queue[Caller] = asyncio.Queue()
         self.callers: list[Caller] = []
         self.losses: list[Loss] = []
+        self.reported = 0  # subscriptions
         self.publication: Publication
         self.listener: ZeroMQListener
 
@@ -43,6 +44,9 @@ class Primary:
         elif isinstance(transport, Caller):
             self.callers.append(transport)
             self.accepted.put_nowait(transport)
+
+    def subscribed(self) -> None:
+        self.reported += 1
 
     @property
     def publications(self) -> str:
@@ -69,7 +73,14 @@ async def primary(
     async with asyncio.timeout(DEADLINE):
         ours = Primary()
         ours.listener = await listen(
-            "127.0.0.1", port, call_port, limits, ours.accept, lost=ours.losses.append, bounds=bounds
+            "127.0.0.1",
+            port,
+            call_port,
+            limits,
+            ours.accept,
+            lost=ours.losses.append,
+            subscribed=ours.subscribed,
+            bounds=bounds,
         )
         try:
             yield ours

@@ -101,7 +101,7 @@ class ManyPods:
         self._count("listdir")
         return [*(f"{number:04}" for number in range(self.many)), *os.listdir(path)]
 
-    def _open(self, path: str, _mode: str) -> Any:
+    def _open(self, path: str, _mode: str, opener: object) -> Any:
         self._count("open")
         told = self.status.get(Path(path).parent.name)
         if told is None:

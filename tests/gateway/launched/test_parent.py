@@ -39,7 +39,7 @@ def heard(*events: Event) -> list[Coroutine[Any, Any, None]]:
     reports: list[Coroutine[Any, Any, None]] = []
     child = Parent("/nowhere", "atlas")
     for event in events:
-        child.hear(Run(turn="t", origin=Origin(), events=[event]), lambda work, _name: reports.append(work))
+        child.report_turns(Run(turn="t", origin=Origin(), events=[event]), lambda work, _name: reports.append(work))
     for report in reports:
         report.close()
     return reports
@@ -47,7 +47,7 @@ def heard(*events: Event) -> list[Coroutine[Any, Any, None]]:
 
 async def test_a_report_is_one_line_after_the_alerts_and_the_snapshot_of_the_parent(tmp_path: Path) -> None:
     async with parent(tmp_path / "sock", ALERT, snapshot()) as told:
-        await Parent(str(tmp_path / "sock"), "atlas").shut_down()
+        await Parent(str(tmp_path / "sock"), "atlas").report_shutdown()
         report = {"method": "pod_event", "params": {"kind": "shut_down", "pod_name": "atlas"}}
         assert await told.get() == [report]
 
@@ -70,7 +70,7 @@ async def test_the_end_of_a_run_is_reported_as_a_child_pod_does(
     async with parent(tmp_path / "sock", snapshot()) as told, asyncio.TaskGroup() as group:
         child = Parent(str(tmp_path / "sock"), "atlas")
         run = Run(turn="t", origin=Origin(), events=[ended], ended=True)
-        child.hear(run, lambda work, name: spawned.append(group.create_task(work, name=name)))
+        child.report_turns(run, lambda work, name: spawned.append(group.create_task(work, name=name)))
         assert await told.get() == [{"method": "pod_event", "params": report}]
 
 
@@ -90,6 +90,6 @@ async def test_a_parent_that_is_gone_or_disconnects_loses_only_the_report(tmp_pa
     async def hang_up(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.close()
 
-    await Parent(str(tmp_path / "none"), "atlas").shut_down()
+    await Parent(str(tmp_path / "none"), "atlas").report_shutdown()
     async with await asyncio.start_unix_server(hang_up, tmp_path / "sock"):
-        await Parent(str(tmp_path / "sock"), "atlas").shut_down()
+        await Parent(str(tmp_path / "sock"), "atlas").report_shutdown()

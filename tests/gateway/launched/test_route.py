@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.gateway.launched.route import chosen, run
+from dragoman.gateway.launched.route import choose_route, run_program
 from dragoman.mappings.errors import ConfigError, PeerError
 
 CONFIG = """
@@ -30,22 +30,22 @@ def config(tmp_path: Path) -> str:
 
 
 def test_the_first_route_is_served_unless_another_is_named(config: str) -> None:
-    assert chosen({"DRAGOMAN_CONFIG": config})[1].name == "first"
-    assert chosen({"DRAGOMAN_CONFIG": config, "DRAGOMAN_ROUTE": "second"})[1].name == "second"
+    assert choose_route({"DRAGOMAN_CONFIG": config})[1].name == "first"
+    assert choose_route({"DRAGOMAN_CONFIG": config, "DRAGOMAN_ROUTE": "second"})[1].name == "second"
 
 
 def test_a_route_that_names_no_listener_can_be_launched(tmp_path: Path) -> None:
     path = tmp_path / "config.toml"
     path.write_text('[[route]]\nname = "first"\nupstream = "pod+unix:/run/x"\n')
-    _, route = chosen({"DRAGOMAN_CONFIG": str(path)})
+    _, route = choose_route({"DRAGOMAN_CONFIG": str(path)})
     assert (route.name, route.listen) == ("first", ())
 
 
 def test_a_missing_setting_is_named(config: str) -> None:
     with pytest.raises(ConfigError, match="set DRAGOMAN_CONFIG"):
-        chosen({})
+        choose_route({})
     with pytest.raises(ConfigError, match="the routes are first, second"):
-        chosen({"DRAGOMAN_CONFIG": config, "DRAGOMAN_ROUTE": "third"})
+        choose_route({"DRAGOMAN_CONFIG": config, "DRAGOMAN_ROUTE": "third"})
 
 
 @pytest.mark.parametrize(
@@ -63,6 +63,6 @@ def test_the_exit_code_tells_success_from_failure(
             raise ExceptionGroup("tasks", [error])
 
     with pytest.raises(SystemExit) as ended:
-        run(serve)
+        run_program(serve)
     assert ended.value.code == code
     assert capsys.readouterr().err == (f"error: {error}\n" if error is not None else "")

@@ -41,11 +41,11 @@ async def test_a_pod_folder_has_socket_pid_and_status_and_is_removed_at_the_end(
 async def test_the_status_file_has_the_status_of_the_session(tmp_path: Path) -> None:
     folder = PodFolder(tmp_path, "atlas")
     await folder.open(listen)
-    folder.tell(SessionState(id="s1", status="paused"))
+    folder.write_status(SessionState(id="s1", status="paused"))
     told = json.loads((folder.folder / "status.json").read_text())
     assert told == {"pod_name": "atlas", "segment_id": "s1", "state": "paused"}
     await folder.close()
-    folder.tell(SessionState(id="s1"))
+    folder.write_status(SessionState(id="s1"))
     assert not folder.folder.exists()
 
 
@@ -87,7 +87,7 @@ async def test_a_status_that_cannot_be_written_loses_only_its_file(tmp_path: Pat
     await folder.open(listen)
     (folder.folder / "status.json").unlink()
     (folder.folder / "status.json").mkdir()
-    folder.tell(SessionState(id="s1"))
+    folder.write_status(SessionState(id="s1"))
     (folder.folder / "status.json").rmdir()
     await folder.close()
 

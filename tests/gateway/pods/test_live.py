@@ -60,6 +60,11 @@ def test_a_pod_without_a_readable_status_counts_as_idle(pods: Pods, tmp_path: Pa
     assert (pod.status, pod.updated_at, pod.silent) == ("idle", 9, False)
 
 
+def test_a_status_that_is_a_named_pipe_blocks_nobody(pods: Pods, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "atlas" / "status.json")
+    assert probed(pods, "atlas").status == "idle"
+
+
 def test_pods_are_asked_up_to_the_first_that_is_idle_if_that_is_wanted(pods: Pods, tmp_path: Path) -> None:
     (tmp_path / "atlas" / "status.json").write_text('{"state":"running"}')
     names = ["dead", "atlas", "hermes", "nobody"]

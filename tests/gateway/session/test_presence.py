@@ -36,7 +36,7 @@ async def test_a_session_that_a_caller_only_read_rests_after_its_time() -> None:
         await made.begins(row(ONE))
         (session,) = made.router.sessions
         rested: list[Session] = []
-        made.router.watchers.append(rested.append)
+        made.router.watch(rested.append)
         made.time.passes(TTL - 1)
         assert rested == []
         made.time.passes(1)

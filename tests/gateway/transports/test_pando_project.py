@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from dragoman.gateway.transports.pando_project import Project, find, ports
+from dragoman.gateway.transports.pando_project import Project, derive_ports, find_ports
 from dragoman.mappings.errors import ConfigError
 
 ID = "3f0c9a52-6a1e-4c55-9d0b-8a4f0e7d1c11"
@@ -93,12 +93,12 @@ def put(path: Path, content: object) -> None:
     ],
 )
 def test_the_ports_of_a_path_are_those_of_a_real_pando(path: str, first: int) -> None:
-    assert ports(path) == (first, first + 1)
+    assert derive_ports(path) == (first, first + 1)
 
 
 def test_the_lock_file_describes_us_in_the_form_of_a_pando(folder: Path) -> None:
     with claimed(folder) as project:
-        first, second = ports(str(folder))
+        first, second = derive_ports(str(folder))
         assert (project.publish_port, project.call_port) == (first, second)
         assert lock_of(folder).read_text() == (
             "{\n"
@@ -278,20 +278,20 @@ def test_a_symbolic_link_in_place_of_our_entry_is_not_followed(folder: Path, ins
 
 def test_the_lock_of_a_primary_is_read_before_its_entry(folder: Path, instances: Path) -> None:
     put(lock_of(folder), record())
-    assert find(str(folder), instances) == [(41000, 42000), ports(str(folder))]
+    assert find_ports(str(folder), instances) == [(41000, 42000), derive_ports(str(folder))]
 
 
 def test_a_search_for_a_primary_finds_our_gateway(folder: Path, instances: Path) -> None:
     with claimed(folder) as project:
         project.register(instances)
-        assert find(str(folder), instances) == [(project.publish_port, project.call_port)]
+        assert find_ports(str(folder), instances) == [(project.publish_port, project.call_port)]
 
 
 @pytest.mark.parametrize("text", ["", '{"instance_id": "x", "pid"', "[]", "\xff", '{"pid": "many"}'])
 def test_with_an_unreadable_lock_the_ports_of_the_path_are_used(folder: Path, instances: Path, text: str) -> None:
     lock_of(folder).parent.mkdir()
     lock_of(folder).write_text(text, encoding="latin-1")
-    assert find(str(folder), instances) == [ports(str(folder))]
+    assert find_ports(str(folder), instances) == [derive_ports(str(folder))]
 
 
 @pytest.mark.parametrize("pid", [NOBODY, 0, -1, 1 << 70])
@@ -299,7 +299,7 @@ def test_with_the_lock_of_a_gone_process_the_ports_of_the_path_are_used(
     folder: Path, instances: Path, pid: int
 ) -> None:
     put(lock_of(folder), record(pid=pid))
-    assert find(str(folder), instances) == [ports(str(folder))]
+    assert find_ports(str(folder), instances) == [derive_ports(str(folder))]
 
 
 def test_without_a_lock_an_instance_is_found_in_the_registry_primaries_first(folder: Path, instances: Path) -> None:
@@ -309,7 +309,7 @@ def test_without_a_lock_an_instance_is_found_in_the_registry_primaries_first(fol
     put(instances / "d.json", entry(folder, pub_port=50003, path="/elsewhere"))
     put(instances / "e.json", entry(folder, pub_port=50004, pid=NOBODY))
     (instances / "f.json").write_text("{")
-    assert find(str(folder), instances) == [(50002, 51002), (50001, 51001), ports(str(folder))]
+    assert find_ports(str(folder), instances) == [(50002, 51002), (50001, 51001), derive_ports(str(folder))]
     assert (instances / "e.json").exists()  # to tidy up is the business of those whose registry it is
 
 
@@ -320,4 +320,4 @@ def test_a_path_of_invalid_utf_8_is_written_like_go_writes_it(tmp_path: Path, in
         project.register(instances)
         said = json.loads((instances / f"{ID}.json").read_text())
         assert said["path"] == f"{tmp_path}/proj\ufffd"
-        assert find(str(folder), instances) == [ports(str(folder))]
+        assert find_ports(str(folder), instances) == [derive_ports(str(folder))]

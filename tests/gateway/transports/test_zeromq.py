@@ -15,7 +15,7 @@ from dragoman.adapters.zeromq.publication import Publication
 from dragoman.gateway.config.model import Limits
 from dragoman.gateway.endpoint import Endpoint, parse
 from dragoman.gateway.transports import pando_project
-from dragoman.gateway.transports.pando_project import ports
+from dragoman.gateway.transports.pando_project import derive_ports
 from dragoman.gateway.transports.spec import Children
 from dragoman.gateway.transports.zeromq import PROJECT, TCP
 from dragoman.mappings.dialect import Parts
@@ -72,7 +72,7 @@ async def test_a_project_listener_has_the_ports_of_its_path_and_a_lock_and_an_en
         (entry,) = [json.loads(path.read_text("utf-8")) for path in registry.iterdir()]
         for told in (json.loads(lock.read_text("utf-8")), entry):
             assert (told["pid"], told["instance_id"]) == (os.getpid(), "us")
-            assert (told["pub_port"], told["rpc_port"]) == ports(project.address)
+            assert (told["pub_port"], told["rpc_port"]) == derive_ports(project.address)
         await published[0].close()
         await listener.close()
     assert not lock.exists()
@@ -91,7 +91,7 @@ async def test_a_second_primary_is_refused_with_the_owner_of_the_project(project
 
 
 async def test_a_port_in_use_releases_the_lock(project: Endpoint) -> None:
-    first, _ = ports(project.address)
+    first, _ = derive_ports(project.address)
     taken: list[Transport] = []
     assert TCP.listen is not None
     assert PROJECT.listen is not None
@@ -124,6 +124,6 @@ def test_a_project_must_be_an_absolute_path() -> None:
 
 
 def test_a_project_and_its_ports_are_one_address(project: Endpoint) -> None:
-    first, _ = ports(project.address)
+    first, _ = derive_ports(project.address)
     assert PROJECT.place(project) == TCP.place(parse(f"pando+tcp://127.0.0.1:{first}"))
     assert TCP.place(parse("pando+tcp://127.0.0.1:0")) is None
