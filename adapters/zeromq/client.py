@@ -44,9 +44,7 @@ class DialledSockets:
         self._intakes = (self._published, self._answered)
 
     def _intake(self, channel: str, kind: zmq.SocketType, options: dict[int, int]) -> Intake:
-        return Intake(
-            channel, kind, options, self._sockets, self._limits, self.meter, lost=self._gone, caught_up=self._pull
-        )
+        return Intake(channel, kind, options, self._sockets, self.meter, lost=self._gone, caught_up=self._pull)
 
     @property
     def missed(self) -> int:

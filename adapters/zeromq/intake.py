@@ -14,7 +14,6 @@ from collections.abc import Callable
 
 import zmq
 
-from dragoman.adapters.base import TransportLimits
 from dragoman.adapters.inbound import Inbound, memory
 from dragoman.adapters.meter import Meter
 from dragoman.adapters.zeromq.polled import Message
@@ -41,7 +40,6 @@ class Intake:
         kind: zmq.SocketType,
         options: dict[int, int],
         sockets: Sockets,
-        limits: TransportLimits,
         meter: Meter,
         *,
         lost: Callable[[], None],
@@ -50,8 +48,8 @@ class Intake:
         self.missed = 0
         """Number of messages dropped since the beginning."""
         self._channel = channel
-        self._limits = limits
-        self.inbound = Inbound(limits.receive_high, self._wait, self._taken, meter)
+        self._limits = sockets.limits
+        self.inbound = Inbound(sockets.limits.receive_high, self._wait, self._taken, meter)
         self._caught_up = caught_up
         self._lost = lost
         self._dropped = 0  # messages dropped since the link last took every frame

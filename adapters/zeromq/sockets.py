@@ -35,7 +35,7 @@ class Sockets:
     """Creates the sockets of one context and counts its holders; begins with one holder."""
 
     def __init__(self, limits: TransportLimits) -> None:
-        self._limits = limits
+        self.limits = limits
         self._context = zmq.Context()
         self._polled: list[Polled] = []
         self._monitors: dict[Polled, Polled] = {}  # monitored socket -> the socket that receives its events
@@ -45,7 +45,7 @@ class Sockets:
     def socket(self, kind: zmq.SocketType, options: dict[int, int]) -> zmq.Socket[bytes]:
         """Create a socket with bounded queues and message size."""
         socket = self._context.socket(kind)
-        socket.setsockopt(zmq.MAXMSGSIZE, HARD_LIMIT * self._limits.max_message)
+        socket.setsockopt(zmq.MAXMSGSIZE, HARD_LIMIT * self.limits.max_message)
         socket.setsockopt(zmq.LINGER, 0)  # `close` sets its own
         for option, value in options.items():
             socket.setsockopt(option, value)
@@ -53,7 +53,7 @@ class Sockets:
 
     def poll(self, socket: zmq.Socket[bytes], take: Callable[[list[Message]], None]) -> Polled:
         """Put a socket on the event loop."""
-        polled = Polled(socket, take, self._limits.max_parts + SPARE_PARTS)
+        polled = Polled(socket, take, self.limits.max_parts + SPARE_PARTS)
         self._polled.append(polled)
         return polled
 

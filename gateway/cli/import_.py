@@ -54,7 +54,8 @@ def import_(
         raise ConfigError(f"{file} does not say its dialect: add --dialect, for example --dialect smooth")
     target = output or f"{file.name.removesuffix('.jsonl')}.recording.jsonl"
     check_is_new(target)
-    with progress(file.name, file.stat().st_size) as capture.progress, open_output(target) as out:
+    with progress(file.name, file.stat().st_size) as report, open_output(target) as out:
+        capture.report_progress(report)
         header, lines = read_capture(capture, registry.dialect(name), session=session)
         kept = chain.from_iterable(redacted(lines, default_redactor())) if redact else lines
         for chunk in _recording(header, kept, compressed=target.endswith(".zst")):

@@ -90,8 +90,12 @@ class Capture:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.progress: Callable[[int], None] = lambda _bytes: None
+        self._progress: Callable[[int], None] = lambda _bytes: None
         self.dialect_name = next((raw.dialect for _, raw in self._raw()), "")
+
+    def report_progress(self, progress: Callable[[int], None]) -> None:
+        """Call `progress` with the number of bytes read so far, whenever the capture is read."""
+        self._progress = progress
 
     def frames(self) -> Iterator[CapturedFrame]:
         """Yield the frames of the capture in order, and the ends of connections."""
@@ -114,7 +118,7 @@ class Capture:
             number = 0
             while line := file.readline(LINE_MAX):
                 number += 1
-                self.progress(file.tell())
+                self._progress(file.tell())
                 if not line.strip():
                     continue
                 try:

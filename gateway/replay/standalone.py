@@ -111,7 +111,7 @@ class Served:
         self.reports: list[MatchReport] = []
         (replay,) = app.replays.values()
         self._reporter = replay.reporter
-        self._reporter.heard = self.reports.append
+        self._reporter.notify(self.reports.append)
 
     @property
     def url(self) -> str:

@@ -82,18 +82,22 @@ class MatchReport(Struct, frozen=True, kw_only=True):
 
 
 class Reporter:
-    """Counts and logs reports. `tell` gets the lines of explanations, and `heard` gets each report."""
+    """Counts and logs reports. `tell` gets the lines of explanations."""
 
     def __init__(self, ledger: Ledger, *, tell: Callable[[str], None] | None = None) -> None:
         self._ledger = ledger
         self._tell = tell
-        self.heard: Callable[[MatchReport], None] = lambda _report: None
+        self._observe: Callable[[MatchReport], None] = lambda _report: None
         self.asked = False  # a client sent a command, which need not have a report
+
+    def notify(self, observe: Callable[[MatchReport], None]) -> None:
+        """Call `observe` with each report from now on."""
+        self._observe = observe
 
     def report(self, report: MatchReport) -> None:
         """Count the report, log it unless it is exact, and explain it if that is wanted."""
         self._ledger.counters[f"replay_{report.outcome}"] += 1
-        self.heard(report)
+        self._observe(report)
         if report.refused:
             log.warning("command refused", command=report.words, why=WHY[report.outcome])
         elif report.outcome == "near":

@@ -127,10 +127,10 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 
 class FieldTexts:
-    """The fields of all frames of one recording. `touched` are the fields with new parts."""
+    """The fields of all frames of one recording."""
 
     def __init__(self) -> None:
-        self.touched: list[FieldText] = []
+        self._touched: list[FieldText] = []  # the fields with new parts
         self._fields: dict[tuple[object, ...], FieldText] = {}
         self._shapes: dict[tuple[object, ...], _Shape] = {}
         self._often: dict[TapKey, list[_Shape]] = {}
@@ -219,8 +219,13 @@ class FieldTexts:
 
     def _add(self, field_text: FieldText, numbers: Sequence[int], words: Sequence[str]) -> None:
         if not field_text.parts:
-            self.touched.append(field_text)
+            self._touched.append(field_text)
         field_text.parts.append((numbers, words))
+
+    def take_touched(self) -> list[FieldText]:
+        """Return the fields that got parts since the last call."""
+        touched, self._touched = self._touched, []
+        return touched
 
     def forget_excess(self) -> bool:
         """Keep the memory within its bounds. Return True if all fields were forgotten."""

@@ -87,8 +87,7 @@ class FrameRedactor:
         for tap in list(singles):
             self._add_singles(singles, tap, fixed)
         self._search_fixed(fixed)
-        touched, self._fields.touched = self._fields.touched, []
-        for field_text in touched:
+        for field_text in self._fields.take_touched():
             self._search_field(field_text)
         if self._fields.forget_excess():
             self._known.clear()

@@ -228,7 +228,6 @@ def _behind(
     least: int,
     *,
     judge: Judge | None = None,
-    folded: bool = False,
     needs: Literal["run", "sign", ""] = "sign",
 ) -> Detector:
     """Return the detector of a secret behind `begin`: at least so many `characters`."""
@@ -239,7 +238,7 @@ def _behind(
         opens=re.compile(rf"{begin}(?P<secret>{characters}*+)\Z"),
         run=re.compile(f"{begin}{characters}*+"),
         judge=judge,
-        folded=folded,
+        folded="(?i:" in begin,
         needs=needs,
     )
 
@@ -250,7 +249,6 @@ BEARER = _behind(
     r"(?i:bearer)[\s:=]{1,4}+",
     "[A-Za-z0-9._~+/=-]",
     16,
-    folded=True,
     needs="run",
     judge=lambda found: any(map(str.isdigit, found["secret"])),
 )
@@ -261,7 +259,6 @@ AUTHORIZATION = _behind(
     r"(?i:authorization)[\"']?+\s{0,4}+[:=]\s{0,4}+[\"']?+(?i:basic|token|digest|apikey|key|bot|ssws|splunk|negotiate)\s{1,4}+",
     r"[^\s\"'\\,;]",
     8,
-    folded=True,
 )
 
 PARAMETERS = (
@@ -269,7 +266,7 @@ PARAMETERS = (
     "x-amz-(?:signature|security-token)"
 )
 
-PARAMETER = _behind("token", ("?", "&"), rf"[?&](?i:{PARAMETERS})=", r"[^\s&#\"'`\\<>(){}\[\]]", 4, folded=True)
+PARAMETER = _behind("token", ("?", "&"), rf"[?&](?i:{PARAMETERS})=", r"[^\s&#\"'`\\<>(){}\[\]]", 4)
 
 ONE_TIME_CODE = Detector(  # typed by clients whose dialect has no form for it (docs/translation.md, rule 3.3)
     kind="otp",

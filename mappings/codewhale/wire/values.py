@@ -1,8 +1,7 @@
 """The small values of the codewhale wire (docs/dialects/codewhale.md, sections 6 and 7).
 
 Members are written in declaration order. An option that is None is left out, as the real serializer does. Where the
-wire can carry a null, or a peer may leave out a default, the member is UNSET when it is absent. Some values are carried
-by no message yet, and the runtime API at the end is only described.
+wire can carry a null, or a peer may leave out a default, the member is UNSET when it is absent.
 """
 
 from __future__ import annotations
@@ -78,23 +77,6 @@ class Checkpoint(Wire, frozen=True, kw_only=True):
 # -- approvals --------------------------------------------------------------------------------------
 
 
-class Rejecting(Wire, frozen=True, kw_only=True):
-    """The kinds of requests that are rejected without asking."""
-
-    sandbox_approval: bool
-    rules: bool
-    mcp_elicitations: bool
-
-
-class Reject(Wire, frozen=True, kw_only=True):
-    """An approval policy that rejects some requests without asking."""
-
-    reject: Rejecting
-
-
-AskForApproval = Literal["unless_trusted", "on_failure", "on_request", "never"] | Reject
-
-
 class Approved(Wire, frozen=True, kw_only=True, tag_field="type", tag="approved"):
     """The decision to allow."""
 
@@ -154,13 +136,6 @@ class ApprovalRequest(Wire, frozen=True, kw_only=True):
     proposed_network_policy_amendments: tuple[NetworkRule, ...] = ()
     additional_permissions: tuple[str, ...] = ()
     available_decisions: tuple[Decision, ...] = ()
-
-
-class ApprovalDecisionRequest(Wire, frozen=True, kw_only=True):
-    """The answer to an approval, for which there is no method."""
-
-    decision: str
-    remember: bool = False
 
 
 # -- questions --------------------------------------------------------------------------------------
@@ -296,29 +271,3 @@ class McpSummary(Wire, frozen=True, kw_only=True):
     ready: list[str]
     failed: list[McpFailure]
     cancelled: list[str]
-
-
-# -- the runtime API --------------------------------------------------------------------------------
-
-
-class RuntimeEvent(Wire, frozen=True, kw_only=True):
-    """The data of one server-sent event; an unknown id is null, never absent."""
-
-    schema_version: int
-    seq: int
-    event: str
-    kind: str
-    thread_id: str
-    turn_id: str | None
-    item_id: str | None
-    timestamp: str
-    created_at: str | UnsetType = UNSET
-    payload: Raw
-    previous_seq: int | UnsetType = UNSET
-
-
-class ApprovalPost(Wire, frozen=True, kw_only=True):
-    """The body of a decision about an approval."""
-
-    decision: Literal["allow", "deny"]
-    remember: bool = False

@@ -177,7 +177,7 @@ class WatchedReplay:
         self.told: list[str] = []
         self._seen = 0
         reporter = Reporter(self.ledger, tell=self.told.append)
-        reporter.heard = self.reports.append
+        reporter.notify(self.reports.append)
         self.backend = ReplayBackend(
             self,
             plan,

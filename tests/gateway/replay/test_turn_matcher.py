@@ -130,7 +130,7 @@ def test_a_report_names_the_matched_input_or_that_the_command_was_passed_on() ->
 def test_an_observer_gets_every_report() -> None:
     reporter = Reporter(Ledger())
     heard: list[MatchReport] = []
-    reporter.heard = heard.append
+    reporter.notify(heard.append)
     reporter.report(MatchReport(words="w", outcome="exact"))
     assert [report.outcome for report in heard] == ["exact"]
 

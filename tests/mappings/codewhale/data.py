@@ -22,7 +22,7 @@ def _rows(path: Path) -> list[dict[str, Any]]:
 VECTORS = _rows(DATA / "vectors" / "codewhale.jsonl")
 CAPTURES = sorted((DATA / "captures" / "codewhale").glob("*.jsonl"))
 
-LINES = [row for row in VECTORS if not row["name"].startswith(("value.", "runtime."))]
+LINES = [row for row in VECTORS if not row["name"].startswith(("value.", "runtime."))]  # no message carries the others
 """Vectors that are lines on the wire; the others are values without a message, and HTTP."""
 
 

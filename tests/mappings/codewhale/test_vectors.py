@@ -6,12 +6,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
 from dragoman.mappings.canonical import Unmapped
 from dragoman.mappings.codewhale import DIALECT
-from dragoman.mappings.codewhale.wire import values
 from tests.mappings.codewhale.data import CAPTURES, LINES, VECTORS, back_and_forth, captured, direction_of
 
 THREAD = "thread-00000000-0000-4000-8000-000000000001"
@@ -91,27 +89,6 @@ def test_captured_lines_come_back_as_they_are(path: Path) -> None:
     )
     assert refused == sum(code in (-32700, -32600, -32601, -32602) for code in codes) - later
     assert good >= 16
-
-
-VALUES: dict[str, Any] = {
-    "value.ask_for_approval.unless_trusted": values.AskForApproval,
-    "value.ask_for_approval.reject": values.AskForApproval,
-    "value.approval_decision": values.ApprovalDecisionRequest,
-    "runtime.item_delta": values.RuntimeEvent,
-    "runtime.approval_post": values.ApprovalPost,
-}
-
-
-@pytest.mark.parametrize("row", [row for row in VECTORS if row not in LINES], ids=lambda row: row["name"])
-def test_a_value_without_a_message_comes_back_by_its_type(row: dict[str, Any]) -> None:
-    value = msgspec.json.decode(row["wire"], type=VALUES[row["name"]])
-    assert msgspec.json.encode(value).decode() == row["wire"]
-
-
-@pytest.mark.parametrize("text", ['"reject"', '{"reject":{"rules":true}}', '"sometimes"'])
-def test_an_invalid_value_is_refused(text: str) -> None:
-    with pytest.raises(msgspec.ValidationError):
-        msgspec.json.decode(text, type=values.AskForApproval)
 
 
 def test_a_bad_line_costs_only_itself() -> None:

@@ -33,7 +33,7 @@ def heard(frames: list[str]) -> set[str]:
     fields = FieldTexts()
     for index, frame in enumerate(frames):
         fields.add_frame(index, WIRE, frame)
-    return {together(field_text) for field_text in fields.touched}
+    return {together(field_text) for field_text in fields.take_touched()}
 
 
 WORDS = [f"w{at} " for at in range(3 * OFTEN)]
@@ -69,7 +69,7 @@ def test_texts_of_two_calls_and_of_two_wires_are_kept_apart() -> None:
             frame = {"event": "tool_call_args_delta", "data": {"id": call, "json": call}}
             fields.add_frame(at, WIRE, json.dumps(frame))
             fields.add_frame(at, ("c1", "send"), json.dumps(frame))
-    texts = sorted(map(together, fields.touched))
+    texts = sorted(map(together, fields.take_touched()))
     assert texts == ["a" * 3 * OFTEN] * 2 + ["b" * 3 * OFTEN] * 2
 
 
@@ -78,9 +78,9 @@ def test_the_remembered_shapes_are_bounded() -> None:
     for at in range(5000):
         fields.add_frame(at, WIRE, json.dumps({f"key{at}": "x"}))
     fields.forget_excess()
-    fields.touched.clear()
+    fields.take_touched()
     fields.add_frame(0, WIRE, json.dumps({"key1": "y"}))
-    assert [field_text.parts for field_text in fields.touched] == [[((0,), ("y",))]]
+    assert [field_text.parts for field_text in fields.take_touched()] == [[((0,), ("y",))]]
 
 
 @pytest.mark.parametrize(
