@@ -330,14 +330,13 @@ class App:
         await link.run(refuse)
 
     async def _serve(self, link: Link, router: Router) -> None:
-        # One link carries a pando's publications to all subscribers: it begins and ends with its listener.
-        link.log.info("publication opened" if link.publishes else "client connected")
+        link.log.info("client connected")
         try:
             await link.run(router.connected)
         finally:
             del self._links[link.id]
             router.gone(link)
-            link.log.info("publication closed" if link.publishes else "client disconnected")
+            link.log.info("client disconnected")
             if link.ingress.spawned:
                 self._fault = link.fault
                 self._hurry = not self._links  # no client is left to wait for a turn
@@ -355,13 +354,11 @@ class App:
             await listener.close()
         if self._hurry:
             return
-        sessions = [session for router in self._routers for session in router.sessions]
-        if not all(session.quiet.is_set() for session in sessions):
+        if any(router.busy for router in self._routers):
             log.info("waiting for open turns to finish", seconds=self.config.limits.drain_deadline)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self.config.limits.drain_deadline):
-                for session in sessions:
-                    await session.quiet.wait()
+                await asyncio.gather(*(router.busy.finish() for router in self._routers))
 
     async def _close(self) -> None:
         self._closing = True

@@ -32,3 +32,8 @@ class Ingress(Struct, frozen=True, kw_only=True):
     session: str = ""
     directory: Directory | None = None
     spawned: bool = False
+
+    @property
+    def is_lasting(self) -> bool:
+        """Return True unless the listener came with one session of a directory, and goes with it."""
+        return self.directory is None or self.session == NEW

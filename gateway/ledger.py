@@ -18,6 +18,7 @@ from dragoman.mappings.rules import Lossy
 
 __all__ = ["Entry", "Ledger"]
 
+Key = tuple[str, str, str, str, str, str]
 ENTRIES_MAX = 10_000  # a peer that invents field names must not fill the memory
 SAMPLE_MAX = 200  # characters: enough to recognise a message, too few to leak a document
 
@@ -39,7 +40,8 @@ class Ledger:
     """Counts of losses by (session, source, target, kind, field, why), and counters by name."""
 
     def __init__(self) -> None:
-        self._entries: dict[tuple[str, str, str, str, str, str], Entry] = {}
+        self._entries: dict[Key, Entry] = {}
+        self._of_session: dict[str, list[Key]] = {}
         self._partial: Counter[tuple[str, str, str, str]] = Counter()
         self.counters: Counter[str] = Counter()
 
@@ -51,16 +53,25 @@ class Ledger:
                 key = ("", source, target, "other", "", "the ledger is full")
             entry = self._entries.get(key)
             if entry is None:
-                entry = self._entries[key] = Entry(
-                    session=key[0],
-                    source=source,
-                    target=target,
-                    kind=key[3],
-                    field=key[4],
-                    why=key[5],
-                    sample=_sample(loss.sample),
-                )
+                entry = self._add_entry(key, _sample(loss.sample))
             entry.count += loss.count
+
+    def _add_entry(self, key: Key, sample: str) -> Entry:
+        session, source, target, kind, field, why = key
+        entry = self._entries[key] = Entry(
+            session=session, source=source, target=target, kind=kind, field=field, why=why, sample=sample
+        )
+        if session:
+            self._of_session.setdefault(session, []).append(key)
+        return entry
+
+    def move_session(self, session: str, target: str) -> None:
+        """Count the losses of a session under another id; "" stands for all sessions that were forgotten."""
+        for key in self._of_session.pop(session, ()):
+            entry = self._entries.pop(key)
+            moved = (target, *key[1:])
+            known = self._entries.get(moved) or self._add_entry(moved, entry.sample)
+            known.count += entry.count
 
     def count_partial(self, source: str, target: str, lossy: Mapping[type, Lossy], items: Iterable[object]) -> None:
         """Count the items that reached `target` without fields that they had, by the rules for their types.

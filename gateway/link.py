@@ -113,11 +113,11 @@ class Link:
         self.publishes = peer.publishes
         self.outbox = Outbox(services.limits.outbox_soft, services.limits.outbox_hard, transport.meter)
         self.tap = tap
+        self.sessions: dict[str, None] = {}  # ids: the peer is attached to these, or waits to be attached
+        self.behind: dict[str, None] = {}  # ids: the peer has not been sent everything of these
         self.alive = True
-        self.heard = False
-        """True once the peer has said something that `understands` accepts."""
-        self.fault: PeerError | None = None
-        """The fault for which the peer was disconnected."""
+        self.heard = False  # the peer has said something that `understands` accepts
+        self.fault: PeerError | None = None  # for which the peer was disconnected
         self._transport = transport
         self._translator: Translator[Any, Any] = translator  # the constructor checks its items
         self._sink: Callable[[Link, list[Burst[Any]]], None] = events.sink

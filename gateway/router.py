@@ -104,6 +104,7 @@ class Router:
         self._backend = make_kind(self._all)
         self._policy = self._all.policy
         self.watch = self._all.watch
+        self.busy = self._all.busy
         self.behind = self._all.known
         self._events = events
 
@@ -154,7 +155,7 @@ class Router:
             return
         self._all.claim(link, session)
         session.backend.start()
-        session.pending.enter(link)
+        session.presence.enter(link)
 
     def _behind(self, ingress: Ingress) -> Session | None:
         """Return the one session that all clients of `ingress` share; None if its backend has none for it now."""
@@ -168,19 +169,14 @@ class Router:
         self._backend.subscribed()
 
     def gone(self, link: Link) -> None:
-        """Detach a peer that went away. Drop the sessions that nobody used, unless a listener leads to them."""
+        """Detach a peer that went away, and drop those of its sessions that nobody has used."""
         if link.publishes:
             self._all.unpublish(link)
         self._all.gone(link)
-        entered = self._all.entered
-        for session in self._all.index:
-            session.presence.detach(link)
-            if session.vacant and session not in entered and not self._backend.keeps(session):
-                self._all.drop(session)
 
     def drained(self, link: Link) -> None:
         """Deliver to a peer that has read everything what was kept for it."""
-        for session in self._all.index:
+        for session in self._all.index.sessions_behind(link):
             session.delivery.drained(link)
 
     def receive(self, link: Link, bursts: list[Burst[Command]]) -> None:
@@ -227,11 +223,12 @@ class Router:
         if brought and (session is not None or not takes):
             why = "what is open here gets no other history" if takes else "the backend takes none"
             loss = Loss(kind="ResumeSession", field="history", why=why, count=brought)
-            self._ledger.record([loss], session=command.session, source=link.dialect.name, target=self._upstream.name)
+            own = session.state.id if session is not None else ""
+            self._ledger.record([loss], session=own, source=link.dialect.name, target=self._upstream.name)
         if session is not None:
             self._show(link, session, command.request, command.agent)
             session.describe(SessionActivated)
-        elif self._all.forgot(command.session):
+        elif self._all.is_hidden(command.session):
             self._not_found(link, command)
         else:
             self._show_opened(link, command, lambda: self._backend.resume_session(link, command))
@@ -245,7 +242,7 @@ class Router:
             return
         session = self._find(link, command.session)
         answers = isinstance(command, AnswerApproval | AnswerOtp | AnswerInteraction)
-        if session is None and not self._all.forgot(command.session) and self._backend.ask_for(link, command):
+        if session is None and not self._all.is_hidden(command.session) and self._backend.ask_for(link, command):
             return
         if session is None or (answers and not self._policy.answers(link.principal, session.state)):
             self._not_found(link, command)
@@ -253,6 +250,8 @@ class Router:
         if link.attaches and link.id not in session.delivery.attachments:  # any action that names a session attaches
             self._all.claim(link, session)
             session.presence.attach(link)
+        elif not link.attaches:
+            session.presence.note_use()
         session.delivery.enter()
         if isinstance(command, GetHistory) and not link.attaches:
             self._backend.when_described(link, lambda: session.command(link, command))
@@ -261,7 +260,7 @@ class Router:
 
     def _shut_down(self, link: Link, command: ShutdownBackend) -> None:
         """Detach this client, or shut down the backends that it uses (docs/translation.md, rule 3.16)."""
-        used = [session for session in self._all.index if link.id in session.delivery.attachments]
+        used = self._all.index.sessions_of(link)
         if self._route.shutdown == "backend" and used:
             first, *others = used
             first.in_flight.forward(link, command)
@@ -288,12 +287,12 @@ class Router:
             self._unsupported(link, command, self._backend.cannot_delete)
             return
         if session is not None:
-            self._all.forget(self._all.index.names(session))
+            self._all.hide(self._all.index.names(session))
             session.delivery.enter()
             session.describe(SessionClosed)
             self._all.drop(session)
-        elif listed is not None and not self._all.forgot(command.session):
-            self._all.forget((command.session, listed.session))
+        elif listed is not None and not self._all.is_hidden(command.session):
+            self._all.hide((command.session, listed.session))
         else:
             self._not_found(link, command)
             return
@@ -313,7 +312,7 @@ class Router:
 
     def _list(self, link: Link, command: ListSessions, rows: Rows = ()) -> SessionsListed | Reply:
         own = [session for session in self._all.index if self._policy.sees(link.principal, session.state)]
-        rows = [row for row in rows if not self._all.forgot(row.session)]
+        rows = [row for row in rows if not self._all.is_hidden(row.session)]
         seen = joined(own, rows, lambda row: self._all.index.find_session(row.session))
         seen = self._backend.worth_listing(seen)
         try:
@@ -358,7 +357,7 @@ class Router:
         session = self._find(link, command.session)
         if session is not None:
             self._show(link, session, command.request, "")
-        elif self._all.forgot(command.session):
+        elif self._all.is_hidden(command.session):
             self._not_found(link, command)
         else:
             try:
@@ -386,7 +385,7 @@ class Router:
     def _find(self, link: Link, name: str) -> Session | None:
         """Return the session that `link` calls `name`, or its own for ""; None if there is none that it may see."""
         if not name:
-            mine = [session for session in self._all.index if link.id in session.delivery.attachments]
+            mine = self._all.index.sessions_of(link)
             return mine[0] if len(mine) == 1 else None
         session = self._all.index.find_session(name) or self._backend.find_session(name)
         return session if session is not None and self._policy.sees(link.principal, session.state) else None

@@ -15,12 +15,14 @@ A script that yields None waits for an `answer` without a request.
 from __future__ import annotations
 
 import contextlib
+import weakref
 from collections.abc import Callable, Generator, Sequence
 from typing import Any, Generic, TypeVar
 
 from msgspec import structs
 
 from dragoman.gateway.services import Services
+from dragoman.gateway.session.no_backend import NO_BACKEND
 from dragoman.gateway.session.ports import Backend, BackendEvents
 from dragoman.gateway.timers import Timer
 from dragoman.mappings.canonical import Command, Event, SessionState
@@ -178,7 +180,7 @@ class RelayedBackend:
 
     def __init__(self, session: BackendEvents, connect: Callable[[BackendEvents], Backend]) -> None:
         self._session = session
-        self._backend = connect(self)
+        self._backend: Backend = connect(self)
 
     def start(self) -> None:
         self._backend.start()
@@ -190,7 +192,8 @@ class RelayedBackend:
         self._backend.rest()
 
     def stop(self) -> None:
-        self._backend.stop()
+        backend, self._backend = self._backend, NO_BACKEND
+        backend.stop()
 
     def connected(self) -> SessionState:
         return self._session.connected()
@@ -206,8 +209,12 @@ class AskingBackend(RelayedBackend):
     """A relayed backend that asks the backend something first, and holds the session's commands meanwhile."""
 
     def __init__(self, session: BackendEvents, services: Services, connect: Callable[[BackendEvents], Backend]) -> None:
+        me: AskingBackend = weakref.proxy(self)
         self._asking: Asking[Command] = Asking(
-            lambda command: self._backend.send([command]), self.send, self._refuse, services=services
+            lambda command: me._backend.send([command]),
+            lambda held: me.send(held),  # noqa: PLW0108  # a bound method would keep the backend
+            lambda held, failure: me._refuse(held, failure),  # noqa: PLW0108  # as above
+            services=services,
         )
         super().__init__(session, connect)
 

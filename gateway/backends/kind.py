@@ -86,10 +86,6 @@ class BackendKind:
         """Return the session for a listener that asks for `new`, `latest` or a name; None if there is none."""
         raise NotImplementedError
 
-    def keeps(self, _session: Session) -> bool:
-        """Return True if the session stays open here even if nobody uses it."""
-        return False
-
     # -- open ------------------------------------------------------------------------------------------
 
     def open_session(self, link: Link, command: OpenSession | ResumeSession) -> Session | None:

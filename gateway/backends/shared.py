@@ -14,21 +14,26 @@ all, the input is refused and nothing is written.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from msgspec import Struct, structs
+from msgspec import structs
 
 from dragoman.gateway.backends.asking import Asking, Refused, Script, TimedOut
+from dragoman.gateway.backends.forgotten_rows import ForgottenRows
 from dragoman.gateway.backends.kind import MakeBackend, SessionOpener
+from dragoman.gateway.backends.shared_requests import SharedRequest, SharedRequests
 from dragoman.gateway.backends.upstream import Upstream
 from dragoman.gateway.ingress import LATEST, NEW
 from dragoman.gateway.link import Link
 from dragoman.gateway.routing.ids import canonical_id
+from dragoman.gateway.routing.session_index import Rows
 from dragoman.gateway.routing.sessions import Sessions
 from dragoman.gateway.services import Services
+from dragoman.gateway.session.history import summary
 from dragoman.gateway.session.ports import Backend
 from dragoman.gateway.session.session import Session
 from dragoman.mappings.canonical import Command, Event, SessionState
@@ -36,6 +41,7 @@ from dragoman.mappings.canonical.commands import (
     CancelTurn,
     DeleteSession,
     GetSession,
+    ListSessions,
     OpenSession,
     ResumeSession,
     SubmitInput,
@@ -64,17 +70,6 @@ MAKES_NO_SESSION = (HistorySnapshot, SessionClosed)
 """Events about sessions that were asked for, or are over."""
 
 
-class SharedRequest(Struct, frozen=True, kw_only=True):
-    """A request that waits for its answer. `session` is told if the connection is lost, None if it need not be.
-
-    `asking` is the script that asked.
-    """
-
-    answer: Callable[[Burst[Event]], None]
-    session: Session | None = None
-    asking: Asking[Command] | None = None
-
-
 class SharedKind(SessionOpener):
     """The connection of one route with all its sessions, which its lists and events make and end."""
 
@@ -88,9 +83,11 @@ class SharedKind(SessionOpener):
         self._known = False  # clients need not wait for a list
         self._listed = False  # this connection has listed the backend's sessions
         self._doubts = 0  # sessions of which it is not known whether the backend has them
-        self._made_up: set[str] = set()  # sessions for a listener whose backend had none
+        self._made_up: dict[str, Session] = {}  # sessions for a listener whose backend had none
+        self._forgotten = ForgottenRows(self._services.dialects)
         self._watched: dict[str, Session] = {}  # by their canonical id
-        self._requests: dict[str, SharedRequest] = {}
+        self._requests = SharedRequests()
+        sessions.watchers.append(self._note_end)
         upstream = self._connect_upstream(self)
         if not isinstance(upstream, Upstream):
             raise ConfigError(f"route {self._state.id}: a backend of many sessions must be dialled, not played")
@@ -105,12 +102,25 @@ class SharedKind(SessionOpener):
         """Return the rows of sessions that have a message, because every session there has a title."""
         return [row for row in rows if row.messages]
 
+    def list_sessions(self, link: Link, _command: ListSessions, tell: Callable[[Rows], None]) -> None:
+        self.when_described(link, lambda: tell(self._forgotten.rows()))
+
+    def find_session(self, name: str) -> Session | None:
+        """Make a forgotten session anew; return None if there was none of this name."""
+        row = self._forgotten.remove_row(name)
+        if row is None:
+            return None
+        (known_as, *_) = self.dialect.public_ids(row.session, row.ext)
+        session = self._find_or_make(known_as)
+        _describe(session, row)
+        return session
+
     def control(self) -> Session | None:
         """Return None: a pando has no handler for commands without a session (docs/dialects/pando.md, section 6)."""
         return None
 
     def session_behind(self, wanted: str) -> Session | None:
-        known = self._sessions.index.find_session(wanted)
+        known = self._sessions.index.find_session(wanted) or self.find_session(wanted)
         if known is not None:
             return known
         if wanted not in ("", LATEST):
@@ -118,7 +128,7 @@ class SharedKind(SessionOpener):
         newest = self._newest()
         if newest is None:
             newest = self._make("")
-            self._made_up.add(newest.state.id)
+            self._made_up[newest.state.id] = newest
         return newest
 
     def _new_session(self, link: Link, name: str) -> Session:
@@ -157,11 +167,22 @@ class SharedKind(SessionOpener):
             return SharedBackend(self, self._upstream, session, self._services)
 
         own = canonical_id(self._sessions.route.name, name) if name else self._services.new_id()
-        return self._sessions.make(own, connect, ids=ids)
+        return self._sessions.make(own, connect, ids=ids, on_rested=self._keep_row)
+
+    def _keep_row(self, session: Session) -> None:
+        """Keep the row of a session that is about to be forgotten, if the backend has the session."""
+        if session.state.backend_ids is not None and self._forgotten.add_row(summary(session.state)) is not None:
+            self._services.ledger.record([Loss(kind="SessionsListed", field="sessions", why="too many are forgotten")])
+
+    def _note_end(self, session: Session) -> None:
+        if session not in self._sessions.index:
+            self._made_up.pop(session.state.id, None)
 
     def _find_or_make(self, name: str) -> Session:
         """Return the session that the backend calls `name`; make it if it is unknown."""
         known = self._sessions.index.find_session(name)
+        if known is None:
+            self._forgotten.remove_row(name)
         ids = self.dialect.session_ref(name) if self.dialect.session_ref is not None else None
         return known or self._make(name, ids)
 
@@ -171,29 +192,33 @@ class SharedKind(SessionOpener):
         A session without a UUID comes last: a pando has such sessions for sub-agents and titles.
         """
 
-        def rank(session: Session) -> tuple[bool, int]:
-            state = session.state
-            return state.id in self.dialect.public_ids(state.id, state.backend_ids), state.updated_at
+        def rank(row: SessionSummary) -> tuple[bool, int]:
+            return row.session in self.dialect.public_ids(row.session, row.ext), row.updated_at
 
-        return max((s for s in self._sessions.index if s.state.backend_ids is not None), key=rank, default=None)
+        live = [s.state for s in self._sessions.index if s.state.backend_ids is not None]
+        rows = [SessionSummary(session=s.id, updated_at=s.updated_at, ext=s.backend_ids) for s in live]
+        newest = max([*rows, *self._forgotten.rows()], key=rank, default=None)
+        if newest is None:
+            return None
+        return self._sessions.index.find_session(newest.session) or self.find_session(newest.session)
 
     def _show_newest(self) -> None:
         """Show the newest session to listeners for which the backend had none."""
-        newest = self._newest()
+        newest = self._newest() if self._made_up else None
         if newest is None:
             return
-        for session in self._sessions.entered:
+        for session in list(self._made_up.values()):
             unused = session.state.backend_ids is None and not session.in_flight
             seen = all(self._sessions.policy.sees(link.principal, newest.state) for link in session.presence.links)
-            if session.state.id in self._made_up and unused and seen:
+            if unused and seen:
                 self._sessions.move_on(session)
-        self._made_up &= {session.state.id for session in self._sessions.index}
 
     def _end(self, session: Session) -> None:
         """End a session that the backend does not have any more.
 
         Clients that name none are shown the session that is behind their listener now.
         """
+        self._forgotten.remove_row(session.state.id)
         if session in self._sessions.index:
             session.commands.give_all(DeleteSession)
             session.give_up(GONE)
@@ -211,9 +236,13 @@ class SharedKind(SessionOpener):
         """Stop watching a session that nobody uses."""
         self._watched.pop(session.state.id, None)
 
+    def drop_requests(self, session: Session) -> None:
+        """Drop the answers to a session that has ended."""
+        self._requests.drop_session(session)
+
     def ask(self, session: Session, asking: Asking[Command], command: Command) -> None:
         """Send a request of a session's script; its answer goes to the script."""
-        self._requests[command.request] = SharedRequest(answer=asking.answer, session=session, asking=asking)
+        self._requests.add(command.request, SharedRequest(answer=asking.answer, session=session, asking=asking))
         self._upstream.send([command])
 
     def send(self, session: Session, commands: Sequence[Command]) -> None:
@@ -222,7 +251,7 @@ class SharedKind(SessionOpener):
         for command in named:
             if command.request and len(self._requests) < ASKED_MAX:
                 answer = partial(_receive, session)
-                self._requests[command.request] = SharedRequest(answer=answer, session=session)
+                self._requests.add(command.request, SharedRequest(answer=answer, session=session))
         self._upstream.send(named)
 
     # -- from the backend ----------------------------------------------------------------------------------
@@ -236,7 +265,7 @@ class SharedKind(SessionOpener):
     def receive(self, bursts: list[Burst[Event]]) -> None:
         """Bring each answer to the session that asked, and each event to the session that it names."""
         for burst in bursts:
-            request = self._requests.pop(burst.request, None) if burst.request else None
+            request = self._requests.take(burst.request)
             if request is not None:
                 if request.session is not None:
                     request.session.delivery.enter()
@@ -251,6 +280,8 @@ class SharedKind(SessionOpener):
         """Bring events to the session that they name; make the session if it is unknown."""
         known = self._sessions.index.find_session(burst.session)
         if known is None and all(isinstance(item, MAKES_NO_SESSION) for item in burst.items):
+            if any(isinstance(item, SessionClosed) for item in burst.items):
+                self._forgotten.remove_row(burst.session)
             losses = [Loss(kind=type(item).__name__, why="of a session that is over") for item in burst.items]
             self._services.ledger.record(losses)
             return
@@ -281,22 +312,25 @@ class SharedKind(SessionOpener):
             session = self._find_or_make(row.session)
             _describe(session, row)
             found.add(session.state.id)
+        self._forgotten.keep_only(found)
         self._show_newest()
         commands = []
         for session in self._sessions.index:
             if session.state.backend_ids is not None and session.state.id not in found:
                 command = GetSession(request=self._services.new_id())
-                self._requests[command.request] = SharedRequest(answer=partial(self._check, session))
+                self._requests.add(command.request, SharedRequest(answer=partial(self._check, session.state.id)))
                 commands.append(_named(command, session.state, self.dialect))
         self._doubts += len(commands)
         self._upstream.send(commands)
         self._note_certainty()
 
-    def _check(self, session: Session, answer: Burst[Event]) -> None:
+    def _check(self, doubted: str, answer: Burst[Event]) -> None:
         """End a doubted session if the backend does not know it."""
         self._doubts -= 1
+        session = self._sessions.index.find_session(doubted)
         failures = [item.failure for item in answer.items if isinstance(item, Reply)]
-        if any(failure is not None and failure.cause == "not_found" for failure in failures):
+        is_unknown = any(failure is not None and failure.cause == "not_found" for failure in failures)
+        if session is not None and is_unknown:
             session.delivery.enter()
             session.describe(SessionClosed)
             self._end(session)
@@ -312,7 +346,7 @@ class SharedKind(SessionOpener):
         """Tell each session that watches or asked, with its own unsent commands."""
         if self._listed:  # once for each connection, not for each attempt
             self._listed = self._known = False
-        requests, self._requests, self._doubts = self._requests, {}, 0
+        requests, self._doubts = self._requests.take_all(), 0
         own: dict[str, list[Command]] = {}
         for request in requests.values():
             if request.session is not None and request.asking is not None:
@@ -331,13 +365,14 @@ class SharedBackend:
     """The backend of one session: its part of the connection."""
 
     def __init__(self, shared: SharedKind, upstream: Upstream, session: Session, services: Services) -> None:
+        me: SharedBackend = weakref.proxy(self)
         self._shared = shared
         self._upstream = upstream
         self._session = session
         self._asking: Asking[Command] = Asking(
-            lambda command: shared.ask(session, self._asking, command),
-            lambda held: shared.send(session, held),
-            self._refuse,
+            lambda command: shared.ask(me._session, me._asking, command),
+            lambda held: shared.send(me._session, held),
+            lambda held, failure: me._refuse(held, failure),  # noqa: PLW0108  # a bound method would keep the backend
             services=services,
         )
 
@@ -383,6 +418,7 @@ class SharedBackend:
     def stop(self) -> None:
         self._asking.stop()
         self._shared.unwatch(self._session)
+        self._shared.drop_requests(self._session)
 
 
 def _named(command: Command, state: SessionState, dialect: Dialect) -> Command:

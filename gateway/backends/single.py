@@ -26,7 +26,7 @@ class SingleKind(BackendKind):
     def __init__(self, sessions: Sessions, make_backend: MakeBackend) -> None:
         super().__init__(sessions, make_backend)
         route = sessions.route
-        self._only = sessions.make(session_id(route.name, str(route.upstream)), self._connect_upstream)
+        self._only = sessions.make(session_id(route.name, str(route.upstream)), self._connect_upstream, kept=True)
 
     def when_described(self, link: Link, action: Callable[[], None]) -> None:
         if link.id in self._only.delivery.attachments:
@@ -40,9 +40,6 @@ class SingleKind(BackendKind):
 
     def session_behind(self, _wanted: str) -> Session | None:
         return self._only
-
-    def keeps(self, session: Session) -> bool:
-        return session is self._only
 
     def open_session(self, link: Link, _command: OpenSession | ResumeSession) -> Session | None:
         if not self._sessions.policy.opens(link.principal, self._only.state):

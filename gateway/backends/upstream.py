@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any
 
 import structlog
-from msgspec import Struct, structs
+from msgspec import Struct
 
 from dragoman.adapters.base import CloseReason, Transport
 from dragoman.gateway.first_frames import FirstFrames
@@ -24,7 +24,6 @@ from dragoman.gateway.public_reason import exit_reason, public_reason
 from dragoman.gateway.services import Services
 from dragoman.gateway.session.ports import BackendEvents
 from dragoman.mappings.canonical import Command, Event, SessionState
-from dragoman.mappings.canonical.events import Gap, TurnEnded
 from dragoman.mappings.canonical.values import Cause
 from dragoman.mappings.dialect import Burst, Dialect, Translator
 
@@ -69,6 +68,7 @@ class Upstream:
         self._limits = services.limits
         self._clock = services.clock
         self._link: Link | None = None
+        self._first: FirstFrames | None = None
         self._waiting: list[Command] = []
         self._wanted = asyncio.Event()
         self._running = False
@@ -78,7 +78,6 @@ class Upstream:
         self._may_go_on = False  # that turn may go on over a new connection
         self._translator: Translator[Event, Command] | None = None
         self._complaint = ""  # what the log said last about a backend of another dialect
-        self._end_reason = ""  # why the last child ended, until clients are told
         self._endpoint = target.endpoint
         self._log = log.bind(session=name, endpoint=target.endpoint)
 
@@ -166,11 +165,8 @@ class Upstream:
             return False
         if self._translator is None or not (self._may_go_on and self._is_in_grace()):
             self._translator = self._dialect.client(self._clock, self._services.new_id)
-        first = FirstFrames(
-            self._dialect,
-            self._services.all_dialects,
-            self._services.schedule,
-            lambda: self._give_up(link, first),
+        first = self._first = FirstFrames(
+            self._dialect, self._services.all_dialects, self._services.schedule, self._give_up
         )
         link = Link(
             Peer(id=f"{self._name}:up", dialect=self._dialect),
@@ -186,13 +182,14 @@ class Upstream:
         try:
             await link.run(self._begin)
         finally:
-            self._link = None
+            self._link = self._first = None
         return link.heard
 
-    def _give_up(self, link: Link, first: FirstFrames) -> None:
+    def _give_up(self) -> None:
         """Disconnect a backend that speaks another dialect; what waits for it fails with these words."""
-        self._log_complaint(first)
-        link.end(CloseReason.PROTOCOL, f"it {first.complaint(quoted=False)}")
+        if self._first is not None and self._link is not None:
+            self._log_complaint(self._first)
+            self._link.end(CloseReason.PROTOCOL, f"it {self._first.complaint(quoted=False)}")
 
     def _log_complaint(self, first: FirstFrames) -> None:
         """Log that the backend speaks another dialect, once until it changes."""
@@ -214,27 +211,11 @@ class Upstream:
             self._complaint = ""
             self._log.warning("backend lost, connecting again", **({"cause": reason} if reason else {}))
         if reason:
-            from dragoman.gateway.recording.redaction.rules import redact_text  # 30 ms that few gateways need
-
-            self._end_reason = redact_text(public_reason(OSError(reason)))
-            text = f"{text}: {self._end_reason}"
+            text = f"{text}: {public_reason(OSError(reason))}"
         self._may_go_on = bool(self._session.lost(text, []))
 
     def _hear(self, _link: Link, bursts: list[Burst[Event]]) -> None:
-        if self._end_reason:
-            bursts = [structs.replace(burst, items=self._explained(burst.items)) for burst in bursts]
         self._session.receive(bursts)
-
-    def _explained(self, items: Sequence[Event]) -> list[Event]:
-        """Add why the last child ended to the event that tells clients that the conversation is forgotten."""
-        explained: list[Event] = []
-        for item in items:
-            if isinstance(item, Gap) and item.context:
-                item = structs.replace(item, text=f"{item.text} ({self._end_reason})")  # noqa: PLW2901  # one form of it
-            if isinstance(item, Gap | TurnEnded):  # once, and no later than in the next turn
-                self._end_reason = ""
-            explained.append(item)
-        return explained
 
     def _begin(self, link: Link) -> None:
         link.open()

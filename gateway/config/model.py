@@ -48,7 +48,7 @@ class Limits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rena
     backoff_first: Seconds = 0.1
     backoff_max: Seconds = 5.0
     snapshot_wait: Seconds = 0.4  # a pod's prober waits 0.5 s for the first line
-    session_ttl: Seconds = 3600.0  # docs/design.md, section 5
+    session_ttl: Seconds = 3600.0  # a session without clients is then forgotten (docs/design.md, section 5)
     children: Count = 16  # child processes at once: a codewhale with its inner server takes some 100 MB
     restarts: Count = 5  # restarts of one child within `restart_window`; no more until the window has passed
     restart_window: Seconds = 60.0

@@ -309,6 +309,7 @@ class SessionRecorder:
             self._tell_redacted(self._redactor.ledger)
         self._parts.close()
         self.closed = True
+        self._state = self._redactor = None  # a link may still refer to this recorder
 
     def _tell_redacted(self, redacted: FindingCounts) -> None:
         if redacted.total:
@@ -349,6 +350,7 @@ class Recorder:
         self.context = context
         self._header = header
         self._tracks: dict[str, SessionRecorder] = {}
+        self._provisional: dict[str, str] = {}  # the id that a session had before its backend named it, by its own
         self.of: Callable[[str], SessionRecorder | None] = self._tracks.get
         """Return the recorder of a session, or None if the session is over."""
         self._own: SessionRecorder | None = None
@@ -374,6 +376,7 @@ class Recorder:
         track = self._tracks.get(provisional)
         if track is not None:
             self._tracks[state.id] = track
+            self._provisional[state.id] = provisional
             track.name(state.id)
 
     def tap(self, link: str, dialect: str) -> Tap:
@@ -388,8 +391,7 @@ class Recorder:
         """Close the recording of a session that is over."""
         track = self._tracks.pop(session, None)
         if track is not None:
-            for provisional in [name for name, other in self._tracks.items() if other is track]:
-                del self._tracks[provisional]
+            self._tracks.pop(self._provisional.pop(session, ""), None)
             track.close()
 
     def close(self) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 
 from msgspec import structs
 
+from dragoman.gateway.link import Link
 from dragoman.gateway.session.history import summary
 from dragoman.gateway.session.session import Session
 from dragoman.mappings.canonical.commands import ListSessions
@@ -60,7 +61,9 @@ class SessionIndex:
         self._names[name] = session
         if len(given) > NAMES_MAX:
             oldest = next(iter(given))
-            del given[oldest], self._names[oldest]
+            del given[oldest]
+            if self._names.get(oldest) is session:
+                del self._names[oldest]
 
     def names(self, session: Session) -> list[str]:
         """Return every name under which clients know `session`."""
@@ -68,8 +71,21 @@ class SessionIndex:
 
     def drop(self, session: Session) -> None:
         """Forget a session and its names."""
-        del self._sessions[session.state.id], self._given[session.state.id]
-        self._names = {name: other for name, other in self._names.items() if other is not session}
+        del self._sessions[session.state.id]
+        for name in self._given.pop(session.state.id):
+            if self._names.get(name) is session:  # another session may have taken it
+                del self._names[name]
+
+    def sessions_of(self, link: Link) -> list[Session]:
+        """Return the sessions to which a link is attached, or waits to be attached."""
+        return self._live(link.sessions)
+
+    def sessions_behind(self, link: Link) -> list[Session]:
+        """Return the sessions of which a link has not been sent everything."""
+        return self._live(link.behind)
+
+    def _live(self, ids: Iterable[str]) -> list[Session]:
+        return [session for own in ids if (session := self._sessions.get(own)) is not None]
 
     def find_session(self, name: str) -> Session | None:
         """Return the session that some client knows by this name."""

@@ -12,9 +12,11 @@ from dragoman.adapters.base import CloseReason
 from dragoman.gateway.config.model import Route
 from dragoman.gateway.ingress import LATEST, NEW, Ingress
 from dragoman.gateway.link import Link
+from dragoman.gateway.routing.busy import BusySessions
 from dragoman.gateway.routing.ids import agent_id, canonical_id
 from dragoman.gateway.routing.policy import Policy
 from dragoman.gateway.routing.session_index import SessionIndex
+from dragoman.gateway.routing.unopened import UnopenedSessions
 from dragoman.gateway.services import Services
 from dragoman.gateway.session.ports import Backend
 from dragoman.gateway.session.runs import Run
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["RouteEvents", "Sessions"]
 
-FORGOTTEN_MAX = 10_000
+DELETED_MAX = 10_000
 """Names of deleted sessions that are remembered, of which each session has two or three."""
 
 Opening = TypeVar("Opening", bound=OpenSession | ResumeSession)
@@ -67,9 +69,12 @@ class Sessions:
         self._events = events
         self.index = SessionIndex(services.dialects)
         self.policy = Policy(route, holds_one=upstream.single_session)
-        self._unopened: dict[str, tuple[Session, Link]] = {}  # by provisional id, with the client that waits for each
-        self._entered: dict[str, Session] = {}
-        self._forgotten: dict[str, None] = {}  # names of sessions that were deleted here alone, the oldest first
+        self.busy = BusySessions()
+        self._unopened = UnopenedSessions()
+        self._entered: dict[str, Session] = {}  # by endpoint
+        self._entrances: dict[str, list[Ingress]] = {}  # the listeners that lead to a session, by its id
+        self._kept: set[str] = set()  # ids of sessions that are never forgotten
+        self._deleted: dict[str, None] = {}  # names of sessions that were deleted here alone, the oldest first
         self._publications: list[Link] = []
         self._watchers: list[Callable[[Session], None]] = []
 
@@ -81,14 +86,19 @@ class Sessions:
         name: str = "",
         ids: Ext | None = None,
         on_rested: Callable[[Session], None] = lambda _session: None,
+        kept: bool = False,
     ) -> Session:
         """Return a new session that lives here. `connect` makes its backend, which is dialled when it is needed.
 
-        `on_rested` is called when nobody came back to the session for `session_ttl`, before the watchers are told.
+        If `session_ttl` passes without a client or a turn, `on_rested` is called and the session is forgotten. With
+        `kept` it only rests.
         """
         track = self._recorder.track if self._recorder is not None else None
         session = self.create(id, connect, name=name, ids=ids, track=track, on_rested=on_rested)
+        if kept:
+            self._kept.add(id)
         self._add(session)
+        session.presence.await_client()
         return session
 
     def make_unopened(self, link: Link, connect: Callable[[Session], Backend]) -> Session:
@@ -99,12 +109,12 @@ class Sessions:
         track = self._recorder.unnamed_track if self._recorder is not None else None
         session = self.create(self.services.new_id(), connect, track=track)
         self.policy.claim(link.principal, session.state)
-        self._unopened[session.state.id] = (session, link)
+        self._unopened.add(session, link)
         return session
 
     def _changed(self, session: Session, name: str) -> Session:
         """Name, list or drop a session that its backend opened or refused, unless it was dropped meanwhile."""
-        if session.state.id in self._unopened:
+        if session in self._unopened:
             return self._opened(session, name)
         return self._renamed(session, name) if session in self.index else session
 
@@ -115,24 +125,36 @@ class Sessions:
             self.drop(session)
             return session
         own = canonical_id(self.route.name, name)
-        known, (_, link) = self.index.find_session(own), self._unopened[provisional]
+        known, link = self.index.find_session(own), self._unopened.client(session)
         if known is not None:
             self.services.schedule(0, lambda: self.drop(session))  # once what it has to say is said
             if self.policy.sees(link.principal, known.state):
                 return known
             session.commands.give_all(object, Failure(cause="not_found", text="session not found"))
             return session
-        del self._unopened[provisional]
+        self._unopened.remove(session)
         session.name(own)
+        self.services.ledger.move_session(provisional, own)
         if self._recorder is not None:
             self._recorder.name_track(provisional, session.state)
         self._add(session)
+        session.presence.await_client()
         return session
 
     def gone(self, link: Link) -> None:
-        """Drop the sessions that only this client has asked for, and the backend has not opened yet."""
-        for session, asking in list(self._unopened.values()):
-            if asking is link:
+        """Detach a client that is gone. Drop the sessions of this client that nobody has used.
+
+        A session that the backend has not opened yet goes with the client that asked for it.
+        """
+        for session in self._unopened.sessions_of(link):
+            self.drop(session)
+        for session in self.index.sessions_of(link):
+            session.presence.detach(link)
+            if (
+                session.presence.vacant
+                and session.state.id not in self._entrances
+                and session.state.id not in self._kept
+            ):
                 self.drop(session)
 
     def create(
@@ -154,7 +176,10 @@ class Sessions:
 
         def rested(session: Session) -> None:
             on_rested(session)
-            self.tell(session)
+            if self._is_kept(session):
+                self.tell(session)
+            else:
+                self.drop(session)
 
         return Session(
             state,
@@ -166,6 +191,7 @@ class Sessions:
                 on_renamed=self._changed,
                 on_status=self.tell,
                 on_rested=rested,
+                on_busy=self.busy.note,
                 on_run=self._events.on_run,
             ),
             recorder=track(state) if track is not None else None,
@@ -184,13 +210,13 @@ class Sessions:
         session.state.chosen_ids = link.dialect.session_ref(name)
         if session in self.index:
             self._add(session)
+        elif session in self._unopened:
+            self._unopened.choose(session, link.dialect.name, name)
 
     def in_use(self, link: Link, name: str) -> bool:
         """Return whether a session that lives, or waits for its backend, has this name already."""
         known = (name, canonical_id(self.route.name, name))
-        ids = link.dialect.session_ref(name) if link.dialect.session_ref is not None else None
-        waiting = any(session.state.chosen_ids == ids for session, _link in self._unopened.values())
-        return any(map(self.index.find_session, known)) or (ids is not None and waiting)
+        return any(map(self.index.find_session, known)) or self._unopened.is_chosen(link.dialect.name, name)
 
     def complete(self, command: Opening) -> Opening:
         """Return the command with the route's agent, user, model and folder, where the client named none."""
@@ -208,16 +234,17 @@ class Sessions:
         if other is None or other is session:
             return False
         links = session.pending.waiting + [a.link for a in session.delivery.attachments.values()]
-        self._entered = {ingress: other if known is session else known for ingress, known in self._entered.items()}
+        for ingress in self._entrances.pop(session.state.id, []):
+            self._enter_by(ingress, other)
         self.services.schedule(0, lambda: self.drop(session))  # once what it has to say to them is said
         for link in links:
             session.presence.detach(link)
-            other.pending.enter(link)
+            other.presence.enter(link)
         return True
 
     def stop(self) -> None:
         """Stop every session: the gateway ends."""
-        for session in (*self.index, *(session for session, _link in self._unopened.values())):
+        for session in (*self.index, *self._unopened):
             session.stop()
 
     def _renamed(self, session: Session, name: str) -> Session:
@@ -228,29 +255,43 @@ class Sessions:
             self.drop(session)
         return session
 
-    def forget(self, names: Iterable[str]) -> None:
+    def hide(self, names: Iterable[str]) -> None:
         """Show the sessions of these names to nobody any more: a client deleted them, and their backend keeps them."""
-        self._forgotten |= dict.fromkeys(names)
-        for oldest in list(self._forgotten)[:-FORGOTTEN_MAX]:
-            del self._forgotten[oldest]
+        self._deleted |= dict.fromkeys(names)
+        while len(self._deleted) > DELETED_MAX:
+            del self._deleted[next(iter(self._deleted))]
 
-    def forgot(self, name: str) -> bool:
+    def is_hidden(self, name: str) -> bool:
         """Return whether a client deleted the session that is called so."""
-        return name in self._forgotten or canonical_id(self.route.name, name) in self._forgotten
+        return name in self._deleted or canonical_id(self.route.name, name) in self._deleted
+
+    def _is_kept(self, session: Session) -> bool:
+        """Return True if a session is never forgotten: its backend has no other, or a listener always leads to it.
+
+        There is at most one such session for each listener.
+        """
+        entrances = self._entrances.get(session.state.id, ())
+        return session.state.id in self._kept or any(ingress.is_lasting for ingress in entrances)
 
     def drop(self, session: Session) -> None:
-        """Stop a session and forget it."""
-        if self._unopened.pop(session.state.id, None) is not None:
-            session.stop()
-            if self._recorder is not None:
-                self._recorder.over(session.state.id)
+        """Stop a session and forget it: it leaves every table."""
+        if session in self._unopened:
+            self._unopened.remove(session)
+            self._stop(session)
         elif session in self.index:
-            session.stop()
-            if self._recorder is not None:
-                self._recorder.over(session.state.id)
+            self._stop(session)
             self.index.drop(session)
-            self._entered = {ingress: known for ingress, known in self._entered.items() if known is not session}
+            for ingress in self._entrances.pop(session.state.id, ()):
+                self._entered.pop(ingress.endpoint, None)
+            self._kept.discard(session.state.id)
             self.tell(session)
+
+    def _stop(self, session: Session) -> None:
+        session.stop()
+        self.busy.note(session, False)  # as an observer is called
+        self.services.ledger.move_session(session.state.id, "")
+        if self._recorder is not None:
+            self._recorder.over(session.state.id)
 
     def move_on(self, session: Session) -> None:
         """Drop a session and show its clients the one that is behind their listener now."""
@@ -322,17 +363,16 @@ class Sessions:
 
     def enter_by(self, ingress: Ingress, session: Session) -> None:
         """Let all further clients of `ingress` share this session."""
-        self._entered[ingress.endpoint] = session
+        self._enter_by(ingress, session)
         self.tell(session)
+
+    def _enter_by(self, ingress: Ingress, session: Session) -> None:
+        self._entered[ingress.endpoint] = session
+        self._entrances.setdefault(session.state.id, []).append(ingress)
 
     def known(self, ingress: Ingress) -> Session | None:
         """Return the session that clients of this listener share, if anybody came by it yet."""
         return self._entered.get(ingress.endpoint)
-
-    @property
-    def entered(self) -> list[Session]:
-        """The sessions that clients of a listener share, one for each listener that was used."""
-        return list({session.state.id: session for session in self._entered.values()}.values())
 
 
 def _pod_name(route: Route) -> str:

@@ -166,6 +166,7 @@ class Delivery:
         """Forget a link that is gone."""
         attachment = self.attachments.pop(link.id, None)
         if attachment is not None:
+            link.behind.pop(self._state.id, None)
             self._groups.leave(attachment)
             self._ledger.counters["events_merged"] += attachment.merged
 
@@ -297,6 +298,7 @@ class Delivery:
                 continue
             attachment.behind = group.projection.copy()
             attachment.cursor = batch.first_seq
+            attachment.link.behind[self._state.id] = None
             self._groups.leave(attachment)
             attachment.link.log.info("client is slow, merging its text deltas")
 
@@ -327,6 +329,7 @@ class Delivery:
                 attachment.request, projection = "", link.dialect.projection("", attachment.view)
         attachment.behind = projection
         if attachment.cursor >= self._state.seq:
+            link.behind.pop(self._state.id, None)
             self._groups.join(attachment)
 
     def _render(self, attachment: Attachment, projection: SessionProjection, batch: Batch) -> None:

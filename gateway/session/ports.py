@@ -31,6 +31,9 @@ class Client(Protocol):
     `id` is unique in this process, and `principal` names the user. A peer that does not `attaches` only makes calls,
     and is shown nothing but their answers; one that `publishes` stands for all subscribers of a publication. `outbox`
     has the frames that wait for it, and `alive` is False once it is gone.
+
+    `sessions` has the ids of the sessions to which it is attached or waits to be attached, `behind` those of which it
+    has not been sent everything. So a client that leaves, or has read everything, concerns no other session.
     """
 
     id: str
@@ -40,6 +43,8 @@ class Client(Protocol):
     publishes: bool
     alive: bool
     outbox: Outbox
+    sessions: dict[str, None]
+    behind: dict[str, None]
     log: structlog.stdlib.BoundLogger
 
     @property

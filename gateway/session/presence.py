@@ -1,5 +1,5 @@
 """The presence of clients: they wait to be attached, are attached, and leave; the last one starts a timer
-(docs/design.md, section 5).
+(docs/design.md, section 5). A session without clients whose timer ends after `session_ttl` is forgotten.
 
 A pod client is shown a history once; a later history is a rotation to it. So it waits until the backend has told the
 history, at most `snapshot_wait`, or until it says something itself.
@@ -8,13 +8,17 @@ history, at most `snapshot_wait`, or until it says something itself.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Protocol
 
 from dragoman.gateway.services import Services
 from dragoman.gateway.session.context import SessionContext
 from dragoman.gateway.session.ports import Backend, Client
 from dragoman.gateway.timers import Timer
 
-__all__ = ["PendingAttach", "Presence"]
+__all__ = ["PendingAttach", "Presence", "PresenceEffects"]
+
+NS = 1_000_000_000
+TIMER_ERROR = 0.01  # seconds: the timer and the clock may disagree by so much
 
 
 class PendingAttach:
@@ -85,26 +89,27 @@ class PendingAttach:
         self._actions.clear()
 
 
+class PresenceEffects(Protocol):
+    """The backend of a session, and the effects of its clients' absence."""
+
+    backend: Backend
+
+    def deserted(self) -> None:
+        """Take note that the last client has left."""
+
+    def rested(self) -> None:
+        """Take note that there was neither a client nor a turn for `session_ttl`."""
+
+
 class Presence:
-    """The links of one session, and the timer that runs while there are none.
+    """The links of one session, and the timer that runs while there are none."""
 
-    `deserted` is called when the last client leaves, `rested` when nobody came back for `session_ttl`.
-    """
-
-    def __init__(
-        self,
-        context: SessionContext,
-        pending: PendingAttach,
-        backend: Callable[[], Backend],
-        deserted: Callable[[], None],
-        rested: Callable[[], None],
-    ) -> None:
+    def __init__(self, context: SessionContext, pending: PendingAttach, effects: PresenceEffects) -> None:
         self._context = context
         self._pending = pending
-        self._backend = backend
-        self._deserted = deserted
-        self._rested = rested
+        self._effects = effects
         self._expiry: Timer | None = None
+        self._used_at = 0
 
     @property
     def links(self) -> list[Client]:
@@ -116,13 +121,27 @@ class Presence:
         """True if no client is attached; subscriptions to everything do not count."""
         return all(client.publishes for client in self.links)
 
+    @property
+    def vacant(self) -> bool:
+        """True if no client is attached and nothing was ever said, as after a probe."""
+        state = self._context.state
+        never_used = state.ids is None and not self._context.in_flight and not state.transcript
+        return never_used and not self._pending.waiting and self.deserted and state.turn is None
+
+    def enter(self, client: Client) -> None:
+        """Attach a client once the history is known."""
+        client.sessions[self._context.state.id] = None
+        self._pending.enter(client)
+
     def attach(self, client: Client, request: str = "") -> None:
         """Show the session to a client, and keep it informed unless it only makes calls."""
+        if client.attaches or client.publishes:
+            client.sessions[self._context.state.id] = None
         if client.publishes:
             self._context.delivery.attach(client, request)
             return
-        self.close()
-        self._backend().start()  # before: what it knows at once stands in the first snapshot
+        self._stop_timer()
+        self._effects.backend.start()  # before: what it knows at once stands in the first snapshot
         if client.attaches:
             self._context.delivery.attach(client, request)
         else:
@@ -131,12 +150,13 @@ class Presence:
 
     def look(self) -> None:
         """Connect to the backend for a client that only asks, and rest after `session_ttl`."""
-        self._backend().start()
+        self._effects.backend.start()
         if self.deserted and self._expiry is None:
-            self._wait()
+            self.await_client()
 
     def detach(self, client: Client) -> None:
         """Forget a client that is gone; its turn goes on, the answers to its commands are dropped."""
+        client.sessions.pop(self._context.state.id, None)
         self._pending.leave(client)
         attached = client.id in self._context.delivery.attachments  # a probe never was
         self._context.delivery.detach(client)
@@ -145,24 +165,50 @@ class Presence:
 
     def _leave(self) -> None:
         if self.deserted:
-            self._deserted()
-            self._wait()
+            self._effects.deserted()
+            self.await_client()
 
-    def _wait(self) -> None:
-        self.close()
-        self._expiry = self._context.services.schedule(self._context.services.limits.session_ttl, self._expire)
+    def await_client(self) -> None:
+        """Start the timer of a session that has no client, or none any more."""
+        self.note_use()
+        self._start_timer(self._context.services.limits.session_ttl)
+
+    def note_use(self) -> None:
+        """Count `session_ttl` from now: a client has left, or a turn has ended."""
+        self._used_at = self._context.services.clock()
+
+    def _start_timer(self, seconds: float) -> None:
+        self._stop_timer()
+        self._expiry = self._context.services.schedule(seconds, self._expire)
 
     def _expire(self) -> None:
-        if self._context.states.busy:
-            self._wait()
-            return
         self._expiry = None
+        services = self._context.services
+        if self._context.states.busy or self._context.in_flight or self._pending.waiting:
+            self._start_timer(services.limits.session_ttl)
+            return
+        unused = (services.clock() - self._used_at) / NS
+        left = min(services.limits.session_ttl - unused, services.limits.session_ttl)  # a clock may be set back
+        if left > TIMER_ERROR:
+            self._start_timer(left)
+            return
+        self._rest()
+
+    def _rest(self) -> None:
+        """Close the connection to the backend, and say so: nobody uses the session."""
         self._context.log.info("session idle, closing its backend connection")
-        self._backend().rest()
-        self._rested()
+        self._effects.backend.rest()
+        self._effects.rested()
 
     def close(self) -> None:
-        """Stop the timer."""
+        """Detach every client and stop the timer: the session has ended."""
+        for client in (*self._pending.waiting, *self.links):
+            client.sessions.pop(self._context.state.id, None)
+            self._context.delivery.detach(client)
+        self._pending.close()
+        self._stop_timer()
+
+    def _stop_timer(self) -> None:
         if self._expiry is not None:
             self._expiry.cancel()
             self._expiry = None

@@ -7,7 +7,7 @@ here is synchronous; the only timers are deadlines of the parts.
 
 from __future__ import annotations
 
-import asyncio
+import weakref
 from collections.abc import Callable, Sequence
 from itertools import groupby
 from operator import attrgetter
@@ -28,6 +28,7 @@ from dragoman.gateway.session.in_flight import InFlight
 from dragoman.gateway.session.inputs import Inputs
 from dragoman.gateway.session.log import Log
 from dragoman.gateway.session.narrowing import tool_names_only
+from dragoman.gateway.session.no_backend import NO_BACKEND
 from dragoman.gateway.session.normal_form import NormalForm
 from dragoman.gateway.session.ports import Backend, Client, EventRecorder
 from dragoman.gateway.session.presence import PendingAttach, Presence
@@ -59,12 +60,17 @@ class SessionObserver(Struct, frozen=True, kw_only=True):
     on_status: Callable[[Session], None] = lambda _session: None
     on_rested: Callable[[Session], None] = lambda _session: None
     """Nobody came for `session_ttl`, and the connection to the backend was closed."""
+    on_busy: Callable[[Session, bool], None] = lambda _session, _busy: None
+    """A turn is open or an input waits to be accepted, or neither any more."""
     on_run: Callable[[Session, Run], None] = lambda _session, _run: None
     """Events were delivered, and they are more than text."""
 
 
 class Session:
-    """One conversation. `connect` makes its connection to the backend, and `recorder` records it."""
+    """One conversation. `connect` makes its connection to the backend, and `recorder` records it.
+
+    Its parts refer to it weakly. So a session that was stopped is freed with the last reference of others.
+    """
 
     def __init__(
         self,
@@ -77,13 +83,14 @@ class Session:
         observer: SessionObserver = SessionObserver(),  # noqa: B008  # frozen
         recorder: EventRecorder | None = None,
     ) -> None:
+        me: Session = weakref.proxy(self)
         self.state = state
         self._services = services
         self._route = route
         self._names_only = route.show.tools == "names"
         self._observer = observer
         self._observed = state.status
-        self.form = self._normal_form(upstream)
+        self.form = me._normal_form(upstream)
         self.states = self.form.states
         self.log = Log(state, services.limits)
         self._memory = SessionMemory(state, self.log, services)
@@ -92,8 +99,8 @@ class Session:
         self.in_flight = InFlight(
             upstream,
             services,
-            write=lambda command: self.backend.send([command]),
-            late=lambda request: self.commands.miss(request),  # noqa: PLW0108  # made below
+            write=lambda command: me.backend.send([command]),
+            late=lambda request: me.commands.miss(request),  # noqa: PLW0108  # made below
         )
         context = SessionContext(
             state=state,
@@ -106,41 +113,32 @@ class Session:
             in_flight=self.in_flight,
             log=log.bind(session=state.id),
         )
-        self.questions = Questions(context, self)
-        self.inputs = Inputs(context, self.questions, self)
-        self.commands = Commands(context, self.inputs, self.questions, self)
-        self.reconnect = Reconnect(context, self.inputs, self.commands, self)
-        self.pending = PendingAttach(lambda client: self.presence.attach(client), services)  # noqa: PLW0108  # made below
-        self.presence = Presence(
-            context, self.pending, lambda: self.backend, self._deserted, lambda: observer.on_rested(self)
-        )
-        self.quiet = asyncio.Event()
-        """Set while no turn is open and no input waits to be accepted."""
-        self.quiet.set()
-        self.backend = connect(self)
+        self.questions = Questions(context, me)
+        self.inputs = Inputs(context, self.questions, me)
+        self.commands = Commands(context, self.inputs, self.questions, me)
+        self.reconnect = Reconnect(context, self.inputs, self.commands, me)
+        self.pending = PendingAttach(lambda client: me.presence.attach(client), services)  # noqa: PLW0108  # made below
+        self.presence: Presence = Presence(context, self.pending, me)
+        self.is_busy = False  # a turn is open, or an input waits to be accepted
+        self.backend: Backend = connect(self)
 
     def _normal_form(self, upstream: Dialect) -> NormalForm:
+        me: Session = weakref.proxy(self)
         return NormalForm(
             self.state,
             self._services.new_id,
             tells_model_turns=upstream.events.can_read_type(e.ModelTurnStarted),
             tells_calls=upstream.tells_calls,
-            puts_in_words=lambda question: self.questions.puts_in_words(question),  # noqa: PLW0108  # made below
-            given=lambda: self.questions.given,
+            puts_in_words=lambda question: me.questions.puts_in_words(question),  # noqa: PLW0108  # made below
+            given=lambda: me.questions.given,
         )
 
     def name(self, id: str) -> None:
         """Give the session the id that its backend has told; clients were told no other."""
         self.state.id = id
 
-    @property
-    def vacant(self) -> bool:
-        """True if no client is attached and nothing was ever said, as after a probe."""
-        never_used = self.state.ids is None and not self.in_flight and not self.state.transcript
-        return never_used and self.presence.deserted and self.state.turn is None
-
     def stop(self) -> None:
-        """End the session with the gateway: fail an open turn, cancel every timer, close the connection."""
+        """End the session: fail an open turn, cancel every timer, detach every client, close the connection."""
         now = self._services.clock()
         failure = Failure(cause="upstream_lost", text="the gateway stops")
         self.deliver(self.form.cut("failed", failure, now), now)
@@ -148,15 +146,20 @@ class Session:
         self.questions.close()
         self.reconnect.close()
         self.presence.close()
-        self.pending.close()
         self.backend.stop()
         self._memory.close()
+        self.backend = NO_BACKEND
 
     # -- clients ---------------------------------------------------------------------------------------
 
-    def _deserted(self) -> None:
+    def deserted(self) -> None:
+        """Cancel the turn if the route says so: the last client has left."""
         if self._route.on_last_detach == "cancel" and self.states.busy:
             self.commands.cancel(None, CancelTurn())
+
+    def rested(self) -> None:
+        """Tell the observer that nobody has used the session for `session_ttl`."""
+        self._observer.on_rested(self)
 
     def command(self, client: Client, command: Command) -> None:
         """Act on a command of a client; it gets exactly one answer (docs/translation.md, rule 3.18)."""
@@ -247,6 +250,7 @@ class Session:
             self._observer.on_run(self, run)
             if run.ended:
                 self.log.end_turn()
+                self.presence.note_use()
                 self.commands.cancel_over()
                 self._memory.trim_transcript()
                 self.describe()
@@ -264,9 +268,8 @@ class Session:
     def _end_endless(self, at: int) -> None:
         """Fail an open turn that is larger than what a session keeps, and ask its backend to stop."""
         self.log.end_turn()
-        limits = self._services.limits
-        failure = Failure(cause="too_large", text=f"the turn is over {limits.transcript_max} characters")
-        self.deliver(self.form.cut("failed", failure, at, discard=True), at)
+        text = f"the turn is over {self._services.limits.transcript_max} characters"
+        self.deliver(self.form.cut("failed", Failure(cause="too_large", text=text), at, discard=True), at)
         self.backend.send([CancelTurn(request=self._services.new_id())])
 
     def say(self, event: Event) -> None:
@@ -280,17 +283,19 @@ class Session:
             self.say(kind(session=summary(self.state)))
 
     def note_quiet(self) -> None:
-        """Tell the observer a changed status, and set `quiet` accordingly."""
+        """Tell the observer if the status has changed, or whether the session is busy."""
         if self.state.status != self._observed:
             self._observed = self.state.status
             self._observer.on_status(self)
-        (self.quiet.clear if self.states.busy else self.quiet.set)()
+        if self.is_busy is not self.states.busy:
+            self.is_busy = not self.is_busy
+            self._observer.on_busy(self, self.is_busy)
 
     def entitle(self, title: str) -> None:
         """Give the session a title."""
         self.state.title = title
-        row = summary(self.state)
-        self.say(e.SessionUpdated(session=structs.replace(row, title=title, updated_at=self._services.clock())))
+        row = structs.replace(summary(self.state), title=title, updated_at=self._services.clock())
+        self.say(e.SessionUpdated(session=row))
 
     def opened(self, event: e.SessionOpened) -> Session:
         """Take the names that the backend gave; return the session that clients are shown for this one."""

@@ -480,11 +480,3 @@ async def test_losses_are_logged_at_the_end() -> None:
     assert [entry["kind"] for entry in logs if entry["event"] == "not delivered" and entry["log_level"] == "info"] == [
         "TurnAccepted"
     ]
-
-
-async def test_a_pando_listener_without_clients_logs_its_publication_and_no_client() -> None:
-    with capture_logs() as logs:
-        async with serving(app_of("pando+tcp://127.0.0.1:0")):
-            await settle()
-    said = [row["event"] for row in logs if row.get("link")]
-    assert said == ["publication opened", "publication closed"]

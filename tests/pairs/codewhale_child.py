@@ -6,7 +6,6 @@ empty. While a turn runs it acts on `thread/interrupt` alone and answers everyth
 
     thread/message "crash"      it is killed          "flood"     10 MB on stderr first
                    "mute"       no answer             "wait ..."  streams its words and waits for an interrupt
-                   "resign"     it ends by itself, with words on stderr, once it has answered
                    other        streams the words back
 """
 
@@ -116,9 +115,6 @@ CODE = """
             write(answer | {"error": found})
         else:
             write(answer | {"result": found})
-        if params.get("input") == "resign":
-            inner.kill()
-            sys.exit("no more credits")
     while deaf:
         signal.pause()
     inner.terminate()

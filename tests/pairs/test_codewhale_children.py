@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from structlog.testing import capture_logs
 
 from dragoman.gateway.app import App
 from dragoman.gateway.config.model import Config, Limits, Route
@@ -250,21 +249,6 @@ async def test_a_restarted_child_continues_and_every_client_learns_of_the_lost_c
             assert [path.name for path in (tmp_path / "threads").iterdir()] == [thread], "the thread went on"
             assert any("knows nothing of what was said before" in text for text in [*errors, *alerts])
             assert any("knows nothing of what was said before" in text for text in alerts)
-
-
-async def test_the_next_turn_after_a_child_died_while_idle_says_why_it_died(mark: str, tmp_path: Path) -> None:
-    async with (
-        parent(child(mark, tmp_path), tmp_path) as (_, pod_front),
-        PodClient.connected(pod_front) as pod,
-    ):
-        with capture_logs() as logs:
-            await pod.say("resign")
-            await until(lambda: any(row["event"].startswith("backend lost") for row in logs))
-        await pod.until(lambda: "run_end" in pod.names())
-        await pod.say("again")
-        await pod.until(lambda: pod.joined("text_delta").endswith("again "))
-        (told,) = [data["message"] for name, data in pod.events if name == "alert" and "forgotten" in data["message"]]
-        assert told.endswith("exited with status 1: no more credits)")
 
 
 async def test_a_child_that_dies_at_its_start_is_reported_to_the_client_and_the_gateway_keeps_running(

@@ -65,7 +65,7 @@ def answered(client: SmoothClient, request: str) -> bool:
 def quiet(app: App) -> bool:
     """Return True if something was said and no turn is open."""
     session = only(app)
-    return bool(session.state.transcript) and session.quiet.is_set()
+    return bool(session.state.transcript) and not session.is_busy
 
 
 @pytest.fixture

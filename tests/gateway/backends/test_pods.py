@@ -149,7 +149,7 @@ async def test_a_pod_client_without_a_free_pod_gets_an_error_and_is_disconnected
         writer.close()
 
 
-async def test_a_pod_becomes_free_when_its_session_rests(tmp_path: Path) -> None:
+async def test_a_pod_becomes_free_when_its_session_is_forgotten(tmp_path: Path) -> None:
     async with pods(tmp_path, "atlas"), served(WS, upstream=f"pod+dir:{tmp_path}") as (app, (url,)):
         async with SmoothClient.connected(url) as client:
             request = await client.say("retry")
@@ -157,19 +157,19 @@ async def test_a_pod_becomes_free_when_its_session_rests(tmp_path: Path) -> None
         (session,) = app._routers[0].sessions
         await until(lambda: not session.delivery.attachments)
         assert "error" in await opened(url)
-        session.presence._expire()
-        assert session.state.owner == ""
+        session.presence._rest()
+        assert app._routers[0].sessions == []
         assert (await opened(url))["data"]["conversationId"] == conversation(tmp_path, "atlas")
 
 
-async def test_a_pod_that_rested_and_is_opened_again_is_refused_to_the_next_client(tmp_path: Path) -> None:
+async def test_a_pod_that_was_forgotten_and_is_opened_again_is_refused_to_the_next_client(tmp_path: Path) -> None:
     async with pods(tmp_path, "atlas"), served(WS, upstream=f"pod+dir:{tmp_path}") as (app, (url,)):
         async with SmoothClient.connected(url) as client:
             request = await client.say("retry")
             await client.until(lambda: answered(client, request))
         (session,) = app._routers[0].sessions
         await until(lambda: not session.delivery.attachments)
-        session.presence._expire()
+        session.presence._rest()
         assert "error" not in await opened(url)
         assert "error" in await opened(url)
 

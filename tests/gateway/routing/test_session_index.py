@@ -38,9 +38,9 @@ async def test_the_names_that_clients_choose_for_one_session_are_bounded() -> No
 
 async def test_a_session_named_by_a_client_is_kept_before_anybody_used_it() -> None:
     async with in_memory_gateway() as made:
-        assert made.session.vacant
+        assert made.session.presence.vacant
         made.session.state.chosen_ids = keep(id="ours")
-        assert not made.session.vacant
+        assert not made.session.presence.vacant
 
 
 def rows(count: int) -> list[SessionSummary]:

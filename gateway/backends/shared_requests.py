@@ -1,0 +1,67 @@
+"""The requests over a connection that carries many sessions, each with what takes its answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from msgspec import Struct
+
+from dragoman.gateway.backends.asking import Asking
+from dragoman.gateway.session.session import Session
+from dragoman.mappings.canonical import Command, Event
+from dragoman.mappings.dialect import Burst
+
+__all__ = ["SharedRequest", "SharedRequests"]
+
+
+class SharedRequest(Struct, frozen=True, kw_only=True):
+    """A request that waits for its answer. `session` is told if the connection is lost, None if it need not be.
+
+    `asking` is the script that asked.
+    """
+
+    answer: Callable[[Burst[Event]], None]
+    session: Session | None = None
+    asking: Asking[Command] | None = None
+
+
+class SharedRequests:
+    """The requests of one connection that wait for their answers."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[str, SharedRequest] = {}
+        self._of_session: dict[str, set[str]] = {}  # by the session's id
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def add(self, request: str, waiting: SharedRequest) -> None:
+        """Wait for the answer to a request."""
+        self._waiting[request] = waiting
+        if waiting.session is not None:
+            self._of_session.setdefault(waiting.session.state.id, set()).add(request)
+
+    def take(self, request: str) -> SharedRequest | None:
+        """Return the request that an answer is for, and stop waiting for it."""
+        waiting = self._waiting.pop(request, None) if request else None
+        if waiting is not None and waiting.session is not None:
+            of_session = self._of_session[waiting.session.state.id]
+            of_session.discard(request)
+            if not of_session:
+                del self._of_session[waiting.session.state.id]
+        return waiting
+
+    def take_all(self) -> dict[str, SharedRequest]:
+        """Return all requests, and stop waiting: the connection is lost."""
+        waiting, self._waiting = self._waiting, {}
+        self._of_session.clear()
+        return waiting
+
+    def drop_session(self, session: Session) -> None:
+        """Drop the answers to a session that has ended; an answer that nobody waits for would make it anew."""
+        for request in self._of_session.pop(session.state.id, ()):
+            self._waiting[request] = SharedRequest(answer=_ignore)
+
+
+def _ignore(_answer: Burst[Event]) -> None:
+    """Drop an answer."""

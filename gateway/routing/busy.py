@@ -1,0 +1,38 @@
+"""The sessions of a route that are busy: a turn is open, or an input waits to be accepted."""
+
+from __future__ import annotations
+
+import asyncio
+
+from dragoman.gateway.session.session import Session
+
+__all__ = ["BusySessions"]
+
+
+class BusySessions:
+    """The busy sessions of a route, so that a gateway that stops asks no other."""
+
+    def __init__(self) -> None:
+        self._busy: set[Session] = set()
+        self._awaited: set[Session] = set()
+        self._finished = asyncio.Event()
+
+    def __bool__(self) -> bool:
+        return bool(self._busy)
+
+    def note(self, session: Session, busy: bool) -> None:  # called as an observer
+        """Take note of a session that is busy now, or not any more."""
+        if busy:
+            self._busy.add(session)
+            return
+        self._busy.discard(session)
+        self._awaited.discard(session)
+        if not self._awaited:
+            self._finished.set()
+
+    async def finish(self) -> None:
+        """Return once each session that is busy now was not busy for a moment."""
+        self._awaited = set(self._busy)
+        self._finished.clear()
+        if self._awaited:
+            await self._finished.wait()

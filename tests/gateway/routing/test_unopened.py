@@ -1,0 +1,40 @@
+"""Sessions that wait for their backend: found by their client, and by the names that clients chose for them."""
+
+from __future__ import annotations
+
+from dragoman.gateway.routing.unopened import UnopenedSessions
+from tests.gateway.in_memory import in_memory_gateway
+from tests.gateway.smooth_client_messages import CREATE
+from tests.idle import settle
+
+
+async def test_a_client_that_leaves_takes_only_its_own_unopened_sessions_along() -> None:
+    async with in_memory_gateway(upstream="smooth") as made:
+        for name in ("a", "b"):
+            made.join(name).says(CREATE)
+        await settle()
+        unopened = made.router._all._unopened
+        of_b = unopened.sessions_of(made.clients["b"].link)
+        made.clients["a"].transport.hang_up()
+        await settle()
+        assert list(unopened) == of_b
+        assert len(of_b) == 1
+
+
+async def test_a_chosen_name_is_in_use_until_its_session_is_opened() -> None:
+    async with in_memory_gateway() as made:
+        unopened, link = UnopenedSessions(), made.join("a").link
+        unopened.add(made.session, link)
+        unopened.choose(made.session, "pando", "mine")
+        assert unopened.is_chosen("pando", "mine")
+        unopened.remove(made.session)
+        assert not unopened.is_chosen("pando", "mine")
+
+
+async def test_a_removed_session_leaves_nothing_behind() -> None:
+    async with in_memory_gateway() as made:
+        unopened, link = UnopenedSessions(), made.join("a").link
+        unopened.add(made.session, link)
+        unopened.choose(made.session, "pando", "mine")
+        unopened.remove(made.session)
+        assert not any(vars(unopened).values())
