@@ -8,10 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from dragoman.gateway.backends.kind import MakeBackend, SessionOpener
+from dragoman.gateway.link import Link
+from dragoman.gateway.routing.session_index import Rows
+from dragoman.gateway.routing.sessions import Sessions
+from dragoman.gateway.session.history import summary
+from dragoman.gateway.session.session import Session
+from dragoman.mappings.canonical.commands import ListSessions
 from dragoman.mappings.canonical.values import SessionSummary
-from dragoman.mappings.dialect import Dialect
+from dragoman.mappings.dialect import Dialect, Loss
 
-__all__ = ["ROWS_MAX", "ForgottenRows"]
+__all__ = ["ROWS_MAX", "ForgottenRows", "RememberingOpener", "describe"]
 
 ROWS_MAX = 10_000  # rows of about 1 KB each; the row that was added first is dropped first
 
@@ -51,3 +58,59 @@ class ForgottenRows:
     def _names(self, row: SessionSummary) -> list[str]:
         shown = [dialect.public_ids(row.session, row.ext) for dialect in self._dialects().values()]
         return [row.session, *(name for names in shown for name in names)]
+
+
+class RememberingOpener(SessionOpener):
+    """A backend that names its sessions once for each connection. The rows of forgotten sessions are kept."""
+
+    def __init__(self, sessions: Sessions, make_backend: MakeBackend) -> None:
+        super().__init__(sessions, make_backend)
+        self._forgotten = ForgottenRows(self._services.dialects)
+
+    def list_sessions(self, link: Link, _command: ListSessions, tell: Callable[[Rows], None]) -> None:
+        self.when_described(link, lambda: tell(self._forgotten.rows()))
+
+    def find_session(self, name: str) -> Session | None:
+        """Make a forgotten session anew; return None if there was none of this name."""
+        row = self._forgotten.remove_row(name)
+        if row is None:
+            return None
+        (known_as, *_) = self._sessions.upstream.public_ids(row.session, row.ext)
+        session = self._find_or_make(known_as)
+        describe(session, row)
+        return session
+
+    def _find_or_make(self, name: str) -> Session:
+        """Return the session that the backend calls `name`; make it if it is unknown."""
+        raise NotImplementedError
+
+    def _keep_row(self, session: Session) -> None:
+        """Keep the row of a session that is about to be forgotten, if the backend has the session."""
+        if session.state.backend_ids is not None and self._forgotten.add_row(summary(session.state)) is not None:
+            self._services.ledger.record([Loss(kind="SessionsListed", field="sessions", why="too many are forgotten")])
+
+    def _newest(self) -> Session | None:
+        """Return the backend's session with the latest event.
+
+        A session without a UUID comes last: a pando has such sessions for sub-agents and titles.
+        """
+
+        dialect = self._sessions.upstream
+
+        def rank(row: SessionSummary) -> tuple[bool, int]:
+            return row.session in dialect.public_ids(row.session, row.ext), row.updated_at
+
+        live = [s.state for s in self._sessions.index if s.state.backend_ids is not None]
+        rows = [SessionSummary(session=s.id, updated_at=s.updated_at, ext=s.backend_ids) for s in live]
+        newest = max([*rows, *self._forgotten.rows()], key=rank, default=None)
+        if newest is None:
+            return None
+        return self._sessions.index.find_session(newest.session) or self.find_session(newest.session)
+
+
+def describe(session: Session, row: SessionSummary) -> None:
+    """Take over the backend's description of a session."""
+    state = session.state
+    state.listed = row
+    state.title = row.title or state.title
+    state.updated_at = max(state.updated_at, row.updated_at)

@@ -23,17 +23,15 @@ from typing import Any
 from msgspec import structs
 
 from dragoman.gateway.backends.asking import Asking, Refused, Script, TimedOut
-from dragoman.gateway.backends.forgotten_rows import ForgottenRows
-from dragoman.gateway.backends.kind import MakeBackend, SessionOpener
+from dragoman.gateway.backends.forgotten_rows import RememberingOpener, describe
+from dragoman.gateway.backends.kind import MakeBackend
 from dragoman.gateway.backends.shared_requests import SharedRequest, SharedRequests
 from dragoman.gateway.backends.upstream import Upstream
 from dragoman.gateway.ingress import LATEST, NEW
 from dragoman.gateway.link import Link
 from dragoman.gateway.routing.ids import canonical_id
-from dragoman.gateway.routing.session_index import Rows
 from dragoman.gateway.routing.sessions import Sessions
 from dragoman.gateway.services import Services
-from dragoman.gateway.session.history import summary
 from dragoman.gateway.session.ports import Backend
 from dragoman.gateway.session.session import Session
 from dragoman.mappings.canonical import Command, Event, SessionState
@@ -41,7 +39,6 @@ from dragoman.mappings.canonical.commands import (
     CancelTurn,
     DeleteSession,
     GetSession,
-    ListSessions,
     OpenSession,
     ResumeSession,
     SubmitInput,
@@ -70,7 +67,7 @@ MAKES_NO_SESSION = (HistorySnapshot, SessionClosed)
 """Events about sessions that were asked for, or are over."""
 
 
-class SharedKind(SessionOpener):
+class SharedKind(RememberingOpener):
     """The connection of one route with all its sessions, which its lists and events make and end."""
 
     def __init__(self, sessions: Sessions, make_backend: MakeBackend) -> None:
@@ -84,9 +81,8 @@ class SharedKind(SessionOpener):
         self._listed = False  # this connection has listed the backend's sessions
         self._doubts = 0  # sessions of which it is not known whether the backend has them
         self._made_up: dict[str, Session] = {}  # sessions for a listener whose backend had none
-        self._forgotten = ForgottenRows(self._services.dialects)
         self._watched: dict[str, Session] = {}  # by their canonical id
-        self._requests = SharedRequests()
+        self.requests = SharedRequests()
         sessions.watchers.append(self._note_end)
         upstream = self._connect_upstream(self)
         if not isinstance(upstream, Upstream):
@@ -101,19 +97,6 @@ class SharedKind(SessionOpener):
     def worth_listing(self, rows: list[SessionSummary]) -> list[SessionSummary]:
         """Return the rows of sessions that have a message, because every session there has a title."""
         return [row for row in rows if row.messages]
-
-    def list_sessions(self, link: Link, _command: ListSessions, tell: Callable[[Rows], None]) -> None:
-        self.when_described(link, lambda: tell(self._forgotten.rows()))
-
-    def find_session(self, name: str) -> Session | None:
-        """Make a forgotten session anew; return None if there was none of this name."""
-        row = self._forgotten.remove_row(name)
-        if row is None:
-            return None
-        (known_as, *_) = self.dialect.public_ids(row.session, row.ext)
-        session = self._find_or_make(known_as)
-        _describe(session, row)
-        return session
 
     def control(self) -> Session | None:
         """Return None: a pando has no handler for commands without a session (docs/dialects/pando.md, section 6)."""
@@ -169,11 +152,6 @@ class SharedKind(SessionOpener):
         own = canonical_id(self._sessions.route.name, name) if name else self._services.new_id()
         return self._sessions.make(own, connect, ids=ids, on_rested=self._keep_row)
 
-    def _keep_row(self, session: Session) -> None:
-        """Keep the row of a session that is about to be forgotten, if the backend has the session."""
-        if session.state.backend_ids is not None and self._forgotten.add_row(summary(session.state)) is not None:
-            self._services.ledger.record([Loss(kind="SessionsListed", field="sessions", why="too many are forgotten")])
-
     def _note_end(self, session: Session) -> None:
         if session not in self._sessions.index:
             self._made_up.pop(session.state.id, None)
@@ -185,22 +163,6 @@ class SharedKind(SessionOpener):
             self._forgotten.remove_row(name)
         ids = self.dialect.session_ref(name) if self.dialect.session_ref is not None else None
         return known or self._make(name, ids)
-
-    def _newest(self) -> Session | None:
-        """Return the backend's session with the latest event.
-
-        A session without a UUID comes last: a pando has such sessions for sub-agents and titles.
-        """
-
-        def rank(row: SessionSummary) -> tuple[bool, int]:
-            return row.session in self.dialect.public_ids(row.session, row.ext), row.updated_at
-
-        live = [s.state for s in self._sessions.index if s.state.backend_ids is not None]
-        rows = [SessionSummary(session=s.id, updated_at=s.updated_at, ext=s.backend_ids) for s in live]
-        newest = max([*rows, *self._forgotten.rows()], key=rank, default=None)
-        if newest is None:
-            return None
-        return self._sessions.index.find_session(newest.session) or self.find_session(newest.session)
 
     def _show_newest(self) -> None:
         """Show the newest session to listeners for which the backend had none."""
@@ -236,22 +198,18 @@ class SharedKind(SessionOpener):
         """Stop watching a session that nobody uses."""
         self._watched.pop(session.state.id, None)
 
-    def drop_requests(self, session: Session) -> None:
-        """Drop the answers to a session that has ended."""
-        self._requests.drop_session(session)
-
     def ask(self, session: Session, asking: Asking[Command], command: Command) -> None:
         """Send a request of a session's script; its answer goes to the script."""
-        self._requests.add(command.request, SharedRequest(answer=asking.answer, session=session, asking=asking))
+        self.requests.add(command.request, SharedRequest(answer=asking.answer, session=session, asking=asking))
         self._upstream.send([command])
 
     def send(self, session: Session, commands: Sequence[Command]) -> None:
         """Write a session's commands."""
         named = [_named(command, session.state, self.dialect) for command in commands]
         for command in named:
-            if command.request and len(self._requests) < ASKED_MAX:
+            if command.request and len(self.requests) < ASKED_MAX:
                 answer = partial(_receive, session)
-                self._requests.add(command.request, SharedRequest(answer=answer, session=session))
+                self.requests.add(command.request, SharedRequest(answer=answer, session=session))
         self._upstream.send(named)
 
     # -- from the backend ----------------------------------------------------------------------------------
@@ -265,7 +223,7 @@ class SharedKind(SessionOpener):
     def receive(self, bursts: list[Burst[Event]]) -> None:
         """Bring each answer to the session that asked, and each event to the session that it names."""
         for burst in bursts:
-            request = self._requests.take(burst.request)
+            request = self.requests.take(burst.request)
             if request is not None:
                 if request.session is not None:
                     request.session.delivery.enter()
@@ -290,7 +248,7 @@ class SharedKind(SessionOpener):
         session.receive([burst])
         for item in burst.items:
             if isinstance(item, SessionUpdated):
-                _describe(session, item.session)
+                describe(session, item.session)
             elif isinstance(item, SessionClosed):
                 self._end(session)
         if known is None:
@@ -310,7 +268,7 @@ class SharedKind(SessionOpener):
         found = set()
         for row in event.sessions:
             session = self._find_or_make(row.session)
-            _describe(session, row)
+            describe(session, row)
             found.add(session.state.id)
         self._forgotten.keep_only(found)
         self._show_newest()
@@ -318,7 +276,7 @@ class SharedKind(SessionOpener):
         for session in self._sessions.index:
             if session.state.backend_ids is not None and session.state.id not in found:
                 command = GetSession(request=self._services.new_id())
-                self._requests.add(command.request, SharedRequest(answer=partial(self._check, session.state.id)))
+                self.requests.add(command.request, SharedRequest(answer=partial(self._check, session.state.id)))
                 commands.append(_named(command, session.state, self.dialect))
         self._doubts += len(commands)
         self._upstream.send(commands)
@@ -346,7 +304,7 @@ class SharedKind(SessionOpener):
         """Tell each session that watches or asked, with its own unsent commands."""
         if self._listed:  # once for each connection, not for each attempt
             self._listed = self._known = False
-        requests, self._doubts = self._requests.take_all(), 0
+        requests, self._doubts = self.requests.take_all(), 0
         own: dict[str, list[Command]] = {}
         for request in requests.values():
             if request.session is not None and request.asking is not None:
@@ -418,7 +376,7 @@ class SharedBackend:
     def stop(self) -> None:
         self._asking.stop()
         self._shared.unwatch(self._session)
-        self._shared.drop_requests(self._session)
+        self._shared.requests.drop_session(self._session)
 
 
 def _named(command: Command, state: SessionState, dialect: Dialect) -> Command:
@@ -431,14 +389,6 @@ def _named(command: Command, state: SessionState, dialect: Dialect) -> Command:
 
 def _receive(session: Session, burst: Burst[Event]) -> None:
     session.receive([burst])
-
-
-def _describe(session: Session, row: SessionSummary) -> None:
-    """Take over the backend's description of a session."""
-    state = session.state
-    state.listed = row
-    state.title = row.title or state.title
-    state.updated_at = max(state.updated_at, row.updated_at)
 
 
 def _run_all(actions: list[Callable[[], None]]) -> None:

@@ -1,0 +1,83 @@
+"""A pando names its sessions once: clients see and use also those that the gateway has forgotten."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from dragoman.gateway.backends import forgotten_rows
+from dragoman.gateway.backends.forgotten_rows import ForgottenRows
+from dragoman.mappings.canonical.values import SessionSummary
+from tests.gateway.backends.in_memory_pando import InMemoryPandoGateway, frames, in_memory_pando_gateway, row
+from tests.gateway.smooth_client_messages import ask
+from tests.idle import settle
+from tests.memory_transport import MemoryTransport
+
+ONE, OTHER = "0b0e9b0e-0000-4000-8000-000000000001", "0b0e9b0e-0000-4000-8000-000000000002"
+
+
+async def forgotten(made: InMemoryPandoGateway) -> MemoryTransport:
+    """A client of a route that has just forgotten both sessions of its pando."""
+    client = made.join("smooth")
+    client.say(json.dumps(ask("list_conversations", "r0")).encode())
+    await made.begins(row(ONE, "Atlas"), row(OTHER, "Borealis"))
+    for session in made.router.sessions:
+        session.presence._rest()  # the time itself would also end the connection, which nobody keeps alive here
+    assert made.router.sessions == []
+    client.got.clear()
+    return client
+
+
+async def test_a_forgotten_session_is_still_listed() -> None:
+    async with in_memory_pando_gateway() as made:
+        client = await forgotten(made)
+        client.say(json.dumps(ask("list_conversations", "r1")).encode())
+        await settle()
+        (reply,) = frames(client)
+        assert {one["conversationId"] for one in reply["data"]["conversations"]} == {ONE, OTHER}
+
+
+async def test_a_forgotten_session_is_opened_anew_for_a_client_that_names_it() -> None:
+    async with in_memory_pando_gateway() as made:
+        client = await forgotten(made)
+        client.say(json.dumps(ask("get_session", "r1", sessionId=ONE)).encode())
+        await settle()
+        (session,) = made.router.sessions
+        assert (session.state.id, session.state.title) == (ONE, "Atlas")
+        assert made.asked() == ["message.list"], "its history is the backend's"
+
+
+async def test_a_forgotten_session_that_its_backend_closes_is_not_listed_any_more() -> None:
+    async with in_memory_pando_gateway() as made:
+        client = await forgotten(made)
+        await made.publishes("session.deleted", **row(ONE))
+        client.say(json.dumps(ask("list_conversations", "r1")).encode())
+        await settle()
+        (reply,) = frames(client)
+        assert [one["conversationId"] for one in reply["data"]["conversations"]] == [OTHER]
+
+
+async def test_a_pod_client_is_shown_the_newest_session_though_it_was_forgotten() -> None:
+    async with in_memory_pando_gateway() as made:
+        await forgotten(made)
+        made.join("pod")
+        await settle()
+        (session,) = made.router.sessions
+        assert session.state.id in (ONE, OTHER)
+
+
+def test_the_rows_are_bounded_and_the_oldest_goes_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(forgotten_rows, "ROWS_MAX", 2)
+    rows = ForgottenRows(dict)
+    dropped = [rows.add_row(SessionSummary(session=name)) for name in ("a", "b", "c")]
+    assert [row.session if row is not None else "" for row in dropped] == ["", "", "a"]
+    assert [row.session for row in rows.rows()] == ["b", "c"]
+
+
+def test_a_row_that_was_removed_leaves_no_name_behind() -> None:
+    rows = ForgottenRows(dict)
+    rows.add_row(SessionSummary(session="a"))
+    rows.remove_row("a")
+    assert rows.remove_row("a") is None
+    assert not rows._ids
