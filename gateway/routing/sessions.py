@@ -133,7 +133,7 @@ class Sessions:
             session.commands.give_all(object, Failure(cause="not_found", text="session not found"))
             return session
         self._unopened.remove(session)
-        session.name(own)
+        session.state.id = own  # clients were told no other
         self.services.ledger.move_session(provisional, own)
         if self._recorder is not None:
             self._recorder.name_track(provisional, session.state)

@@ -133,10 +133,6 @@ class Session:
             given=lambda: me.questions.given,
         )
 
-    def name(self, id: str) -> None:
-        """Give the session the id that its backend has told; clients were told no other."""
-        self.state.id = id
-
     def stop(self) -> None:
         """End the session: fail an open turn, cancel every timer, detach every client, close the connection."""
         now = self._services.clock()
