@@ -76,15 +76,14 @@ class LinkEvents(Struct, Generic[T], frozen=True, kw_only=True):
 class AlarmTimer:
     """The timer that a translator asked for, in place of an earlier one."""
 
-    def __init__(self, schedule: Schedule, ring: Callable[[Alarm[Any]], None]) -> None:
+    def __init__(self, schedule: Schedule) -> None:
         self._schedule = schedule
-        self._ring = ring
         self._timer: Timer | None = None
 
-    def set(self, alarm: Alarm[Any]) -> None:
-        """Ring for this alarm, and for no earlier one."""
+    def set(self, alarm: Alarm[Any], ring: Callable[[Alarm[Any]], None]) -> None:
+        """Call `ring` for this alarm, and for no earlier one. Nothing refers to `ring` once the timer is over."""
         self.cancel()
-        self._timer = self._schedule(alarm.after, lambda: self._ring(alarm))
+        self._timer = self._schedule(alarm.after, lambda: ring(alarm))
 
     def cancel(self) -> None:
         """Ring for no alarm any more."""
@@ -129,7 +128,7 @@ class Link:
         self._budget = services.queue.budget
         self._turns = Turns(services.queue, transport.resume)
         self._memory = services.memory
-        self._alarm = AlarmTimer(services.schedule, self._ring)
+        self._alarm = AlarmTimer(services.schedule)
         self._reason = CloseReason.DONE
         self._why = ""  # text of the close, for transports that can send one
         self._over = asyncio.Event()
@@ -329,7 +328,7 @@ class Link:
         if step.bursts:
             self._sink(self, step.bursts)
         if step.alarm is not None and not self._ended:
-            self._alarm.set(step.alarm)
+            self._alarm.set(step.alarm, self._ring)
         fatal = next((fault for fault in step.faults if not fault.can_continue), None) if step.faults else None
         if fatal is not None:
             self.fault = fatal

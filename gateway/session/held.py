@@ -31,6 +31,7 @@ class SessionMemory:
     def close(self) -> None:
         """Count nothing more: the session has ended."""
         self._services.memory.release(self._meter)
+        self._log.watch()
 
     def _trim(self, limit: int, why: str) -> None:
         dropped, self._transcript = trim(self._state, limit)

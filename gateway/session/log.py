@@ -40,8 +40,11 @@ class Log:
         """The memory of the log, in bytes."""
         return self._weight + EVENT_SIZE * self._count
 
-    def watch(self, on_growth: Callable[[], None]) -> None:
-        """Call `on_growth` each time after the log took in another STEP of bytes; it may drop a part of the log."""
+    def watch(self, on_growth: Callable[[], None] = lambda: None) -> None:
+        """Call `on_growth` each time after the log took in another STEP of bytes; without an argument, call nobody.
+
+        It may drop a part of the log.
+        """
         self._on_growth = on_growth
 
     def append(self, events: list[Event], turn: str, origin: Origin, at: int, weight: int) -> Batch:
