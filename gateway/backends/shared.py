@@ -83,7 +83,7 @@ class SharedKind(RememberingOpener):
         self._made_up: dict[str, Session] = {}  # sessions for a listener whose backend had none
         self._watched: dict[str, Session] = {}  # by their canonical id
         self.requests = SharedRequests()
-        sessions.watchers.append(self._note_end)
+        sessions.watch(self._note_end)
         upstream = self._connect_upstream(self)
         if not isinstance(upstream, Upstream):
             raise ConfigError(f"route {self._state.id}: a backend of many sessions must be dialled, not played")
