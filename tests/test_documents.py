@@ -1,0 +1,53 @@
+"""Files, folders and classes that the documents name exist."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.test_layout import ROOT, SOURCES, TESTS, listed, name, parsed
+
+DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+FILE = re.compile(r"[\w./*]+\.(py|md|toml)|(gateway|adapters|mappings|tests|docs)/[\w./*]*")
+CLASS = re.compile(r"[A-Z][a-z]+([A-Z][a-z]+)+")
+FOREIGN = {"ApprovalDecisionRequest"}  # types of the dialects that the gateway has no class for
+
+
+def named(path: Path) -> Iterator[str]:
+    """Yield what a document names in backticks."""
+    yield from re.findall(r"`([^`\n]+)`", path.read_text("utf-8"))
+
+
+def existing() -> set[str]:
+    """Return the files that a document may name, and their folders, relative to the repository."""
+    files = {name(path) for path in [*SOURCES, *TESTS, *(ROOT / "docs").rglob("*.md"), *ROOT.glob("tests/data/**/*")]}
+    files |= {path.name for path in ROOT.iterdir()}
+    return files | {folder.as_posix() for file in files for folder in Path(file).parents}
+
+
+def missing_files(tokens: Iterator[str], there: set[str]) -> Iterator[str]:
+    for token in tokens:
+        if FILE.fullmatch(token):
+            end = re.escape(token.rstrip("/")).replace(r"\*", "[^/]*")
+            if not any(re.search(f"(^|/){end}$", file) for file in there):
+                yield token
+
+
+def test_each_file_that_a_document_names_exists() -> None:
+    there = existing()
+    missing = [f"{name(path)}: {token}" for path in DOCUMENTS for token in missing_files(named(path), there)]
+    assert not missing, listed(missing)
+
+
+def test_each_class_that_a_document_names_exists() -> None:
+    nodes = [node for path in SOURCES + TESTS for node in ast.walk(parsed(path)) if isinstance(node, ast.ClassDef)]
+    there = FOREIGN | {node.name for node in nodes}
+    missing = [f"{name(p)}: {t}" for p in DOCUMENTS for t in named(p) if CLASS.fullmatch(t) and t not in there]
+    assert not missing, listed(missing)
+
+
+def test_a_missing_file_is_detected() -> None:
+    there = {"gateway/link.py", "gateway"}
+    assert list(missing_files(iter(["link.py", "gateway/", "gateway/lobby.py", "bar"]), there)) == ["gateway/lobby.py"]
