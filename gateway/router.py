@@ -145,7 +145,7 @@ class Router:
     def _once_known(self, link: Link, command: Command | None, action: Callable[[], None]) -> None:
         """Call `action` once the sessions that it needs are known; disconnect `link` if too many wait."""
         if not self._backend.when_known(link, command, lambda: action() if link.alive else None):
-            link.end(CloseReason.GOING_AWAY, "too many clients wait for the backend")
+            link.end(CloseReason.GOING_AWAY, "too many commands wait until the sessions of the backend are known")
 
     def _enter(self, link: Link) -> None:
         session = self._behind(link.ingress)

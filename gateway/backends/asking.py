@@ -31,7 +31,7 @@ from dragoman.mappings.dialect import Burst
 
 __all__ = ["Asking", "AskingBackend", "ConnectionLost", "Refused", "RelayedBackend", "Script", "TimedOut"]
 
-HELD_MAX = 1024  # commands that a session's backend holds: four times what one session may have in flight
+HELD_MAX = 1024  # items that one script holds: four times the commands that a session may have in flight
 
 Held = TypeVar("Held")
 Script = Generator[Command | None, Any, None]

@@ -28,7 +28,7 @@ from dragoman.gateway.link import Link
 from dragoman.gateway.pods.index import SLICE, PodIndex
 from dragoman.gateway.pods.live import Pod, Pods
 from dragoman.gateway.routing.ids import session_id
-from dragoman.gateway.routing.session_index import LIST_MAX, Rows
+from dragoman.gateway.routing.session_index import LIST_DEFAULT, LIST_MAX, Rows
 from dragoman.gateway.routing.sessions import Sessions
 from dragoman.gateway.session.ports import Backend
 from dragoman.gateway.session.session import Session
@@ -41,7 +41,7 @@ __all__ = ["PodsKind"]
 NONE_FREE = Failure(cause="busy", text="no pod is free")
 NONE_RUNS = Failure(cause="busy", text="no pod is running")
 READ_AGAIN_NS = 1_000_000_000  # between two readings of all folders: 5,000 take about 15 ms of a thread
-WAITING_MAX = 1024  # actions of a route's clients that wait: as many as behind a backend of many sessions
+WAITING_MAX = 256  # actions of one client that wait: as many as a session may have in flight
 
 
 class PodMetadata(Struct):
@@ -98,7 +98,7 @@ class PodsKind(BackendKind):
         if link.id not in self._waiting and not self._needs_pods(link, command):
             action()
             return True
-        if len(self._queue) >= WAITING_MAX:
+        if self._waiting[link.id] >= WAITING_MAX:
             return False
         self._queue.append(WaitingAction(link, command, action))
         self._waiting[link.id] += 1
@@ -259,7 +259,7 @@ class PodsKind(BackendKind):
         times = [pod.updated_at] if pod is not None else []
         if known is not None:
             times.append(known.state.updated_at or known.state.opened_at)
-        left = LIST_MAX + 1  # one more tells that another page follows
+        left = min(command.limit or LIST_DEFAULT, LIST_MAX) + 1  # one more tells that another page follows
         is_past = pod is None or known is not None  # a session that is open comes before the rows of its time
         for pod in self._index.newest_first(max(times, default=None)):
             if not left:

@@ -60,7 +60,6 @@ from dragoman.mappings.errors import ConfigError
 __all__ = ["SharedBackend", "SharedKind"]
 
 ASKED_MAX = 4096  # requests of all sessions without an answer: each session bounds its own
-HELD_MAX = 1024  # actions that wait for the first list: those of a route's clients after a restart
 GONE = Failure(cause="upstream_lost", text="the backend does not have this session any more")
 
 MAKES_NO_SESSION = (HistorySnapshot, SessionClosed)
@@ -75,7 +74,7 @@ class SharedKind(RememberingOpener):
         self.dialect = sessions.upstream
         self._state = SessionState(id=sessions.route.name)  # the connection is about no session of its own
         self._asking: Asking[Callable[[], None]] = Asking(
-            lambda _command: None, _run_all, lambda _held, _failure: None, services=self._services, bound=HELD_MAX
+            lambda _command: None, _run_all, lambda _held, _failure: None, services=self._services
         )
         self._known = False  # clients need not wait for a list
         self._listed = False  # this connection has listed the backend's sessions

@@ -21,7 +21,7 @@ import pytest
 from dragoman.adapters.base import CloseReason
 from dragoman.gateway import registry
 from dragoman.gateway.backends.asking import Refused
-from dragoman.gateway.backends.pods import PodsKind
+from dragoman.gateway.backends.pods import WAITING_MAX, PodsKind
 from dragoman.gateway.config.model import Route
 from dragoman.gateway.endpoint import parse
 from dragoman.gateway.ingress import LATEST, Ingress
@@ -354,7 +354,7 @@ async def test_a_further_list_reads_only_pods_whose_folder_has_changed(many_pods
         pods.calls.clear()
         first = (await pods.list()).sessions[0]
         assert (first.title, first.status, first.updated_at, first.messages) == ("0042", "paused", 6, 1)
-        assert pods.calls == {"stat directory": 1, "stat": MANY + 3, "open": 1, "rows": 201}
+        assert pods.calls == {"stat directory": 1, "stat": MANY + 3, "open": 1, "rows": 51}
 
 
 async def test_a_list_has_neither_dead_pods_nor_folders_without_a_socket(many_pods: Any) -> None:
@@ -385,6 +385,14 @@ async def test_the_actions_of_a_client_keep_their_order(many_pods: Any) -> None:
             assert pods.kind.when_known(LINK, command, partial(done.append, number))
         await pods.perform(OpenSession(), lambda: None)
         assert done == [0, 1, 2, 3]
+
+
+async def test_a_client_that_floods_the_queue_is_refused_and_no_other(many_pods: Any) -> None:
+    async with many_pods() as pods:
+        flooding = link("b")
+        taken = [pods.kind.when_known(flooding, GetSession(session="x"), lambda: None) for _ in range(WAITING_MAX + 1)]
+        assert taken == [True] * WAITING_MAX + [False]
+        assert await pods.open() == "0000"
 
 
 async def test_a_failure_of_one_client_is_not_that_of_the_next(many_pods: Any) -> None:

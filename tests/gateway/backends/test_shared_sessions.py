@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from dragoman.gateway.backends.shared import HELD_MAX
+from dragoman.gateway.backends.asking import HELD_MAX
 from dragoman.gateway.ingress import Ingress
 from dragoman.mappings.canonical import Event, SessionState
 from dragoman.mappings.canonical.commands import GetSession, ListSessions, ResumeSession
