@@ -234,6 +234,10 @@ class NormalForm:
                 handler(event)
         return self._runs.finish()
 
+    def close(self) -> None:
+        """Drop the table of handlers: the session has ended, and the methods in it would keep its state."""
+        self._handlers = {}
+
     def accept(self, origin: Origin, message: Message, at: int) -> list[Run]:
         """Begin the turn of an input that the backend took, or learn that the open turn is its own."""
         self._runs.begin(at)
