@@ -15,6 +15,7 @@ from typing import Any
 from msgspec import UNSET, Raw
 from msgspec.structs import replace
 
+from dragoman.mappings.bounded import remember
 from dragoman.mappings.canonical import Batch, Event, SessionState, Unmapped
 from dragoman.mappings.canonical import commands as ask
 from dragoman.mappings.canonical import events as say
@@ -117,9 +118,7 @@ class ServerTranslator(TranslatorDefaults[Command]):
 
     def attach(self, state: SessionState, request: str) -> Step[Command]:
         """Show this session to the request that asked for it; a request that only named it gets no answer here."""
-        if len(self._sessions) >= SHOWN_MAX:
-            del self._sessions[next(iter(self._sessions))]
-        self._sessions[state.id] = state
+        remember(self._sessions, state.id, state, SHOWN_MAX)
         call = self._replies.take_waiting(request)
         if call is None:
             return Step()

@@ -10,6 +10,7 @@ from typing import Any, get_args
 
 from msgspec import Raw, structs
 
+from dragoman.mappings.bounded import remember
 from dragoman.mappings.canonical import Command, Event, SessionState, Unmapped
 from dragoman.mappings.canonical import commands as ask
 from dragoman.mappings.canonical import events as say
@@ -78,9 +79,7 @@ class ServerTranslator(TranslatorDefaults[Command]):
         """Return the command; one that names the pod of this client is about its session."""
         if type(command) not in (ask.GetSession, ask.ResumeSession, ask.ResumeTurn):
             return command
-        while len(self._asked) >= PENDING_MAX:
-            del self._asked[next(iter(self._asked))]
-        self._asked[request] = type(command)
+        remember(self._asked, request, type(command), PENDING_MAX)
         if type(command) is ask.ResumeTurn:
             return command
         own = self._session is not None and command.session == self._session.backend.name

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from typing import Any
 
 import msgspec
 
+from dragoman.mappings.bounded import remember
 from dragoman.mappings.canonical import SessionState, commands
 from dragoman.mappings.canonical.commands import Command
 from dragoman.mappings.canonical.events import (
@@ -97,7 +97,7 @@ class ClientTranslator(TranslatorDefaults[Event]):
                 refusal = Reply(request=command.request, failure=failure)
                 step.bursts.append(Burst(items=[refusal], request=command.request))
                 continue
-            _remember_id(self._waiting, own, command)
+            remember(self._waiting, own, command, WAITING_MAX)
             step.frames += [ACTIONS.encode(message) for message in messages]
 
     def attach(self, state: SessionState, request: str) -> Step[Event]:
@@ -159,7 +159,7 @@ class ClientTranslator(TranslatorDefaults[Event]):
         request = own if command is None else command.request or own
         if command is not None and type(item) is not TurnAccepted:
             items.append(TurnAccepted(request=request))
-        _remember_id(self._turns, own, request)
+        remember(self._turns, own, request, WAITING_MAX)
         return request
 
     def _typed_answer(self, own: str, item: Reply | ErrorReported | Pong) -> Event:
@@ -175,7 +175,7 @@ class ClientTranslator(TranslatorDefaults[Event]):
                 return TurnEnded(end="failed", failure=failure)
             return item
         if isinstance(command, commands.SubmitInput):
-            _remember_id(self._turns, own, request or own)
+            remember(self._turns, own, request or own, WAITING_MAX)
             return TurnAccepted(request=request, ext=item.ext)
         return _typed_reply(command, request, item) or msgspec.structs.replace(item, request=request)
 
@@ -208,9 +208,3 @@ def _typed_reply(command: Command | None, request: str, item: Reply) -> Event | 
             return sessions_listed(request, item.result)
         case _:
             return None
-
-
-def _remember_id(known: dict[str, Any], own: str, what: Any) -> None:
-    if len(known) >= WAITING_MAX:
-        del known[next(iter(known))]
-    known[own] = what

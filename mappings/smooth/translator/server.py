@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from dragoman.mappings.bounded import remember
 from dragoman.mappings.canonical import Batch, Event, SessionState, Unmapped, commands
 from dragoman.mappings.canonical.commands import Command
 from dragoman.mappings.canonical.events import (
@@ -206,9 +207,7 @@ class ServerTranslator(TranslatorDefaults[Command]):
         taken = self._turn is not None and self._turn.request == command.request
         if not command.request or taken or command.request in self._pending:
             command = msgspec.structs.replace(command, request=self._new_id())
-        if len(self._pending) >= PENDING_MAX:
-            del self._pending[next(iter(self._pending))]
-        self._pending[command.request] = PendingReply(command=command, said=said)
+        remember(self._pending, command.request, PendingReply(command=command, said=said), PENDING_MAX)
         step.bursts.append(Burst(items=[command], request=command.request))
 
     # -- answers to the client ----------------------------------------------------------------------
