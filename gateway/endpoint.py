@@ -123,7 +123,8 @@ def split_url(endpoint: Endpoint) -> tuple[str, int, str]:
         url = urlsplit(f"ws:{endpoint.address}")
         host, port = url.hostname, url.port
     except ValueError as error:
-        raise ConfigError(f"{endpoint.masked}: {error}") from error
+        words = "the port must be a number from 0 to 65535" if str(error).startswith("Port ") else str(error)
+        raise ConfigError(f"{endpoint.masked}: {words}") from error
     if not host:
         raise ConfigError(f"{endpoint.masked}: write host and port, for example smooth+ws://127.0.0.1:8787/ws")
     return host, DEFAULT_PORTS[endpoint.transport] if port is None else port, url.path or "/"

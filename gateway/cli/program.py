@@ -168,11 +168,9 @@ def _fail(words: str, code: int) -> int:
 
 
 def _misused(error: TyperException) -> int:
-    """Report bad usage in one line; without any argument, print the help."""
-    words = error.format_message().replace("Value error, ", "")
-    if "\n" in words:
-        with contextlib.suppress(OSError, ValueError):  # nobody reads stderr
-            sys.stderr.write(f"{words}\n")
+    """Report bad usage in one line, if it has words: typer itself has printed the help for no argument at all."""
+    words = " ".join(error.format_message().replace("Value error, ", "").split())
+    if not words:  # the help was printed instead
         return 2
     context = getattr(error, "ctx", None)
     where = context.command_path if context is not None else "dragoman"

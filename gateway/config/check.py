@@ -31,7 +31,7 @@ READABLE = stat.S_IRGRP | stat.S_IROTH
 Found = tuple[KeyPath, str]
 
 
-class Problem(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Problem(Struct, frozen=True, kw_only=True):
     """One error or warning. `line` is None for a file that cannot be read; `path` is "" if no key is concerned."""
 
     file: str

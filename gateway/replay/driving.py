@@ -254,7 +254,7 @@ class Driver:
         """Note a refusal; raise DrivingError if the backend was never reached."""
         if isinstance(answer, Reply) and answer.failure is not None:
             if answer.failure.cause == "upstream_lost" and not self._reached:
-                raise DrivingError(f"the backend cannot be reached: {answer.failure.text}")
+                raise DrivingError(answer.failure.text)
             self._refusals.append(f"the backend refused: {answer.failure.text}")
 
     def _streamed(self, part: TurnPart) -> int:

@@ -38,7 +38,7 @@ def _address(endpoint: Endpoint) -> tuple[str, int, int | None]:
         host, port = url.hostname, url.port
         calls = int(endpoint.option("rpc")) if endpoint.option("rpc") else None
     except ValueError as error:
-        raise ConfigError(f"{endpoint.masked}: {error}") from error
+        raise ConfigError(f"{endpoint.masked}: each port must be a number from 0 to 65535") from error
     if not host or port is None or url.path not in ("", "/"):
         raise ConfigError(f"{endpoint.masked}: {EXAMPLE}")
     if calls is not None and not 0 <= calls <= 65535:

@@ -178,10 +178,17 @@ def test_the_version_is_one_line() -> None:
         (("serve",), "Missing option '--config'"),
         (("check",), "Missing argument 'FILE'"),
         (("matrix", "--json", "--markdown"), "exclude each other"),
+        (("config",), "Missing argument 'example'. Choose from: example"),
     ],
 )
 def test_wrong_usage_prints_one_line_that_says_what_to_write(arguments: tuple[str, ...], words: str) -> None:
     assert words in refused(*arguments)
+
+
+def test_without_arguments_the_help_is_printed_and_no_error() -> None:
+    done = dragoman()
+    assert (done.returncode, done.stderr) == (2, "")
+    assert "Usage: dragoman" in done.stdout
 
 
 # -- what cannot be served --------------------------------------------------------------------------
@@ -198,6 +205,9 @@ def test_wrong_usage_prints_one_line_that_says_what_to_write(arguments: tuple[st
         (("smooth+ws:/ws", "pod+unix:/x"), "write host and port, for example smooth+ws://127.0.0.1:8787/ws"),
         ((WS + "?orign=x", "pod+unix:/x"), "unknown option 'orign'; options of ws: origin"),
         ((WS, "pod+unix:/x", "--log-level", "loud"), "write one of debug, info, warning, error"),
+        (("smooth+ws://127.0.0.1:x/ws", "pod+unix:/x"), "the port must be a number from 0 to 65535"),
+        (("smooth+ws://127.0.0.1:99999/ws", "pod+unix:/x"), "the port must be a number from 0 to 65535"),
+        (("pando+tcp://127.0.0.1:x", "pod+unix:/x"), "each port must be a number from 0 to 65535"),
     ],
 )
 def test_the_error_of_an_impossible_bridge_says_what_to_write(arguments: tuple[str, ...], words: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from dragoman.gateway import registry
@@ -267,6 +268,10 @@ def test_no_problem_contains_a_token(write: Write) -> None:
 
 
 # -- how it is said ---------------------------------------------------------------------------------
+
+
+def test_a_problem_as_json_always_has_its_level() -> None:
+    assert msgspec.to_builtins(Problem(file="c.toml", line=1, path="a", text="no"))["level"] == "error"
 
 
 def test_a_problem_is_one_line_in_the_form_that_editors_follow() -> None:

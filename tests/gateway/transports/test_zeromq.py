@@ -109,7 +109,7 @@ async def test_a_port_in_use_releases_the_lock(project: Endpoint) -> None:
     [
         ("pando+tcp://127.0.0.1", "write host and port"),
         ("pando+tcp://127.0.0.1:1/path", "write host and port"),
-        ("pando+tcp://127.0.0.1:1?rpc=x", "invalid literal"),
+        ("pando+tcp://127.0.0.1:1?rpc=x", "each port must be a number"),
         ("pando+tcp://127.0.0.1:1?rpc=70000", "0 to 65535"),
     ],
 )
