@@ -159,8 +159,12 @@ class Router:
 
     def _behind(self, ingress: Ingress) -> Session | None:
         """Return the one session that all clients of `ingress` share; None if its backend has none for it now."""
-        session = self._all.known(ingress)
-        if session is None and (session := self._backend.session_behind(ingress.session)) is not None:
+        known = self._all.known(ingress)
+        if known is not None:
+            return known
+        wanted = ingress.session
+        session = self._named(wanted) or self._backend.session_behind(wanted)
+        if session is not None:
             self._all.enter_by(ingress, session)
         return session
 
@@ -387,8 +391,11 @@ class Router:
         if not name:
             mine = self._all.index.sessions_of(link)
             return mine[0] if len(mine) == 1 else None
-        session = self._all.index.find_session(name) or self._backend.find_session(name)
+        session = self._named(name)
         return session if session is not None and self._policy.sees(link.principal, session.state) else None
+
+    def _named(self, name: str) -> Session | None:
+        return self._all.index.find_session(name) or self._backend.find_session(name)
 
     def _unsupported(self, link: Link, command: Command, text: str) -> None:
         link.send([Reply(request=command.request, failure=Failure(cause="unsupported", text=text))])

@@ -42,9 +42,6 @@ class ReplayedKind(SessionOpener):
     """A recording, or a backend in this process: it has no conversations but those that are open here."""
 
     def session_behind(self, wanted: str) -> Session | None:
-        known = self._sessions.index.find_session(wanted)
-        if known is not None:
-            return known
         resume = "" if wanted == NEW else wanted
         named = resume not in ("", LATEST)
         session = canonical_id(self._sessions.route.name, resume) if named else self._services.new_id()

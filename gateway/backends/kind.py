@@ -83,7 +83,10 @@ class BackendKind:
         return None
 
     def session_behind(self, _wanted: str) -> Session | None:
-        """Return the session for a listener that asks for `new`, `latest` or a name; None if there is none."""
+        """Return the session for a listener that asks for `new`, `latest` or the name of one that is not open here.
+
+        None: the backend has none for it now.
+        """
         raise NotImplementedError
 
     # -- open ------------------------------------------------------------------------------------------

@@ -84,8 +84,8 @@ class PodsKind(BackendKind):
     def list_sessions(self, _link: Link, command: ListSessions, tell: Callable[[Rows], None]) -> None:
         tell([*self._open_rows(), *self._page(command)])
 
-    def session_behind(self, wanted: str) -> Session | None:
-        return self._sessions.index.find_session(wanted) or self._chosen
+    def session_behind(self, _wanted: str) -> Session | None:
+        return self._chosen
 
     def open_session(self, link: Link, _command: OpenSession | ResumeSession) -> Session | None:
         if self._chosen is None or not self._sessions.policy.opens(link.principal, self._chosen.state):

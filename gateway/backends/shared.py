@@ -102,9 +102,6 @@ class SharedKind(RememberingOpener):
         return None
 
     def session_behind(self, wanted: str) -> Session | None:
-        known = self._sessions.index.find_session(wanted) or self.find_session(wanted)
-        if known is not None:
-            return known
         if wanted not in ("", LATEST):
             return self._make("" if wanted == NEW else wanted)
         newest = self._newest()
