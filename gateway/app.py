@@ -23,6 +23,7 @@ from msgspec import Struct, structs
 
 from dragoman.adapters.base import CloseReason, Listener, Transport
 from dragoman.gateway import registry
+from dragoman.gateway.admission import Admission, address_of
 from dragoman.gateway.config.model import Config, Route
 from dragoman.gateway.endpoint import Endpoint
 from dragoman.gateway.ingress import Ingress
@@ -116,6 +117,7 @@ class App:
         self._closing = False
         self.ledger = Ledger()
         self.memory = MemoryBudget(config.limits.memory or default_limit())
+        self._admission = Admission(config.limits, self.memory, time.time_ns)
         self._recordings = _recordings(config, self.ledger)
         self.stop = asyncio.Event()
         self.ready = asyncio.Event()  # every listener accepts
@@ -272,6 +274,7 @@ class App:
 
         callbacks = ListenerCallbacks(
             accept=accept,
+            refusal=lambda peer: self._admission.refusal(address_of(peer)),
             publish=publish,
             instance=us,
             lost=lambda loss: self.ledger.record([loss], target=dialect.name),
@@ -292,7 +295,14 @@ class App:
         dialect, router = port.dialect, port.router
         name, recorder = f"{dialect.name}-{next(self._numbers)}", router.recorder
         link = Link(
-            Peer(id=name, dialect=dialect, ingress=port.ingress, attaches=attaches, publishes=publishes),
+            Peer(
+                id=name,
+                dialect=dialect,
+                ingress=port.ingress,
+                attaches=attaches,
+                publishes=publishes,
+                limited=not publishes,
+            ),
             transport,
             translator,
             self._services,
@@ -300,8 +310,9 @@ class App:
             recorder.tap(name, dialect.name) if recorder is not None else None,
         )
         # A listener bounds clients that only make calls, and there is one publication.
-        full = self._refusal() if attaches and not publishes else ""
-        serving = self._send_away(link, full) if full else self._serve(link, router)
+        address = address_of(transport.peer) if attaches and not publishes else ""
+        full = self._refusal(address) if address else ""
+        serving = self._send_away(link, full) if full else self._serve(link, router, address)
         try:
             self.spawn(serving, link.id)
         except RuntimeError:  # the app has ended; the end of the loop closes the connection
@@ -309,14 +320,15 @@ class App:
             return
         if not full:
             self._links[link.id] = link
+            self._admission.enter(address)
         if self._closing:  # the connection was made while the listener closed
             link.end(CloseReason.GOING_AWAY, "the gateway stops")
 
-    def _refusal(self) -> str:
+    def _refusal(self, address: str) -> str:
         """Return why no further client is accepted now; "" if there is room."""
         if len(self._links) >= self.config.limits.links:
             return f"too many clients: the limit `links` is {self.config.limits.links}"
-        return self.memory.refusal()
+        return self._admission.refusal(address)
 
     async def _send_away(self, link: Link, text: str) -> None:
         """Send the reason in the peer's dialect, if it has unsolicited errors, and disconnect the peer."""
@@ -329,12 +341,13 @@ class App:
 
         await link.run(refuse)
 
-    async def _serve(self, link: Link, router: Router) -> None:
+    async def _serve(self, link: Link, router: Router, address: str) -> None:
         link.log.info("client connected")
         try:
             await link.run(router.connected)
         finally:
             del self._links[link.id]
+            self._admission.leave(address)
             router.gone(link)
             link.log.info("client disconnected")
             if link.ingress.spawned:

@@ -1,4 +1,4 @@
-"""The faults of one link: each is counted, and at most one log line a second tells of them."""
+"""The faults of one link: each is counted, at most one log line a second tells of them, and their number is kept."""
 
 from __future__ import annotations
 
@@ -23,12 +23,15 @@ class FaultLog:
         self._next = 0  # time of the next log line
         self._waiting: PeerError | None = None  # the last fault, if no line told of it
         self._count = 0  # faults since the last line
+        self.total = 0
+        """Number of faults since the beginning."""
 
     def note(self, fault: PeerError) -> None:
         """Count a fault, and log it unless there was a line within the last second."""
         self._counters[f"faults_{self._dialect}_{fault.code}"] += 1
         self._count += 1
         self._waiting = fault
+        self.total += 1
         now = self._clock()
         if now >= self._next or self._next > now + LINE_EVERY:  # or the clock was set back
             self._next = now + LINE_EVERY

@@ -15,6 +15,7 @@ import structlog
 from msgspec import Struct, structs
 
 from dragoman.adapters.base import CloseReason, Transport
+from dragoman.gateway.admission import ClientRates
 from dragoman.gateway.fair_queue import FRAME, PUT, Turns
 from dragoman.gateway.faults import FaultLog
 from dragoman.gateway.ingress import Ingress
@@ -57,6 +58,8 @@ class Peer(Struct, frozen=True, kw_only=True):
     ingress: Ingress = Ingress()
     attaches: bool = True
     publishes: bool = False
+    limited: bool = False
+    """True for clients: more messages or faults than `Limits` allows in a time end the link."""
 
 
 class LinkEvents(Struct, Generic[T], frozen=True, kw_only=True):
@@ -68,7 +71,7 @@ class LinkEvents(Struct, Generic[T], frozen=True, kw_only=True):
     over: Callable[[Link], None] = lambda _link: None
     """The peer is gone, and its transport is about to be closed; called once."""
     refused: Callable[[Link, str], None] = lambda _link, _text: None
-    """Tells the peer in its dialect, with this text, that it is about to be disconnected for the memory it holds."""
+    """Tells the peer in its dialect, with this text, that it is disconnected for its memory or its rates."""
     understands: Callable[[Sequence[Frame]], bool] = lambda _frames: True
     """Asked about the frames of the peer until it returns True."""
 
@@ -108,8 +111,7 @@ class Link:
         self.dialect = peer.dialect
         self.principal = peer.principal
         self.ingress = peer.ingress
-        self.attaches = peer.attaches
-        self.publishes = peer.publishes
+        self.attaches, self.publishes = peer.attaches, peer.publishes
         self.outbox = Outbox(services.limits.outbox_soft, services.limits.outbox_hard, transport.meter)
         self.tap = tap
         self.sessions: dict[str, None] = {}  # ids: the peer is attached to these, or waits to be attached
@@ -121,8 +123,7 @@ class Link:
         self._translator: Translator[Any, Any] = translator  # the constructor checks its items
         self._sink: Callable[[Link, list[Burst[Any]]], None] = events.sink
         self._drained = events.drained
-        self._on_over = events.over
-        self._on_refused = events.refused
+        self._on_over, self._on_refused = events.over, events.refused
         self._understands = events.understands
         self._ledger = services.ledger
         self._budget = services.queue.budget
@@ -136,6 +137,7 @@ class Link:
         self._answered = asyncio.Event()  # what the peer waits for may have been said
         self._flush = FLUSH_DEADLINE
         self.log = log.bind(link=peer.id, dialect=peer.dialect.name, peer=transport.peer)
+        self._rates = ClientRates(services.limits, services.clock) if peer.limited else None
         self._faults = FaultLog(peer.dialect.name, self.log, services)
 
     async def run(self, begin: Callable[[Link], None] = lambda _link: None) -> None:
@@ -160,10 +162,8 @@ class Link:
             self._alarm.cancel()
             self._faults.flush()
             self.outbox.discard()
-            try:
+            with self._memory.until_closed(self._transport.meter):
                 await self._transport.close(self._reason, self._why)
-            finally:
-                self._memory.release(self._transport.meter)
 
     def _die(self) -> None:
         if self.alive:
@@ -191,11 +191,14 @@ class Link:
         self._transport.discard()
         self.outbox.clear()
         self._memory.release(self._transport.meter)  # what is left goes with the connection, in seconds
-        if self._ended:
-            return
-        self._note_cut("out_of_memory", text)
-        self._on_refused(self, text)
-        self.end(CloseReason.FULL, text)
+        self._refuse("out_of_memory", text)
+
+    def _refuse(self, code: str, text: str) -> None:
+        """Tell the peer why it is disconnected, and disconnect it."""
+        if not self._ended:
+            self._note_cut(code, text)
+            self._on_refused(self, text)
+            self.end(CloseReason.FULL, text)
 
     def _note_cut(self, code: str, text: str) -> None:
         self._why = text
@@ -257,7 +260,8 @@ class Link:
 
     async def _read(self) -> None:
         try:
-            await self._transport.run(self._hear)
+            limited = self._rates is not None and self._rates.limited(self._hear, self._faults, self._refuse)
+            await self._transport.run(limited or self._hear)
             await _last_answers(self._translator, self._transport, self._answered)
         finally:
             self._finish()  # what waits for the peer is still written: it may only have closed its own direction

@@ -8,6 +8,7 @@ is refused.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from urllib.parse import urlsplit
 
 from aiohttp import web
@@ -38,7 +39,10 @@ class WebSocketListener:
 
     address = ""
 
-    def __init__(self, path: str, limits: TransportLimits, accept: Accept, origins: tuple[str, ...]) -> None:
+    def __init__(
+        self, path: str, limits: TransportLimits, accept: Accept, origins: tuple[str, ...], full: Callable[[str], str]
+    ) -> None:
+        self._full = full
         self._path = path
         self._limits = limits
         self._accept = accept
@@ -104,6 +108,10 @@ class WebSocketListener:
             refusal = _text(426, f"this is a WebSocket endpoint: open a WebSocket (version 13) at {self._path}")
             refusal.headers["Upgrade"] = "websocket"
             return refusal
+        tcp = request.transport
+        full = self._full(address(tcp.get_extra_info("peername"))) if tcp is not None else ""
+        if full:
+            return _text(503, full)
         return None
 
     def _allows(self, origin: str) -> bool:
@@ -117,13 +125,21 @@ class WebSocketListener:
 
 
 async def listen(
-    host: str, port: int, path: str, limits: TransportLimits, accept: Accept, origins: tuple[str, ...] = ()
+    host: str,
+    port: int,
+    path: str,
+    limits: TransportLimits,
+    accept: Accept,
+    *,
+    origins: tuple[str, ...] = (),
+    full: Callable[[str], str] = lambda _peer: "",
 ) -> WebSocketListener:
     """Listen at ws://host:port/path; the OS chooses port 0.
 
-    `origins` are allowed in addition to loopback; `*` allows every origin.
+    `origins` are allowed in addition to loopback; `*` allows every origin. `full` returns why a peer of this address is
+    not accepted now, or "": such a peer gets the status 503.
     """
-    listener = WebSocketListener(path, limits, accept, origins)
+    listener = WebSocketListener(path, limits, accept, origins, full)
     await listener.start(host, port)
     return listener
 

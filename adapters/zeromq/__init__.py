@@ -1,6 +1,7 @@
 """ZeroMQ over TCP: subscriptions and calls as client (`connect`) and as server (`listen`)."""
 
 from dragoman.adapters.zeromq.client import connect
-from dragoman.adapters.zeromq.server import ZeroMQLimits, listen
+from dragoman.adapters.zeromq.limits import ZeroMQLimits
+from dragoman.adapters.zeromq.server import listen
 
 __all__ = ["ZeroMQLimits", "connect", "listen"]

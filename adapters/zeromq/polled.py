@@ -34,10 +34,19 @@ Message = tuple[bytes, ...]
 class Polled:
     """A socket that passes received messages to `take` in batches, and can send.
 
-    Of a message with more than `most_parts` parts only that many are kept; the others are read and dropped.
+    Of a message with more than `most_parts` parts only that many are kept; the others are read and dropped. With
+    `tells_sender`, each message ends with a further part: the descriptor of the connection that it came by.
     """
 
-    def __init__(self, socket: zmq.Socket[bytes], take: Callable[[list[Message]], None], most_parts: int) -> None:
+    def __init__(
+        self,
+        socket: zmq.Socket[bytes],
+        take: Callable[[list[Message]], None],
+        most_parts: int,
+        *,
+        tells_sender: bool = False,
+    ) -> None:
+        self._tells_sender = tells_sender
         self.socket = socket
         self.closed = False
         self._take = take
@@ -81,6 +90,8 @@ class Polled:
                 if len(parts) < most:
                     parts.append(frame.bytes)
                 if not frame.more:
+                    if self._tells_sender:
+                        parts.append(_sender(frame))
                     messages.append(tuple(parts))
                     parts.clear()
                     if len(messages) == BATCH:
@@ -156,3 +167,11 @@ class Polled:
         for waiter in waiters:
             if not waiter.done():
                 waiter.set_result(None)
+
+
+def _sender(frame: zmq.Frame) -> bytes:
+    """Return the descriptor of the connection that a message came by; b"" if libzmq itself has made the message."""
+    try:
+        return str(frame.get("__fd")).encode()
+    except zmq.ZMQError:
+        return b""

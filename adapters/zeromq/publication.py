@@ -18,6 +18,7 @@ import zmq
 
 from dragoman.adapters.base import CloseReason, Sink, TransportLimits
 from dragoman.adapters.meter import Meter
+from dragoman.adapters.zeromq.limits import ZeroMQLimits
 from dragoman.adapters.zeromq.polled import BATCH, Message
 from dragoman.adapters.zeromq.sockets import Sockets
 from dragoman.adapters.zeromq.subscribers import Subscribers
@@ -25,8 +26,10 @@ from dragoman.mappings.dialect import Loss
 
 __all__ = ["TOPIC_MAX", "Publication"]
 
-TOPIC_MAX = 1024  # bytes of a subscription: libzmq keeps a node of about 100 bytes for each, and so 2 GB for 20 MB
+TOPIC_MAX = 256  # bytes of a subscription, ten times those of the longest real one
+UNREAD = 256  # subscriptions of a connection that libzmq takes before we look at them
 
+NOBODY = -1  # the descriptor of no connection: libzmq itself unsubscribes for one that is gone
 UNSUBSCRIBED, SUBSCRIBED = 0, 1  # the first byte of a subscriber's message (ZMTP 3.0)
 
 
@@ -37,10 +40,7 @@ class Publication:
         self,
         sockets: Sockets,
         limits: TransportLimits,
-        *,
-        publish_wait: float,
-        stall_deadline: float,
-        send_hwm: int,
+        bounds: ZeroMQLimits,
         lost: Callable[[Loss], None],
         subscribed: Callable[[], None],
     ) -> None:
@@ -55,16 +55,28 @@ class Publication:
         self.lost = 0
         """Number of frames dropped because a subscriber did not read."""
         self._limits = limits
-        self._publish_wait = publish_wait
+        self._publish_wait = bounds.publish_wait
         self._tell = lost
         self._subscribed = subscribed
         self._sockets = sockets
         self._over = asyncio.Event()
         self.socket = sockets.socket(
-            zmq.XPUB, {zmq.XPUB_NODROP: 1, zmq.XPUB_VERBOSE: 1, zmq.SNDHWM: send_hwm, zmq.MAXMSGSIZE: 1 + TOPIC_MAX}
+            zmq.XPUB,
+            {
+                zmq.XPUB_NODROP: 1,
+                zmq.XPUB_VERBOSE: 1,
+                zmq.SNDHWM: bounds.send_hwm,
+                zmq.RCVHWM: UNREAD,
+                zmq.MAXMSGSIZE: 1 + TOPIC_MAX,
+            },
         )
-        self._polled = sockets.poll(self.socket, self._heard)
-        self.subscribers = Subscribers(stall_deadline)
+        self._polled = sockets.poll(self.socket, self._heard, tells_sender=True)
+        self.subscribers = Subscribers(
+            bounds.stall_deadline,
+            most=bounds.subscribers,
+            topics=bounds.subscriptions,
+            refused=lambda why: lost(Loss(kind="subscriber", why=why)),
+        )
         sockets.monitor(self._polled, Subscribers.EVENTS, self.subscribers.hear)
 
     async def run(self, sink: Sink) -> None:
@@ -131,10 +143,12 @@ class Publication:
     def _heard(self, messages: list[Message]) -> None:
         """Track the topics after a subscriber subscribed or the last one of a prefix unsubscribed."""
         for message in messages:
-            action, topic = message[0][:1], message[0][1:]
+            action, topic, connection = message[0][:1], message[0][1:], int(message[-1] or NOBODY)
             if action == bytes((SUBSCRIBED,)):
                 self.topics.add(topic)
                 self.subscriptions += 1
+                self.subscribers.subscribed(connection, topic)
                 self._subscribed()
             elif action == bytes((UNSUBSCRIBED,)):
                 self.topics.discard(topic)
+                self.subscribers.unsubscribed(connection, topic)

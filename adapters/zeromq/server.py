@@ -11,10 +11,10 @@ import os
 from collections.abc import Callable
 
 import zmq
-from msgspec import Struct
 
 from dragoman.adapters.base import Accept, TransportLimits
 from dragoman.adapters.zeromq.callers import Callers
+from dragoman.adapters.zeromq.limits import ZeroMQLimits
 from dragoman.adapters.zeromq.publication import Publication
 from dragoman.adapters.zeromq.sockets import Sockets
 from dragoman.mappings.dialect import Loss
@@ -22,22 +22,6 @@ from dragoman.mappings.dialect import Loss
 __all__ = ["ZeroMQLimits", "ZeroMQListener", "listen"]
 
 PORT_TRIES = 32  # the port next to a chosen one is in use about once in a thousand times
-
-
-class ZeroMQLimits(Struct, frozen=True, kw_only=True, gc=False):
-    """The bounds of a ZeroMQ listener, beside TransportLimits. Times are in seconds.
-
-    `publish_wait`: how long a publication waits for a full subscriber. `stall_deadline`: when a subscriber that reads
-    nothing is disconnected, if there are others. `send_hwm`: messages queued for one subscriber. `idle`: when a silent
-    caller is removed. `callers`: the largest number of callers.
-    """
-
-    publish_wait: float = 0.2  # docs/design.md, section 6
-    stall_deadline: float = 10.0  # a busy terminal reads again far sooner; a stopped one never does
-    send_hwm: int = 1000  # libzmq's default; a full subscriber must read half of it before it takes more
-    # a pando client ends each call after 10 s (docs/dialects/pando.md, section 5)
-    idle: float = 60.0
-    callers: int = 1024  # a view abandons one every few seconds, and each stays for `idle`
 
 
 DEFAULTS = ZeroMQLimits()
@@ -85,15 +69,7 @@ async def listen(
     """
     sockets = Sockets(limits)
     try:
-        publication = Publication(
-            sockets,
-            limits,
-            publish_wait=bounds.publish_wait,
-            stall_deadline=bounds.stall_deadline,
-            send_hwm=bounds.send_hwm,
-            lost=lost,
-            subscribed=subscribed,
-        )
+        publication = Publication(sockets, limits, bounds, lost, subscribed)
         callers = Callers(sockets, limits, accept, idle=bounds.idle, most=bounds.callers, lost=lost)
         _bind_both(publication.socket, callers.socket, host, port, call_port)
     except BaseException:

@@ -51,9 +51,11 @@ class Sockets:
             socket.setsockopt(option, value)
         return socket
 
-    def poll(self, socket: zmq.Socket[bytes], take: Callable[[list[Message]], None]) -> Polled:
-        """Put a socket on the event loop."""
-        polled = Polled(socket, take, self.limits.max_parts + SPARE_PARTS)
+    def poll(
+        self, socket: zmq.Socket[bytes], take: Callable[[list[Message]], None], *, tells_sender: bool = False
+    ) -> Polled:
+        """Put a socket on the event loop; with `tells_sender` as `Polled` says."""
+        polled = Polled(socket, take, self.limits.max_parts + SPARE_PARTS, tells_sender=tells_sender)
         self._polled.append(polled)
         return polled
 

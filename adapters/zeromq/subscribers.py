@@ -4,6 +4,10 @@ libzmq reports neither which subscriber is full nor a way to disconnect one. The
 queue of a connection whose peer does not read. Such a connection is shut down after `stall_deadline`, but only if there
 are other subscribers. A single one harms no other, and its missed messages are counted.
 
+libzmq keeps every subscription of every connection, about 40 bytes of memory for each byte, and has no option that
+bounds them; ZMQ_XPUB_MANUAL keeps them as well. But each subscription bears the descriptor of its connection. So a
+connection with too many is shut down, and libzmq frees what it kept for it. A connection too many is shut down too.
+
 The descriptors belong to libzmq, which may have closed one and reused its number. So a number is used only if it still
 belongs to the same peer, and only to inspect and shut down the connection, never to close it.
 """
@@ -15,9 +19,10 @@ import fcntl
 import socket
 import struct
 import termios
+from collections.abc import Callable
 
 import zmq
-from msgspec import Struct
+from msgspec import Struct, field
 
 __all__ = ["Subscribers"]
 
@@ -25,22 +30,29 @@ QUEUE = struct.Struct("i")
 
 
 class Connection(Struct):
-    """One subscriber: its address, its send queue (bytes), and the time (s) of that size's last change."""
+    """One subscriber: its address, its send queue (bytes), the time (s) of that size's last change, and its topics."""
 
     peer: object
     queue: int = 0
     since: float = 0.0
+    topics: set[bytes] = field(default_factory=set)
 
 
 class Subscribers:
-    """The connections of one XPUB socket."""
+    """The connections of one XPUB socket: at most `most`, each with at most `topics` topics.
+
+    `refused` is called with the reason for each connection that is shut down because of these bounds.
+    """
 
     EVENTS = int(zmq.EVENT_ACCEPTED | zmq.EVENT_DISCONNECTED)
 
-    def __init__(self, stall_deadline: float) -> None:
+    def __init__(self, stall_deadline: float, *, most: int, topics: int, refused: Callable[[str], None]) -> None:
         self.cut = 0
         """Number of subscribers disconnected because they did not read."""
         self._stall_deadline = stall_deadline
+        self._most = most
+        self._topics = topics
+        self._refused = refused
         self._connections: dict[int, Connection] = {}
 
     def __len__(self) -> int:
@@ -51,20 +63,48 @@ class Subscribers:
         if event == zmq.EVENT_ACCEPTED:
             with contextlib.suppress(OSError), socket.fromfd(value, socket.AF_INET, socket.SOCK_STREAM) as connection:
                 self._connections[value] = Connection(peer=connection.getpeername())
+            if len(self._connections) > self._most:
+                self._refuse(value, "more subscribers than `subscribers` allows")
         else:
             self._connections.pop(value, None)
+
+    def subscribed(self, descriptor: int, topic: bytes) -> None:
+        """Count a topic of a connection, and shut the connection down if it has too many."""
+        known = self._connections.get(descriptor)
+        if known is not None:
+            known.topics.add(topic)
+            if len(known.topics) > self._topics:
+                self._refuse(descriptor, "more topics of one subscriber than `subscriptions` allows")
+
+    def unsubscribed(self, descriptor: int, topic: bytes) -> None:
+        """Count a topic of a connection no more."""
+        known = self._connections.get(descriptor)
+        if known is not None:
+            known.topics.discard(topic)
 
     def disconnect_stalled(self, now: float) -> None:
         """Measure all send queues, and disconnect subscribers that have not read for `stall_deadline`."""
         for descriptor, known in list(self._connections.items()):
             with contextlib.suppress(OSError), socket.fromfd(descriptor, socket.AF_INET, socket.SOCK_STREAM) as used:
-                ours = used.getpeername() == known.peer
-                if ours and not (self._stalled(used, known, now) and len(self._connections) > 1):
+                if used.getpeername() == known.peer and not (
+                    self._stalled(used, known, now) and len(self._connections) > 1
+                ):
                     continue
-                if ours:
-                    used.shutdown(socket.SHUT_RDWR)
-                    self.cut += 1
-            del self._connections[descriptor]
+            self._shut_down(descriptor)
+
+    def _refuse(self, descriptor: int, why: str) -> None:
+        if self._shut_down(descriptor):
+            self._refused(why)
+
+    def _shut_down(self, descriptor: int) -> bool:
+        """Shut a connection down and forget it; return False if it is gone and its descriptor is another's."""
+        known = self._connections.pop(descriptor)
+        with contextlib.suppress(OSError), socket.fromfd(descriptor, socket.AF_INET, socket.SOCK_STREAM) as used:
+            if used.getpeername() == known.peer:
+                used.shutdown(socket.SHUT_RDWR)
+                self.cut += 1
+                return True
+        return False
 
     def _stalled(self, connection: socket.socket, known: Connection, now: float) -> bool:
         (queue,) = QUEUE.unpack(fcntl.ioctl(connection.fileno(), termios.TIOCOUTQ, bytes(QUEUE.size)))

@@ -16,6 +16,7 @@ __all__ = ["Config", "ConfigFile", "Limits", "Recording", "Route", "RouteOptions
 Bytes = Annotated[int, Meta(ge=1024)]
 MaybeBytes = Annotated[int, Meta(ge=0)]
 Count = Annotated[int, Meta(ge=1)]
+Rate = Annotated[float, Meta(gt=0)]  # a second
 Seconds = Annotated[float, Meta(gt=0)]
 Overflow = Literal["coalesce", "disconnect"]
 Approvals = Literal["ask", "deny", "approve"]
@@ -38,6 +39,17 @@ class Limits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rena
     handshake_deadline: Seconds = 10.0  # a WebSocket client's whole request: real clients give up after this time
     # clients at once: twice as many as sessions were measured with (docs/performance.md, section 3)
     links: Count = 10_000
+    callers: Count = 1024  # pando: connections that make calls; a view abandons one every few seconds
+    subscribers: Count = 256  # pando: connections for publications; a project has a terminal and a few viewers
+    subscriptions: Count = 256  # pando: topics of one of them; a real subscriber has at most ten
+    # clients of one address at once: below `links`, so that one address leaves room for others
+    address_links: Count = 8_000
+    connection_rate: Rate = 200.0  # connections of one address a second; the demos and real clients make a few
+    connection_burst: Count = 10_000  # so many at once: all clients after a restart (docs/performance.md, section 3)
+    message_rate: Rate = 5_000.0  # messages of one client a second: 190 times the busiest client that was recorded
+    message_burst: Count = 100_000  # so many at once
+    fault_rate: Rate = 100.0  # bad messages of one client a second: a person's mistakes are far fewer
+    fault_burst: Count = 2_500  # so many at once: 100 times those of the recorded client that sends only bad ones
     accept_deadline: Seconds = 30.0  # a compacting pod delays a run; a smooth client gives up after 30 s
     open_deadline: Seconds = 9.0  # for a backend to open a session: a pando client gives up after 10 s
     cancel_deadline: Seconds = 10.0  # docs/translation.md, rule 3.4

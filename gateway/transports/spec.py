@@ -24,8 +24,10 @@ Place = tuple[object, ...]
 class ListenerCallbacks(Struct, frozen=True, kw_only=True):
     """The callbacks of a listener.
 
-    `accept` takes each connected peer, `publish` the transport to all subscribers, if there is one. `subscribed` is
-    called for each subscription, and `lost` with each undelivered message. `instance` identifies the gateway there.
+    `refusal` returns why a peer of this address is not accepted now, "" if it is; a listener that can refuse a peer
+    before its handshake asks it. `accept` takes each connected peer, `publish` the transport to all subscribers, if
+    there is one. `subscribed` is called for each subscription, and `lost` with each undelivered message. `instance`
+    identifies the gateway there.
     """
 
     accept: Accept
@@ -33,6 +35,7 @@ class ListenerCallbacks(Struct, frozen=True, kw_only=True):
     lost: Callable[[Loss], None]
     instance: Instance
     subscribed: Callable[[], None] = lambda: None
+    refusal: Callable[[str], str] = lambda _peer: ""
 
 
 def _nothing(_endpoint: Endpoint) -> None:

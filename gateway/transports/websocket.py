@@ -27,7 +27,9 @@ async def _listen(endpoint: Endpoint, limits: Limits, callbacks: ListenerCallbac
     host, port, path = split_url(endpoint)
     bounds, origins = transport_limits(limits), endpoint.all("origin")
     try:
-        return await websocket.listen(host, port, path, bounds, callbacks.accept, origins)
+        return await websocket.listen(
+            host, port, path, bounds, callbacks.accept, origins=origins, full=callbacks.refusal
+        )
     except OSError as error:  # asyncio's own words name no endpoint, and an unknown host not at all
         raise bind_failure(endpoint, f"{host}:{port}", error) from error
 

@@ -53,8 +53,19 @@ async def _listen_at(host: str, port: int, calls: int | None, limits: Limits, ca
         else:
             callbacks.accept(transport)
 
-    bounds, subscribed = transport_limits(limits), callbacks.subscribed
-    return await zeromq.listen(host, port, calls, bounds, accept, lost=callbacks.lost, subscribed=subscribed)
+    bounds = zeromq.ZeroMQLimits(
+        callers=limits.callers, subscribers=limits.subscribers, subscriptions=limits.subscriptions
+    )
+    return await zeromq.listen(
+        host,
+        port,
+        calls,
+        transport_limits(limits),
+        accept,
+        lost=callbacks.lost,
+        subscribed=callbacks.subscribed,
+        bounds=bounds,
+    )
 
 
 async def _listen(endpoint: Endpoint, limits: Limits, callbacks: ListenerCallbacks) -> Listener:

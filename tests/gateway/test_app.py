@@ -376,6 +376,34 @@ async def test_at_the_limit_the_client_that_holds_most_is_told_why_and_disconnec
         assert app.memory.used < 1024 * 1024
 
 
+async def test_an_address_that_connects_too_often_is_refused_before_its_handshake() -> None:
+    limits = Limits(connection_rate=0.001, connection_burst=2)
+    async with bridged("pod+unix:/nowhere/sock", limits=limits) as (_, url), aiohttp.ClientSession() as http:
+        for _ in range(2):
+            async with http.ws_connect(url):
+                pass
+        with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
+            await http.ws_connect(url)
+        assert refused.value.status == 503
+
+
+async def test_an_address_with_too_many_clients_is_refused_until_one_of_them_leaves(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    backends = Backends()
+    async with entered(monkeypatch, backends, Limits(address_links=1)) as (_, door):
+        backends.one.session.pending.open()
+        first, refused = door.enter(), door.enter()
+        await settle()
+        assert (first.is_open(), refused.closed) == (True, CloseReason.FULL)
+        assert b"`address_links`" in refused.got[0]
+        first.hang_up()
+        await settle()
+        later = door.enter()
+        await settle()
+        assert later.is_open()
+
+
 async def test_without_memory_for_it_no_session_is_opened() -> None:
     limits = Limits(memory=1024 * 1024)
     async with bridged("pod+unix:/nowhere/sock", limits=limits) as (app, url), SmoothClient.connected(url) as client:

@@ -11,6 +11,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
+from msgspec import structs
 from structlog.testing import capture_logs
 
 from dragoman.adapters.base import CloseReason
@@ -71,7 +72,9 @@ class Scripted:
 class Served:
     """A link that is served, and what its sink heard."""
 
-    def __init__(self, translator: Scripted, soft: int, hard: int, queue: FairQueue | None = None) -> None:
+    def __init__(
+        self, translator: Scripted, limits: Limits, *, limited: bool = False, queue: FairQueue | None = None
+    ) -> None:
         self.translator = translator
         self.transport = MemoryTransport()
         self.transport.eager = False
@@ -79,13 +82,18 @@ class Served:
         self.heard: list[Any] = []
         self.drains: list[int] = []
         self.sink: Callable[[Any], None] = self.heard.append
-        limits = Limits(outbox_soft=soft, outbox_hard=hard)
+        self.refusals: list[str] = []
+        self.time = ManualClock()
         self.link = Link(
-            Peer(id="l1", dialect=DIALECT),
+            Peer(id="l1", dialect=DIALECT, limited=limited),
             self.transport,
             translator,
-            services(limits=limits, ledger=self.ledger, queue=queue),
-            LinkEvents(sink=self._sink, drained=lambda _link: self.drains.append(len(self.transport.got))),
+            services(self.time, limits=limits, ledger=self.ledger, queue=queue),
+            LinkEvents(
+                sink=self._sink,
+                drained=lambda _link: self.drains.append(len(self.transport.got)),
+                refused=lambda _link, text: self.refusals.append(text),
+            ),
         )
 
     def _sink(self, link: Link, bursts: list[Burst[Any]]) -> None:
@@ -97,11 +105,18 @@ class Served:
 
 @asynccontextmanager
 async def served(
-    *, soft: int = 1000, hard: int = 10_000, queue: FairQueue | None = None, **steps: Step[Any]
+    *,
+    soft: int = 1000,
+    hard: int = 10_000,
+    limits: Limits = Limits(),  # noqa: B008  # frozen
+    limited: bool = False,
+    queue: FairQueue | None = None,
+    **steps: Step[Any],
 ) -> AsyncIterator[Served]:
     """A link that is served until the block is left; its tasks have ended then and its transport is closed."""
     before = asyncio.all_tasks()
-    made = Served(Scripted(**steps), soft, hard, queue)
+    bounds = structs.replace(limits, outbox_soft=soft, outbox_hard=hard)
+    made = Served(Scripted(**steps), bounds, limited=limited, queue=queue)
     async with asyncio.timeout(20), asyncio.TaskGroup() as group:
         group.create_task(made.link.run(), name="link")
         await settle()
@@ -335,7 +350,7 @@ async def test_a_failure_in_the_sink_ends_only_its_link_and_is_logged() -> None:
 
 
 async def test_a_failure_at_the_start_ends_only_its_link() -> None:
-    made = Served(Scripted(), 10, 100)
+    made = Served(Scripted(), Limits(outbox_soft=10, outbox_hard=100), limited=False)
 
     def fails(link: Link) -> None:
         raise ZeroDivisionError(link.id)
@@ -361,7 +376,7 @@ async def test_a_failure_in_the_writer_ends_the_link_and_its_reader() -> None:
 
 
 async def test_a_cancelled_link_closes_its_transport() -> None:
-    made = Served(Scripted(), 10, 100)
+    made = Served(Scripted(), Limits(outbox_soft=10, outbox_hard=100), limited=False)
     async with asyncio.TaskGroup() as group:
         running = group.create_task(made.link.run(), name="link")
         await settle()
@@ -371,7 +386,7 @@ async def test_a_cancelled_link_closes_its_transport() -> None:
 
 
 async def test_the_first_frames_of_a_translator_are_sent_first() -> None:
-    made = Served(Scripted(), 10, 100)
+    made = Served(Scripted(), Limits(outbox_soft=10, outbox_hard=100), limited=False)
     made.transport.say(b"a")
     async with asyncio.TaskGroup() as group:
         group.create_task(made.link.run(Link.open), name="link")
@@ -607,3 +622,41 @@ async def test_a_failure_of_a_frame_that_waited_ends_its_link_alone() -> None:
         assert made.transport.closed is CloseReason.INTERNAL
         assert [entry["event"] for entry in logs] == ["link failed"]
         assert len(other.heard) == FLOOD
+
+
+async def test_a_client_with_too_many_messages_in_a_time_is_told_so_and_disconnected() -> None:
+    limits = Limits(message_rate=10.0, message_burst=100)
+    async with served(limits=limits, limited=True) as made:
+        made.transport.say(*[b"x"] * 100)
+        await settle()
+        assert made.transport.is_open()
+        made.time.passes(1.0)
+        made.transport.say(*[b"x"] * 10)
+        await settle()
+        assert made.transport.is_open()
+        made.transport.say(b"x")
+        await settle()
+        assert made.transport.closed is CloseReason.FULL
+        assert made.refusals == ["too many messages in a short time (`message_rate`)"]
+        assert made.transport.close_text == made.refusals[0]
+        assert made.ledger.counters["links_cut_too_many_messages"] == 1
+
+
+async def test_a_client_with_too_many_faults_in_a_time_is_told_so_and_disconnected() -> None:
+    limits = Limits(fault_rate=10.0, fault_burst=100)
+    async with served(limits=limits, limited=True, bad=Step(faults=[fault(can_continue=True)])) as made:
+        made.transport.say(*[b"bad"] * 100)
+        await settle()
+        assert made.transport.is_open()
+        made.transport.say(b"bad")
+        await settle()
+        assert made.transport.closed is CloseReason.FULL
+        assert made.refusals == ["too many bad messages in a short time (`fault_rate`)"]
+
+
+async def test_a_backend_has_no_rate() -> None:
+    limits = Limits(message_rate=1.0, message_burst=1, fault_rate=1.0, fault_burst=1)
+    async with served(limits=limits, bad=Step(faults=[fault(can_continue=True)])) as made:
+        made.transport.say(*[b"x", b"bad"] * 100)
+        await settle()
+        assert (made.transport.is_open(), made.refusals) == (True, [])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
 
 import pytest
@@ -46,12 +46,14 @@ class Server:
 
 
 @asynccontextmanager
-async def serving(limits: TransportLimits = LIMITS, origins: tuple[str, ...] = ()) -> AsyncIterator[Server]:
+async def serving(
+    limits: TransportLimits = LIMITS, origins: tuple[str, ...] = (), full: Callable[[str], str] = lambda _peer: ""
+) -> AsyncIterator[Server]:
     """A listener whose transports are closed at the end, all within the deadline; no task is left."""
     before = asyncio.all_tasks()
     async with asyncio.timeout(DEADLINE):
         server = Server()
-        server.listener = await listen("127.0.0.1", 0, "/ws", limits, server.accept, origins)
+        server.listener = await listen("127.0.0.1", 0, "/ws", limits, server.accept, origins=origins, full=full)
         try:
             yield server
         finally:

@@ -514,3 +514,20 @@ async def test_closing_a_listener_keeps_its_peers_and_disconnects_idle_http_clie
             await asyncio.open_connection("127.0.0.1", server.port)
         await client.send("still here")
         assert await receive(ours) == [b"still here"]
+
+
+async def test_a_peer_for_which_there_is_no_room_gets_503_and_the_reason_before_its_handshake() -> None:
+    asked: list[str] = []
+
+    def full(peer: str) -> str:
+        asked.append(peer)
+        return "no room" if len(asked) == 1 else ""
+
+    async with serving(full=full) as server:
+        async with handshake(server) as (head, refused):
+            assert head.startswith("HTTP/1.1 503")
+            assert await refused.reader.readline() == b"no room\n"
+        assert server.transports == []
+        async with handshake(server) as (head, _):
+            assert head.startswith("HTTP/1.1 101")
+        assert all(peer.startswith("127.0.0.1:") for peer in asked)

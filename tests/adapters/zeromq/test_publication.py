@@ -245,6 +245,31 @@ async def test_close_ends_at_its_deadline_if_a_subscriber_does_not_read() -> Non
         assert 0.2 < time.monotonic() - began < DEADLINE / 2
 
 
+async def test_a_subscriber_with_too_many_topics_is_disconnected_and_the_others_get_everything() -> None:
+    bounds = structs.replace(BOUNDS, subscriptions=50)
+    async with primary(bounds=bounds) as ours, subscribed(ours) as reader:
+        with peer(zmq.XSUB, ours.publications, RECONNECT_IVL=3_600_000) as greedy:
+            for number in range(50):
+                greedy.send(b"\x01topic %d" % number)
+            await until(lambda: ours.publication.subscriptions == 51)
+            assert len(ours.publication.subscribers) == 2
+            greedy.send(b"\x01one more")
+            await until(lambda: len(ours.publication.subscribers) == 1)
+        (loss,) = ours.losses
+        assert (loss.kind, "`subscriptions`" in loss.why) == ("subscriber", True)
+        await ours.publication.send([b"llm.end"])
+        assert await asyncio.to_thread(reader.recv) == b"llm.end"
+
+
+async def test_a_flood_of_topics_is_ended_before_libzmq_has_taken_much_of_it() -> None:
+    async with primary(bounds=structs.replace(BOUNDS, subscriptions=50)) as ours:
+        with peer(zmq.XSUB, ours.publications, RECONNECT_IVL=3_600_000, SNDHWM=0) as greedy:
+            for number in range(100_000):
+                greedy.send(b"\x01topic %d" % number)
+            await until(lambda: ours.publication.subscribers.cut == 1)
+            assert ours.publication.subscriptions < 5_000
+
+
 async def test_a_closed_publication_neither_receives_nor_sends() -> None:
     async with primary() as ours:
         await ours.publication.close()

@@ -16,6 +16,12 @@ DEADLINE = 10.0
 ACCEPTED, DISCONNECTED = int(zmq.EVENT_ACCEPTED), int(zmq.EVENT_DISCONNECTED)
 
 
+def bounded(most: int = 100, topics: int = 100, refused: list[str] | None = None) -> Subscribers:
+    """Return subscribers with these bounds; the reasons of disconnections are added to `refused`."""
+    reasons: list[str] = [] if refused is None else refused
+    return Subscribers(DEADLINE, most=most, topics=topics, refused=reasons.append)
+
+
 @contextmanager
 def connection() -> Iterator[tuple[socket.socket, socket.socket]]:
     """Our end, and the peer's; small buffers."""
@@ -41,7 +47,7 @@ def ended(peer: socket.socket) -> bool:
 
 
 def test_a_stalled_subscriber_is_disconnected_at_its_deadline_and_not_before() -> None:
-    subscribers = Subscribers(DEADLINE)
+    subscribers = bounded()
     with connection() as (stalled, peer), connection() as (reading, other):
         for ours in (stalled, reading):
             subscribers.hear(ACCEPTED, ours.fileno())
@@ -57,7 +63,7 @@ def test_a_stalled_subscriber_is_disconnected_at_its_deadline_and_not_before() -
 
 
 def test_reading_restarts_the_deadline_of_a_subscriber() -> None:
-    subscribers = Subscribers(DEADLINE)
+    subscribers = bounded()
     with connection() as (slow, peer), connection() as (other, _):
         for ours in (slow, other):
             subscribers.hear(ACCEPTED, ours.fileno())
@@ -77,7 +83,7 @@ def fill_again(ours: socket.socket) -> None:
 
 
 def test_the_only_subscriber_is_not_disconnected() -> None:
-    subscribers = Subscribers(DEADLINE)
+    subscribers = bounded()
     with connection() as (stalled, _):
         subscribers.hear(ACCEPTED, stalled.fileno())
         fill(stalled)
@@ -87,7 +93,7 @@ def test_the_only_subscriber_is_not_disconnected() -> None:
 
 
 def test_a_subscriber_that_left_is_forgotten() -> None:
-    subscribers = Subscribers(DEADLINE)
+    subscribers = bounded()
     with connection() as (ours, _):
         subscribers.hear(ACCEPTED, ours.fileno())
         subscribers.hear(DISCONNECTED, ours.fileno())
@@ -95,7 +101,7 @@ def test_a_subscriber_that_left_is_forgotten() -> None:
 
 
 def test_a_descriptor_that_now_belongs_to_another_connection_is_not_touched() -> None:
-    subscribers = Subscribers(DEADLINE)
+    subscribers = bounded()
     with connection() as (first, _), connection() as (second, _), connection() as (another, peer):
         for ours in (first, second):
             subscribers.hear(ACCEPTED, ours.fileno())
@@ -109,8 +115,55 @@ def test_a_descriptor_that_now_belongs_to_another_connection_is_not_touched() ->
 
 
 def test_a_closed_descriptor_is_forgotten() -> None:
-    subscribers = Subscribers(DEADLINE)
+    subscribers = bounded()
     with connection() as (ours, _):
         subscribers.hear(ACCEPTED, ours.fileno())
     subscribers.disconnect_stalled(0.0)
     assert len(subscribers) == 0
+
+
+def test_a_connection_with_too_many_topics_is_shut_down_and_no_other() -> None:
+    told: list[str] = []
+    subscribers = bounded(topics=3, refused=told)
+    with connection() as (greedy, peer), connection() as (modest, _):
+        for ours in (greedy, modest):
+            subscribers.hear(ACCEPTED, ours.fileno())
+        for topic in (b"1", b"2", b"3", b"3", b"1"):
+            subscribers.subscribed(greedy.fileno(), topic)
+            subscribers.subscribed(modest.fileno(), topic)
+        assert (subscribers.cut, told) == (0, [])
+        subscribers.subscribed(greedy.fileno(), b"4")
+        assert (subscribers.cut, len(subscribers)) == (1, 1)
+        assert ended(peer)
+        (why,) = told
+        assert "`subscriptions`" in why
+
+
+def test_a_topic_that_was_given_up_makes_room_for_another() -> None:
+    subscribers = bounded(topics=1)
+    with connection() as (ours, _):
+        subscribers.hear(ACCEPTED, ours.fileno())
+        for topic in (b"1", b"2", b"3"):
+            subscribers.subscribed(ours.fileno(), topic)
+            subscribers.unsubscribed(ours.fileno(), topic)
+        assert subscribers.cut == 0
+
+
+def test_one_connection_too_many_is_shut_down() -> None:
+    told: list[str] = []
+    subscribers = bounded(most=1, refused=told)
+    with connection() as (first, _), connection() as (second, peer):
+        subscribers.hear(ACCEPTED, first.fileno())
+        subscribers.hear(ACCEPTED, second.fileno())
+        assert (subscribers.cut, len(subscribers)) == (1, 1)
+        assert ended(peer)
+        (why,) = told
+        assert "`subscribers`" in why
+
+
+def test_topics_of_an_unknown_connection_are_ignored() -> None:
+    subscribers = bounded(topics=1)
+    for topic in (b"1", b"2"):
+        subscribers.subscribed(-1, topic)
+        subscribers.unsubscribed(-1, topic)
+    assert subscribers.cut == 0

@@ -1,0 +1,105 @@
+"""Decide whether a new connection is accepted: the memory, and the links and connections of its address.
+
+A listener that can refuse before a handshake asks here first; any other peer is refused in its dialect. The limit
+`links` of the whole gateway is not asked here: such a client gets its dialect's error in any case.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from ipaddress import IPv6Address
+
+from dragoman.adapters.base import Sink
+from dragoman.gateway.config.model import Limits
+from dragoman.gateway.faults import FaultLog
+from dragoman.gateway.memory import MemoryBudget
+from dragoman.gateway.rates import TokenBucket
+from dragoman.mappings.dialect import Frame
+
+__all__ = ["Admission", "ClientRates", "address_of"]
+
+ADDRESSES_MAX = 10_000  # addresses whose rate is remembered, the latest: as many as there can be links
+
+
+class Admission:
+    """The links and connections of each address. `clock` returns nanoseconds."""
+
+    def __init__(self, limits: Limits, memory: MemoryBudget, clock: Callable[[], int]) -> None:
+        self._limits = limits
+        self._memory = memory
+        self._clock = clock
+        self._links: Counter[str] = Counter()
+        self._rates: dict[str, TokenBucket] = {}  # the address that connected last at the end
+
+    def refusal(self, address: str) -> str:
+        """Return why no connection from this address is accepted now, in words for the peer; "" if there is room."""
+        limits = self._limits
+        rate = self._rates.get(address)
+        if self._links[address] >= limits.address_links:
+            return f"too many clients from your address: the limit `address_links` is {limits.address_links}"
+        if rate is not None and rate.tokens < 1:
+            each = f"{limits.connection_rate:g} a second"
+            return f"too many connections from your address: the limit `connection_rate` is {each}; try again later"
+        return self._memory.refusal()
+
+    def enter(self, address: str) -> None:
+        """Count a connection that was accepted; "" has no limits."""
+        if not address:
+            return
+        rate = self._rates.pop(address, None)
+        if rate is None:
+            rate = TokenBucket(self._limits.connection_rate, self._limits.connection_burst, self._clock)
+        rate.take()
+        self._rates[address] = rate
+        if len(self._rates) > ADDRESSES_MAX:
+            del self._rates[next(iter(self._rates))]
+        self._links[address] += 1
+
+    def leave(self, address: str) -> None:
+        """Count a link no more."""
+        if self._links[address] > 1:
+            self._links[address] -= 1
+        else:
+            self._links.pop(address, None)
+
+
+class ClientRates:
+    """The messages and faults of one client in a time."""
+
+    def __init__(self, limits: Limits, clock: Callable[[], int]) -> None:
+        self._messages = TokenBucket(limits.message_rate, limits.message_burst, clock)
+        self._faults = TokenBucket(limits.fault_rate, limits.fault_burst, clock)
+        self._total = 0  # faults that were counted
+
+    def limited(self, hear: Sink, faults: FaultLog, refuse: Callable[[str, str], None]) -> Sink:
+        """Return a sink that acts on frames like `hear`, and calls `refuse` if there were too many in a time."""
+
+        def take(frames: Sequence[Frame]) -> int:
+            taken = hear(frames)
+            excess = self.excess(taken, faults.total)
+            if excess is not None:
+                refuse(*excess)
+            return taken
+
+        return take
+
+    def excess(self, messages: int, total_faults: int) -> tuple[str, str] | None:
+        """Count further messages, and the faults so far; return a code and a text if there were too many."""
+        faults, self._total = total_faults - self._total, total_faults
+        if faults and not self._faults.take(faults):
+            return "too_many_faults", "too many bad messages in a short time (`fault_rate`)"
+        if not self._messages.take(messages):
+            return "too_many_messages", "too many messages in a short time (`message_rate`)"
+        return None
+
+
+def address_of(peer: str) -> str:
+    """Return the address in the name of a transport's peer: a host, the network of an IPv6 host, or a user."""
+    if peer.startswith("["):
+        host = peer[1:].partition("]")[0].partition("%")[0]
+        return str(IPv6Address(int(IPv6Address(host)) >> 64 << 64))  # one host may have all addresses of a /64
+    host, _, port = peer.rpartition(":")
+    if port.isdecimal():
+        return host
+    return peer.split(" ")[0]  # `uid=1000 pid=123`

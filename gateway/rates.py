@@ -1,0 +1,46 @@
+"""Token buckets: so many messages, faults or connections a second, with a burst.
+
+A bucket is full at first, loses a token for each thing that happens, and gets `rate` tokens a second.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+__all__ = ["TokenBucket"]
+
+NS = 1_000_000_000
+
+
+class TokenBucket:
+    """`rate` tokens a second, at most `burst`; `clock` returns nanoseconds."""
+
+    __slots__ = ("_at", "_burst", "_clock", "_rate", "_tokens")
+
+    def __init__(self, rate: float, burst: float, clock: Callable[[], int]) -> None:
+        self._rate = rate / NS
+        self._burst = burst
+        self._clock = clock
+        self._tokens = float(burst)
+        self._at = clock()
+
+    @property
+    def tokens(self) -> float:
+        """The tokens that are left now."""
+        now = self._clock()
+        passed = max(0, now - self._at)  # a clock may be set back
+        self._tokens = min(self._burst, self._tokens + passed * self._rate)
+        self._at = now
+        return self._tokens
+
+    @property
+    def full(self) -> bool:
+        """True if nothing was taken for so long that a new bucket would be the same."""
+        return self.tokens >= self._burst
+
+    def take(self, count: int = 1) -> bool:
+        """Take tokens and return True; return False and take none if there are too few."""
+        if self.tokens < count:
+            return False
+        self._tokens -= count
+        return True

@@ -1,0 +1,75 @@
+"""New connections are refused if an address has too many or makes them too fast, or if memory is short."""
+
+from __future__ import annotations
+
+import pytest
+
+from dragoman.adapters.meter import Meter
+from dragoman.gateway import admission
+from dragoman.gateway.admission import Admission, address_of
+from dragoman.gateway.config.model import Limits
+from dragoman.gateway.memory import MemoryBudget
+from tests.gateway.in_memory import ManualClock
+
+LIMITS = Limits(address_links=3, connection_rate=2.0, connection_burst=5)
+
+
+def admitting(time: ManualClock, limits: Limits = LIMITS) -> Admission:
+    return Admission(limits, MemoryBudget(), time.clock)
+
+
+def test_an_address_has_at_most_so_many_links_at_once_and_others_have_their_own() -> None:
+    admits = admitting(ManualClock())
+    for _ in range(3):
+        assert admits.refusal("a") == ""
+        admits.enter("a")
+    assert "`address_links`" in admits.refusal("a")
+    assert admits.refusal("b") == ""
+    admits.leave("a")
+    assert admits.refusal("a") == ""
+
+
+def test_an_address_connects_in_a_burst_and_then_at_its_rate() -> None:
+    time = ManualClock()
+    admits = admitting(time)
+    for _ in range(5):
+        assert admits.refusal("a") == ""
+        admits.enter("a")
+        admits.leave("a")
+    assert "`connection_rate`" in admits.refusal("a")
+    assert admits.refusal("b") == ""
+    time.passes(0.6)
+    assert admits.refusal("a") == ""
+
+
+def test_without_memory_nobody_is_admitted() -> None:
+    memory, meter = MemoryBudget(100_000), Meter()
+    memory.watch(meter, lambda: None)
+    meter.add(90_000)
+    assert "`memory`" in Admission(LIMITS, memory, ManualClock().clock).refusal("a")
+
+
+def test_the_latest_of_very_many_addresses_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(admission, "ADDRESSES_MAX", 10)
+    admits = admitting(ManualClock())
+    for number in range(100):
+        admits.enter(str(number))
+        admits.leave(str(number))
+    assert [*admits._rates] == [str(number) for number in range(90, 100)]
+    assert not admits._links
+
+
+@pytest.mark.parametrize(
+    ("peer", "address"),
+    [
+        ("127.0.0.1:5555", "127.0.0.1"),
+        ("[::1]:5555", "::"),
+        ("[2001:db8:1:2:3:4:5:6]:80", "2001:db8:1:2::"),
+        ("[fe80::1%eth0]:80", "fe80::"),
+        ("uid=1000 pid=123", "uid=1000"),
+        ("stdio pid=5", "stdio"),
+        ("a disconnected peer", "a"),
+    ],
+)
+def test_the_address_of_a_peer_is_its_host_network_or_user(peer: str, address: str) -> None:
+    assert address_of(peer) == address
