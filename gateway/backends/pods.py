@@ -141,7 +141,7 @@ class PodsKind(BackendKind):
         if self._pods.is_changed():
             names = await asyncio.to_thread(self._pods.list_names)
             if names is not self._index.names:
-                for _ in self._index.update(names):
+                for _ in self._index.update_names(names):
                     await asyncio.sleep(0)
                 self._read_at = 0
         if isinstance(command, ListSessions):
@@ -204,9 +204,9 @@ class PodsKind(BackendKind):
         while names := self._index.next_candidates(most, self._is_owned):
             asked = await self._probe(names, idle=True)
             for name in names[len(asked) :]:
-                self._index.queue(name)
+                self._index.add_candidate(name)
             if self._is_free(asked[-1]):
-                self._index.queue(asked[-1].name)  # whoever asked may be refused
+                self._index.add_candidate(asked[-1].name)  # whoever asked may be refused
                 return asked[-1].name
             most = min(2 * most, SLICE)
         return None
@@ -223,7 +223,7 @@ class PodsKind(BackendKind):
         """Make a pod a candidate again when its session has lost its owner, or has ended."""
         name = self._index.find_pod(session.state.id)
         if name is not None and (not session.state.owner or session not in self._sessions.index):
-            self._index.queue(name)
+            self._index.add_candidate(name)
 
     # -- what is read of the pods ------------------------------------------------------------------------
 
@@ -231,7 +231,7 @@ class PodsKind(BackendKind):
         """Ask pods whether they are alive, up to the first that is, and is idle if that is wanted."""
         pods = await asyncio.to_thread(self._pods.probe, names, idle=idle)
         for pod in pods:
-            self._index.see(pod)
+            self._index.update_pod(pod)
         return pods
 
     async def _read_folders(self) -> None:
@@ -240,10 +240,10 @@ class PodsKind(BackendKind):
         if now - self._read_at >= READ_AGAIN_NS:
             self._read_at, names = now, tuple(self._index.names)
         for first in range(0, len(names), SLICE):
-            known = self._index.known(names[first : first + SLICE])
+            known = self._index.times_of(names[first : first + SLICE])
             for pod in await asyncio.to_thread(self._pods.read_changed, known):
-                if self._index.see(pod) and pod.listens:
-                    self._index.queue(pod.name)
+                if self._index.update_pod(pod) and pod.listens:
+                    self._index.add_candidate(pod.name)
 
     def _open_rows(self) -> Iterator[SessionSummary]:
         """Yield the rows of the pods whose sessions are open here."""

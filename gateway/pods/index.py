@@ -1,6 +1,6 @@
 """An index of the pods of one directory: by the names that clients use, by what may be free, and by time.
 
-Each call costs about the same for one pod as for thousands, except `update`, which pauses after each slice.
+Each call costs about the same for one pod as for thousands, except `update_names`, which pauses after each slice.
 
     a pod is                 when
     a candidate              it is new, its folder shows a change, or its session lost its owner
@@ -40,7 +40,7 @@ class PodIndex:
         self._pods: dict[str, Pod] = {}  # as they were read last
         self._by_time: list[tuple[int, str]] = []  # (-updated_at, name) of those that are listed, sorted
 
-    def update(self, names: Sequence[str]) -> Iterator[None]:
+    def update_names(self, names: Sequence[str]) -> Iterator[None]:
         """Take over the names in the directory; yield after each slice of new ones."""
         for name in self._ids.keys() - set(names):
             self._drop(name)
@@ -49,7 +49,7 @@ class PodIndex:
             self._ids[name] = ids = self._ids_of(name)
             self._by_id |= dict.fromkeys(ids, name)
             self.newest.append(name)
-            self.queue(name)
+            self.add_candidate(name)
             if not number % SLICE:
                 yield
         self.names = names
@@ -76,7 +76,7 @@ class PodIndex:
 
     # -- what is known of them -------------------------------------------------------------------------
 
-    def see(self, pod: Pod) -> bool:
+    def update_pod(self, pod: Pod) -> bool:
         """Take over what was read of a pod; return True if it is new."""
         known = self._pods.get(pod.name)
         if pod.name not in self._ids or known == pod:
@@ -91,7 +91,7 @@ class PodIndex:
         if pod is not None and pod.listens:
             del self._by_time[bisect_left(self._by_time, (-pod.updated_at, pod.name))]
 
-    def known(self, names: Sequence[str]) -> list[tuple[str, int]]:
+    def times_of(self, names: Sequence[str]) -> list[tuple[str, int]]:
         """Return these names, each with the modification time of its folder when it was read."""
         return [(name, pod.modified if (pod := self._pods.get(name)) is not None else 0) for name in names]
 
@@ -108,7 +108,7 @@ class PodIndex:
 
     # -- free pods -------------------------------------------------------------------------------------
 
-    def queue(self, name: str) -> None:
+    def add_candidate(self, name: str) -> None:
         """Make a pod a candidate."""
         if name not in self._queued:
             self._queued.add(name)

@@ -39,7 +39,7 @@ from dragoman.mappings.canonical.values import SessionSummary
 from tests.gateway.in_memory import ManualClock
 from tests.services import services
 
-MANY = 5000
+MANY, FEW = 5000, 200
 DEADLINE = 20.0
 T = TypeVar("T")
 
@@ -184,9 +184,11 @@ class ManyPods:
 @pytest.fixture
 def many_pods(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     @asynccontextmanager
-    async def made() -> AsyncIterator[ManyPods]:
+    async def made(many: int = MANY) -> AsyncIterator[ManyPods]:
         async with asyncio.TaskGroup() as group:
-            yield ManyPods(tmp_path, monkeypatch, group)
+            pods = ManyPods(tmp_path, monkeypatch, group)
+            pods.many = many
+            yield pods
 
     return made
 
@@ -200,16 +202,16 @@ async def test_each_open_connects_only_to_its_pod_and_stats_the_directory(many_p
 
 
 async def test_opens_at_once_connect_once_each_and_get_a_pod_each(many_pods: Any) -> None:
-    async with many_pods() as pods:
+    async with many_pods(FEW) as pods:
         names = await asyncio.gather(*(pods.open(link(f"{number}")) for number in range(100)))
         assert sorted(names) == [f"{number:04}" for number in range(100)]
         assert pods.calls["connect"] == 100
 
 
 async def test_only_a_stat_of_the_directory_is_made_on_the_loop(many_pods: Any) -> None:
-    async with many_pods() as pods:
+    async with many_pods(FEW) as pods:
         await pods.open()
-        await pods.open(agent="4321")
+        await pods.open(agent="0150")
         await pods.list()
         assert set(pods.on_the_loop) == {"stat directory"}
 
@@ -275,7 +277,7 @@ async def test_a_pod_that_was_dead_is_found_once_its_folder_has_changed(many_pod
 async def test_a_fresh_pod_is_found_at_once_also_if_its_socket_comes_after_its_folder(
     many_pods: Any, tmp_path: Path
 ) -> None:
-    async with many_pods() as pods:
+    async with many_pods(FEW) as pods:
         pods.dead, pods.unbound = {f"{number:04}" for number in range(MANY)}, {"zeus"}
         with pytest.raises(Refused):
             await pods.open()
@@ -297,7 +299,7 @@ async def test_a_busy_pod_is_free_once_its_status_has_changed(many_pods: Any) ->
 
 
 async def test_a_pod_whose_owner_left_is_the_first_again(many_pods: Any) -> None:
-    async with many_pods() as pods:
+    async with many_pods(FEW) as pods:
         for _ in range(3):
             await pods.open()
         pods.free("0001")
@@ -305,7 +307,7 @@ async def test_a_pod_whose_owner_left_is_the_first_again(many_pods: Any) -> None
 
 
 async def test_a_pod_that_comes_last_is_found_by_its_name(many_pods: Any, tmp_path: Path) -> None:
-    async with many_pods() as pods:
+    async with many_pods(FEW) as pods:
         await pods.open()
         (tmp_path / "zeus").mkdir()
         assert await pods.open(agent="zeus") == "zeus"
@@ -313,7 +315,7 @@ async def test_a_pod_that_comes_last_is_found_by_its_name(many_pods: Any, tmp_pa
 
 
 async def test_the_latest_pod_is_the_live_one_whose_status_changed_last(many_pods: Any) -> None:
-    async with many_pods() as pods:
+    async with many_pods(FEW) as pods:
         pods.dead, pods.modified = {"0042"}, {"0042": 9, "0043": 8}
         latest = link()
         latest.ingress = Ingress(session=LATEST)
@@ -372,14 +374,14 @@ async def test_a_pod_that_says_that_it_has_no_conversation_counts_no_message(man
 
 @pytest.mark.parametrize(("dead", "why"), [(0, "no pod is free"), (MANY, "no pod is running")])
 async def test_a_refused_client_is_told_whether_any_pod_runs(many_pods: Any, dead: int, why: str) -> None:
-    async with many_pods() as pods:
+    async with many_pods(FEW) as pods:
         pods.dead = {f"{number:04}" for number in range(dead)}
         with pytest.raises(Refused, match=why):
             await pods.open(metadata=msgspec.Raw(b'{"pod":"nobody"}'))
 
 
 async def test_the_actions_of_a_client_keep_their_order(many_pods: Any) -> None:
-    async with many_pods() as pods:
+    async with many_pods(FEW) as pods:
         done: list[int] = []
         for number, command in enumerate((OpenSession(), GetSession(), ListSessions(), GetSession())):
             assert pods.kind.when_known(LINK, command, partial(done.append, number))
@@ -388,7 +390,7 @@ async def test_the_actions_of_a_client_keep_their_order(many_pods: Any) -> None:
 
 
 async def test_a_client_that_floods_the_queue_is_refused_and_no_other(many_pods: Any) -> None:
-    async with many_pods() as pods:
+    async with many_pods(FEW) as pods:
         flooding = link("b")
         taken = [pods.kind.when_known(flooding, GetSession(session="x"), lambda: None) for _ in range(WAITING_MAX + 1)]
         assert taken == [True] * WAITING_MAX + [False]
@@ -396,7 +398,7 @@ async def test_a_client_that_floods_the_queue_is_refused_and_no_other(many_pods:
 
 
 async def test_a_failure_of_one_client_is_not_that_of_the_next(many_pods: Any) -> None:
-    async with many_pods() as pods:
+    async with many_pods(FEW) as pods:
         failing, logged = link("b"), list[str]()
         failing.log = SimpleNamespace(exception=logged.append)
         assert pods.kind.when_known(failing, OpenSession(), lambda: 1 // 0)
