@@ -28,7 +28,6 @@ LONG_CLASSES: dict[str, str] = {
     "gateway/router.py": "Router",
     "gateway/routing/sessions.py": "Sessions",
     "mappings/pando/translator/client.py": "ClientTranslator",
-    "mappings/pando/translator/following.py": "Following",
 }
 # Functions with more parameters, by module: this table only shrinks.
 LONG_SIGNATURES: dict[str, str] = {"adapters/zeromq/server.py": "listen"}

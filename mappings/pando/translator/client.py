@@ -18,13 +18,14 @@ from dragoman.mappings.canonical import commands as ask
 from dragoman.mappings.canonical import events as say
 from dragoman.mappings.canonical.commands import Command
 from dragoman.mappings.canonical.unmapped import Unmapped
-from dragoman.mappings.canonical.values import Cause, Failure, FileAttachment, ImageAttachment, flatten
+from dragoman.mappings.canonical.values import Cause, Failure, flatten
 from dragoman.mappings.dialect import Alarm, Burst, Clock, Frame, Loss, Missed, NewId, Step, TranslatorDefaults
 from dragoman.mappings.errors import PeerError
 from dragoman.mappings.jsonrpc import WAITING_MAX, Calls
 from dragoman.mappings.pando.directions import FROM_SERVER
 from dragoman.mappings.pando.from_canonical import FROM_COMMAND, Context, public_ids
-from dragoman.mappings.pando.to_canonical import history, pong, session_opened, sessions_listed
+from dragoman.mappings.pando.to_canonical import history, pong, sessions_listed
+from dragoman.mappings.pando.translator.answers import typed_answer, unsupported
 from dragoman.mappings.pando.translator.following import Following, Interrupt, Patience
 from dragoman.mappings.pando.vocabulary import given
 from dragoman.mappings.pando.wire import REQUESTS
@@ -45,6 +46,9 @@ CALL_MAX = 10.0
 """Seconds after which a call times out, as in real clients (docs/dialects/pando.md, section 5)."""
 
 Why = Literal["command", "history", "text", "sessions", "alive"]
+
+
+BUSY = Failure(cause="busy", text=f"{WAITING_MAX} calls wait for the primary's answer")
 
 
 class Asked(Struct, frozen=True, kw_only=True):
@@ -104,7 +108,7 @@ class ClientTranslator(TranslatorDefaults[Event]):
         """Send commands as calls; refuse at once a command without a pando form."""
         step: Step[Event] = Step()
         for command in items:
-            refusal = self._find_refusal(command)
+            refusal = unsupported(command) or (BUSY if self._waiting.full else None)
             if refusal is not None:
                 self._refuse(step, command, refusal)
                 continue
@@ -133,20 +137,6 @@ class ClientTranslator(TranslatorDefaults[Event]):
         return step
 
     # -- what we ask -------------------------------------------------------------------------------------
-
-    def _find_refusal(self, command: Command) -> Failure | None:
-        if isinstance(command, ask.SubmitInput):
-            if any(isinstance(s, ImageAttachment | FileAttachment) for s in command.segments):
-                return Failure(cause="unsupported", text="a pando takes no images or files by URL")
-            if not flatten(command.segments):
-                return Failure(cause="invalid", text="the input is empty")
-        if self._waiting.full:
-            return Failure(cause="busy", text=f"{WAITING_MAX} calls wait for the primary's answer")
-        entry = FROM_COMMAND.entries[type(command)]
-        if not entry.produces:
-            why = getattr(entry.fidelity, "why", "it has no such method")
-            return Failure(cause="unsupported", text=f"a pando cannot be asked this: {why}")
-        return None
 
     def _ask(self, step: Step[Event], command: Command, why: Why) -> None:
         own = self._waiting.new_id()
@@ -282,28 +272,13 @@ class ClientTranslator(TranslatorDefaults[Event]):
     def _take_answer(self, asked: Asked, reply: say.Reply, now: int, step: Step[Event]) -> None:
         command: Command = asked.command
         request = command.request
-        answer: Any = None
-        if reply.failure is None:
-            match command:
-                case ask.OpenSession() | ask.GetSession():
-                    answer = session_opened(request, reply.result)
-                case ask.ResumeSession():
-                    answer = session_opened(request, reply.result, command.session)
-                case ask.ListSessions():
-                    answer = sessions_listed(request, reply.result)
-                case ask.GetHistory():
-                    answer = _page(command, reply)
-                case ask.SubmitInput():
-                    self._follow(command.session).begin_turn(now, flatten(command.segments))
-                    answer = say.TurnAccepted(request=request)
-                case ask.CancelTurn():
-                    self._follow(command.session).accept_interrupt(now)
-                    answer = say.Reply(request=request)
-                case ask.Ping():
-                    answer = pong(request, reply.result, now)
-        else:
+        if reply.failure is not None:
             self._refused_by_primary(command)
-        answer = answer or replace(reply, request=request)
+        elif isinstance(command, ask.SubmitInput):
+            self._follow(command.session).begin_turn(now, flatten(command.segments))
+        elif isinstance(command, ask.CancelTurn):
+            self._follow(command.session).accept_interrupt(now)
+        answer = typed_answer(command, reply, now) or replace(reply, request=request)
         if request:
             step.bursts.append(Burst(items=[answer], request=request, session=command.session))
         if isinstance(command, ask.SubmitInput):
@@ -366,18 +341,3 @@ class ClientTranslator(TranslatorDefaults[Event]):
 
     def _overdue(self, now: int) -> Iterator[str]:
         return (own for own, asked in list(self._waiting.items()) if now - asked.at >= CALL_MAX * NS)
-
-
-def _page(command: ask.GetHistory, reply: say.Reply) -> say.HistorySnapshot | None:
-    """Return the requested page of a history, newest first; pando has no pages and sends the whole list each time."""
-    listed = history(reply.result)
-    if listed is None:
-        return None
-    messages = list(listed)
-    if command.cursor:
-        messages = messages[: next((i for i, m in enumerate(messages) if m.id == command.cursor), 0)]
-    page = messages[-command.limit :] if command.limit else messages
-    more = len(page) < len(messages)
-    return say.HistorySnapshot(
-        request=command.request, items=tuple(reversed(page)), next_cursor=page[0].id if more and page else None
-    )

@@ -28,6 +28,7 @@ from dragoman.mappings.canonical import events as say
 from dragoman.mappings.canonical.values import Message
 from dragoman.mappings.dialect import Burst
 from dragoman.mappings.pando.translator.known import KnownMessages, up_to_input
+from dragoman.mappings.pando.translator.output import OPENS, StreamedOutput
 from dragoman.mappings.rfc3339 import NS
 
 TURN_QUIET = 15.0  # seconds: docs/translation.md, rule 3.6
@@ -36,13 +37,7 @@ TOOL_MAX = 30 * 60.0  # seconds of silence while a tool call is open
 LEARN_MAX = 1.0  # seconds that the first text of a run waits for the input that began it
 CAUSE_WAIT = 1.0  # seconds after which a system message is no cause: a cause comes right before the end
 ANSWER_DEADLINE = 5.0  # seconds that the end of a turn waits for its whole text: half of what a call may take
-TEXT_MAX = 4 * 1024 * 1024  # characters of one turn that are kept for comparison; a longer turn is not repaired
-ECHOES_MAX = 64  # our inputs whose echo may still come; a shipped primary sends no echo
-
 HELD_MAX = 10_000  # events that wait for the answer to an input: ten seconds of a fast model
-
-OPENS = (say.ModelTurnStarted, say.TextDelta, say.ToolCallStarted, say.ToolCallArguments, say.ToolCallFinished)
-"""Events that belong to a turn and open one."""
 
 
 class Patience(Struct, frozen=True, kw_only=True):
@@ -67,8 +62,7 @@ class Following:
         self.patience = patience
         self.watched = False  # a client is attached: ask for the history again when the primary changes
         self.open = False
-        self.wants = False
-        self.asked = False
+        self.wants = self.asked = False
         self.guesses = 0
         self.interrupt: Interrupt | None = None
         self.submitting = 0
@@ -77,27 +71,20 @@ class Following:
         self._prompt = ""  # the id of the message that began the turn, if known
         self._input: str | None = None  # the input of ours that began the turn
         self._updated = False  # the last publication of the turn was a session.update
-        self._started = False  # ModelTurnStarted was told
+        self._output = StreamedOutput()
         self.held: list[tuple[Burst[Event], Any]] = []
         """Publications that wait for the answer to an input of ours, or for a list, on the other connection."""
-        self._text: list[str] = []
-        self._length = 0
-        self._calls: dict[str, str] = {}  # open calls -> the input that came with their beginning
         self.known = KnownMessages()
         self._heard = 0
-        self._last: tuple[tuple[Message, ...], int] | None = (
-            None  # the last list and its time, unless something was published since
-        )
+        self._last: tuple[tuple[Message, ...], int] | None = None  # list and time, until something is published
         self._ending: say.TurnEnded | None = None
         self._cause: say.MessageAppended | None = None  # the system message that was published last
-        self._echoes: list[str] = []
 
     # -- what we send --------------------------------------------------------------------------------------
 
     def note_input(self, text: str) -> None:
         """Note an input that is sent, so that its echo is not taken for another client's."""
-        self._echoes = [*self._echoes[1 - ECHOES_MAX :], text]
-        self.known.note_said(text)
+        self.known.note_sent(text)
         self.submitting += 1
 
     def note_answer(self, now: int) -> None:
@@ -144,9 +131,8 @@ class Following:
         self._heard = now
         self._updated = False
         if not self.open:
-            self.open, self.interrupt, self._last, self._ending, self._started = True, None, None, None, False
-            self._text, self._length, self._calls, self._input = [], 0, {}, input
-            self.learning = None
+            self.open, self.interrupt, self._last, self._ending = True, None, None, None
+            self._output, self._input, self.learning = StreamedOutput(), input, None
 
     def accept_interrupt(self, now: int) -> None:
         """Note that the primary accepted our interrupt; the update that ends the run may come before or after."""
@@ -166,25 +152,13 @@ class Following:
 
     def take_event(self, event: say.Event, now: int) -> list[Event]:
         """Return the events that a publication of this session means."""
-        before: list[Event] = []
-        if self._cause is not None and self._ending is None and not isinstance(event, say.TurnEnded):
-            before = self._no_cause()
+        before = self._no_cause() if self._ending is None and not isinstance(event, say.TurnEnded) else []
         if isinstance(event, OPENS):
             before += self._finish(None) if self._ending is not None else []
             self.begin_turn(now)
             self._last = None
-            if isinstance(event, say.ModelTurnStarted):
-                self._started = True
-            before += self._start()
+            return before + self._output.take(event)
         match event:
-            case say.TextDelta():
-                self._length += len(event.text)
-                if self._length <= TEXT_MAX:
-                    self._text.append(event.text)
-            case say.ToolCallStarted() | say.ToolCallArguments():
-                return before + self._call(event)
-            case say.ToolCallFinished():
-                return before + self._called(event)
             case say.TurnEnded():
                 return self._end(event, now)
             case say.MessageAppended() if self._takes(event, now):
@@ -196,8 +170,7 @@ class Following:
     def _takes(self, event: say.MessageAppended, now: int) -> bool:
         """Note a message; return True if it goes no further, as the echo of an input or a possible cause."""
         message = event.message
-        if message.role == "user" and message.text in self._echoes:
-            self._echoes.remove(message.text)
+        if message.role == "user" and self.known.take_echo(message.text):
             return True
         if message.role == "user":
             self._prompted, self._prompt = True, message.id
@@ -209,32 +182,10 @@ class Following:
 
     def _update(self, now: int) -> None:
         self._heard, self._updated = now, True
-        self.wants = self.wants or (not self._calls and self._ending is None)
+        self.wants = self.wants or (not self._output.calls and self._ending is None)
         if self.interrupt is not None:
             self.interrupt.updated = True
             self._end_interrupted(now)
-
-    def _start(self) -> list[Event]:
-        """Return the start of an answer if it is still missing."""
-        started, self._started = self._started, True
-        return [] if started else [say.ModelTurnStarted()]
-
-    def _call(self, event: say.ToolCallStarted | say.ToolCallArguments) -> list[Event]:
-        """Return the events of a tool call: its first publication begins it, its second has the whole input."""
-        if event.call not in self._calls:
-            self._calls[event.call] = event.json if isinstance(event, say.ToolCallArguments) else ""
-            return [say.ToolCallStarted(call=event.call, name=event.name)]
-        if isinstance(event, say.ToolCallStarted):
-            return []
-        self._calls[event.call] = ""
-        return [event]
-
-    def _called(self, event: say.ToolCallFinished) -> list[Event]:
-        arguments = self._calls.pop(event.call, "")
-        if not arguments:
-            return [event]
-        complete = say.ToolCallArguments(call=event.call, name=event.name, json=arguments, done=True)
-        return [complete, event]
 
     def _end(self, event: say.TurnEnded, now: int) -> list[Event]:
         if not self.open:  # we connected after the turn: there is nothing to end
@@ -254,12 +205,12 @@ class Following:
             return self._finish(None) if self._ending is not None else []
         listed = tuple(messages)
         if not self.open and learning:
-            listed = self.known.up_to_run(listed, self._held_runs())
+            listed = self.known.up_to_run(listed, _runs_in(self.held))
             self._prompt = listed[-1].id if listed and listed[-1].id not in self.known.ids else ""
         if not self.open:
             return self.known.news(listed)
         if self._ending is not None:
-            return self._finish(self.known.of_run(listed, self._prompt, self._input, self._held_runs()))
+            return self._finish(self.known.of_run(listed, self._prompt, self._input, _runs_in(self.held)))
         if self._last is None or self._last[0] != listed:
             self._last = listed, now
             return []
@@ -267,12 +218,6 @@ class Following:
             return []
         self.guesses += 1
         return self._inferred(listed)
-
-    def _held_runs(self) -> int:
-        """Return how many runs begin among the events that wait."""
-        kinds = [type(event) for _, event in self.held]
-        ends = [say.TurnEnded, *kinds]
-        return sum(kind in OPENS and before not in OPENS for before, kind in zip(ends, kinds, strict=False))
 
     def read_history(self, messages: Sequence[Message]) -> tuple[Message, ...]:
         """Return the history of a list, without the answer on which the primary still works."""
@@ -298,8 +243,8 @@ class Following:
     def _failed(self, cause: Message, listed: tuple[Message, ...] | None) -> bool:
         """Return True if a system message before the end is its cause: no answer follows it, or it is the answer."""
         if listed is None:
-            return not self._length
-        answers = [message for message in self._answers(listed) if message.text]
+            return not self._output.length
+        answers = [message for message in self.known.answers(listed) if message.text]
         return not answers or answers[-1].id == cause.id
 
     def _no_cause(self) -> list[Event]:
@@ -308,8 +253,7 @@ class Following:
         return [] if said is None else [said]
 
     def _inferred(self, listed: tuple[Message, ...]) -> list[Event]:
-        answer = self._answers(listed)
-        rest = self._rest(listed)
+        answer, rest = self.known.answers(listed), self._rest(listed)
         if self._cancelled:
             return [*rest, *self._over("cancelled", listed)]
         if answer and listed[-1] is answer[-1]:
@@ -326,22 +270,10 @@ class Following:
         result = [] if end == "failed" else [say.TurnResult(end=end)]
         return [*self._no_cause(), *result, say.StatusChanged(status="idle")]
 
-    def _answers(self, listed: tuple[Message, ...]) -> list[Message]:
-        """Return the assistant's messages of this turn: after the last input, and not known before."""
-        last_input = max((i for i, message in enumerate(listed) if message.role == "user"), default=-1)
-        return [m for m in listed[last_input + 1 :] if m.role == "assistant" and m.id not in self.known.ids]
-
     def _rest(self, listed: tuple[Message, ...]) -> list[Event]:
         """Return the stored text that was not published, or a gap if the two differ (docs/translation.md, rule 3.7)."""
-        missing = self.known.missing(listed, self._input)
-        if self._length > TEXT_MAX:
-            return missing
-        sent, stored = "".join(self._text), "".join(message.text for message in self._answers(listed))
-        if sent.startswith(stored):
-            return missing
-        if stored.startswith(sent):
-            return [*missing, *self._start(), say.TextDelta(text=stored[len(sent) :])]
-        return [*missing, say.Gap(text="the stored messages contradict what was streamed of the answer")]
+        stored = "".join(message.text for message in self.known.answers(listed))
+        return self.known.missing(listed, self._input) + self._output.rest(stored)
 
     # -- time --------------------------------------------------------------------------------------------
 
@@ -352,9 +284,9 @@ class Following:
         silence = now - max(self._heard, self._last[1] if self._last is not None else 0)
         if self._ending is not None and silence >= ANSWER_DEADLINE * NS:
             return self._finish(None)
-        patience = self.patience.tool if self._calls else self._quiet()
+        patience = self.patience.tool if self._output.calls else self._quiet()
         if self.open and self._ending is None and silence >= patience * NS:
-            self._calls.clear()
+            self._output.calls.clear()
             self.wants = True
         return self._no_cause() if self._ending is None and silence >= CAUSE_WAIT * NS else []
 
@@ -373,3 +305,10 @@ class Following:
         self._ending = None
         why = say.ErrorReported(cause="upstream_lost", text="the primary was replaced by another")
         return [why, *self._over("failed", None)]
+
+
+def _runs_in(held: Sequence[tuple[Burst[Event], Any]]) -> int:
+    """Return how many runs begin among the events that wait."""
+    kinds = [type(event) for _, event in held]
+    ends = [say.TurnEnded, *kinds]
+    return sum(kind in OPENS and before not in OPENS for before, kind in zip(ends, kinds, strict=False))

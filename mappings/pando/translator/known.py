@@ -15,6 +15,7 @@ from dragoman.mappings.canonical import events as say
 from dragoman.mappings.canonical.values import Message, Text
 
 SAID_MAX = 64  # inputs that no list has shown yet: a turn that ends well clears them
+ECHOES_MAX = 64  # our inputs whose echo may still come; a shipped primary sends no echo
 
 
 class KnownMessages:
@@ -24,6 +25,19 @@ class KnownMessages:
         self.ids: frozenset[str] = frozenset()
         self._listed = False  # the store was read at least once
         self._said: list[str] = []  # inputs of users that were not seen in the store yet
+        self._echoes: list[str] = []
+
+    def note_sent(self, text: str) -> None:
+        """Note an input of ours, so that its echo is not taken for another client's."""
+        self._echoes = [*self._echoes[1 - ECHOES_MAX :], text]
+        self.note_said(text)
+
+    def take_echo(self, text: str) -> bool:
+        """Return True if a published input is the echo of ours, and forget it."""
+        if text not in self._echoes:
+            return False
+        self._echoes.remove(text)
+        return True
 
     def note_said(self, text: str) -> None:
         """Note a user's input: the store will have it under an id that we do not know."""
@@ -67,6 +81,10 @@ class KnownMessages:
             self._said.remove(own)
             found.pop()
         return [say.MessageAppended(message=replace(m, segments=(Text(text=m.text),))) for m in found]
+
+    def answers(self, listed: tuple[Message, ...]) -> list[Message]:
+        """Return the assistant's messages of the open turn: after the last input, and not known before."""
+        return [m for m in listed[len(up_to_input(listed)) :] if m.role == "assistant" and m.id not in self.ids]
 
     def up_to_run(self, listed: tuple[Message, ...], runs: int) -> tuple[Message, ...]:
         """Return the messages up to the input of the first of `runs` runs after what is known.

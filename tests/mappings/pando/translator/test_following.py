@@ -6,7 +6,9 @@ import pytest
 
 from dragoman.mappings.canonical import events as say
 from dragoman.mappings.canonical.values import Message
-from dragoman.mappings.pando.translator.following import ECHOES_MAX, TEXT_MAX, Following, Interrupt, Patience
+from dragoman.mappings.pando.translator.following import Following, Interrupt, Patience
+from dragoman.mappings.pando.translator.known import ECHOES_MAX
+from dragoman.mappings.pando.translator.output import TEXT_MAX
 from dragoman.mappings.rfc3339 import NS
 
 END = say.TurnEnded(end="completed")

@@ -1,0 +1,77 @@
+"""The output of one turn of a primary, as it was published: its text and its tool calls."""
+
+from __future__ import annotations
+
+from dragoman.mappings.canonical import Event
+from dragoman.mappings.canonical import events as say
+
+__all__ = ["OPENS", "StreamedOutput"]
+
+TEXT_MAX = 4 * 1024 * 1024  # characters of one turn that are kept for comparison; a longer turn is not repaired
+
+Output = say.ModelTurnStarted | say.TextDelta | say.ToolCallStarted | say.ToolCallArguments | say.ToolCallFinished
+
+OPENS = (say.ModelTurnStarted, say.TextDelta, say.ToolCallStarted, say.ToolCallArguments, say.ToolCallFinished)
+"""Events that belong to a turn and open one."""
+
+
+class StreamedOutput:
+    """The published output of one turn. `calls` maps each open tool call to the input that came with its start."""
+
+    def __init__(self) -> None:
+        self.length = 0
+        """Characters of text so far."""
+        self.calls: dict[str, str] = {}
+        self._text: list[str] = []
+        self._started = False  # ModelTurnStarted was passed on
+
+    def take(self, event: Output) -> list[Event]:
+        """Return the events that a publication means, after the start of the answer if it is still missing."""
+        if isinstance(event, say.ModelTurnStarted):
+            self._started = True
+            return [event]
+        return [*self._start(), *self._take_content(event)]
+
+    def _start(self) -> list[Event]:
+        started, self._started = self._started, True
+        return [] if started else [say.ModelTurnStarted()]
+
+    def _take_content(
+        self, event: say.TextDelta | say.ToolCallStarted | say.ToolCallArguments | say.ToolCallFinished
+    ) -> list[Event]:
+        match event:
+            case say.TextDelta():
+                self.length += len(event.text)
+                if self.length <= TEXT_MAX:
+                    self._text.append(event.text)
+                return [event]
+            case say.ToolCallFinished():
+                return self._finish_call(event)
+            case _:
+                return self._take_call(event)
+
+    def _take_call(self, event: say.ToolCallStarted | say.ToolCallArguments) -> list[Event]:
+        """Return the events of a tool call: its first publication begins it, its second has the whole input."""
+        if event.call not in self.calls:
+            self.calls[event.call] = event.json if isinstance(event, say.ToolCallArguments) else ""
+            return [say.ToolCallStarted(call=event.call, name=event.name)]
+        if isinstance(event, say.ToolCallStarted):
+            return []
+        self.calls[event.call] = ""
+        return [event]
+
+    def _finish_call(self, event: say.ToolCallFinished) -> list[Event]:
+        arguments = self.calls.pop(event.call, "")
+        if not arguments:
+            return [event]
+        complete = say.ToolCallArguments(call=event.call, name=event.name, json=arguments, done=True)
+        return [complete, event]
+
+    def rest(self, stored: str) -> list[Event]:
+        """Return the stored text that was not published, or a gap if the two differ (docs/translation.md, rule 3.7)."""
+        sent = "".join(self._text)
+        if self.length > TEXT_MAX or sent.startswith(stored):
+            return []
+        if stored.startswith(sent):
+            return [*self._start(), say.TextDelta(text=stored[len(sent) :])]
+        return [say.Gap(text="the stored messages contradict what was streamed of the answer")]

@@ -1,0 +1,26 @@
+"""The output of a turn of a primary: text, tool calls, and the rest that the store has."""
+
+from __future__ import annotations
+
+from dragoman.mappings.canonical import events as say
+from dragoman.mappings.pando.translator.output import StreamedOutput
+
+
+def test_an_answer_gets_its_start_once() -> None:
+    output = StreamedOutput()
+    first, second = say.TextDelta(text="a"), say.TextDelta(text="b")
+    assert output.take(first) == [say.ModelTurnStarted(), first]
+    assert output.take(second) == [second]
+
+
+def test_the_rest_is_the_stored_text_that_was_not_published() -> None:
+    output = StreamedOutput()
+    output.take(say.TextDelta(text="Hel"))
+    assert output.rest("Hello") == [say.TextDelta(text="lo")]
+    assert output.rest("Hel") == []
+
+
+def test_a_stored_text_that_contradicts_the_published_one_is_a_gap() -> None:
+    output = StreamedOutput()
+    output.take(say.TextDelta(text="Hel"))
+    assert [type(event) for event in output.rest("Bye")] == [say.Gap]
