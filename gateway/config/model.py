@@ -31,7 +31,7 @@ class Limits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rena
     message_parts: Count = 64  # parts of a ZeroMQ message: real ones have at most three
     outbox_soft: Bytes = 1024 * 1024  # above it a link keeps a cursor into the log instead of frames
     outbox_hard: Bytes = 16 * 1024 * 1024  # above it a link that does not read its replies is disconnected
-    log_max: Count = 65_536  # events a session keeps in memory: three long turns
+    log_max: Count = 65_536  # events a session keeps in memory, above which text deltas are merged: three long turns
     log_bytes: Bytes = 32 * 1024 * 1024  # text of those events: twice the largest message
     transcript_max: Bytes = 16 * 1024 * 1024  # history text of a session; older messages are dropped and counted
     catch_up: Count = 4_096  # events rendered at once for a link that fell behind

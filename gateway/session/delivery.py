@@ -27,7 +27,9 @@ __all__ = ["Attachment", "Delivery", "up_to_questions"]
 ANSWERED = frozenset(("completed", "limit_reached"))
 """Ends of a turn that has an answer."""
 
-GONE = PeerError("too_slow", "fell behind further than the log reaches", can_continue=False)
+GONE = PeerError(
+    "too_slow", "read too slowly: text that it had not got is dropped (`log_bytes`, `log_max`)", can_continue=False
+)
 
 
 class Attachment(Struct, kw_only=True, eq=False):
@@ -147,7 +149,7 @@ class Delivery:
             if link.dialect.single_session:
                 events = [event for event in events if type(event) is not e.ModelTurnStarted]
             for part in up_to_questions(events):
-                self._render(attachment, attachment.behind, self._log.unlogged(part))
+                self._render(attachment, attachment.behind, self._log.unlogged(part), len(part))
         self._groups.join(attachment)
         if self._recorder is not None:
             self._recorder.leave(before)
@@ -319,10 +321,10 @@ class Delivery:
 
     def _catch_up_a_slice(self, attachment: Attachment, projection: SessionProjection) -> None:
         link = attachment.link
-        for batch in self._log.batches_from(attachment.cursor, self._catch_up):
+        for batch, after in self._log.batches_from(attachment.cursor, self._catch_up):
             projection = turn_projection(attachment, projection, batch)
-            self._render(attachment, projection, batch)
-            attachment.cursor = batch.first_seq + len(batch.events)
+            self._render(attachment, projection, batch, after - batch.first_seq)
+            attachment.cursor = after
             if not _BOUNDARY.isdisjoint(map(type, batch.events)) and is_own(attachment, batch):
                 link.on_delivered(batch)
             if isinstance(batch.events[-1], e.TurnEnded) and attachment.request:
@@ -332,7 +334,8 @@ class Delivery:
             link.behind.pop(self._state.id, None)
             self._groups.join(attachment)
 
-    def _render(self, attachment: Attachment, projection: SessionProjection, batch: Batch) -> None:
+    def _render(self, attachment: Attachment, projection: SessionProjection, batch: Batch, offered: int) -> None:
+        """Render a batch for one link. It stands for `offered` events, some of which the log may have merged."""
         merged = _merge(batch.events)
         rendered = projection.render(structs.replace(batch, events=merged))
         if rendered.losses:
@@ -340,9 +343,9 @@ class Delivery:
             self._ledger.record(rendered.losses, session=self._state.id, target=target)
         if rendered.frames:
             self.count_partial(merged, attachment.link.dialect, rendered.losses)
-        attachment.offered += len(batch.events)
+        attachment.offered += offered
         attachment.rendered += len(merged)
-        attachment.merged += len(batch.events) - len(merged)
+        attachment.merged += offered - len(merged)
         attachment.link.put(rendered.frames)
 
 

@@ -1,24 +1,51 @@
 """The log of one session: the newest batches of events, bounded by number and size.
 
 A client that reads slowly has a cursor into it, and is disconnected if the log no longer reaches back to its cursor.
+Before anything is dropped for its number, old text deltas are merged: a run of them becomes one event, which keeps
+where the text of each seq ends. So a cursor inside it still finds exactly the rest of its text.
+
+    over `log_max` events   merge the oldest text deltas; if that helps nothing, drop the oldest batch
+    over `log_bytes`        drop the oldest batch: merging saves no text
 """
 
 from __future__ import annotations
 
+from array import array
 from collections import deque
 from collections.abc import Callable, Iterator
+from itertools import accumulate, chain
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from dragoman.adapters.meter import STEP
 from dragoman.gateway.config.model import Limits
 from dragoman.mappings.canonical import Batch, Event, SessionState
-from dragoman.mappings.canonical.events import QuestionAsked
+from dragoman.mappings.canonical.events import QuestionAsked, TextDelta
 from dragoman.mappings.canonical.values import Origin
 
 __all__ = ["Log"]
 
 EVENT_SIZE = 256  # bytes of an event beside its text: a flood of tiny deltas is counted as its memory
+MERGED_AT_ONCE = 4096  # events: about 1 ms of work
+MERGED_MIN = 2  # deltas of a run
+
+
+class MergedText(Struct, kw_only=True):
+    """A run of text deltas as one: `batch` has a single event. `ends` tells where the text of each seq ends."""
+
+    batch: Batch
+    ends: array[int]
+
+    def text_from(self, seq: int) -> Batch:
+        """Return the batch without the text before this seq."""
+        skipped = seq - self.batch.first_seq
+        (delta,) = self.batch.events
+        if skipped <= 0 or not isinstance(delta, TextDelta):
+            return self.batch
+        return structs.replace(self.batch, first_seq=seq, events=[TextDelta(text=delta.text[self.ends[skipped - 1] :])])
+
+
+Logged = Batch | MergedText
 
 
 class Log:
@@ -28,7 +55,8 @@ class Log:
         self._state = state
         self._events_max = limits.log_max
         self._weight_max = limits.log_bytes
-        self._batches: deque[tuple[Batch, int]] = deque()  # each with its weight
+        self._merged: deque[tuple[Logged, int]] = deque()  # the oldest, each with its weight
+        self._batches: deque[tuple[Batch, int]] = deque()  # the others, in which nothing is merged yet
         self._count = 0
         self._weight = 0
         self._grown = 0  # bytes appended since `_on_growth` was called
@@ -67,7 +95,7 @@ class Log:
         self._count += len(events)
         self._weight += weight
         while (self._count > self._events_max or self._weight > self._weight_max) and len(self._batches) > 1:
-            self._drop_oldest()
+            self._shorten()
         self._grown += weight + EVENT_SIZE * len(events)
         if self._grown >= STEP:
             self._grown = 0
@@ -75,14 +103,52 @@ class Log:
         return batch
 
     def drop_half(self) -> None:
-        """Drop the oldest batches until half of the memory is free; a client that still needs them is disconnected."""
+        """Merge, then drop the oldest batches until half of the memory is free.
+
+        A client that still needs what was dropped is disconnected.
+        """
         goal = self.size // 2
-        while self.size > goal and len(self._batches) > 1:
+        while self.size > goal and len(self._batches) > 1 and self._merge_oldest():
+            pass
+        while self.size > goal and len(self._merged) + len(self._batches) > 1:
             self._drop_oldest()
 
+    def _shorten(self) -> None:
+        if self._weight > self._weight_max or not self._merge_oldest():
+            self._drop_oldest()
+
+    def _merge_oldest(self) -> bool:
+        """Merge the oldest text deltas of which none was merged yet; return False if there were no two of a run."""
+        before, left = self._count, max(2, min(MERGED_AT_ONCE, self._events_max // 2))
+        run: list[tuple[Batch, int]] = []
+        while left > 0 and len(self._batches) > 1:
+            batch, weight = self._batches.popleft()
+            left -= len(batch.events)
+            if run and not (_is_text(batch) and _are_of_one_turn(run[-1][0], batch)):
+                self._merge_run(run)
+                run = []
+            run.append((batch, weight))
+            if not _is_text(batch):
+                self._merge_run(run)
+                run = []
+        self._merge_run(run)
+        return self._count < before
+
+    def _merge_run(self, run: list[tuple[Batch, int]]) -> None:
+        texts = [event.text for batch, _ in run for event in batch.events if isinstance(event, TextDelta)]
+        if len(texts) < MERGED_MIN or not all(_is_text(batch) for batch, _ in run):
+            self._merged += run
+            return
+        batch = structs.replace(run[0][0], events=[TextDelta(text="".join(texts))])
+        ends = array("I", accumulate(map(len, texts)))
+        added = ends.itemsize * len(ends)
+        self._merged.append((MergedText(batch=batch, ends=ends), sum(weight for _, weight in run) + added))
+        self._weight += added
+        self._count -= len(texts) - 1
+
     def _drop_oldest(self) -> None:
-        oldest, weight = self._batches.popleft()
-        self._count -= len(oldest.events)
+        oldest, weight = self._merged.popleft() if self._merged else self._batches.popleft()
+        self._count -= len(oldest.events) if isinstance(oldest, Batch) else 1
         self._weight -= weight
 
     def unlogged(self, events: list[Event]) -> Batch:
@@ -105,25 +171,50 @@ class Log:
 
     def reaches(self, cursor: int) -> bool:
         """Return True if no event from `cursor` on was dropped."""
-        return not self._batches or cursor >= self._batches[0][0].first_seq
+        for logged, _ in chain(self._merged, self._batches):
+            return cursor >= (logged.batch if isinstance(logged, MergedText) else logged).first_seq
+        return True
 
-    def batches_from(self, cursor: int, limit: int) -> Iterator[Batch]:
-        """Yield the log from `cursor`, at most about `limit` events; neighbours of one turn are joined."""
+    def batches_from(self, cursor: int, limit: int) -> Iterator[tuple[Batch, int]]:
+        """Yield the log from `cursor`, at most about `limit` events, each batch with the seq after it.
+
+        Neighbours of one turn are joined. A merged event stands for several seqs.
+        """
         joined: Batch | None = None
-        for batch, _ in tuple(self._batches):  # whoever delivers them may have the log shortened
-            if batch.first_seq + len(batch.events) <= cursor:
+        after = cursor
+        for logged, _ in (*self._merged, *self._batches):  # whoever delivers them may have the log shortened
+            end = _seq_after(logged)
+            if end <= cursor:
                 continue
             if limit <= 0:
                 break
-            limit -= len(batch.events)
+            batch = logged.text_from(cursor) if isinstance(logged, MergedText) else _from(logged, cursor)
+            limit -= end - batch.first_seq
             if joined is not None and _are_of_one_turn(joined, batch):
                 joined.events.extend(batch.events)
-                continue
-            if joined is not None:
-                yield joined
-            joined = structs.replace(batch, events=list(batch.events))
+            else:
+                if joined is not None:
+                    yield joined, after
+                joined = structs.replace(batch, events=list(batch.events))
+            after = end
         if joined is not None:
-            yield joined
+            yield joined, after
+
+
+def _seq_after(logged: Logged) -> int:
+    if isinstance(logged, MergedText):
+        return logged.batch.first_seq + len(logged.ends)
+    return logged.first_seq + len(logged.events)
+
+
+def _from(batch: Batch, cursor: int) -> Batch:
+    """Return a batch without the events before the cursor."""
+    skipped = cursor - batch.first_seq
+    return structs.replace(batch, first_seq=cursor, events=batch.events[skipped:]) if skipped > 0 else batch
+
+
+def _is_text(batch: Batch) -> bool:
+    return all(type(event) is TextDelta for event in batch.events)
 
 
 def _are_of_one_turn(one: Batch, other: Batch) -> bool:

@@ -43,12 +43,12 @@ class Stage:
     """A session's delivery with links in memory; turns are played by hand in normal form."""
 
     def __init__(
-        self, group: asyncio.TaskGroup, *, soft: int, log_max: int, coalesce: bool, source: str = "pod"
+        self, group: asyncio.TaskGroup, *, soft: int, log_bytes: int, coalesce: bool, source: str = "pod"
     ) -> None:
         self.group = group
         self.state = SessionState(id=SESSION)
         self.ledger = Ledger()
-        limits = Limits(outbox_soft=soft, outbox_hard=1 << 24, log_max=log_max, log_bytes=1 << 25, catch_up=64)
+        limits = Limits(outbox_soft=soft, outbox_hard=1 << 24, log_bytes=log_bytes, catch_up=64)
         self.services = services(limits=limits, ledger=self.ledger)
         self.log = Log(self.state, limits)
         self.delivery = Delivery(self.state, self.log, self.services, coalesce=coalesce, source=source)
@@ -98,10 +98,10 @@ class Stage:
 
 @asynccontextmanager
 async def stage(
-    *, soft: int = 1 << 20, log_max: int = 65_536, coalesce: bool = True, source: str = "pod"
+    *, soft: int = 1 << 20, log_bytes: int = 1 << 25, coalesce: bool = True, source: str = "pod"
 ) -> AsyncIterator[Stage]:
     async with asyncio.timeout(20), asyncio.TaskGroup() as group:
-        made = Stage(group, soft=soft, log_max=log_max, coalesce=coalesce, source=source)
+        made = Stage(group, soft=soft, log_bytes=log_bytes, coalesce=coalesce, source=source)
         yield made
         for link in made.links:
             link.end(CloseReason.DONE)
@@ -183,7 +183,7 @@ async def test_a_client_that_was_behind_at_the_start_of_its_turn_gets_it_under_i
 
 
 async def test_a_client_that_falls_behind_the_log_is_disconnected() -> None:
-    async with stage(soft=1_000, log_max=200) as made:
+    async with stage(soft=1_000, log_bytes=200) as made:
         _, stalled = made.join("slow")
         _, fast = made.join("fast")
         stalled.reading.clear()
@@ -199,6 +199,25 @@ async def test_a_client_that_falls_behind_the_log_is_disconnected() -> None:
         made.end("".join(f"{n} " for n in range(1_000)))
         await settle()
         assert shown(fast)[-1]["type"] == "eventual_response"
+
+
+async def test_a_client_that_reads_one_frame_at_a_time_gets_the_whole_text_of_200000_tokens() -> None:
+    async with stage(soft=1_000) as made:
+        _, slow = made.join("slow")
+        slow.reading.clear()
+        made.begin()
+        for number in range(2_000):
+            made.play(*(TextDelta(text=f"{number} ") for _ in range(100)))
+            if number % 100 == 0:
+                slow.reading.set()
+                await asyncio.sleep(0)
+                slow.reading.clear()
+        whole = "".join(f"{number} " * 100 for number in range(2_000))
+        made.end(whole)
+        slow.reading.set()
+        await settle()
+        assert text(slow, TURN) == whole
+        assert slow.closed is None
 
 
 async def test_with_overflow_disconnect_a_slow_client_is_disconnected_at_once() -> None:

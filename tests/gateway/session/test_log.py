@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 from dragoman.adapters.meter import STEP
 from dragoman.gateway.config.model import Limits
 from dragoman.gateway.session.log import EVENT_SIZE, Log
 from dragoman.mappings.canonical import Batch, Event, SessionState
-from dragoman.mappings.canonical.events import QuestionAsked, TextDelta
+from dragoman.mappings.canonical.events import Heartbeat, QuestionAsked, TextDelta
 from dragoman.mappings.canonical.values import Origin
 
 OURS = Origin(link="smooth-1", request="r1")
@@ -21,7 +24,7 @@ def append(log: Log, *events: Event, turn: str = "t1", weight: int = 1) -> Batch
 
 
 def numbers(log: Log, cursor: int = 0, limit: int = 100) -> list[tuple[int, int]]:
-    return [(batch.first_seq, len(batch.events)) for batch in log.batches_from(cursor, limit)]
+    return [(batch.first_seq, len(batch.events)) for batch, _after in log.batches_from(cursor, limit)]
 
 
 def test_batches_are_numbered_consecutively() -> None:
@@ -32,10 +35,10 @@ def test_batches_are_numbered_consecutively() -> None:
 
 def test_the_oldest_batches_beyond_a_bound_are_dropped() -> None:
     for log in (log_of(log_max=2), log_of(log_bytes=2)):
-        cursor = append(log, TextDelta(text="a")).first_seq
-        append(log, TextDelta(text="b"))
+        cursor = append(log, QuestionAsked(text="a")).first_seq
+        append(log, QuestionAsked(text="b"))
         assert log.reaches(cursor)
-        append(log, TextDelta(text="c"))
+        append(log, QuestionAsked(text="c"))
         assert not log.reaches(cursor)
         assert log.reaches(cursor + 1)
 
@@ -85,7 +88,7 @@ def test_growth_is_told_once_for_each_step_and_not_for_each_event() -> None:
 def test_half_of_a_log_is_dropped_from_its_beginning_and_the_newest_batch_stays() -> None:
     log = log_of()
     for _ in range(10):
-        append(log, TextDelta(text="a"))
+        append(log, QuestionAsked(text="a"))
     log.drop_half()
     assert (log.reaches(4), log.reaches(5)) == (False, True)
     for _ in range(10):
@@ -98,7 +101,62 @@ def test_a_log_may_be_shortened_while_it_is_delivered() -> None:
     for turn in "abcdef":
         append(log, TextDelta(text="a"), turn=turn)
     seen = []
-    for batch in log.batches_from(0, 100):
+    for batch, _after in log.batches_from(0, 100):
         seen.append(batch.turn)
         log.drop_half()
     assert seen == [*"abcdef"]
+
+
+# -- merged ----------------------------------------------------------------------------------------------
+
+EVENTS = st.one_of(
+    st.builds(TextDelta, text=st.text("abc", max_size=3)),
+    st.builds(QuestionAsked, text=st.just("?")),
+    st.just(Heartbeat()),
+)
+STEPS = st.lists(st.tuples(st.lists(EVENTS, min_size=1, max_size=4), st.sampled_from(["t1", "t2"])), max_size=40)
+
+
+def told(log: Log, cursor: int, limit: int = 1 << 20) -> list[tuple[str, Event | str]]:
+    """Everything from the cursor on, each event with its turn; adjacent texts of a turn are joined."""
+    result: list[tuple[str, Event | str]] = []
+    while batches := list(log.batches_from(cursor, limit)):
+        for batch, after in batches:
+            assert batch.first_seq == cursor
+            cursor = after
+            for event in batch.events:
+                if not isinstance(event, TextDelta):
+                    result.append((batch.turn, event))
+                elif result and result[-1][0] == batch.turn and isinstance(result[-1][1], str):
+                    result[-1] = batch.turn, result[-1][1] + event.text
+                else:
+                    result.append((batch.turn, event.text))
+    return result
+
+
+@given(steps=STEPS, log_max=st.integers(2, 12), limit=st.integers(1, 20))
+def test_every_suffix_of_a_merged_log_says_what_the_whole_log_says(
+    steps: list[tuple[list[Event], str]], log_max: int, limit: int
+) -> None:
+    merged, whole = log_of(log_max=log_max, log_bytes=1 << 20), log_of(log_max=1 << 20, log_bytes=1 << 20)
+    for events, turn in steps:
+        append(merged, *events, turn=turn)
+        append(whole, *events, turn=turn)
+    for cursor in range(sum(len(events) for events, _turn in steps)):
+        if merged.reaches(cursor):
+            assert told(merged, cursor, limit) == told(whole, cursor)
+
+
+def test_text_alone_is_never_dropped_for_its_number() -> None:
+    log = log_of(log_max=100, log_bytes=1 << 20)
+    for _ in range(2_000):
+        append(log, TextDelta(text="x"))
+    assert log.reaches(0)
+    assert told(log, 0) == [("t1", "x" * 2_000)]
+
+
+def test_merged_text_costs_no_event_for_each_delta() -> None:
+    log = log_of(log_max=100, log_bytes=1 << 20)
+    for _ in range(2_000):
+        append(log, TextDelta(text="x"))
+    assert log.size < 2_000 * EVENT_SIZE // 10

@@ -1064,7 +1064,7 @@ async def test_the_log_has_the_approval_of_a_question() -> None:
             .gets("p", *heard("approve"), *CALLED, say("tool_result"), *ENDED)
             .done()
         )
-        events = [event for batch in made.session.log.batches_from(0, 1 << 20) for event in batch.events]
+        events = [event for batch, _after in made.session.log.batches_from(0, 1 << 20) for event in batch.events]
         kinds = [type(event).__name__ for event in events]
         assert kinds.index("ApprovalRequested") < kinds.index("ApprovalResolved") < kinds.index("ToolCallFinished")
         assert [event.approved for event in events if isinstance(event, ApprovalResolved)] == [True]

@@ -586,7 +586,7 @@ async def test_the_log_of_a_session_is_bounded() -> None:
         await begun(made).done()
         for _ in range(50):
             await made.script().pod_says(delta("x")).gets("a", token("r1", "x")).done()
-        assert sum(len(batch.events) for batch in made.session.log.batches_from(0, 1 << 20)) == 16
+        assert 1 < sum(len(batch.events) for batch, _after in made.session.log.batches_from(0, 1 << 20)) <= 16
 
 
 async def test_waiting_commands_are_bounded() -> None:
