@@ -81,7 +81,10 @@ class WebSocketListener:
         refusal = self._refusal(request, socket)
         if refusal is not None:
             return refusal
-        await socket.prepare(request)
+        try:
+            await socket.prepare(request)
+        except ConnectionError:
+            return socket  # the peer went away: aiohttp would log a traceback for it
         tcp = request.transport
         if tcp is None:
             return socket  # the peer went away during the handshake

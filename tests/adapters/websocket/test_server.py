@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
 import aiohttp
+import aiohttp.web
 import pytest
 from aiohttp import WSMsgType
 from websockets.asyncio.client import ClientConnection, connect
@@ -531,3 +532,17 @@ async def test_a_peer_for_which_there_is_no_room_gets_503_and_the_reason_before_
         async with handshake(server) as (head, _):
             assert head.startswith("HTTP/1.1 101")
         assert all(peer.startswith("127.0.0.1:") for peer in asked)
+
+
+async def test_a_client_that_leaves_during_its_handshake_is_no_error_in_the_log(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def prepare(_socket: object, _request: object) -> None:
+        raise aiohttp.ClientConnectionResetError("Cannot write to closing transport")
+
+    monkeypatch.setattr(aiohttp.web.WebSocketResponse, "prepare", prepare)
+    async with serving() as server:
+        with pytest.raises(aiohttp.ClientError):
+            async with aiohttp.ClientSession() as http:
+                await http.ws_connect(server.url)
+    assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == []
