@@ -113,7 +113,7 @@ class Codec(Generic[M]):
         return frozenset(struct.cls for struct in self._structs if self.unique_keys or _opaque(struct))
 
     def suspicious(self, frame: bytes, message: M) -> bool:
-        """Return True if a frame that decoded may still be too deep or have a duplicate key.
+        """Return True if a frame that decoded may still be too deep, no UTF-8, or have a duplicate key.
 
         The test counts a few characters and errs on the safe side.
         """
@@ -123,10 +123,12 @@ class Codec(Generic[M]):
             or b"\\u003" in frame  # an escaped colon
         ):
             return True
+        if not frame.isascii() and not is_utf8(frame):
+            return True
         return len(frame) > 2 * self.max_depth and frame.count(b"{") + frame.count(b"[") > self.max_depth
 
     def check(self, frame: bytes) -> None:
-        """Check a suspicious frame again; raises PeerError `too_deep` or `duplicate_key`."""
+        """Check a suspicious frame again; raises PeerError `too_deep`, `not_utf8` or `duplicate_key`."""
         read_json(frame, self.max_depth)
         if self.unique_keys:
             self.check_keys(frame)
@@ -158,6 +160,15 @@ class Codec(Generic[M]):
             return self.decode(msgspec.json.encode(value)), dropped
         except msgspec.DecodeError as error:
             raise PeerError("invalid", f"invalid `{tag}`: {error}", value=value) from error
+
+
+def is_utf8(frame: bytes) -> bool:
+    """Return True if a frame is UTF-8; msgspec does not look into opaque JSON."""
+    try:
+        frame.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def read_json(frame: bytes, max_depth: int) -> object:

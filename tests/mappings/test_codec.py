@@ -88,6 +88,14 @@ def test_the_decoder_refuses_with_a_malformed_error(frame: bytes) -> None:
 # -- what is looked at again ------------------------------------------------------------------------
 
 
+def test_opaque_json_that_is_no_utf8_is_suspicious_and_refused() -> None:
+    frame = b'{"type":"show","anything":"\xff"}'
+    assert PLAIN.suspicious(frame, PLAIN.decode(frame))
+    with pytest.raises(PeerError) as caught:
+        PLAIN.check(frame)
+    assert caught.value.code == "not_utf8"
+
+
 def test_a_deep_frame_is_suspicious_and_found_too_deep() -> None:
     frame = nested(DEPTH + 1)
     assert PLAIN.suspicious(frame, Show(anything=Raw(b"0")))

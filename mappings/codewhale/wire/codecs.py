@@ -20,7 +20,7 @@ from msgspec import UNSET, Raw, Struct, inspect
 from msgspec.structs import replace
 
 from dragoman.mappings.canonical.unmapped import Unmapped
-from dragoman.mappings.codec import check_depth, read_json
+from dragoman.mappings.codec import check_depth, is_utf8, read_json
 from dragoman.mappings.codewhale.ids import read_id
 from dragoman.mappings.codewhale.wire import lines, requests, results
 from dragoman.mappings.codewhale.wire.frames import EventFrame
@@ -71,11 +71,13 @@ class Events(Format):
             return _answer(decode_envelope(frame))
 
     def suspicious(self, frame: bytes, message: Any) -> bool:
-        """Return True if opaque JSON in a decoded line may be nested too deep."""
+        """Return True if opaque JSON in a decoded line may be nested too deep, or is no UTF-8."""
+        if not frame.isascii() and not is_utf8(frame):
+            return True
         return len(frame) > 2 * MAX_DEPTH and frame.count(b"{") + frame.count(b"[") > MAX_DEPTH
 
     def check(self, frame: bytes) -> None:
-        """Raise PeerError `too_deep` if a line is nested too deep."""
+        """Raise PeerError `too_deep` or `not_utf8`."""
         read_json(frame, MAX_DEPTH)
 
     def mend(self, frame: bytes) -> tuple[Any, list[str]]:

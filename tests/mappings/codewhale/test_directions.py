@@ -325,6 +325,8 @@ def test_a_bad_request_is_a_fault(frame: bytes, code: str) -> None:
         b'{"jsonrpc":"1.0","id":1,"result":1}',
         b'{"type":"response_start"}',
         b'{"id":1,"result":' + b"[" * 200 + b"]" * 200 + b"}",
+        b'{"id":"\xff","result":{}}',
+        b'{"id":1,"result":{"thread":"\xff"}}',
     ],
 )
 def test_a_bad_answer_is_a_fault(frame: bytes) -> None:
