@@ -20,9 +20,9 @@ from random import Random, SystemRandom
 from dragoman.gateway import logs
 from tests.chaos.faults import FaultKind, choose_rounds
 from tests.chaos.kills import KILLS, KillTally, town
-from tests.chaos.pair import PAIRS, Tally, play_rounds
+from tests.chaos.pair import DIALECTS, PAIRS, Tally, faulty_pair, play_rounds
 from tests.chaos.report import RELIABILITY, ChaosRun, chaos_report, replace_section, soak_report
-from tests.chaos.shapes import ShapeTally, play_shapes
+from tests.chaos.shapes import ShapeTally, play_backend_shapes, play_shapes
 from tests.chaos.soak import CLIENTS, soak
 
 FULL = 300.0  # seconds of a full run
@@ -46,10 +46,14 @@ async def chaos(folder: Path, seconds: float, seed: int) -> ChaosRun:
     faults, kills, shapes = Tally(), KillTally(), ShapeTally()
     memory: dict[str, tuple[int, int]] = {}
     before = _own_memory()
+    shape_bytes = max(SHAPE_LEAST, int(SHAPE * min(1.0, share)))
     await _play_pairs(folder, seed, share, faults)
+    for backend in DIALECTS:
+        (folder / f"hostile-{backend}").mkdir()
+        async with faulty_pair("smooth", backend, folder / f"hostile-{backend}") as pair:
+            await play_backend_shapes(pair, backend, shape_bytes, shapes)
     memory["gateways and backends of the broken connections (one process)"] = before, _own_memory()
     say(f"{faults.rounds.total()} turns with broken connections: {time.monotonic() - begun:.0f} s")
-    shape_bytes = max(SHAPE_LEAST, int(SHAPE * min(1.0, share)))
     (folder / "town").mkdir()
     async with town(folder / "town", kills) as (made, innocent):
         innocent.tell("quiet")

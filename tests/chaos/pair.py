@@ -63,6 +63,7 @@ LISTEN = {
     "codewhale": "codewhale+unix:{folder}/sock",
 }
 LIMITS = Limits(
+    max_message=8 << 20,
     drain_deadline=0.5,
     connect_deadline=1.0,
     accept_deadline=3.0,
@@ -188,7 +189,7 @@ class FaultyPair:
             disconnected=disconnected and not answered,
             lost=not (answered or disconnected) or not await self.turns.all_ended(),
             ended_twice=self.turns.ended_twice() > twice or client.most_ends() > allowed,
-            recovered=await self._recovers(),
+            recovered=await self.recovers(),
         )
 
     def _may_garble(self, fault: Fault) -> bool:
@@ -224,7 +225,7 @@ class FaultyPair:
             pass
         return answered, gone
 
-    async def _recovers(self) -> bool:
+    async def recovers(self) -> bool:
         """Hold turns with clients of the gateway itself until one is completed."""
         # The backend may still be busy with the turn that the fault cut.
         return await comes_true(lambda: completes(self.client, self.address), RECOVERY_DEADLINE, every=0.05)

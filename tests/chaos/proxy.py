@@ -38,6 +38,7 @@ class FaultProxy:
         self._passed = 0  # bytes in the direction of the armed fault
         self._slow: dict[Way, tuple[FaultKind, int]] = {}  # what goes on for a while, and for how many more
         self._open: set[asyncio.StreamWriter] = set()
+        self._near: set[asyncio.StreamWriter] = set()  # toward those who connected
 
     @classmethod
     @asynccontextmanager
@@ -77,6 +78,11 @@ class FaultProxy:
         self._fault = None
         self._slow.clear()
 
+    def inject(self, data: bytes) -> None:
+        """Say these bytes, as if the far side had, on every connection."""
+        for writer in self._near:
+            writer.write(data)
+
     def cut_all(self) -> None:
         """Reset every connection."""
         for writer in list(self._open):
@@ -98,6 +104,7 @@ class FaultProxy:
             return
         writers = (near[1], far[1])
         self._open.update(writers)
+        self._near.add(near[1])
         self.connections += 1
         try:
             async with asyncio.TaskGroup() as group:
@@ -106,6 +113,7 @@ class FaultProxy:
         finally:
             self.connections -= 1
             self._open.difference_update(writers)
+            self._near.discard(near[1])
             for writer in writers:
                 writer.close()
             for writer in writers:

@@ -142,7 +142,10 @@ def _shapes(run: ChaosRun) -> str:
         shown = [f"{cell['worst_ms']:.0f}" if cell else "-" for cell in cells]
         broken = [dialect for dialect in dialects if f"{name}, {dialect}" in run.shapes.not_recovered]
         rows.append([name, *shown, ", ".join(broken) or "none"])
-    return _table(["shape: worst ping, ms", *dialects, "did not recover"], rows)
+    table = _table(["shape: worst ping, ms", *dialects, "did not recover"], rows)
+    backends = [line for line in run.shapes.not_recovered if "backend" in line]
+    sent = f"Backends of all dialects sent the same shapes, {run.shapes.played_by_backends} in all"
+    return f"{table}\n\n{sent}; did not recover: {', '.join(backends) or 'none'}."
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

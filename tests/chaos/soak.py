@@ -27,7 +27,9 @@ TTL = 5.0  # seconds until a session without clients is forgotten
 THINK = 4.0  # seconds between two turns of a client, on average
 TURNS = 3  # of a client before it connects again, on average
 EVERY = 2.0  # seconds between two samples
-WARM = 0.25  # of the run: samples that are left out, while pools and caches fill
+WARM = (
+    120.0  # seconds of samples that are left out, at most half of the run: a silent pando caller is kept for a minute
+)
 QUANTITIES = {"memory": 1 << 20, "descriptors": 1, "tasks": 1, "timers": 1}
 """Quantity -> its unit: MiB, or one."""
 
@@ -92,7 +94,7 @@ async def soak(folder: Path, seconds: float, seed: int, clients: int = CLIENTS) 
                 await asyncio.sleep(EVERY)
             for visitor in visitors:
                 visitor.cancel()
-    late = [(at, sample) for at, sample in samples if at >= seconds * WARM]
+    late = [(at, sample) for at, sample in samples if at >= min(WARM, seconds / 2)]
     slopes = {q: slope([(at, sample[q] / unit) for at, sample in late]) for q, unit in QUANTITIES.items()}
     return SoakResult(seconds=seconds, slopes=slopes, turns=turns)
 
@@ -108,8 +110,10 @@ async def _visit(dialect: str, address: str, dice: Random, turns: Counter[str]) 
                     turn = await client.ask(f"count {dice.randint(1, 200)}")
                     await first_of(turn.over.wait(), client.gone.wait())
                     turns["ended" if turn.over.is_set() else "disconnected" if client.gone.is_set() else "lost"] += 1
-                    turns["ended twice"] += client.most_ends() > 1
+                    turns["ended twice"] += turn.ends > 1
                     await asyncio.sleep(dice.random() * 2 * THINK)
+        except* ConnectionRefusedError:
+            turns["refused"] += 1
         except* NO_TURN:
             turns["could not connect"] += 1
 
