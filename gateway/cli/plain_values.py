@@ -1,7 +1,7 @@
 """Read flags, texts, paths and choices of a command line without pydantic, which typer imports to convert any value.
 
-That import takes 55 ms of CPU, as much as both dialects of a bridge. A value of another type goes to typer, and so does
-a wrong choice, which typer refuses in its own words.
+That import takes 59 ms of CPU, a quarter of what a whole start takes without it. A value of another type goes to typer.
+So does a wrong choice, which typer refuses in its own words.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 __all__ = ["Process", "cores", "pin"]
@@ -30,8 +31,11 @@ def pin(core: int, pid: int = 0) -> None:
 class Process:
     """`python -m ARGUMENTS`, running inside a `with` block; `endpoints` are what it says that it listens on."""
 
-    def __init__(self, *arguments: str, core: int | None, listeners: int = 1) -> None:
+    def __init__(
+        self, *arguments: str, core: int | None, listeners: int = 1, environment: Mapping[str, str] | None = None
+    ) -> None:
         self._arguments = arguments
+        self._environment = environment
         self._core = core
         self._listeners = listeners
         self.endpoints: list[str] = []
@@ -44,7 +48,10 @@ class Process:
     def __enter__(self) -> Process:
         self._log = tempfile.TemporaryFile()  # closed by __exit__
         self._process = subprocess.Popen(
-            [sys.executable, "-m", *self._arguments], stdin=subprocess.DEVNULL, stderr=self._log
+            [sys.executable, "-m", *self._arguments],
+            stdin=subprocess.DEVNULL,
+            stderr=self._log,
+            env=self._environment,
         )
         if self._core is not None:
             pin(self._core, self._process.pid)
