@@ -112,11 +112,18 @@ class FairQueue:
 
 
 class Turns:
-    """The turns of one link. `resume` shows the frames that wait in its transport to the link once more."""
+    """The turns of one link.
 
-    __slots__ = ("_queue", "_resume", "_waits", "given", "waiting")
+    `resume` shows the frames that wait in its transport to the link once more. `check` returns a frame, or what stands
+    for one that is over a limit.
+    """
 
-    def __init__(self, queue: FairQueue, resume: Callable[[], None]) -> None:
+    __slots__ = ("_check", "_queue", "_resume", "_waits", "given", "waiting")
+
+    def __init__(
+        self, queue: FairQueue, resume: Callable[[], None], check: Callable[[Frame], Frame] | None = None
+    ) -> None:
+        self._check = check
         self.given = 0
         """Work (units) that the link was given while others waited."""
         self.waiting = 0
@@ -135,7 +142,7 @@ class Turns:
         if self.waiting and not self._waits:
             self._waits = True
             self._queue.wait(self)
-        return admitted
+        return admitted if self._check is None else [self._check(frame) for frame in admitted]
 
     def take(self) -> None:
         """Act on frames that wait, until the turn is over."""

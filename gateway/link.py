@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import structlog
-from msgspec import Struct, structs
+from msgspec import Struct
 
 from dragoman.adapters.base import CloseReason, Transport
 from dragoman.gateway.admission import ClientRates
+from dragoman.gateway.command_limits import CommandLimits
 from dragoman.gateway.fair_queue import FRAME, PUT, Turns
 from dragoman.gateway.faults import FaultLog
 from dragoman.gateway.ingress import Ingress
@@ -59,7 +61,7 @@ class Peer(Struct, frozen=True, kw_only=True):
     attaches: bool = True
     publishes: bool = False
     limited: bool = False
-    """True for clients: more messages or faults than `Limits` allows in a time end the link."""
+    """True for clients: `Limits` bounds each message, and more messages or faults in a time end the link."""
 
 
 class LinkEvents(Struct, Generic[T], frozen=True, kw_only=True):
@@ -109,8 +111,7 @@ class Link:
     ) -> None:
         self.id = peer.id
         self.dialect = peer.dialect
-        self.principal = peer.principal
-        self.ingress = peer.ingress
+        self.principal, self.ingress = peer.principal, peer.ingress
         self.attaches, self.publishes = peer.attaches, peer.publishes
         self.outbox = Outbox(services.limits.outbox_soft, services.limits.outbox_hard, transport.meter)
         self.tap = tap
@@ -125,13 +126,13 @@ class Link:
         self._drained = events.drained
         self._on_over, self._on_refused = events.over, events.refused
         self._understands = events.understands
-        self._ledger = services.ledger
+        self._ledger, self._memory = services.ledger, services.memory
         self._budget = services.queue.budget
-        self._turns = Turns(services.queue, transport.resume)
-        self._memory = services.memory
+        limits = CommandLimits(services.limits, peer.dialect) if peer.limited else None
+        self._unchecked = limits.unchecked if limits is not None else sys.maxsize
+        self._turns = Turns(services.queue, transport.resume, limits.check if limits is not None else None)
         self._alarm = AlarmTimer(services.schedule)
-        self._reason = CloseReason.DONE
-        self._why = ""  # text of the close, for transports that can send one
+        self._reason, self._why = CloseReason.DONE, ""  # of the close, for transports that can send them
         self._over = asyncio.Event()
         self._ended = False
         self._answered = asyncio.Event()  # what the peer waits for may have been said
@@ -272,9 +273,10 @@ class Link:
         Frames for which the step of the loop has no room stay in the transport. A link that is over drops all.
         """
         if self._ended:
-            return self._drop(len(frames)) if frames else 0
+            return self._drop(len(frames))
         given, budget = len(frames), self._budget
-        if given == 1 and budget.left > budget.turn_end and type(frame := frames[0]) is bytes:
+        has_room = budget.left > budget.turn_end
+        if given == 1 and has_room and type(frame := frames[0]) is bytes and len(frame) <= self._unchecked:
             budget.left -= FRAME + len(frame)
         elif not (frames := self._turns.admit(frames)):
             return 0
@@ -296,7 +298,8 @@ class Link:
 
     def _drop(self, count: int) -> int:
         """Count frames, or commands, of a disconnected peer as lost; return how many."""
-        self._ledger.record([Loss(kind="frame", why=DISCONNECTED, count=count)], source=self.dialect.name)
+        losses = [Loss(kind="frame", why=DISCONNECTED, count=count)] if count else []
+        self._ledger.record(losses, source=self.dialect.name)
         return count
 
     def _take(self, frames: Sequence[Frame]) -> None:
@@ -322,9 +325,8 @@ class Link:
             self._budget.left -= sum(map(len, step.frames))
             if self.outbox.over:
                 self.cut(PeerError("flooding", "asks and does not read the answers", can_continue=False))
-                if step.bursts:
-                    self._drop(len(step.bursts))
-                step = structs.replace(step, bursts=[])
+                self._drop(len(step.bursts))
+                step.bursts = []
         if step.losses:
             self._ledger.record(step.losses, source=self.dialect.name)
         for fault in step.faults:

@@ -47,12 +47,20 @@ class Parts(Struct, frozen=True):
 class Oversize(Struct, frozen=True):
     """Placeholder for a frame that the adapter refused because of its size.
 
-    The frame had `size` bytes or parts (so far), against a limit of `limit`.
+    The frame had `size` bytes or parts (so far), against a limit of `limit`. If the limit is one of JSON values, `size`
+    is in bytes.
     """
 
     size: int
     limit: int
-    unit: Literal["bytes", "parts"] = "bytes"
+    unit: Literal["bytes", "parts", "values"] = "bytes"
+
+    @property
+    def text(self) -> str:
+        """The reason for the refusal, for the peer and for recordings."""
+        if self.unit == "values":
+            return f"message of {self.size} bytes has more than {self.limit} JSON values"
+        return f"message of {self.size} {self.unit} is over the limit of {self.limit}"
 
 
 class Missed(Struct, frozen=True):
@@ -352,7 +360,7 @@ class Direction(Struct, Generic[T], frozen=True, kw_only=True):
         if isinstance(error, PeerError):
             raise error
         if isinstance(frame, Oversize):
-            raise PeerError("too_large", f"message of {frame.size} {frame.unit} is over the limit of {frame.limit}")
+            raise PeerError("too_large", frame.text)
         if isinstance(frame, Missed):
             raise PeerError("too_large", f"{frame.count} messages came faster than they were read, and were dropped")
         if isinstance(frame, Parts):
@@ -435,5 +443,7 @@ class Dialect(Struct, frozen=True, kw_only=True):
     takes_history: Callable[[Sequence[Item]], Ext | None] | None = None
     # The number of items of history that a client's ResumeSession brings.
     brings_history: Callable[[ResumeSession], int] = _nothing
+    # Words of which one stands in each command that may be longer than `max_command`, up to `max_message`.
+    large_commands: tuple[bytes, ...] = ()
     # Servers store every message and answer requests for history at any time; else the session's transcript answers.
     stores_history: bool = False

@@ -21,15 +21,15 @@ SIGNS = re.compile(
 """Matches text with STEP signs that a further value follows."""
 
 
-def check_value_count(frame: bytes) -> None:
-    """Raise PeerError `too_large` if the JSON of a frame has more than VALUES_MAX values.
+def check_value_count(frame: bytes, limit: int = VALUES_MAX) -> None:
+    """Raise PeerError `too_large` if the JSON of a frame has more than `limit` values.
 
     A few counts clear almost all frames. In the others a pattern skips strings, up to the first value above the limit.
     """
-    if sum(map(frame.count, (b",", b"[", b"{"))) <= VALUES_MAX:
+    if sum(map(frame.count, (b",", b"[", b"{"))) <= limit:
         return
     counted, at = 0, 0
     while (found := SIGNS.match(frame, at)) is not None:
         counted, at = counted + STEP, found.end()
-        if counted > VALUES_MAX:
-            raise PeerError("too_large", f"more than {VALUES_MAX} JSON values in one message")
+        if counted > limit:
+            raise PeerError("too_large", f"more than {limit} JSON values in one message")

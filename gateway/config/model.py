@@ -28,6 +28,8 @@ class Limits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rena
     # of all that peers make the gateway hold; 0: a quarter of the machine's or cgroup's memory, at most 1 GiB
     memory: MaybeBytes = 0
     max_message: Bytes = 16 * 1024 * 1024  # the largest tool results seen are below 4 MiB
+    max_command: Bytes = 1024 * 1024  # of a client; real ones are below 100 KiB, except attachments and stored messages
+    message_values: Count = 16_384  # JSON values of a client's message: decoding them takes about 20 ms at worst
     message_parts: Count = 64  # parts of a ZeroMQ message: real ones have at most three
     outbox_soft: Bytes = 1024 * 1024  # above it a link keeps a cursor into the log instead of frames
     outbox_hard: Bytes = 16 * 1024 * 1024  # above it a link that does not read its replies is disconnected

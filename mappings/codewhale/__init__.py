@@ -24,6 +24,7 @@ DIALECT = Dialect(
     client=ClientTranslator,
     projection=Projection,
     public_ids=public_ids,
+    large_commands=(b'"history"',),  # a conversation that a client brings along
     has_request_ids=True,
     single_session=False,
     lists_silent=True,

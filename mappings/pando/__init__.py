@@ -28,6 +28,7 @@ DIALECT: Dialect = Dialect(
     client=ClientTranslator,
     projection=Projection,
     public_ids=public_ids,
+    large_commands=(b"db.write",),  # a message of any kind, to store
     has_request_ids=False,
     single_session=False,
     turn_outlives_connection=True,

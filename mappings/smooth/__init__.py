@@ -20,6 +20,7 @@ DIALECT = Dialect(
     client=ClientTranslator,
     projection=Projection,
     public_ids=public_ids,
+    large_commands=(b'"images"', b'"files"'),  # attachments are URLs, also `data:` URLs
     has_request_ids=True,
     single_session=False,
     stores_history=True,

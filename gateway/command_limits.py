@@ -1,0 +1,40 @@
+"""Refuse commands of clients that are too large, by counts on their bytes, before they are decoded.
+
+Decoding builds an object for each JSON value, and holds the interpreter until it is done (docs/performance.md, section
+4). A refused frame becomes Oversize, so the client gets its dialect's own error and stays connected.
+"""
+
+from __future__ import annotations
+
+from dragoman.gateway.config.model import Limits
+from dragoman.mappings.dialect import Dialect, Frame, Oversize, Parts
+from dragoman.mappings.errors import PeerError
+from dragoman.mappings.value_count import check_value_count
+
+__all__ = ["CommandLimits"]
+
+
+class CommandLimits:
+    """The limits `max_command` and `message_values` for clients of one dialect."""
+
+    def __init__(self, limits: Limits, dialect: Dialect) -> None:
+        self.unchecked = min(limits.max_command, limits.message_values)
+        """Size (bytes) up to which a frame needs no check: each value has at least one byte."""
+        self._size = limits.max_command
+        self._values = limits.message_values
+        self._large = dialect.large_commands
+
+    def check(self, frame: Frame) -> Frame:
+        """Return the frame, or an Oversize in its place."""
+        parts = frame.parts if isinstance(frame, Parts) else (frame,) if isinstance(frame, bytes) else ()
+        size = sum(map(len, parts))
+        if size <= self.unchecked:
+            return frame
+        if size > self._size and not any(word in part for part in parts for word in self._large):
+            return Oversize(size=size, limit=self._size)
+        try:
+            for part in parts:
+                check_value_count(part, self._values)
+        except PeerError:
+            return Oversize(size=size, limit=self._values, unit="values")
+        return frame
