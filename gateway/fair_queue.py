@@ -25,10 +25,10 @@ from dragoman.mappings.dialect import Frame
 
 __all__ = ["FRAME", "PUT", "QUANTUM", "STEP", "FairQueue", "StepBudget", "Turns"]
 
-# docs/performance.md, section 4, has the measurement behind these numbers.
-STEP = 1024 * 1024  # units of one step of the event loop: about 10 ms
+# docs/performance.md, section 8, has the measurement behind these numbers.
+STEP = 1024 * 1024  # units of one step of the event loop: 3 to 10 ms
 QUANTUM = STEP // 8  # units of one turn while others wait
-FRAME = 2048  # units of a frame beside its bytes: about 20 us, for a ping and its reply or for a fault
+FRAME = 2048  # units of a frame beside its bytes: 5 to 20 us, for a ping, a fault or another small command
 PUT = 512  # units of one write to a link beside its bytes: about 5 us, mostly for the system call
 
 

@@ -53,7 +53,7 @@ __all__ = [
 DEADLINE = 20.0  # seconds for anything that a party waits for
 MAX_MESSAGE = 4 * 1024 * 1024  # above the 3 MB line that a pod takes (docs/dialects/pod.md, section 1)
 TERMINALS = ("eventual_response", "error", "cancelled")
-LIMITS = Limits(max_message=MAX_MESSAGE, drain_deadline=0.5, snapshot_wait=10.0)
+LIMITS = Limits(max_message=MAX_MESSAGE, max_command=MAX_MESSAGE, drain_deadline=0.5, snapshot_wait=10.0)
 DEMO = Endpoint(dialect="pod", transport="demo", address="conversation")
 GOOD = "count 2"  # the demo backend answers it at once
 

@@ -146,7 +146,7 @@ READABLE = [
     healthy("1.1: members in any order", '{"params":null,"method":"healthz","id":1,"jsonrpc":"2.0"}', 1),
     healthy("1.1: an array", '["2.0",1,"healthz",null]', 1),
     healthy("1.1: an array without a version", '[null,1,"healthz",null]', 1),
-    healthy("1: a line of 1 MB", '{"id":1,"method":"healthz","x":"' + "x" * (1 << 20) + '"}', 1),
+    healthy("1: a line of 1 MB", '{"id":1,"method":"healthz","x":"' + "x" * 1_000_000 + '"}', 1),
     *[
         healthy(f"1.1: the id {text}", f'{{"id":{text},"method":"healthz"}}', json.loads(text))
         for text in (
