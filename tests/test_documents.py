@@ -1,4 +1,4 @@
-"""Files, folders and classes that the documents name exist."""
+"""Files, folders, classes, commands and options that the documents name exist."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from dragoman.gateway.cli.program import COMMANDS, load_command
 from tests.test_layout import ROOT, SOURCES, TESTS, listed, name, parsed
 
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 FILE = re.compile(r"[\w./*]+\.(py|md|toml)|(gateway|adapters|mappings|tests|docs)/[\w./*]*")
 CLASS = re.compile(r"[A-Z][a-z]+([A-Z][a-z]+)+")
+OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]+")
+OTHER_OPTIONS = {"--install-completion", "--lf", "--check", "--strict"}  # of typer, pytest, ruff and mypy
 FOREIGN = {"ApprovalDecisionRequest"}  # types of the dialects that the gateway has no class for
 
 
@@ -45,6 +48,22 @@ def test_each_class_that_a_document_names_exists() -> None:
     nodes = [node for path in SOURCES + TESTS for node in ast.walk(parsed(path)) if isinstance(node, ast.ClassDef)]
     there = FOREIGN | {node.name for node in nodes}
     missing = [f"{name(p)}: {t}" for p in DOCUMENTS for t in named(p) if CLASS.fullmatch(t) and t not in there]
+    assert not missing, listed(missing)
+
+
+def test_each_command_that_a_document_names_exists() -> None:
+    called = [(path, re.match(r"dragoman ([a-z][a-z-]*)", token)) for path in DOCUMENTS for token in named(path)]
+    missing = [f"{name(path)}: {found[0]}" for path, found in called if found and found[1] not in COMMANDS]
+    assert not missing, listed(missing)
+
+
+def test_each_option_that_a_document_names_exists() -> None:
+    places = [path for path in SOURCES if name(path).startswith(("gateway/cli/", "gateway/launched/"))]
+    places += [path for path in TESTS if name(path).startswith("tests/bench/")]
+    known = OTHER_OPTIONS | {option for path in places for option in OPTION.findall(path.read_text("utf-8"))}
+    known |= {option for command in COMMANDS for given in load_command(command).params for option in given.opts}
+    found = [(path, option) for path in DOCUMENTS for option in OPTION.findall(path.read_text("utf-8"))]
+    missing = sorted({f"{name(path)}: {option}" for path, option in found if option not in known})
     assert not missing, listed(missing)
 
 
