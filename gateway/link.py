@@ -109,8 +109,7 @@ class Link:
         events: LinkEvents[T],
         tap: Tap | None = None,
     ) -> None:
-        self.id = peer.id
-        self.dialect = peer.dialect
+        self.id, self.dialect = peer.id, peer.dialect
         self.principal, self.ingress = peer.principal, peer.ingress
         self.attaches, self.publishes = peer.attaches, peer.publishes
         self.outbox = Outbox(services.limits.outbox_soft, services.limits.outbox_hard, transport.meter)
@@ -180,7 +179,10 @@ class Link:
         self._finish()
 
     def cut(self, fault: PeerError) -> None:
-        """Disconnect the peer for this fault, and drop the frames that wait for it: it would never read them."""
+        """Disconnect the peer for this fault. Frames that wait are dropped: it does not read. Else it is told why."""
+        if self.outbox.empty:
+            self._refuse(fault.code, fault.text)
+            return
         self._note_cut(fault.code, fault.text)
         self._reason, self._flush = CloseReason.TOO_SLOW, 0.0
         self.outbox.discard()

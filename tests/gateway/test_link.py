@@ -660,3 +660,23 @@ async def test_a_backend_has_no_rate() -> None:
         made.transport.say(*[b"x", b"bad"] * 100)
         await settle()
         assert (made.transport.is_open(), made.refusals) == (True, [])
+
+
+async def test_a_peer_that_reads_is_told_why_it_is_cut() -> None:
+    async with served() as made:
+        made.link.cut(PeerError("too_slow", "events are dropped", can_continue=False))
+        await settle()
+        assert made.refusals == ["events are dropped"]
+        assert made.transport.closed is CloseReason.TOO_SLOW
+
+
+async def test_a_peer_that_does_not_read_is_cut_without_a_last_frame() -> None:
+    async with served() as made:
+        made.transport.reading.clear()
+        made.link.put([b"taken by the writer"])
+        await settle()
+        made.link.put([b"not read"])
+        made.link.cut(PeerError("too_slow", "events are dropped", can_continue=False))
+        await settle()
+        assert made.refusals == []
+        assert made.transport.closed is CloseReason.TOO_SLOW
