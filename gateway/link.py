@@ -122,9 +122,8 @@ class Link:
         self._transport = transport
         self._translator: Translator[Any, Any] = translator  # the constructor checks its items
         self._sink: Callable[[Link, list[Burst[Any]]], None] = events.sink
-        self._drained = events.drained
+        self._drained, self._understands = events.drained, events.understands
         self._on_over, self._on_refused = events.over, events.refused
-        self._understands = events.understands
         self._ledger, self._memory = services.ledger, services.memory
         self._budget = services.queue.budget
         limits = CommandLimits(services.limits, peer.dialect) if peer.limited else None
@@ -133,9 +132,8 @@ class Link:
         self._alarm = AlarmTimer(services.schedule)
         self._reason, self._why = CloseReason.DONE, ""  # of the close, for transports that can send them
         self._over = asyncio.Event()
-        self._ended = False
+        self._ended, self._flush = False, FLUSH_DEADLINE
         self._answered = asyncio.Event()  # what the peer waits for may have been said
-        self._flush = FLUSH_DEADLINE
         self.log = log.bind(link=peer.id, dialect=peer.dialect.name, peer=transport.peer)
         self._rates = ClientRates(services.limits, services.clock) if peer.limited else None
         self._faults = FaultLog(peer.dialect.name, self.log, services)
