@@ -16,7 +16,7 @@ from pathlib import Path
 
 import msgspec
 
-from tests.bench import bulk, codec, pairs, recording, replay, report, start, stdio, steady, zeromq
+from tests.bench import bulk, codec, pairs, recording, replay, report, sessions, start, stdio, steady, zeromq
 from tests.bench.report import Report
 
 PARTS: dict[str, Callable[[int, bool], Report]] = {
@@ -29,6 +29,7 @@ PARTS: dict[str, Callable[[int, bool], Report]] = {
     "pairs": lambda rounds, quick: report.pairs_report(pairs.measure(rounds, quick)),
     "replay": lambda rounds, quick: report.replay_report(replay.measure(rounds, quick)),
     "recording": lambda rounds, quick: report.recording_report(recording.measure(rounds, quick)),
+    "sessions": lambda _rounds, quick: sessions.sessions_report(sessions.measure(quick)),
 }
 """What is measured: so many rounds of it, short ones for a first look."""
 
