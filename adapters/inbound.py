@@ -24,7 +24,7 @@ from dragoman.mappings.dialect import Frame, Parts
 __all__ = ["Inbound", "PulledInbound", "memory"]
 
 FRAME_OVERHEAD = 64  # bytes of an object beside its content, so that a flood of tiny frames is counted as its memory
-SLICE = 256  # waiting frames that a sink is shown at once: they are copied, and the sink may leave most of them
+SLICE = 1024  # waiting frames that a sink is shown at once: they are copied, and the sink may leave most of them
 
 
 class Inbound:

@@ -17,7 +17,7 @@ from dragoman.mappings.dialect import Frame, Oversize
 
 __all__ = ["LINES_AT_ONCE", "LineSplitter", "join"]
 
-LINES_AT_ONCE = 2048  # lines of a read that are split at once: about 0.2 ms; one read may have 262,144
+LINES_AT_ONCE = 4096  # lines of a read that are split at once: about 0.4 ms; one read may have 262,144
 
 WHITE_SPACE = (
     "\t\n\x0b\x0c\r \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004"
@@ -49,29 +49,24 @@ class LineSplitter:
         if not self._size and data.find(b"\n") == len(data) - 1 and len(data) <= self.max_line and data.isascii():
             line = data.strip()  # the fast path: a read with one line, as when tokens arrive one by one
             return [line] if line else []
-        return self._split(self._cut(data) if len(data) > self._lines_at_once else data)
+        return self._split(data)
 
     def more(self) -> list[Frame]:
         """Return further lines of the data in `unsplit`; none if these were blank."""
         data = self.unsplit.popleft()
         self._meter.add(-len(data))
-        return self._split(self._cut(data))
-
-    def _cut(self, data: bytes) -> bytes:
-        """Return the part of `data` that is split now; the rest goes back to `unsplit`."""
-        if not self._size:
-            data = data.lstrip()  # a flood of blank lines is not worth a split
-        if data.count(b"\n") <= self._lines_at_once:
-            return data
-        rest = data.split(b"\n", self._lines_at_once)[-1]
-        if rest:
-            self.unsplit.appendleft(rest)
-            self._meter.add(len(rest))
-        return data[: len(data) - len(rest)]
+        return self._split(data)
 
     def _split(self, data: bytes) -> list[Frame]:
-        lines = data.split(b"\n")
+        """Return the first lines of `data`; what is behind them goes back to `unsplit`."""
+        if len(data) > self._lines_at_once and not self._size:
+            data = data.lstrip()  # a flood of blank lines is not worth a split
+        lines = data.split(b"\n", self._lines_at_once)
         rest = lines.pop()
+        if len(lines) == self._lines_at_once and b"\n" in rest:
+            self.unsplit.appendleft(rest)
+            self._meter.add(len(rest))
+            rest = b""
         frames: list[Frame] = []
         if lines and self._size:
             self._hold(lines.pop(0))

@@ -18,7 +18,7 @@ from msgspec import Struct
 from dragoman.adapters.base import CloseReason, Transport
 from dragoman.gateway.admission import ClientRates
 from dragoman.gateway.command_limits import CommandLimits
-from dragoman.gateway.fair_queue import FRAME, PUT, Turns
+from dragoman.gateway.fair_queue import EVENT, FRAME, PUT, Turns
 from dragoman.gateway.faults import FaultLog
 from dragoman.gateway.ingress import Ingress
 from dragoman.gateway.outbox import Outbox
@@ -127,13 +127,12 @@ class Link:
         self._ledger, self._memory = services.ledger, services.memory
         self._budget = services.queue.budget
         limits = CommandLimits(services.limits, peer.dialect) if peer.limited else None
-        self._unchecked = limits.unchecked if limits is not None else sys.maxsize
-        self._turns = Turns(services.queue, transport.resume, limits.check if limits is not None else None)
+        self._unchecked, self._each = (limits.unchecked, FRAME) if limits is not None else (sys.maxsize, EVENT)
+        self._turns = Turns(services.queue, transport.resume, limits.check if limits is not None else None, self._each)
         self._alarm = AlarmTimer(services.schedule)
         self._reason, self._why = CloseReason.DONE, ""  # of the close, for transports that can send them
-        self._over = asyncio.Event()
         self._ended, self._flush = False, FLUSH_DEADLINE
-        self._answered = asyncio.Event()  # what the peer waits for may have been said
+        self._over, self._answered = asyncio.Event(), asyncio.Event()  # `_answered`: the peer may have its answers
         self.log = log.bind(link=peer.id, dialect=peer.dialect.name, peer=transport.peer)
         self._rates = ClientRates(services.limits, services.clock) if peer.limited else None
         self._faults = FaultLog(peer.dialect.name, self.log, services)
@@ -277,7 +276,7 @@ class Link:
         given, budget = len(frames), self._budget
         has_room = budget.left > budget.turn_end
         if given == 1 and has_room and type(frame := frames[0]) is bytes and len(frame) <= self._unchecked:
-            budget.left -= FRAME + len(frame)
+            budget.left -= self._each + len(frame)
         elif not (frames := self._turns.admit(frames)):
             return 0
         if not self.heard:
@@ -330,6 +329,7 @@ class Link:
         if step.losses:
             self._ledger.record(step.losses, source=self.dialect.name)
         for fault in step.faults:
+            self._budget.left -= FRAME
             self._faults.note(fault)
         if step.bursts:
             self._sink(self, step.bursts)

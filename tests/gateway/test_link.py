@@ -16,7 +16,7 @@ from structlog.testing import capture_logs
 
 from dragoman.adapters.base import CloseReason
 from dragoman.gateway.config.model import Limits
-from dragoman.gateway.fair_queue import FRAME, STEP, FairQueue
+from dragoman.gateway.fair_queue import EVENT, STEP, FairQueue
 from dragoman.gateway.ledger import Ledger
 from dragoman.gateway.link import Link, LinkEvents, Peer
 from dragoman.mappings.canonical import Batch, Event, SessionState
@@ -519,7 +519,7 @@ async def test_no_frame_is_written_directly_to_a_link_that_is_being_closed() -> 
 # -- the work of one step of the event loop ----------------------------------------------------------
 
 
-FLOOD = 4 * STEP // FRAME  # frames: four steps for a link alone
+FLOOD = 4 * STEP // EVENT  # frames: four steps for a link alone
 
 
 class Steps:
@@ -546,7 +546,7 @@ async def test_a_flood_is_acted_on_in_several_steps_and_in_its_order() -> None:
             heard.append(len(made.heard))
         assert made.heard == flood
         assert len(heard) >= 4
-        assert max(after - before for before, after in pairwise(heard)) <= STEP // FRAME + 1
+        assert max(after - before for before, after in pairwise(heard)) <= STEP // EVENT + 1
 
 
 async def test_a_frame_is_acted_on_within_two_steps_while_a_hundred_links_flood() -> None:
@@ -555,7 +555,7 @@ async def test_a_frame_is_acted_on_within_two_steps_while_a_hundred_links_flood(
         floods = [await stack.enter_async_context(served(queue=steps.queue)) for _ in range(100)]
         innocent = await stack.enter_async_context(served(queue=steps.queue))
         for made in floods:
-            made.transport.say(*[b"flood"] * FLOOD)
+            made.transport.say(*[b"flood"] * (FLOOD // 4))
         await settle()
         for number in range(1, 20):
             innocent.transport.say(b"ping")
@@ -588,7 +588,7 @@ async def test_frames_behind_one_that_ends_the_stream_are_counted_and_not_acted_
         while steps.soon:
             await steps.run_one()
     (entry,) = made.ledger.entries()
-    assert len(made.heard) <= STEP // FRAME, "frames of the same step were read together with it"
+    assert len(made.heard) <= STEP // EVENT, "frames of the same step were read together with it"
     assert len(made.heard) + entry.count == FLOOD
 
 
