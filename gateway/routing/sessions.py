@@ -73,6 +73,7 @@ class Sessions:
         self._unopened = UnopenedSessions()
         self._entered: dict[str, Session] = {}  # by endpoint
         self._entrances: dict[str, list[Ingress]] = {}  # the listeners that lead to a session, by its id
+        self._published: set[str] = set()  # ids of sessions that every subscriber is told of
         self._kept: set[str] = set()  # ids of sessions that are never forgotten
         self._deleted: dict[str, None] = {}  # names of sessions that were deleted here alone, the oldest first
         self._publications: list[Link] = []
@@ -342,7 +343,7 @@ class Sessions:
     @property
     def published(self) -> int:
         """Number of sessions that are published to every subscriber."""
-        return sum(map(self._publishes, self.index))
+        return len(self._published)
 
     def watch(self, watcher: Callable[[Session], None]) -> None:
         """Call `watcher` with each session that is new, has changed or is over."""
@@ -350,6 +351,10 @@ class Sessions:
 
     def tell(self, session: Session) -> None:
         """Tell the watchers that a session is new, changed or over."""
+        if session in self.index and self._publishes(session):
+            self._published.add(session.state.id)
+        else:
+            self._published.discard(session.state.id)
         for watcher in self._watchers:
             watcher(session)
 
