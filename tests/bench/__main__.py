@@ -1,6 +1,6 @@
 """`make bench`: every goal of docs/performance.md that can be measured so far, as ratios in one interleaved run.
 
-    python -m tests.bench [--quick] [--json] [--write README.md]
+    python -m tests.bench [--quick] [--json] [--write docs/performance.md]
 
 Exits 1 when a goal is missed. Ratios are what counts: absolute figures belong to the machine.
 """
@@ -73,7 +73,7 @@ def main() -> int:
             print(f"\n{name}\n\n{report.table(part.rows)}")
         print(f"\n{report.table(report.goals(figures))}\n\n{said}")
     if given.write:
-        write(given.write, report.readme(figures, said))
+        write(given.write, report.as_markdown(figures, said))
     return int(any(figure.verdict == "MISSED" for figure in figures))
 
 

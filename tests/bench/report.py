@@ -15,11 +15,11 @@ from tests.bench import bulk, codec, pairs, recording, replay, start, stdio, ste
 __all__ = [
     "Figure",
     "Report",
+    "as_markdown",
     "bulk_report",
     "codec_report",
     "machine",
     "pairs_report",
-    "readme",
     "recording_report",
     "replay_report",
     "start_report",
@@ -444,8 +444,8 @@ def table(rows: list[list[str]]) -> str:
     return "\n".join([lines[0], "  ".join("-" * width for width in widths), *lines[1:]])
 
 
-def readme(figures: list[Figure], said: str) -> str:
-    """The figures for the README, in Markdown."""
+def as_markdown(figures: list[Figure], said: str) -> str:
+    """Return the figures as a Markdown table, for docs/performance.md."""
     rows = goals(figures)
     rows.insert(1, ["---"] * len(rows[0]))
     return "\n".join(["| " + " | ".join(row) + " |" for row in rows] + ["", said + "."])
