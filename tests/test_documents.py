@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from dragoman.gateway.cli.program import COMMANDS, load_command
+from tests.bench.__main__ import has_markers
 from tests.test_layout import ROOT, SOURCES, TESTS, listed, name, parsed
 
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -65,6 +66,13 @@ def test_each_option_that_a_document_names_exists() -> None:
     found = [(path, option) for path in DOCUMENTS for option in OPTION.findall(path.read_text("utf-8"))]
     missing = sorted({f"{name(path)}: {option}" for path, option in found if option not in known})
     assert not missing, listed(missing)
+
+
+def test_the_benchmarks_can_write_their_figures_into_the_file_that_the_document_names() -> None:
+    page = (ROOT / "docs/performance.md").read_text("utf-8")
+    targets = re.findall(r"make bench ARGS=\"--write ([^\"]+)\"", page)
+    assert targets
+    assert all(has_markers(ROOT / target) for target in targets)
 
 
 def test_a_missing_file_is_detected() -> None:
