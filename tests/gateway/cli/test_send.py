@@ -1,0 +1,137 @@
+"""`dragoman send`: one turn with a backend of each dialect, what it prints, and its exit codes."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+DIALECTS = ("smooth", "pod", "pando", "codewhale")
+PLACES = {
+    "smooth": "smooth+ws://127.0.0.1:0/ws",
+    "pod": "pod+unix:{folder}/pod",
+    "pando": "pando+tcp://127.0.0.1:0",
+    "codewhale": "codewhale+unix:{folder}/codewhale",
+}
+
+KEYS = {"type", "session", "end", "text", "usage", "failure", "question"}
+
+
+class Backends:
+    """Demo backends in processes of their own, each started when it is first asked for."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._running: dict[str, tuple[str, subprocess.Popen[str]]] = {}
+
+    def endpoint(self, dialect: str) -> str:
+        """Return where the backend of this dialect listens."""
+        if dialect not in self._running:
+            place = PLACES[dialect].format(folder=self._folder)
+            process = subprocess.Popen(
+                [sys.executable, "-m", "dragoman", "demo-backend", place, "--log-level", "error"],
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+            assert process.stderr is not None
+            self._running[dialect] = process.stderr.readline().removeprefix("listening ").strip(), process
+        return self._running[dialect][0]
+
+    def stop(self) -> None:
+        """End all processes."""
+        for _, process in self._running.values():
+            process.kill()
+            process.communicate()
+
+
+@pytest.fixture(scope="module")
+def backends(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Backends]:
+    started = Backends(tmp_path_factory.mktemp("send"))
+    yield started
+    started.stop()
+
+
+def send(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "dragoman", "send", *arguments]
+    return subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=50, check=False)
+
+
+def told(done: subprocess.CompletedProcess[str]) -> list[dict[str, Any]]:
+    """Return the lines of `--json`."""
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def test_the_answer_is_printed_and_the_exit_code_is_0(backends: Backends) -> None:
+    done = send(backends.endpoint("smooth"), "count 3")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "0 1 2 \n", "")
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_json_has_the_events_of_the_turn_and_then_a_result_with_all_keys(backends: Backends, dialect: str) -> None:
+    done = send(backends.endpoint(dialect), "count 3", "--json")
+    *events, result = told(done)
+    assert (events[0]["type"], events[-1]["type"]) == ("turn_accepted", "turn_ended")
+    assert "".join(event["text"] for event in events if event["type"] == "text_delta") == "0 1 2 "
+    assert (done.returncode, set(result)) == (0, KEYS)
+    assert (result["type"], result["end"], result["text"]) == ("result", "completed", "0 1 2 ")
+
+
+@pytest.mark.parametrize("dialect", ["smooth", "pod", "codewhale"])  # a pando tells only that a turn is over
+def test_a_turn_that_fails_exits_1_and_says_why(backends: Backends, dialect: str) -> None:
+    done = send(backends.endpoint(dialect), "fail")
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: the turn ended failed: ")
+
+
+def test_a_question_is_printed_and_exits_3_without_a_terminal(backends: Backends) -> None:
+    done = send(backends.endpoint("smooth"), "approve")
+    asked, order, answers = done.stdout.splitlines()[-2:-1], "Refund 42.00 EUR for order A-1042", "approve or deny."
+    assert asked == [f"The agent asks for your approval of refund_order: {order}"]
+    assert (done.returncode, done.stdout.endswith(f"\nAnswer {answers}\n")) == (3, True)
+
+
+def test_json_tells_the_question_that_has_no_answer(backends: Backends) -> None:
+    done = send(backends.endpoint("smooth"), "approve", "--json")
+    *events, result = told(done)
+    assert (done.returncode, events[-1]["type"], result["end"]) == (3, "approval_requested", None)
+    assert result["question"].endswith("Answer approve or deny.")
+
+
+def test_a_session_is_continued_by_its_id_and_a_new_one_begun_without(backends: Backends) -> None:
+    """The demo backend answers each further input of one session with the next turn of its script."""
+    endpoint = backends.endpoint("pando")
+    first, other = (told(send(endpoint, "hello", "--json"))[-1] for _ in range(2))
+    again = told(send(endpoint, "hello", "--session", first["session"], "--json"))[-1]
+    assert (again["session"], other["text"]) == (first["session"], first["text"])
+    assert again["text"] != first["text"]
+
+
+def test_a_question_is_answered_on_a_terminal(backends: Backends) -> None:
+    ours, terminal = os.openpty()
+    os.write(ours, b"approve\n")
+    command = [sys.executable, "-m", "dragoman", "send", backends.endpoint("smooth"), "approve"]
+    done = subprocess.run(command, stdin=terminal, capture_output=True, text=True, timeout=50, check=False)
+    os.close(ours)
+    os.close(terminal)
+    assert (done.returncode, done.stdout.endswith("on their way back.\n")) == (0, True)
+    assert done.stderr.endswith("Answer approve or deny.\n> ")
+
+
+def test_a_turn_without_an_end_exits_1_after_the_deadline(backends: Backends) -> None:
+    done = send(backends.endpoint("smooth"), "wait", "--deadline", "1")
+    assert (done.returncode, done.stderr) == (1, "error: the turn did not end within 1 s\n")
+
+
+@pytest.mark.parametrize(
+    "endpoint", ["smooth+ws://127.0.0.1:1/ws", "pod+unix:{folder}/none", "codewhale+unix:{folder}/none"]
+)
+def test_a_backend_that_cannot_be_reached_exits_2(endpoint: str, tmp_path: Path) -> None:
+    done = send(endpoint.format(folder=tmp_path), "hello")
+    assert (done.returncode, done.stdout.strip()) == (2, "")
+    assert done.stderr.startswith("error: the backend cannot be reached: ")
