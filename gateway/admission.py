@@ -16,6 +16,7 @@ from dragoman.gateway.faults import FaultLog
 from dragoman.gateway.memory import MemoryBudget
 from dragoman.gateway.rates import TokenBucket
 from dragoman.mappings.dialect import Frame
+from dragoman.mappings.errors import PeerErrorCode
 
 __all__ = ["Admission", "ClientRates", "address_of"]
 
@@ -72,7 +73,7 @@ class ClientRates:
         self._faults = TokenBucket(limits.fault_rate, limits.fault_burst, clock)
         self._total = 0  # faults that were counted
 
-    def limited(self, hear: Sink, faults: FaultLog, refuse: Callable[[str, str], None]) -> Sink:
+    def limited(self, hear: Sink, faults: FaultLog, refuse: Callable[[PeerErrorCode, str], None]) -> Sink:
         """Return a sink that acts on frames like `hear`, and calls `refuse` if there were too many in a time."""
 
         def take(frames: Sequence[Frame]) -> int:
@@ -84,7 +85,7 @@ class ClientRates:
 
         return take
 
-    def excess(self, messages: int, total_faults: int) -> tuple[str, str] | None:
+    def excess(self, messages: int, total_faults: int) -> tuple[PeerErrorCode, str] | None:
         """Count further messages, and the faults so far; return a code and a text if there were too many."""
         faults, self._total = total_faults - self._total, total_faults
         if faults and not self._faults.take(faults):

@@ -28,7 +28,7 @@ from dragoman.mappings.canonical import Batch, Event, SessionState
 from dragoman.mappings.canonical.events import Reply
 from dragoman.mappings.canonical.values import Cause, Failure
 from dragoman.mappings.dialect import Alarm, Burst, Dialect, Frame, Loss, Step, Translator
-from dragoman.mappings.errors import PeerError
+from dragoman.mappings.errors import PeerError, PeerErrorCode
 
 if TYPE_CHECKING:
     from dragoman.gateway.recording.recorder import Tap
@@ -193,12 +193,12 @@ class Link:
         self._memory.release(self._transport.meter)  # what is left goes with the connection, in seconds
         self._refuse("out_of_memory", text)
 
-    def _refuse(self, code: str, text: str) -> None:
+    def _refuse(self, code: PeerErrorCode, text: str) -> None:
         """Tell the peer why it is disconnected, and disconnect it."""
         if not self._ended:
             self._note_cut(code, text)
             self._on_refused(self, text)
-            self.end(CloseReason.FULL, text)
+            self.end(CloseReason.FULL, code)
 
     def _note_cut(self, code: str, text: str) -> None:
         self._why = text

@@ -21,6 +21,9 @@ PeerErrorCode = Literal[
     "duplicate_key",  # two parsers could read two different commands
     "too_slow",  # the peer does not read what it is sent
     "flooding",  # the peer asks faster than it reads the answers
+    "too_many_messages",  # the peer sends more a second than the gateway takes from one client
+    "too_many_faults",  # the peer breaks its dialect too often
+    "out_of_memory",  # the peer makes the gateway hold more than any other, and there is no room
 ]
 
 
