@@ -51,10 +51,11 @@ class MeteredReader:
         known = len(messages)
         result: tuple[bool, bytes] = self._parser.feed_data(data)
         self._unfinished += len(data)
-        if len(messages) > known and any(message.type in MESSAGES for message, _ in islice(messages, known, None)):
+        if len(messages) > known and (messages[-1][0].type in MESSAGES or self._has_message(known)):
             self._unfinished = 0
-        self._stalled = getattr(queue, "_stalled_reader", None) is not None
-        self._count()
+        if self._unfinished or self.counted or queue._size >= STEP:  # noqa: SLF001  # else nothing is held for long
+            self._stalled = getattr(queue, "_stalled_reader", None) is not None
+            self._count()
         return result
 
     def feed_eof(self) -> None:
@@ -77,6 +78,11 @@ class MeteredReader:
         self._queue._buffer.clear()  # noqa: SLF001  # as the module says
         self._meter.add(-self.counted)
         self.counted = 0
+
+    def _has_message(self, known: int) -> bool:
+        """Return True if a message was completed behind the `known` ones."""
+        added = islice(self._queue._buffer, known, None)  # noqa: SLF001  # as the module says
+        return any(message.type in MESSAGES for message, _ in added)
 
     def _count(self) -> None:
         held = self._unfinished + self._queue._size  # noqa: SLF001  # as the module says
