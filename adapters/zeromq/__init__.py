@@ -2,6 +2,6 @@
 
 from dragoman.adapters.zeromq.client import connect
 from dragoman.adapters.zeromq.limits import ZeroMQLimits
-from dragoman.adapters.zeromq.server import listen
+from dragoman.adapters.zeromq.server import PrimaryEvents, listen
 
-__all__ = ["ZeroMQLimits", "connect", "listen"]
+__all__ = ["PrimaryEvents", "ZeroMQLimits", "connect", "listen"]

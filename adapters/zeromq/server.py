@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable
 
 import zmq
+from msgspec import Struct
 
 from dragoman.adapters.base import Accept, TransportLimits
 from dragoman.adapters.zeromq.callers import Callers
@@ -19,12 +20,22 @@ from dragoman.adapters.zeromq.publication import Publication
 from dragoman.adapters.zeromq.sockets import Sockets
 from dragoman.mappings.dialect import Loss
 
-__all__ = ["ZeroMQLimits", "ZeroMQListener", "listen"]
+__all__ = ["PrimaryEvents", "ZeroMQLimits", "ZeroMQListener", "listen"]
 
 PORT_TRIES = 32  # the port next to a chosen one is in use about once in a thousand times
-
-
 DEFAULTS = ZeroMQLimits()
+
+
+class PrimaryEvents(Struct, frozen=True, kw_only=True):
+    """Functions that a ZeroMQ listener calls.
+
+    `accept` is called with the Publication, and with each new Caller. `lost` is called with every undelivered message,
+    `subscribed` after each subscription.
+    """
+
+    accept: Accept
+    lost: Callable[[Loss], None]
+    subscribed: Callable[[], None] = lambda: None
 
 
 class ZeroMQListener:
@@ -56,27 +67,23 @@ async def listen(
     port: int,
     call_port: int | None,
     limits: TransportLimits,
-    accept: Accept,
-    *,
-    lost: Callable[[Loss], None],
-    subscribed: Callable[[], None] = lambda: None,
+    events: PrimaryEvents,
     bounds: ZeroMQLimits = DEFAULTS,
 ) -> ZeroMQListener:
     """Publish at `port` and take calls at `call_port`; None is the next port, and the OS chooses port 0.
 
-    `lost` is called with every undelivered message, `subscribed` after each subscription. Raise OSError if a port is in
-    use.
+    Raise OSError if a port is in use.
     """
     sockets = Sockets(limits)
     try:
-        publication = Publication(sockets, limits, bounds, lost, subscribed)
-        callers = Callers(sockets, limits, accept, idle=bounds.idle, most=bounds.callers, lost=lost)
+        publication = Publication(sockets, limits, bounds, events.lost, events.subscribed)
+        callers = Callers(sockets, limits, events.accept, idle=bounds.idle, most=bounds.callers, lost=events.lost)
         _bind_both(publication.socket, callers.socket, host, port, call_port)
     except BaseException:
         await sockets.release(0)
         raise
     sockets.hold()  # the publication; the listener is the first holder
-    accept(publication)
+    events.accept(publication)
     return ZeroMQListener(sockets, publication, callers, limits)
 
 

@@ -19,7 +19,8 @@ import fcntl
 import socket
 import struct
 import termios
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import zmq
 from msgspec import Struct, field
@@ -61,9 +62,10 @@ class Subscribers:
     def hear(self, event: int, value: int) -> None:
         """Add or remove a connection; `value` is its descriptor."""
         if event == zmq.EVENT_ACCEPTED:
+            self._connections.pop(value, None)  # its number was reused
             with contextlib.suppress(OSError), socket.fromfd(value, socket.AF_INET, socket.SOCK_STREAM) as connection:
                 self._connections[value] = Connection(peer=connection.getpeername())
-            if len(self._connections) > self._most:
+            if value in self._connections and len(self._connections) > self._most:
                 self._refuse(value, "more subscribers than `subscribers` allows")
         else:
             self._connections.pop(value, None)
@@ -85,29 +87,57 @@ class Subscribers:
     def disconnect_stalled(self, now: float) -> None:
         """Measure all send queues, and disconnect subscribers that have not read for `stall_deadline`."""
         for descriptor, known in list(self._connections.items()):
-            with contextlib.suppress(OSError), socket.fromfd(descriptor, socket.AF_INET, socket.SOCK_STREAM) as used:
-                if used.getpeername() == known.peer and not (
-                    self._stalled(used, known, now) and len(self._connections) > 1
-                ):
-                    continue
-            self._shut_down(descriptor)
+            with _duplicate(descriptor, known) as connection:
+                if connection is None:
+                    del self._connections[descriptor]
+                elif _stalled(connection, known, now, self._stall_deadline) and len(self._connections) > 1:
+                    self._shut_down(descriptor, connection)
 
     def _refuse(self, descriptor: int, why: str) -> None:
-        if self._shut_down(descriptor):
-            self._refused(why)
+        known = self._connections[descriptor]
+        with _duplicate(descriptor, known) as connection:
+            if connection is None:
+                del self._connections[descriptor]
+            else:
+                self._shut_down(descriptor, connection)
+                self._refused(why)
 
-    def _shut_down(self, descriptor: int) -> bool:
-        """Shut a connection down and forget it; return False if it is gone and its descriptor is another's."""
-        known = self._connections.pop(descriptor)
-        with contextlib.suppress(OSError), socket.fromfd(descriptor, socket.AF_INET, socket.SOCK_STREAM) as used:
-            if used.getpeername() == known.peer:
-                used.shutdown(socket.SHUT_RDWR)
-                self.cut += 1
-                return True
-        return False
+    def _shut_down(self, descriptor: int, connection: socket.socket) -> None:
+        """Shut a connection down and forget it."""
+        del self._connections[descriptor]
+        with contextlib.suppress(OSError):  # the peer has left in the meantime
+            connection.shutdown(socket.SHUT_RDWR)
+        self.cut += 1
 
-    def _stalled(self, connection: socket.socket, known: Connection, now: float) -> bool:
+
+@contextmanager
+def _duplicate(descriptor: int, known: Connection) -> Iterator[socket.socket | None]:
+    """Yield a descriptor of our own for a connection, or None if the connection is gone.
+
+    The number may have become that of a file or of another connection, at any time before it is duplicated.
+    """
+    try:
+        connection = socket.fromfd(descriptor, socket.AF_INET, socket.SOCK_STREAM)
+    except OSError:
+        yield None
+        return
+    with connection:
+        yield connection if _peer(connection) == known.peer else None
+
+
+def _peer(connection: socket.socket) -> object:
+    try:
+        return connection.getpeername()
+    except OSError:  # not connected any more, or not a socket
+        return None
+
+
+def _stalled(connection: socket.socket, known: Connection, now: float, deadline: float) -> bool:
+    """Return True if the peer has read nothing for `deadline` seconds, as far as the system can tell."""
+    try:
         (queue,) = QUEUE.unpack(fcntl.ioctl(connection.fileno(), termios.TIOCOUTQ, bytes(QUEUE.size)))
-        if queue == 0 or queue != known.queue:
-            known.queue, known.since = queue, now
-        return queue > 0 and now - known.since >= self._stall_deadline
+    except OSError:
+        queue = 0
+    if queue == 0 or queue != known.queue:
+        known.queue, known.since = queue, now
+    return queue > 0 and now - known.since >= deadline

@@ -53,18 +53,13 @@ async def _listen_at(host: str, port: int, calls: int | None, limits: Limits, ca
         else:
             callbacks.accept(transport)
 
-    bounds = zeromq.ZeroMQLimits(
-        callers=limits.callers, subscribers=limits.subscribers, subscriptions=limits.subscriptions
-    )
     return await zeromq.listen(
         host,
         port,
         calls,
         transport_limits(limits),
-        accept,
-        lost=callbacks.lost,
-        subscribed=callbacks.subscribed,
-        bounds=bounds,
+        zeromq.PrimaryEvents(accept=accept, lost=callbacks.lost, subscribed=callbacks.subscribed),
+        zeromq.ZeroMQLimits(callers=limits.callers, subscribers=limits.subscribers, subscriptions=limits.subscriptions),
     )
 
 

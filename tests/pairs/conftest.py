@@ -30,5 +30,4 @@ def _stories_are_told_fast(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(autouse=True)
 def _subscribers_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    patient = zeromq.ZeroMQLimits(publish_wait=DEADLINE)
-    monkeypatch.setattr(zeromq, "listen", partial(zeromq.listen, bounds=patient))
+    monkeypatch.setattr(zeromq, "ZeroMQLimits", partial(zeromq.ZeroMQLimits, publish_wait=DEADLINE))

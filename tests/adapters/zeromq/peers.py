@@ -12,7 +12,7 @@ from dragoman.adapters.base import Transport, TransportLimits
 from dragoman.adapters.zeromq.callers import Caller
 from dragoman.adapters.zeromq.client import DialledSockets, connect
 from dragoman.adapters.zeromq.publication import Publication
-from dragoman.adapters.zeromq.server import ZeroMQLimits, ZeroMQListener, listen
+from dragoman.adapters.zeromq.server import PrimaryEvents, ZeroMQLimits, ZeroMQListener, listen
 from dragoman.mappings.dialect import Loss
 
 DEADLINE = 20.0  # what should happen at once happens far below
@@ -77,10 +77,8 @@ async def primary(
             port,
             call_port,
             limits,
-            ours.accept,
-            lost=ours.losses.append,
-            subscribed=ours.subscribed,
-            bounds=bounds,
+            PrimaryEvents(accept=ours.accept, lost=ours.losses.append, subscribed=ours.subscribed),
+            bounds,
         )
         try:
             yield ours

@@ -9,13 +9,15 @@ import pytest
 import zmq
 
 from dragoman.adapters.zeromq import server
-from dragoman.adapters.zeromq.server import listen
+from dragoman.adapters.zeromq.server import PrimaryEvents, listen
 from tests.adapters.zeromq.peers import LIMITS, peer, primary
 from tests.reserved_ports import reserved_port
 
+UNHEARD = PrimaryEvents(accept=lambda _transport: None, lost=lambda _loss: None)
+
 
 async def listen_at(port: int, call_port: int | None) -> None:
-    await listen("127.0.0.1", port, call_port, LIMITS, lambda _transport: None, lost=lambda _loss: None)
+    await listen("127.0.0.1", port, call_port, LIMITS, UNHEARD)
 
 
 async def test_calls_go_to_the_port_after_a_given_one() -> None:
@@ -67,7 +69,7 @@ async def test_when_the_neighbour_of_a_chosen_port_is_in_use_another_one_is_chos
 
 async def test_an_address_of_another_machine_is_refused() -> None:
     with pytest.raises(OSError, match=r"192\.0\.2\.1"):
-        await listen("192.0.2.1", 0, None, LIMITS, lambda _transport: None, lost=lambda _loss: None)
+        await listen("192.0.2.1", 0, None, LIMITS, UNHEARD)
 
 
 async def test_closing_twice_closes_once() -> None:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import fcntl
 import os
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
+import pytest
 import zmq
 
 from dragoman.adapters.zeromq.subscribers import Subscribers
@@ -120,6 +124,32 @@ def test_a_closed_descriptor_is_forgotten() -> None:
         subscribers.hear(ACCEPTED, ours.fileno())
     subscribers.disconnect_stalled(0.0)
     assert len(subscribers) == 0
+
+
+def test_a_connection_whose_send_queue_cannot_be_measured_is_not_touched(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_arguments: object) -> bytes:
+        raise OSError(errno.ENOTTY, "no such request")
+
+    subscribers = bounded()
+    with connection() as (first, _), connection() as (second, peer):
+        for ours in (first, second):
+            subscribers.hear(ACCEPTED, ours.fileno())
+        monkeypatch.setattr(fcntl, "ioctl", refuse)
+        for now in (0.0, DEADLINE):
+            subscribers.disconnect_stalled(now)
+        assert (subscribers.cut, len(subscribers)) == (0, 2)
+        second.send(b"x")
+        assert peer.recv(1) == b"x"
+
+
+def test_a_number_that_now_belongs_to_a_file_is_forgotten_and_not_touched(tmp_path: Path) -> None:
+    subscribers = bounded(topics=1)
+    with connection() as (ours, _), (tmp_path / "file").open("wb") as file:
+        subscribers.hear(ACCEPTED, ours.fileno())
+        os.dup2(file.fileno(), ours.fileno())
+        for topic in (b"1", b"2"):
+            subscribers.subscribed(ours.fileno(), topic)
+        assert (subscribers.cut, len(subscribers)) == (0, 0)
 
 
 def test_a_connection_with_too_many_topics_is_shut_down_and_no_other() -> None:
