@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 from msgspec import Struct, structs
@@ -18,6 +18,7 @@ from dragoman.adapters.inbound import PulledInbound
 from dragoman.adapters.meter import Meter
 from dragoman.mappings.canonical import Batch, Command, Event, SessionState
 from dragoman.mappings.dialect import Burst, Clock, Dialect, Frame, NewId, Rendered, SessionProjection, Step
+from dragoman.mappings.rules import EXACT, Rule, RuleTable
 
 __all__ = ["InProcessEvent", "InProcessTransport", "in_process_dialect"]
 
@@ -85,6 +86,7 @@ def in_process_dialect(like: Dialect) -> Dialect:
     return structs.replace(
         like,
         name="inside",
+        events=structs.replace(like.events, from_canonical=_whole_events()),
         server=_Translator,
         projection=_projection,
         has_request_ids=False,
@@ -93,6 +95,13 @@ def in_process_dialect(like: Dialect) -> Dialect:
         publication=None,
         served=None,
     )
+
+
+def _whole_events() -> RuleTable:
+    """Return the rules for this client's events: each event arrives whole, so none counts as delivered in part."""
+    table = RuleTable("canonical -> inside")
+    table.entries = {kind: Rule(kind, _told, (kind,), EXACT) for kind in get_args(Event)}
+    return table
 
 
 def _told(**fields: Any) -> bytes:

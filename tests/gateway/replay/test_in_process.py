@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
+import pytest
+
 from dragoman.gateway import registry
 from dragoman.gateway.replay.in_process import InProcessEvent, InProcessTransport, in_process_dialect
-from dragoman.mappings.canonical import Batch, SessionState
+from dragoman.mappings.canonical import Batch, Event, SessionState
 from dragoman.mappings.canonical.commands import Ping
 from dragoman.mappings.canonical.events import ApprovalRequested, Pong, TextDelta
 from tests.gateway.replay.recording_builder import said
@@ -54,3 +58,10 @@ def test_an_in_process_client_needs_no_questions_in_words() -> None:
     translator = DIALECT.server(lambda: 0, lambda: "id", "")
     assert translator.can_be_asked(ApprovalRequested(tool="t", description="d"))
     assert (translator.opened().frames, translator.closed("").frames, translator.view) == ([], [], "")
+
+
+@pytest.mark.parametrize("like", ["smooth", "pod", "pando", "codewhale"])
+def test_an_in_process_client_gets_every_event_whole_whatever_dialect_it_is_made_from(like: str) -> None:
+    events = in_process_dialect(registry.dialect(like)).events
+    assert not events.from_canonical.lossy
+    assert all(events.can_write_type(kind) for kind in get_args(Event))
