@@ -8,6 +8,7 @@ that has no list, or does not return it in time, adds nothing to the sessions th
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import chain
 from typing import Any
 
 from msgspec import structs
@@ -17,6 +18,7 @@ from dragoman.gateway.routing.ids import canonical_id
 from dragoman.gateway.routing.session_index import Rows
 from dragoman.gateway.services import Services
 from dragoman.gateway.session.ports import Backend, BackendEvents
+from dragoman.mappings.bounded import remember
 from dragoman.mappings.canonical import Command, Event
 from dragoman.mappings.canonical.commands import ListSessions
 from dragoman.mappings.canonical.events import SessionsListed
@@ -110,11 +112,9 @@ class BackendCatalog(RelayedBackend):
     def _remembered(self, row: SessionSummary) -> SessionSummary:
         """Return a row under its canonical id, and remember it by every name that a client is shown for it."""
         known = structs.replace(row, session=canonical_id(self._route, row.session))
-        for dialect in self._services.dialects().values():
-            self._names |= dict.fromkeys(dialect.public_ids(known.session, known.ext), row)
-        self._names[known.session] = row
-        while len(self._names) > NAMES_MAX:
-            del self._names[next(iter(self._names))]
+        shown = [dialect.public_ids(known.session, known.ext) for dialect in self._services.dialects().values()]
+        for name in chain(*shown, [known.session]):
+            remember(self._names, name, row, NAMES_MAX)
         return known
 
     def _lose(self, why: str) -> None:

@@ -6,6 +6,7 @@ still see it in lists, and the session is made anew when one of them names it.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Mapping
 
 from dragoman.gateway.backends.kind import MakeBackend, SessionOpener
@@ -80,9 +81,9 @@ class RememberingOpener(SessionOpener):
         describe(session, row)
         return session
 
+    @abstractmethod
     def _find_or_make(self, name: str) -> Session:
         """Return the session that the backend calls `name`; make it if it is unknown."""
-        raise NotImplementedError
 
     def _keep_row(self, session: Session) -> None:
         """Keep the row of a session that is about to be forgotten, if the backend has the session."""

@@ -12,6 +12,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 
 from msgspec import structs
@@ -33,7 +34,7 @@ MakeBackend = Callable[[BackendEvents, Endpoint], Backend]
 """Makes the backend of a session at an endpoint."""
 
 
-class BackendKind:
+class BackendKind(ABC):
     """The backend of one route, with a connection for each session."""
 
     cannot_delete = ""
@@ -59,7 +60,7 @@ class BackendKind:
         """Call `action` once the backend has described its session, for a link that does not attach."""
         action()
 
-    def subscribed(self) -> None:
+    def subscribed(self) -> None:  # noqa: B027  # most kinds connect when a command needs them
         """Connect for a client that subscribed to everything, if one connection carries all sessions."""
 
     # -- list ------------------------------------------------------------------------------------------
@@ -82,18 +83,18 @@ class BackendKind:
         """Return the session of this name that the backend has and that is not open here."""
         return None
 
+    @abstractmethod
     def session_behind(self, _wanted: str) -> Session | None:
         """Return the session for a listener that asks for `new`, `latest` or the name of one that is not open here.
 
         None: the backend has none for it now.
         """
-        raise NotImplementedError
 
     # -- open ------------------------------------------------------------------------------------------
 
+    @abstractmethod
     def open_session(self, link: Link, command: OpenSession | ResumeSession) -> Session | None:
         """Return the session for a client that opens one, or None if the backend is asked for it; raise Refused."""
-        raise NotImplementedError
 
     def resume_session(self, link: Link, command: ResumeSession) -> Session | None:
         """Return or ask for a session that a client resumes and that is not open here; raise Refused if it cannot."""
@@ -155,9 +156,9 @@ class SessionOpener(BackendKind):
         """Ask the backend for a session by the client's name for it, then act on `then`."""
         self._ask(link, command, then)
 
+    @abstractmethod
     def _new_session(self, link: Link, name: str) -> Session:
         """Return a new session for `link`, which asked for `name`; "" stands for any session."""
-        raise NotImplementedError
 
     def _ask(self, link: Link, command: OpenSession | ResumeSession | GetSession, then: Command | None = None) -> None:
         """Ask the backend to open this session, and act on `then` once it is open.

@@ -21,6 +21,7 @@ from dragoman.gateway.services import Services
 from dragoman.gateway.session.ports import Backend
 from dragoman.gateway.session.runs import Run
 from dragoman.gateway.session.session import Session, SessionObserver
+from dragoman.mappings.bounded import remember
 from dragoman.mappings.canonical import Event, SessionState
 from dragoman.mappings.canonical.commands import OpenSession, ResumeSession
 from dragoman.mappings.canonical.values import BackendInfo, Ext, Failure
@@ -258,9 +259,8 @@ class Sessions:
 
     def hide(self, names: Iterable[str]) -> None:
         """Show the sessions of these names to nobody any more: a client deleted them, and their backend keeps them."""
-        self._deleted |= dict.fromkeys(names)
-        while len(self._deleted) > DELETED_MAX:
-            del self._deleted[next(iter(self._deleted))]
+        for name in names:
+            remember(self._deleted, name, None, DELETED_MAX)
 
     def is_hidden(self, name: str) -> bool:
         """Return whether a client deleted the session that is called so."""
