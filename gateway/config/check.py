@@ -6,6 +6,7 @@ unknown, missing and ill-typed keys. Then the values are checked: endpoints, and
 
 from __future__ import annotations
 
+import os
 import stat
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -16,9 +17,11 @@ import tomli
 from msgspec import Struct
 
 from dragoman.gateway import registry
+from dragoman.gateway.config.interpolation import Interpolation
 from dragoman.gateway.config.lines import KeyPath, TomlLines, written
 from dragoman.gateway.config.model import Config, ConfigFile, Limits, Route, RouteOptions
 from dragoman.gateway.config.shape import faults
+from dragoman.gateway.config.source import read_small
 from dragoman.gateway.endpoint import Endpoint, parse
 from dragoman.gateway.recording.places import OneFile, place
 from dragoman.mappings.canonical.commands import ShutdownBackend
@@ -26,6 +29,7 @@ from dragoman.mappings.errors import ConfigError
 
 __all__ = ["Checked", "Problem", "check", "check_route", "load"]
 
+MAX_FILE = 1024 * 1024  # bytes: a route takes about 300
 SALT_MIN = 16  # characters
 READABLE = stat.S_IRGRP | stat.S_IROTH
 Found = tuple[KeyPath, str]
@@ -83,9 +87,9 @@ def load(path: Path, *, listens: bool = True) -> Config:
 def check(path: Path, *, listens: bool = True) -> Checked:
     """Read a configuration file and return all its errors, in the order of lines."""
     try:
-        data = path.read_bytes()
-    except OSError as error:
-        return _unreadable(path, None, error.strerror or str(error))
+        data = read_small(path, MAX_FILE)
+    except ConfigError as error:
+        return _unreadable(path, None, str(error))
     try:
         text = data.decode("utf-8")
         table = tomli.loads(text)
@@ -93,9 +97,16 @@ def check(path: Path, *, listens: bool = True) -> Checked:
         return _unreadable(path, data.count(b"\n", 0, error.start) + 1, "not TOML: this line is not UTF-8")
     except tomli.TOMLDecodeError as error:
         return _unreadable(path, error.lineno, f"not TOML: {error.msg} (column {error.colno})")
+    except (RecursionError, ValueError) as error:  # lists in lists without end; a number of thousands of digits
+        return _unreadable(path, None, f"not TOML that dragoman can read: {error}")
     lines = TomlLines(text)
+    interpolation = Interpolation(path.absolute().parent, os.environ)
+    table = interpolation.expand(table)
     wrong, drafts = _read(table, listens)
-    shared = _shared(path, drafts, table) if path.stat().st_mode & READABLE else []
+    missing = dict(interpolation.faults)
+    wrong = [*missing.items(), *((key, interpolation.hide_values(said)) for key, said in wrong if key not in missing)]
+    can_be_read = _can_others_read(path)
+    shared = [found for found in _shared(path, drafts, table) if can_be_read and found[0] not in interpolation.replaced]
     levels: list[tuple[list[Found], Literal["error", "warning"]]] = [(wrong, "error"), (shared, "warning")]
     problems = sorted(
         (
@@ -285,6 +296,13 @@ def _wrong(at: KeyPath, read: Callable[..., object], *texts: str) -> Iterator[Fo
         read(*texts)
     except ConfigError as error:
         yield at, str(error)
+
+
+def _can_others_read(path: Path) -> bool:
+    try:
+        return bool(path.stat().st_mode & READABLE)
+    except OSError:  # it was deleted meanwhile
+        return False
 
 
 def _shared(path: Path, drafts: Sequence[Draft], table: dict[str, Any]) -> list[Found]:

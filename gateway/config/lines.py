@@ -1,14 +1,13 @@
 """Find the line of a key in a TOML file.
 
-The parser itself finds it: it parses ever longer prefixes of the file, with open brackets closed, until the key
-appears. So no second TOML reader could disagree with the first. This costs one parse for each line, and only for a file
-with something to report.
+The parser itself finds it: it parses prefixes of the file, with open brackets closed, and bisects for the first one
+that has the key. So no second TOML reader could disagree with the first. Only a file with something to report costs
+this.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
 from typing import Any
 
 import tomli
@@ -26,27 +25,39 @@ class TomlLines:
     """The lines of a TOML file."""
 
     def __init__(self, text: str) -> None:
-        self._text = text
+        self._lines = text.replace("\r\n", "\n").split("\n")
+        self._parsed: dict[int, dict[str, Any] | None] = {}  # number of lines -> table of this prefix
 
     def of(self, path: KeyPath) -> int:
         """Return the line (from 1) of `path`, or of its nearest existing parent."""
         for length in range(len(path), 0, -1):
-            for number, table in self._growing:
-                if _holds(table, path[:length]):
-                    return number
+            if (number := self._first_with(path[:length])) is not None:
+                return number
         return 1
 
-    @cached_property
-    def _growing(self) -> list[tuple[int, dict[str, Any]]]:
-        """Line number and parsed table for each prefix of the file that can be parsed."""
-        lines = self._text.replace("\r\n", "\n").split("\n")
-        tables = []
-        for number, line in enumerate(lines, start=1):
-            if line.strip() and not line.lstrip().startswith("#"):
-                table = _read(lines[:number])
-                if table is not None:
-                    tables.append((number, table))
-        return tables
+    def _first_with(self, path: KeyPath) -> int | None:
+        """Return the first line up to which the file holds `path`; None if it does nowhere.
+
+        Bisection finds it, because every longer prefix holds what a prefix holds.
+        """
+        low, high = 1, len(self._lines) + 1
+        while low < high:
+            middle = (low + high) // 2
+            number, table = self._readable_from(middle, high)
+            if table is not None and _holds(table, path):
+                high = number
+            else:
+                low = number + 1
+        return high if high <= len(self._lines) else None
+
+    def _readable_from(self, number: int, end: int) -> tuple[int, dict[str, Any] | None]:
+        """Return the first prefix with at least `number` lines, and fewer than `end`, that is TOML, and its table."""
+        for length in range(number, end):
+            if length not in self._parsed:
+                self._parsed[length] = _read(self._lines[:length])
+            if (table := self._parsed[length]) is not None:
+                return length, table
+        return end - 1, None
 
 
 def written(path: KeyPath) -> str:

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
+import tomli
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dragoman.gateway import registry
 from dragoman.gateway.config.check import Problem, check, check_route, load
@@ -238,6 +242,73 @@ def test_ending_the_backend_over_a_listener_open_to_everybody_is_refused(
 )
 def test_a_soft_limit_above_its_hard_limit_is_refused(write: Write, limits: str, path: str, words: str) -> None:
     assert found(write(f"{ROUTE}[limits]\n{limits}\n")) == [(5, path, words)]
+
+
+# -- references -------------------------------------------------------------------------------------
+
+
+def test_a_reference_in_a_value_is_replaced(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DRAGOMAN_TEST_PORT", "8787")
+    config = load(write(ROUTE.replace(":0/", ":${DRAGOMAN_TEST_PORT}/")))
+    assert config.routes[0].listen == (parse("smooth+ws://127.0.0.1:8787/ws"),)
+
+
+def test_a_missing_variable_is_the_only_error_of_its_key(write: Write) -> None:
+    path = write(ROUTE.replace(":0/", ":${DRAGOMAN_TEST_NONE}/"))
+    text = "the environment variable DRAGOMAN_TEST_NONE is not set; set it, or write ${DRAGOMAN_TEST_NONE:-default}"
+    assert found(path) == [(2, "route[0].listen[0]", text)]
+
+
+def test_a_file_of_a_reference_is_searched_beside_the_configuration(write: Write, tmp_path: Path) -> None:
+    (tmp_path / "name").write_text("atlas\n", "utf-8")
+    assert load(write(ROUTE + 'name = "${file:name}"\n')).routes[0].name == "atlas"
+
+
+def test_an_error_never_shows_the_value_of_a_reference(write: Write, tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("t0psecret", "utf-8")
+    ((_, _, text),) = found(write(ROUTE + 'overflow = "${file:secret}"\n'))
+    assert text == "'${file:secret}' is not one of coalesce, disconnect"
+
+
+def test_a_token_from_a_variable_is_no_warning_in_a_file_for_everybody(
+    write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DRAGOMAN_TEST_TOKEN", "t0psecret")
+    path = write(TOKEN.replace("t0p-secret", "${DRAGOMAN_TEST_TOKEN}"))
+    path.chmod(0o644)
+    assert check(path).problems == ()
+
+
+# -- any file ---------------------------------------------------------------------------------------
+
+
+@given(st.binary(max_size=200) | st.text("[]{}=\"'\n.,#$ab1", max_size=200).map(str.encode))
+def test_no_content_of_a_file_ends_the_check(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
+    path = tmp_path_factory.getbasetemp() / "any.toml"
+    path.write_bytes(data)
+    assert check(path).config is None
+
+
+@pytest.mark.parametrize("text", ["a=" + "[" * 100_000, "a=" + "{a=" * 100_000, "a=" + "9" * 10_000])
+def test_toml_that_cannot_be_parsed_is_one_error(write: Write, text: str) -> None:
+    assert len(found(write(text))) == 1
+
+
+def test_a_device_without_an_end_is_no_configuration() -> None:
+    assert found(Path("/dev/zero")) == [(None, "", "it has more than 1,048,576 bytes")]
+
+
+def test_a_problem_in_a_long_file_is_found_with_few_parses(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    parses, real = [], tomli.loads
+
+    def loads(text: str) -> dict[str, Any]:
+        parses.append(text)
+        return real(text)
+
+    monkeypatch.setattr(tomli, "loads", loads)
+    path = write(ROUTE + "\n" * 5_000 + "a = 1\n")
+    assert [line for line, *_ in found(path)] == [5_004]
+    assert len(parses) < 20
 
 
 # -- warnings ---------------------------------------------------------------------------------------

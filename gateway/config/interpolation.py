@@ -1,0 +1,104 @@
+"""Replace references in the strings of a configuration, after TOML was parsed, so that no value can become TOML.
+
+    ${VAR}          the environment variable; it must be set and not empty
+    ${VAR:-text}    the same, or this text if the variable is not set or empty
+    ${file:PATH}    the content of a file, without the newlines at its end; it must not be empty
+    $$              a dollar sign
+
+A dollar sign before any other character stands for itself. A relative PATH starts at the folder of the configuration
+file. A value that was read from a file counts as secret; errors show a reference and never its value.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from dragoman.gateway.config.lines import KeyPath
+from dragoman.gateway.config.source import read_small
+from dragoman.mappings.errors import ConfigError
+
+__all__ = ["Interpolation", "read_secret"]
+
+REFERENCE = re.compile(
+    r"\$\$|\$\{(?:file:(?P<file>[^}]+)|(?P<name>[A-Za-z_]\w*)(?::-(?P<default>[^}]*))?)\}|\$\{", re.ASCII
+)
+EXAMPLES = "write ${VAR}, ${VAR:-default} or ${file:PATH}, or $${ for the characters themselves"
+MAX_SECRET = 64 * 1024  # bytes of a file with a secret: a certificate chain has some 10 KiB
+SHORTEST = 3  # characters of a value that is recognised in an error
+
+
+class Interpolation:
+    """The references in one configuration: their errors, and what they stand for."""
+
+    def __init__(self, folder: Path, environment: Mapping[str, str]) -> None:
+        self._folder = folder
+        self._environment = environment
+        self._references: dict[str, str] = {}  # value -> the reference in the file
+        self.faults: list[tuple[KeyPath, str]] = []
+        self.replaced: set[KeyPath] = set()  # keys with a reference
+        self.secrets: set[KeyPath] = set()  # keys with a value from a file
+
+    def expand(self, value: Any, path: KeyPath = ()) -> Any:
+        """Return a parsed value with all references replaced; a string with a fault stays as it is."""
+        if isinstance(value, dict):
+            return {key: self.expand(item, (*path, key)) for key, item in value.items()}
+        if isinstance(value, list):
+            return [self.expand(item, (*path, index)) for index, item in enumerate(value)]
+        if not isinstance(value, str) or "$" not in value:
+            return value
+        try:
+            return "".join(self._pieces(value, path))
+        except ConfigError as error:
+            self.faults.append((path, str(error)))
+            return value
+
+    def hide_values(self, text: str) -> str:
+        """Return the text of an error with the references in place of their values."""
+        for value, reference in self._references.items():
+            text = text.replace(value, reference)
+        return text
+
+    def _pieces(self, text: str, path: KeyPath) -> Iterator[str]:
+        end = 0
+        for match in REFERENCE.finditer(text):
+            yield text[end : match.start()]
+            yield self._value(match, path)
+            end = match.end()
+        yield text[end:]
+
+    def _value(self, match: re.Match[str], path: KeyPath) -> str:
+        name, default, file = match["name"], match["default"], match["file"]
+        if match[0] == "$$":
+            return "$"
+        self.replaced.add(path)
+        if file is not None:
+            self.secrets.add(path)
+            value = read_secret(self._folder / file)
+        elif name is None:
+            raise ConfigError(f"`${{` begins no reference; {EXAMPLES}")
+        elif value := self._environment.get(name, ""):
+            pass
+        elif default is not None:
+            return str(default)
+        else:
+            state = "empty" if name in self._environment else "not set"
+            raise ConfigError(f"the environment variable {name} is {state}; set it, or write ${{{name}:-default}}")
+        if len(value) >= SHORTEST:
+            self._references[value] = match[0]
+        return value
+
+
+def read_secret(path: Path) -> str:
+    """Return the text of a file without the newlines at its end; raise ConfigError if it cannot be read or is empty."""
+    try:
+        text = read_small(path, MAX_SECRET).decode("utf-8").rstrip("\r\n")
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"the file {path} is not UTF-8") from error
+    except ConfigError as error:
+        raise ConfigError(f"the file {path} cannot be read: {error}") from error
+    if not text:
+        raise ConfigError(f"the file {path} is empty")
+    return text

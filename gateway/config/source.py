@@ -1,0 +1,55 @@
+"""Read a small file that a user named: a configuration file, or one with a secret.
+
+The path may be wrong in any way: a directory, a device, a FIFO without a writer, a file of many gigabytes. So reading
+is bounded in bytes and in time, and every failure is a ConfigError with words for a user.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import stat
+import time
+from pathlib import Path
+
+from dragoman.mappings.errors import ConfigError
+
+__all__ = ["read_small"]
+
+WAIT = 5.0  # seconds for a pipe or a device to deliver: a process substitution of a shell takes milliseconds
+
+
+def read_small(path: Path, limit: int, wait: float = WAIT) -> bytes:
+    """Return the content of a file; raise ConfigError if there is none, or more than `limit` bytes."""
+    try:
+        number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except (OSError, ValueError) as error:  # ValueError: a null character in the path
+        raise ConfigError(_reason(error)) from error
+    try:
+        return _read(number, limit, wait)
+    except OSError as error:
+        raise ConfigError(_reason(error)) from error
+    finally:
+        os.close(number)
+
+
+def _read(number: int, limit: int, wait: float) -> bytes:
+    is_file = stat.S_ISREG(os.fstat(number).st_mode)
+    read, deadline = bytearray(), time.monotonic() + wait
+    poll = select.poll()
+    poll.register(number, select.POLLIN)
+    while len(read) <= limit:
+        if not is_file and not poll.poll(max(0.0, deadline - time.monotonic()) * 1000):
+            raise ConfigError(f"nothing more was written to it within {wait:g} s")
+        try:
+            data = os.read(number, limit + 1 - len(read))
+        except BlockingIOError:
+            continue
+        if not data:
+            return bytes(read)
+        read += data
+    raise ConfigError(f"it has more than {limit:,} bytes")
+
+
+def _reason(error: OSError | ValueError) -> str:
+    return getattr(error, "strerror", None) or str(error)

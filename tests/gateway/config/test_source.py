@@ -1,0 +1,78 @@
+"""Reading a small file that a user named, which may be anything."""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from dragoman.gateway.config.source import read_small
+from dragoman.mappings.errors import ConfigError
+
+
+def test_a_file_is_read_whole(tmp_path: Path) -> None:
+    (tmp_path / "f").write_bytes(b"x" * 100)
+    assert read_small(tmp_path / "f", 100) == b"x" * 100
+
+
+def test_a_file_above_the_limit_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "f").write_bytes(b"x" * 101)
+    with pytest.raises(ConfigError, match="more than 100 bytes"):
+        read_small(tmp_path / "f", 100)
+
+
+def test_a_sparse_file_of_a_gigabyte_is_refused_after_the_limit(tmp_path: Path) -> None:
+    with (tmp_path / "f").open("wb") as file:
+        file.truncate(1 << 30)
+    with pytest.raises(ConfigError, match="more than 1,000 bytes"):
+        read_small(tmp_path / "f", 1000)
+
+
+def test_a_device_without_an_end_is_refused() -> None:
+    with pytest.raises(ConfigError, match="more than 1,000 bytes"):
+        read_small(Path("/dev/zero"), 1000)
+
+
+def test_a_directory_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="Is a directory"):
+        read_small(tmp_path, 1000)
+
+
+def test_a_fifo_without_a_writer_is_given_up(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "f")
+    with pytest.raises(ConfigError, match="nothing more was written to it"):
+        read_small(tmp_path / "f", 1000, wait=0.01)
+
+
+def test_a_pipe_is_read_as_a_process_substitution_of_a_shell_writes_it() -> None:
+    reading, writing = os.pipe()
+
+    def write() -> None:
+        os.write(writing, b"one")
+        os.write(writing, b"two")
+        os.close(writing)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        assert read_small(Path(f"/dev/fd/{reading}"), 1000) == b"onetwo"
+    finally:
+        writer.join()
+        os.close(reading)
+
+
+def test_a_pipe_to_which_nobody_writes_is_given_up() -> None:
+    reading, writing = os.pipe()
+    try:
+        with pytest.raises(ConfigError, match="nothing more was written to it"):
+            read_small(Path(f"/dev/fd/{reading}"), 1000, wait=0.01)
+    finally:
+        os.close(reading)
+        os.close(writing)
+
+
+def test_a_path_with_a_null_character_is_refused() -> None:
+    with pytest.raises(ConfigError, match="null"):
+        read_small(Path("a\0b"), 1000)
