@@ -1,4 +1,4 @@
-"""`dragoman show`: print a recording as a transcript, as JSON, or as frames of a dialect."""
+"""`dragoman show`: print a recording as a transcript, as a table of its turns, as JSON, or as frames of a dialect."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ from typing import Annotated
 
 import msgspec
 import typer
-from rich.console import Console
-from rich.text import Text
 
 from dragoman.gateway import logs, registry
 from dragoman.gateway.cli.options import AsJson
@@ -20,11 +18,12 @@ from dragoman.gateway.cli.recordings import reading
 from dragoman.gateway.ledger import Ledger
 from dragoman.gateway.recording.format import RecordingError
 from dragoman.gateway.recording.lines import Line
-from dragoman.gateway.recording.printable import printable
-from dragoman.gateway.recording.reader import Reader, about_no_session, open_recording, recordings_in
+from dragoman.gateway.recording.reader import Reader, about_no_session, open_recording
 from dragoman.gateway.recording.show.projected import projected
+from dragoman.gateway.recording.show.sessions import sessions_in
+from dragoman.gateway.recording.show.terminal import print_entries, print_sessions, print_turns
 from dragoman.gateway.recording.show.transcript import KINDS, TranscriptEntry, transcript
-from dragoman.mappings.canonical.events import MessageAppended
+from dragoman.gateway.recording.show.turns import turn_figures
 from dragoman.mappings.dialect import Dialect
 from dragoman.mappings.errors import ConfigError
 
@@ -32,25 +31,11 @@ __all__ = ["EXAMPLES", "show"]
 
 EXAMPLES = (
     "dragoman show atlas.jsonl",
+    "dragoman show atlas.jsonl --turns",
     "dragoman show atlas.jsonl --kind tool --kind result --from 1:30",
     "dragoman show atlas.jsonl --as pod | jq .event",
 )
 HIDDEN = frozenset({"detail", "asked"})
-STYLES = {
-    "input": "bold cyan",
-    "text": "",
-    "reasoning": "dim italic",
-    "tool": "magenta",
-    "output": "dim",
-    "result": "green",
-    "question": "bold yellow",
-    "answer": "yellow",
-    "end": "bold",
-    "error": "red",
-    "alert": "red",
-    "loss": "bold red",
-}
-SAMPLE = 60  # characters of an input in a list of sessions
 CLOCK = re.compile(r"(?:(?:(\d+):)?(\d+):)?(\d+(?:\.\d+)?)s?")
 
 
@@ -69,25 +54,34 @@ def show(
     as_: Annotated[
         str, typer.Option("--as", metavar="DIALECT", help="Print the frames that a client of this dialect would get.")
     ] = "",
+    turns: Annotated[
+        bool, typer.Option("--turns", help="Print a table of the turns instead: durations, tokens, ends.")
+    ] = False,
     every: Annotated[bool, typer.Option("--all", help="Also show details that are usually hidden.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Show a recording: who said what when, with tools, questions and losses.
 
-    Of a folder it lists the sessions: file, start, route, first input, and the ids that clients show. Repeat --kind and
+    Of a folder it lists the sessions: file, start, route, first input, and the ids that clients show. --turns prints
+    for each turn its duration, the time to its first token, its deltas and tokens, and its end. Repeat --kind and
     --turn to choose several. A time is seconds or M:SS since the recording began, or a clock time like
     2026-11-21T09:03:40Z. With --from and without --turn, turns are not numbered. --as prints frames as `dragoman
     translate` does. At the end it lists on stderr what the dialect cannot represent. If a client of that dialect was
     recorded, it did not get those messages either.
     """
     if file.is_dir():
-        if as_ or kind or turn or from_ or to or every:
+        if as_ or kind or turn or turns or from_ or to or every:
             raise ConfigError(f"{file} is a folder, whose sessions are listed: name a file in it")
-        _list_sessions(file, as_json=as_json)
+        _show_sessions(file, as_json=as_json)
         return
     recording = open_recording(file)
     if words := about_no_session(recording):
         logs.tell(words, sys.stderr)
+    if turns:
+        if as_ or kind or turn or from_ or to or every:
+            raise ConfigError("--turns prints a table of all turns: it goes with --json alone")
+        _show_turns(recording, as_json=as_json)
+        return
     dialect = _dialect(as_, kind, turn, other=every or as_json)
     wanted = _kinds(kind, every=every)
     begin = _time(from_, recording)
@@ -97,68 +91,28 @@ def show(
         lines = recording.lines() if turn else _until(recording.lines(t=begin), end)
         if dialect is not None:
             _print_frames(dialect, recording, lines)
-        else:
-            entries = _of_turns(transcript(lines, recording.missing), turn or [])
-            entries = (e for e in entries if e.kind in wanted and e.t >= begin and (not end or e.t <= end))
-            if begin and not turn:
-                entries = (msgspec.structs.replace(entry, turn=0) for entry in entries)
-            _print_json(entries) if as_json else _print_entries(recording, entries)
+            return
+        entries = _of_turns(transcript(lines, recording.missing), turn or [])
+        entries = (e for e in entries if e.kind in wanted and e.t >= begin and (not end or e.t <= end))
+        if begin and not turn:
+            entries = (msgspec.structs.replace(entry, turn=0) for entry in entries)
+        _print_json(entries) if as_json else print_entries(recording, entries)
 
 
-# -- a folder ---------------------------------------------------------------------------------------------
-
-
-class RecordedSession(msgspec.Struct, frozen=True, kw_only=True):
-    """One session in a folder of recordings.
-
-    `shown_as` has the other ids under which clients knew it. `began` is in ns since the Unix epoch, `input` is the
-    first input or "".
-    """
-
-    file: str
-    session: str
-    shown_as: list[str]
-    route: str
-    upstream: str
-    began: int
-    bytes: int
-    input: str
-
-
-def _list_sessions(folder: Path, *, as_json: bool) -> None:
-    sessions = [_session(recording) for recording in recordings_in(folder) if recording.header.session]
+def _show_sessions(folder: Path, *, as_json: bool) -> None:
+    sessions = sessions_in(folder)
     if as_json:
-        typer.echo(msgspec.json.encode(sessions).decode())
-        return
-    if not sessions:
+        _print_json(sessions)
+    elif not sessions:
         raise RecordingError(f"{folder} holds no recording of a session")
-    console = Console(highlight=False, soft_wrap=True)
-    for session in sessions:
-        first = " ".join(printable(session.input).split())
-        console.print(
-            Text.assemble(
-                (f"{session.file}  ", "bold"),
-                (f"{datetime.fromtimestamp(session.began / 1e9, UTC):%Y-%m-%d %H:%M:%S}  {session.route}  ", "dim"),
-                first if len(first) <= SAMPLE else f"{first[: SAMPLE - 1]}…",
-            )
-        )
-        if session.shown_as:
-            console.print(Text(f"    clients know it as {', '.join(map(printable, session.shown_as))}", style="dim"))
+    else:
+        print_sessions(sessions)
 
 
-def _session(recording: Reader) -> RecordedSession:
-    header = recording.header
-    messages = (event.message for _, event in recording.events() if isinstance(event, MessageAppended))
-    return RecordedSession(
-        file=recording.path.name,
-        session=header.session,
-        shown_as=recording.shown_as,
-        route=header.route,
-        upstream=header.upstream,
-        began=header.started_at,
-        bytes=recording.size,
-        input=next((message.text for message in messages if message.role == "user"), ""),
-    )
+def _show_turns(recording: Reader, *, as_json: bool) -> None:
+    with reading(recording):
+        turns = turn_figures(recording.lines())
+    _print_json(turns) if as_json else print_turns(recording, turns)
 
 
 # -- what is read -----------------------------------------------------------------------------------------
@@ -220,51 +174,10 @@ def _time(text: str, recording: Reader) -> int:
     return max(1, int(moment.timestamp() * 1e6) - recording.header.started_at // 1000)
 
 
-# -- how it is shown ------------------------------------------------------------------------------------------
+# -- how it is printed -------------------------------------------------------------------------------------------------
 
 
-def _print_entries(recording: Reader, entries: Iterable[TranscriptEntry]) -> None:
-    console = Console(highlight=False, soft_wrap=True)
-    header = recording.header
-    whose = f"session {header.session}" if header.session else "of no session"
-    began = datetime.fromtimestamp(header.started_at / 1e9, UTC)
-    if recording.shown_as:
-        whose += f" (clients know it as {', '.join(recording.shown_as)})"
-    about = f"{whose}, route {header.route}, {header.upstream}, began {began:%Y-%m-%d %H:%M:%S} UTC"
-    console.print(Text(printable(about), style="dim"))
-    shown = 0
-    for entry in entries:
-        if entry.turn > shown:
-            shown = entry.turn
-            console.print(Text(f"turn {shown}", style="bold dim"))
-        console.print(_line(entry))
-
-
-def _line(entry: TranscriptEntry) -> Text:
-    style = STYLES.get(entry.kind, "dim")
-    first, *more = printable(entry.text).split("\n")
-    name = entry.name if entry.kind in ("tool", "result", "output", "command", "asked", "reply", "detail") else ""
-    who = "".join(f"{word} " for word in (entry.link, name) if word)
-    mark = "  [redacted]" if entry.redacted else ""
-    line = Text.assemble(
-        (f"{_clock(entry.t):>12}  ", "dim"),
-        (f"{entry.kind:<9} ", style or "bold"),
-        (printable(who), "bold"),
-        (first, style),
-    )
-    line.rstrip()
-    for rest in more:
-        line.append(f"\n{'':24}{rest}", style)
-    return line.append(mark, "dim")
-
-
-def _clock(t: int) -> str:
-    minutes, seconds = divmod(t / 1e6, 60)
-    hours, minutes = divmod(int(minutes), 60)
-    return f"{hours}:{minutes:02}:{seconds:06.3f}" if hours else f"{minutes}:{seconds:06.3f}"
-
-
-def _print_json(entries: Iterable[TranscriptEntry]) -> None:
+def _print_json(entries: Iterable[msgspec.Struct]) -> None:
     encoder = msgspec.json.Encoder()
     before = "["
     for entry in entries:

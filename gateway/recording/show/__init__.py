@@ -1,6 +1,8 @@
 """Show a recording to people and other tools.
 
-transcript   the entries that people read      page         a recording as one HTML page
-compare      two conversations turn by turn    cloudevents  a recording as CloudEvents
+transcript   the entries that people read      turns        the turns in figures
+terminal     both on a terminal                sessions     the sessions of a folder
+page         a recording as one HTML page      compare      two conversations turn by turn
 projected    a recording as frames of a dialect
+cloudevents  a recording as CloudEvents
 """

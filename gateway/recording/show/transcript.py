@@ -18,6 +18,7 @@ from msgspec import Struct
 
 from dragoman.gateway.recording.lines import UP, EventLine, FrameLine, Line
 from dragoman.gateway.recording.reader import Missing
+from dragoman.gateway.recording.show.turns import TurnNumbers
 from dragoman.mappings.canonical import events as e
 from dragoman.mappings.canonical.commands import SubmitInput
 from dragoman.mappings.canonical.unmapped import Unmapped
@@ -108,7 +109,7 @@ class _Reader:
     """Makes entries of lines. A block is one entry when it is complete, and so is an input when it is accepted."""
 
     def __init__(self) -> None:
-        self._turns: dict[str, int] = {}
+        self._turns = TurnNumbers()
         self._text: _OpenBlock | None = None
         self._reasoning: _OpenBlock | None = None
         self._arguments: dict[str, _OpenBlock] = {}
@@ -165,6 +166,7 @@ class _Reader:
         self._arguments, self._outputs = {}, {}
 
     def _event(self, line: EventLine, event: Any) -> Iterator[TranscriptEntry]:
+        self._turns.number_of(line)  # turns are counted in the order of their first events
         match event:
             case e.TextDelta():
                 self._text = _more(self._text, line, event.text)
@@ -186,7 +188,7 @@ class _Reader:
                 yield from self._close("output", self._outputs.pop(event.call, None), self._names.get(event.call, ""))
                 name = event.name or self._names.pop(event.call, "")
                 text = event.output if event.output is not None else event.summary or ""
-                yield _entry(line, self._turn(line), "error" if event.is_error else "result", name, text)
+                yield _entry(line, self._turns.number_of(line), "error" if event.is_error else "result", name, text)
             case _:
                 yield from self._plain(line, event)
 
@@ -197,7 +199,7 @@ class _Reader:
             yield from self._unfinished()
         say = _DESCRIPTIONS.get(type(event))
         kind, text = say(event) if say is not None else ("detail", "")
-        yield _entry(line, self._turn(line), kind, _name(event), text)
+        yield _entry(line, self._turns.number_of(line), kind, _name(event), text)
 
     def _arguments_of(self, line: EventLine, event: e.ToolCallArguments) -> Iterator[TranscriptEntry]:
         if not event.done:
@@ -208,7 +210,13 @@ class _Reader:
         redacted = line.redacted or (first is not None and first.redacted)
         at = first.first if first is not None else line
         yield TranscriptEntry(
-            seq=at.seq, t=at.t, kind="tool", turn=self._turn(line), name=name, text=event.json, redacted=redacted
+            seq=at.seq,
+            t=at.t,
+            kind="tool",
+            turn=self._turns.number_of(line),
+            name=name,
+            text=event.json,
+            redacted=redacted,
         )
 
     def _done(self, kind: Kind, block: _OpenBlock | None, line: EventLine, text: str) -> Iterator[TranscriptEntry]:
@@ -216,7 +224,9 @@ class _Reader:
         if text or block is not None:
             redacted = line.redacted or (block is not None and block.redacted)
             whole = text or "".join(block.parts if block is not None else ())
-            yield TranscriptEntry(seq=at.seq, t=at.t, kind=kind, turn=self._turn(line), text=whole, redacted=redacted)
+            yield TranscriptEntry(
+                seq=at.seq, t=at.t, kind=kind, turn=self._turns.number_of(line), text=whole, redacted=redacted
+            )
 
     def _close(self, kind: Kind, block: _OpenBlock | None, name: str = "") -> Iterator[TranscriptEntry]:
         if block is not None:
@@ -225,16 +235,11 @@ class _Reader:
                 seq=at.seq,
                 t=at.t,
                 kind=kind,
-                turn=self._turn(at),
+                turn=self._turns.number_of(at),
                 name=name,
                 text="".join(block.parts),
                 redacted=block.redacted,
             )
-
-    def _turn(self, line: EventLine) -> int:
-        if not line.turn:
-            return 0
-        return self._turns.setdefault(line.turn, len(self._turns) + 1)
 
 
 def _more(block: _OpenBlock | None, line: EventLine, text: str) -> _OpenBlock:

@@ -66,6 +66,14 @@ def test_json_output_always_has_all_keys(dragoman: Run, tmp_path: Path) -> None:
     assert difference == {"turn": 1, "what": "text", "a": "1", "b": None}
 
 
+def test_turns_are_printed_as_a_table_and_as_json(dragoman: Run) -> None:
+    code, out, err = dragoman("show", RECORDED, "--turns")
+    assert (code, err) == (0, "")
+    assert out.splitlines()[1].split()[:3] == ["turn", "began", "duration"]
+    (turn,) = json.loads(dragoman("show", RECORDED, "--turns", "--json")[1])
+    assert (turn["turn"], turn["input"], turn["end"]) == (1, "Grüße 🦀", "completed")
+
+
 @pytest.mark.parametrize("options", [(), ("--json",), ("--kind", "text")])
 def test_a_turn_that_does_not_exist_is_an_error(dragoman: Run, options: tuple[str, ...]) -> None:
     code, out, err = dragoman("show", RECORDED, "--turn", "99", *options)
@@ -267,6 +275,7 @@ def test_diff_of_different_conversations_prints_the_differences_and_exits_1(drag
         (("show", RECORDED, "--as", "latin"), "unknown dialect 'latin'"),
         (("show", RECORDED, "--as", "pod", "--json"), "--as prints frames"),
         (("show", RECORDED, "--as", "pod", "--all"), "--as prints frames"),
+        (("show", RECORDED, "--turns", "--kind", "text"), "--turns prints a table of all turns"),
         (("export", RECORDED, "--frames"), "--frames goes with --format cloudevents"),
         (("export", RECORDED, "-o", "/nowhere/a.html"), "/nowhere/a.html cannot be written: No such file"),
     ],
