@@ -62,13 +62,13 @@ def new_id() -> str:
     return str(uuid4())
 
 
-def _recordings(config: Config, ledger: Ledger) -> Recordings | None:
+def _recordings(config: Config, ledger: Ledger, memory: MemoryBudget) -> Recordings | None:
     """Return the recordings of a gateway whose configuration has any; without, their modules are not imported."""
     if config.recording is None:
         return None
     from dragoman.gateway.recording.recordings import Recordings
 
-    return Recordings(config.recording, ledger)
+    return Recordings(config.recording, ledger, memory)
 
 
 class ClientPort(Struct, frozen=True, kw_only=True):
@@ -118,7 +118,7 @@ class App:
         self.ledger = Ledger()
         self.memory = MemoryBudget(config.limits.memory or default_limit())
         self._admission = Admission(config.limits, self.memory, time.time_ns)
-        self._recordings = _recordings(config, self.ledger)
+        self._recordings = _recordings(config, self.ledger, self.memory)
         self.stop = asyncio.Event()
         self.ready = asyncio.Event()  # every listener accepts
         for route in config.routes:

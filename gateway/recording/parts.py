@@ -5,7 +5,7 @@ and after RETRY a further part begins, whose header says how many items are miss
 begins as well.
 
 If the place is one file, its name goes to the first session with an input. So the lines of a session wait for its first
-input, for its end, or until they have EARLY_MAX bytes.
+input, for its end, or until they have EARLY_MAX bytes. They count as memory, and are written when memory is short.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ from pathlib import Path
 import structlog
 from msgspec import structs
 
+from dragoman.adapters.meter import Meter
 from dragoman.gateway.ledger import Ledger
+from dragoman.gateway.memory import MemoryBudget
 from dragoman.gateway.recording.format import Header, encode
 from dragoman.gateway.recording.writer import OutputFile, Writer
 
@@ -37,9 +39,9 @@ class RecordingParts:
         self,
         writer: Writer,
         ledger: Ledger,
+        memory: MemoryBudget,
         header: Header,
         *,
-        rotate_bytes: int,
         public_ids: Callable[[], list[str]] = list,
         monotonic: Callable[[], int] = time.monotonic_ns,
     ) -> None:
@@ -47,7 +49,7 @@ class RecordingParts:
         self._public_ids = public_ids
         self._writer = writer
         self._ledger = ledger
-        self._rotate_bytes = rotate_bytes
+        self._memory = memory
         self._monotonic = monotonic
         self._part = 0
         self._file: OutputFile | None = None
@@ -59,6 +61,7 @@ class RecordingParts:
         self._has_input = False
         self._early = bytearray() if writer.place.prefers_inputs and header.session else None
         self._early_items = 0
+        self._meter = Meter()  # of the bytes that wait
 
     def take_input(self) -> None:
         """Note that the session has an input, for the name of its file."""
@@ -108,6 +111,7 @@ class RecordingParts:
     def _give_early(self) -> None:
         """Give the writer the lines that waited for the first input."""
         early, self._early = self._early, None
+        self._memory.release(self._meter)
         if early:
             self._give(bytes(early), self._early_items)
 
@@ -116,9 +120,12 @@ class RecordingParts:
         if file is None:
             return
         if self._early is not None:
+            if not self._early:
+                self._memory.watch(self._meter, self._give_early)
             self._early += data
             self._early_items += count
-            if len(self._early) > EARLY_MAX:
+            self._meter.add(len(data))  # which may give the writer all of them
+            if len(self._early or ()) > EARLY_MAX:
                 self._give_early()
             return
         if not self._writer.put(file, data, count):
@@ -127,7 +134,7 @@ class RecordingParts:
             return
         self._bytes += len(data)
         self._items += count
-        if self._items and 0 < self._rotate_bytes <= self._bytes:
+        if self._items and 0 < self._writer.rotate_bytes <= self._bytes:
             self._writer.finish(file)
             self._file, self._lost, self._told = None, 0, 0
 

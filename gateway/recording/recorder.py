@@ -25,6 +25,7 @@ import structlog
 from msgspec import structs
 
 from dragoman.gateway.ledger import Ledger
+from dragoman.gateway.memory import MemoryBudget
 from dragoman.gateway.recording.format import Header, Item, encode_lines, packed
 from dragoman.gateway.recording.lines import UP, EventLine
 from dragoman.gateway.recording.parts import RecordingParts
@@ -57,15 +58,15 @@ class RecordingContext:
         self,
         writer: Writer,
         ledger: Ledger,
+        memory: MemoryBudget,
         later: Schedule,
         *,
-        rotate_bytes: int,
         redactor: Callable[[], Redactor] | None = None,
     ) -> None:
         self.writer = writer
         self.redactor = redactor
         self.ledger = ledger
-        self.rotate_bytes = rotate_bytes
+        self.memory = memory
         self.later = later
         self._timer: Timer | None = None
         self._waiting: dict[SessionRecorder, None] = {}
@@ -133,8 +134,8 @@ class SessionRecorder:
         self._parts = RecordingParts(
             context.writer,
             context.ledger,
+            context.memory,
             structs.replace(header, started_at=clock()),
-            rotate_bytes=context.rotate_bytes,
             public_ids=public_ids,
             monotonic=monotonic,
         )

@@ -11,6 +11,7 @@ import structlog
 from dragoman import __version__
 from dragoman.gateway.config.model import Recording, Redact, Route
 from dragoman.gateway.ledger import Ledger
+from dragoman.gateway.memory import MemoryBudget
 from dragoman.gateway.recording.format import Header
 from dragoman.gateway.recording.keeping import Keep
 from dragoman.gateway.recording.places import place
@@ -28,11 +29,12 @@ log = structlog.get_logger("dragoman.recording")
 class Recordings:
     """The recordings of a gateway. Raise ConfigError if the path cannot be used."""
 
-    def __init__(self, wanted: Recording, ledger: Ledger) -> None:
+    def __init__(self, wanted: Recording, ledger: Ledger, memory: MemoryBudget) -> None:
         self._wanted = wanted
         self._place = place(wanted.path)
         self._redactor = redactors(wanted.redact)
         self._ledger = ledger
+        self._memory = memory
         self._context: RecordingContext | None = None
         self._writer: Writer | None = None
         self._recorders: list[Recorder] = []
@@ -42,13 +44,15 @@ class Recordings:
         loop = asyncio.get_running_loop()
         wanted = self._wanted
         keep = Keep(count=wanted.keep_count, age=wanted.keep_age, bytes=wanted.keep_bytes)
-        self._writer = Writer(self._place, loop.call_soon_threadsafe, keep=keep, compresses=wanted.compress)
-        self._context = RecordingContext(
-            self._writer,
-            self._ledger,
-            loop.call_later,
+        self._writer = Writer(
+            self._place,
+            loop.call_soon_threadsafe,
+            keep=keep,
+            compresses=wanted.compress,
             rotate_bytes=wanted.rotate_bytes,
-            redactor=self._redactor,
+        )
+        self._context = RecordingContext(
+            self._writer, self._ledger, self._memory, loop.call_later, redactor=self._redactor
         )
         self._writer.start()
         if not wanted.redact.enabled:

@@ -58,7 +58,10 @@ class _QueuedBytes(NamedTuple):
 
 
 class Writer:
-    """The thread. `call` runs a function in the loop, from the thread (`loop.call_soon_threadsafe`)."""
+    """The thread. `call` runs a function in the loop, from the thread (`loop.call_soon_threadsafe`).
+
+    A file of `rotate_bytes` is followed by a further part; 0 means never.
+    """
 
     def __init__(
         self,
@@ -67,9 +70,11 @@ class Writer:
         *,
         keep: Keep = Keep(),  # noqa: B008  # frozen
         compresses: bool = False,
+        rotate_bytes: int = 0,
         backlog_max: int = BACKLOG_MAX,
     ) -> None:
         self.place = place
+        self.rotate_bytes = rotate_bytes
         self._call = call
         self._keeper = Keeper(place, keep, compresses=compresses)
         self._backlog_max = backlog_max

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from dragoman.gateway.ledger import Ledger
+from dragoman.gateway.memory import MemoryBudget
 from dragoman.gateway.recording.format import Header, decode_header
 from dragoman.gateway.recording.lines import Line
 from dragoman.gateway.recording.places import Folder, Place
@@ -26,8 +27,9 @@ SECOND = 1_000_000_000
 class Disk:
     """A writer that keeps bytes in `files`, and takes nothing while it is `full`."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: Place, rotate_bytes: int = 0) -> None:
         self.place = place
+        self.rotate_bytes = rotate_bytes
         self.files: dict[OutputFile, bytes] = {}
         self.finished: list[OutputFile] = []
         self.full = False
@@ -67,8 +69,9 @@ class Scene:
         redacts: bool = False,
         place: Place = Folder(Path("/rec")),  # noqa: B008  # has no state
     ) -> None:
-        self.disk = Disk(place)
+        self.disk = Disk(place, rotate_bytes)
         self.ledger = Ledger()
+        self.memory = MemoryBudget()
         self.now = 5 * SECOND
         self.timers: list[tuple[float, Callable[[], None]]] = []
         self.state = SessionState(id="s", seq=7, epoch=2)
@@ -76,8 +79,8 @@ class Scene:
         self.context = RecordingContext(
             cast("Writer", self.disk),
             self.ledger,
+            self.memory,
             self._later,
-            rotate_bytes=rotate_bytes,
             redactor=(lambda: Redactor(compiled, b"salt")) if redacts else None,
         )
         self.track = SessionRecorder(self.context, HEADER, self.state, clock=lambda: 1234, monotonic=lambda: self.now)

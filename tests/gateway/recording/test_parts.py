@@ -12,7 +12,7 @@ from dragoman.gateway.recording.parts import RETRY
 from dragoman.gateway.recording.places import OneFile
 from dragoman.gateway.recording.recorder import FLUSH
 from dragoman.gateway.recording.writer import OutputFile
-from dragoman.mappings.canonical.events import StatusChanged, TextDelta, TurnAccepted
+from dragoman.mappings.canonical.events import Alert, StatusChanged, TextDelta, TurnAccepted
 from tests.gateway.recording.recorded_session import Scene
 
 
@@ -85,6 +85,27 @@ def test_items_that_wait_for_an_input_are_bounded(tmp_path: Path, monkeypatch: p
         scene.happens(StatusChanged(status="idle"))
         scene.passes(FLUSH)
     assert seqs(scene.disk.lines()) == list(range(1, 41))
+
+
+def test_items_that_wait_for_an_input_count_as_memory(tmp_path: Path) -> None:
+    scene = Scene(place=OneFile(tmp_path / "out.jsonl"))
+    scene.happens(Alert(level="warn", source="s", text="x" * 100_000))
+    scene.passes(FLUSH)
+    assert scene.memory.used > 100_000
+    scene.happens(TurnAccepted(request="r"))
+    scene.passes(FLUSH)
+    assert scene.memory.used == 0
+
+
+def test_items_that_wait_for_an_input_are_written_when_memory_is_short(tmp_path: Path) -> None:
+    scene = Scene(place=OneFile(tmp_path / "out.jsonl"))
+    scene.memory.limit = 100_000
+    for size in (50_000, 60_000):
+        assert not scene.disk.files
+        scene.happens(Alert(level="warn", source="s", text="x" * size))
+        scene.passes(FLUSH)
+    assert seqs(scene.disk.lines()) == [1, 2]
+    assert scene.memory.used == 0
 
 
 # -- not recording --------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ import pytest
 
 from dragoman.gateway import registry
 from dragoman.gateway.ledger import Ledger
+from dragoman.gateway.memory import MemoryBudget
 from dragoman.gateway.recording.format import Header, decode_header
 from dragoman.gateway.recording.lines import EventLine, FrameLine
 from dragoman.gateway.recording.places import Folder
@@ -26,6 +27,7 @@ class Shelf:
     """A writer that keeps the recording of each session, to be read as words."""
 
     place = Folder
+    rotate_bytes = 0
 
     def __init__(self) -> None:
         self.files: dict[OutputFile, bytes] = {}
@@ -58,7 +60,8 @@ def _word(line: FrameLine | EventLine) -> str:
 class Stage:
     def __init__(self, everything: bool = False) -> None:
         self.shelf = Shelf()
-        context = RecordingContext(cast("Writer", self.shelf), Ledger(), lambda _delay, _ring: _Timer(), rotate_bytes=0)
+        writer = cast("Writer", self.shelf)
+        context = RecordingContext(writer, Ledger(), MemoryBudget(), lambda _delay, _ring: _Timer())
         self.recorder = Recorder(
             context, Header(route=HEADER.route), everything=everything, find_id={"theirs": "b"}.__getitem__
         )

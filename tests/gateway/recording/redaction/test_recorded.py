@@ -21,6 +21,7 @@ from dragoman.gateway.demo import script
 from dragoman.gateway.demo.app import demo_backend
 from dragoman.gateway.endpoint import parse
 from dragoman.gateway.ledger import Ledger
+from dragoman.gateway.memory import MemoryBudget
 from dragoman.gateway.recording.index import compressed, read_index
 from dragoman.gateway.recording.lines import EventLine, Line
 from dragoman.gateway.recording.places import Folder
@@ -121,6 +122,7 @@ class Disk:
 
     def __init__(self) -> None:
         self.place = Folder(Path("/rec"))
+        self.rotate_bytes = 0
         self.data = b""
 
     def put(self, _file: OutputFile, data: bytes, _lines: int) -> bool:
@@ -144,8 +146,8 @@ class Scene:
         context = RecordingContext(
             cast("Writer", self.disk),
             self.ledger,
+            MemoryBudget(),
             self._later,
-            rotate_bytes=0,
             redactor=redactors(Redact(salt="s" * 16)),
         )
         self.track = SessionRecorder(
