@@ -13,6 +13,7 @@ import gc
 import signal
 import time
 from collections.abc import Callable, Coroutine
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -37,6 +38,7 @@ from dragoman.gateway.routing.sessions import RouteEvents
 from dragoman.gateway.services import Services
 from dragoman.gateway.session.runs import Run
 from dragoman.gateway.session.session import Session
+from dragoman.gateway.transports.child_settings import route_spawner
 from dragoman.gateway.transports.spec import Children, ListenerCallbacks
 from dragoman.gateway.upstreams import MakeInProcess, Upstreams
 from dragoman.mappings.canonical import Command, Event, SessionState, events
@@ -147,7 +149,8 @@ class App:
         )
         try:
             children = Children(self.config.limits.children)
-            self._upstreams = Upstreams(self._services, children, self.spawn, self._make_backend)
+            spawner = partial(route_spawner, children, inherit=self.config.inherit_env)
+            self._upstreams = Upstreams(self._services, spawner, self.spawn, self._make_backend)
             async with children, asyncio.TaskGroup() as self._group:
                 await self._serve_routes(listening)
         finally:

@@ -20,7 +20,7 @@ from msgspec import structs
 from dragoman.adapters.base import Listener
 from dragoman.gateway.config.model import Limits
 from dragoman.gateway.endpoint import Endpoint, parse
-from dragoman.gateway.transports.spec import Children, Connect, ListenerCallbacks, Place, TransportSpec
+from dragoman.gateway.transports.spec import Connect, ListenerCallbacks, Place, Spawner, TransportSpec
 from dragoman.mappings.canonical.events import ModelTurnStarted
 from dragoman.mappings.dialect import Dialect
 from dragoman.mappings.errors import ConfigError
@@ -281,9 +281,9 @@ async def listen(endpoint: Endpoint, limits: Limits, callbacks: ListenerCallback
     return await listen(endpoint, limits, callbacks)
 
 
-def connector(endpoint: Endpoint, limits: Limits, children: Children) -> Connect:
-    """Return the function that connects to a checked endpoint. Processes that it starts are added to `children`."""
+def connector(endpoint: Endpoint, limits: Limits, spawner: Spawner) -> Connect:
+    """Return the function that connects to a checked endpoint. `spawner` starts its process, if it needs one."""
     dial = _spec(endpoint).dial
     if dial is None:
         raise ConfigError(f"{endpoint.masked}: dragoman cannot connect to this")
-    return dial(endpoint, limits, children)
+    return dial(endpoint, limits, spawner)

@@ -20,7 +20,7 @@ from dragoman.gateway.endpoint import Endpoint
 from dragoman.gateway.routing.sessions import Sessions
 from dragoman.gateway.services import Services
 from dragoman.gateway.session.ports import Backend, BackendEvents
-from dragoman.gateway.transports.spec import Children, Connect
+from dragoman.gateway.transports.spec import Connect, Spawner
 from dragoman.mappings.dialect import Dialect
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ MakeInProcess = Callable[[BackendEvents], Backend]
 
 
 class Upstreams:
-    """Makes the backends of all routes. Connections run as tasks of `spawn`, and child processes are in `children`.
+    """Makes the backends of all routes. Connections run as tasks of `spawn`; `spawner` starts the children of a route.
 
     `make_backend` replaces the upstreams of all routes by backends in this process.
     """
@@ -43,12 +43,12 @@ class Upstreams:
     def __init__(
         self,
         services: Services,
-        children: Children,
+        spawner: Callable[[Route], Spawner],
         spawn: Callable[[Coroutine[Any, Any, None], str], None],
         make_backend: MakeInProcess | None = None,
     ) -> None:
         self._services = services
-        self._children = children
+        self._spawner = spawner
         self._spawn = spawn
         self._make_backend = make_backend
         self.replays: dict[str, Replay] = {}  # by route name, for routes whose backend is a recording
@@ -59,7 +59,7 @@ class Upstreams:
         if make is not None:
             return kind_of(upstream, lambda session, _endpoint: make(session), in_process=True)
         if not registry.played(route.upstream):
-            dial = partial(self._dial, recorder)
+            dial = partial(self._dial, route, recorder)
             pods = registry.pods(route.upstream)
             if pods is not None:
                 return lambda sessions: PodsKind(sessions, dial, pods, self._spawn)
@@ -73,12 +73,17 @@ class Upstreams:
             later=loop.call_later,
             clock=loop.time,
             ledger=self._services.ledger,
-            live=partial(self._live, recorder),
+            live=partial(self._live, route, recorder),
         )
         return kind_of(upstream, lambda session, _endpoint: replay.backend(session), in_process=True)
 
     def _live(
-        self, recorder: Recorder | None, session: BackendEvents, endpoint: Endpoint, tells_model_turns: bool
+        self,
+        route: Route,
+        recorder: Recorder | None,
+        session: BackendEvents,
+        endpoint: Endpoint,
+        tells_model_turns: bool,
     ) -> LiveBackend:
         """Make the live backend behind a session's replay, with its own connection."""
         from dragoman.gateway.replay.conversation import PrivateConversation
@@ -88,9 +93,9 @@ class Upstreams:
 
         def connect(live: BackendEvents) -> Backend:
             if dialect.session_ref is None:
-                return self._dial(recorder, live, endpoint)
+                return self._dial(route, recorder, live, endpoint)
             return PrivateConversation(
-                live, dialect, self._services, lambda one: self._dial(recorder, one, endpoint, one.is_called)
+                live, dialect, self._services, lambda one: self._dial(route, recorder, one, endpoint, one.is_called)
             )
 
         return LiveBackend(
@@ -99,6 +104,7 @@ class Upstreams:
 
     def _dial(
         self,
+        route: Route,
         recorder: Recorder | None,
         session: BackendEvents,
         endpoint: Endpoint,
@@ -107,7 +113,7 @@ class Upstreams:
         """Make the connection to a backend; with `ours` it carries only sessions for which `ours` is true."""
         name, dialect = session.connected().id, registry.dialect(endpoint.dialect)
         own = name if dialect.session_ref is None or ours is not None else ""
-        connect = registry.connector(endpoint, self._services.limits, self._children)
+        connect = registry.connector(endpoint, self._services.limits, self._spawner(route))
         target = UpstreamTarget(
             endpoint=endpoint.masked,
             dialect=dialect,

@@ -3,5 +3,6 @@
 from dragoman.adapters.stdio.child import ChildLimits, ChildTransport
 from dragoman.adapters.stdio.children import Children
 from dragoman.adapters.stdio.own import OwnListener, OwnTransport, listen
+from dragoman.adapters.stdio.settings import ChildSettings
 
-__all__ = ["ChildLimits", "ChildTransport", "Children", "OwnListener", "OwnTransport", "listen"]
+__all__ = ["ChildLimits", "ChildSettings", "ChildTransport", "Children", "OwnListener", "OwnTransport", "listen"]

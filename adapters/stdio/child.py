@@ -9,16 +9,23 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import Callable, Mapping, Sequence
+import uuid
+from collections.abc import Callable, Sequence
+
+import structlog
 
 from dragoman.adapters.base import CloseReason, Sink, TransportLimits
 from dragoman.adapters.stdio.ends import REST
 from dragoman.adapters.stdio.process import ChildLimits, Process
+from dragoman.adapters.stdio.settings import ChildSettings
 from dragoman.adapters.stdio.stderr_tail import StderrTail
+from dragoman.adapters.stdio.strays import MARK, end_strays
 from dragoman.adapters.stdio.stream import LineStream
 from dragoman.adapters.stdio.watchdog import Watchdog
 
 __all__ = ["ChildLimits", "ChildTransport"]
+
+log = structlog.get_logger("dragoman.child")
 
 EXIT_WAIT = 0.1  # seconds to wait for the exit after the pipes closed: the kernel needs microseconds
 
@@ -32,7 +39,7 @@ class ChildTransport(LineStream):
         limits: TransportLimits,
         bounds: ChildLimits,
         *,
-        env: Mapping[str, str],
+        settings: ChildSettings,
         cwd: str | None,
         over: Callable[[ChildTransport], None],
         watchdog: Watchdog,
@@ -42,10 +49,14 @@ class ChildTransport(LineStream):
         self._over = over
         self._rest = REST
         self._begun = asyncio.Event()  # the child has written something, or has exited
-        self._process = Process(argv, env, cwd, bounds, self._exited, over=watchdog.forget)
+        self._settings = settings
+        self._mark = uuid.uuid4().hex
+        env = {**settings.env, MARK: self._mark}
+        self._process = Process(argv, env, cwd, bounds, self._exited, rlimits=settings.rlimits, over=watchdog.forget)
         self.pid = self._process.pid
-        watchdog.watch(self.pid)
+        watchdog.watch(self.pid, self._mark if settings.reap_all else "")
         self.peer = f"{self._program} pid={self.pid}"
+        self._log = log.bind(program=self._program, pid=self.pid)
         self._stderr = StderrTail(self._process.streams.stderr, bounds.stderr, pid=self.pid)
         super().__init__(self._process.streams.stdout, self._process.streams.stdin, limits)
 
@@ -72,8 +83,10 @@ class ChildTransport(LineStream):
             raise ConnectionResetError(f"the child no longer reads its stdin: {self.reason}") from error
 
     async def close(self, reason: CloseReason = CloseReason.DONE, text: str = "") -> None:
-        """Flush, send EOF, and end the child in the steps of `ChildLimits`. Idempotent; no process of its group is left
-        afterwards.
+        """Flush, send EOF, and end the child in the steps of `ChildLimits`. Idempotent.
+
+        No process of its group is left afterwards. Processes in other sessions are ended too with `reap_all`, else
+        logged.
         """
         try:
             await self._finish()
@@ -83,6 +96,7 @@ class ChildTransport(LineStream):
         finally:
             try:
                 await self._process.end()
+                await end_strays(self._mark, self._log, reap=self._settings.reap_all, wait=self._bounds.term_wait)
             finally:
                 self._in.close()
                 self._stderr.close()
@@ -126,4 +140,10 @@ class ChildTransport(LineStream):
         self._in.pause()
         self._read_on()
         self._out.close()
+        if not self._begun.is_set() and self._settings.withheld:
+            self._log.warning(
+                "the child ended before it wrote anything; it did not get these variables of the gateway's environment:"
+                " name those that it needs in the route's `env`",
+                variables=", ".join(self._settings.withheld),
+            )
         self._begun.set()

@@ -1,7 +1,7 @@
 """The child processes of one gateway: bounded in number, and all of them end with the gateway.
 
     async with Children(most=10) as children:
-        transport = await children.spawn(["codewhale", "app-server", "--stdio"], limits, env=env)
+        transport = await children.spawn(["codewhale", "app-server", "--stdio"], limits, ChildSettings(env=env))
 
 Children are spawned only here. Leaving the block ends all of them. If the process exits without leaving the block
 (`sys.exit` in a signal handler), an `atexit` hook kills them. If the process is killed, its watchdog ends them.
@@ -12,12 +12,13 @@ from __future__ import annotations
 import asyncio
 import atexit
 import errno
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
 
 from dragoman.adapters.base import TransportLimits
 from dragoman.adapters.stdio.child import ChildLimits, ChildTransport
+from dragoman.adapters.stdio.settings import ChildSettings
 from dragoman.adapters.stdio.watchdog import Watchdog
 
 __all__ = ["Children"]
@@ -39,16 +40,16 @@ class Children:
         return len(self._live)
 
     async def spawn(
-        self, argv: Sequence[str], limits: TransportLimits, *, env: Mapping[str, str], cwd: str | None = None
+        self, argv: Sequence[str], limits: TransportLimits, settings: ChildSettings, *, cwd: str | None = None
     ) -> ChildTransport:
-        """Start a child with exactly this environment; raise OSError with the reason, EBUSY if the limit is reached."""
+        """Start a child; raise OSError with the reason, EBUSY if the limit is reached."""
         if self._ending:
             raise OSError(errno.EBUSY, "busy: the gateway is stopping and starts no more children", *argv[:1])
         if len(self) >= self.most:
             raise OSError(errno.EBUSY, f"busy: {self.most} children are running, which is the limit", *argv[:1])
         self._watchdog.start()
         child = ChildTransport(
-            argv, limits, self._bounds, env=env, cwd=cwd, over=self._live.discard, watchdog=self._watchdog
+            argv, limits, self._bounds, settings=settings, cwd=cwd, over=self._live.discard, watchdog=self._watchdog
         )
         self._live.add(child)
         try:

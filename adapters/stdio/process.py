@@ -14,6 +14,7 @@ import asyncio
 import contextlib
 import errno
 import os
+import resource
 import shutil
 import signal
 import subprocess
@@ -68,6 +69,7 @@ class Process:
         bounds: ChildLimits,
         ended: Callable[[], None],
         *,
+        rlimits: Mapping[int, tuple[int, int]] | None = None,
         over: Callable[[int], None] = lambda _group: None,
     ) -> None:
         self._bounds = bounds
@@ -78,6 +80,7 @@ class Process:
         self._over = False  # no process of the group is left
         self.pid = self._popen.pid
         self.exited = asyncio.Event()
+        self._set_rlimits(rlimits or {})
         popen = self._popen
         self.streams = Streams(*(_ours(file) for file in (popen.stdin, popen.stdout, popen.stderr)))
         self._watch()
@@ -109,6 +112,17 @@ class Process:
         self._signal(signal.SIGKILL)
 
     # --------------------------------------------------------------------------------------------------
+
+    def _set_rlimits(self, rlimits: Mapping[int, tuple[int, int]]) -> None:
+        """Limit the child's resources: (soft, hard) for each; RLIM_INFINITY keeps the inherited one, which is the most.
+
+        A function that runs between fork and exec could deadlock, because the gateway has threads. So the limits are
+        set from outside once the program has started; what it has by then is not taken away.
+        """
+        for number, (soft, hard) in rlimits.items():
+            with contextlib.suppress(ProcessLookupError):  # it has exited already
+                most = _least(hard, resource.prlimit(self.pid, number)[1])
+                resource.prlimit(self.pid, number, (_least(soft, most), most))
 
     def _watch(self) -> None:
         try:
@@ -180,6 +194,12 @@ def _spawned(argv: Sequence[str], env: Mapping[str, str], cwd: str | None) -> su
         )
     except OSError as error:
         raise OSError(error.errno, _advice(error, argv[0], env, cwd), argv[0]) from error
+
+
+def _least(one: int, other: int) -> int:
+    if resource.RLIM_INFINITY in (one, other):
+        return one if other == resource.RLIM_INFINITY else other
+    return min(one, other)
 
 
 def _ours(file: IO[bytes] | None) -> File:

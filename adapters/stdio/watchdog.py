@@ -1,6 +1,6 @@
 """The watchdog of one gateway: a process that ends the children if the gateway is killed.
 
-    gateway --pipe--> watchdog        "+GROUP": watch it    "-GROUP": it has ended    EOF: the gateway is gone
+    gateway --pipe--> watchdog        "+GROUP MARK": watch it    "-GROUP": it has ended    EOF: the gateway is gone
 
 The watchdog starts with the first child, in its own session, so that no signal to the gateway's group reaches it. It
 holds only the pipe: neither our stdio nor a listening socket. A group that has ended is removed at once, because its
@@ -26,7 +26,7 @@ class Watchdog:
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
         self._pipe = -1
-        self._groups: set[int] = set()
+        self._groups: dict[int, str] = {}  # with the mark of processes in other sessions that end too, or ""
 
     @property
     def pid(self) -> int | None:
@@ -52,17 +52,17 @@ class Watchdog:
             )
         finally:
             os.close(source)
-        for group in self._groups:
-            self._tell(b"+%d\n" % group)
+        for group, mark in self._groups.items():
+            self._tell(f"+{group} {mark}\n".encode())
 
-    def watch(self, group: int) -> None:
-        """Add a process group that the watchdog ends if the gateway is killed."""
-        self._groups.add(group)
-        self._change(b"+%d\n" % group)
+    def watch(self, group: int, mark: str = "") -> None:
+        """Add a process group that the watchdog ends if the gateway is killed, with all processes of a mark."""
+        self._groups[group] = mark
+        self._change(f"+{group} {mark}\n".encode())
 
     def forget(self, group: int) -> None:
         """Remove a process group that has ended."""
-        self._groups.discard(group)
+        self._groups.pop(group, None)
         self._change(b"-%d\n" % group)
 
     def close(self) -> None:

@@ -7,6 +7,8 @@ unknown, missing and ill-typed keys. Then the values are checked: endpoints, and
 from __future__ import annotations
 
 import os
+import re
+import resource
 import stat
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -63,6 +65,9 @@ class Checked(Struct, frozen=True, kw_only=True):
         return [problem for problem in self.problems if problem.level == "error"]
 
 
+VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(=[^\0]*)?\Z", re.DOTALL)
+
+
 class Draft(Struct, frozen=True, kw_only=True):
     """A `[[route]]` as far as it could be read, without its invalid parts."""
 
@@ -71,6 +76,8 @@ class Draft(Struct, frozen=True, kw_only=True):
     listen: dict[int, Endpoint]
     upstream: Endpoint | None
     shutdown: Any
+    env: Any = None
+    rlimits: Any = None
 
 
 def load(path: Path, *, listens: bool = True) -> Config:
@@ -152,6 +159,7 @@ def _read(table: dict[str, Any], listens: bool) -> tuple[list[Found], list[Draft
             drafts.append(_draft(("route", index), route, found, listens))
     found += [*_same_names(drafts), *_overlaps(drafts), *_sessions(drafts), *_shutdowns(drafts)]
     found += _limits(table.get("limits"))
+    found += _children(drafts)
     found += [*_recording(table.get("recording")), *_redact(table.get("recording"))]
     return found, drafts
 
@@ -169,6 +177,8 @@ def _draft(at: KeyPath, table: dict[str, Any], found: list[Found], listens: bool
         at=at,
         name=table.get("name", "default"),
         shutdown=table.get("shutdown"),
+        env=table.get("env"),
+        rlimits=table.get("rlimits"),
         upstream=upstream,
         listen={index: endpoint for index, endpoint in read.items() if endpoint is not None},
     )
@@ -248,6 +258,19 @@ def _shutdowns(drafts: Sequence[Draft]) -> Iterator[Found]:
                 yield (*draft.at, "listen", index), text
 
 
+def _children(drafts: Sequence[Draft]) -> Iterator[Found]:
+    """Check the variables and the limits of child processes."""
+    for draft in drafts:
+        if draft.rlimits and not hasattr(resource, "prlimit"):
+            yield (*draft.at, "rlimits"), "this system cannot limit a process that runs already; Linux can"
+        for index, text in enumerate(draft.env) if isinstance(draft.env, list) else ():
+            if isinstance(text, str) and not VARIABLE.match(text):
+                yield (
+                    (*draft.at, "env", index),
+                    f"{text.partition('=')[0]!r} is not a variable: write NAME or NAME=VALUE",
+                )
+
+
 def _limits(table: Any) -> Iterator[Found]:
     said = table if isinstance(table, dict) else {}
     for less, more in (("outbox_soft", "outbox_hard"), ("backoff_first", "backoff_max")):
@@ -325,6 +348,7 @@ def _config(table: dict[str, Any]) -> Config:
     return Config(
         limits=file.limits,
         recording=file.recording,
+        inherit_env=False,
         routes=tuple(
             Route(
                 name=route.name,

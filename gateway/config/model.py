@@ -20,6 +20,7 @@ Rate = Annotated[float, Meta(gt=0)]  # a second
 Seconds = Annotated[float, Meta(gt=0)]
 Overflow = Literal["coalesce", "disconnect"]
 Approvals = Literal["ask", "deny", "approve"]
+Resource = Literal["as", "core", "cpu", "data", "fsize", "memlock", "nofile", "nproc", "stack"]  # as in setrlimit(2)
 
 
 class Limits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename=None):
@@ -120,6 +121,10 @@ class RouteOptions(Struct, frozen=True, kw_only=True):
     sessions, or also private ones. `on_last_detach`: keep or cancel a turn without clients. `shutdown`: a client's
     `shutdown` ends its attachment, or the backend. `show`: what clients see. `file_roots`: attached files below these
     folders are passed as references. `record`: record sessions, if there is a [recording].
+
+    For a backend that is a child process: `env` names further variables of its environment, NAME or NAME=VALUE.
+    `rlimits`: its resource limits, in the units of setrlimit(2). `reap`: processes that end with the child, those of
+    its process group, or all that it started.
     """
 
     overflow: Overflow = "coalesce"
@@ -134,6 +139,9 @@ class RouteOptions(Struct, frozen=True, kw_only=True):
     show: Show = Show()
     file_roots: tuple[str, ...] = ()
     record: bool = True
+    env: tuple[str, ...] = ()
+    rlimits: dict[Resource, Annotated[int, Meta(ge=0)]] = {}
+    reap: Literal["group", "all"] = "group"
 
 
 class Route(RouteOptions, frozen=True, kw_only=True):
@@ -164,8 +172,13 @@ class ConfigFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Config(Struct, frozen=True, kw_only=True):
-    """A checked configuration."""
+    """A checked configuration.
+
+    `inherit_env`: child processes get the gateway's whole environment, less its own variables; of a file they get only
+    the variables that gateway/transports/child_settings.py lists, and those that their route names.
+    """
 
     routes: tuple[Route, ...]
     limits: Limits = Limits()
     recording: Recording | None = None
+    inherit_env: bool = True

@@ -14,7 +14,8 @@ from dragoman.gateway.config.model import Config, Limits
 from dragoman.gateway.endpoint import Endpoint
 from dragoman.gateway.first_frames import PATIENCE, FirstFrames
 from dragoman.gateway.public_reason import exit_reason
-from dragoman.gateway.transports.spec import Children
+from dragoman.gateway.transports.child_settings import route_spawner
+from dragoman.gateway.transports.spec import Children, Spawner
 from dragoman.mappings.dialect import Frame
 
 __all__ = ["probe"]
@@ -28,13 +29,21 @@ async def probe(config: Config, *, starting: bool = False) -> list[str]:
     """
     async with Children(config.limits.children) as children, asyncio.TaskGroup() as group:
         tasks = [
-            group.create_task(_dial(route.upstream, config.limits, children, starting), name=f"{route.name}:probe")
+            group.create_task(
+                _dial(
+                    route.upstream,
+                    config.limits,
+                    route_spawner(children, route, inherit=config.inherit_env),
+                    starting,
+                ),
+                name=f"{route.name}:probe",
+            )
             for route in config.routes
         ]
     return [task.result() for task in tasks]
 
 
-async def _dial(endpoint: Endpoint, limits: Limits, children: Children, starting: bool) -> str:
+async def _dial(endpoint: Endpoint, limits: Limits, spawner: Spawner, starting: bool) -> str:
     if registry.played(endpoint) or (starting and endpoint.transport == "stdio"):
         return ""  # the file of a recording, and the program of a child, are checked before
     if starting and (listens := find_local_server(endpoint)) is not None:
@@ -50,7 +59,7 @@ async def _dial(endpoint: Endpoint, limits: Limits, children: Children, starting
     deadline = limits.connect_deadline
     try:
         async with asyncio.timeout(deadline):
-            transport = await registry.connector(endpoint, limits, children)()
+            transport = await registry.connector(endpoint, limits, spawner)()
     except TimeoutError:
         return f"{endpoint.masked} did not accept within {deadline:g} s"
     except OSError as error:

@@ -40,6 +40,13 @@ def faults(value: Any, wanted: Any, path: KeyPath = ()) -> Iterator[tuple[KeyPat
     elif get_origin(wanted) is list and isinstance(value, list):
         for index, item in enumerate(value):
             yield from faults(item, get_args(wanted)[0], (*path, index))
+    elif get_origin(wanted) is dict and isinstance(value, dict):
+        names, kind = get_args(wanted)
+        for name, item in value.items():
+            if get_origin(names) is Literal and name not in get_args(names):
+                yield (*path, name), f"unknown key {name!r}; {nearest(name, get_args(names))}"
+            else:
+                yield from faults(item, kind, (*path, name))
     else:
         yield from ((path, text) for text in _faults_of_value(value, wanted))
 

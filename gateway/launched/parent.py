@@ -22,7 +22,7 @@ from dragoman.gateway import registry
 from dragoman.gateway.config.model import Limits
 from dragoman.gateway.endpoint import Endpoint
 from dragoman.gateway.session.runs import Run
-from dragoman.gateway.transports.spec import Children
+from dragoman.gateway.transports.spec import Children, ChildSettings, Spawner
 from dragoman.mappings.canonical.commands import InjectNote
 from dragoman.mappings.canonical.events import RunStarted, TurnEnded
 from dragoman.mappings.dialect import Burst, Frame
@@ -46,7 +46,8 @@ class Parent:
 
     def __init__(self, path: str, name: str) -> None:
         endpoint = Endpoint(dialect="pod", transport="unix", address=path)
-        self._connect = registry.connector(endpoint, Limits(), Children(0))  # a socket spawns nothing
+        spawner = Spawner(Children(0), ChildSettings(env={}))
+        self._connect = registry.connector(endpoint, Limits(), spawner)  # a socket spawns nothing
         self._name = name
         self._kind = CALLED_BY_USERS  # of the run that goes on
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import uvloop
+from msgspec import structs
 
 from dragoman.gateway import logs, standard_descriptors
 from dragoman.gateway.config import check
@@ -34,7 +35,7 @@ def choose_route(environment: Mapping[str, str]) -> tuple[Config, Route]:
     if route is None:
         names = ", ".join(route.name for route in whole.routes)
         raise ConfigError(f"{path}: DRAGOMAN_ROUTE is {wanted!r}, but the routes are {names}")
-    return whole, route
+    return structs.replace(whole, inherit_env=True), route  # the user's own shell starts the program
 
 
 def run_program(serve: Callable[[], Coroutine[Any, Any, None]]) -> NoReturn:

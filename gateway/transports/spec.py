@@ -4,18 +4,28 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from msgspec import Struct
 
 from dragoman.adapters.base import Accept, Listener, Transport, TransportLimits
-from dragoman.adapters.stdio import Children
+from dragoman.adapters.stdio import Children, ChildSettings, ChildTransport
 from dragoman.gateway.config.model import Limits
 from dragoman.gateway.endpoint import Endpoint
 from dragoman.mappings.dialect import Instance, Loss
 
-__all__ = ["Children", "Connect", "ListenerCallbacks", "Place", "TransportSpec", "bind_failure", "transport_limits"]
+__all__ = [
+    "ChildSettings",
+    "Children",
+    "Connect",
+    "ListenerCallbacks",
+    "Place",
+    "Spawner",
+    "TransportSpec",
+    "bind_failure",
+    "transport_limits",
+]
 
 Connect = Callable[[], Awaitable[Transport]]
 Place = tuple[object, ...]
@@ -50,6 +60,17 @@ async def _not_listened(endpoint: Endpoint, limits: Limits, callbacks: ListenerC
     raise NotImplementedError(f"{endpoint.masked}: the app itself listens on this endpoint")
 
 
+class Spawner(Struct, frozen=True):
+    """Starts the child processes of a route, among all `children` of the gateway."""
+
+    children: Children
+    settings: ChildSettings
+
+    async def spawn(self, argv: Sequence[str], limits: TransportLimits, cwd: str | None) -> ChildTransport:
+        """Start a child; raise OSError with the reason, EBUSY if the limit is reached."""
+        return await self.children.spawn(argv, limits, self.settings, cwd=cwd)
+
+
 class TransportSpec(Struct, frozen=True, kw_only=True):
     """The functions and properties of one transport.
 
@@ -60,7 +81,7 @@ class TransportSpec(Struct, frozen=True, kw_only=True):
     """
 
     listen: Callable[[Endpoint, Limits, ListenerCallbacks], Awaitable[Listener]] | None = _not_listened
-    dial: Callable[[Endpoint, Limits, Children], Connect] | None = None
+    dial: Callable[[Endpoint, Limits, Spawner], Connect] | None = None
     listen_options: frozenset[str] = frozenset()
     dial_options: frozenset[str] = frozenset()
     check: Callable[[Endpoint], Any] = _nothing

@@ -1,14 +1,13 @@
 """`stdio:` endpoints: a command line starts a child process; an empty address is our own stdin and stdout.
 
-A child gets our environment and no shell. If it exits, the next use starts it again, a limited number of times within a
-time window. A restart is a Gap, which the child's dialect reports (docs/design.md, section 6).
+A child gets the environment of its route and no shell. If it exits, the next use starts it again, a limited number of
+times within a time window. A restart is a Gap, which the child's dialect reports (docs/design.md, section 6).
 """
 
 from __future__ import annotations
 
 import asyncio
 import errno
-import os
 import shlex
 from collections import deque
 from collections.abc import Callable
@@ -19,10 +18,10 @@ from dragoman.adapters.base import Listener, Transport
 from dragoman.gateway.config.model import Limits
 from dragoman.gateway.endpoint import Endpoint
 from dragoman.gateway.transports.spec import (
-    Children,
     Connect,
     ListenerCallbacks,
     Place,
+    Spawner,
     TransportSpec,
     transport_limits,
 )
@@ -38,12 +37,12 @@ class Starter:
     """Starts a session's child, and restarts it at most `restarts` times within `restart_window` seconds."""
 
     def __init__(
-        self, argv: list[str], cwd: str | None, limits: Limits, children: Children, clock: Callable[[], float]
+        self, argv: list[str], cwd: str | None, limits: Limits, spawner: Spawner, clock: Callable[[], float]
     ) -> None:
         self._argv = argv
         self._cwd = cwd
         self._limits = limits
-        self._children = children
+        self._spawner = spawner
         self._clock = clock
         self._started: deque[float] = deque()  # times of the starts within the window
 
@@ -56,9 +55,7 @@ class Starter:
             wait = self._started[0] + window - now
             text = f"the child ended {len(self._started)} times within {window:g} s; it is restarted in {wait:.0f} s"
             raise OSError(errno.EAGAIN, text)
-        transport = await self._children.spawn(
-            self._argv, transport_limits(self._limits), env=os.environ, cwd=self._cwd
-        )
+        transport = await self._spawner.spawn(self._argv, transport_limits(self._limits), self._cwd)
         self._started.append(now)
         return transport
 
@@ -67,9 +64,9 @@ async def _listen(_endpoint: Endpoint, limits: Limits, callbacks: ListenerCallba
     return await stdio.listen(transport_limits(limits), callbacks.accept)
 
 
-def _dial(endpoint: Endpoint, limits: Limits, children: Children) -> Connect:
+def _dial(endpoint: Endpoint, limits: Limits, spawner: Spawner) -> Connect:
     clock = asyncio.get_running_loop().time
-    return Starter(_argv(endpoint), endpoint.option("cwd") or None, limits, children, clock)
+    return Starter(_argv(endpoint), endpoint.option("cwd") or None, limits, spawner, clock)
 
 
 def _argv(endpoint: Endpoint) -> list[str]:

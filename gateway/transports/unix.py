@@ -13,10 +13,10 @@ from dragoman.gateway.endpoint import Endpoint
 from dragoman.gateway.pods.folder import PodFolder, check_name, runtime_directory
 from dragoman.gateway.pods.live import Pods
 from dragoman.gateway.transports.spec import (
-    Children,
     Connect,
     ListenerCallbacks,
     Place,
+    Spawner,
     TransportSpec,
     transport_limits,
 )
@@ -28,7 +28,7 @@ async def _listen(endpoint: Endpoint, limits: Limits, callbacks: ListenerCallbac
     return await unix.listen(endpoint.address, transport_limits(limits), callbacks.accept)
 
 
-def _dial(endpoint: Endpoint, limits: Limits, _children: Children) -> Connect:
+def _dial(endpoint: Endpoint, limits: Limits, _spawner: Spawner) -> Connect:
     return lambda: unix.connect(endpoint.address, transport_limits(limits))
 
 
@@ -46,7 +46,7 @@ async def _listen_named(endpoint: Endpoint, limits: Limits, callbacks: ListenerC
     return folder
 
 
-def _dial_named(endpoint: Endpoint, limits: Limits, _children: Children) -> Connect:
+def _dial_named(endpoint: Endpoint, limits: Limits, _spawner: Spawner) -> Connect:
     return lambda: unix.connect(str(_folder(endpoint).socket), transport_limits(limits))
 
 

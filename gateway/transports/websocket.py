@@ -11,10 +11,10 @@ from dragoman.adapters.base import Listener
 from dragoman.gateway.config.model import Limits
 from dragoman.gateway.endpoint import Endpoint, split_url
 from dragoman.gateway.transports.spec import (
-    Children,
     Connect,
     ListenerCallbacks,
     Place,
+    Spawner,
     TransportSpec,
     bind_failure,
     transport_limits,
@@ -34,7 +34,7 @@ async def _listen(endpoint: Endpoint, limits: Limits, callbacks: ListenerCallbac
         raise bind_failure(endpoint, f"{host}:{port}", error) from error
 
 
-def _dial(endpoint: Endpoint, limits: Limits, _children: Children) -> Connect:
+def _dial(endpoint: Endpoint, limits: Limits, _spawner: Spawner) -> Connect:
     token = endpoint.option("token")
     url = f"{endpoint.transport}:{endpoint.address}" + (f"?{urlencode({'token': token})}" if token else "")
     return lambda: websocket.connect(url, transport_limits(limits))

@@ -15,10 +15,10 @@ from dragoman.gateway.config.model import Limits
 from dragoman.gateway.endpoint import Endpoint
 from dragoman.gateway.transports.pando_project import Project, ProjectListener, derive_ports, find_ports
 from dragoman.gateway.transports.spec import (
-    Children,
     Connect,
     ListenerCallbacks,
     Place,
+    Spawner,
     TransportSpec,
     bind_failure,
     transport_limits,
@@ -95,12 +95,12 @@ async def _connect_at(host: str, publications: int, calls: int, limits: Limits) 
     return await zeromq.connect(f"tcp://{host}:{publications}", f"tcp://{host}:{calls}", transport_limits(limits))
 
 
-def _dial(endpoint: Endpoint, limits: Limits, _children: Children) -> Connect:
+def _dial(endpoint: Endpoint, limits: Limits, _spawner: Spawner) -> Connect:
     host, port, calls = _address(endpoint)
     return lambda: _connect_at(host, port, port + 1 if calls is None else calls, limits)
 
 
-def _dial_project(endpoint: Endpoint, limits: Limits, _children: Children) -> Connect:
+def _dial_project(endpoint: Endpoint, limits: Limits, _spawner: Spawner) -> Connect:
     async def connect() -> Transport:
         candidates = find_ports(endpoint.address)
         try:

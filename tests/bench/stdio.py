@@ -31,7 +31,7 @@ from aiohttp import WSMsgType, web
 from msgspec import Struct
 
 from dragoman.adapters.base import Transport, TransportLimits
-from dragoman.adapters.stdio import Children
+from dragoman.adapters.stdio import Children, ChildSettings
 from dragoman.adapters.websocket import listen
 from tests.bench.backend import LINES, answer, turn
 from tests.bench.client import PATIENCE, TERMINAL, Client
@@ -227,7 +227,7 @@ async def ours(lines: int) -> None:
     _tell(f"{listener.address}")
     client = await accepted.get()
     async with Children(1) as children, asyncio.TaskGroup() as group:
-        spawned = await children.spawn(_child(lines), TransportLimits(), env=dict(os.environ))
+        spawned = await children.spawn(_child(lines), TransportLimits(), ChildSettings(env=os.environ))
         translating = group.create_task(_translated(spawned, client), name="translate")
         while frames := await receive(client):
             await spawned.send([frame for frame in frames if isinstance(frame, bytes)])

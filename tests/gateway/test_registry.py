@@ -8,10 +8,10 @@ from typing import Any, get_args
 
 import pytest
 
+from dragoman.adapters.stdio import Children
 from dragoman.gateway import registry
 from dragoman.gateway.config.model import Limits
 from dragoman.gateway.endpoint import parse
-from dragoman.gateway.transports.spec import Children
 from dragoman.mappings.canonical import Batch, Command, Event, Unmapped
 from dragoman.mappings.dialect import Dialect
 from dragoman.mappings.errors import ConfigError
@@ -19,6 +19,7 @@ from dragoman.mappings.rules import Emulated, Nothing
 from tests.gateway.listener_callbacks import callbacks
 from tests.gateway.recording.lines import FROZEN
 from tests.samples import full
+from tests.spawners import spawner_of
 
 DIALECTS = registry.dialects()
 
@@ -146,7 +147,7 @@ def test_an_unsupported_dial_endpoint_is_refused_with_the_supported_ones() -> No
 
 
 async def test_a_connector_raises_os_error_if_nobody_listens(tmp_path: Any) -> None:
-    connect = registry.connector(parse(f"pod+unix:{tmp_path}/sock"), Limits(), Children(1))
+    connect = registry.connector(parse(f"pod+unix:{tmp_path}/sock"), Limits(), spawner_of(Children(1)))
     with pytest.raises(OSError, match="sock"):
         await connect()
 
@@ -170,7 +171,7 @@ async def test_a_pod_name_is_resolved_in_the_runtime_directory(tmp_path: Path, m
     accepted: list[Any] = []
     listener = await registry.listen(parse("pod+name:atlas"), Limits(), callbacks(accepted.append))
     assert listener.address == f"unix:{tmp_path}/atlas/sock"
-    transport = await registry.connector(parse("pod+name:atlas"), Limits(), Children(1))()
+    transport = await registry.connector(parse("pod+name:atlas"), Limits(), spawner_of(Children(1)))()
     await transport.close()
     while not accepted:  # noqa: ASYNC110  # the kernel accepts, and then the loop
         await asyncio.sleep(0)

@@ -20,6 +20,7 @@ from dragoman.gateway.routing.sessions import Sessions
 from dragoman.gateway.session.ports import Backend, BackendEvents
 from dragoman.gateway.upstreams import MakeInProcess, Upstreams
 from tests.services import services
+from tests.spawners import spawner_of
 
 
 def unexpected(_work: Coroutine[Any, Any, None], name: str) -> None:
@@ -29,7 +30,9 @@ def unexpected(_work: Coroutine[Any, Any, None], name: str) -> None:
 def kind_of_route(upstream: str, make_backend: MakeInProcess | None = None) -> BackendKind:
     provided, route = services(), Route(name="test", listen=(), upstream=parse(upstream))
     sessions = Sessions(route, provided, registry.upstream(route.upstream), lambda _link: None, None)
-    return Upstreams(provided, Children(1), unexpected, make_backend).kind(route, None)(sessions)
+    return Upstreams(provided, lambda _route: spawner_of(Children(1)), unexpected, make_backend).kind(route, None)(
+        sessions
+    )
 
 
 @pytest.mark.parametrize(

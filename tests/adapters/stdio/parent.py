@@ -17,7 +17,7 @@ from collections.abc import Callable
 import uvloop
 
 from dragoman.adapters.base import Transport, TransportLimits
-from dragoman.adapters.stdio import ChildLimits, Children, listen
+from dragoman.adapters.stdio import ChildLimits, Children, ChildSettings, listen
 from tests.adapters.stdio.programs import ENV, family
 from tests.transport_reader import receive
 
@@ -44,7 +44,7 @@ class Parent:
         client = accepted[0]
         sys.stdout.write("this is not protocol\n")
         async with Children(CHILDREN, BOUNDS) as children:
-            spawned = [await children.spawn(argv, LIMITS, env=ENV) for _ in range(CHILDREN)]
+            spawned = [await children.spawn(argv, LIMITS, ChildSettings(env=ENV)) for _ in range(CHILDREN)]
             for child in spawned:
                 heard = 0
                 while heard < 2:  # the child and the grandchild

@@ -9,9 +9,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
+from structlog.testing import capture_logs
 
 from dragoman.adapters.base import TransportLimits
-from dragoman.adapters.stdio import ChildLimits, Children, ChildTransport
+from dragoman.adapters.stdio import ChildLimits, Children, ChildSettings, ChildTransport
 from dragoman.mappings.dialect import Frame
 from tests.adapters.stdio.programs import DEADLINE, ENV, family, open_files, python, running, until
 from tests.transport_reader import receive, receive_all
@@ -37,7 +38,7 @@ async def child(
     before = asyncio.all_tasks()
     async with asyncio.timeout(DEADLINE):
         async with Children(1, bounds) as children:
-            yield await children.spawn(argv, limits, env=ENV)
+            yield await children.spawn(argv, limits, ChildSettings(env=ENV))
         assert len(children) == 0
     assert asyncio.all_tasks() == before
 
@@ -309,3 +310,21 @@ async def test_no_file_descriptor_stays_open(mark: str) -> None:
     before = open_files()
     await once()
     assert open_files() == before
+
+
+async def test_a_child_that_ends_silently_is_logged_with_the_variables_it_did_not_get(mark: str) -> None:
+    with capture_logs() as logs:
+        async with asyncio.timeout(DEADLINE), Children(1, SHORT) as children:
+            settings = ChildSettings(env=ENV, withheld=("API_KEY", "MODEL"))
+            with pytest.raises(OSError, match="exited at once"):
+                await children.spawn(python("raise SystemExit(3)", mark), LIMITS, settings)
+    assert [entry["variables"] for entry in logs if "variables" in entry] == ["API_KEY, MODEL"]
+
+
+async def test_a_child_that_wrote_something_is_not_said_to_lack_variables(mark: str) -> None:
+    with capture_logs() as logs:
+        async with asyncio.timeout(DEADLINE), Children(1, SHORT) as children:
+            settings = ChildSettings(env=ENV, withheld=("API_KEY",))
+            transport = await children.spawn(python("print('hello')", mark), LIMITS, settings)
+            assert await receive_all(transport) == [b"hello"]
+    assert [entry for entry in logs if "variables" in entry] == []

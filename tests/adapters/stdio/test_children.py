@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from dragoman.adapters.base import TransportLimits
-from dragoman.adapters.stdio import ChildLimits, Children, ChildTransport
+from dragoman.adapters.stdio import ChildLimits, Children, ChildSettings, ChildTransport
 from tests.adapters.stdio.programs import DEADLINE, ENV, family, open_files, python, reap, running, until
 from tests.transport_reader import receive
 
@@ -30,7 +30,7 @@ async def test_a_child_that_dies_at_its_start_is_an_os_error_with_its_last_stder
             await children.spawn(
                 python("import sys; print('reading config', file=sys.stderr); sys.exit('error: no provider')", mark),
                 LIMITS,
-                env=ENV,
+                ChildSettings(env=ENV),
             )
         assert len(children) == 0
 
@@ -38,19 +38,19 @@ async def test_a_child_that_dies_at_its_start_is_an_os_error_with_its_last_stder
 async def test_a_child_that_exits_with_0_at_its_start_without_output_has_failed_to_start(mark: str) -> None:
     async with Children(1, SLOW_START) as children:
         with pytest.raises(OSError, match="exited with status 0"):
-            await children.spawn(python("pass", mark), LIMITS, env=ENV)
+            await children.spawn(python("pass", mark), LIMITS, ChildSettings(env=ENV))
 
 
 async def test_output_of_a_child_that_ended_at_its_start_is_received(mark: str) -> None:
     async with Children(1, SLOW_START) as children:
-        transport = await children.spawn(python("print('hello')", mark), LIMITS, env=ENV)
+        transport = await children.spawn(python("print('hello')", mark), LIMITS, ChildSettings(env=ENV))
         assert await receive(transport) == [b"hello"]
         assert await receive(transport) == []
 
 
 async def test_a_silent_child_counts_as_started_after_the_start_watch(mark: str) -> None:
     async with Children(1, ChildLimits(start_watch=0.01)) as children:
-        transport = await children.spawn(python(READS, mark), LIMITS, env=ENV)
+        transport = await children.spawn(python(READS, mark), LIMITS, ChildSettings(env=ENV))
         assert len(running(mark)) == 1
         await transport.close()
 
@@ -59,7 +59,7 @@ async def test_a_cancelled_spawn_leaves_no_process(mark: str) -> None:
     async with Children(1, SLOW_START) as children:
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.05):
-                await children.spawn(python(READS, mark), LIMITS, env=ENV)
+                await children.spawn(python(READS, mark), LIMITS, ChildSettings(env=ENV))
         assert running(mark) == []
         assert len(children) == 0
 
@@ -67,7 +67,7 @@ async def test_a_cancelled_spawn_leaves_no_process(mark: str) -> None:
 async def test_a_failed_spawn_takes_no_place() -> None:
     async with Children(1) as children:
         with pytest.raises(FileNotFoundError):
-            await children.spawn(["dragoman-has-no-such-program"], LIMITS, env=ENV)
+            await children.spawn(["dragoman-has-no-such-program"], LIMITS, ChildSettings(env=ENV))
         assert len(children) == 0
 
 
@@ -89,21 +89,21 @@ async def test_fifty_spawns_at_once_at_a_limit_of_ten_are_ten_children_and_forty
 
 async def attempt(children: Children, mark: str) -> ChildTransport | OSError:
     try:
-        return await children.spawn(python(READS, mark), LIMITS, env=ENV)
+        return await children.spawn(python(READS, mark), LIMITS, ChildSettings(env=ENV))
     except OSError as error:
         return error
 
 
 async def test_a_place_is_free_again_when_a_child_and_its_group_have_ended(mark: str) -> None:
     async with asyncio.timeout(DEADLINE), Children(1, SHORT) as children:
-        transport = await children.spawn(family(mark, "deaf"), LIMITS, env=ENV)
+        transport = await children.spawn(family(mark, "deaf"), LIMITS, ChildSettings(env=ENV))
         async with asyncio.TaskGroup() as group:
             closing = group.create_task(transport.close())
             await asyncio.sleep(0)
             assert len(children) == 1
             await closing
         assert len(children) == 0
-        again = await children.spawn(python(READS, mark), LIMITS, env=ENV)
+        again = await children.spawn(python(READS, mark), LIMITS, ChildSettings(env=ENV))
         assert running(mark) == [again.pid]
 
 
@@ -123,7 +123,7 @@ async def test_leaving_the_block_ends_all_children_at_once(mark: str, monkeypatc
     async with asyncio.timeout(DEADLINE):
         async with Children(5, SHORT) as children:
             for _ in range(5):
-                await children.spawn(family(mark, "deaf"), LIMITS, env=ENV)
+                await children.spawn(family(mark, "deaf"), LIMITS, ChildSettings(env=ENV))
         assert order == ["begins"] * 5 + ["is over"] * 5, "not one after the other"
         assert running(mark) == []
 
@@ -131,7 +131,7 @@ async def test_leaving_the_block_ends_all_children_at_once(mark: str, monkeypatc
 async def test_a_cancelled_end_leaves_no_process(mark: str) -> None:
     async with Children(3, ChildLimits(eof_wait=DEADLINE)) as children:
         for _ in range(3):
-            await children.spawn(family(mark, "deaf"), LIMITS, env=ENV)
+            await children.spawn(family(mark, "deaf"), LIMITS, ChildSettings(env=ENV))
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.1):
                 await children.close()
@@ -141,7 +141,7 @@ async def test_a_cancelled_end_leaves_no_process(mark: str) -> None:
 async def test_an_error_in_the_block_ends_the_children_too(mark: str) -> None:
     async def fails() -> None:
         async with Children(1, SHORT) as children:
-            await children.spawn(family(mark, "deaf"), LIMITS, env=ENV)
+            await children.spawn(family(mark, "deaf"), LIMITS, ChildSettings(env=ENV))
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
@@ -153,7 +153,7 @@ async def test_after_the_end_no_child_is_spawned(mark: str) -> None:
     async with Children(1) as children:
         await children.close()
         with pytest.raises(OSError, match="the gateway is stopping"):
-            await children.spawn(python(READS, mark), LIMITS, env=ENV)
+            await children.spawn(python(READS, mark), LIMITS, ChildSettings(env=ENV))
 
 
 async def test_a_child_that_is_being_spawned_when_the_end_comes_is_ended(mark: str) -> None:
@@ -171,13 +171,13 @@ async def test_children_of_a_process_that_ends_without_leaving_the_block_are_kil
         import asyncio, sys
         sys.path.insert(0, {sys.path[0]!r})
         from dragoman.adapters.base import TransportLimits
-        from dragoman.adapters.stdio import Children
+        from dragoman.adapters.stdio import Children, ChildSettings
         from tests.adapters.stdio.programs import ENV, family
         from tests.transport_reader import receive
         loop = asyncio.new_event_loop()
         async def begin():
             children = await Children(1).__aenter__()
-            child = await children.spawn(family(sys.argv[1], "deaf"), TransportLimits(), env=ENV)
+            child = await children.spawn(family(sys.argv[1], "deaf"), TransportLimits(), ChildSettings(env=ENV))
             told = []
             while len(told) < 2:
                 told += await receive(child)
@@ -203,9 +203,9 @@ async def test_no_file_descriptor_stays_open(mark: str) -> None:
     async def once() -> None:
         async with Children(1, SLOW_START) as children:
             with pytest.raises(OSError, match="status 0"):
-                await children.spawn(python("pass", mark), LIMITS, env=ENV)
+                await children.spawn(python("pass", mark), LIMITS, ChildSettings(env=ENV))
             with pytest.raises(FileNotFoundError):
-                await children.spawn(["dragoman-has-no-such-program"], LIMITS, env=ENV)
+                await children.spawn(["dragoman-has-no-such-program"], LIMITS, ChildSettings(env=ENV))
 
     await once()
     before = open_files()

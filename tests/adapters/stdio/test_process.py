@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import resource
 import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -297,6 +298,27 @@ async def test_a_child_runs_in_the_given_directory(mark: str, tmp_path: Path) ->
         assert os.read(process.streams.stdout.fileno(), 1000).decode() == f"{tmp_path}\n"
         for file in (process.streams.stdin, process.streams.stdout, process.streams.stderr):
             file.close()
+
+
+async def test_a_child_has_the_given_resource_limits(mark: str) -> None:
+    code = "import resource, sys; sys.stdin.readline(); print(resource.getrlimit(resource.RLIMIT_NOFILE), flush=True)"
+    async with asyncio.timeout(DEADLINE):
+        rlimits = {resource.RLIMIT_NOFILE: (64, 128), resource.RLIMIT_CORE: (0, resource.RLIM_INFINITY)}
+        process = Process(python(code, mark), ENV, None, LONG, Ended(), rlimits=rlimits)
+        os.write(process.streams.stdin.fileno(), b"\n")
+        await process.exited.wait()
+        assert os.read(process.streams.stdout.fileno(), 1000) == b"(64, 128)\n"
+        for file in (process.streams.stdin, process.streams.stdout, process.streams.stderr):
+            file.close()
+
+
+async def test_a_resource_limit_above_our_own_becomes_ours(mark: str) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    async with spawned(python("import sys; sys.stdin.read()", mark), LONG) as process:
+        process._set_rlimits({resource.RLIMIT_NOFILE: (soft, hard + 1 if hard > 0 else hard)})
+        assert resource.prlimit(process.pid, resource.RLIMIT_NOFILE) == (soft, hard)
+        process.streams.stdin.close()
+        await process.end()
 
 
 async def test_too_many_open_files_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,9 +31,10 @@ def watchdog() -> Iterator[Watchdog]:
 
 
 @contextmanager
-def group(argv: list[str], lines: int = 1) -> Iterator[subprocess.Popen[bytes]]:
+def group(argv: list[str], lines: int = 1, env: dict[str, str] | None = None) -> Iterator[subprocess.Popen[bytes]]:
     """A program in a process group of its own, which has said so many lines."""
-    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True) as process:
+    pipe = subprocess.PIPE
+    with subprocess.Popen(argv, stdin=pipe, stdout=pipe, env=env, start_new_session=True) as process:
         assert process.stdout is not None
         for _ in range(lines):
             process.stdout.readline()
@@ -70,6 +71,14 @@ def test_a_group_that_ignores_sigterm_is_killed_with_its_own_children(watchdog: 
         assert process.wait(DEADLINE) == -signal.SIGKILL
         reap()
         assert running(mark) == []
+
+
+def test_processes_with_the_mark_of_a_watched_group_end_with_it(watchdog: Watchdog, mark: str) -> None:
+    marked = {**os.environ, "DRAGOMAN_CHILD": mark}
+    with group(python(WAITS, mark)) as process, group(python(WAITS, mark), env=marked) as daemon:
+        watchdog.watch(process.pid, mark)
+        die(watchdog)
+        assert [one.wait(DEADLINE) for one in (process, daemon)] == [-signal.SIGTERM] * 2
 
 
 def test_a_group_that_has_ended_is_left_alone(watchdog: Watchdog, mark: str) -> None:

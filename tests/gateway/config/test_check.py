@@ -81,6 +81,12 @@ def test_valid_combinations_are_accepted(write: Write, text: str) -> None:
         (ROUTE + 'overflow = "explode"\n', (4, "route[0].overflow", "'explode' is not one of coalesce, disconnect")),
         (ROUTE + 'approvals = "maybe"\n', (4, "route[0].approvals", "'maybe' is not one of ask, deny, approve")),
         (ROUTE + "listen_to = 3\n", (4, "route[0].listen_to", "unknown key 'listen_to'; did you mean 'listen'?")),
+        (
+            ROUTE + 'env = ["9LIVES=x"]\n',
+            (4, "route[0].env[0]", "'9LIVES' is not a variable: write NAME or NAME=VALUE"),
+        ),
+        (ROUTE + 'reap = "none"\n', (4, "route[0].reap", "'none' is not one of group, all")),
+        (ROUTE + "rlimits = { files = 3 }\n", (4, "route[0].rlimits.files", "unknown key 'files'; ")),
         ("colour = 1\n" + ROUTE, (1, "colour", "unknown key 'colour'; there are route, limits")),
         (
             ROUTE + "[limits]\npatience = 3\n",

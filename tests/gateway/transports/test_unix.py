@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 
 from dragoman.adapters.base import Transport
+from dragoman.adapters.stdio import Children
 from dragoman.gateway.config.model import Limits
 from dragoman.gateway.endpoint import parse
 from dragoman.gateway.transports import unix
-from dragoman.gateway.transports.spec import Children
 from dragoman.mappings.errors import ConfigError
 from tests.gateway.listener_callbacks import callbacks
+from tests.spawners import spawner_of
 from tests.transport_reader import receive
 
 
@@ -24,7 +25,7 @@ async def test_dialling_a_path_reaches_its_listener(tmp_path: Path) -> None:
     assert unix.UNIX.dial is not None
     async with asyncio.timeout(20):
         listener = await unix.UNIX.listen(endpoint, Limits(), callbacks(accepted.put_nowait))
-        ours = await unix.UNIX.dial(endpoint, Limits(), Children(1))()
+        ours = await unix.UNIX.dial(endpoint, Limits(), spawner_of(Children(1)))()
         theirs = await accepted.get()
         await ours.send([b"{}"])
         assert await receive(theirs) == [b"{}"]

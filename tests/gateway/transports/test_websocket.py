@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 
 from dragoman.adapters.base import TransportLimits
+from dragoman.adapters.stdio import Children
 from dragoman.gateway.config.model import Limits
 from dragoman.gateway.endpoint import parse
-from dragoman.gateway.transports.spec import Children
 from dragoman.gateway.transports.websocket import WS, WSS
 from tests.gateway.listener_callbacks import callbacks
+from tests.spawners import spawner_of
 
 
 @pytest.mark.parametrize(
@@ -30,7 +31,7 @@ async def test_only_the_token_option_is_sent_when_dialling(
 
     monkeypatch.setattr("dragoman.adapters.websocket.connect", connect)
     assert WS.dial is not None
-    await WS.dial(parse(endpoint), Limits(), Children(1))()
+    await WS.dial(parse(endpoint), Limits(), spawner_of(Children(1)))()
     assert dialled == [url]
 
 

@@ -11,17 +11,18 @@ from pathlib import Path
 import pytest
 
 from dragoman.adapters.base import Transport
+from dragoman.adapters.stdio import Children
 from dragoman.adapters.zeromq.publication import Publication
 from dragoman.gateway.config.model import Limits
 from dragoman.gateway.endpoint import Endpoint, parse
 from dragoman.gateway.transports import pando_project
 from dragoman.gateway.transports.pando_project import derive_ports
-from dragoman.gateway.transports.spec import Children
 from dragoman.gateway.transports.zeromq import PROJECT, TCP
 from dragoman.mappings.dialect import Parts
 from dragoman.mappings.errors import ConfigError
 from tests.gateway.listener_callbacks import callbacks
 from tests.pando_projects import free_project
+from tests.spawners import spawner_of
 from tests.transport_reader import receive
 
 DEADLINE = 20
@@ -50,7 +51,7 @@ async def test_calls_and_publications_are_links_of_different_kinds(way: object, 
         assert [type(transport) for transport in published] == [Publication]
         bound = parse(f"pando+{listener.address}")
         assert TCP.place(bound) != TCP.place(endpoint) if way is TCP else bound == endpoint
-        ours = await found.dial(bound, Limits(), Children(1))()
+        ours = await found.dial(bound, Limits(), spawner_of(Children(1)))()
         await ours.send([b"{}"])
         caller = await callers.get()
         (call,) = await receive(caller)
