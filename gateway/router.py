@@ -20,7 +20,6 @@ from dragoman.gateway.link import Link
 from dragoman.gateway.routing.session_index import Rows, joined, listing
 from dragoman.gateway.routing.sessions import RouteEvents, Sessions
 from dragoman.gateway.services import Services
-from dragoman.gateway.session.history import summary
 from dragoman.gateway.session.session import Session
 from dragoman.mappings.canonical import Command
 from dragoman.mappings.canonical.commands import (
@@ -308,7 +307,7 @@ class Router:
         if own is not None and link.ingress.directory is not None:
             link.send([link.ingress.directory.answer(command, own.state)])
         elif own is not None and isinstance(command, ListSessions):
-            link.send([SessionsListed(request=command.request, sessions=(summary(own.state),))])
+            link.send([SessionsListed(request=command.request, sessions=(own.summary(),))])
         elif own is not None and command.session in ("", own.state.id):
             self._show(link, own, command.request, "")
         else:

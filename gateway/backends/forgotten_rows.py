@@ -13,7 +13,6 @@ from dragoman.gateway.backends.kind import MakeBackend, SessionOpener
 from dragoman.gateway.link import Link
 from dragoman.gateway.routing.session_index import Rows
 from dragoman.gateway.routing.sessions import Sessions
-from dragoman.gateway.session.history import summary
 from dragoman.gateway.session.session import Session
 from dragoman.mappings.canonical.commands import ListSessions
 from dragoman.mappings.canonical.values import SessionSummary
@@ -87,7 +86,7 @@ class RememberingOpener(SessionOpener):
 
     def _keep_row(self, session: Session) -> None:
         """Keep the row of a session that is about to be forgotten, if the backend has the session."""
-        if session.state.backend_ids is not None and self._forgotten.add_row(summary(session.state)) is not None:
+        if session.state.backend_ids is not None and self._forgotten.add_row(session.summary()) is not None:
             self._services.ledger.record([Loss(kind="SessionsListed", field="sessions", why="too many are forgotten")])
 
     def _newest(self) -> Session | None:

@@ -7,7 +7,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from msgspec import structs
 
 from dragoman.gateway.link import Link
-from dragoman.gateway.session.history import summary
 from dragoman.gateway.session.session import Session
 from dragoman.mappings.canonical.commands import ListSessions
 from dragoman.mappings.canonical.events import SessionsListed
@@ -127,7 +126,7 @@ def joined(
 
     `open_as` returns the session of a row, also if the client may not see it.
     """
-    own = {session.state.id: summary(session.state) for session in sessions}
+    own = {session.state.id: session.summary() for session in sessions}
     others = []
     for row in rows:
         session = open_as(row)

@@ -11,5 +11,6 @@ normal_form   completes a turn, with content, runs, turn_states    found       t
 fold          adds events to the state                             history     ids, additions and pages of history
 log           the newest batches                                   delivery    one rendering for all clients alike
 wording       questions and answers in words                       narrowing   what a route hides from its clients
-weight        characters that events hold in memory
+weight        characters that events hold in memory                digest      size and messages of the transcript
+held          the memory of a session: its log and its transcript
 """

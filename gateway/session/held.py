@@ -1,12 +1,16 @@
-"""The memory that a session holds: its log and its transcript, counted in the budget of the gateway."""
+"""The memory that a session holds: its log and its transcript, counted in the budget of the gateway.
+
+The transcript is counted as it grows, also for the row that a list shows.
+"""
 
 from __future__ import annotations
 
 from dragoman.adapters.meter import Meter
 from dragoman.gateway.services import Services
-from dragoman.gateway.session.history import trim
+from dragoman.gateway.session.digest import TranscriptDigest
 from dragoman.gateway.session.log import Log
 from dragoman.mappings.canonical import SessionState
+from dragoman.mappings.canonical.values import SessionSummary
 from dragoman.mappings.dialect import Loss
 
 __all__ = ["SessionMemory"]
@@ -20,7 +24,7 @@ class SessionMemory:
         self._log = log
         self._services = services
         self._meter = Meter()
-        self._transcript = 0  # characters
+        self.digest = TranscriptDigest()
         services.memory.watch(self._meter, self._relieve)
         log.watch(self._count)
 
@@ -28,21 +32,40 @@ class SessionMemory:
         """Drop the oldest items beyond `transcript_max`, and count the others."""
         self._trim(self._services.limits.transcript_max, "older than transcript_max")
 
+    def summary(self) -> SessionSummary:
+        """Return the row of the session in a list."""
+        state, digest = self._state, self.digest
+        digest.update(state.transcript)
+        known = state.listed.title if state.listed is not None else ""
+        told = state.listed.messages if state.listed is not None else 0  # it may count more than text
+        return SessionSummary(
+            session=state.id,
+            title=state.title or digest.first_input or known or state.backend.name,
+            updated_at=state.updated_at or state.opened_at,
+            messages=max(digest.messages, told),
+            status=state.status,
+            archived=state.archived,
+            ext=state.ids,
+        )
+
     def close(self) -> None:
         """Count nothing more: the session has ended."""
         self._services.memory.release(self._meter)
         self._log.watch()
 
     def _trim(self, limit: int, why: str) -> None:
-        dropped, self._transcript = trim(self._state, limit)
+        state = self._state
+        dropped = self.digest.drop_oldest(state.transcript, limit)
         if dropped:
+            state.fresh = max(0, state.fresh - dropped)
+            state.summed_up = max(0, state.summed_up - dropped)
             loss = Loss(kind="transcript", why=why, count=dropped)
-            self._services.ledger.record([loss], session=self._state.id)
+            self._services.ledger.record([loss], session=state.id)
         self._count()
 
     def _relieve(self) -> None:
         self._log.drop_half()
-        self._trim(self._transcript // 2, "the gateway is out of memory")
+        self._trim(self.digest.size // 2, "the gateway is out of memory")
 
     def _count(self) -> None:
-        self._meter.add(self._log.size + self._transcript - self._meter.size)
+        self._meter.add(self._log.size + self.digest.size - self._meter.size)

@@ -27,13 +27,12 @@ from collections.abc import Sequence
 
 from msgspec import structs
 
-from dragoman.gateway.session.weight import of_item
 from dragoman.mappings.canonical import SessionState
 from dragoman.mappings.canonical.events import HistorySnapshot
-from dragoman.mappings.canonical.values import Item, Message, Reasoning, SessionSummary, ToolCall
+from dragoman.mappings.canonical.values import Item, Message, Reasoning, ToolCall
 from dragoman.mappings.dialect import NewId
 
-__all__ = ["Addition", "fold_in", "page", "renew", "summary", "trim"]
+__all__ = ["Addition", "fold_in", "page", "renew"]
 
 Mark = tuple[type, str, str]
 SPOKEN = ("user", "assistant")
@@ -292,7 +291,7 @@ def _correct(gap: list[Item], new: list[Message]) -> bool:
     return corrected
 
 
-# -- pages and rows -------------------------------------------------------------------------------------
+# -- pages ----------------------------------------------------------------------------------------------
 
 
 def page(state: SessionState, request: str, limit: int, cursor: str) -> HistorySnapshot | None:
@@ -308,37 +307,3 @@ def page(state: SessionState, request: str, limit: int, cursor: str) -> HistoryS
     return HistorySnapshot(
         request=request, items=tuple(reversed(shown)), next_cursor=shown[0].id if more and shown else None
     )
-
-
-def summary(state: SessionState) -> SessionSummary:
-    """Return the row of a session in a list."""
-    messages = state.messages()
-    known = state.listed.title if state.listed is not None else ""
-    title = state.title or next((m.text for m in messages if m.role == "user"), "") or known or state.backend.name
-    count = max(len(messages), state.listed.messages if state.listed is not None else 0)  # it may count more than text
-    return SessionSummary(
-        session=state.id,
-        title=title,
-        updated_at=state.updated_at or state.opened_at,
-        messages=count,
-        status=state.status,
-        archived=state.archived,
-        ext=state.ids,
-    )
-
-
-def trim(state: SessionState, limit: int) -> tuple[int, int]:
-    """Drop the oldest items beyond `limit` characters of text; return how many, and the characters of the others."""
-    size, keep = 0, 0
-    for item in reversed(state.transcript):
-        weight = of_item(item)
-        if size + weight > limit:
-            break
-        size += weight
-        keep += 1
-    dropped = len(state.transcript) - keep
-    if dropped:
-        del state.transcript[:dropped]
-        state.fresh = max(0, state.fresh - dropped)
-        state.summed_up = max(0, state.summed_up - dropped)
-    return dropped, size

@@ -23,7 +23,6 @@ from dragoman.gateway.session.context import SessionContext
 from dragoman.gateway.session.delivery import Attachment, Delivery
 from dragoman.gateway.session.fold import happens
 from dragoman.gateway.session.held import SessionMemory
-from dragoman.gateway.session.history import summary
 from dragoman.gateway.session.in_flight import InFlight
 from dragoman.gateway.session.inputs import Inputs
 from dragoman.gateway.session.log import Log
@@ -41,7 +40,7 @@ from dragoman.mappings.canonical import Batch, Command, Event, SessionState
 from dragoman.mappings.canonical import events as e
 from dragoman.mappings.canonical.commands import CancelTurn
 from dragoman.mappings.canonical.state import TextBlock
-from dragoman.mappings.canonical.values import Cause, Failure
+from dragoman.mappings.canonical.values import Cause, Failure, SessionSummary
 from dragoman.mappings.dialect import Burst, Dialect
 
 __all__ = ["Session", "SessionObserver"]
@@ -277,7 +276,11 @@ class Session:
     def describe(self, kind: type[e.SessionUpdated | e.SessionActivated | e.SessionClosed] = e.SessionUpdated) -> None:
         """Tell subscribers what the session is now, or what was done with it."""
         if any(client.publishes for client in self.presence.links):
-            self.say(kind(session=summary(self.state)))
+            self.say(kind(session=self.summary()))
+
+    def summary(self) -> SessionSummary:
+        """Return the row of the session in a list."""
+        return self._memory.summary()
 
     def note_quiet(self) -> None:
         """Tell the observer if the status has changed, or whether the session is busy."""
@@ -291,7 +294,7 @@ class Session:
     def entitle(self, title: str) -> None:
         """Give the session a title."""
         self.state.title = title
-        row = structs.replace(summary(self.state), title=title, updated_at=self._services.clock())
+        row = structs.replace(self.summary(), title=title, updated_at=self._services.clock())
         self.say(e.SessionUpdated(session=row))
 
     def opened(self, event: e.SessionOpened) -> Session:

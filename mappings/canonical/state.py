@@ -219,11 +219,16 @@ class SessionState(Struct, kw_only=True):
             if not isinstance(item, Message) or item.role == "system":
                 continue
             last = messages[-1] if messages else None
-            if last is not None and item.turn and last.role == item.role == "assistant" and last.turn == item.turn:
+            if last is not None and continues(last, item):
                 messages[-1] = structs.replace(last, text=last.text + item.text, id=item.id or last.id)
             else:
                 messages.append(item)
         return messages
+
+
+def continues(last: Message | None, message: Message) -> bool:
+    """Return True if two text blocks that follow each other are one message: answers in one turn."""
+    return last is not None and last.role == message.role == "assistant" and last.turn == message.turn != ""
 
 
 def prelude(state: SessionState) -> list[Event]:

@@ -6,7 +6,6 @@ from typing import get_args
 
 from dragoman.gateway.routing.session_index import listing
 from dragoman.gateway.session.commands import ADDRESSED, answers_one
-from dragoman.gateway.session.history import summary
 from dragoman.mappings.canonical import Event
 from dragoman.mappings.canonical.commands import ListSessions
 from dragoman.mappings.canonical.events import Heartbeat, HistorySnapshot, TextDelta
@@ -40,10 +39,10 @@ async def test_an_archived_thread_leaves_the_list_until_it_is_unarchived() -> No
         assert not session.state.archived
         client.says(line(2, "thread/archive", thread_id=THREAD))
         await answers(made, "thread/archive", thread_id=THREAD, status="archived")
-        assert listing([summary(session.state)], ListSessions(), silent=True).sessions == ()
-        (row,) = listing([summary(session.state)], ListSessions(archived=True), silent=True).sessions
+        assert listing([session.summary()], ListSessions(), silent=True).sessions == ()
+        (row,) = listing([session.summary()], ListSessions(archived=True), silent=True).sessions
         assert row.archived
         client.says(line(3, "thread/unarchive", thread_id=THREAD))
         await answers(made, "thread/unarchive", thread_id=THREAD, status="unarchived")
-        assert len(listing([summary(session.state)], ListSessions(), silent=True).sessions) == 1
+        assert len(listing([session.summary()], ListSessions(), silent=True).sessions) == 1
         assert [frame["result"]["status"] for frame in client.news()] == ["started", "archived", "unarchived"]

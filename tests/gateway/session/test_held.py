@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from dragoman.adapters.meter import STEP
 from dragoman.gateway.config.model import Limits
 from dragoman.gateway.ledger import Ledger
@@ -12,6 +14,7 @@ from dragoman.mappings.canonical import SessionState
 from dragoman.mappings.canonical.events import TextDelta
 from dragoman.mappings.canonical.values import Message, Origin
 from tests.services import services
+from tests.step_counter import count_steps
 
 
 def holding(text: int, *, limits: Limits | None = None) -> tuple[Services, Log, SessionMemory, SessionState]:
@@ -49,3 +52,31 @@ def test_out_of_memory_the_oldest_half_is_dropped_and_the_loss_is_counted() -> N
     assert [message.id for message in state.messages()] == ["5", "6", "7", "8", "9"]
     (row,) = given.ledger.entries()
     assert (row.kind, row.why, row.count) == ("transcript", "the gateway is out of memory", 5)
+
+
+def test_the_start_of_the_open_turn_is_never_negative_after_trimming() -> None:
+    _, _, memory, state = holding(1, limits=Limits(transcript_max=1024))
+    state.fresh, state.summed_up = 8, 2
+    memory._trim(4, "a test")
+    assert (len(state.transcript), state.fresh, state.summed_up) == (4, 2, 0)
+
+
+# -- a row of a list ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("title", "shown"), [("", "x"), ("Rain", "Rain")])
+def test_a_session_is_listed_by_its_title_or_else_by_its_first_words(title: str, shown: str) -> None:
+    _, _, memory, state = holding(1)
+    state.title = title
+    row = memory.summary()
+    assert (row.session, row.title, row.messages) == (state.id, shown, 10)
+
+
+def test_the_row_of_a_session_costs_the_same_however_long_its_transcript_is() -> None:
+    costs = []
+    for messages in (10, 1_000):
+        _, _, memory, state = holding(1)
+        state.transcript += [Message(role="user", text="x")] * (messages - 10)
+        memory.summary()
+        costs.append(count_steps(memory.summary))
+    assert costs[0] == costs[1]

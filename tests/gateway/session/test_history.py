@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.gateway.session.history import page, renew, summary, trim
+from dragoman.gateway.session.history import page, renew
 from dragoman.mappings.canonical import OpenTurn, SessionState
 from dragoman.mappings.canonical.events import HistorySnapshot
 from dragoman.mappings.canonical.values import Item, Message, Reasoning, Role, ToolCall, ToolResult
@@ -225,52 +225,3 @@ def test_page_after_page_shows_every_message_once(messages: int, limit: int) -> 
             break
         cursor = found.next_cursor
     assert seen == [str(n) for n in reversed(range(messages))]
-
-
-# -- the bound ---------------------------------------------------------------------------------------
-
-
-def test_trimming_drops_the_oldest_and_says_how_many() -> None:
-    state = talk(10)
-    state.fresh = 8
-    assert trim(state, 4)[0] == 6
-    assert [m.text for m in state.messages()] == ["6", "7", "8", "9"]
-    assert state.fresh == 2
-
-
-def test_trimming_below_the_limit_drops_nothing() -> None:
-    state = talk(10)
-    assert trim(state, 10)[0] == 0
-    assert len(state.transcript) == 10
-
-
-def test_trimming_counts_every_kind_of_item() -> None:
-    state = state_of(
-        user("12345"),
-        Reasoning(text="12345"),
-        ToolCall(call="c", name="n", arguments="12345"),
-        ToolResult(call="c", summary="12", output="345"),
-    )
-    assert trim(state, 19)[0] == 1
-    assert trim(state, 14)[0] == 1
-    assert trim(state, 9)[0] == 1
-    assert trim(state, 4)[0] == 1
-    assert state.transcript == []
-
-
-def test_the_start_of_the_open_turn_is_never_negative_after_trimming() -> None:
-    state = talk(4)
-    state.fresh = 1
-    assert trim(state, 1)[0] == 3
-    assert state.fresh == 0
-
-
-# -- a row of a list ---------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("title", "shown"), [("", "Hi"), ("Rain", "Rain")])
-def test_a_session_is_listed_by_its_title_or_else_by_its_first_words(title: str, shown: str) -> None:
-    state = state_of(Message(role="system", text="Be kind"), Message(role="user", text="Hi"))
-    state.title = title
-    row = summary(state)
-    assert (row.session, row.title, row.messages) == (state.id, shown, 1)

@@ -1,0 +1,95 @@
+"""The size and the number of messages of a transcript, counted as it grows.
+
+A session asks for them after each turn and in each list, so neither may cost a walk over the transcript.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeGuard
+
+from dragoman.gateway.session.weight import of_item
+from dragoman.mappings.canonical.state import continues
+from dragoman.mappings.canonical.values import Item, Message
+
+__all__ = ["TranscriptDigest"]
+
+
+class TranscriptDigest:
+    """The sums over the items of one transcript. `update` adds the items that are new.
+
+    A transcript that was replaced, or whose end was cut off, is counted anew.
+    """
+
+    __slots__ = ("_counted", "_ends", "_last", "_seen", "first_input", "messages", "size")
+
+    def __init__(self) -> None:
+        self._seen: Sequence[Item] = ()
+        self._start_anew(self._seen)
+
+    def _start_anew(self, transcript: Sequence[Item]) -> None:
+        self._seen = transcript
+        self._counted = 0
+        self._ends: tuple[Item, Item] | None = None  # the first and the last item that are counted
+        self._last: Message | None = None
+        self.size = 0
+        """Number of characters of all items."""
+        self.messages = 0
+        """Number of messages of user and assistant; the text blocks of one turn are one message."""
+        self.first_input: str | None = None
+        """The text of the first message of the user; None without any."""
+
+    def update(self, transcript: Sequence[Item]) -> None:
+        """Count the items that were added since the last call."""
+        if transcript is not self._seen or not self._agrees(transcript):
+            self._start_anew(transcript)
+        if len(transcript) > self._counted:
+            for item in transcript[self._counted :]:
+                self._add(item)
+            self._note_ends(transcript)
+
+    def drop_oldest(self, transcript: list[Item], limit: int) -> int:
+        """Drop the oldest items until at most `limit` characters are left; return how many were dropped."""
+        self.update(transcript)
+        dropped, messages, last = 0, 0, None
+        while self.size > limit:
+            item = transcript[dropped]
+            self.size -= of_item(item)
+            if _is_said(item):
+                messages += not continues(last, item)
+                last = item
+            dropped += 1
+        if not dropped:
+            return 0
+        del transcript[:dropped]
+        first = next(filter(_is_said, transcript), None)
+        self.messages -= messages - (first is not None and continues(last, first))
+        if self.first_input is not None:
+            said = (item.text for item in transcript if isinstance(item, Message) and item.role == "user")
+            self.first_input = next(said, None)
+        self._note_ends(transcript)
+        return dropped
+
+    def _agrees(self, transcript: Sequence[Item]) -> bool:
+        """Return True if the items that are counted are still the beginning of the transcript."""
+        if self._ends is None:
+            return True
+        first, last = self._ends
+        return len(transcript) >= self._counted and transcript[0] is first and transcript[self._counted - 1] is last
+
+    def _note_ends(self, transcript: Sequence[Item]) -> None:
+        self._counted = len(transcript)
+        self._ends = (transcript[0], transcript[-1]) if transcript else None
+
+    def _add(self, item: Item) -> None:
+        self.size += of_item(item)
+        if not _is_said(item):
+            return
+        self.messages += not continues(self._last, item)
+        self._last = item
+        if self.first_input is None and item.role == "user":
+            self.first_input = item.text
+
+
+def _is_said(item: Item) -> TypeGuard[Message]:
+    return isinstance(item, Message) and item.role != "system"
