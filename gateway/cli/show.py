@@ -19,6 +19,7 @@ from dragoman.gateway.ledger import Ledger
 from dragoman.gateway.recording.format import RecordingError
 from dragoman.gateway.recording.lines import Line
 from dragoman.gateway.recording.reader import Reader, about_no_session, open_recording
+from dragoman.gateway.recording.show.losses import LossFinder
 from dragoman.gateway.recording.show.projected import projected
 from dragoman.gateway.recording.show.sessions import sessions_in
 from dragoman.gateway.recording.show.terminal import print_entries, print_sessions, print_turns
@@ -92,7 +93,7 @@ def show(
         if dialect is not None:
             _print_frames(dialect, recording, lines)
             return
-        entries = _of_turns(transcript(lines, recording.missing), turn or [])
+        entries = _of_turns(transcript(lines, recording.missing, _losses(recording)), turn or [])
         entries = (e for e in entries if e.kind in wanted and e.t >= begin and (not end or e.t <= end))
         if begin and not turn:
             entries = (msgspec.structs.replace(entry, turn=0) for entry in entries)
@@ -111,8 +112,12 @@ def _show_sessions(folder: Path, *, as_json: bool) -> None:
 
 def _show_turns(recording: Reader, *, as_json: bool) -> None:
     with reading(recording):
-        turns = turn_figures(recording.lines())
+        turns = turn_figures(recording.lines(), _losses(recording))
     _print_json(turns) if as_json else print_turns(recording, turns)
+
+
+def _losses(recording: Reader) -> LossFinder:
+    return LossFinder(recording.header.session, registry.dialect)
 
 
 # -- what is read -----------------------------------------------------------------------------------------

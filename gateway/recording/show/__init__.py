@@ -2,7 +2,7 @@
 
 transcript   the entries that people read      turns        the turns in figures
 terminal     both on a terminal                sessions     the sessions of a folder
-page         a recording as one HTML page      compare      two conversations turn by turn
+page         a recording as one HTML page      cloudevents  a recording as CloudEvents
 projected    a recording as frames of a dialect
-cloudevents  a recording as CloudEvents
+losses       what clients did not get          compare      two conversations turn by turn
 """

@@ -10,18 +10,33 @@ from collections.abc import Iterable, Iterator
 
 from dragoman.gateway.recording.lines import EventLine, Line
 from dragoman.gateway.recording.reader import batches
+from dragoman.mappings.canonical import Batch
 from dragoman.mappings.canonical.events import TurnAccepted, TurnEnded
 from dragoman.mappings.dialect import Dialect, Rendered
 
-__all__ = ["projected"]
+__all__ = ["ProjectedSession", "projected"]
+
+
+class ProjectedSession:
+    """A session as it is rendered for a client of one dialect that begins every turn."""
+
+    def __init__(self, dialect: Dialect) -> None:
+        self._dialect = dialect
+        self._projection = dialect.projection("", "")
+
+    def render(self, batch: Batch) -> Rendered:
+        """Return the frames that such a client gets for a batch, with the losses."""
+        has_request_ids = self._dialect.has_request_ids
+        if has_request_ids and any(isinstance(event, TurnAccepted) for event in batch.events):
+            self._projection = self._projection.copy(batch.origin.request)
+        rendered = self._projection.render(batch)
+        if has_request_ids and isinstance(batch.events[-1], TurnEnded):
+            self._projection = self._dialect.projection("", "")
+        return rendered
 
 
 def projected(dialect: Dialect, session: str, lines: Iterable[Line]) -> Iterator[Rendered]:
     """Yield the frames that a client of `dialect` gets for these lines, with the losses."""
-    projection = dialect.projection("", "")
+    seen = ProjectedSession(dialect)
     for batch in batches(session, (line for line in lines if isinstance(line, EventLine))):
-        if dialect.has_request_ids and any(isinstance(event, TurnAccepted) for event in batch.events):
-            projection = projection.copy(batch.origin.request)
-        yield projection.render(batch)
-        if dialect.has_request_ids and isinstance(batch.events[-1], TurnEnded):
-            projection = dialect.projection("", "")
+        yield seen.render(batch)

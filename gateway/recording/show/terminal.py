@@ -53,7 +53,7 @@ def print_turns(recording: Reader, turns: Sequence[TurnFigures]) -> None:
     """Print a table of the turns, and a line about the session before it."""
     console = _console()
     console.print(Text(_about(recording), style="dim"))
-    head = ("turn", "began", "duration", "first token", "deltas", "in", "out", "tools", "end", "input")
+    head = ("turn", "began", "duration", "first token", "deltas", "in", "out", "tools", "lost", "end", "input")
     rows = [head, *map(_figures, turns)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(head) - 1)]
     for number, row in enumerate(rows):
@@ -109,7 +109,10 @@ def _entry(entry: TranscriptEntry) -> Text:
     line.rstrip()
     for rest in more:
         line.append(f"\n{'':24}{rest}", style)
-    return line.append(mark, "dim")
+    line.append(mark, "dim")
+    for lost in entry.lost:
+        line.append(f"\n{'':24}lost: {printable(lost)}", "red")
+    return line
 
 
 def _figures(turn: TurnFigures) -> tuple[str, ...]:
@@ -123,6 +126,7 @@ def _figures(turn: TurnFigures) -> tuple[str, ...]:
         "" if turn.input_tokens is None else f"{turn.input_tokens:,}",
         "" if turn.output_tokens is None else f"{turn.output_tokens:,}",
         str(turn.tools),
+        str(turn.lost or ""),
         end,
         _sample(turn.input),
     )

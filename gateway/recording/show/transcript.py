@@ -14,10 +14,11 @@ from itertools import chain
 from math import inf
 from typing import Any, Literal
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from dragoman.gateway.recording.lines import UP, EventLine, FrameLine, Line
 from dragoman.gateway.recording.reader import Missing
+from dragoman.gateway.recording.show.losses import LossFinder
 from dragoman.gateway.recording.show.turns import TurnNumbers
 from dragoman.mappings.canonical import events as e
 from dragoman.mappings.canonical.commands import SubmitInput
@@ -56,7 +57,8 @@ KINDS: tuple[Kind, ...] = Kind.__args__  # type: ignore[attr-defined]  # the mem
 class TranscriptEntry(Struct, frozen=True, kw_only=True):
     """One entry. `turn` counts from 1, and is 0 outside of turns; `name` is a tool, a command or a kind of event.
 
-    `t` is in µs since the recording began. `link` is the link of the client, if the entry belongs to one.
+    `t` is in µs since the recording began. `link` is the link of the client, if the entry belongs to one. `lost` says
+    what recorded clients did not get of it.
     """
 
     seq: int
@@ -67,6 +69,7 @@ class TranscriptEntry(Struct, frozen=True, kw_only=True):
     name: str = ""
     text: str = ""
     redacted: bool = False
+    lost: tuple[str, ...] = ()
 
 
 class _OpenBlock(Struct):
@@ -77,12 +80,15 @@ class _OpenBlock(Struct):
     redacted: bool = False
 
 
-def transcript(lines: Iterable[Line], missing: Iterable[Missing] = ()) -> Iterator[TranscriptEntry]:
+def transcript(
+    lines: Iterable[Line], missing: Iterable[Missing] = (), losses: LossFinder | None = None
+) -> Iterator[TranscriptEntry]:
     """Yield the entries of these lines, in the order of their first lines.
 
-    Each gap of `missing` after the first line is an entry of kind loss.
+    Each gap of `missing` after the first line is an entry of kind loss. Entries have the losses that `losses` finds.
     """
-    reader = _Reader()
+    reader = _Reader(losses)
+    lines = lines if losses is None else losses.lines(lines)
     waiting: list[tuple[int, int, TranscriptEntry]] = []  # a heap of entries, by seq
     for number, entry in enumerate(chain.from_iterable(map(reader.read, _with_gaps(lines, missing)))):
         heappush(waiting, (entry.seq, number, entry))
@@ -108,7 +114,10 @@ def _with_gaps(lines: Iterable[Line], missing: Iterable[Missing]) -> Iterator[Li
 class _Reader:
     """Makes entries of lines. A block is one entry when it is complete, and so is an input when it is accepted."""
 
-    def __init__(self) -> None:
+    def __init__(self, losses: LossFinder | None) -> None:
+        self._losses = losses
+        self._lost: dict[str, None] = {}  # of lines whose entry is not complete
+        self._last: Line | None = None
         self._turns = TurnNumbers()
         self._text: _OpenBlock | None = None
         self._reasoning: _OpenBlock | None = None
@@ -124,11 +133,27 @@ class _Reader:
         seqs = [block.first.seq for block in blocks if block is not None]
         return min([*seqs, *(entries[0].seq for entries in self._inputs.values())], default=inf)
 
-    def read(self, line: Line | TranscriptEntry) -> Iterator[TranscriptEntry]:
-        """Yield the entries that this line completes."""
+    def read(self, line: Line | TranscriptEntry) -> Iterable[TranscriptEntry]:
+        """Return the entries that this line completes.
+
+        What was lost of a piece is told with the next entry that is no detail, which is mostly that of its block.
+        """
         if isinstance(line, TranscriptEntry):
-            yield line
-        elif isinstance(line, FrameLine):
+            return (line,)
+        self._last = line
+        entries = list(self._entries(line))
+        lost = self._losses.take(line.seq) if self._losses is not None else []
+        if entries and self._lost and entries[0].kind != "detail":
+            entries[0] = structs.replace(entries[0], lost=tuple(self._lost))
+            self._lost = {}
+        if entries and lost:
+            entries[-1] = structs.replace(entries[-1], lost=(*entries[-1].lost, *lost))
+        elif lost:
+            self._lost |= dict.fromkeys(lost)
+        return entries
+
+    def _entries(self, line: Line) -> Iterator[TranscriptEntry]:
+        if isinstance(line, FrameLine):
             if line.missing:
                 yield _entry(line, 0, "loss", "frame", line.missing)
         elif isinstance(line.command, SubmitInput) and line.link != UP:
@@ -151,8 +176,11 @@ class _Reader:
 
     def rest(self) -> Iterator[TranscriptEntry]:
         """Yield the entries that are not complete at the end."""
-        yield from self._unfinished()
-        yield from chain.from_iterable(self._inputs.values())
+        entries = [*self._unfinished(), *chain.from_iterable(self._inputs.values())]
+        if self._lost and self._last is not None:
+            entries = entries or [_entry(self._last, 0, "loss", "", "")]
+            entries[0] = structs.replace(entries[0], lost=tuple(self._lost))
+        yield from entries
 
     def _unfinished(self) -> Iterator[TranscriptEntry]:
         """Yield the open blocks as they are."""

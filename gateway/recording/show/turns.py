@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from msgspec import Struct
 
 from dragoman.gateway.recording.lines import UP, EventLine, Line
+from dragoman.gateway.recording.show.losses import LossFinder
 from dragoman.mappings.canonical import events as e
 from dragoman.mappings.canonical.commands import SubmitInput
 from dragoman.mappings.canonical.values import Usage
@@ -25,6 +26,7 @@ class TurnFigures(Struct, kw_only=True):
 
     `first_token` is None if the turn had no text. `duration` is None, and `end` is "", if the recording ends before the
     turn. `deltas` counts the pieces of text and reasoning; the counts of tokens are those that the backend reported.
+    `lost` counts the events of which recorded clients did not get everything.
     """
 
     turn: int
@@ -37,6 +39,7 @@ class TurnFigures(Struct, kw_only=True):
     input_tokens: int | None = None
     output_tokens: int | None = None
     tools: int = 0
+    lost: int = 0
     end: str = ""
     failure: str = ""
 
@@ -52,12 +55,12 @@ class TurnNumbers:
         return self._numbers.setdefault(line.turn, len(self._numbers) + 1) if line.turn else 0
 
 
-def turn_figures(lines: Iterable[Line]) -> list[TurnFigures]:
+def turn_figures(lines: Iterable[Line], losses: LossFinder | None = None) -> list[TurnFigures]:
     """Return the figures of all turns in these lines."""
     numbers = TurnNumbers()
     turns: list[TurnFigures] = []
     inputs: dict[tuple[str, str], int] = {}  # link and request -> when it was given
-    for line in lines:
+    for line in lines if losses is None else losses.lines(lines):
         if not isinstance(line, EventLine):
             continue
         if isinstance(line.command, SubmitInput) and line.link != UP and len(inputs) < INPUTS_MAX:
@@ -70,6 +73,8 @@ def turn_figures(lines: Iterable[Line]) -> list[TurnFigures]:
             turns.append(TurnFigures(turn=number, seq=line.seq, t=given))
         if number:
             _count(turns[number - 1], line.t, line.event)
+        if losses is not None and losses.take(line.seq) and number and not getattr(line.event, "bookkeeping", False):
+            turns[number - 1].lost += 1
     return turns
 
 

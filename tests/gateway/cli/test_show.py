@@ -55,7 +55,7 @@ def test_show_as_json_prints_one_array(dragoman: Run) -> None:
     ]
 
 
-KEYS = ["seq", "t", "kind", "turn", "link", "name", "text", "redacted"]
+KEYS = ["seq", "t", "kind", "turn", "link", "name", "text", "redacted", "lost"]
 
 
 def test_json_output_always_has_all_keys(dragoman: Run, tmp_path: Path) -> None:
@@ -64,6 +64,12 @@ def test_json_output_always_has_all_keys(dragoman: Run, tmp_path: Path) -> None:
     b = RecordingBuilder().turn("one").write(tmp_path, "b.jsonl")
     (difference,) = json.loads(dragoman("diff", str(a), str(b), "--json")[1])
     assert difference == {"turn": 1, "what": "text", "a": "1", "b": None}
+
+
+def test_show_prints_below_a_row_what_clients_did_not_get_of_it(dragoman: Run) -> None:
+    lines = dragoman("show", RECORDED)[1].splitlines()
+    tool = next(number for number, line in enumerate(lines) if "read_file {" in line)
+    assert lines[tool + 1].strip() == "lost: smooth clients get it without call"
 
 
 def test_turns_are_printed_as_a_table_and_as_json(dragoman: Run) -> None:

@@ -51,6 +51,7 @@ def test_the_table_of_turns_has_a_row_for_each_turn(tmp_path: Path, capsys: Capt
         "in",
         "out",
         "tools",
+        "lost",
         "end",
         "input",
     ]

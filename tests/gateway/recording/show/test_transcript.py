@@ -4,8 +4,10 @@ from typing import Any
 
 from msgspec import Raw
 
+from dragoman.gateway import registry
 from dragoman.gateway.recording.lines import UP, EventLine, FrameLine, Line
 from dragoman.gateway.recording.reader import Missing, open_recording
+from dragoman.gateway.recording.show.losses import LossFinder
 from dragoman.gateway.recording.show.transcript import TranscriptEntry, transcript
 from dragoman.mappings.canonical import events as e
 from dragoman.mappings.canonical.commands import CancelTurn
@@ -133,3 +135,29 @@ def test_missing_items_are_shown_as_a_loss_in_their_place() -> None:
 def test_only_an_answer_given_in_words_is_shown_with_its_words() -> None:
     segments = (Text(text="approve"),)
     assert told(e.QuestionAnswered(segments=segments), e.QuestionAnswered()) == [("words", "", "approve")]
+
+
+def client(seq: int = 1) -> FrameLine:
+    return FrameLine(seq=seq, t=0, link="pod-1", dir="receive", dialect="pod", text="{}")
+
+
+def test_losses_of_pieces_are_told_once_with_their_row() -> None:
+    events: list[Any] = [
+        e.ToolOutputDelta(call="c", text="a"),
+        e.ToolOutputDelta(call="c", text="b"),
+        e.ToolCallFinished(call="c", name="ls", output="ab"),
+    ]
+    lines: list[Line] = [client()]
+    lines += [EventLine(seq=n, t=n, cursor=f"1:{n}", turn="t", event=event) for n, event in enumerate(events, 2)]
+    entries = list(transcript(lines, losses=LossFinder("s", registry.dialect)))
+    assert [(entry.kind, [text.split(":")[0] for text in entry.lost]) for entry in entries] == [
+        ("output", ["pod clients do not get it"]),
+        ("result", ["pod clients get it without name"]),
+    ]
+
+
+def test_a_loss_at_the_end_of_a_recording_is_shown() -> None:
+    event = e.ToolOutputDelta(call="c", text="a")
+    lines: list[Line] = [client(), EventLine(seq=2, t=5, cursor="1:2", turn="t", event=event)]
+    (entry,) = transcript(lines, losses=LossFinder("s", registry.dialect))
+    assert (entry.kind, len(entry.lost)) == ("output", 1)
