@@ -27,7 +27,7 @@ from dragoman.adapters.lines import LINES_AT_ONCE, LineSplitter, join
 from dragoman.adapters.meter import Meter
 from dragoman.mappings.errors import ConfigError
 
-__all__ = ["UnixListener", "UnixTransport", "alive", "check_bindable", "check_path", "connect", "listen"]
+__all__ = ["UnixListener", "UnixTransport", "alive", "bind_socket", "check_bindable", "check_path", "connect", "listen"]
 
 SUN_PATH = 107 if sys.platform == "linux" else 103  # bytes of a path that fit into sockaddr_un, without its NUL
 READ_SIZE = 256 * 1024  # the size that asyncio uses
@@ -203,7 +203,7 @@ def alive(path: str) -> bool:
 
 async def listen(path: str, limits: TransportLimits, accept: Accept) -> UnixListener:
     """Listen at `path` for the owner alone. A stale file is replaced; a live one raises OSError EADDRINUSE."""
-    bound = _bind(path)
+    bound = bind_socket(path)
     try:
         server = await asyncio.get_running_loop().create_unix_server(
             lambda: UnixTransport(limits, accept), sock=bound, backlog=BACKLOG
@@ -229,7 +229,8 @@ def check_bindable(path: str) -> None:
         raise ConfigError(f"{path}: the socket's directory does not exist; create it first")
 
 
-def _bind(path: str) -> socket.socket:
+def bind_socket(path: str) -> socket.socket:
+    """Return a socket bound to `path`, for its owner alone. A stale file is replaced; raise OSError for a live one."""
     check_bindable(path)
     _remove_stale(path)
     bound = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)

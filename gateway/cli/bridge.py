@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Annotated
 
 import typer
@@ -12,6 +13,7 @@ from dragoman.gateway.cli.running import run, serve_until_signalled, set_up
 from dragoman.gateway.config import model as config
 from dragoman.gateway.config.check import check_route
 from dragoman.gateway.config.model import Config, Route
+from dragoman.gateway.config.ops_address import check_ops
 from dragoman.gateway.endpoint import parse
 from dragoman.mappings.errors import ConfigError
 
@@ -46,6 +48,14 @@ def bridge(
     redact: Annotated[
         bool, typer.Option("--redact/--no-redact", help="Take secrets out of recordings before they are written.")
     ] = True,
+    ops: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ENDPOINT",
+            help="Serve health, metrics and administration at http://HOST:PORT or unix:PATH; "
+            "DRAGOMAN_OPS_TOKEN is its token.",
+        ),
+    ] = None,
     log_level: LogLevel = "info",
     log_json: LogJson = False,
 ) -> None:
@@ -62,6 +72,11 @@ def bridge(
     check_route(route)
     if record is None and not redact:
         raise ConfigError("--no-redact is for what is recorded: it goes with --record")
+    ops_port = None
+    if ops is not None:
+        token = os.environ.get("DRAGOMAN_OPS_TOKEN", "")
+        ops_port = config.Ops(listen=ops, tokens=(token,) if token else ())
+        check_ops(ops_port)
     redaction = config.Redact(enabled=redact)
     recording = config.Recording(path=record, compress=False, redact=redaction) if record is not None else None
-    run(serve_until_signalled(App(Config(routes=(route,), recording=recording)), warn=True))
+    run(serve_until_signalled(App(Config(routes=(route,), recording=recording, ops=ops_port)), warn=True))

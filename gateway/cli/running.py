@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Coroutine
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
 from typing import Any
 
 import structlog
@@ -65,7 +66,7 @@ async def serve_until_signalled(gateway: App, *, warn: bool = False) -> None:
     With `warn`, log a warning for each thing that will not work, and for each backend that cannot be reached.
     """
     gateway.on_signals()
-    async with asyncio.TaskGroup() as group:
+    async with _ops_port(gateway), asyncio.TaskGroup() as group:
         hazards = list(find_hazards(gateway.config)) if warn else []  # now: a recording may exist later
         warning = group.create_task(_warn(gateway, hazards), name="start:warnings") if warn else None
         try:
@@ -73,6 +74,19 @@ async def serve_until_signalled(gateway: App, *, warn: bool = False) -> None:
         finally:
             if warning is not None:
                 warning.cancel()
+
+
+@asynccontextmanager
+async def _ops_port(gateway: App) -> AsyncIterator[None]:
+    """Serve the ops port of a gateway whose configuration has one; without, its modules are not imported."""
+    if gateway.config.ops is None:
+        yield
+        return
+    from dragoman.gateway.ops.server import OpsServer
+
+    async with OpsServer(gateway.config.ops, gateway) as server:
+        logs.tell(f"ops {server.url}", sys.stderr)
+        yield
 
 
 async def _warn(gateway: App, hazards: list[str]) -> None:

@@ -21,7 +21,8 @@ from msgspec import Struct
 from dragoman.gateway import registry
 from dragoman.gateway.config.interpolation import Interpolation
 from dragoman.gateway.config.lines import KeyPath, TomlLines, written
-from dragoman.gateway.config.model import Config, ConfigFile, Limits, Route, RouteOptions
+from dragoman.gateway.config.model import Config, ConfigFile, Limits, Ops, Route, RouteOptions
+from dragoman.gateway.config.ops_address import faults_of_ops
 from dragoman.gateway.config.shape import faults
 from dragoman.gateway.config.source import read_small
 from dragoman.gateway.endpoint import Endpoint, parse
@@ -160,7 +161,7 @@ def _read(table: dict[str, Any], listens: bool) -> tuple[list[Found], list[Draft
     found += [*_same_names(drafts), *_overlaps(drafts), *_sessions(drafts), *_shutdowns(drafts)]
     found += _limits(table.get("limits"))
     found += _children(drafts)
-    found += [*_recording(table.get("recording")), *_redact(table.get("recording"))]
+    found += [*_recording(table.get("recording")), *_redact(table.get("recording")), *_ops(table.get("ops"))]
     return found, drafts
 
 
@@ -314,6 +315,16 @@ def _redact(table: Any) -> Iterator[Found]:
         yield (*at, "salt"), f"{len(salt)} characters can be guessed; write at least {SALT_MIN} random ones"
 
 
+def _ops(table: Any) -> Iterator[Found]:
+    """Check the address of the ops port, and that it needs a token beyond loopback."""
+    try:
+        ops = msgspec.convert(table, Ops)
+    except msgspec.ValidationError:  # no table, or one whose faults are found already
+        return
+    for key, text in faults_of_ops(ops):
+        yield ("ops", key), text
+
+
 def _wrong(at: KeyPath, read: Callable[..., object], *texts: str) -> Iterator[Found]:
     try:
         read(*texts)
@@ -349,6 +360,7 @@ def _config(table: dict[str, Any]) -> Config:
         limits=file.limits,
         recording=file.recording,
         inherit_env=False,
+        ops=file.ops,
         routes=tuple(
             Route(
                 name=route.name,

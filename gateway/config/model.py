@@ -11,7 +11,7 @@ from msgspec import Meta, Struct
 
 from dragoman.gateway.endpoint import Endpoint
 
-__all__ = ["Config", "ConfigFile", "Limits", "Recording", "Route", "RouteOptions", "RouteTable"]
+__all__ = ["Config", "ConfigFile", "Limits", "Ops", "Recording", "Route", "RouteOptions", "RouteTable"]
 
 Bytes = Annotated[int, Meta(ge=1024)]
 MaybeBytes = Annotated[int, Meta(ge=0)]
@@ -111,6 +111,20 @@ class Recording(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     redact: Redact = Redact()
 
 
+class Ops(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The options of the ops port (docs/operations.md).
+
+    `listen`: `http://HOST:PORT` or `unix:PATH`. `tokens`: each lets its bearer use everything; without one the port
+    must be on loopback. `hosts`: names by which other machines reach the port. `stuck_after`: seconds without a turn of
+    the event loop, after which the gateway counts as not alive.
+    """
+
+    listen: str
+    tokens: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()
+    stuck_after: Seconds = 5.0  # a step of the event loop takes some 10 ms
+
+
 class RouteOptions(Struct, frozen=True, kw_only=True):
     """The options of a route (docs/translation.md; docs/design.md, section 5).
 
@@ -169,6 +183,7 @@ class ConfigFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     route: list[RouteTable]
     limits: Limits = Limits()
     recording: Recording | None = None
+    ops: Ops | None = None
 
 
 class Config(Struct, frozen=True, kw_only=True):
@@ -182,3 +197,4 @@ class Config(Struct, frozen=True, kw_only=True):
     limits: Limits = Limits()
     recording: Recording | None = None
     inherit_env: bool = True
+    ops: Ops | None = None

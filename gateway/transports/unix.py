@@ -21,7 +21,9 @@ from dragoman.gateway.transports.spec import (
     transport_limits,
 )
 
-__all__ = ["APP_SERVER", "DIRECTORY", "NAME", "UNIX", "pods"]
+__all__ = ["APP_SERVER", "DIRECTORY", "NAME", "UNIX", "bind_socket", "check_bindable", "pods"]
+
+bind_socket, check_bindable = unix.bind_socket, unix.check_bindable
 
 
 async def _listen(endpoint: Endpoint, limits: Limits, callbacks: ListenerCallbacks) -> Listener:

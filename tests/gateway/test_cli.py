@@ -80,7 +80,7 @@ def test_each_command_has_a_file_of_its_name() -> None:
 LOGS = ["dragoman.gateway.log_queue", "dragoman.gateway.logs"]
 
 
-@pytest.mark.parametrize(("option", "more"), [("--version", []), ("--help", []), ("--nope", LOGS)])
+@pytest.mark.parametrize(("option", "more"), [("--version", []), ("--help", []), ("--zzzz", LOGS)])
 def test_neither_version_nor_help_nor_an_error_of_usage_imports_the_gateway(option: str, more: list[str]) -> None:
     program = """
 import sys
@@ -168,7 +168,7 @@ def test_the_version_is_one_line() -> None:
     [
         (("quux",), "No such command 'quux' (dragoman --help says more)"),
         (("brigde",), "No such command 'brigde'. Did you mean 'bridge'"),
-        (("bridge", "--nope"), "No such option: --nope (dragoman bridge --help says more)"),
+        (("bridge", "--zzzz"), "No such option: --zzzz (dragoman bridge --help says more)"),
         (("bridge", WS, "pod+unix:/x", "--aprovals", "ask"), "--approvals"),
         (("bridge", WS, "pod+unix:/x", "--approvals", "maybe"), "'maybe' is not one of 'ask', 'deny', 'approve'"),
         (("bridge", WS, "pod+unix:/x", "--overflow", "maybe"), "'maybe' is not one of 'coalesce', 'disconnect'"),
@@ -202,6 +202,7 @@ def test_without_arguments_the_help_is_printed_and_no_error() -> None:
         ((WS, "pud+unix:/x"), "unknown dialect 'pud': there are smooth, pod"),
         (("pod+ws://h:1", "pod+unix:/x"), "can listen on smooth+ws:..., pod+unix:..."),
         ((WS, "pod+ws://127.0.0.1:1/"), "can connect to smooth+ws:..."),
+        ((WS, "pod+unix:/x", "--ops", "http://0.0.0.0:1"), "other machines can reach http://0.0.0.0:1: add a token"),
         (("smooth+ws:/ws", "pod+unix:/x"), "write host and port, for example smooth+ws://127.0.0.1:8787/ws"),
         ((WS + "?orign=x", "pod+unix:/x"), "unknown option 'orign'; options of ws: origin"),
         ((WS, "pod+unix:/x", "--log-level", "loud"), "write one of debug, info, warning, error"),

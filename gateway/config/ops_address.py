@@ -1,0 +1,80 @@
+"""Read the address of the ops port, and find what is wrong with its options (docs/operations.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from ipaddress import ip_address
+from urllib.parse import urlsplit
+
+from msgspec import Struct
+
+from dragoman.gateway.config.model import Ops
+from dragoman.mappings.errors import ConfigError
+
+__all__ = ["OpsAddress", "check_ops", "faults_of_ops", "parse_ops_address"]
+
+EXAMPLES = "http://127.0.0.1:8790 or unix:/run/user/1000/dragoman-ops.sock"
+TOKEN_MIN = 16  # characters: a shorter one can be guessed
+
+
+class OpsAddress(Struct, frozen=True, kw_only=True):
+    """A host and a port, or the path of a Unix socket."""
+
+    host: str = ""
+    port: int = 0
+    path: str = ""
+
+    @property
+    def is_public(self) -> bool:
+        """True if other machines can reach it."""
+        if self.path or self.host == "localhost":
+            return False
+        try:
+            return not ip_address(self.host).is_loopback
+        except ValueError:
+            return True
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"unix:{self.path}" if self.path else f"http://{host}:{self.port}"
+
+
+def parse_ops_address(text: str) -> OpsAddress:
+    """Return the address that `http://HOST:PORT` or `unix:PATH` names; raise ConfigError for any other text."""
+    if text.startswith("unix:") and text != "unix:":
+        return OpsAddress(path=text.removeprefix("unix:"))
+    try:
+        url = urlsplit(text)
+        host, port = url.hostname or "", url.port
+    except ValueError as error:
+        raise ConfigError(f"invalid ops address: {error}; write for example {EXAMPLES}") from error
+    if url.scheme != "http" or not host or port is None or url.path not in ("", "/") or url.query or url.username:
+        raise ConfigError(f"an ops address is only http://HOST:PORT or unix:PATH; write for example {EXAMPLES}")
+    return OpsAddress(host=host, port=port)
+
+
+def check_ops(ops: Ops) -> None:
+    """Raise ConfigError with the first error in the options of an ops port."""
+    for _key, text in faults_of_ops(ops):
+        raise ConfigError(text)
+
+
+def faults_of_ops(ops: Ops) -> Iterator[tuple[str, str]]:
+    """Yield each error in the options of an ops port, with its key."""
+    try:
+        address = parse_ops_address(ops.listen)
+        if address.path:
+            from dragoman.gateway.transports.unix import check_bindable  # not needed without such a socket
+
+            check_bindable(address.path)
+    except ConfigError as error:
+        yield "listen", str(error)
+        return
+    if address.is_public and not ops.tokens:
+        text = f"other machines can reach {address}: add a token to `tokens` (with --ops: DRAGOMAN_OPS_TOKEN)"
+        yield "listen", f"{text}, or listen on 127.0.0.1"
+    for token in ops.tokens:
+        if len(token) < TOKEN_MIN:
+            yield "tokens", f"a token of {len(token)} characters can be guessed; write at least {TOKEN_MIN} random ones"
+        elif not token.isascii() or not token.isprintable() or " " in token:
+            yield "tokens", "a token has only ASCII letters, digits and marks, because it is sent in an HTTP header"

@@ -1,0 +1,168 @@
+"""Serve the ops port in a thread of its own, so that it answers also while the gateway's event loop is stuck.
+
+The thread has its own event loop. It reads nothing of the gateway by itself: each request runs a coroutine in the
+gateway's loop and waits for its result, for a bounded time. The thread also watches the heartbeat of that loop. If it
+is late by `stuck_after`, the log gets the stack of the thread that is stuck, and /livez fails.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+import sys
+import threading
+import traceback
+from collections.abc import Coroutine
+from concurrent.futures import Future
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+import structlog
+from aiohttp import web
+from msgspec import structs
+
+from dragoman.gateway.app import App
+from dragoman.gateway.config.model import Ops
+from dragoman.gateway.config.ops_address import OpsAddress, parse_ops_address
+from dragoman.gateway.ops.guard import AUTHORISED, BODY_MAX, Guard, respond
+from dragoman.gateway.ops.health import Check, Liveness, Readiness, find_readiness
+from dragoman.gateway.ops.heartbeat import LoopHeartbeat
+
+__all__ = ["OpsServer"]
+
+T = TypeVar("T")
+
+ANSWER_DEADLINE = 4.0  # seconds for the gateway's loop to answer: below the 5 s and more of most probes and scrapers
+LOOK = 0.5  # seconds between two looks at the heartbeat
+KEEP_ALIVE = 30.0  # seconds that an idle connection stays open: longer than the usual 15 s between two scrapes
+CLOSE_DEADLINE = 1.0  # seconds for requests that are being answered when the gateway ends
+
+log = structlog.get_logger("dragoman.ops")
+
+
+class OpsServer:
+    """The HTTP server of the ops port, as a context manager of the gateway's event loop."""
+
+    def __init__(self, options: Ops, gateway: App) -> None:
+        self._options = options
+        self._gateway = gateway
+        self._address = parse_ops_address(options.listen)
+        self._heartbeat = LoopHeartbeat()
+        self._socket: socket.socket
+        self._loop: asyncio.AbstractEventLoop
+        self._gateway_loop: asyncio.AbstractEventLoop
+        self._gateway_thread = threading.get_ident()
+        self._stop = asyncio.Event()
+        self._started: Future[None] = Future()
+        self._thread = threading.Thread(target=self._run, name="ops", daemon=True)
+
+    async def __aenter__(self) -> Self:
+        self._socket = _bind(self._address)
+        self._gateway_loop, self._gateway_thread = asyncio.get_running_loop(), threading.get_ident()
+        self._heartbeat.start()
+        self._thread.start()
+        await asyncio.wrap_future(self._started)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._loop.call_soon_threadsafe(self._stop.set)
+        await asyncio.to_thread(self._thread.join, 2 * CLOSE_DEADLINE)
+        self._heartbeat.stop()
+        if self._address.path:
+            with contextlib.suppress(OSError):
+                os.unlink(self._address.path)
+
+    @property
+    def url(self) -> str:
+        """The address where the server listens, with the port that was chosen."""
+        if self._address.path:
+            return str(self._address)
+        return str(structs.replace(self._address, port=self._socket.getsockname()[1]))
+
+    # -- the thread ------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        try:
+            with asyncio.Runner() as runner:
+                runner.run(self._serve())
+        except Exception as error:
+            if self._started.done():
+                log.exception("the ops port failed")
+            else:
+                self._started.set_exception(error)
+
+    async def _serve(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        guard = Guard(self._options, local=bool(self._address.path))
+        app = web.Application(middlewares=[guard.middleware], client_max_size=BODY_MAX)
+        app.add_routes([web.get("/livez", self._livez), web.get("/readyz", self._readyz)])
+        runner = web.AppRunner(
+            app, access_log=None, keepalive_timeout=KEEP_ALIVE, shutdown_timeout=CLOSE_DEADLINE, handle_signals=False
+        )
+        await runner.setup()
+        await web.SockSite(runner, self._socket).start()
+        self._started.set_result(None)
+        try:
+            await self._watch()
+        finally:
+            await runner.cleanup()
+
+    async def _watch(self) -> None:
+        """Log the stack of the gateway's thread whenever its loop gets stuck, until the server is stopped."""
+        reported = False
+        while not self._stop.is_set():
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(LOOK):
+                    await self._stop.wait()
+            stuck = self._heartbeat.stuck_for
+            if stuck >= self._options.stuck_after and not reported:
+                frame = sys._current_frames().get(self._gateway_thread)  # noqa: SLF001  # the one way to see its stack
+                stack = "".join(traceback.format_stack(frame)) if frame is not None else ""
+                log.error("the event loop is stuck", seconds=round(stuck, 1), stack=stack)
+            reported = stuck >= self._options.stuck_after
+
+    async def _ask(self, work: Coroutine[Any, Any, T]) -> T:
+        """Return the result of `work`, which runs in the gateway's loop; raise TimeoutError if it takes too long."""
+        try:
+            future = asyncio.run_coroutine_threadsafe(work, self._gateway_loop)
+        except RuntimeError as error:  # that loop is closed
+            work.close()
+            raise TimeoutError from error
+        async with asyncio.timeout(ANSWER_DEADLINE):
+            return await asyncio.wrap_future(future)
+
+    # -- probes ----------------------------------------------------------------------------------------
+
+    async def _livez(self, _request: web.Request) -> web.Response:
+        stuck = self._heartbeat.stuck_for
+        live = stuck < self._options.stuck_after
+        return respond(Liveness(live=live, stuck_for=0.0 if live else round(stuck, 1)), 200 if live else 503)
+
+    async def _readyz(self, request: web.Request) -> web.Response:
+        try:
+            found = await self._ask(find_readiness(self._gateway))
+        except TimeoutError:
+            cause = f"the event loop has not turned for {self._heartbeat.stuck_for:.1f} s"
+            found = Readiness(ready=False, status="not ready", checks=[Check(name="loop", ready=False, cause=cause)])
+        if not request[AUTHORISED]:
+            found = structs.replace(found, checks=[])
+        elif "verbose" not in request.query:
+            found = structs.replace(found, checks=[check for check in found.checks if not check.ready])
+        return respond(found, 200 if found.ready else 503)
+
+
+def _bind(address: OpsAddress) -> socket.socket:
+    """Return a socket bound to this address; raise OSError with the address and the reason."""
+    if address.path:
+        from dragoman.gateway.transports.unix import bind_socket  # not needed for a port
+
+        return bind_socket(address.path)
+    try:
+        family, _, _, _, where = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)[0]
+        return socket.create_server(where[:2], family=family)
+    except OSError as error:
+        raise OSError(error.errno, f"the ops port {address}: {error.strerror or error}") from error

@@ -1,0 +1,94 @@
+"""The checks of the ops port before each request: tokens, hosts and web pages."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from dragoman.gateway.config.model import Ops
+from dragoman.gateway.ops import guard
+from tests.gateway.ops.running import LOCAL, operated
+
+TOKEN = "0123456789abcdef-ops"
+GUARDED = Ops(listen="http://127.0.0.1:0", tokens=("another-token-of-an-operator", TOKEN), hosts=("Agents.Example",))
+
+
+@pytest.fixture(autouse=True)
+def undelayed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guard, "DELAY", 0.0)
+
+
+async def test_each_configured_token_is_accepted() -> None:
+    async with operated(ops=GUARDED) as port:
+        for token in GUARDED.tokens:
+            status, _ = await port.ask("/", headers={"Authorization": f"Bearer {token}"})
+            assert status == 404
+
+
+@pytest.mark.parametrize(
+    "header", [None, "Bearer", "Bearer wrong", f"Basic {TOKEN}", f"Bearer {TOKEN}x", "Bearer \xff"]
+)
+async def test_a_request_without_a_valid_token_is_refused(header: str | None) -> None:
+    async with operated(ops=GUARDED) as port:
+        status, text, headers = await port.ask_raw("/", headers={} if header is None else {"Authorization": header})
+        assert (status, headers["WWW-Authenticate"]) == (401, "Bearer")
+        assert headers["Content-Type"] == "application/problem+json"
+        assert json.loads(text)["title"] == "Unauthorized"
+
+
+async def test_probes_without_a_token_are_told_the_status_without_causes() -> None:
+    async with operated(ops=GUARDED) as port:
+        port.app.stop.set()
+        assert await port.ask("/livez") == (200, {"live": True, "stuck_for": 0.0})
+        assert await port.ask("/readyz?verbose") == (503, {"ready": False, "status": "draining", "checks": []})
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost:8790", "[::1]:8790", "10.0.0.7:8790", "agents.example:80"])
+async def test_an_address_or_a_configured_name_is_accepted_as_host(host: str) -> None:
+    async with operated(ops=Ops(listen="http://127.0.0.1:0", hosts=("Agents.Example",))) as port:
+        assert (await port.ask("/livez", headers={"Host": host}))[0] == 200
+
+
+@pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example", "localhost.evil.example:8790"])
+async def test_a_name_that_leads_here_by_dns_rebinding_is_refused(host: str) -> None:
+    async with operated() as port:
+        status, body = await port.ask("/livez", headers={"Host": host})
+        assert status == 421
+        assert "add it to `hosts`" in body["detail"]
+
+
+@pytest.mark.parametrize("header", [{"Origin": "http://127.0.0.1"}, {"Sec-Fetch-Site": "cross-site"}])
+async def test_a_web_page_is_refused(header: dict[str, str]) -> None:
+    async with operated() as port:
+        assert (await port.ask("/livez", headers=header))[0] == 403
+
+
+async def test_answers_allow_no_other_origin_and_are_not_cached() -> None:
+    async with operated() as port:
+        _, _, headers = await port.ask_raw("/livez")
+        assert not [name for name in headers if name.lower().startswith("access-control")]
+        assert headers["Cache-Control"] == "no-store"
+
+
+async def test_an_unknown_path_is_answered_as_a_problem() -> None:
+    async with operated() as port:
+        status, body = await port.ask("/nothing")
+        assert (status, body["status"], body["detail"]) == (404, 404, "there is nothing at /nothing")
+
+
+async def test_a_wrong_method_is_told_the_right_ones() -> None:
+    async with operated() as port:
+        status, text, headers = await port.ask_raw("/livez", "DELETE")
+        assert (status, headers["Allow"]) == (405, "GET, HEAD")
+        assert json.loads(text)["detail"] == "/livez has only GET, HEAD"
+
+
+async def test_a_failure_in_a_handler_is_logged_and_shows_nothing_of_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def fail(_gateway: object) -> None:
+        raise ZeroDivisionError("a secret")
+
+    monkeypatch.setattr("dragoman.gateway.ops.server.find_readiness", fail)
+    async with operated(ops=LOCAL) as port:
+        status, body = await port.ask("/readyz")
+        assert (status, "secret" in body["detail"]) == (500, False)

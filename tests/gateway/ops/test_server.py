@@ -1,0 +1,70 @@
+"""The ops port as a whole: a thread that answers also while the gateway's own loop does not."""
+
+from __future__ import annotations
+
+import json
+import socket
+import stat
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import pytest
+from structlog.testing import capture_logs
+
+from dragoman.gateway.app import App
+from dragoman.gateway.config.model import Config, Ops, Route
+from dragoman.gateway.endpoint import parse
+from dragoman.gateway.ops import server
+from dragoman.gateway.ops.server import OpsServer
+from tests.gateway.ops.running import operated
+
+STUCK = Ops(listen="http://127.0.0.1:0", stuck_after=0.05)
+
+
+def ask_blocking(url: str) -> tuple[int, dict[str, object]]:
+    """Send a request without the test's event loop, which is the gateway's."""
+    try:
+        with urllib.request.urlopen(url, timeout=20) as answer:
+            return answer.status, json.load(answer)
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, json.load(error)
+
+
+async def test_a_gateway_whose_loop_turns_is_alive() -> None:
+    async with operated() as port:
+        assert await port.ask("/livez") == (200, {"live": True, "stuck_for": 0.0})
+
+
+async def test_a_gateway_whose_loop_is_stuck_is_neither_alive_nor_ready(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "ANSWER_DEADLINE", 0.05)
+    async with operated(ops=STUCK) as port:
+        with capture_logs() as logs:
+            while ask_blocking(f"{port.url}/livez")[0] == 200:  # the loop of the gateway is stuck in this line
+                pass
+            status, body = ask_blocking(f"{port.url}/readyz")
+            assert (status, body["status"]) == (503, "not ready")
+            while not logs:
+                ask_blocking(f"{port.url}/livez")
+        assert logs[0]["event"] == "the event loop is stuck"
+        assert "ask_blocking" in logs[0]["stack"], "the log shows where"
+        alive = [(await port.ask("/livez"))[0] for _ in range(20)]
+        assert alive[-1] == 200, "the loop turns again"
+
+
+async def test_a_unix_socket_is_for_the_gateway_s_user_alone_and_goes_with_it(tmp_path: Path) -> None:
+    path = tmp_path / "ops.sock"
+    async with operated(ops=Ops(listen=f"unix:{path}")) as port:
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+        assert (await port.ask("/livez"))[0] == 200
+    assert not path.exists()
+
+
+async def test_a_port_in_use_is_named_in_the_error() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        ops = Ops(listen=f"http://127.0.0.1:{taken.getsockname()[1]}")
+        route = Route(name="test", listen=(), upstream=parse("pod+unix:/nowhere/sock"))
+        with pytest.raises(OSError, match=f"the ops port {ops.listen}: "):
+            async with OpsServer(ops, App(Config(routes=(route,)))):
+                pass
