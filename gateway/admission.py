@@ -1,7 +1,7 @@
-"""Decide whether a new connection is accepted: the memory, and the links and connections of its address.
+"""Decide whether a new connection is accepted: memory, descriptors, and the links and connections of its address.
 
 A listener that can refuse before a handshake asks here first; any other peer is refused in its dialect. The limit
-`links` of the whole gateway is not asked here: such a client gets its dialect's error in any case.
+`links` of the whole gateway is not asked before a handshake: such a client gets its dialect's error in any case.
 """
 
 from __future__ import annotations
@@ -10,9 +10,14 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from ipaddress import IPv6Address
 
+import structlog
+
 from dragoman.adapters.base import Sink
 from dragoman.gateway.config.model import Limits
+from dragoman.gateway.descriptors import descriptor_shortage
 from dragoman.gateway.faults import FaultLog
+from dragoman.gateway.ledger import Ledger
+from dragoman.gateway.log_throttle import LogThrottle
 from dragoman.gateway.memory import MemoryBudget
 from dragoman.gateway.rates import TokenBucket
 from dragoman.mappings.dialect import Frame
@@ -20,21 +25,40 @@ from dragoman.mappings.errors import PeerErrorCode
 
 __all__ = ["Admission", "ClientRates", "address_of"]
 
+log = structlog.get_logger("dragoman")
+
 ADDRESSES_MAX = 10_000  # addresses whose rate is remembered, the latest: as many as there can be links
 
 
 class Admission:
     """The links and connections of each address. `clock` returns nanoseconds."""
 
-    def __init__(self, limits: Limits, memory: MemoryBudget, clock: Callable[[], int]) -> None:
+    def __init__(self, limits: Limits, memory: MemoryBudget, ledger: Ledger, clock: Callable[[], int]) -> None:
         self._limits = limits
         self._memory = memory
         self._clock = clock
         self._links: Counter[str] = Counter()
         self._rates: dict[str, TokenBucket] = {}  # the address that connected last at the end
+        self._count = 0  # all links
+        self._counters = ledger.counters
+        self._lines: LogThrottle[str] = LogThrottle(
+            clock, lambda text, count: log.warning("clients refused", cause=text, count=count)
+        )
 
-    def refusal(self, address: str) -> str:
-        """Return why no connection from this address is accepted now, in words for the peer; "" if there is room."""
+    def refusal(self, address: str, *, connected: bool = False) -> str:
+        """Return why no connection from this address is accepted now, in words for the peer; "" if there is room.
+
+        `connected`: its handshake is over, so `links` counts too. Refusals are logged at most once a second.
+        """
+        text = self._shortage(address)
+        if connected and self._count >= self._limits.links:
+            text = f"too many clients: the limit `links` is {self._limits.links}"
+        if text:
+            self._counters["refused_clients"] += 1
+            self._lines.note(text)
+        return text
+
+    def _shortage(self, address: str) -> str:
         limits = self._limits
         rate = self._rates.get(address)
         if self._links[address] >= limits.address_links:
@@ -42,7 +66,11 @@ class Admission:
         if rate is not None and rate.tokens < 1:
             each = f"{limits.connection_rate:g} a second"
             return f"too many connections from your address: the limit `connection_rate` is {each}; try again later"
-        return self._memory.refusal()
+        return descriptor_shortage() or self._memory.refusal()
+
+    def flush(self) -> None:
+        """Log the refusals that no line has told of."""
+        self._lines.flush()
 
     def enter(self, address: str) -> None:
         """Count a connection that was accepted; "" has no limits."""
@@ -56,9 +84,12 @@ class Admission:
         if len(self._rates) > ADDRESSES_MAX:
             del self._rates[next(iter(self._rates))]
         self._links[address] += 1
+        self._count += 1
 
     def leave(self, address: str) -> None:
-        """Count a link no more."""
+        """Count a link no more; "" was not counted."""
+        if address:
+            self._count -= 1
         if self._links[address] > 1:
             self._links[address] -= 1
         else:

@@ -119,7 +119,7 @@ class App:
         self._closing = False
         self.ledger = Ledger()
         self.memory = MemoryBudget(config.limits.memory or default_limit())
-        self._admission = Admission(config.limits, self.memory, time.time_ns)
+        self._admission = Admission(config.limits, self.memory, self.ledger, time.time_ns)
         self._recordings = _recordings(config, self.ledger, self.memory)
         self.stop = asyncio.Event()
         self.ready = asyncio.Event()  # every listener accepts
@@ -314,7 +314,7 @@ class App:
         )
         # A listener bounds clients that only make calls, and there is one publication.
         address = address_of(transport.peer) if attaches and not publishes else ""
-        full = self._refusal(address) if address else ""
+        full = self._admission.refusal(address, connected=True) if address else ""
         serving = self._send_away(link, full) if full else self._serve(link, router, address)
         try:
             self.spawn(serving, link.id)
@@ -327,15 +327,8 @@ class App:
         if self._closing:  # the connection was made while the listener closed
             link.end(CloseReason.GOING_AWAY, "the gateway stops")
 
-    def _refusal(self, address: str) -> str:
-        """Return why no further client is accepted now; "" if there is room."""
-        if len(self._links) >= self.config.limits.links:
-            return f"too many clients: the limit `links` is {self.config.limits.links}"
-        return self._admission.refusal(address)
-
     async def _send_away(self, link: Link, text: str) -> None:
         """Send the reason in the peer's dialect, if it has unsolicited errors, and disconnect the peer."""
-        link.log.warning("client refused", cause=text)
         self.ledger.record([Loss(kind="link", why="too many clients, or too little memory")], target=link.dialect.name)
 
         def refuse(link: Link) -> None:
@@ -394,6 +387,7 @@ class App:
             (log.debug if missed_by_nobody else log.info)("not delivered", **structs.asdict(entry))
         for entry in self.ledger.partial()[:LOSSES_LOGGED]:
             log.info("delivered in part", **structs.asdict(entry))
+        self._admission.flush()
         log.info("stopped", **self.ledger.counters)
 
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from structlog.typing import FilteringBoundLogger
 
+from dragoman.gateway.log_throttle import LogThrottle
 from dragoman.gateway.services import Services
 from dragoman.mappings.errors import PeerError
 
 __all__ = ["FaultLog"]
-
-LINE_EVERY = 1_000_000_000  # nanoseconds between two log lines: a flood of bad frames must not cost a line each
 
 
 class FaultLog:
@@ -18,27 +17,20 @@ class FaultLog:
     def __init__(self, dialect: str, log: FilteringBoundLogger, services: Services) -> None:
         self._dialect = dialect
         self._log = log
-        self._clock = services.clock
         self._counters = services.ledger.counters
-        self._next = 0  # time of the next log line
-        self._waiting: PeerError | None = None  # the last fault, if no line told of it
-        self._count = 0  # faults since the last line
+        self._lines = LogThrottle(services.clock, self._write_line)
         self.total = 0
         """Number of faults since the beginning."""
 
     def note(self, fault: PeerError) -> None:
         """Count a fault, and log it unless there was a line within the last second."""
         self._counters[f"faults_{self._dialect}_{fault.code}"] += 1
-        self._count += 1
-        self._waiting = fault
         self.total += 1
-        now = self._clock()
-        if now >= self._next or self._next > now + LINE_EVERY:  # or the clock was set back
-            self._next = now + LINE_EVERY
-            self.flush()
+        self._lines.note(fault)
 
     def flush(self) -> None:
         """Log the faults that no line has told of."""
-        if self._waiting is not None:
-            self._log.info("bad frame", code=self._waiting.code, reason=self._waiting.text, count=self._count)
-            self._waiting, self._count = None, 0
+        self._lines.flush()
+
+    def _write_line(self, fault: PeerError, count: int) -> None:
+        self._log.info("bad frame", code=fault.code, reason=fault.text, count=count)

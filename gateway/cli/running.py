@@ -11,7 +11,7 @@ from typing import Any
 import structlog
 import typer
 
-from dragoman.gateway import logs, standard_descriptors
+from dragoman.gateway import descriptors, logs, standard_descriptors
 from dragoman.gateway.app import App
 from dragoman.gateway.cli import quick_start
 from dragoman.gateway.config.probe import probe
@@ -26,6 +26,7 @@ log = structlog.get_logger("dragoman")
 def set_up(log_level: str, log_json: bool) -> None:
     """Configure the logs of a serving command from its options."""
     standard_descriptors.open_missing()
+    descriptors.raise_limit()
     if log_level not in logs.LEVELS:
         raise ConfigError(f"--log-level {log_level!r}: write one of {', '.join(logs.LEVELS)}")
     logs.configure(log_level, as_json=log_json)

@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 import uvloop
 from msgspec import structs
 
-from dragoman.gateway import logs, standard_descriptors
+from dragoman.gateway import descriptors, logs, standard_descriptors
 from dragoman.gateway.config import check
 from dragoman.gateway.config.model import Config, Route
 from dragoman.mappings.errors import ConfigError, DragomanError
@@ -41,6 +41,7 @@ def choose_route(environment: Mapping[str, str]) -> tuple[Config, Route]:
 def run_program(serve: Callable[[], Coroutine[Any, Any, None]]) -> NoReturn:
     """Run until stopped, then exit: 0 success, 1 failure, 2 bad usage or configuration."""
     standard_descriptors.open_missing()
+    descriptors.raise_limit()
     logs.configure("warning")
     try:
         work = serve()

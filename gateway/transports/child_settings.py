@@ -7,6 +7,7 @@ import resource
 from collections.abc import Mapping
 
 from dragoman.gateway.config.model import RouteOptions
+from dragoman.gateway.descriptors import INHERITED_LIMIT
 from dragoman.gateway.transports.spec import Children, ChildSettings, Spawner
 
 __all__ = ["child_settings", "route_spawner"]
@@ -38,7 +39,7 @@ def child_settings(
     return ChildSettings(
         env=passed,
         withheld=tuple(sorted(withheld)),
-        rlimits={resource_number(name): (value, value) for name, value in route.rlimits.items()},
+        rlimits=_rlimits(route),
         reap_all=route.reap == "all",
     )
 
@@ -48,7 +49,10 @@ def route_spawner(children: Children, route: RouteOptions, *, inherit: bool) -> 
     return Spawner(children, child_settings(route, inherit=inherit))
 
 
-def resource_number(name: str) -> int:
-    """Return the number of a resource limit, as RLIMIT_NOFILE is of `nofile`."""
-    number: int = getattr(resource, f"RLIMIT_{name.upper()}")
-    return number
+def _rlimits(route: RouteOptions) -> dict[int, tuple[int, int]]:
+    if not hasattr(resource, "prlimit"):
+        return {}  # `check` has refused the limits of a route
+    limits = {resource.RLIMIT_NOFILE: (INHERITED_LIMIT, resource.RLIM_INFINITY)}  # the gateway has raised its own
+    for name, value in route.rlimits.items():
+        limits[getattr(resource, f"RLIMIT_{name.upper()}")] = (value, value)
+    return limits

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from structlog.testing import capture_logs
 
 from dragoman.adapters.meter import Meter
 from dragoman.gateway import admission
 from dragoman.gateway.admission import Admission, address_of
 from dragoman.gateway.config.model import Limits
+from dragoman.gateway.ledger import Ledger
 from dragoman.gateway.memory import MemoryBudget
 from tests.gateway.in_memory import ManualClock
 
@@ -15,7 +17,7 @@ LIMITS = Limits(address_links=3, connection_rate=2.0, connection_burst=5)
 
 
 def admitting(time: ManualClock, limits: Limits = LIMITS) -> Admission:
-    return Admission(limits, MemoryBudget(), time.clock)
+    return Admission(limits, MemoryBudget(), Ledger(), time.clock)
 
 
 def test_an_address_has_at_most_so_many_links_at_once_and_others_have_their_own() -> None:
@@ -42,11 +44,29 @@ def test_an_address_connects_in_a_burst_and_then_at_its_rate() -> None:
     assert admits.refusal("a") == ""
 
 
+def test_refusals_are_counted_and_logged_once_a_second() -> None:
+    time, ledger = ManualClock(), Ledger()
+    admits = Admission(LIMITS, MemoryBudget(), ledger, time.clock)
+    for _ in range(3):
+        admits.enter("a")
+    with capture_logs() as lines:
+        for _ in range(10):
+            admits.refusal("a")
+        admits.flush()
+    assert [(line["event"], line["count"]) for line in lines] == [("clients refused", 1), ("clients refused", 9)]
+    assert ledger.counters["refused_clients"] == 10
+
+
+def test_without_descriptors_nobody_is_admitted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(admission, "descriptor_shortage", lambda: "too many open files")
+    assert admitting(ManualClock()).refusal("a") == "too many open files"
+
+
 def test_without_memory_nobody_is_admitted() -> None:
     memory, meter = MemoryBudget(100_000), Meter()
     memory.watch(meter, lambda: None)
     meter.add(90_000)
-    assert "`memory`" in Admission(LIMITS, memory, ManualClock().clock).refusal("a")
+    assert "`memory`" in Admission(LIMITS, memory, Ledger(), ManualClock().clock).refusal("a")
 
 
 def test_the_latest_of_very_many_addresses_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:

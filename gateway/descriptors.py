@@ -1,0 +1,46 @@
+"""The file descriptors of the process: raise their limit, and keep some free so that clients can be refused in words.
+
+Without a descriptor for it, a connection cannot even be accepted: the event loop closes it, or leaves it in the queue
+of the kernel. So a client is refused while there are still descriptors for backends, children and recordings.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+
+__all__ = ["INHERITED_LIMIT", "RESERVE", "descriptor_shortage", "raise_limit"]
+
+INHERITED_LIMIT = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+"""The soft limit at the start. Children get it: a program that uses select(2) fails above 1,024."""
+
+RESERVE = 32  # a dozen for a child, a dial or a rotated recording, and as many for clients that are being refused
+ENOUGH = 65_536  # macOS refuses more than its kern.maxfilesperproc, and `links` is far below
+
+
+def raise_limit() -> None:
+    """Raise the soft limit of descriptors to the hard one, because each client and each backend needs one."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = ENOUGH if hard == resource.RLIM_INFINITY else min(hard, ENOUGH)
+    if soft != resource.RLIM_INFINITY and soft < most:
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+        except (OSError, ValueError):  # a system with a further limit: the inherited one stays
+            return
+
+
+def descriptor_shortage() -> str:
+    """Return that too few descriptors are free for a further client, in words for that client; "" if there are enough.
+
+    The system gives the lowest free number, so a number near the limit means that nearly all are in use.
+    """
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    try:
+        lowest = os.dup(2)
+    except OSError:
+        lowest = limit
+    else:
+        os.close(lowest)
+    if limit != resource.RLIM_INFINITY and lowest >= limit - RESERVE:
+        return "too many open files in the gateway; its operator can raise the limit (ulimit -n)"
+    return ""

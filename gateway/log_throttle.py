@@ -1,0 +1,41 @@
+"""At most one log line a second for what can happen often, with the number of times that it happened."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+__all__ = ["LogThrottle"]
+
+LINE_EVERY = 1_000_000_000  # nanoseconds between two log lines: a flood must not cost a line for each event
+
+T = TypeVar("T")
+
+
+class LogThrottle(Generic[T]):
+    """Calls `write_line` with the last item of each second and the number of items since the line before.
+
+    `clock` returns nanoseconds.
+    """
+
+    def __init__(self, clock: Callable[[], int], write_line: Callable[[T, int], None]) -> None:
+        self._clock = clock
+        self._write_line = write_line
+        self._next = 0  # time of the next log line
+        self._waiting: list[T] = []  # the last item, if no line has told of it
+        self._count = 0  # items since the last line
+
+    def note(self, item: T) -> None:
+        """Count an item, and log it unless there was a line within the last second."""
+        self._count += 1
+        self._waiting = [item]
+        now = self._clock()
+        if now >= self._next or self._next > now + LINE_EVERY:  # or the clock was set back
+            self._next = now + LINE_EVERY
+            self.flush()
+
+    def flush(self) -> None:
+        """Log the items that no line has told of."""
+        if self._waiting:
+            self._write_line(self._waiting[0], self._count)
+            self._waiting, self._count = [], 0
