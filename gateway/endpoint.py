@@ -11,10 +11,12 @@ from __future__ import annotations
 
 import re
 from difflib import get_close_matches
+from pathlib import Path
 from urllib.parse import parse_qsl, urlsplit
 
 from msgspec import Struct, structs
 
+from dragoman.gateway.config.source import ENV, FILE, find_secret
 from dragoman.mappings.errors import ConfigError
 
 __all__ = ["EXAMPLES", "Endpoint", "masked_text", "parse", "split_url"]
@@ -23,6 +25,7 @@ EXAMPLES = "smooth+ws://127.0.0.1:8787/ws or pod+unix:/run/x/sock"
 
 COMMAND = "stdio"  # the transport whose address is a command line, or nothing
 BEHIND_COMMAND = " -- ?"
+PATHS = ("unix", "dir", "file")  # the transports whose address is a path
 
 _GRAMMAR = re.compile(
     r"(?P<dialect>[a-z][a-z0-9]*)(@(?P<generation>[A-Za-z0-9.]+))?\+(?P<transport>[a-z]+):(?P<address>.*)", re.DOTALL
@@ -58,6 +61,34 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     def all(self, key: str) -> tuple[str, ...]:
         """Return every value of option `key`."""
         return tuple(value for name, value in self.options if name == key)
+
+    def secret(self, key: str) -> str:
+        """Return the secret of option `key`, read from its variable or file; raise ConfigError if it is missing."""
+        try:
+            return find_secret(self.option(key))
+        except ConfigError as error:
+            raise ConfigError(f"{self.masked}: {key}: {error}") from error
+
+    @property
+    def secret_keys(self) -> list[str]:
+        """The options with a secret."""
+        return [key for key, _value in self.options if _names_secret(key)]
+
+    @property
+    def has_literal_secret(self) -> bool:
+        """True if a secret itself is written in the endpoint, instead of the name of its variable or file."""
+        return any(self.option(key) and not self.option(key).startswith((ENV, FILE)) for key in self.secret_keys)
+
+    def relative_to(self, folder: Path) -> Endpoint:
+        """Return the endpoint with its relative paths below `folder`: its address, and the files of its secrets."""
+        options = tuple(
+            (key, f"{FILE}{folder / value.removeprefix(FILE)}")
+            if _names_secret(key) and value.startswith(FILE)
+            else (key, value)
+            for key, value in self.options
+        )
+        address = str(folder / self.address) if self.transport in PATHS else self.address
+        return structs.replace(self, address=address, options=options)
 
     @property
     def masked(self) -> str:

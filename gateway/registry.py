@@ -229,6 +229,8 @@ def _check(endpoint: Endpoint, *, listen: bool) -> None:
         if key not in known_options:
             takes = ", ".join(sorted(known_options)) or "none"
             raise ConfigError(f"{endpoint.masked}: unknown option {key!r}; options of {endpoint.transport}: {takes}")
+    for key in endpoint.secret_keys:
+        endpoint.secret(key)
     if played(endpoint):
         _check_live(endpoint)
 

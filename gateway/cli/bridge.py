@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import Annotated
 
+import structlog
 import typer
 
 from dragoman.gateway.app import App
@@ -25,6 +26,8 @@ EXAMPLES = (
     "dragoman bridge smooth+ws://127.0.0.1:8787/ws pod+name:atlas --record atlas.jsonl",
     "dragoman bridge smooth+ws://127.0.0.1:8787/ws pod+name:atlas --record atlas.jsonl --no-redact",
 )
+
+log = structlog.get_logger("dragoman")
 
 
 def bridge(
@@ -70,6 +73,13 @@ def bridge(
     listen, upstream = tuple(map(parse, endpoints[:-1])), parse(endpoints[-1])
     route = Route(name="bridge", listen=listen, upstream=upstream, overflow=overflow, approvals=approvals)
     check_route(route)
+    for endpoint in (*listen, upstream):
+        if endpoint.has_literal_secret:
+            log.warning(
+                "other users of this machine can see a secret on a command line, for example with `ps`; "
+                "write env:NAME or file:PATH in its place",
+                endpoint=endpoint.masked,
+            )
     if record is None and not redact:
         raise ConfigError("--no-redact is for what is recorded: it goes with --record")
     ops_port = None

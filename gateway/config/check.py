@@ -23,6 +23,7 @@ from dragoman.gateway.config.interpolation import Interpolation
 from dragoman.gateway.config.lines import KeyPath, TomlLines, written
 from dragoman.gateway.config.model import Config, ConfigFile, Limits, Ops, Route, RouteOptions
 from dragoman.gateway.config.ops_address import faults_of_ops
+from dragoman.gateway.config.paths import resolve_paths
 from dragoman.gateway.config.shape import faults
 from dragoman.gateway.config.source import read_small
 from dragoman.gateway.endpoint import Endpoint, parse
@@ -109,7 +110,7 @@ def check(path: Path, *, listens: bool = True) -> Checked:
         return _unreadable(path, None, f"not TOML that dragoman can read: {error}")
     lines = TomlLines(text)
     interpolation = Interpolation(path.absolute().parent, os.environ)
-    table = interpolation.expand(table)
+    table = resolve_paths(interpolation.expand(table), path.absolute().parent)
     wrong, drafts = _read(table, listens)
     missing = dict(interpolation.faults)
     wrong = [*missing.items(), *((key, interpolation.hide_values(said)) for key, said in wrong if key not in missing)]
@@ -343,7 +344,7 @@ def _shared(path: Path, drafts: Sequence[Draft], table: dict[str, Any]) -> list[
     """Find tokens and salts in a file that other users may read."""
     text = f"contains a token, and other users may read this file; `chmod 600 {path}`"
     found: list[Found] = [
-        ((*d.at, "upstream"), text) for d in drafts if d.upstream is not None and d.upstream.option("token")
+        ((*d.at, "upstream"), text) for d in drafts if d.upstream is not None and d.upstream.has_literal_secret
     ]
     try:
         salted = bool(table["recording"]["redact"]["salt"])

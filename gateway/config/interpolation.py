@@ -17,16 +17,15 @@ from pathlib import Path
 from typing import Any
 
 from dragoman.gateway.config.lines import KeyPath
-from dragoman.gateway.config.source import read_small
+from dragoman.gateway.config.source import read_secret
 from dragoman.mappings.errors import ConfigError
 
-__all__ = ["Interpolation", "read_secret"]
+__all__ = ["Interpolation"]
 
 REFERENCE = re.compile(
     r"\$\$|\$\{(?:file:(?P<file>[^}]+)|(?P<name>[A-Za-z_]\w*)(?::-(?P<default>[^}]*))?)\}|\$\{", re.ASCII
 )
 EXAMPLES = "write ${VAR}, ${VAR:-default} or ${file:PATH}, or $${ for the characters themselves"
-MAX_SECRET = 64 * 1024  # bytes of a file with a secret: a certificate chain has some 10 KiB
 SHORTEST = 3  # characters of a value that is recognised in an error
 
 
@@ -89,16 +88,3 @@ class Interpolation:
         if len(value) >= SHORTEST:
             self._references[value] = match[0]
         return value
-
-
-def read_secret(path: Path) -> str:
-    """Return the text of a file without the newlines at its end; raise ConfigError if it cannot be read or is empty."""
-    try:
-        text = read_small(path, MAX_SECRET).decode("utf-8").rstrip("\r\n")
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"the file {path} is not UTF-8") from error
-    except ConfigError as error:
-        raise ConfigError(f"the file {path} cannot be read: {error}") from error
-    if not text:
-        raise ConfigError(f"the file {path} is empty")
-    return text

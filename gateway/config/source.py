@@ -14,9 +14,11 @@ from pathlib import Path
 
 from dragoman.mappings.errors import ConfigError
 
-__all__ = ["read_small"]
+__all__ = ["find_secret", "read_secret", "read_small"]
 
 WAIT = 5.0  # seconds for a pipe or a device to deliver: a process substitution of a shell takes milliseconds
+MAX_SECRET = 64 * 1024  # bytes of a file with a secret: a certificate chain has some 10 KiB
+ENV, FILE = "env:", "file:"
 
 
 def read_small(path: Path, limit: int, wait: float = WAIT) -> bytes:
@@ -53,3 +55,30 @@ def _read(number: int, limit: int, wait: float) -> bytes:
 
 def _reason(error: OSError | ValueError) -> str:
     return getattr(error, "strerror", None) or str(error)
+
+
+def read_secret(path: Path) -> str:
+    """Return the text of a file without the newlines at its end; raise ConfigError if it cannot be read or is empty."""
+    try:
+        text = read_small(path, MAX_SECRET).decode("utf-8").rstrip("\r\n")
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"the file {path} is not UTF-8") from error
+    except ConfigError as error:
+        raise ConfigError(f"the file {path} cannot be read: {error}") from error
+    if not text:
+        raise ConfigError(f"the file {path} is empty")
+    return text
+
+
+def find_secret(text: str) -> str:
+    """Return the secret that an option names: `env:NAME`, `file:PATH`, or the secret itself. Raise ConfigError if there
+    is none.
+    """
+    if text.startswith(FILE):
+        return read_secret(Path(text.removeprefix(FILE)))
+    if not text.startswith(ENV):
+        return text
+    name = text.removeprefix(ENV)
+    if not (value := os.environ.get(name, "")):
+        raise ConfigError(f"the environment variable {name} is {'empty' if name in os.environ else 'not set'}")
+    return value

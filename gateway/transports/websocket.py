@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 from urllib.parse import urlencode
 
 from msgspec import structs
 
 from dragoman.adapters import websocket
-from dragoman.adapters.base import Listener
+from dragoman.adapters.base import Listener, Transport
 from dragoman.gateway.config.model import Limits
 from dragoman.gateway.endpoint import Endpoint, split_url
 from dragoman.gateway.transports.spec import (
@@ -19,6 +20,7 @@ from dragoman.gateway.transports.spec import (
     bind_failure,
     transport_limits,
 )
+from dragoman.mappings.errors import ConfigError
 
 __all__ = ["WS", "WSS"]
 
@@ -35,9 +37,15 @@ async def _listen(endpoint: Endpoint, limits: Limits, callbacks: ListenerCallbac
 
 
 def _dial(endpoint: Endpoint, limits: Limits, _spawner: Spawner) -> Connect:
-    token = endpoint.option("token")
-    url = f"{endpoint.transport}:{endpoint.address}" + (f"?{urlencode({'token': token})}" if token else "")
-    return lambda: websocket.connect(url, transport_limits(limits))
+    async def connect() -> Transport:
+        try:
+            token = endpoint.secret("token")  # read for each connection, so that a renewed one needs no restart
+        except ConfigError as error:
+            raise OSError(errno.EACCES, str(error)) from error
+        url = f"{endpoint.transport}:{endpoint.address}" + (f"?{urlencode({'token': token})}" if token else "")
+        return await websocket.connect(url, transport_limits(limits))
+
+    return connect
 
 
 def _place(endpoint: Endpoint) -> Place | None:

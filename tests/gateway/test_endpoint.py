@@ -138,3 +138,20 @@ def test_a_url_without_host_or_with_an_invalid_port_is_refused_and_quoted(addres
     with pytest.raises(ConfigError) as caught:
         split_url(Endpoint(dialect="smooth", transport="ws", address=address))
     assert f"smooth+ws:{address}" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "is_literal"),
+    [("//h/ws", False), ("//h/ws?token=x", True), ("//h/ws?token=env:X", False), ("//h/ws?token=file:x", False)],
+)
+def test_an_endpoint_knows_if_a_secret_is_written_in_it(text: str, is_literal: bool) -> None:
+    assert parse(f"smooth+ws:{text}").has_literal_secret == is_literal
+
+
+def test_the_error_for_a_missing_secret_names_the_endpoint_and_the_option(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DRAGOMAN_TEST_NONE", raising=False)
+    endpoint = parse("smooth+ws://h/ws?token=env:DRAGOMAN_TEST_NONE")
+    with pytest.raises(ConfigError) as caught:
+        endpoint.secret("token")
+    words = "smooth+ws://h/ws?token=***: token: the environment variable DRAGOMAN_TEST_NONE is not set"
+    assert str(caught.value) == words

@@ -112,7 +112,6 @@ def test_valid_combinations_are_accepted(write: Write, text: str) -> None:
         (ROUTE.replace("/x", "/x\\u0000"), (3, "route[0].upstream", "'/x\\x00': the path of a socket must not con")),
         (ROUTE.replace("//127.0.0.1:0", ""), (2, "route[0].listen[0]", "smooth+ws:/ws: write host and port")),
         (ROUTE.replace("pod+unix:/x", "pando+tcp://h"), (3, "route[0].upstream", "pando+tcp://h: write host and port")),
-        (ROUTE.replace("pod+unix:/x", "pando+dir:x"), (3, "route[0].upstream", "pando+dir:x: write the project's ab")),
         (ROUTE.replace("/x", "/" + "x" * 200), (3, "route[0].upstream", f"/{'x' * 200}: the path of a socket has at ")),
     ],
 )
@@ -283,6 +282,32 @@ def test_a_token_from_a_variable_is_no_warning_in_a_file_for_everybody(
     path = write(TOKEN.replace("t0p-secret", "${DRAGOMAN_TEST_TOKEN}"))
     path.chmod(0o644)
     assert check(path).problems == ()
+
+
+# -- relative paths ---------------------------------------------------------------------------------
+
+
+def test_relative_paths_start_at_the_folder_of_the_file(write: Write, tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("x", "utf-8")
+    (tmp_path / "a").mkdir()
+    config = load(
+        write(
+            '[[route]]\nlisten = ["pod+unix:a/s", "pod+name:n"]\nupstream = "smooth+ws://h/ws?token=file:token"\n'
+            'file_roots = ["src", "/abs"]\n[recording]\npath = "rec/"\n'
+        )
+    )
+    (route,) = config.routes
+    assert route.listen == (parse(f"pod+unix:{tmp_path}/a/s"), parse("pod+name:n"))
+    assert route.upstream == parse(f"smooth+ws://h/ws?token=file:{tmp_path}/token")
+    assert route.file_roots == (f"{tmp_path}/src", "/abs")
+    assert config.recording is not None
+    assert config.recording.path == f"{tmp_path}/rec/"
+
+
+def test_a_token_of_a_missing_file_is_an_error_at_its_key(write: Write, tmp_path: Path) -> None:
+    ((line, path, text),) = found(write(ROUTE.replace("pod+unix:/x", "smooth+ws://h/ws?token=file:none")))
+    assert (line, path) == (3, "route[0].upstream")
+    assert text.endswith(f"token: the file {tmp_path}/none cannot be read: No such file or directory")
 
 
 # -- any file ---------------------------------------------------------------------------------------

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.gateway.config.interpolation import Interpolation, read_secret
-from dragoman.mappings.errors import ConfigError
+from dragoman.gateway.config.interpolation import Interpolation
 
 ENVIRONMENT = {"PORT": "8787", "EMPTY": "", "TRICKY": '"]\nname = "${PORT}"'}
 
@@ -79,10 +78,3 @@ def test_a_value_from_a_file_counts_as_secret(interpolation: Interpolation) -> N
 def test_an_error_shows_the_reference_in_place_of_its_value(interpolation: Interpolation) -> None:
     interpolation.expand(["${file:secret}", "${PORT}"])
     assert interpolation.hide_values("s3cret at 8787") == "${file:secret} at ${PORT}"
-
-
-def test_the_secret_of_a_file_has_no_newline_at_its_end(tmp_path: Path) -> None:
-    (tmp_path / "f").write_text("a\nb\r\n\n", "utf-8")
-    assert read_secret(tmp_path / "f") == "a\nb"
-    with pytest.raises(ConfigError, match="nothing cannot be read"):
-        read_secret(tmp_path / "nothing")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.gateway.config.source import read_small
+from dragoman.gateway.config.source import find_secret, read_secret, read_small
 from dragoman.mappings.errors import ConfigError
 
 
@@ -76,3 +76,29 @@ def test_a_pipe_to_which_nobody_writes_is_given_up() -> None:
 def test_a_path_with_a_null_character_is_refused() -> None:
     with pytest.raises(ConfigError, match="null"):
         read_small(Path("a\0b"), 1000)
+
+
+def test_the_secret_of_a_file_has_no_newline_at_its_end(tmp_path: Path) -> None:
+    (tmp_path / "f").write_text("a\nb\r\n\n", "utf-8")
+    assert read_secret(tmp_path / "f") == "a\nb"
+    with pytest.raises(ConfigError, match="nothing cannot be read"):
+        read_secret(tmp_path / "nothing")
+
+
+def test_a_secret_is_written_itself_or_by_its_variable_or_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "f").write_text("from a file\n", "utf-8")
+    monkeypatch.setenv("DRAGOMAN_TEST_TOKEN", "from a variable")
+    assert find_secret("itself") == "itself"
+    assert find_secret(f"file:{tmp_path}/f") == "from a file"
+    assert find_secret("env:DRAGOMAN_TEST_TOKEN") == "from a variable"
+
+
+@pytest.mark.parametrize(("value", "words"), [(None, "is not set"), ("", "is empty")])
+def test_a_secret_in_a_variable_without_a_value_is_an_error(
+    monkeypatch: pytest.MonkeyPatch, value: str | None, words: str
+) -> None:
+    monkeypatch.delenv("DRAGOMAN_TEST_TOKEN", raising=False)
+    if value is not None:
+        monkeypatch.setenv("DRAGOMAN_TEST_TOKEN", value)
+    with pytest.raises(ConfigError, match=words):
+        find_secret("env:DRAGOMAN_TEST_TOKEN")

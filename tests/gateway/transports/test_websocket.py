@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from dragoman.adapters.base import TransportLimits
@@ -33,6 +35,23 @@ async def test_only_the_token_option_is_sent_when_dialling(
     assert WS.dial is not None
     await WS.dial(parse(endpoint), Limits(), spawner_of(Children(1)))()
     assert dialled == [url]
+
+
+async def test_the_file_of_a_token_is_read_for_each_connection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    dialled: list[str] = []
+
+    async def connect(url: str, _limits: TransportLimits) -> None:
+        dialled.append(url)
+
+    monkeypatch.setattr("dragoman.adapters.websocket.connect", connect)
+    assert WS.dial is not None
+    dial = WS.dial(parse(f"smooth+ws://h:1/ws?token=file:{tmp_path}/token"), Limits(), spawner_of(Children(1)))
+    with pytest.raises(OSError, match="token cannot be read"):
+        await dial()
+    for token in ("old", "new"):
+        (tmp_path / "token").write_text(token, "utf-8")
+        await dial()
+    assert dialled == ["ws://h:1/ws?token=old", "ws://h:1/ws?token=new"]
 
 
 def test_a_port_is_one_address_for_all_paths_and_port_0_is_none() -> None:

@@ -1,0 +1,55 @@
+"""Resolve the relative paths of a configuration file: they start at the folder of that file.
+
+So a configuration means the same wherever the gateway is started.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from dragoman.gateway.endpoint import parse
+from dragoman.mappings.errors import ConfigError
+
+__all__ = ["resolve_paths"]
+
+
+def resolve_paths(table: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """Return the table of a configuration with absolute paths. What has another type than it should stays as it is."""
+    table = dict(table)
+    if isinstance(recording := table.get("recording"), dict):
+        table["recording"] = {**recording, **_resolved(recording, "path", lambda text: _below(folder, text))}
+    if isinstance(routes := table.get("route"), list):
+        table["route"] = [_resolve_route(route, folder) if isinstance(route, dict) else route for route in routes]
+    return table
+
+
+def _resolve_route(route: dict[str, Any], folder: Path) -> dict[str, Any]:
+    route = {**route, **_resolved(route, "file_roots", lambda text: _below(folder, text))}
+    for key in ("listen", "upstream"):
+        route |= _resolved(route, key, lambda text: _resolve_endpoint(text, folder))
+    return route
+
+
+def _resolved(table: dict[str, Any], key: str, resolve: Callable[[str], str]) -> dict[str, Any]:
+    """Return the key of a table with each of its texts resolved; nothing if the table has no such key."""
+    value = table.get(key)
+    if isinstance(value, str):
+        return {key: resolve(value)}
+    if isinstance(value, list):
+        return {key: [resolve(item) if isinstance(item, str) else item for item in value]}
+    return {}
+
+
+def _below(folder: Path, text: str) -> str:
+    return f"{folder / text}{'/' if text.endswith('/') else ''}" if text else text
+
+
+def _resolve_endpoint(text: str, folder: Path) -> str:
+    try:
+        endpoint = parse(text)
+    except ConfigError:  # reported by the check
+        return text
+    resolved = endpoint.relative_to(folder)
+    return text if resolved == endpoint else str(resolved)

@@ -1,0 +1,34 @@
+"""The relative paths of a configuration file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dragoman.gateway.config.paths import resolve_paths
+
+
+@pytest.mark.parametrize(
+    ("text", "resolved"),
+    [
+        ("pod+unix:s", "pod+unix:/etc/s"),
+        ("pod+unix:../s?session=latest", "pod+unix:/etc/../s?session=latest"),
+        ("pando+dir:p", "pando+dir:/etc/p"),
+        ("replay+file:r.jsonl?speed=instant", "replay+file:/etc/r.jsonl?speed=instant"),
+        ("smooth+wss://h/ws?token=file:t", "smooth+wss://h/ws?token=file:/etc/t"),
+        ("pod+unix:/run/s", "pod+unix:/run/s"),
+        ("pod+name:n", "pod+name:n"),
+        ("codewhale+stdio:bin/x a -- ?model=m", "codewhale+stdio:bin/x a -- ?model=m"),
+        ("smooth+wss://h/ws?token=env:t", "smooth+wss://h/ws?token=env:t"),
+        ("no endpoint", "no endpoint"),
+    ],
+)
+def test_the_path_of_an_endpoint_starts_at_the_folder(text: str, resolved: str) -> None:
+    assert resolve_paths({"route": [{"upstream": text}]}, Path("/etc")) == {"route": [{"upstream": resolved}]}
+
+
+@pytest.mark.parametrize("table", [{"route": 3}, {"route": [4]}, {"route": [{"listen": [5]}]}, {"recording": "r"}])
+def test_a_value_of_another_type_stays_as_it_is(table: dict[str, Any]) -> None:
+    assert resolve_paths(table, Path("/etc")) == table
