@@ -298,11 +298,12 @@ async def entered(
     monkeypatch: pytest.MonkeyPatch,
     backends: Backends,
     limits: Limits = Limits(),  # noqa: B008  # frozen
+    listen: str = "pod+unix:/memory",
 ) -> AsyncIterator[tuple[App, Door]]:
     """An app whose listener is a Door."""
     door = Door()
     monkeypatch.setattr(registry, "listen", door.listen)
-    route = Route(name="test", listen=(parse("pod+unix:/memory"),), upstream=parse("pod+unix:/played"))
+    route = Route(name="test", listen=(parse(listen),), upstream=parse("pod+unix:/played"))
     app = App(Config(routes=(route,), limits=limits), make_backend=backends)
     async with asyncio.timeout(DEADLINE), asyncio.TaskGroup() as group:
         group.create_task(app.run(), name="app")
@@ -385,6 +386,16 @@ async def test_an_address_that_connects_too_often_is_refused_before_its_handshak
         with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
             await http.ws_connect(url)
         assert refused.value.status == 503
+
+
+async def test_a_codewhale_client_too_many_gets_an_error_line_without_an_id(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with entered(monkeypatch, Backends(), Limits(address_links=1), "codewhale+unix:/memory") as (_, door):
+        first, refused = door.enter(), door.enter()
+        await settle()
+        assert (first.is_open(), refused.closed) == (True, CloseReason.FULL)
+        line = json.loads(refused.got[0])
+        assert (line["id"], line["error"]["code"]) == (None, -32603)
+        assert "`address_links`" in line["error"]["message"]
 
 
 async def test_an_address_with_too_many_clients_is_refused_until_one_of_them_leaves(

@@ -68,6 +68,7 @@ class ServerTranslator(TranslatorDefaults[Command]):
         self._replies = Replies[ThreadCall]()
         self._sessions: dict[str, SessionState] = {}
         self._shut = False
+        self._refusal = ""  # why this client is about to be disconnected
 
     @property
     def view(self) -> str:
@@ -107,6 +108,9 @@ class ServerTranslator(TranslatorDefaults[Command]):
             if isinstance(item, say.QuestionAsked):
                 self._ask_in_words(item, step)
                 continue
+            if isinstance(item, say.Reply) and not item.request and item.failure is not None:
+                self._refuse_client(item.failure, step)
+                continue
             call = self._replies.find_waiting(getattr(item, "request", ""))
             if call is None or isinstance(item, say.TurnAccepted):
                 if call is None:  # a server never writes unasked
@@ -138,7 +142,7 @@ class ServerTranslator(TranslatorDefaults[Command]):
     def closed(self, cause: str) -> Step[Command]:
         """Answer every line, also those that will never be executed."""
         self._shut = True
-        text = f"the gateway closes: {cause}" if cause else "the gateway closes"
+        text = self._refusal or (f"the gateway closes: {cause}" if cause else "the gateway closes")
         problem = Problem(code=FAILED, message=text)
         return Step(frames=self._replies.close(lambda call: self._refused(call, problem)))
 
@@ -265,6 +269,12 @@ class ServerTranslator(TranslatorDefaults[Command]):
         if state is None or not isinstance(command, ask.RenameSession):
             return done
         return replace(done, thread=replace(replies.described(state, self._generation), name=command.title))
+
+    def _refuse_client(self, failure: Failure, step: Step[Command]) -> None:
+        """Tell a client why it is disconnected: as the error of each pending request, or else of none (id null)."""
+        self._refusal = failure.text
+        if self._replies.head is None:
+            step.frames += self._refused(ThreadCall(peer_id=""), Problem(code=FAILED, message=failure.text))
 
     def _ask_in_words(self, item: say.QuestionAsked, step: Step[Command]) -> None:
         """Send a question in words to the client whose message waits for its answer."""

@@ -241,6 +241,21 @@ def test_each_line_is_answered_when_the_link_closes() -> None:
     assert codes == [(1, -32603), (2, -32601), (3, -32603)]
 
 
+def test_a_client_that_is_disconnected_is_told_why_without_an_id_if_no_request_is_pending() -> None:
+    client = Client()
+    client.answer(say.Reply(request="", failure=Failure(cause="busy", text="too many clients")))
+    (line,) = client.lines()
+    assert (line["id"], line["error"]["code"], line["error"]["message"]) == (None, -32603, "too many clients")
+
+
+def test_each_pending_request_of_a_client_that_is_disconnected_is_told_why() -> None:
+    client = Client().asks("healthz", id=1).message(id=2)
+    client.answer(say.Reply(request="", failure=Failure(cause="busy", text="too many messages")))
+    client._did(client.link.closed("too_many_messages"))
+    lines = [(line["id"], line["error"]["message"]) for line in client.lines()]
+    assert lines == [(1, "too many messages"), (2, "too many messages")]
+
+
 # -- turns -------------------------------------------------------------------------------------------
 
 
