@@ -29,6 +29,7 @@ __all__ = [
     "Accept",
     "CloseReason",
     "Listener",
+    "PeerFacts",
     "Sink",
     "Transport",
     "TransportLimits",
@@ -128,6 +129,20 @@ class Listener(Protocol):
 
     async def close(self) -> None:
         """Stop accepting. Connected peers stay; their links close them."""
+
+
+class PeerFacts(Struct, frozen=True, kw_only=True, gc=False):
+    """The facts that a listener knows of a peer before it is accepted. `token` is a secret: it is never logged.
+
+    `address` is a host and port. `uid` and `gid` are of the process at the other end of a Unix socket. `certificate` is
+    the subject of a client certificate that was verified.
+    """
+
+    address: str = ""
+    token: str = ""
+    uid: int | None = None
+    gid: int | None = None
+    certificate: str = ""
 
 
 Accept = Callable[[Transport], None]

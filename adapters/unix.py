@@ -17,17 +17,29 @@ import socket
 import stat
 import struct
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import cast
 
-from dragoman.adapters.base import BACKLOG, Accept, CloseReason, Sink, TransportLimits
+from msgspec import Struct
+
+from dragoman.adapters.base import BACKLOG, CloseReason, PeerFacts, Sink, TransportLimits
 from dragoman.adapters.closing import close_server
 from dragoman.adapters.inbound import Inbound
 from dragoman.adapters.lines import LINES_AT_ONCE, LineSplitter, join
 from dragoman.adapters.meter import Meter
 from dragoman.mappings.errors import ConfigError
 
-__all__ = ["UnixListener", "UnixTransport", "alive", "bind_socket", "check_bindable", "check_path", "connect", "listen"]
+__all__ = [
+    "SocketFile",
+    "UnixListener",
+    "UnixTransport",
+    "alive",
+    "bind_socket",
+    "check_bindable",
+    "check_path",
+    "connect",
+    "listen",
+]
 
 SUN_PATH = 107 if sys.platform == "linux" else 103  # bytes of a path that fit into sockaddr_un, without its NUL
 READ_SIZE = 256 * 1024  # the size that asyncio uses
@@ -37,10 +49,13 @@ PEERCRED = struct.Struct("3i")  # pid, uid, gid: struct ucred of Linux
 
 
 class UnixTransport(asyncio.Protocol):
-    """One connection over a Unix socket; created by `connect` and `listen`."""
+    """One connection over a Unix socket; created by `connect` and `listen`.
 
-    def __init__(self, limits: TransportLimits, accept: Accept | None = None) -> None:
-        self.peer = "unix"
+    `facts` name the process at the other end.
+    """
+
+    def __init__(self, limits: TransportLimits, accept: Callable[[UnixTransport], None] | None = None) -> None:
+        self.peer, self.facts = "unix", PeerFacts()
         self._limits = limits
         self._accept = accept
         self.meter = Meter()
@@ -102,7 +117,7 @@ class UnixTransport(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's transport does not inherit from it
         self._transport.set_write_buffer_limits(high=self._limits.send_high)
-        self.peer = _credentials(transport.get_extra_info("socket"))
+        self.peer, self.facts = _credentials(transport.get_extra_info("socket"))
         if self._accept is not None:
             self._accept(self)
 
@@ -160,6 +175,14 @@ class UnixTransport(asyncio.Protocol):
                 self.data_received(data)
 
 
+class SocketFile(Struct, frozen=True, kw_only=True):
+    """The mode, owner and group of a listening socket's file. -1 leaves the owner or group."""
+
+    mode: int = 0o600
+    uid: int = -1
+    gid: int = -1
+
+
 class UnixListener:
     """A listening Unix socket and its file."""
 
@@ -175,6 +198,9 @@ class UnixListener:
             os.unlink(self._path)
         self._file = None
         await close_server(self._server)
+
+
+OWN = SocketFile()
 
 
 async def connect(path: str, limits: TransportLimits) -> UnixTransport:
@@ -201,15 +227,27 @@ def alive(path: str) -> bool:
     return not _too_long(path) and _probe(path) in LISTENS
 
 
-async def listen(path: str, limits: TransportLimits, accept: Accept) -> UnixListener:
-    """Listen at `path` for the owner alone. A stale file is replaced; a live one raises OSError EADDRINUSE."""
+async def listen(
+    path: str, limits: TransportLimits, accept: Callable[[UnixTransport], None], file: SocketFile = OWN
+) -> UnixListener:
+    """Listen at `path`, by default for the owner alone.
+
+    A stale file is replaced; a live one raises OSError EADDRINUSE. The file is never open to more users than `file`
+    says: it is created for its owner alone, then given to its owner and group, and only then opened to others.
+    """
     bound = bind_socket(path)
     try:
+        if file != OWN:
+            os.chown(path, file.uid, file.gid)
+            os.chmod(path, file.mode)
         server = await asyncio.get_running_loop().create_unix_server(
             lambda: UnixTransport(limits, accept), sock=bound, backlog=BACKLOG
         )
-    except BaseException:
+    except BaseException as error:
         bound.close()
+        os.unlink(path)
+        if isinstance(error, PermissionError):
+            raise OSError(error.errno, "its owner or group cannot be changed by this user", path) from error
         raise
     return UnixListener(path, server)
 
@@ -284,9 +322,10 @@ def _file(path: str) -> tuple[int, int] | None:
     return status.st_dev, status.st_ino
 
 
-def _credentials(connection: socket.socket) -> str:
+def _credentials(connection: socket.socket) -> tuple[str, PeerFacts]:
+    """Return the name of the peer for logs, and what the kernel knows of its process."""
     option = getattr(socket, "SO_PEERCRED", None)
     if option is None:  # macOS has LOCAL_PEERCRED instead, without the process
-        return "unix"
-    pid, uid, _ = PEERCRED.unpack(connection.getsockopt(socket.SOL_SOCKET, option, PEERCRED.size))
-    return f"uid={uid} pid={pid}"
+        return "unix", PeerFacts()
+    pid, uid, gid = PEERCRED.unpack(connection.getsockopt(socket.SOL_SOCKET, option, PEERCRED.size))
+    return f"uid={uid} pid={pid}", PeerFacts(address=f"uid={uid}", uid=uid, gid=gid)

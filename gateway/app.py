@@ -27,6 +27,8 @@ from dragoman.gateway import registry
 from dragoman.gateway.admission import Admission, address_of
 from dragoman.gateway.config.model import Config, Route
 from dragoman.gateway.endpoint import Endpoint
+from dragoman.gateway.identity.listeners import Identities
+from dragoman.gateway.identity.principal import LOCAL, Principal, Refusal
 from dragoman.gateway.ingress import Ingress
 from dragoman.gateway.ledger import Ledger
 from dragoman.gateway.link import Link, LinkEvents, Peer
@@ -43,7 +45,7 @@ from dragoman.gateway.transports.spec import Children, ListenerCallbacks
 from dragoman.gateway.upstreams import MakeInProcess, Upstreams
 from dragoman.mappings.canonical import Command, Event, SessionState, events
 from dragoman.mappings.canonical.events import Reply
-from dragoman.mappings.canonical.values import Failure
+from dragoman.mappings.canonical.values import Cause, Failure
 from dragoman.mappings.dialect import Dialect, Instance, Loss, Translator
 from dragoman.mappings.errors import PeerError
 
@@ -74,11 +76,12 @@ def _recordings(config: Config, ledger: Ledger, memory: MemoryBudget) -> Recordi
 
 
 class ClientPort(Struct, frozen=True, kw_only=True):
-    """The dialect, router and ingress that all clients of one listener have in common."""
+    """The dialect, router and ingress that clients of one listener have in common, and the principal of the client."""
 
     dialect: Dialect
     router: Router
     ingress: Ingress
+    principal: Principal | Refusal = LOCAL
 
 
 class App:
@@ -120,6 +123,7 @@ class App:
         self.ledger = Ledger()
         self.memory = MemoryBudget(config.limits.memory or default_limit())
         self._admission = Admission(config.limits, self.memory, self.ledger, time.time_ns)
+        self._identities = Identities(config, self.ledger.counters)
         self._recordings = _recordings(config, self.ledger, self.memory)
         self.stop = asyncio.Event()
         self.ready = asyncio.Event()  # every listener accepts
@@ -267,16 +271,20 @@ class App:
         publication = spoken.publication
         port = ClientPort(dialect=spoken, router=router, ingress=ingress)
 
-        def accept(transport: Transport) -> None:
+        def accept(transport: Transport, principal: Principal | Refusal = LOCAL) -> None:
             translator = spoken.server(time.time_ns, new_id, endpoint.generation)
-            self._welcome(port, self._wrap(transport), translator, attaches=publication is None)
+            named = structs.replace(port, principal=principal)
+            self._welcome(named, self._wrap(transport), translator, attaches=publication is None)
 
         def publish(transport: Transport) -> None:
             if publication is not None:
                 self._welcome(port, self._wrap(transport), publication(time.time_ns, new_id), publishes=True)
 
+        identity = self._identities.listener(endpoint, router.route, accept)
         callbacks = ListenerCallbacks(
             accept=accept,
+            accept_as=identity.accept_as,
+            admit=identity.admit,
             refusal=lambda peer: self._admission.refusal(address_of(peer)),
             publish=publish,
             instance=us,
@@ -302,6 +310,7 @@ class App:
                 id=name,
                 dialect=dialect,
                 ingress=port.ingress,
+                principal=port.principal if isinstance(port.principal, Principal) else LOCAL,
                 attaches=attaches,
                 publishes=publishes,
                 limited=not publishes,
@@ -314,8 +323,11 @@ class App:
         )
         # A listener bounds clients that only make calls, and there is one publication.
         address = address_of(transport.peer) if attaches and not publishes else ""
-        full = self._admission.refusal(address, connected=True) if address else ""
-        serving = self._send_away(link, full) if full else self._serve(link, router, address)
+        refused = port.principal.text if isinstance(port.principal, Refusal) else ""
+        full = refused or (self._admission.refusal(address, connected=True) if address else "")
+        serving = (
+            self._send_away(link, full, "denied" if refused else "busy") if full else self._serve(link, router, address)
+        )
         try:
             self.spawn(serving, link.id)
         except RuntimeError:  # the app has ended; the end of the loop closes the connection
@@ -327,12 +339,13 @@ class App:
         if self._closing:  # the connection was made while the listener closed
             link.end(CloseReason.GOING_AWAY, "the gateway stops")
 
-    async def _send_away(self, link: Link, text: str) -> None:
+    async def _send_away(self, link: Link, text: str, cause: Cause) -> None:
         """Send the reason in the peer's dialect, if it has unsolicited errors, and disconnect the peer."""
-        self.ledger.record([Loss(kind="link", why="too many clients, or too little memory")], target=link.dialect.name)
+        why = "too many clients, or too little memory" if cause == "busy" else "not authenticated"
+        self.ledger.record([Loss(kind="link", why=why)], target=link.dialect.name)
 
         def refuse(link: Link) -> None:
-            _refuse(link, text)
+            _refuse(link, text, cause)
             link.end(CloseReason.FULL, text)
 
         await link.run(refuse)
@@ -391,6 +404,6 @@ class App:
         log.info("stopped", **self.ledger.counters)
 
 
-def _refuse(link: Link, text: str) -> None:
-    """Tell a client, in its dialect, that the gateway has no room for it."""
-    link.send([Reply(request="", failure=Failure(cause="busy", text=text))])
+def _refuse(link: Link, text: str, cause: Cause = "busy") -> None:
+    """Tell a client, in its dialect, why it is disconnected; `busy` means that the gateway has no room for it."""
+    link.send([Reply(request="", failure=Failure(cause=cause, text=text))])

@@ -20,6 +20,7 @@ from dragoman.gateway.admission import ClientRates
 from dragoman.gateway.command_limits import CommandLimits
 from dragoman.gateway.fair_queue import EVENT, FRAME, PUT, Turns
 from dragoman.gateway.faults import FaultLog
+from dragoman.gateway.identity.principal import LOCAL, Principal
 from dragoman.gateway.ingress import Ingress
 from dragoman.gateway.outbox import Outbox
 from dragoman.gateway.services import Services
@@ -55,8 +56,8 @@ class Peer(Struct, frozen=True, kw_only=True):
 
     id: str
     dialect: Dialect
-    principal: str = "local"
-    """Name of the user; `local` without authentication."""
+    principal: Principal = LOCAL
+    """The user; `local` without authentication."""
     ingress: Ingress = Ingress()
     attaches: bool = True
     publishes: bool = False
@@ -110,7 +111,7 @@ class Link:
         tap: Tap | None = None,
     ) -> None:
         self.id, self.dialect = peer.id, peer.dialect
-        self.principal, self.ingress = peer.principal, peer.ingress
+        self.principal, self.ingress = peer.principal.name, peer.ingress
         self.attaches, self.publishes = peer.attaches, peer.publishes
         self.outbox = Outbox(services.limits.outbox_soft, services.limits.outbox_hard, transport.meter)
         self.tap = tap

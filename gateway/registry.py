@@ -203,7 +203,7 @@ def place(endpoint: Endpoint) -> Place | None:
 
 def owner_only(endpoint: Endpoint) -> bool:
     """Return True if only the user who runs the gateway can reach a checked endpoint: its socket has mode 0600."""
-    return _spec(endpoint).owner_only
+    return _spec(endpoint).owner_only and not any(map(endpoint.option, ("mode", "owner", "group")))
 
 
 def spawned(endpoint: Endpoint) -> bool:

@@ -95,7 +95,7 @@ class Router:
         events: RouteEvents = RouteEvents(),  # noqa: B008  # frozen
     ) -> None:
         self.recorder = recorder
-        self._route = route
+        self.route = self._route = route
         self._services = services
         self._ledger = services.ledger
         self._upstream = upstream

@@ -5,7 +5,7 @@ is never negotiated, because it costs 100 KiB for each session.
 """
 
 from dragoman.adapters.websocket.client import DialledTransport, connect
-from dragoman.adapters.websocket.server import WebSocketListener, listen
+from dragoman.adapters.websocket.server import Handshakes, WebSocketListener, listen
 from dragoman.adapters.websocket.transport import WebSocketTransport
 
-__all__ = ["DialledTransport", "WebSocketListener", "WebSocketTransport", "connect", "listen"]
+__all__ = ["DialledTransport", "Handshakes", "WebSocketListener", "WebSocketTransport", "connect", "listen"]

@@ -2,18 +2,20 @@
 
 The handshake refuses any other request with one line of text that says what would be right. A web page may open a
 WebSocket to 127.0.0.1, and its browser sends the page's origin. An Origin that is neither loopback nor allowed by name
-is refused.
+is refused. A client may have to present a bearer token, in the header `Authorization` or, because browsers cannot set
+it, in the query (`?token=`). No text and no log line contains the query.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from urllib.parse import urlsplit
 
 from aiohttp import web
+from msgspec import Struct
 
-from dragoman.adapters.base import BACKLOG, Accept, TransportLimits
+from dragoman.adapters.base import BACKLOG, Accept, PeerFacts, TransportLimits
 from dragoman.adapters.closing import close_server
 from dragoman.adapters.websocket.frames import PING, text_frames
 from dragoman.adapters.websocket.transport import (
@@ -25,9 +27,22 @@ from dragoman.adapters.websocket.transport import (
     address,
 )
 
-__all__ = ["WebSocketListener", "listen"]
+__all__ = ["Handshakes", "WebSocketListener", "listen"]
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
+
+
+class Handshakes(Struct, frozen=True, kw_only=True):
+    """The rules by which a listener accepts a handshake.
+
+    `admit` returns what accepts a peer, or why it is not authenticated: such a peer gets the status 401. `origins` are
+    allowed in addition to loopback; `*` allows every origin. `full` returns why a peer of this address is not accepted
+    now, or "": such a peer gets the status 503.
+    """
+
+    admit: Callable[[PeerFacts], Awaitable[Accept | str]]
+    origins: tuple[str, ...] = ()
+    full: Callable[[str], str] = lambda _peer: ""
 
 
 class WebSocketListener:
@@ -39,14 +54,11 @@ class WebSocketListener:
 
     address = ""
 
-    def __init__(
-        self, path: str, limits: TransportLimits, accept: Accept, origins: tuple[str, ...], full: Callable[[str], str]
-    ) -> None:
-        self._full = full
+    def __init__(self, path: str, limits: TransportLimits, rules: Handshakes) -> None:
         self._path = path
         self._limits = limits
-        self._accept = accept
-        self._origins = tuple(origin.rstrip("/").lower() for origin in origins)
+        self._rules = rules
+        self._origins = tuple(origin.rstrip("/").lower() for origin in rules.origins)
         self._upgraded: set[object] = set()
         self._http = web.Server(
             self._answer,
@@ -81,6 +93,9 @@ class WebSocketListener:
         refusal = self._refusal(request, socket)
         if refusal is not None:
             return refusal
+        accept = await self._rules.admit(_facts(request))
+        if isinstance(accept, str):
+            return _unauthorized(accept, presented=bool(_token(request)))
         try:
             await socket.prepare(request)
         except ConnectionError:
@@ -93,7 +108,7 @@ class WebSocketListener:
         transport.count(request.protocol)
         self._upgraded.add(request.protocol)
         try:
-            self._accept(transport)
+            accept(transport)
             await asyncio.get_running_loop().create_future()
         finally:
             self._upgraded.discard(request.protocol)
@@ -112,7 +127,7 @@ class WebSocketListener:
             refusal.headers["Upgrade"] = "websocket"
             return refusal
         tcp = request.transport
-        full = self._full(address(tcp.get_extra_info("peername"))) if tcp is not None else ""
+        full = self._rules.full(address(tcp.get_extra_info("peername"))) if tcp is not None else ""
         if full:
             return _text(503, full)
         return None
@@ -132,19 +147,31 @@ async def listen(
     port: int,
     path: str,
     limits: TransportLimits,
-    accept: Accept,
-    *,
-    origins: tuple[str, ...] = (),
-    full: Callable[[str], str] = lambda _peer: "",
+    rules: Handshakes,
 ) -> WebSocketListener:
-    """Listen at ws://host:port/path; the OS chooses port 0.
-
-    `origins` are allowed in addition to loopback; `*` allows every origin. `full` returns why a peer of this address is
-    not accepted now, or "": such a peer gets the status 503.
-    """
-    listener = WebSocketListener(path, limits, accept, origins, full)
+    """Listen at ws://host:port/path; the OS chooses port 0."""
+    listener = WebSocketListener(path, limits, rules)
     await listener.start(host, port)
     return listener
+
+
+def _facts(request: web.BaseRequest) -> PeerFacts:
+    tcp = request.transport
+    name = tcp.get_extra_info("peername") if tcp is not None else None
+    return PeerFacts(address=address(name) if name else "", token=_token(request))
+
+
+def _token(request: web.BaseRequest) -> str:
+    """Return the bearer token of a request; the header counts before the query."""
+    scheme, _, token = request.headers.get("Authorization", "").partition(" ")
+    return token.strip() if scheme.lower() == "bearer" else request.query.get("token", "")
+
+
+def _unauthorized(text: str, *, presented: bool) -> web.Response:
+    """Return the answer to a request without an accepted token (RFC 6750, section 3)."""
+    refusal = _text(401, text)
+    refusal.headers["WWW-Authenticate"] = 'Bearer realm="dragoman"' + (', error="invalid_token"' if presented else "")
+    return refusal
 
 
 def _text(status: int, text: str) -> web.Response:

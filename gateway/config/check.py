@@ -19,9 +19,10 @@ import tomli
 from msgspec import Struct
 
 from dragoman.gateway import registry
+from dragoman.gateway.config.access import auth_faults, read_auth, settled, share_faults
 from dragoman.gateway.config.interpolation import Interpolation
 from dragoman.gateway.config.lines import KeyPath, TomlLines, written
-from dragoman.gateway.config.model import Config, ConfigFile, Limits, Ops, Route, RouteOptions
+from dragoman.gateway.config.model import Auth, Config, ConfigFile, Limits, Ops, Route, RouteOptions
 from dragoman.gateway.config.ops_address import faults_of_ops
 from dragoman.gateway.config.paths import resolve_paths
 from dragoman.gateway.config.shape import faults
@@ -80,6 +81,7 @@ class Draft(Struct, frozen=True, kw_only=True):
     shutdown: Any
     env: Any = None
     rlimits: Any = None
+    share: Any = None
 
 
 def load(path: Path, *, listens: bool = True) -> Config:
@@ -160,6 +162,7 @@ def _read(table: dict[str, Any], listens: bool) -> tuple[list[Found], list[Draft
         if isinstance(route, dict):
             drafts.append(_draft(("route", index), route, found, listens))
     found += [*_same_names(drafts), *_overlaps(drafts), *_sessions(drafts), *_shutdowns(drafts)]
+    found += [*auth_faults(table.get("auth")), *_shares(drafts, table.get("auth"))]
     found += _limits(table.get("limits"))
     found += _children(drafts)
     found += [*_recording(table.get("recording")), *_redact(table.get("recording")), *_ops(table.get("ops"))]
@@ -181,6 +184,7 @@ def _draft(at: KeyPath, table: dict[str, Any], found: list[Found], listens: bool
         shutdown=table.get("shutdown"),
         env=table.get("env"),
         rlimits=table.get("rlimits"),
+        share=table.get("share"),
         upstream=upstream,
         listen={index: endpoint for index, endpoint in read.items() if endpoint is not None},
     )
@@ -273,6 +277,15 @@ def _children(drafts: Sequence[Draft]) -> Iterator[Found]:
                 )
 
 
+def _shares(drafts: Sequence[Draft], auth: Any) -> Iterator[Found]:
+    """Find listeners that cannot tell their clients apart, on a route whose sessions have owners."""
+    tokens = auth.get("tokens") if isinstance(auth, dict) else None
+    known = Auth(tokens=tokens if isinstance(tokens, dict) else {})
+    for draft in drafts:
+        for index, text in share_faults(draft.listen, draft.share, known):
+            yield (*draft.at, "listen", index), text
+
+
 def _limits(table: Any) -> Iterator[Found]:
     said = table if isinstance(table, dict) else {}
     for less, more in (("outbox_soft", "outbox_hard"), ("backoff_first", "backoff_max")):
@@ -357,18 +370,22 @@ def _shared(path: Path, drafts: Sequence[Draft], table: dict[str, Any]) -> list[
 def _config(table: dict[str, Any]) -> Config:
     """Return the configuration of a valid table."""
     file = msgspec.convert(table, ConfigFile)
+    auth = read_auth(file.auth)
+    routes = (
+        Route(
+            name=route.name,
+            listen=tuple(map(parse, route.listen)),
+            upstream=parse(route.upstream),
+            **{name: getattr(route, name) for name in RouteOptions.__struct_fields__},
+        )
+        for route in file.route
+    )
     return Config(
         limits=file.limits,
         recording=file.recording,
         inherit_env=False,
         ops=file.ops,
-        routes=tuple(
-            Route(
-                name=route.name,
-                listen=tuple(map(parse, route.listen)),
-                upstream=parse(route.upstream),
-                **{name: getattr(route, name) for name in RouteOptions.__struct_fields__},
-            )
-            for route in file.route
-        ),
+        auth=auth,
+        principals=file.principals,
+        routes=tuple(settled(route, auth) for route in routes),
     )

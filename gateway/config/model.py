@@ -11,13 +11,14 @@ from msgspec import Meta, Struct
 
 from dragoman.gateway.endpoint import Endpoint
 
-__all__ = ["Config", "ConfigFile", "Limits", "Ops", "Recording", "Route", "RouteOptions", "RouteTable"]
+__all__ = ["Auth", "Config", "ConfigFile", "Limits", "Ops", "Recording", "Route", "RouteOptions", "RouteTable"]
 
 Bytes = Annotated[int, Meta(ge=1024)]
 MaybeBytes = Annotated[int, Meta(ge=0)]
 Count = Annotated[int, Meta(ge=1)]
 Rate = Annotated[float, Meta(gt=0)]  # a second
 Seconds = Annotated[float, Meta(gt=0)]
+MaybeSeconds = Annotated[float, Meta(ge=0)]
 Overflow = Literal["coalesce", "disconnect"]
 Approvals = Literal["ask", "deny", "approve"]
 Resource = Literal["as", "core", "cpu", "data", "fsize", "memlock", "nofile", "nproc", "stack"]  # as in setrlimit(2)
@@ -53,6 +54,7 @@ class Limits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rena
     message_burst: Count = 100_000  # so many at once
     fault_rate: Rate = 100.0  # bad messages of one client a second: a person's mistakes are far fewer
     fault_burst: Count = 2_500  # so many at once: 100 times those of the recorded client that sends only bad ones
+    auth_delay: MaybeSeconds = 1.0  # before a failed authentication is answered: a person who mistypes waits no longer
     accept_deadline: Seconds = 30.0  # a compacting pod delays a run; a smooth client gives up after 30 s
     open_deadline: Seconds = 9.0  # for a backend to open a session: a pando client gives up after 10 s
     cancel_deadline: Seconds = 10.0  # docs/translation.md, rule 3.4
@@ -131,7 +133,8 @@ class RouteOptions(Struct, frozen=True, kw_only=True):
     `overflow`: merge text for a slow client, or disconnect it. `approvals`: for clients without approvals, ask in
     words, deny, or approve (only write confirmations). `otp_resend`: send a refused input again after a correct code.
     `pause`: if the backend cannot pause, refuse or cancel. `open`: if the backend's only session is another client's,
-    refuse or attach. `share`: a session belongs to all clients, or to its opener. `publish`: subscribers get shared
+    refuse or attach. `share`: a session belongs to all clients, or to its opener; `auto` means `owner` where clients
+    are authenticated, else `all`. `publish`: subscribers get shared
     sessions, or also private ones. `on_last_detach`: keep or cancel a turn without clients. `shutdown`: a client's
     `shutdown` ends its attachment, or the backend. `show`: what clients see. `file_roots`: attached files below these
     folders are passed as references. `record`: record sessions, if there is a [recording].
@@ -146,7 +149,7 @@ class RouteOptions(Struct, frozen=True, kw_only=True):
     otp_resend: bool = True
     pause: Literal["refuse", "cancel"] = "refuse"
     open: Literal["busy", "attach"] = "busy"
-    share: Literal["all", "owner"] = "all"
+    share: Literal["auto", "all", "owner"] = "auto"
     publish: Literal["shared", "all"] = "shared"
     on_last_detach: Literal["keep", "cancel"] = "keep"
     shutdown: Literal["client", "backend"] = "client"
@@ -164,6 +167,8 @@ class Route(RouteOptions, frozen=True, kw_only=True):
     name: str
     listen: tuple[Endpoint, ...]
     upstream: Endpoint
+    authenticated: bool = False
+    """True if each client of the route has a principal of its own; else all are `local`."""
 
 
 class RouteTable(RouteOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -177,6 +182,16 @@ class RouteTable(RouteOptions, frozen=True, kw_only=True, forbid_unknown_fields=
     name: str = "default"
 
 
+class Auth(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The credentials that WebSocket listeners accept. Without any, they accept everybody.
+
+    `tokens`: name -> bearer token, written as `env:VARIABLE`, `file:PATH` or the token itself; the principal is
+    `token:NAME`.
+    """
+
+    tokens: dict[str, str] = {}
+
+
 class ConfigFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The content of a configuration file."""
 
@@ -184,6 +199,8 @@ class ConfigFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     limits: Limits = Limits()
     recording: Recording | None = None
     ops: Ops | None = None
+    auth: Auth = Auth()
+    principals: dict[str, tuple[str, ...]] = {}
 
 
 class Config(Struct, frozen=True, kw_only=True):
@@ -198,3 +215,6 @@ class Config(Struct, frozen=True, kw_only=True):
     recording: Recording | None = None
     inherit_env: bool = True
     ops: Ops | None = None
+    auth: Auth = Auth()
+    principals: dict[str, tuple[str, ...]] = {}
+    """Person -> the principals that are this person."""

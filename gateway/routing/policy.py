@@ -16,7 +16,7 @@ class Policy:
     """The rules of one route; `holds_one` says that a backend of its upstream is one session."""
 
     def __init__(self, route: RouteOptions, *, holds_one: bool) -> None:
-        self.shared = route.share == "all"
+        self.shared = route.share != "owner"
         self._publishes_all = route.publish == "all"
         self._open_to_all = holds_one and route.open == "attach"
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from dragoman.adapters.base import Accept, Listener, Transport, TransportLimits
+from dragoman.adapters.base import Accept, Listener, PeerFacts, Transport, TransportLimits
 from dragoman.adapters.stdio import Children, ChildSettings, ChildTransport
 from dragoman.gateway.config.model import Limits
 from dragoman.gateway.endpoint import Endpoint
@@ -34,16 +34,19 @@ Place = tuple[object, ...]
 class ListenerCallbacks(Struct, frozen=True, kw_only=True):
     """The callbacks of a listener.
 
-    `refusal` returns why a peer of this address is not accepted now, "" if it is; a listener that can refuse a peer
-    before its handshake asks it. `accept` takes each connected peer, `publish` the transport to all subscribers, if
-    there is one. `subscribed` is called for each subscription, and `lost` with each undelivered message. `instance`
-    identifies the gateway there.
+    `accept_as` returns what accepts a connected peer of these facts. `admit` does so before a handshake, or returns why
+    the peer is not authenticated. `accept` takes each peer of which no facts are known. `refusal` returns why a peer of
+    this address is not accepted now, "" if it is; a listener that can refuse a peer before its handshake asks it.
+    `publish` takes the transport to all subscribers, if there is one. `subscribed` is called for each subscription, and
+    `lost` with each undelivered message. `instance` identifies the gateway there.
     """
 
     accept: Accept
     publish: Accept
     lost: Callable[[Loss], None]
     instance: Instance
+    accept_as: Callable[[PeerFacts], Accept]
+    admit: Callable[[PeerFacts], Awaitable[Accept | str]]
     subscribed: Callable[[], None] = lambda: None
     refusal: Callable[[str], str] = lambda _peer: ""
 

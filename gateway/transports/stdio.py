@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import os
 import shlex
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 
 from dragoman.adapters import stdio
-from dragoman.adapters.base import Listener, Transport
+from dragoman.adapters.base import Listener, PeerFacts, Transport
 from dragoman.gateway.config.model import Limits
 from dragoman.gateway.endpoint import Endpoint
 from dragoman.gateway.transports.spec import (
@@ -31,6 +32,7 @@ __all__ = ["STDIO", "Starter"]
 
 EXAMPLE = "for example codewhale+stdio:codewhale app-server --stdio"
 OURS = ("stdio",)
+WHO_STARTED_US = PeerFacts(uid=os.getuid(), gid=os.getgid())
 
 
 class Starter:
@@ -61,7 +63,7 @@ class Starter:
 
 
 async def _listen(_endpoint: Endpoint, limits: Limits, callbacks: ListenerCallbacks) -> Listener:
-    return await stdio.listen(transport_limits(limits), callbacks.accept)
+    return await stdio.listen(transport_limits(limits), callbacks.accept_as(WHO_STARTED_US))
 
 
 def _dial(endpoint: Endpoint, limits: Limits, spawner: Spawner) -> Connect:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import grp
+import pwd
+import re
 from pathlib import Path
 
 from msgspec import structs
@@ -20,14 +23,66 @@ from dragoman.gateway.transports.spec import (
     TransportSpec,
     transport_limits,
 )
+from dragoman.mappings.errors import ConfigError
 
 __all__ = ["APP_SERVER", "DIRECTORY", "NAME", "UNIX", "bind_socket", "check_bindable", "pods"]
 
 bind_socket, check_bindable = unix.bind_socket, unix.check_bindable
 
 
+ACCESS = frozenset({"uid", "gid", "mode", "owner", "group"})
+"""Options of listeners: the users and groups that may connect, and the mode, owner and group of the socket's file."""
+
+
 async def _listen(endpoint: Endpoint, limits: Limits, callbacks: ListenerCallbacks) -> Listener:
-    return await unix.listen(endpoint.address, transport_limits(limits), callbacks.accept)
+    return await _listen_at(endpoint.address, endpoint, limits, callbacks)
+
+
+async def _listen_at(path: str, endpoint: Endpoint, limits: Limits, callbacks: ListenerCallbacks) -> Listener:
+    def accept(transport: unix.UnixTransport) -> None:
+        callbacks.accept_as(transport.facts)(transport)
+
+    return await unix.listen(path, transport_limits(limits), accept, _file(endpoint))
+
+
+def _file(endpoint: Endpoint) -> unix.SocketFile:
+    """Return the mode, owner and group of a listener's file; raise ConfigError for one that this system cannot set."""
+    mode, owner, group = map(endpoint.option, ("mode", "owner", "group"))
+    try:
+        return unix.SocketFile(
+            mode=_mode(mode) if mode else unix.SocketFile().mode,
+            uid=(int(owner) if owner.isdecimal() else pwd.getpwnam(owner).pw_uid) if owner else -1,
+            gid=(int(group) if group.isdecimal() else grp.getgrnam(group).gr_gid) if group else -1,
+        )
+    except (ValueError, KeyError) as error:
+        raise ConfigError(f"{endpoint.masked}: {error.args[0]}") from error
+
+
+def _mode(text: str) -> int:
+    if re.fullmatch("0?[67][0-7]{2}", text) is None:
+        raise ValueError(f"mode={text}: write an octal number from 0600 to 0777")
+    return int(text, 8)
+
+
+def _check_access(endpoint: Endpoint) -> None:
+    """Raise ConfigError for an invalid option about who may connect."""
+    for key in ("uid", "gid"):
+        for value in endpoint.all(key):
+            if not value.isdecimal():
+                raise ConfigError(
+                    f"{endpoint.masked}: {key}={value}: write a number, and repeat the option for several"
+                )
+    _file(endpoint)
+
+
+def _check_socket(endpoint: Endpoint) -> None:
+    unix.check_path(endpoint.address)
+    _check_access(endpoint)
+
+
+def _check_named(endpoint: Endpoint) -> None:
+    check_name(endpoint.address)
+    _check_access(endpoint)
 
 
 def _dial(endpoint: Endpoint, limits: Limits, _spawner: Spawner) -> Connect:
@@ -44,7 +99,7 @@ def _folder(endpoint: Endpoint) -> PodFolder:
 
 async def _listen_named(endpoint: Endpoint, limits: Limits, callbacks: ListenerCallbacks) -> Listener:
     folder = _folder(endpoint)
-    await folder.open(lambda path: unix.listen(path, transport_limits(limits), callbacks.accept))
+    await folder.open(lambda path: _listen_at(path, endpoint, limits, callbacks))
     return folder
 
 
@@ -64,24 +119,24 @@ def pods(endpoint: Endpoint) -> Pods | None:
 UNIX = TransportSpec(
     listen=_listen,
     dial=_dial,
-    listen_options=frozenset({"session"}),
-    check=lambda endpoint: unix.check_path(endpoint.address),
+    listen_options=ACCESS | {"session"},
+    check=_check_socket,
     check_place=lambda endpoint: unix.check_bindable(endpoint.address),
     place=_place,
     owner_only=True,
 )
 
-APP_SERVER = structs.replace(UNIX, listen_options=frozenset(), dial_options=frozenset({"cwd", "model"}))
+APP_SERVER = structs.replace(UNIX, listen_options=ACCESS, dial_options=frozenset({"cwd", "model"}))
 """The Unix socket of an app-server. Clients of other dialects cannot send its options (docs/design.md, section 5)."""
 
 NAME = TransportSpec(
     listen=_listen_named,
     dial=_dial_named,
-    listen_options=frozenset({"session"}),
-    check=lambda endpoint: check_name(endpoint.address),
+    listen_options=ACCESS | {"session"},
+    check=_check_named,
     place=_place_named,
     owner_only=True,
 )
 
-DIRECTORY = TransportSpec(dial=_dial, place=_place, owner_only=True)
+DIRECTORY = TransportSpec(dial=_dial, listen_options=ACCESS, check=_check_access, place=_place, owner_only=True)
 """A directory of pods. The app opens a listener for each session; as a backend, each pod is dialled by its socket."""

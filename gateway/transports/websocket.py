@@ -29,9 +29,8 @@ async def _listen(endpoint: Endpoint, limits: Limits, callbacks: ListenerCallbac
     host, port, path = split_url(endpoint)
     bounds, origins = transport_limits(limits), endpoint.all("origin")
     try:
-        return await websocket.listen(
-            host, port, path, bounds, callbacks.accept, origins=origins, full=callbacks.refusal
-        )
+        rules = websocket.Handshakes(admit=callbacks.admit, origins=origins, full=callbacks.refusal)
+        return await websocket.listen(host, port, path, bounds, rules)
     except OSError as error:  # asyncio's own words name no endpoint, and an unknown host not at all
         raise bind_failure(endpoint, f"{host}:{port}", error) from error
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from dragoman.adapters.base import Listener, Transport, TransportLimits
-from dragoman.adapters.unix import SUN_PATH, UnixTransport, alive, connect, listen
+from dragoman.adapters.unix import SUN_PATH, SocketFile, UnixTransport, alive, connect, listen
 from dragoman.mappings.dialect import Oversize
 from dragoman.mappings.errors import ConfigError
 from tests.transport_reader import receive, receive_all
@@ -473,3 +473,19 @@ async def test_discarded_frames_and_later_ones_are_not_held(tmp_path: Path) -> N
             peer.close()
             assert await receive_all(ours) == []
             assert ours.meter.size == 0
+
+
+async def test_a_socket_gets_its_mode_only_after_its_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    modes: list[int] = []
+    chown = os.chown
+
+    def watched(path: str, uid: int, gid: int) -> None:
+        modes.append(stat.S_IMODE(os.stat(path).st_mode))
+        chown(path, uid, gid)
+
+    monkeypatch.setattr(os, "chown", watched)
+    file = SocketFile(mode=0o660, gid=os.getgid())
+    listener = await listen(f"{tmp_path}/sock", LIMITS, lambda _transport: None, file)
+    modes.append(stat.S_IMODE(os.stat(tmp_path / "sock").st_mode))
+    await listener.close()
+    assert modes == [0o600, 0o660]

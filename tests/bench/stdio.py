@@ -33,6 +33,7 @@ from msgspec import Struct
 from dragoman.adapters.base import Transport, TransportLimits
 from dragoman.adapters.stdio import Children, ChildSettings
 from dragoman.adapters.websocket import listen
+from tests.adapters.websocket.peers import everybody
 from tests.bench.backend import LINES, answer, turn
 from tests.bench.client import PATIENCE, TERMINAL, Client
 from tests.bench.frames import TEXT, frame
@@ -223,7 +224,7 @@ def _write(data: bytes) -> None:
 async def ours(lines: int) -> None:
     """Our transports with the live translation between them; one client."""
     accepted: asyncio.Queue[Transport] = asyncio.Queue()
-    listener = await listen("127.0.0.1", 0, "/", TransportLimits(), accepted.put_nowait)
+    listener = await listen("127.0.0.1", 0, "/", TransportLimits(), everybody(accepted.put_nowait))
     _tell(f"{listener.address}")
     client = await accepted.get()
     async with Children(1) as children, asyncio.TaskGroup() as group:

@@ -21,6 +21,7 @@ from dragoman.gateway import registry
 from dragoman.gateway.backends.upstream import Upstream, UpstreamTarget
 from dragoman.gateway.config.model import Limits, Overflow, Route
 from dragoman.gateway.endpoint import Endpoint, parse
+from dragoman.gateway.identity.principal import Principal
 from dragoman.gateway.ingress import Ingress
 from dragoman.gateway.ledger import Ledger
 from dragoman.gateway.link import Link, LinkEvents, Peer
@@ -251,7 +252,7 @@ class InMemoryGateway:
             Peer(
                 id=name,
                 dialect=spoken,
-                principal=principal,
+                principal=Principal(name=principal),
                 ingress=ingress,
                 attaches=not calls,
                 publishes=publication is not None,

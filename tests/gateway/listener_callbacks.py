@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dragoman.adapters.base import Accept, Transport
+from dragoman.adapters.base import Accept, PeerFacts, Transport
 from dragoman.gateway.transports.spec import ListenerCallbacks
 from dragoman.mappings.dialect import Instance, Loss
 
@@ -19,4 +19,14 @@ def callbacks(accept: Accept = nobody, publish: Accept = nobody) -> ListenerCall
     def lost(loss: Loss) -> None:
         raise AssertionError(f"lost: {loss}")
 
-    return ListenerCallbacks(accept=accept, publish=publish, lost=lost, instance=Instance(id="us", started_at=1))
+    async def admit(_facts: PeerFacts) -> Accept | str:
+        return accept
+
+    return ListenerCallbacks(
+        accept=accept,
+        accept_as=lambda _facts: accept,
+        admit=admit,
+        publish=publish,
+        lost=lost,
+        instance=Instance(id="us", started_at=1),
+    )

@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager, suppress
 
 import pytest
 
-from dragoman.adapters.base import CloseReason, Transport, TransportLimits
-from dragoman.adapters.websocket import WebSocketListener, WebSocketTransport, listen
+from dragoman.adapters.base import Accept, CloseReason, PeerFacts, Transport, TransportLimits
+from dragoman.adapters.websocket import Handshakes, WebSocketListener, WebSocketTransport, listen
 from dragoman.mappings.dialect import Frame
 from tests.transport_reader import receive
 
@@ -47,13 +47,22 @@ class Server:
 
 @asynccontextmanager
 async def serving(
-    limits: TransportLimits = LIMITS, origins: tuple[str, ...] = (), full: Callable[[str], str] = lambda _peer: ""
+    limits: TransportLimits = LIMITS,
+    origins: tuple[str, ...] = (),
+    full: Callable[[str], str] = lambda _peer: "",
+    identify: Callable[[PeerFacts], str] = lambda _facts: "",
 ) -> AsyncIterator[Server]:
     """A listener whose transports are closed at the end, all within the deadline; no task is left."""
     before = asyncio.all_tasks()
+
+    async def admit(facts: PeerFacts) -> Accept | str:
+        return identify(facts) or server.accept
+
     async with asyncio.timeout(DEADLINE):
         server = Server()
-        server.listener = await listen("127.0.0.1", 0, "/ws", limits, server.accept, origins=origins, full=full)
+        server.listener = await listen(
+            "127.0.0.1", 0, "/ws", limits, Handshakes(admit=admit, origins=origins, full=full)
+        )
         try:
             yield server
         finally:
@@ -62,6 +71,15 @@ async def serving(
                 await transport.close()
         if left := asyncio.all_tasks() - before:  # aiohttp's own for each connection, which end with it
             await asyncio.wait(left)
+
+
+def everybody(accept: Accept) -> Handshakes:
+    """Rules that accept every client."""
+
+    async def admit(_facts: PeerFacts) -> Accept | str:
+        return accept
+
+    return Handshakes(admit=admit)
 
 
 class RawPeer:

@@ -26,6 +26,7 @@ from tests.adapters.websocket.peers import (
     RawPeer,
     Server,
     close_when_stalled,
+    everybody,
     flood,
     refused,
     send_all,
@@ -451,7 +452,7 @@ async def test_compression_is_not_negotiated() -> None:
 async def test_a_port_in_use_is_refused() -> None:
     async with serving() as server:
         with pytest.raises(OSError, match=str(server.port)):
-            await listen("127.0.0.1", server.port, "/ws", LIMITS, server.accept)
+            await listen("127.0.0.1", server.port, "/ws", LIMITS, everybody(server.accept))
 
 
 def upgrade(server: Server, request: bytes) -> socket.socket:

@@ -21,7 +21,7 @@ def test_the_example_shows_exactly_the_defaults() -> None:
     assert config.limits == Limits()
     for route in config.routes:
         chosen = {name: getattr(route, name) for name in RouteOptions.__struct_fields__}
-        assert chosen == structs.asdict(RouteOptions())
+        assert chosen == structs.asdict(RouteOptions()) | {"share": "all"}, "auto is settled when a file is read"
 
 
 def test_the_example_shows_every_key() -> None:

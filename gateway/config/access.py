@@ -1,0 +1,70 @@
+"""The keys that say who may use a route: their check and their meaning (docs/security.md, section 1)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from msgspec import structs
+
+from dragoman.gateway.config.lines import KeyPath
+from dragoman.gateway.config.model import Auth, Route
+from dragoman.gateway.config.source import find_secret
+from dragoman.gateway.endpoint import Endpoint
+from dragoman.gateway.identity.listeners import names_clients
+from dragoman.mappings.errors import ConfigError
+
+__all__ = ["auth_faults", "read_auth", "settled", "share_faults"]
+
+TOKEN_MIN = 16  # characters: fewer can be guessed
+
+
+def settled(route: Route, auth: Auth) -> Route:
+    """Return a route that says whether its clients are authenticated, and who shares its sessions."""
+    authenticated = _authenticated(route.listen, route.share, auth)
+    share = route.share if route.share != "auto" else "owner" if authenticated else "all"
+    return structs.replace(route, authenticated=authenticated, share=share)
+
+
+def _authenticated(listen: tuple[Endpoint, ...], share: str, auth: Auth) -> bool:
+    asked = share == "owner" or bool(auth.tokens) or any(e.option("uid") or e.option("gid") for e in listen)
+    return asked and any(names_clients(endpoint, auth) for endpoint in listen)
+
+
+def share_faults(listen: Mapping[int, Endpoint], share: Any, auth: Auth) -> Iterator[tuple[int, str]]:
+    """Yield the index of each listener that cannot tell apart the owners of sessions, and what to write instead."""
+    owned = share == "owner" or (share in (None, "auto") and _authenticated(tuple(listen.values()), "auto", auth))
+    for index, endpoint in listen.items():
+        if not owned or names_clients(endpoint, auth):
+            continue
+        remedy = (
+            "configure [auth.tokens]"
+            if endpoint.transport in ("ws", "wss")
+            else 'give it a route of its own with `share = "all"`'
+        )
+        yield index, f"{endpoint.masked} cannot tell its clients apart, so no session can have an owner; {remedy}"
+
+
+def auth_faults(table: Any) -> Iterator[tuple[KeyPath, str]]:
+    """Yield each token that cannot be read or can be guessed, and each token that two names have."""
+    tokens = table.get("tokens") if isinstance(table, dict) else None
+    names: dict[str, str] = {}
+    for name, text in tokens.items() if isinstance(tokens, dict) else ():
+        if not isinstance(text, str):
+            continue
+        at = ("auth", "tokens", name)
+        try:
+            token = find_secret(text)
+        except ConfigError as error:
+            yield at, str(error)
+            continue
+        if len(token) < TOKEN_MIN:
+            yield at, f"a token of {len(token)} characters can be guessed; write at least {TOKEN_MIN} random ones"
+        elif token in names:
+            yield at, f"the same token as {names[token]!r}: give each name a token of its own"
+        names.setdefault(token, name)
+
+
+def read_auth(auth: Auth) -> Auth:
+    """Return the credentials with the values that `env:` and `file:` stand for; raise ConfigError."""
+    return structs.replace(auth, tokens={name: find_secret(text) for name, text in auth.tokens.items()})

@@ -1,0 +1,7 @@
+"""The principals of clients, and how listeners find them (docs/security.md, section 1).
+
+principal      the principal of a client, and the protocol that names it
+tokens         bearer tokens of the configuration
+attempts       the delay and the count of failed attempts
+listeners      the authentication of one listener
+"""

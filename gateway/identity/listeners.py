@@ -1,0 +1,92 @@
+"""The authentication of listeners: it names each peer, or refuses it.
+
+A failed attempt at a WebSocket listener is answered after `auth_delay`. A route without authentication names everybody
+`local`, also at Unix sockets: its sessions belong to all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+
+from msgspec import structs
+
+from dragoman.adapters.base import Accept, PeerFacts, Transport
+from dragoman.gateway.config.model import Auth, Config, Route
+from dragoman.gateway.endpoint import Endpoint
+from dragoman.gateway.identity.attempts import FailedAttempts
+from dragoman.gateway.identity.local_users import LocalUsers
+from dragoman.gateway.identity.principal import LOCAL, Authenticator, Principal, Refusal
+from dragoman.gateway.identity.tokens import BearerTokens
+
+__all__ = ["Identities", "ListenerIdentity", "names_clients"]
+
+OF_WEB_SOCKETS = ("ws", "wss")
+OF_LOCAL_USERS = ("unix", "name", "dir", "stdio")
+
+Welcome = Callable[[Transport, Principal | Refusal], None]
+"""Serves a peer as this principal, or tells it in its dialect why it is refused."""
+
+
+def names_clients(endpoint: Endpoint, auth: Auth) -> bool:
+    """Return True if a listener at this endpoint can tell its clients apart."""
+    return endpoint.transport in OF_LOCAL_USERS or (endpoint.transport in OF_WEB_SOCKETS and bool(auth.tokens))
+
+
+class Identities:
+    """The authenticators of a gateway, and the principals that are one person."""
+
+    def __init__(self, config: Config, counters: Counter[str]) -> None:
+        self.delay = config.limits.auth_delay
+        self.attempts = FailedAttempts(counters)
+        self._persons = {alias: person for person, aliases in config.principals.items() for alias in aliases}
+        self._bearer = BearerTokens(config.auth.tokens) if config.auth.tokens else None
+
+    def listener(self, endpoint: Endpoint, route: Route, welcome: Welcome) -> ListenerIdentity:
+        """Return the authentication of a listener, whose peers are given to `welcome`."""
+        authenticator = self._authenticator(endpoint) if route.authenticated else None
+        return ListenerIdentity(self, authenticator, welcome)
+
+    def join_names(self, named: Principal | Refusal) -> Principal | Refusal:
+        """Return the person of [principals] that this principal is, or the principal itself."""
+        if isinstance(named, Principal) and named.name in self._persons:
+            return structs.replace(named, name=self._persons[named.name])
+        return named
+
+    def _authenticator(self, endpoint: Endpoint) -> Authenticator | None:
+        if endpoint.transport in OF_WEB_SOCKETS:
+            return self._bearer
+        if endpoint.transport in OF_LOCAL_USERS:
+            return LocalUsers(*(tuple(map(int, endpoint.all(key))) for key in ("uid", "gid")))
+        return None  # ZeroMQ names nobody: whoever reaches the port is `local`
+
+
+class ListenerIdentity:
+    """Names the peers of one listener; without an authenticator everybody is `local`."""
+
+    def __init__(self, identities: Identities, authenticator: Authenticator | None, welcome: Welcome) -> None:
+        self._identities = identities
+        self._authenticator = authenticator
+        self._welcome = welcome
+
+    def accept_as(self, facts: PeerFacts) -> Accept:
+        """Return what accepts the transport of a peer that is connected. If it is refused, it is told so there."""
+        named = self._identify(facts)
+        return lambda transport: self._welcome(transport, named)
+
+    async def admit(self, facts: PeerFacts) -> Accept | str:
+        """Return what accepts the transport of a peer after its handshake, or why the handshake is refused."""
+        named = self._identify(facts)
+        if isinstance(named, Refusal):
+            await asyncio.sleep(self._identities.delay)
+            return named.text
+        return lambda transport: self._welcome(transport, named)
+
+    def _identify(self, facts: PeerFacts) -> Principal | Refusal:
+        if self._authenticator is None:
+            return LOCAL
+        named = self._authenticator.identify(facts)
+        if isinstance(named, Refusal):
+            self._identities.attempts.count_failure(facts.address, named.text)
+        return self._identities.join_names(named)

@@ -1,0 +1,37 @@
+"""Bearer tokens: named secrets of the configuration, each of which is one principal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from hashlib import sha256
+from hmac import compare_digest
+
+from dragoman.adapters.base import PeerFacts
+from dragoman.gateway.identity.principal import Principal, Refusal
+
+__all__ = ["NEEDED", "NOT_ACCEPTED", "BearerTokens"]
+
+NEEDED = Refusal(text="a token is needed: send `Authorization: Bearer TOKEN`, or from a browser `?token=TOKEN`")
+NOT_ACCEPTED = Refusal(text="this token is not accepted")
+
+
+class BearerTokens:
+    """The tokens that are accepted, as principal name -> secret.
+
+    Only digests are kept and compared. Each comparison takes the same time for every token, also for one of another
+    length, and no comparison is left out after a match.
+    """
+
+    def __init__(self, tokens: Mapping[str, str]) -> None:
+        self._digests = [(_digest(secret), Principal(name=f"token:{name}")) for name, secret in tokens.items()]
+
+    def identify(self, facts: PeerFacts) -> Principal | Refusal:
+        if not facts.token:
+            return NEEDED
+        given = _digest(facts.token)
+        found = [principal for digest, principal in self._digests if compare_digest(digest, given)]
+        return found[0] if found else NOT_ACCEPTED
+
+
+def _digest(secret: str) -> bytes:
+    return sha256(secret.encode("utf-8", "surrogateescape")).digest()

@@ -1,0 +1,98 @@
+"""The keys that say who may use a route: their errors, and what they mean together."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dragoman.gateway.config.access import settled
+from dragoman.gateway.config.check import check
+from dragoman.gateway.config.model import Auth, Route
+from dragoman.gateway.endpoint import parse
+
+WS, POD, PANDO = "smooth+ws://127.0.0.1:0/ws", "pod+unix:/run/p", "pando+tcp://127.0.0.1:0"
+TOKENS = Auth(tokens={"a": "x" * 16})
+
+
+def route(*listen: str, share: str = "auto") -> Route:
+    return Route(name="r", listen=tuple(map(parse, listen)), upstream=parse("pod+unix:/u"), share=share)  # type: ignore[arg-type]  # a parameter of the test
+
+
+@pytest.mark.parametrize(
+    ("listen", "share", "auth", "authenticated", "owned"),
+    [
+        ((WS,), "auto", Auth(), False, "all"),
+        ((WS,), "auto", TOKENS, True, "owner"),
+        ((WS,), "all", TOKENS, True, "all"),
+        ((POD,), "auto", Auth(), False, "all"),
+        ((POD,), "auto", TOKENS, True, "owner"),
+        ((POD,), "owner", Auth(), True, "owner"),
+        ((f"{POD}?uid=1000",), "auto", Auth(), True, "owner"),
+        ((f"{POD}?gid=1000",), "auto", Auth(), True, "owner"),
+        ((PANDO,), "auto", TOKENS, False, "all"),
+    ],
+)
+def test_sessions_belong_to_their_owner_where_clients_are_authenticated(
+    listen: tuple[str, ...], share: str, auth: Auth, authenticated: bool, owned: str
+) -> None:
+    made = settled(route(*listen, share=share), auth)
+    assert (made.authenticated, made.share) == (authenticated, owned)
+
+
+def problems(tmp_path: Path, text: str) -> list[str]:
+    path = tmp_path / "c.toml"
+    path.write_text(text)
+    return [f"{problem.line}: {problem.path}: {problem.text}" for problem in check(path).errors]
+
+
+def test_a_listener_that_cannot_tell_clients_apart_is_refused_if_sessions_have_owners(tmp_path: Path) -> None:
+    text = f'[[route]]\nlisten = ["{WS}", "{PANDO}"]\nupstream = "pod+unix:/u"\nshare = "owner"\n'
+    apart = "cannot tell its clients apart, so no session can have an owner"
+    assert problems(tmp_path, text) == [
+        f"2: route[0].listen[0]: {WS} {apart}; configure [auth.tokens]",
+        f'2: route[0].listen[1]: {PANDO} {apart}; give it a route of its own with `share = "all"`',
+    ]
+
+
+def test_a_listener_that_cannot_tell_clients_apart_is_refused_beside_one_with_tokens(tmp_path: Path) -> None:
+    text = (
+        f'[auth]\ntokens = {{ a = "{"x" * 16}" }}\n[[route]]\nlisten = ["{WS}", "{PANDO}"]\nupstream = "pod+unix:/u"\n'
+    )
+    (problem,) = problems(tmp_path, text)
+    assert problem.startswith("4: route[0].listen[1]: pando")
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        ("env:DRAGOMAN_TEST_NOT_SET", "the environment variable DRAGOMAN_TEST_NOT_SET is not set"),
+        ("", "a token of 0 characters can be guessed"),
+        ("file:/no/such/file", "/no/such/file"),
+        ("short", "a token of 5 characters can be guessed; write at least 16 random ones"),
+    ],
+)
+def test_a_token_that_cannot_be_used_is_refused(tmp_path: Path, value: str, words: str) -> None:
+    text = f'[auth.tokens]\na = "{value}"\n[[route]]\nlisten = ["{WS}"]\nupstream = "pod+unix:/u"\n'
+    (problem,) = problems(tmp_path, text)
+    assert problem.startswith("2: auth.tokens.a: ")
+    assert words in problem
+
+
+def test_one_token_for_two_names_is_refused(tmp_path: Path) -> None:
+    token = "x" * 16
+    text = f'[auth.tokens]\na = "{token}"\nb = "{token}"\n[[route]]\nlisten = ["{WS}"]\nupstream = "pod+unix:/u"\n'
+    assert problems(tmp_path, text) == ["3: auth.tokens.b: the same token as 'a': give each name a token of its own"]
+
+
+def test_a_token_is_read_from_a_file_or_a_variable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "secret").write_text("file-file-file-file\n")
+    monkeypatch.setenv("DRAGOMAN_TEST_TOKEN", "env-env-env-env-env")
+    path = tmp_path / "c.toml"
+    path.write_text(
+        f'[auth.tokens]\na = "file:secret"\nb = "env:DRAGOMAN_TEST_TOKEN"\n'
+        f'[[route]]\nlisten = ["{WS}"]\nupstream = "pod+unix:/u"\n'
+    )
+    config = check(path).config
+    assert config is not None
+    assert config.auth.tokens == {"a": "file-file-file-file", "b": "env-env-env-env-env"}

@@ -1,0 +1,153 @@
+"""Authentication through the whole gateway, with real clients at real listeners."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import aiohttp
+import pytest
+from structlog.testing import capture_logs
+
+from dragoman.gateway.app import App
+from dragoman.gateway.config.access import settled
+from dragoman.gateway.config.model import Auth, Config, Limits, Route
+from dragoman.gateway.demo.app import demo_backend
+from dragoman.gateway.endpoint import parse
+from tests.pairs.gateway import SmoothClient, serving
+
+ALICE, BOB = "alice-alice-alice", "bob-bob-bob-bob-bob"
+AUTH = Auth(tokens={"alice": ALICE, "bob": BOB})
+LIMITS = Limits(auth_delay=0.0, drain_deadline=0.5)
+
+
+@asynccontextmanager
+async def gateway(
+    *listen: str,
+    auth: Auth = AUTH,
+    limits: Limits = LIMITS,
+    principals: dict[str, tuple[str, ...]] | None = None,
+    **options: Any,
+) -> AsyncIterator[tuple[App, list[str]]]:
+    """A gateway in front of a demo backend of its own, and the addresses of its listeners without their dialect."""
+    async with serving(demo_backend(parse("smooth+ws://127.0.0.1:0/ws"))) as (backend,):
+        route = Route(name="test", listen=tuple(map(parse, listen)), upstream=parse(backend), **options)
+        app = App(Config(routes=(settled(route, auth),), limits=limits, auth=auth, principals=principals or {}))
+        async with serving(app) as endpoints:
+            yield app, [endpoint.partition("+")[2] for endpoint in endpoints]
+
+
+WS = "smooth+ws://127.0.0.1:0/ws"
+
+
+async def shake(url: str, headers: dict[str, str] | None = None) -> tuple[int, str, str]:
+    """Try to open a WebSocket; return status, challenge and text."""
+    async with aiohttp.ClientSession() as http:
+        upgrade = {"Upgrade": "websocket", "Connection": "Upgrade", "Sec-WebSocket-Version": "13"}
+        key = {"Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ=="}
+        async with http.get(url.replace("ws:", "http:", 1), headers={**upgrade, **key, **(headers or {})}) as answer:
+            text = await answer.text() if answer.status != 101 else ""
+            return answer.status, answer.headers.get("WWW-Authenticate", ""), text
+
+
+@pytest.mark.parametrize(
+    ("query", "headers"),
+    [
+        ("", {"Authorization": f"Bearer {ALICE}"}),
+        ("", {"Authorization": f"bearer  {ALICE}"}),
+        (f"?token={ALICE}", {}),
+    ],
+)
+async def test_a_client_with_a_token_is_served(query: str, headers: dict[str, str]) -> None:
+    async with gateway(WS) as (_, (url,)):
+        assert (await shake(url + query, headers))[0] == 101
+
+
+@pytest.mark.parametrize(
+    ("query", "headers", "challenge", "text"),
+    [
+        ("", {}, 'Bearer realm="dragoman"', "a token is needed"),
+        ("?token=", {}, 'Bearer realm="dragoman"', "a token is needed"),
+        ("", {"Authorization": "Basic YTpi"}, 'Bearer realm="dragoman"', "a token is needed"),
+        ("?token=wrong", {}, 'Bearer realm="dragoman", error="invalid_token"', "this token is not accepted"),
+        (
+            f"?token={ALICE}",
+            {"Authorization": "Bearer wrong"},
+            'Bearer realm="dragoman", error="invalid_token"',
+            "this token is not accepted",
+        ),
+    ],
+)
+async def test_a_client_without_an_accepted_token_is_refused_before_its_handshake(
+    query: str, headers: dict[str, str], challenge: str, text: str
+) -> None:
+    async with gateway(WS) as (app, (url,)):
+        status, asked, said = await shake(url + query, headers)
+        assert (status, asked) == (401, challenge)
+        assert said.startswith(text)
+        assert app.ledger.counters["authentication_failed"] == 1
+
+
+async def test_a_refusal_waits_for_the_delay() -> None:
+    limits = Limits(auth_delay=3600.0, drain_deadline=0.5)
+    async with gateway(WS, limits=limits) as (_, (url,)), asyncio.TaskGroup() as group:
+        asking = group.create_task(shake(url))
+        assert (await shake(f"{url}?token={ALICE}"))[0] == 101, "one client's failure delays another"
+        assert not asking.done()
+        asking.cancel()
+
+
+async def test_no_log_line_has_the_token_of_a_client() -> None:
+    with capture_logs() as logs:
+        async with gateway(WS) as (_, (url,)):
+            await shake(f"{url}?token={ALICE}")
+            await shake(f"{url}?token=wrong-wrong-wrong")
+            await shake(f"{url}/elsewhere?token=wrong-wrong-wrong")
+    assert logs
+    assert not [entry for entry in logs if ALICE in str(entry) or "wrong-wrong" in str(entry)]
+
+
+async def test_a_session_belongs_to_the_token_that_opened_it() -> None:
+    async with (
+        gateway(WS) as (_, (url,)),
+        SmoothClient.connected(f"{url}?token={ALICE}") as alice,
+        SmoothClient.connected(f"{url}?token={BOB}") as bob,
+    ):
+        foreign = await bob.ask({"action": "get_session", "sessionId": alice.session})
+        unknown = await bob.ask({"action": "get_session", "sessionId": str(uuid4())})
+        own = await alice.ask({"action": "get_session", "sessionId": alice.session})
+        assert own["type"] != "error"
+        assert foreign["error"]["code"] == unknown["error"]["code"]
+
+
+async def test_the_principals_of_one_person_share_their_sessions() -> None:
+    async with (
+        gateway(WS, principals={"ann": ("token:alice", "token:bob")}) as (_, (url,)),
+        SmoothClient.connected(f"{url}?token={ALICE}") as alice,
+        SmoothClient.connected(f"{url}?token={BOB}") as bob,
+    ):
+        assert (await bob.ask({"action": "get_session", "sessionId": alice.session}))["type"] != "error"
+
+
+async def test_a_user_who_may_not_use_a_socket_is_told_so_in_its_dialect(tmp_path: Path) -> None:
+    with capture_logs():
+        async with gateway(f"pod+unix:{tmp_path}/sock?uid=4711", WS) as (app, _):
+            reader, writer = await asyncio.open_unix_connection(f"{tmp_path}/sock")
+            said = await reader.read()
+            writer.close()
+    assert b"your user may not use this socket" in said
+    assert app.ledger.counters["authentication_failed"] == 1
+
+
+async def test_a_listed_user_of_a_socket_gets_its_session(tmp_path: Path) -> None:
+    async with gateway(f"pod+unix:{tmp_path}/sock?uid={os.getuid()}", WS):
+        reader, writer = await asyncio.open_unix_connection(f"{tmp_path}/sock")
+        first = json.loads(await reader.readline())
+        writer.close()
+    assert "snapshot" in json.dumps(first)[:40]
