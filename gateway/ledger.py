@@ -24,7 +24,7 @@ SAMPLE_MAX = 200  # characters: enough to recognise a message, too few to leak a
 
 
 class Entry(Struct, kw_only=True):
-    """One row: `source` and `target` are dialects; an empty `field` means the whole message."""
+    """A row of the loss ledger: `source` and `target` are dialects; an empty `field` means the whole message."""
 
     session: str
     source: str

@@ -99,7 +99,7 @@ class AlarmTimer:
 
 
 class Link:
-    """One live peer with its transport, its translator and its outbox. `tap` records its frames."""
+    """A live peer with its transport, its translator and its outbox. `tap` records its frames."""
 
     def __init__(
         self,

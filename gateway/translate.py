@@ -128,7 +128,7 @@ class _Client:
 
 
 class _Stream:
-    """One session without clients: bursts in, rendered frames out."""
+    """A session without clients: bursts in, rendered frames out."""
 
     def __init__(self, target: Dialect) -> None:
         numbers = count()

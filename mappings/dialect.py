@@ -244,7 +244,7 @@ class LineForm(Struct, frozen=True, kw_only=True):
 
 
 class Direction(Struct, Generic[T], frozen=True, kw_only=True):
-    """One direction of a dialect without the state of any link: its codec and both rule tables.
+    """A direction of a dialect without the state of any link: its codec and both rule tables.
 
     `envelope` returns request id and time (ns) of a message, None if the dialect's messages have neither. `place`
     returns session and ext of the envelope, None if they have none. `write` returns one burst as wire messages, each

@@ -77,7 +77,7 @@ EXACT = Exact()
 
 
 class Rule(Struct, frozen=True):
-    """One entry: the function for a source type, the types that it produces, and its fidelity.
+    """An entry of a rule table: the function for a source type, the types that it produces, and its fidelity.
 
     `answers` are further types that a client's translator makes of it, because it knows the question.
     """

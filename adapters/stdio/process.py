@@ -1,4 +1,4 @@
-"""One child process in its own process group, from the spawn until no process of the group is left.
+"""The process of a child, in its own process group, from the spawn until no process of the group is left.
 
 A pidfd (or a timer, where there is none) reports the exit, and this module reaps the child. An event loop's child
 watcher would wait until every process that inherited a pipe has closed it, and a thread for each child is costly.

@@ -1,4 +1,4 @@
-"""One WebSocket connection after its handshake, for both sides, and two ways to write to it.
+"""The transport of a WebSocket connection after its handshake, for both sides, and two ways to write to it.
 
 Sending dominates the cost: a system call costs 20 times a frame (docs/performance.md, section 2b), and aiohttp makes
 one for every message. So BatchWriter writes the headers itself and sends a batch at once. If the few semi-private names
@@ -141,7 +141,7 @@ class FrameWriter:
 
 
 class WebSocketTransport:
-    """One WebSocket connection, after its handshake."""
+    """The transport of a WebSocket connection, after its handshake."""
 
     def __init__(
         self, socket: ClientSocket | ServerSocket, tcp: asyncio.Transport, writer: SocketWriter, limits: TransportLimits

@@ -157,7 +157,7 @@ class Callers:
 
 
 class Caller:
-    """One identity as a transport: receives Parts of the channel `rpc` and sends answers."""
+    """The transport of one ROUTER identity: receives Parts of the channel `rpc` and sends answers."""
 
     def __init__(self, identity: bytes, callers: Callers) -> None:
         self.identity = identity

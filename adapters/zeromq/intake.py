@@ -1,4 +1,4 @@
-"""One dialled ZeroMQ socket: its connection, and the messages that it receives.
+"""A dialled ZeroMQ socket: its connection, and the messages that it receives.
 
 The socket is read at all times, also before there is a link. While more than `receive_high` bytes wait for a link,
 messages are dropped and counted, and a Missed takes their place. A link that waits for its turn soon goes on: until

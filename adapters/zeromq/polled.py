@@ -1,4 +1,4 @@
-"""One ZeroMQ socket on the event loop, read and written without blocking.
+"""A ZeroMQ socket on the event loop, read and written without blocking.
 
 The socket's file descriptor only signals that its I/O thread has sent a command ("data to read", "room to write"). Any
 call that processes the command clears the signal, a send as well as a receive. So there are three rules:

@@ -31,7 +31,9 @@ QUEUE = struct.Struct("i")
 
 
 class Connection(Struct):
-    """One subscriber: its address, its send queue (bytes), the time (s) of that size's last change, and its topics."""
+    """A subscriber of a publication: its address, its send queue (bytes), the time (s) of that size's last change, and
+    its topics.
+    """
 
     peer: object
     queue: int = 0

@@ -41,7 +41,10 @@ Found = tuple[KeyPath, str]
 
 
 class Problem(Struct, frozen=True, kw_only=True):
-    """One error or warning. `line` is None for a file that cannot be read; `path` is "" if no key is concerned."""
+    """An error or a warning about a configuration.
+
+    `line` is None for a file that cannot be read; `path` is "" if no key is concerned.
+    """
 
     file: str
     line: int | None

@@ -42,7 +42,7 @@ EVENTS = {
 
 
 class Line(Struct, frozen=True, kw_only=True):
-    """One event of a script, the pause before it (s), and the outcome that it needs."""
+    """An event of a demo script, the pause before it (s), and the outcome that it needs."""
 
     event: Any
     delay: float = 0.0

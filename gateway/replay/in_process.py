@@ -26,7 +26,9 @@ ENCODER = msgspec.json.Encoder()
 
 
 class InProcessEvent(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One event, with its `turn` if all clients received it; or the id `attached` of the session that is now shown."""
+    """An event for a client in this process, with its `turn` if all clients received it; or the id `attached` of the
+    session that is now shown.
+    """
 
     event: Event | None = None
     turn: str = ""

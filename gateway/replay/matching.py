@@ -51,7 +51,7 @@ _REDACTED = re.compile(r"\[redacted:[^\]\s]*\]")
 
 
 class FieldDifference(Struct, frozen=True, kw_only=True):
-    """One field in which two commands differ: the recorded and the current text, both shortened."""
+    """A field in which two commands differ: the recorded and the current text, both shortened."""
 
     field: str
     recorded: str

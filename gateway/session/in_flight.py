@@ -26,7 +26,7 @@ OPENING = (OpenSession, ResumeSession, GetSession)
 
 
 class PendingCommand(Struct, frozen=True, kw_only=True):
-    """One command that has no answer yet. `client` asked for it, or the gateway itself if that is None.
+    """A command to the backend that has no answer yet. `client` asked for it, or the gateway itself if that is None.
 
     `segments` is what the client typed to say it in words. `then` is what the client asked of a session that `command`
     has to open first.

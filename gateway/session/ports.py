@@ -26,7 +26,7 @@ __all__ = ["Backend", "BackendEvents", "Client", "EventRecorder"]
 
 
 class Client(Protocol):
-    """One live peer that attaches to a session or calls it.
+    """A live peer that attaches to a session or calls it.
 
     `id` is unique in this process, and `principal` names the user. A peer that does not `attaches` only makes calls,
     and is shown nothing but their answers; one that `publishes` stands for all subscribers of a publication. `outbox`

@@ -66,7 +66,7 @@ class SessionObserver(Struct, frozen=True, kw_only=True):
 
 
 class Session:
-    """One conversation. `connect` makes its connection to the backend, and `recorder` records it.
+    """A conversation of a backend with clients. `connect` makes its connection, and `recorder` records it.
 
     Its parts refer to it weakly. So a session that was stopped is freed with the last reference of others.
     """

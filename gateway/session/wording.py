@@ -93,7 +93,9 @@ def code(said: str) -> str:
 
 
 class Field(Struct, frozen=True, kw_only=True):
-    """One field of a form. `read` returns the value of a typed text, or raises ValueError with what to type.
+    """A field of a form, asked in words.
+
+    `read` returns the value of a typed text, or raises ValueError with what to type.
 
     `typed` returns the text that a user would type for a value.
     """
@@ -177,7 +179,7 @@ class Identity(Struct):
 
 
 class Option(Struct):
-    """One option of a question of `choices`."""
+    """An option of a question, as a client reads it."""
 
     label: str
     description: str = ""

@@ -174,7 +174,7 @@ class OpenTurn(Struct, kw_only=True):
 
 
 class SessionState(Struct, kw_only=True):
-    """One session as the gateway knows it."""
+    """The state of a session as the gateway knows it."""
 
     id: str
     title: str = ""  # "" means that nobody named it

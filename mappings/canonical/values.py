@@ -217,7 +217,7 @@ class Origin(Value, frozen=True, kw_only=True):
 
 
 class SessionSummary(Value, frozen=True, kw_only=True):
-    """One row of a list of sessions; `updated_at` is in ns, `messages` counts user and assistant messages.
+    """A row of a list of sessions; `updated_at` is in ns, `messages` counts user and assistant messages.
 
     Archived sessions are shown only if a client asks for them.
     """
@@ -232,7 +232,7 @@ class SessionSummary(Value, frozen=True, kw_only=True):
 
 
 class PastRun(Value, frozen=True, kw_only=True):
-    """One run of a history: the items from `first` up to, but without, `last`.
+    """A run of consecutive items of a history: the items from `first` up to, but without, `last`.
 
     `end` is None while the run is open, and if the history does not tell its end.
     """
@@ -244,7 +244,7 @@ class PastRun(Value, frozen=True, kw_only=True):
 
 
 class Completion(Value, frozen=True, kw_only=True):
-    """One completion of the user's text."""
+    """A completion of the user's text."""
 
     value: str
     is_dir: bool = False

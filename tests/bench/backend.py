@@ -67,7 +67,7 @@ def answer(count: int) -> str:
 
 
 def line(event: str, /, **data: object) -> bytes:
-    """One event as a pod writes it."""
+    """Return an event as a pod writes it."""
     return encode({"event": event, "data": data} if data else {"event": event}) + b"\n"
 
 
@@ -106,7 +106,7 @@ def turn(count: int) -> tuple[bytes, ...]:
 
 
 def serve(connection: socket.socket) -> None:
-    """One client: the snapshot, then a turn for each `run`."""
+    """Serve a client: the snapshot, then a turn for each `run`."""
     with connection:
         connection.sendall(SNAPSHOT)
         for raw in connection.makefile("rb"):

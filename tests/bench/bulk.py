@@ -39,7 +39,7 @@ WARM_UP = 5_000  # deltas of a turn that is not measured
 
 
 class Sample(Struct, frozen=True, kw_only=True):
-    """One bridge in one round. `merged` counts deltas that arrived inside another's frame."""
+    """The result of a bridge in a round. `merged` counts deltas that arrived inside another's frame."""
 
     bridge: str
     events: int
@@ -92,7 +92,7 @@ def _command(bridge: str, pod: str) -> tuple[str, ...]:
 
 
 def checked(client: Client, count: int) -> tuple[float, int]:
-    """One turn; its seconds and how many deltas were merged."""
+    """Run a turn; return its seconds and how many deltas were merged."""
     seen = client.turn(str(count))
     expected = answer(count)
     assert seen.text == expected, f"{len(seen.text)} characters in tokens instead of {len(expected)}"

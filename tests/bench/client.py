@@ -36,7 +36,7 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Client:
-    """One connection with an open session."""
+    """A connection with an open session."""
 
     def __init__(self, url: str) -> None:
         parts = urlsplit(url)

@@ -34,7 +34,9 @@ Translate = Callable[[Sequence[bytes], int], list[bytes]]
 
 
 class Sample(Struct, frozen=True, kw_only=True):
-    """One kind in one round: ns for one event of the pod, by variant; `json` is 0 where it is not measured."""
+    """The result of a kind of event in a round: ns for one event of the pod, by variant; `json` is 0 where it is not
+    measured.
+    """
 
     kind: str
     writes: str

@@ -35,7 +35,10 @@ encode = msgspec.json.Encoder().encode
 
 
 class Kind(Struct, frozen=True, kw_only=True):
-    """One kind. `session` says what the gateway's session would add; None where it adds nothing."""
+    """The frames of a kind of event.
+
+    `session` says what the gateway's session would add; None where it adds nothing.
+    """
 
     name: str
     frames: tuple[bytes, ...]

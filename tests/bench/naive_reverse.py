@@ -30,7 +30,7 @@ GREETING = {
 
 
 class Bridge:
-    """One client with its server."""
+    """The bridge between a client and its server."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, server: ClientConnection) -> None:
         self.reader = reader

@@ -25,7 +25,7 @@ def now() -> int:
 
 
 class Bridge:
-    """One client with its pod."""
+    """The bridge between a client and its pod."""
 
     def __init__(self, client: ServerConnection, pod: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.client = client

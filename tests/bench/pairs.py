@@ -39,7 +39,7 @@ WARM_UP = 1_000  # tokens of a turn that is not measured
 
 
 class Sample(Struct, frozen=True, kw_only=True):
-    """One pair in one round."""
+    """The result of a pair in a round."""
 
     pair: tuple[str, str]
     events: int

@@ -15,7 +15,7 @@ TERMINAL = b'"run_end"'
 
 
 class PodClient:
-    """One connection, whose snapshot was read."""
+    """A connection to a pod whose snapshot was read."""
 
     def __init__(self, path: str) -> None:
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)

@@ -35,7 +35,7 @@ PAIRS, QUICK_PAIRS = 3, 1  # of steady samples a round: what is looked for is le
 
 
 class Bulk(Struct, frozen=True, kw_only=True):
-    """One session at full speed."""
+    """The result of a session at full speed."""
 
     events: int
     seconds: float
@@ -57,7 +57,10 @@ class Seek(Struct, frozen=True, kw_only=True):
 
 
 class Sample(Struct, frozen=True, kw_only=True):
-    """One round. `steady` are pairs of samples of steady.py: without recording, and with it as it is by default."""
+    """The result of a round.
+
+    `steady` are pairs of samples of steady.py: without recording, and with it as it is by default.
+    """
 
     bulk: dict[str, Bulk]
     steady: list[tuple[steady.Sample, steady.Sample]]

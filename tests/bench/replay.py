@@ -39,7 +39,7 @@ INPUT = SubmitInput(request="r", segments=(Text(text="one"),))
 
 
 class Sample(Struct, frozen=True, kw_only=True):
-    """One round: seconds for one event to be read, to be played, and to be played into a session."""
+    """The result of a round: seconds for one event to be read, to be played, and to be played into a session."""
 
     read: float
     played: float

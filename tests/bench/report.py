@@ -32,7 +32,7 @@ LIBRARIES = ("aiohttp", "msgspec", "uvloop", "websockets")
 
 
 class Figure(Struct, frozen=True, kw_only=True):
-    """One ratio, a value a round. `goal` and `stretch` are 0 where it is reported only.
+    """A ratio of two measurements, with a value for each round. `goal` and `stretch` are 0 where it is reported only.
 
     `at_most` says which way is good: a cost against a floor must stay below, a rate against a peer above.
     """

@@ -24,7 +24,7 @@ SETTLE = 0.5  # seconds from `listening` to an idle process
 
 
 class Sample(Struct, frozen=True, kw_only=True):
-    """One server in one round: seconds of CPU until it listened, and bytes in memory once it was idle."""
+    """The result of a server in a round: seconds of CPU until it listened, and bytes in memory once it was idle."""
 
     server: str
     cpu: float

@@ -58,7 +58,7 @@ encode = msgspec.json.Encoder().encode
 
 
 class Sample(Struct, frozen=True, kw_only=True):
-    """One bridge in one round, with `lines` in each write of its child."""
+    """The result of a bridge in a round, with `lines` in each write of its child."""
 
     bridge: str
     lines: int

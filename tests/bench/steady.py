@@ -59,7 +59,10 @@ Load = tuple[Process, Sequence[Client | PodClient], list[Conversation]]
 
 
 class Sample(Struct, frozen=True, kw_only=True):
-    """One bridge in one round and direction. `seconds` is what the tokens took, `planned` what they should take."""
+    """The result of a bridge in a round and direction.
+
+    `seconds` is what the tokens took, `planned` what they should take.
+    """
 
     way: str
     bridge: str

@@ -58,7 +58,7 @@ while True:
 
 
 class Sample(Struct, frozen=True, kw_only=True):
-    """One round: seconds of the event loop's thread for one event."""
+    """The result of a round: seconds of the event loop's thread for one event."""
 
     ours: float
     theirs: float

@@ -23,7 +23,7 @@ BEFORE_OPEN = 0.25  # of the rounds
 
 
 class FaultKind(StrEnum):
-    """One way in which a connection misbehaves."""
+    """A way in which a connection misbehaves."""
 
     DELAY = "delay"  # each read arrives later
     STALL = "stall"  # nothing arrives for a while
@@ -38,7 +38,10 @@ ENDS_CONNECTION = (FaultKind.TRUNCATE, FaultKind.CUT)
 
 
 class Fault(Struct, frozen=True, kw_only=True):
-    """One fault. It strikes at byte `after` of the direction `way`, counted from the moment when it is armed."""
+    """A fault of a connection.
+
+    It strikes at byte `after` of the direction `way`, counted from the moment when it is armed.
+    """
 
     kind: FaultKind
     side: Side

@@ -1,4 +1,4 @@
-"""One client dialect and one backend dialect with a gateway between them, and a fault proxy on both of its sides.
+"""A client and a backend with a gateway between them, and a fault proxy on both of its sides.
 
     client -> proxy -> gateway (in this process) -> proxy -> demo backend
 

@@ -45,7 +45,7 @@ OWN_WORDS = frozenset(
 
 
 class VisitingClient:
-    """One client of a visit: a socket and nothing around it; `frames` is what it received."""
+    """A client of a visit: a socket and nothing around it; `frames` is what it received."""
 
     def __init__(self, socket: aiohttp.ClientWebSocketResponse, *, strict: bool) -> None:
         self.frames: list[Frame] = []
@@ -124,7 +124,9 @@ class Visit:
         self._strict = strict
 
     async def enter(self, *, elsewhere: bool = False) -> VisitingClient:
-        """One more client; `elsewhere` never comes by the gateway, which therefore knows nothing of its sessions."""
+        """Connect a further client; `elsewhere` never comes by the gateway, which therefore knows nothing of its
+        sessions.
+        """
         http = await self._stack.enter_async_context(aiohttp.ClientSession())
         socket = await self._stack.enter_async_context(http.ws_connect(self.server.url if elsewhere else self._url))
         self.visitors.append(VisitingClient(socket, strict=self._strict))

@@ -36,7 +36,7 @@ def snapshot(*entries: Any, status: str = "idle") -> dict[str, Any]:
 
 
 class FakePod:
-    """One pod on one socket. A run whose input is `hold` stays open, every other one is answered at once."""
+    """A pod on a socket. A run whose input is `hold` stays open, every other one is answered at once."""
 
     def __init__(self) -> None:
         self.connections = 0

@@ -50,9 +50,11 @@ def _error(request: str, code: str) -> dict[str, Any]:
 
 
 class FakeSmooth:
-    """One server. A turn whose message is `hold` is accepted and stays open, `mute` is not even accepted, `confirm` and
-    `form` park with a question; every other one is answered at once. What it is told to say goes to the connection on
-    which such a turn was asked for.
+    """A smooth server.
+
+    A turn whose message is `hold` is accepted and stays open, `mute` is not even accepted, `confirm` and `form` park
+    with a question; every other one is answered at once. What it is told to say goes to the connection on which such a
+    turn was asked for.
     """
 
     def __init__(self) -> None:

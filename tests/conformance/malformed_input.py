@@ -76,7 +76,7 @@ a bystander's is. `paused`: a bystander's turn is paused."""
 
 
 class MalformedInput(Struct, frozen=True, kw_only=True):
-    """One line of a table; `name` begins with a section of the dialect's page in docs/dialects.
+    """A row of a table of malformed messages; `name` begins with a section of the dialect's page in docs/dialects.
 
     `answer` is all that the asker is told, each frame as far as that page says it (see `fits`). `closes` is the code
     with which the gateway closes (a pod's end has none: 0), None where the connection stays. `runs`: the answer is a
@@ -346,7 +346,7 @@ class MalformedInputHarness(Struct, kw_only=True):
 
 
 async def play(row: MalformedInput, at: MalformedInputHarness, asker: Peer) -> None:
-    """One row, from its state to the bystanders' good turns."""
+    """Test a row, from its state to the bystanders' good turns."""
     await at.prepare(row.state, asker)
     for said in row.say:
         await asker.send(said)

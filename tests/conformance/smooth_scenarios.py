@@ -34,7 +34,7 @@ class Diverged(AssertionError):  # noqa: N818  # what happened, as pytest's own 
 
 
 class Expected(Struct, rename="camel", forbid_unknown_fields=True):
-    """One frame, or with `repeat` one or more of a type."""
+    """An expected frame, or with `repeat` one or more of a type."""
 
     type: str
     status: int | None = None
@@ -53,7 +53,7 @@ class Step(Struct, forbid_unknown_fields=True):
 
 
 class Said(Struct, rename="camel", forbid_unknown_fields=True):
-    """One answer of the scripted model: a text or a tool call."""
+    """An answer of the scripted model: a text or a tool call."""
 
     kind: str
     text: str = ""
@@ -86,7 +86,7 @@ class Server(Struct, rename="camel", forbid_unknown_fields=True):
 
 
 class Scenario(Struct, rename="camel", forbid_unknown_fields=True):
-    """One file of the corpus."""
+    """A scenario: a file of the corpus."""
 
     name: str
     description: str

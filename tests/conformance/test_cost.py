@@ -150,7 +150,7 @@ def translator(dialect: Dialect, role: str) -> Translator[Any, Any]:
 
 @cache
 def written(name: str, role: str) -> tuple[bytes, ...]:
-    """One frame of each kind that the peer of this role writes, as far as a message can be written by itself."""
+    """Return a frame of each kind that the peer of this role writes, as far as a message can be written by itself."""
     dialect = DIALECTS[name]
     direction, union = (dialect.commands, Command) if role == "server" else (dialect.events, Event)
     frames: dict[Any, bytes] = {}

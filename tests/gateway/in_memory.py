@@ -1,4 +1,4 @@
-"""One route in memory: clients and a backend, frame by frame through the real router, session, links and upstream.
+"""A route in memory: clients and a backend, frame by frame through the real router, session, links and upstream.
 
 The test plays every peer and moves the clock; a conversation is a Script. Each frame that a smooth
 client is sent must be one that a strict client takes. The backend is a pod, or a smooth server.
@@ -167,7 +167,7 @@ class InMemoryPeer:
 
 
 class InMemoryGateway:
-    """One route in memory; `clients` by name, `pods` are the connections to the backend, newest last."""
+    """A route in memory; `clients` by name, `pods` are the connections to the backend, newest last."""
 
     def __init__(
         self,

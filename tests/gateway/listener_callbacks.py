@@ -14,7 +14,7 @@ def nobody(_transport: Transport) -> None:
 
 
 def callbacks(accept: Accept = nobody, publish: Accept = nobody) -> ListenerCallbacks:
-    """One that fails the test when something is lost."""
+    """Return callbacks that fail the test if something is lost."""
 
     def lost(loss: Loss) -> None:
         raise AssertionError(f"lost: {loss}")

@@ -18,7 +18,7 @@ WIDTH = 300  # characters of each
 
 
 class Oracle(Protocol):
-    """One connection of a client."""
+    """A connection of a client."""
 
     def said(self, message: dict[str, Any]) -> None:
         """The client sent this."""
@@ -34,7 +34,7 @@ class Record:
         self._last: deque[str] = deque(maxlen=SHOWN)
 
     def add(self, arrow: str, message: dict[str, Any]) -> None:
-        """One more; `arrow` says which way it went."""
+        """Take a further frame; `arrow` says which way it went."""
         self._last.append(f"{arrow} {json.dumps(message, ensure_ascii=False)[:WIDTH]}")
 
     def illegal(self, rule: str) -> AssertionError:

@@ -63,7 +63,7 @@ class Blocks:
                     self._calls.pop(item["call_id"], None)
 
     def add(self, name: str, data: dict[str, Any]) -> None:
-        """One event; what is no block passes."""
+        """Take an event; events of no block are ignored."""
         match name:
             case "thinking_start":
                 self._none_open(name)

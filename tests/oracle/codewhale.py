@@ -24,7 +24,7 @@ NULLS = ("thread", "model", "model_provider", "cwd", "approval_policy", "sandbox
 
 
 class CodewhaleOracle:
-    """One client of a server of one generation: its requests without an answer, and the response that is open."""
+    """A client of a server of one generation: its requests without an answer, and the response that is open."""
 
     def __init__(self, generation: str = HEAD) -> None:
         self._record = Record()

@@ -20,7 +20,7 @@ Data = dict[str, Any]
 
 
 class Session(Struct):
-    """One session: `running` is None as long as nobody can know; `calls` without a result, and if their input came."""
+    """A session: `running` is None as long as nobody can know; `calls` without a result, and if their input came."""
 
     running: bool | None = None
     calls: dict[str, bool] = field(default_factory=dict)
@@ -28,7 +28,7 @@ class Session(Struct):
 
 
 class PandoOracle:
-    """One client: its subscription, and one connection after another for its calls."""
+    """A client: its subscription, and one connection after another for its calls."""
 
     def __init__(self) -> None:
         self._record = Record()

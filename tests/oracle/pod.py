@@ -58,7 +58,7 @@ class Run(Struct):
 
 
 class PodOracle:
-    """One connection of a pod client."""
+    """A connection of a pod client."""
 
     def __init__(self) -> None:
         self._record = Record()

@@ -63,7 +63,7 @@ class Turn(Struct):
 
 
 class SmoothOracle:
-    """One connection of a smooth client.
+    """A connection of a smooth client.
 
     `gaps` is how many gaps the server counted: so many turns lack some tokens. `forgotten` says that the backend lost
     its context: a line of its own tells it before the next answer, outside of that (docs/translation.md, rule 4.11).

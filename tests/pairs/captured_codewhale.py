@@ -102,7 +102,7 @@ def captured_codewhale(path: Path, folder: Path, methods: list[str]) -> str:
 
 
 class CapturedTurn(Struct, kw_only=True):
-    """One recorded turn: what was said, what came of it, and after how many pieces of text it was interrupted.
+    """A recorded turn: what was said, what came of it, and after how many pieces of text it was interrupted.
 
     `begun` says that it was not refused before anything of it was told.
     """

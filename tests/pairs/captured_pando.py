@@ -32,7 +32,7 @@ Told = tuple[str, dict[str, Any]]
 
 
 class Called(Struct, frozen=True):
-    """One captured call: its parts as they were sent, what they said, if that was JSON, and its reply."""
+    """A captured call: its parts as they were sent, what they said, if that was JSON, and its reply."""
 
     parts: list[str]
     call: Any

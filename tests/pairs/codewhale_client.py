@@ -92,7 +92,7 @@ class CodewhaleClient:
         self._news.set()
 
     async def send(self, method: str, **params: Any) -> int:
-        """One request, as it is written on a line; its id."""
+        """Write a request as a line; return its id."""
         self._number += 1
         message = {"jsonrpc": "2.0", "id": self._number, "method": method, "params": params}
         self.oracle.said(message)
@@ -101,7 +101,7 @@ class CodewhaleClient:
         return self._number
 
     async def garble(self, line: bytes) -> None:
-        """One line that is no request."""
+        """Write a line that is no request."""
         self.oracle.garbled()
         self._writer.write(line + b"\n")
         await self._writer.drain()

@@ -58,7 +58,7 @@ class PodClient:
         """React to an event, beside keeping it."""
 
     async def send(self, method: str, **params: Any) -> None:
-        """One method, as the real client writes it."""
+        """Write a method as the real client does."""
         message = {"method": method, **({"params": params} if params else {})}
         self.oracle.said(message)
         self._writer.write(json.dumps(message).encode())

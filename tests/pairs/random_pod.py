@@ -32,7 +32,7 @@ class Run(Struct):
 
 
 class RandomPod:
-    """One pod. Its connections come and go; what it does while there is none is said to nobody."""
+    """A pod. Its connections come and go; what it does while there is none is said to nobody."""
 
     dialect = "pod"
 

@@ -73,7 +73,7 @@ class RandomSessionClient(Struct, kw_only=True, eq=False):
 
 
 class RandomSession:
-    """One session with many clients, which runs random steps and checks what each client sees."""
+    """A session with many clients, which runs random steps and checks what each client sees."""
 
     def __init__(self, stage: InMemoryGateway, backend: RandomBackend) -> None:
         self.stage = stage
@@ -97,7 +97,7 @@ class RandomSession:
     # -- steps -----------------------------------------------------------------------------------------
 
     async def step(self, step: Step) -> None:
-        """One step, until everything rests."""
+        """Run a step, until everything rests."""
         verb, who, n = step
         VERBS[verb](self, who, n)
         await self.rest()

@@ -31,7 +31,7 @@ class Turn(Struct):
 
 
 class RandomSmoothServer:
-    """One server with one connection at a time; `forgets` makes it lose sessions, `forgets_all` conversations too."""
+    """A server with one connection at a time; `forgets` makes it lose sessions, `forgets_all` conversations too."""
 
     dialect = "smooth"
 

@@ -42,7 +42,7 @@ def quiet() -> Iterator[None]:
 
 
 async def played(client: str, backend: str, steps: list[Step], log_max: int) -> None:
-    """One session: a client of the pair's own dialect, then the steps."""
+    """Run a session: a client of the pair's own dialect, then the steps."""
     async with asyncio.timeout(30), asyncio.TaskGroup() as group:
         stage = InMemoryGateway(
             group, limits(log_max), "coalesce", RandomSession.upstream(backend), keeps=False

@@ -37,7 +37,7 @@ PARK = 300.0  # section 6: R denies what nobody answered for so long
 
 
 class SmoothVersion(Struct, frozen=True, kw_only=True):
-    """One smooth server, as far as it differs from the others."""
+    """A version of the smooth server, as far as it differs from the others."""
 
     name: str
     actions: frozenset[str] = HEAD_ACTIONS
@@ -107,7 +107,7 @@ class Session(Struct):
 
 
 class SmoothVersionServer:
-    """One flavour on a port of its own; `heard` is every action, `release` lets a "wait" go on."""
+    """A version on a port of its own; `heard` is every action, `release` lets a "wait" go on."""
 
     def __init__(self, flavour: SmoothVersion) -> None:
         self.flavour = flavour
@@ -145,7 +145,7 @@ class SmoothVersionServer:
 
 
 class Link:
-    """One connection: its turns, and the one that is parked."""
+    """A connection: its turns, and the one that is parked."""
 
     def __init__(self, server: SmoothVersionServer, socket: ServerConnection) -> None:
         self.server = server
@@ -321,7 +321,7 @@ class Link:
 
 
 class Turn:
-    """One turn, as its flavour tells it."""
+    """A turn as its version writes it."""
 
     def __init__(self, link: Link, session: Session, request: str) -> None:
         self.link = link

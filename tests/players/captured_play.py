@@ -1,4 +1,4 @@
-"""One play: a recorded backend, a client that drives it, and clients that join before, in the middle and behind.
+"""A play: a recorded backend, a client that drives it, and clients that join before, in the middle and behind.
 
 Each play is made once and looked at by many tests.
 """

@@ -33,7 +33,7 @@ CAPTURES: dict[str, dict[str, Path]] = {
 
 
 class Message(Struct, frozen=True, kw_only=True):
-    """One recorded message: who said it, over which connection, its text, and its JSON value if it has one.
+    """A recorded message: who said it, over which connection, its text, and its JSON value if it has one.
 
     `way` is "said" for the client, "got" for what its client received. The value of a publication is its envelope.
     """

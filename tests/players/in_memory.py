@@ -1,4 +1,4 @@
-"""One route in memory, with clients of all four dialects in front of a backend of any."""
+"""A route in memory, with clients of all four dialects in front of a backend of any."""
 
 from __future__ import annotations
 

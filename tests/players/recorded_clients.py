@@ -63,7 +63,7 @@ def _is_input(frame: dict[str, Any]) -> bool:
 
 
 class _Repetition:
-    """One recorded client in front of an acted backend."""
+    """A recorded client in front of an acted backend."""
 
     def __init__(self, client: InMemoryClient, backend: RecordedTurnsBackend, recorded: list[Message]) -> None:
         self._client = client

@@ -141,7 +141,7 @@ NO_OBJECT = (Raw(b"null"), UNSET)
 
 
 class Form:
-    """One meaning of a request: its struct, and the decoder of its params, None if they are ignored."""
+    """A meaning of a request: its struct, and the decoder of its params, None if they are ignored."""
 
     def __init__(self, kind: type[requests.RequestBase]) -> None:
         self.kind = kind

@@ -142,14 +142,14 @@ class ApprovalRequest(Wire, frozen=True, kw_only=True):
 
 
 class Option(Wire, frozen=True, kw_only=True):
-    """One choice of a question."""
+    """A choice of a question to the user."""
 
     label: str
     description: str
 
 
 class Question(Wire, frozen=True, kw_only=True):
-    """One question to the user."""
+    """A question to the user."""
 
     header: str
     id: str
@@ -169,7 +169,7 @@ class UserInputRequest(Wire, frozen=True, kw_only=True):
 
 
 class Answer(Wire, frozen=True, kw_only=True):
-    """One answer of the user."""
+    """An answer of the user to a question."""
 
     id: str
     label: str
@@ -259,7 +259,7 @@ class McpUpdate(Wire, frozen=True, kw_only=True):
 
 
 class McpFailure(Wire, frozen=True, kw_only=True):
-    """One MCP server that did not start."""
+    """An MCP server that did not start."""
 
     server_name: str
     error: str

@@ -1,4 +1,4 @@
-"""One session of a primary, as we follow it: the text of its turn, and when that turn ends
+"""A session of a primary, as we follow it: the text of its turn, and when that turn ends
 (docs/translation.md, rule 3.6).
 
 A pando publishes `llm.end` for a run that went well and nothing for any other, and its bridge drops tokens in a burst.

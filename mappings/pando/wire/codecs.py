@@ -34,7 +34,7 @@ HALF_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class Form:
-    """One shape of message: its typed decoder, and its description for frames that the decoder refuses."""
+    """A shape of a message: its typed decoder, and its description for frames that the decoder refuses."""
 
     __slots__ = ("decode", "shape")
 

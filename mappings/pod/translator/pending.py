@@ -33,7 +33,7 @@ TRACKED = frozenset((SubmitInput, ResumeTurn, ListCompletions, *STOPS, *LOOKUPS)
 
 
 class PendingMethod(Struct, kw_only=True):
-    """One command without an answer.
+    """A command to a pod that has no answer yet.
 
     `echoed`: its user_message came. `running`: status{running} came since, or a stop was sent into a run.
     """

@@ -204,7 +204,7 @@ class State(Wire, frozen=True, kw_only=True):
 
 
 class CompletionEntry(Wire, frozen=True, kw_only=True):
-    """One completion."""
+    """A completion of the user's text."""
 
     value: str
     is_dir: bool = False

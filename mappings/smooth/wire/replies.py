@@ -49,7 +49,7 @@ class Content(Payload, frozen=True, kw_only=True):
 
 
 class Record(Payload, frozen=True, kw_only=True):
-    """One message of the history; `inbound` is the user's."""
+    """A message of the history; `inbound` is the user's."""
 
     id: str
     direction: Literal["inbound", "outbound"]
@@ -58,7 +58,7 @@ class Record(Payload, frozen=True, kw_only=True):
 
 
 class Page(Payload, frozen=True, kw_only=True):
-    """One page of the history, newest first. `next_cursor` is an explicit null on the last page."""
+    """A page of the history, newest first. `next_cursor` is an explicit null on the last page."""
 
     messages: list[Record]
     next_cursor: str | UnsetType | None = UNSET
@@ -66,7 +66,7 @@ class Page(Payload, frozen=True, kw_only=True):
 
 
 class Conversation(Payload, frozen=True, kw_only=True):
-    """One row of the list of conversations."""
+    """A row of the list of conversations."""
 
     conversation_id: str
     title: str

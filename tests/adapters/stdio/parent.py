@@ -31,7 +31,7 @@ CHILDREN = 2
 
 
 class Parent:
-    """One client, and its children."""
+    """The client at our own stdin and stdout, and the children."""
 
     def __init__(self) -> None:
         self._stop = asyncio.Event()

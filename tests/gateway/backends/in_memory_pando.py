@@ -1,4 +1,4 @@
-"""One route in memory whose backend is a pando: the test is the primary and every client, and rings the timers.
+"""A route in memory whose backend is a pando: the test is the primary and every client, and rings the timers.
 
 Clients are smooth, pod or pando callers; what they are sent stands in their transports.
 """

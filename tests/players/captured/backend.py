@@ -28,7 +28,7 @@ Hook = Callable[[int], Awaitable[None]]
 
 
 class CapturedBackend:
-    """One recording, played by a backend of its dialect: `recorded` is said in some manner, in these `steps`."""
+    """A recording, played by a backend of its dialect: `recorded` is said in some manner, in these `steps`."""
 
     dialect: str
 
