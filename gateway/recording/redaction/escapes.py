@@ -59,18 +59,16 @@ class Layer:
             self._shifts.append(shift + found.end() - found.start() - 1)
 
 
-def layers(text: str) -> Iterator[Layer]:
-    """Yield the text as it is, then each layer below it until no escape is left."""
-    layer = Layer(text)
-    yield layer
-    for _ in range(DEPTH):
-        if "\\" not in layer.text:
-            return
-        below = unescaped(layer.text)
-        if below == layer.text:
-            return
-        layer = Layer(below, layer)
-        yield layer
+def layers(text: str) -> list[Layer]:
+    """Return the text as it is, then each layer below it until no escape is left."""
+    found = [Layer(text)]
+    while "\\" in text and len(found) <= DEPTH:
+        below = unescaped(text)
+        if below == text:
+            break
+        found.append(Layer(below, found[-1]))
+        text = below
+    return found
 
 
 def _meant(found: re.Match[str]) -> str:

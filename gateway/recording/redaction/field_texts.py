@@ -29,6 +29,9 @@ NAMES = ("_id", "Id")
 CLOCKS = ("timestamp", "_at", "At")
 """Keys, and ends of keys, whose values are names or times: they are searched alone, as no part of a longer text."""
 
+ALONE = frozenset(("kind", "channel", "role", "status", "jsonrpc"))
+"""Keys whose values may differ between frames of one shape, like those of NAMES and CLOCKS."""
+
 CALLS = frozenset(("id", "call", "call_id", "callId", "tool_call_id", "toolCallId", "item_id"))
 """Keys that tell apart the texts of calls that run at the same time."""
 
@@ -74,19 +77,24 @@ class ParsedFrame(Struct):
 class _Shape(Struct, eq=False, dict=True):
     """A frame split at its quotes, without the parts that may differ in the next frame.
 
-    `slots` are the indices of words, `numbers` those of numbers. `fixed` are those of the other strings that are no
-    keys: ids and names, different in every stream. `seen` counts the frames that matched.
+    `slots` are the indices of the words of fields, `alone` those of ids and names, which are searched alone, and
+    `numbers` those of numbers. `fixed` are those of the other strings that are no keys, which must be equal. `seen`
+    counts the frames that matched.
     """
 
     skeleton: list[str]
     slots: list[int]
     fields: list[FieldText]
+    alone: list[int]
     numbers: list[int]
     fixed: list[int]
     seen: int = 0
 
-    def words(self, text: str, frames: int) -> Sequence[Sequence[str]] | None:
-        """Return the words of so many frames, the lines of `text`, by slot; None if not all have this shape."""
+    def words(self, text: str, frames: int) -> dict[int, Sequence[str]] | None:
+        """Return the words of so many frames, the lines of `text`, by slot; None if not all have this shape.
+
+        They have their escapes.
+        """
         if self.pattern.match(text) is None:
             return None
         found = self.pattern.findall(text)
@@ -94,21 +102,14 @@ class _Shape(Struct, eq=False, dict=True):
             return None
         columns = list(zip(*found, strict=True)) if len(self._strings) > 1 else [found]
         named = dict(zip(self._strings, columns, strict=False))
-        if any(named[at].count(self.skeleton[at]) != frames for at in self.fixed):
-            return None
-        return [named[at] for at in self.slots]
-
-    def words_of_one(self, text: str) -> Sequence[str] | None:
-        """Return the word of one frame in each slot, with escapes; None if it has another shape."""
-        found = self.pattern.fullmatch(text)
-        if found is None:
-            return None
-        named = dict(zip(self._strings, found.groups(), strict=True))
-        return [named[at] for at in self.slots] if all(named[at] == self.skeleton[at] for at in self.fixed) else None
+        for at in self.fixed:
+            if named[at].count(self.skeleton[at]) != frames:
+                return None
+        return named
 
     @cached_property
     def _strings(self) -> list[int]:
-        return sorted((*self.slots, *self.fixed))
+        return sorted((*self.slots, *self.alone, *self.fixed))
 
     @cached_property
     def pattern(self) -> re.Pattern[str]:
@@ -131,6 +132,7 @@ class FieldTexts:
 
     def __init__(self) -> None:
         self._touched: list[FieldText] = []  # the fields with new parts
+        self._alone: dict[str, list[int]] = {}  # words that are searched alone, and the numbers of their frames
         self._fields: dict[tuple[object, ...], FieldText] = {}
         self._shapes: dict[tuple[object, ...], _Shape] = {}
         self._often: dict[TapKey, list[_Shape]] = {}
@@ -145,10 +147,13 @@ class FieldTexts:
         if text.count("\n") != len(numbers) - 1:
             return False
         for shape in self._often.get(tap, ()):
-            slots = shape.words(text, len(numbers))
-            if slots is not None:
-                for field_text, words in zip(shape.fields, slots, strict=True):
-                    self._add(field_text, numbers, self._texts(list(words)))
+            words = shape.words(text, len(numbers))
+            if words is not None:
+                for field_text, at in zip(shape.fields, shape.slots, strict=True):
+                    self._add(field_text, numbers, self._texts(list(words[at])))
+                for at in shape.alone:
+                    for number, word in zip(numbers, words[at], strict=True):
+                        self._add_alone(number, word)
                 return True
         return False
 
@@ -160,12 +165,19 @@ class FieldTexts:
         Return the fields of that word; None if the shape of the frames is not known.
         """
         sample = ANY_WORD.join(around)
+        if "\n" in sample:
+            return None
         for shape in self._often.get(tap, ()):
-            found = shape.words_of_one(sample)
-            if found is None or found.count(ANY_WORD) != len(around) - 1:
+            words = shape.words(sample, 1)
+            if words is None:
+                continue
+            found = [words[at][0] for at in shape.slots]
+            if found.count(ANY_WORD) != len(around) - 1:
                 continue
             for field_text, word in zip(shape.fields, found, strict=True):
                 self._add(field_text, numbers, texts if word == ANY_WORD else [unescaped(word)] * len(numbers))
+            for at in shape.alone:
+                self._alone.setdefault(unescaped(words[at][0]), []).extend(numbers)
             return shape.fields if found.count(ANY_WORD) == len(found) else []
         return None
 
@@ -183,23 +195,20 @@ class FieldTexts:
 
     def add_frame(self, number: int, tap: TapKey, text: str) -> ParsedFrame | None:
         """Add a frame. Return it parsed, or None if its shape is known, so that nothing but its words is new."""
-        for shape in self._often.get(tap, ()):
-            found = shape.words_of_one(text)
-            if found is not None:
-                for field_text, word in zip(shape.fields, found, strict=True):
-                    self._add(field_text, (number,), (unescaped(word),))
-                return None
-        if "\\" in text:
-            return self._decoded(number, tap, text)
         tokens = text.split('"')
         key = _key(tap, tokens)
-        known = self._shapes.get(key)
+        known = self._shapes.get(key) if "\\" not in text else None
         if known is not None and self._fits(number, known, tokens):
             known.seen += 1
             if known.seen % OFTEN == 0:
                 self._comes_often(tap, known)
             return None
-        return self._split(number, tap, text, key)
+        if self.add_frames((number,), tap, text):
+            return None
+        parsed = self._decoded(number, tap, text) if "\\" in text else self._split(number, tap, text, key)
+        for word in parsed.fixed:
+            self._add_alone(number, word)
+        return parsed
 
     def expect_more(self, tap: TapKey, text: str) -> None:
         """Prepare for more frames with the shape of this one, which was added."""
@@ -222,6 +231,14 @@ class FieldTexts:
             self._touched.append(field_text)
         field_text.parts.append((numbers, words))
 
+    def _add_alone(self, number: int, word: str) -> None:
+        self._alone.setdefault(unescaped(word), []).append(number)
+
+    def take_alone(self) -> dict[str, list[int]]:
+        """Return the words since the last call that are searched alone, with the numbers of their frames."""
+        alone, self._alone = self._alone, {}
+        return alone
+
     def take_touched(self) -> list[FieldText]:
         """Return the fields that got parts since the last call."""
         touched, self._touched = self._touched, []
@@ -239,17 +256,21 @@ class FieldTexts:
         return True
 
     def _fits(self, number: int, shape: _Shape, tokens: list[str]) -> bool:
-        words = [tokens[at] for at in shape.slots]
-        for at in shape.slots:
-            tokens[at] = ""
+        """Add a frame, split at its quotes, if it has this shape."""
+        words: list[str] = []
+        for at in (*shape.slots, *shape.alone):
+            words.append(tokens[at])
+            tokens[at] = shape.skeleton[at]
         for at in shape.numbers:
             if tokens[at].strip(NUMBERS):
                 return False
             tokens[at] = ""
         if tokens != shape.skeleton:
             return False
-        for field_text, word in zip(shape.fields, words, strict=True):
+        for field_text, word in zip(shape.fields, words, strict=False):
             self._add(field_text, (number,), (word,))
+        for word in words[len(shape.slots) :]:
+            self._alone.setdefault(word, []).append(number)
         return True
 
     def _split(self, number: int, tap: TapKey, text: str, key: tuple[object, ...]) -> ParsedFrame:
@@ -262,19 +283,22 @@ class FieldTexts:
         texts = [(name, tokens[at]) for at, name in values]
         taken = self._add_texts(number, tap, texts, parsed)
         fields = {at: field_text for (at, _), field_text in zip(values, taken, strict=True) if field_text is not None}
-        for at in fields:
-            tokens[at] = ""
-        clocks = [at for at, name in values if name.endswith(CLOCKS)]
-        numbers = [at for at in (*range(2, len(tokens), 2), *clocks) if not tokens[at].strip(NUMBERS)]
+        numbers = [at for at in range(2, len(tokens), 2) if not tokens[at].strip(NUMBERS)]
+        numbers += [at for at, name in values if name.endswith(CLOCKS) and not tokens[at].strip(NUMBERS)]
         numbers = [at for at in numbers if any(map(str.isdigit, tokens[at]))]
-        for at in numbers:
+        for at in (*fields, *numbers):
             tokens[at] = ""
         if not parsed.texts:
             parsed.shape = key
-            others = set(numbers)
-            fixed = [at for at, _ in values if at not in fields and at not in others]
+            others = [(at, name) for at, name in values if at not in fields and at not in numbers]
+            alone = [at for at, name in others if name in ALONE or (name.endswith(NAMES) and name not in CALLS)]
             self._shapes[key] = _Shape(
-                skeleton=tokens, slots=list(fields), fields=list(fields.values()), numbers=numbers, fixed=fixed
+                skeleton=tokens,
+                slots=list(fields),
+                fields=list(fields.values()),
+                alone=alone,
+                numbers=numbers,
+                fixed=[at for at, _ in others if at not in alone],
             )
         return parsed
 

@@ -8,7 +8,7 @@ them costs a search for words and no pattern at all. Every pattern is tried at i
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import accumulate, combinations, islice
 from typing import Literal, TypeVar
@@ -19,7 +19,7 @@ from dragoman.gateway.recording.redaction.escapes import Layer, layers, undecide
 from dragoman.gateway.recording.redaction.prefixed_keys import PrefixedKeys
 from dragoman.gateway.recording.redaction.spans import PLACEHOLDER, PLACEHOLDER_MAX, PREFIX, Span, merged
 
-__all__ = ["HIDDEN", "UNSEARCHED", "Detector", "Finder", "Judge", "Shape", "finder", "value_of"]
+__all__ = ["HIDDEN", "KNOWN_MOST", "UNSEARCHED", "Detector", "Finder", "Judge", "Shape", "finder", "value_of"]
 
 Judge = Callable[[re.Match[str]], bool]
 
@@ -38,6 +38,7 @@ TRIES_MAX = 262_144  # anchors in one text: 64 for each KiB of a 4 MiB tool resu
 UNSEARCHED = "unsearched"
 """The kind of a text that is taken out whole, because it has more secrets or anchors than are looked at in one go."""
 
+APART = "\n" * 10  # between texts that are searched as one: no built-in shape reads over so many line ends
 WORDS_MAX, WORD_MOST = 4096, 64  # words that are known to be clean, and characters of one
 
 BEGINS = re.compile(r"[-_:=\"&?]|[78]Q~|(?i:bearer|machine)")
@@ -165,19 +166,43 @@ class Finder:
         before = max(0, len(text) - KNOWN_MOST)
         end = text[before:]
         if end not in self._opened:
-            self._keep(self._opened, end, self._first_open(end))
+            spans: list[Span] = []
+            for layer in layers(end) if "\\" in end else (Layer(end),):
+                spans += self._opens(layer)
+            self._keep(self._opened, end, min(spans, key=lambda span: span.start, default=None))
         first = self._opened.get(end)
         return first if first is None or not before else Span(first.start + before, first.end + before, first.kind)
 
-    def is_clean(self, words: Iterable[str]) -> bool:
-        """Return True if none of these words is a secret. Ids and fixed words recur, so the clean ones are kept."""
-        new = [word for word in words if word not in self._clean]
-        if new and self.find("\n".join(new)):
+    def is_clean(self, texts: Iterable[str]) -> bool:
+        """Return True if none of these complete texts holds a secret. Texts recur, so clean ones are remembered.
+
+        False may also mean that the texts must be searched one by one: they are searched together here.
+        """
+        clean, found = self._clean, self._found
+        new = [text for text in dict.fromkeys(texts) if text not in clean and found.get(text) != []]
+        if not new:
+            return True
+        if self._joined_has_any(new):
             return False
-        if len(self._clean) > WORDS_MAX:
-            self._clean.clear()
-        self._clean.update([word for word in new if len(word) <= WORD_MOST])
+        if len(clean) > WORDS_MAX:
+            clean.clear()
+        for text in new:
+            if len(text) <= WORD_MOST:
+                clean.add(text)
+            elif len(text) <= KNOWN_MOST:
+                self._keep(found, text, [])
         return True
+
+    def _joined_has_any(self, texts: Sequence[str]) -> bool:
+        """Return True if one of the texts may hold a secret: they are searched as one, far apart from each other."""
+        if self.reach:  # a user's pattern may ask what stands around it
+            return any(map(self.find, texts))
+        joined = APART.join(texts)
+        folded = self._in_lower_case(joined)
+        # A one-time code is known by the ends of its text. Some characters change what lower case means for others.
+        if len(texts) > 1 and ("code " in folded or folded != joined.lower()):
+            return any(map(self.find, texts))
+        return len(joined) >= self._least and bool(self._find_all(joined))
 
     def forget_large(self) -> None:
         """Drop the last large text: nobody asks for it again once its lines are redacted."""
@@ -192,13 +217,9 @@ class Finder:
         known[text] = result
         return result
 
-    def _first_open(self, text: str) -> Span | None:
-        found = [span for layer in layers(text) for span in self._opens(layer)]
-        return min(found, key=lambda span: span.start, default=None)
-
     def _find_all(self, text: str) -> list[Span]:
         ranked: list[tuple[int, Span]] = []
-        for layer in layers(text):
+        for layer in layers(text) if "\\" in text else (Layer(text),):
             ranked += islice(self._find(layer), FINDS_MAX + 1 - len(ranked))
             if len(ranked) > FINDS_MAX or (ranked and ranked[-1][1].kind == UNSEARCHED):
                 return [Span(0, len(text), UNSEARCHED)]
@@ -221,23 +242,45 @@ class Finder:
             yield 0, Span(0, len(layer.outermost), UNSEARCHED)
             return
         for rank, detector in detectors:
+            where = folded if detector.folded else text
+            for anchor in detector.anchors:  # a search without a call: most texts have none of them
+                if anchor in where:
+                    break
+            else:
+                if detector.anchors:
+                    continue
             for kind, found in detector.matches(text, folded):
                 start, end = value_of(found)
                 yield rank, Span(layer.place(start), layer.place(end), kind, _quote(found, layer))
 
-    def _opens(self, layer: Layer) -> Iterable[Span]:
-        text = layer.text[: undecided(layer.text)]
+    def _opens(self, layer: Layer) -> list[Span]:
+        text = layer.text[: undecided(layer.text)] if "\\" in layer.text else layer.text
         last_word = len(text) - len(text.rsplit(None, 1)[-1]) if text[-1:].strip() else len(text)
         begins = BEGINS.search(text) is not None
+        if not begins and last_word == len(text):
+            return []
         folded = self._in_lower_case(text) if begins else ""
+        spans = []
         for detector in self._detectors if begins else self._of_words:
+            where = folded if detector.folded else text
+            for anchor in detector.anchors:
+                if anchor in where:
+                    break
+            else:
+                if detector.anchors:
+                    continue
             found = detector.open(text, folded, last_word)
             if found is not None:
-                yield Span(layer.place(value_of(found[1])[0]), layer.place(len(layer.text)), found[0])
+                spans.append(Span(layer.place(value_of(found[1])[0]), layer.place(len(layer.text)), found[0]))
+        return spans
 
     def _in_lower_case(self, text: str) -> str:
+        """Return the text in lower case, character by character."""
         if self._folded[0] is not text:
-            self._folded = (text, _folded(text))
+            folded = text.lower()
+            if len(folded) != len(text):
+                folded = "".join(char.lower() if char.isascii() else char for char in text)
+            self._folded = (text, folded)
         return self._folded[1]
 
 
@@ -245,14 +288,6 @@ class Finder:
 def finder(detectors: tuple[Shape, ...]) -> Finder:
     """Return the finder of these shapes, one for all recordings that look for the same."""
     return Finder(detectors)
-
-
-def _folded(text: str) -> str:
-    """Return the text in lower case, character by character."""
-    folded = text.lower()
-    if len(folded) == len(text):
-        return folded
-    return "".join(char.lower() if char.isascii() else char for char in text)
 
 
 def _exceeds(counts: Iterable[int], bound: int) -> bool:

@@ -200,5 +200,5 @@ def _any_left(secrets: set[str], text: str) -> bool:
     """
     if len(secrets) > SECRETS_MAX:
         return True
-    wanted = {form for secret in secrets for form in (secret, [*layers(secret)][-1].text)}
+    wanted = {form for secret in secrets for form in (secret, layers(secret)[-1].text)}
     return any(form in layer.text for layer in layers(text) for form in wanted)

@@ -11,7 +11,7 @@ they contain nothing else that the frames before them did not have.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
 from dragoman.gateway.recording.format import StepLine
@@ -34,9 +34,6 @@ HALVINGS = 5  # until an odd frame among many is found, or it is clear that many
 
 TOKENS_OF_TEXT = ("stream_token", "llm.token")
 """`token` is text in these frames (docs/dialects/smooth.md, section 5; docs/dialects/pando.md, section 4)."""
-
-Fixed = dict[str, list[int]]
-"""Words that are searched alone, with the numbers of the frames that have them."""
 
 Singles = dict[TapKey, tuple[list[int], list[str]]]
 """Numbers and texts of the frames of each tap that are no run and no stream."""
@@ -62,15 +59,14 @@ class FrameRedactor:
 
     def redact(self, frames: Sequence[Frames]) -> dict[int, list[Line]]:
         """Map the place of each item with secrets in its frames to its lines without them."""
-        fixed: Fixed = {}
         singles: Singles = {}
         number = 0
         for frame in frames:
             if isinstance(frame, StepLine):
                 for one in frame.frames:
-                    self._add_singles(singles, (one.link, one.dir), fixed)
+                    self._add_singles(singles, (one.link, one.dir))
                     if not self._skip_stream(frame, one):
-                        self._add_stream(number, frame, one, fixed)
+                        self._add_stream(number, frame, one)
                     number += len(frame.texts)
                 continue
             tap: TapKey = (frame.link, frame.dir)
@@ -81,23 +77,25 @@ class FrameRedactor:
                     texts.append(text)
                 number += 1
             else:
-                self._add_singles(singles, tap, fixed)
-                self._add_run(number, frame, fixed)
+                self._add_singles(singles, tap)
+                self._add_run(number, frame)
                 number += len(frame.words)
         for tap in list(singles):
-            self._add_singles(singles, tap, fixed)
-        self._search_fixed(fixed)
-        for field_text in self._fields.take_touched():
-            self._search_field(field_text)
+            self._add_singles(singles, tap)
+        self._search_alone(self._fields.take_alone())
+        touched = self._fields.take_touched()
+        if touched and not self._are_clean(touched):
+            for field_text in touched:
+                self._search_field(field_text)
         if self._fields.forget_excess():
             self._known.clear()
         return self._cleaner.clean(frames)
 
-    def _add_singles(self, singles: Singles, tap: TapKey, fixed: Fixed) -> None:
+    def _add_singles(self, singles: Singles, tap: TapKey) -> None:
         """Add the single frames of a tap that were read so far."""
         before = singles.pop(tap, None)
         if before is not None:
-            self._add_frames(tap, *before, fixed)
+            self._add_frames(tap, *before)
 
     def _skip_stream(self, stream: StepLine, tap: FrameLine) -> bool:
         """Only remember the texts of a stream, if the rest of its frames is known. Return False if it is not."""
@@ -109,15 +107,15 @@ class FrameRedactor:
             field_text.behind = (field_text.behind + joined)[-max(BEHIND, self._finder.reach) :]
         return True
 
-    def _add_run(self, number: int, run: FrameLine, fixed: Fixed) -> None:
+    def _add_run(self, number: int, run: FrameLine) -> None:
         words = self._fields.words_of_run(run.words)
-        self._add_alike((run.link, run.dir), number, run.around_at(0), words, run.texts, fixed)
+        self._add_alike((run.link, run.dir), number, run.around_at(0), words, run.texts)
 
-    def _add_stream(self, number: int, stream: StepLine, tap: FrameLine, fixed: Fixed) -> None:
+    def _add_stream(self, number: int, stream: StepLine, tap: FrameLine) -> None:
         first, *between, last = tap.around_at(stream.rounds[0].at)
         around = [f'{first}"', *(f'"{part}"' for part in between), f'"{last}']
         key = (tap.link, tap.dir)
-        fields = self._add_alike(key, number, around, stream.texts, partial(stream.frame_texts, tap), fixed)
+        fields = self._add_alike(key, number, around, stream.texts, partial(stream.frame_texts, tap))
         if fields and self._streams_are_clean:
             if len(self._known) >= KNOWN_MAX:
                 self._known.clear()
@@ -130,7 +128,6 @@ class FrameRedactor:
         around: Sequence[str],
         texts: Sequence[str] | None,
         frames: Callable[[], Iterable[str]],
-        fixed: Fixed,
     ) -> list[FieldText]:
         """Add frames that differ in one of `texts`, at once if they can be; the first frame teaches a new shape.
 
@@ -142,30 +139,26 @@ class FrameRedactor:
             return fields
         whole = list(frames())
         numbers = range(number, number + len(whole))
-        self._add_frames(tap, numbers[:1], whole[:1], fixed, 0)
+        self._add_frames(tap, numbers[:1], whole[:1], 0)
         self._fields.expect_more(tap, whole[0])
         fields = self._fields.add_run(numbers[1:], tap, around, texts[1:]) if texts is not None else None
         if fields is None:
-            self._add_frames(tap, numbers[1:], whole[1:], fixed)
+            self._add_frames(tap, numbers[1:], whole[1:])
         return fields or []
 
-    def _add_frames(
-        self, tap: TapKey, numbers: Sequence[int], texts: Sequence[str], fixed: Fixed, halvings: int = HALVINGS
-    ) -> None:
+    def _add_frames(self, tap: TapKey, numbers: Sequence[int], texts: Sequence[str], halvings: int = HALVINGS) -> None:
         """Add frames at once if they are of one shape; else each half of them, and at last one by one."""
         if len(texts) > 1 and self._fields.add_frames(numbers, tap, "\n".join(texts)):
             return
         if halvings and len(texts) > FEW:
             middle = len(texts) // 2 if self._fields.knows_tap(tap) else FEW  # the first ones teach the shape
-            self._add_frames(tap, numbers[:middle], texts[:middle], fixed, halvings - 1)
-            self._add_frames(tap, numbers[middle:], texts[middle:], fixed, halvings - 1)
+            self._add_frames(tap, numbers[:middle], texts[:middle], halvings - 1)
+            self._add_frames(tap, numbers[middle:], texts[middle:], halvings - 1)
             return
         for number, text in zip(numbers, texts, strict=True):
             parsed = self._fields.add_frame(number, tap, text)
             if parsed is not None:
                 self._judge(number, text, parsed)
-                for word in parsed.fixed:
-                    fixed.setdefault(word, []).append(number)
 
     def _judge(self, index: int, text: str, parsed: ParsedFrame) -> None:
         """Judge a frame by its keys. Forget the shape of a frame that may hold a secret by them."""
@@ -187,12 +180,32 @@ class FrameRedactor:
             for kind in find_in_rows(self._finder, parsed.texts, lambda *_secret: "")[1]:
                 self._cleaner.empty_frame(index, kind)
 
-    def _search_fixed(self, fixed: Fixed) -> None:
-        """Search the words that stand alone."""
-        if not self._finder.is_clean(fixed):
-            for word, indices in fixed.items():
+    def _search_alone(self, words: Mapping[str, Sequence[int]]) -> None:
+        """Search the words that stand alone, which have the numbers of their frames."""
+        if not self._finder.is_clean(words):
+            for word, indices in words.items():
                 for index in indices:
                     self._remove_secrets(index, word)
+
+    def _are_clean(self, fields: Sequence[FieldText]) -> bool:
+        """Search the texts of fields together. Return False, and change nothing, if each must be searched alone."""
+        texts: list[str] = []
+        for field_text in fields:
+            text = field_text.behind
+            for _, words in field_text.parts:
+                text += words[0] if len(words) == 1 else "".join(words)
+                if len(text) > LARGE:
+                    return False
+            texts.append(text)
+        if self._has_code("\n".join(texts)) or not self._finder.is_clean(texts):
+            return False
+        for text in texts:
+            if self._finder.find_open(text) is not None:
+                return False
+        for field_text, text in zip(fields, texts, strict=True):
+            field_text.parts = []
+            field_text.behind = text[-max(BEHIND, self._finder.reach) :]
+        return True
 
     def _search_field(self, field_text: FieldText) -> None:
         """Search the text of a field. A large part is searched once by itself, and joined only at its ends."""

@@ -68,6 +68,8 @@ class PrefixedKeys:
 
     needs: Literal["run"] = "run"
     in_word = True
+    anchors: tuple[str, ...] = ()  # as of a Detector: one search finds the prefixes
+    folded = False
     reach = 0
 
     def __init__(self, table: str = KEY_TABLE) -> None:

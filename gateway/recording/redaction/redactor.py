@@ -127,7 +127,7 @@ class Redactor:
         Many lines at once cost less than one by one.
         """
         if self._rules is None:
-            return self._clean([passed for line in lines for passed in self._passed(line)])
+            return self._clean(self._passed(lines))
         queue = self._queue
         for line in lines:
             if type(line) is FrameLine:
@@ -163,21 +163,24 @@ class Redactor:
     def _released(self) -> list[Item]:
         """Take the lines of the steps that are decided out of the queue, and redact them."""
         queue = self._queue
+        items = [queue.popleft() for _ in range(self._steps_done())]
+        clean = self._values.are_clean([item for item in items if type(item) is EventLine])
         lines = list[Item]()
-        for _ in range(self._steps_done()):
-            item = queue.popleft()
+        for item in items:
             if isinstance(item, HeldDelta):
                 for line in item.slot:
                     lines += self._origin_redacted(line)
-            elif isinstance(item, EventLine):
-                lines += self._origin_redacted(self._redacted(item))
-            else:
+            elif isinstance(item, FrameLine):
                 lines.append(item)
                 self._weight -= _weight(item)
-        clean = self._clean(lines)
+            elif clean:
+                lines.append(item)
+            else:
+                lines += self._origin_redacted(self._redacted(item))
+        changed = self._clean(lines)
         self._finder.forget_large()
         self._partial.forget_large()
-        return clean
+        return changed
 
     def _steps_done(self) -> int:
         """Return how many items stand before the first step that is partly held back: a step leaves whole."""
@@ -199,11 +202,15 @@ class Redactor:
                 lines[places[nth] : places[nth] + 1] = changed[nth]
         return lines
 
-    def _passed(self, line: Item) -> Sequence[Item]:
-        """Return a line as it is written without rules: nothing is held back, and streamed text is not searched."""
-        if isinstance(line, EventLine) and type(line.event) not in STREAMED:
-            line = self._redacted(line)
-        return self._origin_redacted(line) if not isinstance(line, FrameLine) else (line,)
+    def _passed(self, lines: Sequence[Item]) -> list[Item]:
+        """Return lines as they are written without rules: nothing is held back, and streamed text is not searched."""
+        events = [line for line in lines if type(line) is EventLine and type(line.event) not in STREAMED]
+        searched = set() if self._values.are_clean(events) else set(map(id, events))
+        passed = list[Item]()
+        for line in lines:
+            is_searched = isinstance(line, EventLine) and id(line) in searched
+            passed += self._origin_redacted(self._redacted(line) if is_searched else line)  # type: ignore[arg-type]  # an EventLine
+        return passed
 
     def _origin_redacted(self, line: Item) -> Sequence[Item]:
         """Return a line with its origin redacted: clients choose request ids freely."""

@@ -51,8 +51,7 @@ class Placeholders:
 
     def mark(self, kind: str, secret: str) -> str:
         """Return the placeholder of a secret. Layers of escapes around the secret make no difference."""
-        *_, innermost = layers(secret)
-        digest = hmac.digest(self._salt, innermost.text.encode("utf-8", "surrogatepass"), "sha256")
+        digest = hmac.digest(self._salt, layers(secret)[-1].text.encode("utf-8", "surrogatepass"), "sha256")
         return f"{PREFIX}{kind}:{digest[:4].hex()}]"
 
 

@@ -7,6 +7,7 @@ turn piece by piece: a secret that is spread over the pieces is found in their r
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -16,7 +17,8 @@ from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 import msgspec
 from msgspec import Raw, Struct, structs
 
-from dragoman.gateway.recording.redaction.finder import Finder
+from dragoman.gateway.recording.lines import EventLine
+from dragoman.gateway.recording.redaction.finder import KNOWN_MOST, Finder
 from dragoman.gateway.recording.redaction.paths import JsonPaths, Keys
 from dragoman.gateway.recording.redaction.shapes import is_secret_name
 from dragoman.gateway.recording.redaction.spans import PREFIX, Mark, Span, merged, replaced, replaced_in_pieces
@@ -37,6 +39,11 @@ AS_PATH: dict[tuple[type, str], str] = {(ToolCallArguments, "json"): "arguments"
 """Names of fields in JSON paths, where they differ from the name of the field."""
 
 
+STRING = re.compile(r'"(?:[^"\\]|\\.)*+"')
+_encode_lines = msgspec.json.Encoder().encode_lines
+_decode_texts = msgspec.json.Decoder(list[str]).decode
+
+
 def place_of(value: Struct, field: str) -> str:
     """Return the name of a field as findings tell it."""
     tag = value.__struct_config__.tag
@@ -51,6 +58,22 @@ class ValueRedactor:
         self._paths = paths
         self._mark = mark
         self._note = note
+
+    def are_clean(self, lines: Sequence[EventLine]) -> bool:
+        """Return True if a search of all texts of these lines together finds no secret, which is nearly always.
+
+        False may also mean that they must be redacted one by one.
+        """
+        if not lines:
+            return True
+        kinds: set[type] = {type(line.event or line.command) for line in lines}
+        if self._paths or False in map(_is_plain, kinds):
+            return False
+        encoded = _encode_lines(lines)
+        if len(encoded) > KNOWN_MOST or b'"ext":' in encoded:
+            return False
+        strings = STRING.findall(encoded.decode())
+        return self._finder.is_clean(_decode_texts("[" + ",".join(strings) + "]"))
 
     def redact(self, value: AnyStruct) -> AnyStruct:
         """Return the value without its secrets, or the same object if it has none."""
@@ -219,6 +242,20 @@ def _is_json(text: str) -> bool:
 def _fields(kind: type[Struct]) -> tuple[str, ...]:
     """Return the fields that may hold free text: not numbers, not fixed words."""
     return tuple(name for name, hint in get_type_hints(kind).items() if name in kind.__struct_fields__ and _free(hint))
+
+
+@cache
+def _is_plain(kind: type[Struct]) -> bool:
+    """Return True if each free text of such a value is searched alone: only an `ext` may hold JSON."""
+    if kind is SetConfig or any(owner is kind for owner, _ in WHOLE):
+        return False
+    return not any(_may_hold_json(hint) for name, hint in get_type_hints(kind).items() if name != "ext")
+
+
+def _may_hold_json(hint: Any) -> bool:
+    if isinstance(hint, type) and issubclass(hint, Struct):
+        return not _is_plain(hint)
+    return hint in (Raw, Any) or any(map(_may_hold_json, get_args(hint)))
 
 
 def _free(hint: Any) -> bool:

@@ -1,31 +1,49 @@
-"""The cost that recording adds to a token, counted in Python calls of gateway/recording and never timed."""
+"""The cost that recording adds to a turn, counted in Python calls of gateway/recording and never timed."""
 
 from __future__ import annotations
 
 import asyncio
 import sys
 from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
+import pytest
+
 from dragoman.gateway.app import App
-from dragoman.gateway.config.model import Config, Recording, Route
+from dragoman.gateway.config.model import Config, Recording, Redact, Route
 from dragoman.gateway.endpoint import parse
-from tests.conformance.fake_pod import FakePod, event
+from tests.conformance.fake_pod import ENDED, FakePod, event
 from tests.gateway.test_token_path import ROOT, WARM, tokens
 from tests.pairs.gateway import LIMITS, SmoothClient, serving, socket_path
 
 FOLDER = f"{ROOT}/dragoman/gateway/recording/"
-CALLS_MAX = 8
+TOKEN_CALLS_MAX = 8
+TURN_CALLS_MAX = 300  # for the first items of a turn, and again for its end
+DEADLINE = 20.0
 
 
-async def counted_calls(folder: Path) -> Counter[str]:
-    """The calls of gateway/recording for a lone token, from the read of a pod's line to a smooth client's frame."""
+@asynccontextmanager
+async def recorded(folder: Path, *, redacts: bool = True) -> AsyncIterator[tuple[FakePod, SmoothClient]]:
+    """A pod and a smooth client on both sides of a gateway that records."""
     path = socket_path(folder)
     route = Route(name="test", listen=(parse("smooth+ws://127.0.0.1:0/ws"),), upstream=parse(f"pod+unix:{path}"))
-    recording = Recording(path=f"{folder}/rec/", compress=False)
+    recording = Recording(path=f"{folder}/rec/", compress=False, redact=Redact(enabled=redacts))
     app = App(Config(routes=(route,), limits=LIMITS, recording=recording))
+    async with (
+        FakePod.serving(path) as pod,
+        serving(app) as (endpoint,),
+        SmoothClient.connected(endpoint.partition("+")[2]) as client,
+    ):
+        yield pod, client
+
+
+@contextmanager
+def counting() -> Iterator[Counter[str]]:
+    """Count the calls of gateway/recording by function."""
     called = Counter[str]()
 
     def note(frame: FrameType, what: str, _argument: Any) -> None:
@@ -33,26 +51,72 @@ async def counted_calls(folder: Path) -> Counter[str]:
         if what == "call" and code.co_filename.startswith(FOLDER):
             called[f"{Path(code.co_filename).stem}.{code.co_qualname}"] += 1
 
-    async with (
-        FakePod.serving(path) as pod,
-        serving(app) as (endpoint,),
-        SmoothClient.connected(endpoint.partition("+")[2]) as client,
-    ):
+    sys.setprofile(note)
+    try:
+        yield called
+    finally:
+        sys.setprofile(None)
+
+
+async def until_written(folder: Path, word: str, times: int) -> None:
+    """Wait until the recording has `word` so often."""
+    async with asyncio.timeout(DEADLINE):
+        while sum(path.read_text().count(word) for path in (folder / "rec").glob("*.jsonl")) < times:
+            await a_moment()
+
+
+async def a_moment() -> None:
+    await asyncio.sleep(0.005)
+
+
+async def calls_of_a_token(folder: Path) -> Counter[str]:
+    """Return the calls for a lone token, from the read of a pod's line to a smooth client's frame."""
+    async with recorded(folder) as (pod, client):
         await client.say("hold")
         await pod.holds()
         await pod.say(event("turn_start", turn=0))
         for number in range(WARM):
             await pod.say(event("text_delta", text=f"{number}"))
             await client.until(lambda number=number: tokens(client) == number + 1)
-        sys.setprofile(note)
-        try:
+        with counting() as called:
             await pod.say(event("text_delta", text="counted"))
             await client.until(lambda: tokens(client) == WARM + 1)
-        finally:
-            sys.setprofile(None)
     return called
 
 
+async def calls_of_a_turn(folder: Path, *, redacts: bool) -> tuple[Counter[str], Counter[str]]:
+    """Return the calls for the begin and for the end of the third turn, until its items are written."""
+    begin, end = Counter[str](), Counter[str]()
+    async with recorded(folder, redacts=redacts) as (pod, client):
+        for turn in range(1, 4):
+            with counting() as begin:
+                await client.say("hold")
+                await client.until(lambda turn=turn: accepted(client) == turn)
+                await pod.say(event("turn_start", turn=turn))
+                await until_written(folder, '"type":"model_turn_started"', turn)
+            words = [f"word {number} of turn {turn}, " for number in range(WARM)]
+            for number, word in enumerate(words, WARM * (turn - 1) + 1):
+                await pod.say(event("text_delta", text=word))
+                await client.until(lambda number=number: tokens(client) == number)
+            with counting() as end:
+                await pod.say(event("text_done", text="".join(words)), *ENDED)
+                await until_written(folder, '"type":"turn_ended"', turn)
+    return begin, end
+
+
+def accepted(client: SmoothClient) -> int:
+    return sum(frame.get("status") == 202 for frame in client.frames)
+
+
 def test_recording_adds_few_calls_to_a_lone_token(tmp_path: Path) -> None:
-    called = asyncio.run(counted_calls(tmp_path))
-    assert 0 < called.total() <= CALLS_MAX, called
+    called = asyncio.run(calls_of_a_token(tmp_path))
+    assert 0 < called.total() <= TOKEN_CALLS_MAX, called
+
+
+@pytest.mark.parametrize("redacts", [True, False])
+def test_recording_adds_few_calls_to_the_begin_and_the_end_of_a_turn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, redacts: bool
+) -> None:
+    monkeypatch.setattr("dragoman.gateway.recording.recorder.FLUSH", 0.1)  # one flush each, also on a busy machine
+    for called in asyncio.run(calls_of_a_turn(tmp_path, redacts=redacts)):
+        assert 0 < called.total() <= TURN_CALLS_MAX, called

@@ -53,13 +53,22 @@ def test_in_a_known_shape_only_the_words_are_new() -> None:
     assert fields.add_frame(40, WIRE, pod("x").replace("data", "password")) is not None
 
 
-def test_a_fixed_word_that_changes_is_searched() -> None:
+def test_an_id_that_changes_is_searched_in_a_known_shape() -> None:
     fields = FieldTexts()
     for at in range(2 * OFTEN):
         fields.add_frame(at, WIRE, smooth("x", at))
-    said = fields.add_frame(99, WIRE, smooth("x", 99).replace('"r"', '"other"'))
-    assert said is not None
-    assert "other" in said.fixed
+    fields.take_alone()
+    assert fields.add_frame(99, WIRE, smooth("x", 99).replace('"r"', '"other"')) is None
+    assert fields.take_alone() == {"other": [99, 99]}
+    assert fields.add_frames([100, 101], WIRE, "\n".join(smooth("x", at).replace('"r"', f'"{at}"') for at in (7, 8)))
+    assert fields.take_alone() == {"7": [100, 100], "8": [101, 101]}
+
+
+def test_a_frame_of_another_type_has_another_shape() -> None:
+    fields = FieldTexts()
+    for at in range(2 * OFTEN):
+        fields.add_frame(at, WIRE, smooth("x", at))
+    assert fields.add_frame(99, WIRE, smooth("x", 99).replace("stream_token", "stream_taken")) is not None
 
 
 def test_texts_of_two_calls_and_of_two_wires_are_kept_apart() -> None:

@@ -253,6 +253,22 @@ def test_words_without_secrets_are_remembered_as_clean() -> None:
     assert finder.is_clean(["new"])
 
 
+@pytest.mark.parametrize("said", SAID, ids=[f"{at}-{said[0]}" for at, said in enumerate(SAID)])
+def test_a_secret_is_not_clean_between_texts_that_begin_or_end_a_secret(said: tuple[str, str, str, str]) -> None:
+    text = "".join(said[1:])
+    others = [other for _, before, secret, behind in SAID for other in (before, before + secret[:3], behind)]
+    others += ['password="', "secret:", '{"key": "password", "value": "', "code ", "\u0130", "\\", '"', "'"]
+    for other in others:
+        assert not Finder(BUILT_IN).is_clean([other, text])
+        assert not Finder(BUILT_IN).is_clean([text, other])
+
+
+@pytest.mark.parametrize("text", ["code 123456", "the secret=letmein", "password: letmein"])
+def test_a_secret_that_is_a_whole_text_is_found_among_others(text: str) -> None:
+    for other in ("token:", "password:", "x", "code ", "\u212a\u0130"):
+        assert not Finder(BUILT_IN).is_clean([other, text, other])
+
+
 def test_the_number_of_words_remembered_as_clean_is_bounded() -> None:
     finder = Finder(BUILT_IN)
     for n in range(3 * WORDS_MAX):
