@@ -285,6 +285,7 @@ class App:
             accept=accept,
             accept_as=identity.accept_as,
             admit=identity.admit,
+            authenticated=identity.authenticated,
             refusal=lambda peer: self._admission.refusal(address_of(peer)),
             publish=publish,
             instance=us,

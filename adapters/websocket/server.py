@@ -2,14 +2,16 @@
 
 The handshake refuses any other request with one line of text that says what would be right. A web page may open a
 WebSocket to 127.0.0.1, and its browser sends the page's origin. An Origin that is neither loopback nor allowed by name
-is refused. A client may have to present a bearer token, in the header `Authorization` or, because browsers cannot set
-it, in the query (`?token=`). No text and no log line contains the query.
+is refused. A page may also reach 127.0.0.1 by a name of its own (DNS rebinding): then its browser sends that name as
+Host, which is refused unless it is allowed. A client may have to present a bearer token, in the header `Authorization`
+or, because browsers cannot set it, in the query (`?token=`). No text and no log line contains the query.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 from aiohttp import web
@@ -36,12 +38,14 @@ class Handshakes(Struct, frozen=True, kw_only=True):
     """The rules by which a listener accepts a handshake.
 
     `admit` returns what accepts a peer, or why it is not authenticated: such a peer gets the status 401. `origins` are
-    allowed in addition to loopback; `*` allows every origin. `full` returns why a peer of this address is not accepted
-    now, or "": such a peer gets the status 503.
+    allowed in addition to loopback; `*` allows every origin. `hosts` are the names by which clients reach the listener,
+    in addition to IP addresses and `localhost`; `*` allows every name. `full` returns why a peer of this address is not
+    accepted now, or "": such a peer gets the status 503.
     """
 
     admit: Callable[[PeerFacts], Awaitable[Accept | str]]
     origins: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()
     full: Callable[[str], str] = lambda _peer: ""
 
 
@@ -59,6 +63,7 @@ class WebSocketListener:
         self._limits = limits
         self._rules = rules
         self._origins = tuple(origin.rstrip("/").lower() for origin in rules.origins)
+        self._hosts = frozenset(host.lower() for host in rules.hosts)
         self._upgraded: set[object] = set()
         self._http = web.Server(
             self._answer,
@@ -118,6 +123,10 @@ class WebSocketListener:
     def _refusal(self, request: web.BaseRequest, socket: ServerSocket) -> web.Response | None:
         if request.path != self._path:
             return _text(404, f"nothing at {request.path!r}: open a WebSocket at {self._path}")
+        host = request.headers.get("Host")
+        if host is not None and not self._is_ours(host):
+            hint = "?host=gateway.example (or * for all)"
+            return _text(403, f"host {host!r} is not allowed: add {hint} to the listener's endpoint")
         origin = request.headers.get("Origin")
         if origin is not None and not self._allows(origin):
             hint = "?origin=https://app.example (or * for all)"
@@ -131,6 +140,14 @@ class WebSocketListener:
         if full:
             return _text(503, full)
         return None
+
+    def _is_ours(self, host: str) -> bool:
+        """Return True if a client may reach the listener under this name, which no foreign web page can choose."""
+        try:
+            name = (urlsplit(f"//{host}").hostname or "").rstrip(".")
+        except ValueError:
+            return False
+        return bool(self._hosts & {"*", name}) or name == "localhost" or _is_address(name)
 
     def _allows(self, origin: str) -> bool:
         if "*" in self._origins or origin.rstrip("/").lower() in self._origins:
@@ -153,6 +170,14 @@ async def listen(
     listener = WebSocketListener(path, limits, rules)
     await listener.start(host, port)
     return listener
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ip_address(name)
+    except ValueError:
+        return False
+    return True
 
 
 def _facts(request: web.BaseRequest) -> PeerFacts:

@@ -12,6 +12,7 @@ from dragoman.gateway.app import App
 from dragoman.gateway.cli.options import LogJson, LogLevel
 from dragoman.gateway.cli.running import run, serve_until_signalled, set_up
 from dragoman.gateway.config import model as config
+from dragoman.gateway.config.access import public_faults
 from dragoman.gateway.config.check import check_route
 from dragoman.gateway.config.model import Config, Route
 from dragoman.gateway.config.ops_address import check_ops
@@ -51,6 +52,9 @@ def bridge(
     redact: Annotated[
         bool, typer.Option("--redact/--no-redact", help="Take secrets out of recordings before they are written.")
     ] = True,
+    insecure: Annotated[
+        bool, typer.Option("--insecure", help="Accept clients from other machines without authentication.")
+    ] = False,
     ops: Annotated[
         str | None,
         typer.Option(
@@ -73,6 +77,9 @@ def bridge(
     listen, upstream = tuple(map(parse, endpoints[:-1])), parse(endpoints[-1])
     route = Route(name="bridge", listen=listen, upstream=upstream, overflow=overflow, approvals=approvals)
     check_route(route)
+    if not insecure:
+        for _, text in public_faults(dict(enumerate(listen)), config.Auth(), "--insecure"):
+            raise ConfigError(text)
     for endpoint in (*listen, upstream):
         if endpoint.has_literal_secret:
             log.warning(

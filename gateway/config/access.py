@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from ipaddress import ip_address
 from typing import Any
+from urllib.parse import urlsplit
 
 from msgspec import structs
 
@@ -14,7 +16,7 @@ from dragoman.gateway.endpoint import Endpoint
 from dragoman.gateway.identity.listeners import names_clients
 from dragoman.mappings.errors import ConfigError
 
-__all__ = ["auth_faults", "read_auth", "settled", "share_faults"]
+__all__ = ["auth_faults", "is_public", "public_faults", "read_auth", "settled", "share_faults"]
 
 TOKEN_MIN = 16  # characters: fewer can be guessed
 
@@ -43,6 +45,30 @@ def share_faults(listen: Mapping[int, Endpoint], share: Any, auth: Auth) -> Iter
             else 'give it a route of its own with `share = "all"`'
         )
         yield index, f"{endpoint.masked} cannot tell its clients apart, so no session can have an owner; {remedy}"
+
+
+def is_public(endpoint: Endpoint) -> bool:
+    """Return True if processes on other machines can reach a checked listener."""
+    if not endpoint.address.startswith("//"):
+        return False
+    host = urlsplit(f"ws:{endpoint.address}").hostname or ""
+    try:
+        return not ip_address(host).is_loopback
+    except ValueError:
+        return host != "localhost"
+
+
+def public_faults(listen: Mapping[int, Endpoint], auth: Auth, allow: str) -> Iterator[tuple[int, str]]:
+    """Yield the index of each listener that other machines can use without authentication, and what to write instead.
+
+    `allow` is what the user writes to allow it.
+    """
+    for index, endpoint in listen.items():
+        if not is_public(endpoint) or names_clients(endpoint, auth):
+            continue
+        tokens = "configure [auth.tokens], " if endpoint.transport in ("ws", "wss") else ""
+        text = f"{endpoint.masked} would accept clients from other machines without authentication"
+        yield index, f"{text}; {tokens}listen on 127.0.0.1, or write {allow} if that is intended"
 
 
 def auth_faults(table: Any) -> Iterator[tuple[KeyPath, str]]:

@@ -19,7 +19,7 @@ import tomli
 from msgspec import Struct
 
 from dragoman.gateway import registry
-from dragoman.gateway.config.access import auth_faults, read_auth, settled, share_faults
+from dragoman.gateway.config.access import auth_faults, public_faults, read_auth, settled, share_faults
 from dragoman.gateway.config.interpolation import Interpolation
 from dragoman.gateway.config.lines import KeyPath, TomlLines, written
 from dragoman.gateway.config.model import Auth, Config, ConfigFile, Limits, Ops, Route, RouteOptions
@@ -85,6 +85,7 @@ class Draft(Struct, frozen=True, kw_only=True):
     env: Any = None
     rlimits: Any = None
     share: Any = None
+    insecure: Any = None
 
 
 def load(path: Path, *, listens: bool = True) -> Config:
@@ -188,6 +189,7 @@ def _draft(at: KeyPath, table: dict[str, Any], found: list[Found], listens: bool
         env=table.get("env"),
         rlimits=table.get("rlimits"),
         share=table.get("share"),
+        insecure=table.get("insecure"),
         upstream=upstream,
         listen={index: endpoint for index, endpoint in read.items() if endpoint is not None},
     )
@@ -281,11 +283,14 @@ def _children(drafts: Sequence[Draft]) -> Iterator[Found]:
 
 
 def _shares(drafts: Sequence[Draft], auth: Any) -> Iterator[Found]:
-    """Find listeners that cannot tell their clients apart, on a route whose sessions have owners."""
+    """Find listeners without the authentication that their route or their address needs."""
     tokens = auth.get("tokens") if isinstance(auth, dict) else None
     known = Auth(tokens=tokens if isinstance(tokens, dict) else {})
     for draft in drafts:
-        for index, text in share_faults(draft.listen, draft.share, known):
+        found = [*share_faults(draft.listen, draft.share, known)]
+        if draft.insecure is not True:
+            found += public_faults(draft.listen, known, "`insecure = true`")
+        for index, text in found:
             yield (*draft.at, "listen", index), text
 
 

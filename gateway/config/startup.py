@@ -9,13 +9,12 @@ from __future__ import annotations
 import shlex
 import shutil
 from collections.abc import Iterator
-from ipaddress import ip_address
 from pathlib import Path
 from tempfile import TemporaryFile
-from urllib.parse import urlsplit
 
+from dragoman.gateway.config.access import is_public
 from dragoman.gateway.config.model import Config
-from dragoman.gateway.endpoint import Endpoint
+from dragoman.gateway.identity.listeners import names_clients
 from dragoman.gateway.recording.places import OneFile, place
 
 __all__ = ["find_hazards"]
@@ -25,23 +24,12 @@ def find_hazards(config: Config) -> Iterator[str]:
     """Yield one line for each listener beyond loopback, missing program and unwritable place of recordings."""
     for route in config.routes:
         for endpoint in route.listen:
-            if _is_public(endpoint):
-                yield f"{endpoint.masked} accepts clients from other machines, and dragoman has no authentication yet"
+            if is_public(endpoint) and not (route.authenticated and names_clients(endpoint, config.auth)):
+                yield f"{endpoint.masked} accepts clients from other machines without authentication"
         if route.upstream.transport == "stdio" and not _is_found(shlex.split(route.upstream.address)[0]):
             yield f"{route.upstream.masked}: no such program in PATH; install it, or write its full path"
     if config.recording is not None and (reason := _why_unwritable(config.recording.path)):
         yield f"recordings cannot be written to {config.recording.path}: {reason}"
-
-
-def _is_public(endpoint: Endpoint) -> bool:
-    """Return True if processes on other machines can reach a checked listener."""
-    if not endpoint.address.startswith("//"):
-        return False
-    host = urlsplit(f"ws:{endpoint.address}").hostname or ""
-    try:
-        return not ip_address(host).is_loopback
-    except ValueError:
-        return host != "localhost"
 
 
 def _is_found(program: str) -> bool:

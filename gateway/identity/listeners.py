@@ -69,6 +69,7 @@ class ListenerIdentity:
         self._identities = identities
         self._authenticator = authenticator
         self._welcome = welcome
+        self.authenticated = authenticator is not None
 
     def accept_as(self, facts: PeerFacts) -> Accept:
         """Return what accepts the transport of a peer that is connected. If it is refused, it is told so there."""

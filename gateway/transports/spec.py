@@ -37,8 +37,9 @@ class ListenerCallbacks(Struct, frozen=True, kw_only=True):
     `accept_as` returns what accepts a connected peer of these facts. `admit` does so before a handshake, or returns why
     the peer is not authenticated. `accept` takes each peer of which no facts are known. `refusal` returns why a peer of
     this address is not accepted now, "" if it is; a listener that can refuse a peer before its handshake asks it.
-    `publish` takes the transport to all subscribers, if there is one. `subscribed` is called for each subscription, and
-    `lost` with each undelivered message. `instance` identifies the gateway there.
+    `authenticated` says that no peer is accepted for its address alone. `publish` takes the transport to all
+    subscribers, if there is one. `subscribed` is called for each subscription, and `lost` with each undelivered
+    message. `instance` identifies the gateway there.
     """
 
     accept: Accept
@@ -47,6 +48,7 @@ class ListenerCallbacks(Struct, frozen=True, kw_only=True):
     instance: Instance
     accept_as: Callable[[PeerFacts], Accept]
     admit: Callable[[PeerFacts], Awaitable[Accept | str]]
+    authenticated: bool = False
     subscribed: Callable[[], None] = lambda: None
     refusal: Callable[[str], str] = lambda _peer: ""
 

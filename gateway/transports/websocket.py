@@ -29,7 +29,8 @@ async def _listen(endpoint: Endpoint, limits: Limits, callbacks: ListenerCallbac
     host, port, path = split_url(endpoint)
     bounds, origins = transport_limits(limits), endpoint.all("origin")
     try:
-        rules = websocket.Handshakes(admit=callbacks.admit, origins=origins, full=callbacks.refusal)
+        hosts = endpoint.all("host") or (("*",) if callbacks.authenticated else (host,))
+        rules = websocket.Handshakes(admit=callbacks.admit, origins=origins, hosts=hosts, full=callbacks.refusal)
         return await websocket.listen(host, port, path, bounds, rules)
     except OSError as error:  # asyncio's own words name no endpoint, and an unknown host not at all
         raise bind_failure(endpoint, f"{host}:{port}", error) from error
@@ -55,7 +56,7 @@ def _place(endpoint: Endpoint) -> Place | None:
 WS = TransportSpec(
     listen=_listen,
     dial=_dial,
-    listen_options=frozenset({"origin"}),
+    listen_options=frozenset({"origin", "host"}),
     dial_options=frozenset({"agent", "user", "token"}),  # what a client cannot say itself (docs/design.md, section 5)
     check=split_url,
     place=_place,

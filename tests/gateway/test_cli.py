@@ -204,7 +204,7 @@ def test_without_arguments_the_help_is_printed_and_no_error() -> None:
         ((WS, "pod+ws://127.0.0.1:1/"), "can connect to smooth+ws:..."),
         ((WS, "pod+unix:/x", "--ops", "http://0.0.0.0:1"), "other machines can reach http://0.0.0.0:1: add a token"),
         (("smooth+ws:/ws", "pod+unix:/x"), "write host and port, for example smooth+ws://127.0.0.1:8787/ws"),
-        ((WS + "?orign=x", "pod+unix:/x"), "unknown option 'orign'; options of ws: origin"),
+        ((WS + "?orign=x", "pod+unix:/x"), "unknown option 'orign'; options of ws: host, origin"),
         ((WS, "pod+unix:/x", "--log-level", "loud"), "write one of debug, info, warning, error"),
         (("smooth+ws://127.0.0.1:x/ws", "pod+unix:/x"), "the port must be a number from 0 to 65535"),
         (("smooth+ws://127.0.0.1:99999/ws", "pod+unix:/x"), "the port must be a number from 0 to 65535"),
@@ -245,7 +245,7 @@ def test_a_second_listener_that_fails_closes_the_first(tmp_path: Path) -> None:
 
 def test_an_unknown_host_is_named_and_exits_1() -> None:
     assert "smooth+ws://no-such-host.invalid:1/" in refused(
-        "bridge", "smooth+ws://no-such-host.invalid:1/", "pod+unix:/x", code=1
+        "bridge", "--insecure", "smooth+ws://no-such-host.invalid:1/", "pod+unix:/x", code=1
     )
 
 
@@ -381,14 +381,14 @@ def test_a_start_warns_of_each_hazard_in_one_line(tmp_path: Path, nobody: int) -
         "missing": "codewhale+stdio:no-such-program --api-key s3cret",
     }
     routes = [f'[[route]]\nname = "{n}"\nlisten = ["{WS}"]\nupstream = "{u}"\n' for n, u in upstreams.items()]
-    routes[0] = routes[0].replace("127.0.0.1:0", "0.0.0.0:0")
+    routes[0] = routes[0].replace("127.0.0.1:0", "0.0.0.0:0") + "insecure = true\n"
     path.write_text("".join(routes) + '[recording]\npath = "/proc/nowhere/"\n')
     path.chmod(0o600)
     printed, _ = served("serve", "--config", str(path), lines=4 + 6)
     told = [line.split(" ", 1)[1].rstrip() for line in printed if "level=warning" in line]
     assert len(told) == 6
     text = "\n".join(told)
-    assert "smooth+ws://0.0.0.0:0/ws accepts clients from other machines, and dragoman has no authentication" in text
+    assert "smooth+ws://0.0.0.0:0/ws accepts clients from other machines without authentication" in text
     assert "codewhale+stdio:no-such-program ...: no such program in PATH; install it" in text
     assert "recordings cannot be written to /proc/nowhere/: " in text
     assert f"smooth+ws://127.0.0.1:{nobody}/ws?token=*** cannot be reached: nothing listens there" in text

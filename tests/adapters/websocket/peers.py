@@ -49,6 +49,7 @@ class Server:
 async def serving(
     limits: TransportLimits = LIMITS,
     origins: tuple[str, ...] = (),
+    hosts: tuple[str, ...] = (),
     full: Callable[[str], str] = lambda _peer: "",
     identify: Callable[[PeerFacts], str] = lambda _facts: "",
 ) -> AsyncIterator[Server]:
@@ -61,7 +62,7 @@ async def serving(
     async with asyncio.timeout(DEADLINE):
         server = Server()
         server.listener = await listen(
-            "127.0.0.1", 0, "/ws", limits, Handshakes(admit=admit, origins=origins, full=full)
+            "127.0.0.1", 0, "/ws", limits, Handshakes(admit=admit, origins=origins, hosts=hosts, full=full)
         )
         try:
             yield server

@@ -51,7 +51,7 @@ async def handshake(server: Server, *headers: str) -> AsyncIterator[tuple[str, R
     """An upgrade with these further headers, and the head of its answer."""
     reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
     key = "Sec-WebSocket-Key: " + base64.b64encode(os.urandom(16)).decode()
-    usual = ("Host: x", "Upgrade: websocket", "Connection: Upgrade", key, "Sec-WebSocket-Version: 13")
+    usual = ("Host: 127.0.0.1", "Upgrade: websocket", "Connection: Upgrade", key, "Sec-WebSocket-Version: 13")
     writer.write("\r\n".join(("GET /ws HTTP/1.1", *usual, *headers, "", "")).encode())
     head = await reader.readuntil(b"\r\n\r\n")
     try:
@@ -466,7 +466,7 @@ def upgrade(server: Server, request: bytes) -> socket.socket:
 async def test_a_client_whose_request_came_before_the_listener_closed_is_served() -> None:
     loop = asyncio.get_running_loop()
     key = base64.b64encode(os.urandom(16)).decode()
-    words = ("Host: x", "Upgrade: websocket", "Connection: Upgrade", "Sec-WebSocket-Version: 13")
+    words = ("Host: 127.0.0.1", "Upgrade: websocket", "Connection: Upgrade", "Sec-WebSocket-Version: 13")
     request = "\r\n".join(("GET /ws HTTP/1.1", *words, f"Sec-WebSocket-Key: {key}", "", "")).encode()
     async with serving() as server:
         with upgrade(server, request) as client:
@@ -484,7 +484,7 @@ async def test_a_client_that_only_connected_before_the_listener_closed_is_discon
             assert await asyncio.get_running_loop().sock_recv(client, 1) == b""
 
 
-@pytest.mark.parametrize("said", [b"", b"GET /ws HTTP/1.1\r\nHost: x\r\n"], ids=["nothing", "a part"])
+@pytest.mark.parametrize("said", [b"", b"GET /ws HTTP/1.1\r\nHost: 127.0.0.1\r\n"], ids=["nothing", "a part"])
 async def test_a_client_that_does_not_finish_its_handshake_is_disconnected(said: bytes) -> None:
     async with serving(TransportLimits(close_deadline=1.0, handshake_deadline=0.05)) as server:
         with upgrade(server, said) as client:
@@ -506,7 +506,7 @@ async def test_the_deadline_of_the_handshake_does_not_end_an_open_connection() -
 async def test_closing_a_listener_keeps_its_peers_and_disconnects_idle_http_clients() -> None:
     async with serving() as server, dialled(server) as (client, ours):
         reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
-        writer.write(b"GET /nothing HTTP/1.1\r\nHost: x\r\n\r\n")
+        writer.write(b"GET /nothing HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
         await reader.readuntil(b"open a WebSocket at /ws\n")
         await server.listener.close()
         assert await reader.read() == b""
@@ -547,3 +547,27 @@ async def test_a_client_that_leaves_during_its_handshake_is_no_error_in_the_log(
             async with aiohttp.ClientSession() as http:
                 await http.ws_connect(server.url)
     assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == []
+
+
+async def host_answer(server: Server, host: str) -> int:
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+    writer.write(f"GET /ws HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode())
+    status = int((await reader.readline()).split()[1])
+    writer.close()
+    return status
+
+
+@pytest.mark.parametrize(
+    "host", ["evil.example", "evil.example:8787", "127.0.0.1.evil.example", "localhost.evil", "[x", ""]
+)
+async def test_a_foreign_host_is_refused(host: str) -> None:
+    async with serving() as server:
+        assert await host_answer(server, host) == 403
+
+
+@pytest.mark.parametrize(
+    "host", ["127.0.0.1", "localhost:99", "LOCALHOST.", "[::1]:80", "192.0.2.7", "Gateway.example:1"]
+)
+async def test_a_host_that_no_page_can_choose_is_accepted(host: str) -> None:
+    async with serving(hosts=("gateway.example",)) as server:
+        assert await host_answer(server, host) == 426, "not a WebSocket handshake, but the right host"

@@ -96,3 +96,20 @@ def test_a_token_is_read_from_a_file_or_a_variable(tmp_path: Path, monkeypatch: 
     config = check(path).config
     assert config is not None
     assert config.auth.tokens == {"a": "file-file-file-file", "b": "env-env-env-env-env"}
+
+
+@pytest.mark.parametrize("listen", ["smooth+ws://0.0.0.0:0/ws", "smooth+ws://[::]:0/ws", "pando+tcp://192.0.2.7:40000"])
+def test_a_public_listener_without_authentication_is_refused(tmp_path: Path, listen: str) -> None:
+    text = f'[[route]]\nlisten = ["{listen}"]\nupstream = "pod+unix:/u"\n'
+    (problem,) = problems(tmp_path, text)
+    assert problem.startswith(f"2: route[0].listen[0]: {listen} would accept clients from other machines")
+    assert "or write `insecure = true` if that is intended" in problem
+    assert problems(tmp_path, f"{text}insecure = true\n") == []
+
+
+def test_a_public_listener_with_tokens_is_accepted(tmp_path: Path) -> None:
+    tokens = f'[auth.tokens]\na = "{"x" * 16}"\n'
+    assert (
+        problems(tmp_path, f'{tokens}[[route]]\nlisten = ["smooth+ws://0.0.0.0:0/ws"]\nupstream = "pod+unix:/u"\n')
+        == []
+    )
