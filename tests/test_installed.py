@@ -106,6 +106,12 @@ def test_the_installed_program_includes_its_documents_and_its_example(environmen
     assert page.stdout == (ROOT / "docs/dialects/pod.md").read_text("utf-8"), page.stderr
 
 
+def test_the_installed_program_exports_a_page(environment: Path, tmp_path: Path) -> None:
+    recording = ROOT / "tests/data/recordings/v4.jsonl"
+    page = run(environment / "dragoman", "export", str(recording), "-o", "-", cwd=tmp_path)
+    assert page.stdout.startswith("<!doctype html>"), page.stderr
+
+
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_importing_a_folder_of_the_checkout_is_refused(folder: str) -> None:
     refused = run(sys.executable, "-c", f"import {folder}", cwd=ROOT, PYTHONPATH=".")

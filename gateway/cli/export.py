@@ -33,9 +33,9 @@ def export(
 ) -> None:
     """Make one HTML page of a recording, or CloudEvents as JSON lines.
 
-    The page shows the transcript and the frames. It has no script and loads nothing from elsewhere, so it can be mailed
-    and opened as a file. It contains everything that the recording contains: run `dragoman scan` first. It
-    overwrites no file.
+    The page shows the turns, the transcript and the frames; press ? in it for its keys. It loads nothing from
+    elsewhere, so it can be mailed and opened as a file. It contains everything that the recording contains: run
+    `dragoman scan` first. No file is overwritten.
     """
     if frames and format == "html":
         raise ConfigError("--frames goes with --format cloudevents: the page shows the frames as it is")

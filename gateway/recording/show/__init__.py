@@ -2,7 +2,8 @@
 
 transcript   the entries that people read      turns        the turns in figures
 terminal     both on a terminal                sessions     the sessions of a folder
-page         a recording as one HTML page      cloudevents  a recording as CloudEvents
+page         a recording as one HTML page      wire         the rows of frames and events in it
 projected    a recording as frames of a dialect
 losses       what clients did not get          compare      two conversations turn by turn
+cloudevents  a recording as CloudEvents
 """

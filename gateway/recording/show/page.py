@@ -1,88 +1,84 @@
-"""A recording as one HTML page without scripts or external resources, which also works from file://.
+"""A recording as one HTML page without external resources, which also works from file://.
 
-First comes the transcript, then the wire: the frames of the backend, the canonical items, and the frames of the
-clients. One row holds a received frame, its events, and the frames sent for them. All text of peers is escaped, and
-the page's content security policy forbids to load or run anything.
+First comes a table of the turns, then the transcript, then the wire: the frames of the backend, the canonical items,
+and the frames of the clients. The page is page.html with page.css and page.js inside.
+
+All text of peers is escaped. The page's content security policy allows only its own style and script, by their hashes,
+and the script can make no markup of text. The pieces of a fold are compressed; the script unpacks them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import gzip
+import re
+from base64 import b64encode
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
+from hashlib import sha256
 from html import escape
+from pathlib import Path
+from string import Template
 
 import msgspec
 
+from dragoman.gateway import registry
 from dragoman.gateway.recording.lines import UP, EventLine, FrameLine, Line
 from dragoman.gateway.recording.printable import printable
 from dragoman.gateway.recording.reader import Reader
-from dragoman.gateway.recording.show.transcript import TranscriptEntry, transcript
+from dragoman.gateway.recording.show.losses import LossFinder
+from dragoman.gateway.recording.show.transcript import KINDS, TranscriptEntry, kind_of, transcript
+from dragoman.gateway.recording.show.turns import TurnFigures, turn_figures
+from dragoman.gateway.recording.show.wire import WireRow, folded, label_of, wire_rows
+from dragoman.mappings.dialect import Dialect
 
 __all__ = ["page"]
 
-TOGETHER = 5_000  # µs between the first and the last frame of one row
 HIDDEN = frozenset({"detail", "asked"})  # entries that the wire shows better
-
-STYLE = """
-:root { color-scheme: light dark; --line: #8884; --soft: #8882; }
-body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 110rem; padding: 0 1rem; }
-h1 { font-size: 1.4rem; overflow-wrap: anywhere; } h2 { font-size: 1.1rem; margin-top: 2rem; }
-dl { display: grid; grid-template-columns: max-content 1fr; gap: 0 1rem; }
-dt { opacity: .7; } dd { margin: 0; overflow-wrap: anywhere; }
-.entry { display: grid; grid-template-columns: 7rem 6rem 1fr; gap: 0 .8rem; padding: .25rem .4rem; }
-.entry { align-items: baseline; }
-.entry pre { margin: 0; white-space: pre-wrap; overflow-wrap: anywhere; font: inherit; }
-.entry pre { unicode-bidi: plaintext; text-align: start; }
-.entry.tool pre, .entry.result pre, .entry.output pre, .entry.error pre { font: 13px/1.45 ui-monospace, monospace; }
-.result pre, .output pre, td pre { max-height: 24rem; overflow: auto; } .result b, .output b { display: block; }
-.time, .kind { opacity: .65; font-variant-numeric: tabular-nums; } .time a { color: inherit; text-decoration: none; }
-.input { background: #48f2; } .question, .answer { background: #fb03; } .error, .loss, .alert { background: #f443; }
-.reasoning pre { font-style: italic; opacity: .75; }
-.end { border-bottom: 1px solid var(--line); margin-bottom: .8rem; }
-table { border-collapse: collapse; width: 100%; table-layout: fixed; } col.t { width: 7rem; }
-th { text-align: left; position: sticky; top: 0; background: Canvas; padding: .2rem .4rem; }
-td { border-top: 1px solid var(--line); vertical-align: top; padding: .2rem .4rem; }
-td pre { margin: 0 0 .2rem; white-space: pre-wrap; overflow-wrap: anywhere; font: 12px/1.4 ui-monospace, monospace; }
-td b { font: 11px/1.6 system-ui, sans-serif; opacity: .65; display: block; scroll-margin-top: 3rem; }
-b:target { opacity: 1; outline: 2px solid #48f; } .gone { opacity: .6; font-style: italic; }
-td.event { background: var(--soft); } mark { background: #fb05; color: inherit; border-radius: .2rem; }
-@media (max-width: 50rem) {
-  .entry { grid-template-columns: max-content 1fr; } .entry pre { grid-column: 1 / -1; }
-  thead { display: none; } table, tbody, tr, td { display: block; } td { border: 0; } td:empty { display: none; }
-  tr { border-top: 1px solid var(--line); }
-}
-""".strip()
-
-HEAD = """<!doctype html>
-<html lang="en"><head><meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
-<meta name="viewport" content="width=device-width"><meta name="referrer" content="no-referrer">
-<title>{title}</title><style>
-{style}
-</style></head><body>
-<h1>{title}</h1>
-"""
-
-WIRE = """<h2 id="wire">The wire</h2>
-<table><colgroup><col class="t"><col><col><col></colgroup>
-<thead><tr><th>time</th><th>backend</th><th>canonical</th><th>clients</th></tr></thead><tbody>
-"""
+NAMED = frozenset({"tool", "result", "output", "error", "command", "reply", "loss"})
+LARGE = 1 << 15  # characters: a longer text on the wire is compressed, because it stands there several times
+SAMPLE = 120  # characters of an input in the table of turns, and of a frame in its summary
+SECTION = re.compile(r"<!-- (turns|transcript|wire) -->\n")
+POLICY = (
+    "default-src 'none'; script-src '{script}'; style-src '{style}'; base-uri 'none'; form-action 'none'; "
+    "require-trusted-types-for 'script'; trusted-types 'none'"
+)
 
 
-def page(recording: Reader) -> Iterator[str]:
-    """Yield the page of a recording in pieces; the recording is read twice, once for each part of the page."""
+def page(recording: Reader, find_dialect: Callable[[str], Dialect] = registry.dialect) -> Iterator[str]:
+    """Yield the page of a recording in pieces; the recording is read once for each part of the page."""
+    session = recording.header.session
+    turns = turn_figures(recording.lines(), LossFinder(session, find_dialect))
+    sections: dict[str, Callable[[], Iterator[str]]] = {
+        "turns": lambda: _turns(turns),
+        "transcript": lambda: _transcript(recording, turns, LossFinder(session, find_dialect)),
+        "wire": lambda: _wire(recording, LossFinder(session, find_dialect)),
+    }
+    for part in SECTION.split(_frame_of_page(recording)):
+        if part in sections:
+            yield from sections[part]()
+        else:
+            yield part
+
+
+def _frame_of_page(recording: Reader) -> str:
+    """Return the page without its sections, whose places are comments."""
     header = recording.header
+    html, style, script = (
+        Path(__file__).with_name(f"page.{kind}").read_text("utf-8") for kind in ("html", "css", "js")
+    )
     title = f"Session {header.session}" if header.session else f"Route {header.route}"
-    yield HEAD.format(title=_text(title), style=STYLE)
-    yield _about(recording)
-    yield '<p><a href="#wire">The frames on the wires</a></p>\n<h2>Transcript</h2>\n'
-    for entry in transcript(recording.lines(), recording.missing):
-        if entry.kind not in HIDDEN:
-            yield _entry(entry)
-    yield WIRE
-    for row in _rows(recording.lines()):
-        yield _row(row)
-    yield "</tbody></table>\n</body></html>\n"
+    kinds = "".join(
+        f'<button type="button" data-kind="{kind}" aria-pressed="false">{kind}</button>' for kind in (*KINDS, "frame")
+    )
+    policy = POLICY.format(script=_hash(script), style=_hash(style))
+    # Text of a peer cannot look like the place of a section: escaped text has no "<".
+    return Template(html).substitute(
+        title=_text(title), about=_about(recording), kinds=kinds, policy=policy, style=style, script=script
+    )
+
+
+def _hash(content: str) -> str:
+    return f"sha256-{b64encode(sha256(content.encode()).digest()).decode()}"
 
 
 def _about(recording: Reader) -> str:
@@ -93,84 +89,200 @@ def _about(recording: Reader) -> str:
         "backend": header.upstream,
         "dialects": ", ".join(f"{name}@{of}" if of else name for name, of in header.dialects.items()),
         "began": f"{began:%Y-%m-%d %H:%M:%S} UTC",
+        "clients know it as": ", ".join(recording.shown_as),
         "not in it": ", ".join(gap.text for gap in recording.missing),
         "dragoman": header.gateway,
     }
-    rows = "".join(f"<dt>{key}</dt><dd>{_text(value)}</dd>" for key, value in told.items() if value)
-    return f"<dl>{rows}</dl>\n"
+    rows = "".join(f"<div><dt>{key}</dt><dd>{_text(value)}</dd></div>" for key, value in told.items() if value)
+    return f"<dl>{rows}</dl>"
 
 
-def _entry(entry: TranscriptEntry) -> str:
-    name = f"<b>{_text(' '.join(filter(None, (entry.link, entry.name))))} </b>" if entry.link or entry.name else ""
-    mark = " <mark>redacted</mark>" if entry.redacted else ""
-    shown = name if entry.kind in ("tool", "result", "output", "error", "command", "reply", "loss") else ""
+# -- turns ---------------------------------------------------------------------------------------------------
+
+TURNS_HEAD = """<div class="scroll" role="region" aria-labelledby="turns" tabindex="0"><table>
+<thead><tr>{columns}</tr></thead><tbody>
+"""
+COLUMNS = {
+    "turn": "",
+    "input": "left",
+    "began": "",
+    "until its first token, and until its end": "left",
+    "duration": "",
+    "first token": "",
+    "deltas": "",
+    "tokens in": "",
+    "tokens out": "",
+    "tools": "",
+    "lost": "",
+    "end": "left",
+}
+
+
+def _turns(turns: Sequence[TurnFigures]) -> Iterator[str]:
+    if not turns:
+        yield '<p class="note">There is no turn in this recording.</p>\n'
+        return
+    columns = "".join(f'<th scope="col" class="{side}">{name}</th>' for name, side in COLUMNS.items())
+    yield TURNS_HEAD.format(columns=columns.replace(' class=""', ""))
+    longest = max((turn.duration or 0 for turn in turns), default=0) or 1
+    for turn in turns:
+        bad = "left bad" if turn.failure or turn.end in ("failed", "") else "left"
+        lost = "bad" if turn.lost else ""
+        end = _text(": ".join(filter(None, (turn.end.replace("_", " ") or "still open", turn.failure))))
+        cells = (
+            f'<td class="said">{_text(_sample(turn.input))}</td><td>{_clock(turn.t, 3)}</td>'
+            f'<td class="plot">{_plot(turn, longest)}</td><td>{_duration(turn.duration)}</td>'
+            f"<td>{_duration(turn.first_token)}</td><td>{turn.deltas:,}</td><td>{_number(turn.input_tokens)}</td>"
+            f"<td>{_number(turn.output_tokens)}</td><td>{turn.tools}</td>"
+            f'<td class="{lost}">{turn.lost}</td><td class="{bad}">{end}</td>'
+        )
+        yield f'<tr><th scope="row"><a href="#turn-{turn.turn}">{turn.turn}</a></th>{cells}</tr>\n'
+    yield "</tbody></table></div>\n"
+
+
+def _plot(turn: TurnFigures, longest: int) -> str:
+    """Return a bar: until the first token, and from there to the end, in the scale of the longest turn."""
+    if turn.duration is None:
+        return ""
+    wait = turn.duration if turn.first_token is None else min(turn.first_token, turn.duration)
+    before, all_of_it = 100 * wait / longest, 100 * turn.duration / longest
     return (
-        f'<div class="entry {entry.kind}"><span class="time"><a href="#l{entry.seq}">{_clock(entry.t)}</a></span>'
-        f'<span class="kind">{entry.kind}</span><pre>{shown}{_text(entry.text)}{mark}</pre></div>\n'
+        '<svg aria-hidden="true" viewBox="0 0 100 8" preserveAspectRatio="none"><rect class="track" width="100" '
+        f'height="8"/><rect class="ran" width="{all_of_it:.2f}" height="8"/>'
+        f'<rect class="wait" width="{before:.2f}" height="8"/></svg>'
     )
+
+
+# -- transcript ----------------------------------------------------------------------------------------------
+
+
+def _transcript(recording: Reader, turns: Sequence[TurnFigures], losses: LossFinder) -> Iterator[str]:
+    shown = last = 0
+    entries = transcript(recording.lines(), recording.missing, losses)
+    yield '<ol class="entries">\n'
+    for entry in entries:
+        if entry.kind in HIDDEN and not (entry.lost and entry.kind != "detail"):
+            continue
+        if entry.turn > shown:
+            shown = entry.turn
+            opened = "</section>\n" if shown > 1 and last else ""
+            yield f'</ol>\n{opened}{_turn_heading(turns[shown - 1])}<ol class="entries">\n'
+            last = -1
+        yield _entry(entry, with_id=entry.seq != last)
+        last = entry.seq
+    yield "</ol>\n" + ("</section>\n" if shown else "")
+
+
+def _turn_heading(turn: TurnFigures) -> str:
+    told = [
+        turn.end.replace("_", " ") or "still open",
+        _duration(turn.duration),
+        f"first token after {_duration(turn.first_token)}" if turn.first_token is not None else "",
+    ]
+    title = f'<a href="#turn-{turn.turn}">Turn {turn.turn}</a> <small>{" · ".join(filter(None, told))}</small>'
+    return f'<section class="turn" aria-labelledby="turn-{turn.turn}"><h3 id="turn-{turn.turn}">{title}</h3>\n'
+
+
+def _entry(entry: TranscriptEntry, *, with_id: bool) -> str:
+    who = " ".join(filter(None, (entry.link, entry.name if entry.kind in NAMED else "")))
+    name = f'<b class="name">{_text(who)}</b> ' if who and entry.kind in NAMED else ""
+    mark = " <mark>redacted</mark>" if entry.redacted else ""
+    own = f' id="e{entry.seq}"' if with_id else ""
+    json = ' class="json"' if entry.text[:1] in ("{", "[") else ""
+    kinds = f"{entry.kind} loss" if entry.lost else entry.kind
+    return (
+        f'<li class="entry {entry.kind}"{own} data-seq="{entry.seq}" data-kinds="{kinds}" tabindex="-1">'
+        f'<a class="time" href="#l{entry.seq}" title="Show on the wire">{_clock(entry.t)}</a>'
+        f'<span class="kind">{entry.kind}</span><div class="body">{name}{mark}<pre{json}>{_text(entry.text)}</pre>'
+        f"{_lost(entry.lost)}</div>{COPY}</li>\n"
+    )
+
+
+COPY = '<button type="button" class="copy">Copy</button>'
+
+
+def _lost(losses: Sequence[str]) -> str:
+    return "".join(f'<p class="lost">{_text(loss)}</p>' for loss in losses)
 
 
 # -- the wire ------------------------------------------------------------------------------------------------
 
-BACKEND, CANONICAL, CLIENTS = range(3)
+
+def _wire(recording: Reader, losses: LossFinder) -> Iterator[str]:
+    for row in wire_rows(losses.lines(recording.lines())):
+        yield _row(row, losses)
 
 
-class _Row:
-    """One row of the wire table: the lines of each column."""
-
-    def __init__(self, first: Line) -> None:
-        self.first = first
-        self.columns: tuple[list[Line], list[Line], list[Line]] = ([], [], [])
-
-
-def _rows(lines: Iterable[Line]) -> Iterator[_Row]:
-    row: _Row | None = None
-    for line in lines:
-        if row is not None and _begins(line, row):
-            yield row
-            row = None
-        if row is None:
-            row = _Row(line)
-        row.columns[_column(line)].append(line)
-    if row is not None:
-        yield row
-
-
-def _begins(line: Line, row: _Row) -> bool:
-    """Return True if a received frame begins a new row; frames that one read returned share a row."""
-    if line.t - row.first.t > TOGETHER:
-        return True
-    if not isinstance(line, FrameLine) or line.dir != "receive":
-        return False
-    column = _column(line)
-    only = all(not lines for number, lines in enumerate(row.columns) if number != column)
-    return not (only and line.t == row.first.t)
-
-
-def _column(line: Line) -> int:
-    if isinstance(line, EventLine):
-        return CANONICAL
-    return BACKEND if line.upstream else CLIENTS
-
-
-def _row(row: _Row) -> str:
-    kinds = ("", ' class="event"', "")
+def _row(row: WireRow, losses: LossFinder) -> str:
+    lines = [line for column in row.columns for line in column]
+    kinds: set[str] = {kind_of(line) for line in row.columns[1] if isinstance(line, EventLine)} or {"frame"}
+    lost = {line.seq: found for line in lines if (found := losses.take(line.seq))}
+    if lost or any(isinstance(line, FrameLine) and line.missing for line in lines):
+        kinds.add("loss")
     cells = "".join(
-        f"<td{kind}>{''.join(map(_line, lines))}</td>" for kind, lines in zip(kinds, row.columns, strict=True)
+        f'<div role="cell" class="{name}">{"".join(_group(group, lost) for group in folded(column))}</div>'
+        for name, column in zip(("backend", "canonical", "clients"), row.columns, strict=True)
     )
-    return f'<tr><td class="time">{_clock(row.first.t)}</td>{cells}</tr>\n'
+    first, last = row.first, max(line.seq for line in lines)
+    time = f'<span role="cell"><a class="time" href="#l{first.seq}">{_clock(first.t)}</a></span>'
+    about = f'data-last="{last}" data-kinds="{" ".join(sorted(kinds))}"'
+    return f'<div class="row" role="row" {about} tabindex="-1">{time}{cells}</div>\n'
 
 
-def _line(line: Line) -> str:
-    mark = " <mark>redacted</mark>" if line.redacted else ""
+def _group(lines: Sequence[Line], lost: dict[int, list[str]]) -> str:
+    """Return lines that are shown as one, with what was lost of them."""
+    losses = _lost(list(dict.fromkeys(loss for line in lines for loss in lost.get(line.seq, ()))))
+    if len(lines) > 1:
+        return f"{_fold(lines)}{losses}"
+    (line,) = lines
+    who = f'<span class="who">{_who(line)}{_mark(lines)}</span>'
+    if isinstance(line, FrameLine) and line.frame() is None:
+        return f'<p class="gone" id="l{line.seq}">{who} {_text(line.missing or "taken out")}</p>'
+    texts = _contents(line)
+    if sum(map(len, texts)) > LARGE:
+        return f"{_fold(lines)}{losses}"
+    pres = "".join(f"<pre>{_text(text)}</pre>" for text in texts)
+    return (
+        f'<details class="line" id="l{line.seq}"><summary><b>{_text(label_of(line))}</b> {who} '
+        f"<code>{_text(_sample(' '.join(texts)))}</code></summary>{pres}{COPY}</details>{losses}"
+    )
+
+
+def _fold(lines: Sequence[Line]) -> str:
+    """Return alike lines, or a long one, as one row whose pieces are compressed."""
+    pieces: list[tuple[int, int, str]] = []
+    seq = t = 0
+    for line in lines:
+        pieces.append((line.seq - seq, line.t - t, printable(" ".join(_contents(line)))))
+        seq, t = line.seq, line.t
+    packed = b64encode(gzip.compress(msgspec.json.encode(pieces), 6, mtime=0)).decode()
+    text = "".join(getattr(line.event, "text", "") or "" for line in lines if isinstance(line, EventLine))
+    whole = f"<pre>{_text(text)}</pre>" if text and len(text) <= LARGE else ""
+    first = lines[0]
+    count = f' data-count="{len(lines):,}"' if len(lines) > 1 else ""
+    return (
+        f'<details class="run" id="l{first.seq}" data-first="{first.seq}" data-last="{lines[-1].seq}"{count} '
+        f'data-pieces="{packed}"><summary><b>{_text(label_of(first))}</b> <span class="who">{_who(first)}'
+        f"{_mark(lines)}</span> <code>{_text(_sample(text or pieces[0][2]))}</code></summary>{whole}{COPY}</details>"
+    )
+
+
+def _mark(lines: Sequence[Line]) -> str:
+    return " <mark>redacted</mark>" if any(line.redacted for line in lines) else ""
+
+
+def _contents(line: Line) -> list[str]:
+    """Return the texts of a frame, or of an event or command as JSON."""
+    if isinstance(line, EventLine):
+        return [msgspec.json.encode(line.event if line.event is not None else line.command).decode()]
+    parts = line.parts if line.parts is not None else (line,)
+    return [part.text if part.text is not None else f"base64 {part.base64 or ''}" for part in parts]
+
+
+def _who(line: Line) -> str:
+    """Return the peers of a frame or an item: a frame comes from one, an event of the log is for all."""
     if isinstance(line, FrameLine):
-        way = "from" if line.dir == "receive" else "to"
-        return f'<b id="l{line.seq}">{way} {_named(line.link)}, {_text(line.dialect)}{mark}</b>{_frame(line)}'
-    item = line.event if line.event is not None else line.command
-    return f'<b id="l{line.seq}">{_who(line)}{mark}</b><pre>{_text(msgspec.json.encode(item).decode())}</pre>'
-
-
-def _who(line: EventLine) -> str:
+        return f"{'from' if line.dir == 'receive' else 'to'} {_named(line.link)}, {_text(line.dialect)}"
     if not line.link:
         return _text(line.cursor)
     if line.event is not None:
@@ -182,21 +294,29 @@ def _named(link: str) -> str:
     return "the backend" if link == UP else _text(link)
 
 
-def _frame(line: FrameLine) -> str:
-    if line.text is not None:
-        return f"<pre>{_text(line.text)}</pre>"
-    if line.base64 is not None:
-        return f"<pre>base64 {_text(line.base64)}</pre>"
-    if line.parts is not None:
-        parts = (part.text if part.text is not None else f"base64 {part.base64}" for part in line.parts)
-        return "".join(f"<pre>{_text(part)}</pre>" for part in parts)
-    return f'<pre class="gone">{_text(line.missing or "taken out")}</pre>'
+# -- text ----------------------------------------------------------------------------------------------------
 
 
 def _text(text: str) -> str:
     return escape(printable(text), quote=True)
 
 
-def _clock(t: int) -> str:
+def _sample(text: str) -> str:
+    """Return the beginning of a text, on one line."""
+    line = " ".join(text[: 4 * SAMPLE].split())
+    return line if len(line) <= SAMPLE and len(text) <= 4 * SAMPLE else f"{line[: SAMPLE - 1]}…"
+
+
+def _clock(t: int, digits: int = 6) -> str:
     minutes, seconds = divmod(t / 1e6, 60)
-    return f"{int(minutes)}:{seconds:09.6f}"
+    return f"{int(minutes)}:{seconds:0{digits + 3}.{digits}f}"
+
+
+def _duration(micros: int | None) -> str:
+    if micros is None:
+        return ""
+    return f"{micros / 1e6:.3f} s" if micros >= 1000 else f"{micros} µs"
+
+
+def _number(count: int | None) -> str:
+    return "" if count is None else f"{count:,}"

@@ -25,7 +25,7 @@ from dragoman.mappings.canonical.commands import SubmitInput
 from dragoman.mappings.canonical.unmapped import Unmapped
 from dragoman.mappings.canonical.values import Failure, Usage, flatten
 
-__all__ = ["KINDS", "Kind", "TranscriptEntry", "transcript"]
+__all__ = ["KINDS", "Kind", "TranscriptEntry", "kind_of", "transcript"]
 
 Kind = Literal[
     "input",
@@ -358,3 +358,27 @@ _DESCRIPTIONS: dict[type, Callable[[Any], tuple[Kind, str]]] = {
     e.GoalUpdated: lambda x: ("session", bytes(x.goal).decode()),
 }
 """Event -> its kind and text. An event that is not here is a detail without text."""
+
+_PIECES: dict[type, Kind] = {
+    e.TextDelta: "text",
+    e.TextDone: "text",
+    e.ReasoningStarted: "reasoning",
+    e.ReasoningDelta: "reasoning",
+    e.ReasoningDone: "reasoning",
+    e.ToolCallStarted: "tool",
+    e.ToolCallArguments: "tool",
+    e.ToolOutputDelta: "output",
+}
+"""Event -> the kind of the entry to which it adds a piece."""
+
+
+def kind_of(line: EventLine) -> Kind:
+    """Return the kind of the entry to which an event or a command belongs."""
+    if line.command is not None:
+        return "asked" if line.link == UP else "command"
+    if line.link:
+        return "reply"
+    if isinstance(line.event, e.ToolCallFinished):
+        return "error" if line.event.is_error else "result"
+    say = _DESCRIPTIONS.get(type(line.event))
+    return _PIECES.get(type(line.event)) or (say(line.event)[0] if say is not None else "detail")

@@ -1,5 +1,10 @@
 from __future__ import annotations
 
+import gzip
+import json
+import re
+from base64 import b64decode, b64encode
+from hashlib import sha256
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -12,9 +17,10 @@ from dragoman.mappings.canonical.commands import PauseTurn, SubmitInput
 from dragoman.mappings.canonical.events import Reply, TextDelta, TextDone, ToolCallArguments, ToolCallFinished
 from dragoman.mappings.canonical.values import Text
 from tests.gateway.recording.lines import FROZEN, HEADER, in_parts, numbered, written
+from tests.gateway.replay.recording_builder import RecordingBuilder
 
 ATTACK = "</pre><script>alert(1)</script><img src=x onerror=alert(1)>'\"&<!--"
-VOID = {"meta", "col", "link", "br", "img"}
+VOID = {"meta", "col", "link", "br", "img", "input", "rect"}
 
 
 class Page(HTMLParser):
@@ -24,6 +30,7 @@ class Page(HTMLParser):
         super().__init__()
         self.tags: list[str] = []
         self.open: list[str] = []
+        self.cells: list[bool] = []  # for each open element, whether it is in a cell of the wire
         self.attributes: list[tuple[str, str | None]] = []
         self.rows: list[list[str]] = []
         self.text = ""
@@ -33,18 +40,25 @@ class Page(HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.append(tag)
         self.attributes += attrs
+        given = dict(attrs)
+        if given.get("role") == "row":
+            self.rows.append([])
+        elif given.get("role") in ("cell", "columnheader"):
+            self.rows[-1].append("")
         if tag not in VOID:
             self.open.append(tag)
-        if tag == "tr":
-            self.rows.append([])
-        elif tag in ("td", "th"):
-            self.rows[-1].append("")
+            self.cells.append(given.get("role") in ("cell", "columnheader") or (bool(self.cells) and self.cells[-1]))
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += attrs
 
     def handle_endtag(self, tag: str) -> None:
         assert self.open.pop() == tag
+        self.cells.pop()
 
     def handle_data(self, data: str) -> None:
-        if "td" in self.open or "th" in self.open:
+        if self.cells and self.cells[-1]:
             self.rows[-1][-1] += data
         self.text += data
 
@@ -102,19 +116,31 @@ def test_no_text_of_a_peer_is_markup(tmp_path: Path) -> None:
     text = hostile(tmp_path)
     shown = Page(text)
     assert shown.open == []
-    assert not {"script", "img", "iframe", "link", "object"} & set(shown.tags)
+    assert not {"img", "iframe", "link", "object"} & set(shown.tags)
+    assert shown.tags.count("script") == 1
     assert not [name for name, _ in shown.attributes if name.startswith("on")]
     assert shown.text.count("<script>alert(1)</script>") > 10  # it is shown
 
 
-def test_the_page_needs_nothing_from_elsewhere_and_runs_nothing(tmp_path: Path) -> None:
+def test_the_page_needs_nothing_from_elsewhere_and_runs_only_its_own_script(tmp_path: Path) -> None:
     text = hostile(tmp_path)
     shown = Page(text)
     assert not [value for name, value in shown.attributes if name in ("src", "data", "action", "srcset")]
     assert all((value or "").startswith("#") for name, value in shown.attributes if name == "href")
     assert "url(" not in text
     assert "@import" not in text
-    assert ("content", "default-src 'none'; style-src 'unsafe-inline'") in shown.attributes
+    (policy,) = (value or "" for name, value in shown.attributes if (value or "").startswith("default-src"))
+    for tag, directive in (("script", "script-src"), ("style", "style-src")):
+        (content,) = re.findall(f"<{tag}>(.*?)</{tag}>", text, re.DOTALL)
+        digest = b64encode(sha256(content.encode()).digest()).decode()
+        assert f"{directive} 'sha256-{digest}';" in policy
+    assert "default-src 'none';" in policy
+    assert "unsafe" not in policy
+
+
+def test_no_element_has_a_style_or_a_handler_of_its_own(tmp_path: Path) -> None:
+    names = {name for name, _ in Page(hostile(tmp_path)).attributes}
+    assert not [name for name in names if name == "style" or name.startswith("on")]
 
 
 @pytest.mark.parametrize("character", ["\x1b", "\x00", "\u202e"])
@@ -129,7 +155,8 @@ def test_missing_items_are_reported_at_the_top_and_in_their_place(tmp_path: Path
     gone.unlink()
     html = "".join(page(open_recording(tmp_path / "a.jsonl")))
     assert "<dt>not in it</dt><dd>part 1 is missing</dd>" in html
-    assert '<div class="entry loss"><span class="time"><a href="#l21">' in html
+    (entry,) = re.findall(r'<li class="entry loss".*?</li>', html)
+    assert 'href="#l21"' in entry
 
 
 def test_sender_and_receiver_are_shown_above_each_frame(tmp_path: Path) -> None:
@@ -142,7 +169,8 @@ def test_sender_and_receiver_are_shown_above_each_frame(tmp_path: Path) -> None:
         EventLine(seq=6, t=0, cursor="1:7", turn="t", event=TextDelta(text="c")),
     ]
     html = "".join(page(open_recording(written(tmp_path / "a.jsonl", lines))))
-    above = [html.partition(f'<b id="l{seq}">')[2].partition("</b>")[0] for seq in range(1, 7)]
+    lines_of_page = [html.partition(f'id="l{seq}"')[2].partition("</summary>")[0] for seq in range(1, 7)]
+    above = [line.partition('<span class="who">')[2].partition("</span>")[0] for line in lines_of_page]
     assert above == [
         "from smooth-1, smooth",
         "smooth-1 asks",
@@ -151,3 +179,80 @@ def test_sender_and_receiver_are_shown_above_each_frame(tmp_path: Path) -> None:
         "told to smooth-1",
         "1:7",
     ]
+
+
+def long_session(folder: Path, tokens: int = 20_000) -> Path:
+    """A recording of one turn with so many tokens, each of them one step."""
+    lines: list[Line] = []
+    for number in range(tokens):
+        seq, text = 3 * number + 1, f"word{number} "
+        frame = FrameLine(
+            seq=seq, t=number * 900, link="up", dir="receive", dialect="pod", text=token("text_delta", text)
+        )
+        event = EventLine(seq=seq + 1, t=frame.t, cursor=f"1:{number}", turn="t", event=TextDelta(text=text))
+        sent = token("stream_token", text, stamp=1_700_000_000_000 + number)
+        lines += [
+            frame,
+            event,
+            FrameLine(seq=seq + 2, t=frame.t, link="smooth-1", dir="send", dialect="smooth", text=sent),
+        ]
+    return written(folder / "long.jsonl", lines)
+
+
+def token(kind: str, text: str, stamp: int = 0) -> str:
+    return json.dumps({"type": kind, "requestId": "0d3f718c-cc34-4f99-964c-76eb3bf4ae1c", "at": stamp, "text": text})
+
+
+def test_a_session_of_20000_tokens_is_one_row_of_a_page_below_2_mb(tmp_path: Path) -> None:
+    html = "".join(page(open_recording(long_session(tmp_path))))
+    assert len(html.encode()) < 2_000_000
+    assert html.count('role="row"') == 2  # the head, and the row of the tokens
+    assert html.count('data-count="20,000"') == 3
+
+
+def test_every_piece_of_a_fold_is_in_the_page_with_its_number_and_time(tmp_path: Path) -> None:
+    html = "".join(page(open_recording(long_session(tmp_path, 30))))
+    backend, _, _ = (unpacked(run) for run in re.findall(r'data-pieces="([^"]*)"', html))
+    expected = [(3 * n + 1, n * 900, token("text_delta", f"word{n} ")) for n in range(30)]
+    assert backend == expected
+
+
+def unpacked(packed: str) -> list[tuple[int, int, str]]:
+    seq = t = 0
+    pieces = []
+    for more, later, text in json.loads(gzip.decompress(b64decode(packed))):
+        seq, t = seq + more, t + later
+        pieces.append((seq, t, text))
+    return pieces
+
+
+def test_losses_stand_beside_the_row_to_which_they_belong(tmp_path: Path) -> None:
+    lines: list[Line] = [
+        FrameLine(seq=1, t=0, link="smooth-1", dir="receive", dialect="smooth", text="{}"),
+        EventLine(seq=2, t=9000, cursor="1:0", turn="t", event=TextDone(text="fine")),
+        EventLine(seq=3, t=18000, cursor="1:1", turn="t", event=ToolCallArguments(call="1", json="{}", done=True)),
+    ]
+    html = "".join(page(open_recording(written(tmp_path / "a.jsonl", lines))))
+    lost = '<p class="lost">smooth clients get it without call</p>'
+    entries = re.findall(r'<li class="entry.*?</li>', html)
+    assert [lost in entry for entry in entries] == [False, True]
+    assert [lost in row for row in re.findall(r'<div class="row" .*', html)] == [False, False, True]
+
+
+def test_each_turn_has_a_row_of_figures_and_a_heading_with_an_anchor(tmp_path: Path) -> None:
+    tape = RecordingBuilder().at(1000).turn("one", end=None).at(1250).says(TextDelta(text="a")).at(3500).ends()
+    html = "".join(page(open_recording(tape.turn("two").write(tmp_path))))
+    first = html.partition('<a href="#turn-1">')[2].partition("</tr>")[0]
+    for figure in ("one", "0:01.000", "2.500 s", "0.250 s", "completed"):
+        assert figure in first
+    for turn in (1, 2):
+        assert f'<h3 id="turn-{turn}"><a href="#turn-{turn}">' in html
+
+
+def test_a_long_text_on_the_wire_is_compressed(tmp_path: Path) -> None:
+    line = EventLine(seq=1, t=0, cursor="1:0", turn="t", event=TextDone(text="word " * 40_000))
+    html = "".join(page(open_recording(written(tmp_path / "a.jsonl", [line]))))
+    assert len(html) < 300_000
+    assert (
+        "".join(text for _, _, text in unpacked(re.findall(r'data-pieces="([^"]*)"', html)[0])).count("word") == 40_000
+    )

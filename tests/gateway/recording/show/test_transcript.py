@@ -8,7 +8,7 @@ from dragoman.gateway import registry
 from dragoman.gateway.recording.lines import UP, EventLine, FrameLine, Line
 from dragoman.gateway.recording.reader import Missing, open_recording
 from dragoman.gateway.recording.show.losses import LossFinder
-from dragoman.gateway.recording.show.transcript import TranscriptEntry, transcript
+from dragoman.gateway.recording.show.transcript import TranscriptEntry, kind_of, transcript
 from dragoman.mappings.canonical import events as e
 from dragoman.mappings.canonical.commands import CancelTurn
 from dragoman.mappings.canonical.unmapped import Unmapped
@@ -161,3 +161,16 @@ def test_a_loss_at_the_end_of_a_recording_is_shown() -> None:
     lines: list[Line] = [client(), EventLine(seq=2, t=5, cursor="1:2", turn="t", event=event)]
     (entry,) = transcript(lines, losses=LossFinder("s", registry.dialect))
     assert (entry.kind, len(entry.lost)) == ("output", 1)
+
+
+def test_a_piece_has_the_kind_of_the_entry_to_which_it_belongs() -> None:
+    def kind(event: Any, link: str = "") -> str:
+        return kind_of(EventLine(seq=1, t=0, cursor="1:0", link=link, event=event))
+
+    assert kind(e.TextDelta(text="a")) == kind(e.TextDone(text="a")) == "text"
+    assert kind(e.ToolCallStarted(name="ls")) == "tool"
+    assert kind(e.ToolCallFinished(is_error=True)) == "error"
+    assert kind(e.TurnEnded(end="completed")) == "end"
+    assert kind(e.StatusChanged(status="idle")) == "detail"
+    assert kind(e.Reply(request="r"), link="pod-1") == "reply"
+    assert kind_of(EventLine(seq=1, t=0, cursor="1:0", link=UP, command=CancelTurn())) == "asked"

@@ -1,0 +1,185 @@
+"""The page as Chromium shows it. Skipped where no Chromium is installed; Debian's package is `chromium`."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from dragoman.gateway.recording.lines import EventLine, FrameLine, Line, Part
+from dragoman.gateway.recording.reader import open_recording
+from dragoman.gateway.recording.show.page import page
+from dragoman.mappings.canonical.commands import SubmitInput
+from dragoman.mappings.canonical.events import TextDelta, TextDone, ToolCallArguments, ToolCallFinished
+from dragoman.mappings.canonical.values import Text
+from tests.gateway.recording.lines import FROZEN, HEADER, written
+from tests.gateway.recording.show.chromium import PROGRAM, BrowserPage, opened
+
+pytestmark = pytest.mark.skipif(PROGRAM is None, reason="no Chromium is installed (Debian: apt install chromium)")
+
+ATTACK = (
+    "</pre></script><!--<script>window.owned=1</script><img src=x onerror='window.owned=1'>"
+    "<svg onload=window.owned=1>\"' onfocus=window.owned=1 autofocus x=' javascript:window.owned=1"
+)
+VISIBLE = "[...document.querySelectorAll('.entry, .row:not(.head)')].filter(row => !row.hidden)"
+
+CONTRAST = """(names => {
+  const style = getComputedStyle(document.documentElement);
+  const light = colour => colour.slice(1).replace(/^(.)(.)(.)$/, "$1$1$2$2$3$3").match(/../g)
+    .map(hex => parseInt(hex, 16) / 255)
+    .map(part => part <= .04045 ? part / 12.92 : ((part + .055) / 1.055) ** 2.4)
+    .reduce((sum, part, at) => sum + part * [.2126, .7152, .0722][at], 0);
+  const colour = name => light(style.getPropertyValue(`--${name}`).trim());
+  const ratio = (a, b) => (Math.max(a, b) + .05) / (Math.min(a, b) + .05);
+  const backs = name => ["back", "soft", ...(["bad", "text"].includes(name) ? ["bad-back"] : [])];
+  return names.map(name => Math.min(...backs(name).map(back => ratio(colour(back), colour(name)))));
+})"""
+"""The least contrast of each colour of text, by WCAG's formula, over the backgrounds on which it stands."""
+
+COLOURS = ["text", "dim", "link", "input", "reasoning", "tool", "result", "question"]
+COLOURS += ["bad", "key", "string", "number", "word"]
+
+
+@asynccontextmanager
+async def shown(recording: Path, folder: Path, hash: str = "", *, dark: bool = False) -> AsyncIterator[BrowserPage]:
+    """Show the page of a recording; afterwards, fail if the browser complained or asked for anything else."""
+    html = folder / "page.html"
+    html.write_text("".join(page(open_recording(recording))), "utf-8")
+    async with opened(html, folder, hash, dark=dark) as browser:
+        yield browser
+        await browser.run("1")  # so that the last complaints have come
+        assert browser.complaints == []
+        assert {address.partition("#")[0] for address in browser.requests} == {html.as_uri()}
+
+
+def tokens(folder: Path, count: int) -> Path:
+    lines: list[Line] = []
+    for number in range(count):
+        seq, t, text = 3 * number + 1, number * 900, f"word{number} "
+        json = f'{{"event":"text_delta","data":{{"text":"{text}"}}}}'
+        lines += [
+            FrameLine(seq=seq, t=t, link="up", dir="receive", dialect="pod", text=json),
+            EventLine(seq=seq + 1, t=t, cursor=f"1:{number}", turn="t", event=TextDelta(text=text)),
+            FrameLine(seq=seq + 2, t=t, link="smooth-1", dir="send", dialect="smooth", text=json),
+        ]
+    return written(folder / "tokens.jsonl", lines)
+
+
+async def test_a_fold_opens_into_its_pieces(tmp_path: Path) -> None:
+    async with shown(tokens(tmp_path, 1_200), tmp_path) as browser:
+        before = await browser.run("document.querySelectorAll('*').length")
+        assert before < 500
+        pieces = await browser.run(
+            "(async () => { const run = document.querySelector('.backend .run'); run.open = true;"
+            "while (!run.querySelector('.more')) await new Promise(done => setTimeout(done, 5));"
+            "const texts = item => [...item.children].map(cell => cell.textContent);"
+            "return [...run.querySelectorAll('.pieces li')].map(texts); })()"
+        )
+        assert pieces[1] == ["0:00.000900", '{"event": "text_delta", "data": {"text": "word1 "}}']
+        more = await browser.run("document.querySelector('.more').textContent")
+        assert more == "Show 500 of 700 more"
+        assert len(pieces) == 500
+
+
+async def test_a_link_to_a_piece_opens_its_fold(tmp_path: Path) -> None:
+    async with shown(tokens(tmp_path, 900), tmp_path, "#l2401") as browser:
+        text = await browser.run(
+            "(async () => { while (!document.getElementById('l2401')) await new Promise(done => setTimeout(done, 5));"
+            "const item = document.getElementById('l2401'); return item.closest('.run').open && item.textContent; })()"
+        )
+        assert "word800" in text
+
+
+async def test_json_is_shown_in_lines_and_colours_and_copied_as_it_was(tmp_path: Path) -> None:
+    raw = '{"event":"x","data":{"big":12345678901234567890,"a":[1,null],"a":"twice\\u0041"}}'
+    frame = FrameLine(seq=1, t=0, link="up", dir="receive", dialect="pod", text=raw)
+    async with shown(written(tmp_path / "a.jsonl", [frame]), tmp_path) as browser:
+        shown_text, kinds, copied = await browser.run(
+            "(async () => { const line = document.getElementById('l1'); line.open = true;"
+            "while (!line.querySelector('.k')) await new Promise(done => setTimeout(done, 5));"
+            "let copied; navigator.clipboard.writeText = async text => { copied = text; };"
+            "line.querySelector('.copy').click(); while (!copied) await new Promise(done => setTimeout(done, 5));"
+            "const spans = [...line.querySelectorAll('pre span')].map(span => span.className);"
+            "return [line.querySelector('pre').textContent, [...new Set(spans)].sort().join(''), copied]; })()"
+        )
+        assert shown_text.split("\n")[:4] == ["{", '  "event": "x",', '  "data": {', '    "big": 12345678901234567890,']
+        assert kinds == "knsw"
+        assert copied == raw
+
+
+async def test_keys_move_open_filter_and_help(tmp_path: Path) -> None:
+    async with shown(FROZEN / "v4.jsonl", tmp_path) as browser:
+        current = "document.querySelector('.now')"
+        await browser.press("j", "j", "k")
+        first = await browser.run(f"{VISIBLE}.indexOf({current})")
+        await browser.press("j")
+        assert await browser.run(f"{VISIBLE}.indexOf({current})") == first + 1
+        await browser.press("ArrowDown", "ArrowUp", "w")
+        assert await browser.run(f"{current}.matches('.row')") is True
+        await browser.press("Enter")
+        assert await browser.run(f"[...{current}.querySelectorAll('details')].every(line => line.open)") is True
+        await browser.press("?")
+        assert await browser.run("document.getElementById('help').open") is True
+        await browser.run("document.getElementById('close').click()")
+        await browser.press("/")
+        assert await browser.run("document.activeElement.id") == "filter"
+
+
+async def test_rows_are_filtered_by_text_and_by_kind(tmp_path: Path) -> None:
+    async with shown(FROZEN / "v4.jsonl", tmp_path) as browser:
+        every = await browser.run(f"{VISIBLE}.length")
+        await browser.run("document.querySelector('[data-kind=tool]').click()")
+        kinds = await browser.run(f"{VISIBLE}.map(row => row.dataset.kinds)")
+        assert kinds
+        assert all("tool" in of.split() for of in kinds)
+        await browser.run("document.querySelector('[data-kind=tool]').click()")
+        await browser.press("/", *"two lines")
+        await browser.press("Enter")
+        await browser.run("new Promise(done => setTimeout(done, 100))")
+        texts = await browser.run(f"{VISIBLE}.map(row => row.textContent.toLowerCase())")
+        assert 0 < len(texts) < every
+        assert all("two lines" in text for text in texts)
+        await browser.press("Escape")
+        assert await browser.run(f"{VISIBLE}.length") == every
+
+
+async def test_nothing_that_a_peer_wrote_is_run_or_becomes_an_element(tmp_path: Path) -> None:
+    lines: list[Line] = [
+        FrameLine(seq=1, t=0, link=ATTACK, dir="receive", dialect=ATTACK, text=f'{{"type":"{ATTACK[:20]}"}}'),
+        FrameLine(seq=2, t=0, link="up", dir="receive", dialect="pando", channel=ATTACK, parts=(Part(text=ATTACK),)),
+        FrameLine(seq=3, t=0, link="up", dir="receive", dialect="pando", missing=ATTACK),
+        EventLine(seq=4, t=0, cursor="1:0", turn=ATTACK, event=TextDone(text=ATTACK)),
+        EventLine(seq=5, t=0, cursor="1:0", event=ToolCallArguments(call="1", name=ATTACK, json=ATTACK, done=True)),
+        EventLine(seq=6, t=0, cursor="1:0", event=ToolCallFinished(call="1", name=ATTACK, output=ATTACK)),
+        EventLine(seq=7, t=0, cursor="1:0", link=ATTACK, command=SubmitInput(segments=(Text(text=ATTACK),))),
+        *(EventLine(seq=seq, t=0, cursor="1:1", turn="t", event=TextDelta(text=ATTACK)) for seq in range(8, 20)),
+    ]
+    header = type(HEADER)(route=ATTACK, session=ATTACK, upstream=ATTACK, dialects={ATTACK: ATTACK}, gateway=ATTACK)
+    async with shown(written(tmp_path / "a.jsonl", lines, header), tmp_path) as browser:
+        await browser.run("document.getElementById('expand').click()")
+        await browser.run("new Promise(done => setTimeout(done, 200))")
+        assert await browser.run("document.querySelectorAll('.pieces li').length") == 12
+        assert await browser.run("window.owned === undefined") is True
+        assert await browser.run("document.querySelectorAll('img, svg[onload], [onfocus], [autofocus]').length") == 0
+        assert await browser.run("document.querySelectorAll('script').length") == 1
+
+
+async def test_the_page_has_landmarks_labels_and_headings_with_anchors(tmp_path: Path) -> None:
+    async with shown(FROZEN / "v4.jsonl", tmp_path) as browser:
+        for landmark in ("header", "nav[aria-label]", "main", "[role=search]"):
+            assert await browser.run(f"document.querySelectorAll('{landmark}').length") == 1
+        unnamed = "[...document.querySelectorAll('button')].filter(button => !button.textContent.trim()).length"
+        assert await browser.run(unnamed) == 0
+        assert await browser.run("document.getElementById('filter').labels.length") == 1
+        heads = "[...document.querySelectorAll('main h2, main h3')]"
+        assert await browser.run(f"{heads}.length") == 4
+        assert await browser.run(f"{heads}.every(head => head.querySelector('a').hash === '#' + head.id)") is True
+
+
+@pytest.mark.parametrize("dark", [False, True])
+async def test_text_has_enough_contrast_in_both_colour_schemes(tmp_path: Path, dark: bool) -> None:
+    async with shown(FROZEN / "v4.jsonl", tmp_path, dark=dark) as browser:
+        ratios = await browser.run(f"{CONTRAST}({COLOURS})")
+        assert [name for name, ratio in zip(COLOURS, ratios, strict=True) if ratio < 4.5] == []
