@@ -3,33 +3,39 @@
 Untyped reading builds an object for each value and walks over all of them, which costs 1 to 10 µs a value. A message of
 16 MiB can hold 5 million values and would block the gateway for a minute. The typed decoder needs no such limit: it
 refuses unknown content before it builds anything.
+
+Each value but the first follows a sign: a comma or an opening bracket, outside of strings. Counting bytes with
+`translate` takes a third of the time of `bytes.count`. Strings are cut out by a split at their quotes, after escaped
+quotes were removed. That takes 5 ms for each MiB, whatever it holds; a pattern would take three times as much.
 """
 
 from __future__ import annotations
-
-import re
 
 from dragoman.mappings.errors import PeerError
 
 VALUES_MAX = 262_144  # one for each 64 bytes of the largest message; real messages have far fewer
 
-STEP = 1024
-SIGNS = re.compile(
-    rb'(?:(?:[^",\[{]++|"(?:[^"\\]++|\\.)*+"?)*+[,\[{]){%d}+' % STEP,  # skips a string with the signs in it
-    re.DOTALL,
-)
-"""Matches text with STEP signs that a further value follows."""
+SIGNS = b",[{"
+BEGINNING = 1024 * 1024  # bytes that are counted first: a flood of values need not be counted to its end
 
 
 def check_value_count(frame: bytes, limit: int = VALUES_MAX) -> None:
     """Raise PeerError `too_large` if the JSON of a frame has more than `limit` values.
 
-    A few counts clear almost all frames. In the others a pattern skips strings, up to the first value above the limit.
+    One count clears almost all frames. In the others strings are cut out.
     """
-    if sum(map(frame.count, (b",", b"[", b"{"))) <= limit:
+    if _count_signs(frame) <= limit:
         return
-    counted, at = 0, 0
-    while (found := SIGNS.match(frame, at)) is not None:
-        counted, at = counted + STEP, found.end()
-        if counted > limit:
-            raise PeerError("too_large", f"more than {limit} JSON values in one message")
+    if _exceeds(frame[:BEGINNING], limit) or (len(frame) > BEGINNING and _exceeds(frame, limit)):
+        raise PeerError("too_large", f"more than {limit} JSON values in one message")
+
+
+def _exceeds(text: bytes, limit: int) -> bool:
+    """Return True if more than `limit` signs stand outside of strings."""
+    most = 4 * limit  # quotes: two strings, a key and its value, follow a sign, so more quotes have too many signs
+    pieces = text.replace(rb"\\", b"").replace(rb"\"", b"").split(b'"', most)
+    return len(pieces) > most or _count_signs(b"".join(pieces[::2])) > limit
+
+
+def _count_signs(text: bytes) -> int:
+    return len(text) - len(text.translate(None, SIGNS))

@@ -7,10 +7,10 @@ import pytest
 
 from dragoman.gateway import registry
 from dragoman.mappings.errors import PeerError
-from dragoman.mappings.value_count import STEP, VALUES_MAX, check_value_count
+from dragoman.mappings.value_count import BEGINNING, VALUES_MAX, check_value_count
 from tests.step_counter import GROWTH, growth
 
-MANY = VALUES_MAX + STEP
+MANY = VALUES_MAX + 1
 
 
 @pytest.mark.parametrize("frame", [b"[" + b"1," * MANY, b"[" * MANY, b'{"a":' * MANY, b'["",' + b'"a",' * MANY])
@@ -26,11 +26,27 @@ def test_more_values_than_the_limit_are_refused(frame: bytes) -> None:
         json.dumps("[{," * MANY).encode(),
         json.dumps({"text": '\\",[' * MANY}).encode(),
         b'{"open":"' + b"," * MANY,
-        b"[" + b"1," * (VALUES_MAX - STEP) + json.dumps("," * MANY).encode() + b"]",
+        b'{"text":"' + b',\\\\\\"' * MANY + b'"}',
+        b'{"text":"\\\\",' + b'"more":"' + b"[" * MANY + b'"}',
+        b"[" + b"1," * (VALUES_MAX - 1) + json.dumps("," * MANY).encode() + b"]",
     ],
 )
 def test_signs_in_strings_are_not_counted(frame: bytes) -> None:
     check_value_count(frame)
+
+
+@pytest.mark.parametrize("end", [b'"a\\\\",', b'"\\\\\\"",'])
+def test_a_value_after_an_escaped_backslash_at_the_end_of_a_string_is_counted(end: bytes) -> None:
+    check_value_count(b"[" + end * 99 + b"0]", 100)
+    with pytest.raises(PeerError):
+        check_value_count(b"[" + end * 100 + b"0]", 100)
+
+
+def test_values_behind_the_beginning_of_a_long_message_are_counted() -> None:
+    text = b'["' + b"x" * BEGINNING + b'"'
+    check_value_count(text + b",0" * 99 + b"]", 100)
+    with pytest.raises(PeerError):
+        check_value_count(text + b",0" * 100 + b"]", 100)
 
 
 @pytest.mark.parametrize("name", [name for name, dialect in registry.dialects().items() if name != "pando"])
