@@ -29,6 +29,7 @@ from dragoman.gateway.config.model import Config, Route
 from dragoman.gateway.endpoint import Endpoint
 from dragoman.gateway.identity.listeners import Identities
 from dragoman.gateway.identity.principal import LOCAL, Principal, Refusal
+from dragoman.gateway.identity.roles import roles_of
 from dragoman.gateway.ingress import Ingress
 from dragoman.gateway.ledger import Ledger
 from dragoman.gateway.link import Link, LinkEvents, Peer
@@ -305,13 +306,15 @@ class App:
     ) -> None:
         """Serve a client that has connected, or refuse it if there are too many."""
         dialect, router = port.dialect, port.router
+        principal = port.principal if isinstance(port.principal, Principal) else LOCAL
         name, recorder = f"{dialect.name}-{next(self._numbers)}", router.recorder
         link = Link(
             Peer(
                 id=name,
                 dialect=dialect,
                 ingress=port.ingress,
-                principal=port.principal if isinstance(port.principal, Principal) else LOCAL,
+                principal=principal,
+                roles=roles_of(principal, router.route) if not publishes else None,
                 attaches=attaches,
                 publishes=publishes,
                 limited=not publishes,

@@ -18,6 +18,7 @@ from msgspec import Struct
 from dragoman.adapters.base import CloseReason, Transport
 from dragoman.gateway.admission import ClientRates
 from dragoman.gateway.command_limits import CommandLimits
+from dragoman.gateway.config.model import Role
 from dragoman.gateway.fair_queue import EVENT, FRAME, PUT, Turns
 from dragoman.gateway.faults import FaultLog
 from dragoman.gateway.identity.principal import LOCAL, Principal
@@ -58,6 +59,8 @@ class Peer(Struct, frozen=True, kw_only=True):
     dialect: Dialect
     principal: Principal = LOCAL
     """The user; `local` without authentication."""
+    roles: frozenset[Role] | None = None
+    """What the user may do; None allows everything."""
     ingress: Ingress = Ingress()
     attaches: bool = True
     publishes: bool = False
@@ -111,7 +114,7 @@ class Link:
         tap: Tap | None = None,
     ) -> None:
         self.id, self.dialect = peer.id, peer.dialect
-        self.principal, self.ingress = peer.principal.name, peer.ingress
+        self.principal, self.ingress, self.roles = peer.principal.name, peer.ingress, peer.roles
         self.attaches, self.publishes = peer.attaches, peer.publishes
         self.outbox = Outbox(services.limits.outbox_soft, services.limits.outbox_hard, transport.meter)
         self.tap = tap

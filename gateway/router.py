@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 from dragoman.adapters.base import CloseReason
 from dragoman.gateway.backends.asking import Refused
 from dragoman.gateway.backends.kind import BackendKind, not_found
-from dragoman.gateway.config.model import Route
+from dragoman.gateway.config.model import Role, Route
+from dragoman.gateway.identity.roles import needed_role
 from dragoman.gateway.ingress import Ingress
 from dragoman.gateway.link import Link
 from dragoman.gateway.routing.session_index import Rows, joined, listing
@@ -147,7 +148,7 @@ class Router:
             link.end(CloseReason.GOING_AWAY, "too many commands wait until the sessions of the backend are known")
 
     def _enter(self, link: Link) -> None:
-        session = self._behind(link.ingress)
+        session = self._behind(link.ingress) if link.roles is None or "watch" in link.roles else None
         if session is None or not self._policy.sees(link.principal, session.state):
             link.send([Reply(request="", failure=Failure(cause="not_found", text="there is no session here for you"))])
             link.end(CloseReason.DONE)
@@ -195,7 +196,17 @@ class Router:
     def _hear(self, link: Link, command: Command) -> None:
         if link.tap is not None:
             link.tap.asks(command)
-        self._command(link, command)
+        if link.roles is None or self._is_allowed(link, link.roles, command):
+            self._command(link, command)
+
+    def _is_allowed(self, link: Link, roles: frozenset[Role], command: Command) -> bool:
+        """Return True if the roles of a peer allow its command; else refuse it."""
+        role = needed_role(command, shuts_down=self.route.shutdown == "backend")
+        if role is None or role in roles:
+            return True
+        self._ledger.counters["commands_refused_by_role"] += 1
+        link.refuse(command.request, "denied", f"you may not do this here: it needs the role `{role}`")
+        return False
 
     def _command(self, link: Link, command: Command) -> None:
         match command:
@@ -315,7 +326,9 @@ class Router:
 
     def _list(self, link: Link, command: ListSessions, rows: Rows = ()) -> SessionsListed | Reply:
         own = [session for session in self._all.index if self._policy.sees(link.principal, session.state)]
-        rows = [row for row in rows if not self._all.is_hidden(row.session)]
+        rows = [
+            row for row in rows if not self._all.is_hidden(row.session) and not self._all.is_foreign(link, row.session)
+        ]
         seen = joined(own, rows, lambda row: self._all.index.find_session(row.session))
         seen = self._backend.worth_listing(seen)
         try:

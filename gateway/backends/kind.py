@@ -142,13 +142,13 @@ class SessionOpener(BackendKind):
         return None
 
     def resume_session(self, link: Link, command: ResumeSession) -> Session | None:
-        if self._sessions.index.find_session(command.session) is not None:
-            # The session is not this client's. An unused name makes the backend answer as for an unknown session.
+        if self._sessions.is_foreign(link, command.session):
+            # An unused name makes the backend answer as for an unknown session.
             command = structs.replace(command, session=self._services.new_id(), ext=None)
         return self.open_session(link, command)
 
     def get_session(self, link: Link, command: GetSession) -> None:
-        if self._sessions.index.find_session(command.session) is not None:  # a foreign session counts as unknown
+        if self._sessions.is_foreign(link, command.session):  # it counts as unknown
             raise Refused(not_found(command.session))
         self._seek(link, command)
 

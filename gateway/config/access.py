@@ -23,13 +23,13 @@ TOKEN_MIN = 16  # characters: fewer can be guessed
 
 def settled(route: Route, auth: Auth) -> Route:
     """Return a route that says whether its clients are authenticated, and who shares its sessions."""
-    authenticated = _authenticated(route.listen, route.share, auth)
+    authenticated = _authenticated(route.listen, route.share, auth, roles=bool(route.roles))
     share = route.share if route.share != "auto" else "owner" if authenticated else "all"
     return structs.replace(route, authenticated=authenticated, share=share)
 
 
-def _authenticated(listen: tuple[Endpoint, ...], share: str, auth: Auth) -> bool:
-    asked = share == "owner" or bool(auth.tokens) or any(e.option("uid") or e.option("gid") for e in listen)
+def _authenticated(listen: tuple[Endpoint, ...], share: str, auth: Auth, *, roles: bool = False) -> bool:
+    asked = roles or share == "owner" or bool(auth.tokens) or any(e.option("uid") or e.option("gid") for e in listen)
     return asked and any(names_clients(endpoint, auth) for endpoint in listen)
 
 

@@ -19,6 +19,7 @@ Count = Annotated[int, Meta(ge=1)]
 Rate = Annotated[float, Meta(gt=0)]  # a second
 Seconds = Annotated[float, Meta(gt=0)]
 MaybeSeconds = Annotated[float, Meta(ge=0)]
+Role = Literal["watch", "send", "answer", "cancel", "open", "close", "admin"]
 Overflow = Literal["coalesce", "disconnect"]
 Approvals = Literal["ask", "deny", "approve"]
 Resource = Literal["as", "core", "cpu", "data", "fsize", "memlock", "nofile", "nproc", "stack"]  # as in setrlimit(2)
@@ -134,10 +135,11 @@ class RouteOptions(Struct, frozen=True, kw_only=True):
     words, deny, or approve (only write confirmations). `otp_resend`: send a refused input again after a correct code.
     `pause`: if the backend cannot pause, refuse or cancel. `open`: if the backend's only session is another client's,
     refuse or attach. `share`: a session belongs to all clients, or to its opener; `auto` means `owner` where clients
-    are authenticated, else `all`. `insecure`: other machines may connect without authentication. `publish`: subscribers
-    get shared sessions, or also private ones. `on_last_detach`: keep or cancel a turn without clients. `shutdown`: a
-    client's `shutdown` ends its attachment, or the backend. `show`: what clients see. `file_roots`: attached files
-    below these folders are passed as references. `record`: record sessions, if there is a [recording].
+    are authenticated, else `all`. `roles`: principal, group or `*` -> what it may do; without any, an authenticated
+    client may do everything but `admin`. `insecure`: other machines may connect without authentication. `publish`:
+    subscribers get shared sessions, or also private ones. `on_last_detach`: keep or cancel a turn without clients.
+    `shutdown`: a client's `shutdown` ends its attachment, or the backend. `show`: what clients see. `file_roots`:
+    attached files below these folders are passed as references. `record`: record sessions, if there is a [recording].
 
     For a backend that is a child process: `env` names further variables of its environment, NAME or NAME=VALUE.
     `rlimits`: its resource limits, in the units of setrlimit(2). `reap`: processes that end with the child, those of
@@ -150,6 +152,7 @@ class RouteOptions(Struct, frozen=True, kw_only=True):
     pause: Literal["refuse", "cancel"] = "refuse"
     open: Literal["busy", "attach"] = "busy"
     share: Literal["auto", "all", "owner"] = "auto"
+    roles: dict[str, tuple[Role, ...]] = {}
     insecure: bool = False
     publish: Literal["shared", "all"] = "shared"
     on_last_detach: Literal["keep", "cancel"] = "keep"

@@ -2,6 +2,7 @@
 
 principal      the principal of a client, and the protocol that names it
 tokens         bearer tokens of the configuration
+roles          the commands that a principal may give on a route
 attempts       the delay and the count of failed attempts
 listeners      the authentication of one listener
 """

@@ -51,7 +51,7 @@ class Identities:
     def join_names(self, named: Principal | Refusal) -> Principal | Refusal:
         """Return the person of [principals] that this principal is, or the principal itself."""
         if isinstance(named, Principal) and named.name in self._persons:
-            return structs.replace(named, name=self._persons[named.name])
+            return structs.replace(named, name=self._persons[named.name], groups=named.groups | {named.name})
         return named
 
     def _authenticator(self, endpoint: Endpoint) -> Authenticator | None:

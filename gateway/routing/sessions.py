@@ -76,6 +76,7 @@ class Sessions:
         self._entrances: dict[str, list[Ingress]] = {}  # the listeners that lead to a session, by its id
         self._published: set[str] = set()  # ids of sessions that every subscriber is told of
         self._kept: set[str] = set()  # ids of sessions that are never forgotten
+        self._owners: dict[str, str] = {}  # names of forgotten sessions -> their owners, the oldest first
         self._deleted: dict[str, None] = {}  # names of sessions that were deleted here alone, the oldest first
         self._publications: list[Link] = []
         self._watchers: list[Callable[[Session], None]] = []
@@ -171,9 +172,15 @@ class Sessions:
     ) -> Session:
         """Return a session that is not listed yet, with the backend that `connect` makes."""
         opening = self.complete(OpenSession())
+        owner = self._owners.get(id, "")  # of a session that was forgotten
         about = BackendInfo(name=name or _pod_name(self.route))
         state = SessionState(
-            id=id, owner="", opened_at=self.services.clock(), opening=opening, backend=about, backend_ids=ids
+            id=id,
+            owner=owner,
+            opened_at=self.services.clock(),
+            opening=opening,
+            backend=about,
+            backend_ids=ids,
         )
 
         def rested(session: Session) -> None:
@@ -281,11 +288,25 @@ class Sessions:
             self._stop(session)
         elif session in self.index:
             self._stop(session)
+            self._remember_owner(session)
             self.index.drop(session)
             for ingress in self._entrances.pop(session.state.id, ()):
                 self._entered.pop(ingress.endpoint, None)
             self._kept.discard(session.state.id)
             self.tell(session)
+
+    def _remember_owner(self, session: Session) -> None:
+        if not self.policy.shared and session.state.owner:
+            for name in self.index.names(session):
+                remember(self._owners, name, session.state.owner, DELETED_MAX)
+
+    def is_foreign(self, link: Link, name: str) -> bool:
+        """Return True if a session that the client calls so lives here, or did, and belongs to another principal."""
+        known = self.index.find_session(name)
+        if known is not None:
+            return not self.policy.sees(link.principal, known.state)
+        owners = (self._owners.get(one, "") for one in (name, canonical_id(self.route.name, name)))
+        return any(owner not in ("", link.principal) for owner in owners)
 
     def _stop(self, session: Session) -> None:
         session.stop()

@@ -23,6 +23,7 @@ from dragoman.gateway.ledger import Ledger
 from dragoman.gateway.link import Link, LinkEvents, Peer
 from dragoman.gateway.router import Router
 from dragoman.gateway.session.log import Log
+from dragoman.gateway.session.no_backend import NoBackend
 from dragoman.gateway.session.ports import BackendEvents
 from dragoman.gateway.session.session import Session
 from dragoman.gateway.upstreams import kind_of
@@ -336,3 +337,14 @@ def test_the_losses_of_forgotten_sessions_stay_in_the_sums() -> None:
     route.time.passes(5.0)
     (entry,) = [entry for entry in route.ledger.entries() if entry.kind == "Gap"]
     assert (entry.session, entry.count) == ("", 3)
+
+
+async def test_a_forgotten_session_still_belongs_to_its_owner() -> None:
+    async with in_memory_gateway(share="owner") as made:
+        sessions = made.router._all
+        session = sessions.make("s1", lambda _session: NoBackend())
+        session.state.owner = "ann"
+        sessions.drop(session)
+        assert sessions.is_foreign(made.join("eve", principal="eve").link, "s1")
+        assert not sessions.is_foreign(made.join("ann", principal="ann").link, "s1")
+        assert sessions.make("s1", lambda _session: NoBackend()).state.owner == "ann"

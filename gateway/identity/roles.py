@@ -1,0 +1,63 @@
+"""The roles of principals: which commands each role allows. Every role includes `watch`.
+
+watch    see sessions, their lists, histories and settings     open     open and fork sessions
+send     input, notes, names, goals, completions               close    delete and archive sessions
+answer   questions, approvals, one-time codes                  admin    change settings, shut down the backend
+cancel   cancel, pause and resume a turn
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from dragoman.gateway.config.model import Role, Route
+from dragoman.gateway.identity.principal import Principal
+from dragoman.mappings.canonical import Command, commands
+
+__all__ = ["ALL_BUT_ADMIN", "needed_role", "roles_of"]
+
+ALL_BUT_ADMIN: frozenset[Role] = frozenset({"watch", "send", "answer", "cancel", "open", "close"})
+
+ROLES: dict[Role, tuple[type, ...]] = {
+    "send": (
+        commands.SubmitInput,
+        commands.PromptOnce,
+        commands.InjectNote,
+        commands.Compact,
+        commands.RenameSession,
+        commands.SetGoal,
+        commands.ClearGoal,
+        commands.StoreWrite,
+    ),
+    "answer": (commands.AnswerApproval, commands.AnswerOtp, commands.AnswerInteraction),
+    "cancel": (commands.CancelTurn, commands.PauseTurn, commands.ResumeTurn),
+    "open": (commands.OpenSession, commands.ForkSession),
+    "close": (commands.DeleteSession, commands.ArchiveSession, commands.UnarchiveSession),
+    "admin": (commands.SetConfig, commands.UnsetConfig, commands.ReloadConfig),
+}
+ROLE_OF: dict[type, Role] = {kind: role for role, kinds in ROLES.items() for kind in kinds}
+FREE = (commands.Ping, commands.ShutdownBackend)  # a client may always be there, and leave
+
+
+def needed_role(command: Command, *, shuts_down: bool) -> Role | None:
+    """Return the role that a command needs, None if it needs none.
+
+    `shuts_down` says that a client's shutdown ends the backend, and not only the client's own connection.
+    """
+    if isinstance(command, commands.ShutdownBackend) and shuts_down:
+        return "admin"
+    return None if isinstance(command, FREE) else ROLE_OF.get(type(command), "watch")
+
+
+def roles_of(principal: Principal, route: Route) -> frozenset[Role] | None:
+    """Return the roles of a principal on a route; None if the route asks for none."""
+    if not route.roles:
+        return ALL_BUT_ADMIN if route.authenticated else None
+    roles = _granted(principal, route.roles)
+    return roles | {"watch"} if roles else roles
+
+
+def _granted(principal: Principal, granted: Mapping[str, tuple[Role, ...]]) -> frozenset[Role]:
+    """Return the roles that its name, its groups and `*` have together."""
+    names = {principal.name, *principal.groups, "*"}
+    return frozenset(role for name, roles in granted.items() if name in names for role in roles)
