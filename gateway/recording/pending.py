@@ -43,8 +43,8 @@ class FramesNote(Struct, gc=False):
     frames: Sequence[Frame]
 
 
-Note = FramesNote | Batch | EventLine
-"""Frames, events that were added to the session's log, or another command or event without its seq and t."""
+Note = FramesNote | Batch | EventLine | FrameLine
+"""Frames, events that were added to the session's log, or another line without its seq and t."""
 
 
 # -- what is pending -------------------------------------------------------------------------------------------------

@@ -12,11 +12,15 @@ of them. This call is a step: its frames, events and commands are recorded toget
 
 A SessionRecorder gathers steps for at most FLUSH. While a text streams it gathers them for three quarters of the time
 that the redactor may hold the text back. Then all of them are redacted, encoded and written in one piece.
+
+A client may send any number of frames that reach no session, and each is answered with an error. Above STRAY_RATE a
+session records only how many such frames and answers there were.
 """
 
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, get_args
@@ -26,8 +30,9 @@ from msgspec import structs
 
 from dragoman.gateway.ledger import Ledger
 from dragoman.gateway.memory import MemoryBudget
+from dragoman.gateway.rates import TokenBucket
 from dragoman.gateway.recording.format import Header, Item, encode_lines, packed
-from dragoman.gateway.recording.lines import UP, EventLine
+from dragoman.gateway.recording.lines import UP, EventLine, FrameLine
 from dragoman.gateway.recording.parts import RecordingParts
 from dragoman.gateway.recording.pending import FramesNote, Note, PendingSteps, TapPoint
 from dragoman.gateway.recording.redaction.redactor import FindingCounts, Redactor
@@ -41,6 +46,9 @@ from dragoman.mappings.dialect import Dialect, Frame, Step
 __all__ = ["FLUSH", "Recorder", "RecordingContext", "SessionRecorder", "Tap"]
 
 FLUSH = 0.02  # seconds: with the writer's round, a step is on the disk within 50 ms
+STRAY_RATE, STRAY_BURST = 10.0, 100  # frames of clients that mean nothing: more of them tell a reader nothing new
+LEFT_OUT = "frames are not recorded: the client sends too many that mean nothing, or are wrong"
+STRAY_EVERY = 1.0  # seconds between two lines that count those which are left out
 MARGIN = int(2 * FLUSH * 1e6)  # µs from the end of a timer until the flush that it causes is over
 
 STREAMED = frozenset(kind for kind in get_args(Event) if kind.streamed)
@@ -110,6 +118,8 @@ class SessionRecorder:
         "_redactor",
         "_start",
         "_state",
+        "_stray_left_out",
+        "_stray_rate",
         "_t",
         "_turn_ended",
         "_turn_open",
@@ -131,13 +141,9 @@ class SessionRecorder:
     ) -> None:
         self.actor = ""
         self._context = context
+        header = structs.replace(header, started_at=clock())
         self._parts = RecordingParts(
-            context.writer,
-            context.ledger,
-            context.memory,
-            structs.replace(header, started_at=clock()),
-            public_ids=public_ids,
-            monotonic=monotonic,
+            context.writer, context.ledger, context.memory, header, public_ids=public_ids, monotonic=monotonic
         )
         self._state = state
         self._monotonic = monotonic
@@ -153,6 +159,8 @@ class SessionRecorder:
         self._redactor = context.redactor() if context.redactor is not None else None
         self._look: Timer | None = None
         self._held = False  # the session has no id yet
+        self._stray_rate: TokenBucket | None = None
+        self._stray_left_out = Counter[TapPoint]()
         self.closed = False
 
     def hold(self) -> None:
@@ -220,6 +228,23 @@ class SessionRecorder:
         if self._context.current is not self:
             self.acted()
 
+    def stray_frames(self, tapped: TapPoint, frames: Sequence[Frame]) -> None:
+        """Record frames of a client that reach no session, or answers to them. Above STRAY_RATE only count them."""
+        if self._stray_rate is None:
+            self._stray_rate = TokenBucket(STRAY_RATE, STRAY_BURST, self._monotonic)
+        if self._stray_rate.take(len(frames)):
+            self.frames(tapped, frames)
+            return
+        if not self._stray_left_out:
+            self._context.later(STRAY_EVERY, self._tell_left_out)
+        self._stray_left_out[tapped] += len(frames)
+
+    def _tell_left_out(self) -> None:
+        """Record how many stray frames were left out since the last time."""
+        left_out, self._stray_left_out = self._stray_left_out, Counter()
+        for at, count in left_out.items():
+            self._line(FrameLine(link=at.link, dir=at.dir, dialect=at.dialect, missing=f"{count} {LEFT_OUT}"))
+
     def command(self, link: str, command: Command) -> None:
         """Record a command of a client; with the link UP a command to the backend."""
         if link != UP:
@@ -235,7 +260,7 @@ class SessionRecorder:
         """Record an event that went to one link alone."""
         self._line(EventLine(cursor=self._cursor(), event=event, link=link))
 
-    def _line(self, line: EventLine) -> None:
+    def _line(self, line: EventLine | FrameLine) -> None:
         self.step.append(line)
         if self._context.current is not self:
             self.acted()
@@ -301,22 +326,17 @@ class SessionRecorder:
     def close(self) -> None:
         """Write all that is left, and close the file."""
         self._held = False
+        self._tell_left_out()
         self.acted()
         self.flush()
         if self._redactor is not None:
             if self._look is not None:
                 self._look.cancel()
             self._write(self._redacted(0, self._redactor.finish))
-            self._tell_redacted(self._redactor.ledger)
+            _tell_redacted(self._redactor.ledger, self._context.ledger, self._parts.header.session)
         self._parts.close()
         self.closed = True
         self._state = self._redactor = None  # a link may still refer to this recorder
-
-    def _tell_redacted(self, redacted: FindingCounts) -> None:
-        if redacted.total:
-            self._context.ledger.counters["secrets_redacted"] += redacted.total
-            found = [f"{entry.kind} in {entry.place}: {entry.count}" for entry in redacted.entries()]
-            log.info("secrets were left out of the recording", session=self._parts.header.session, found=found)
 
     def _now(self) -> int:
         return (self._monotonic() - self._start) // 1000
@@ -328,6 +348,14 @@ class SessionRecorder:
         if not self._waits:
             self._waits = True
             self._context.wants_flush(self)
+
+
+def _tell_redacted(redacted: FindingCounts, ledger: Ledger, session: str) -> None:
+    """Count the secrets that were left out of a recording, and log their kinds and places."""
+    if redacted.total:
+        ledger.counters["secrets_redacted"] += redacted.total
+        found = [f"{entry.kind} in {entry.place}: {entry.count}" for entry in redacted.entries()]
+        log.info("secrets were left out of the recording", session=session, found=found)
 
 
 class Recorder:
@@ -505,8 +533,10 @@ class Tap:
             track.step.append(FramesNote(self._sent, frames))
             return
         track = self._track()
-        if track is not None and self._records(track):
-            track.frames(self._sent, frames)
+        if track is None or not self._records(track):
+            return
+        is_stray = self._upstream is None and self._frames and self._command is None
+        (track.stray_frames if is_stray else track.frames)(self._sent, frames)
 
     # -- which session -------------------------------------------------------------------------------
 
@@ -535,8 +565,10 @@ class Tap:
         """Record frames and a command that reached no session: in the session that they name, else in the route."""
         frames, self._frames = self._frames, ()
         command, self._command = self._command, None
-        if frames and (self._upstream is not None or self._recorder.everything):
+        if frames and self._upstream is not None:
             (self._named_session(frames) or self._recorder.own).frames(self._received, frames)
+        elif frames and self._recorder.everything:
+            self._recorder.own.stray_frames(self._received, frames)
         if command is not None and self._recorder.everything:
             self._recorder.own.command(self.link, command)
 

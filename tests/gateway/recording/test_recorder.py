@@ -11,7 +11,7 @@ from dragoman.gateway.memory import MemoryBudget
 from dragoman.gateway.recording.format import Header, decode_header
 from dragoman.gateway.recording.lines import EventLine, FrameLine
 from dragoman.gateway.recording.places import Folder
-from dragoman.gateway.recording.recorder import Recorder, RecordingContext, SessionRecorder, Tap
+from dragoman.gateway.recording.recorder import STRAY_BURST, Recorder, RecordingContext, SessionRecorder, Tap
 from dragoman.gateway.recording.writer import OutputFile, Writer
 from dragoman.mappings.canonical import Batch, SessionState
 from dragoman.mappings.canonical.commands import PauseTurn, SubmitInput
@@ -52,7 +52,7 @@ class Shelf:
 
 def _word(line: FrameLine | EventLine) -> str:
     if isinstance(line, FrameLine):
-        return f"{line.link} {'>' if line.dir == 'receive' else '<'} {line.text}"
+        return f"{line.link} {'>' if line.dir == 'receive' else '<'} {line.missing or line.text}"
     item: Any = line.event or line.command
     return f"{line.link or 'log'}: {type(item).__name__}"
 
@@ -100,6 +100,9 @@ def stage() -> Stage:
     return Stage()
 
 
+WHY_STRAY = "the client sends too many that mean nothing, or are wrong"
+
+
 def happens(track: SessionRecorder, *taps: Tap, text: str = "x", begins: str = "") -> None:
     """A session delivers something to these links."""
     events = [TurnAccepted()] if begins else [TextDelta(text=text)]
@@ -124,6 +127,41 @@ def test_a_client_frame_stands_before_its_command_and_the_events_it_causes(stage
     assert stage.told() == {
         "a": ["smooth-1 > go", "smooth-1: SubmitInput", "up: SubmitInput", "up < run", "smooth-1 < accepted"]
     }
+
+
+def test_a_flood_of_bad_frames_is_counted_and_not_recorded_each() -> None:
+    stage = Stage(everything=True)
+    stage.client.shown("a")
+    count = 2 * STRAY_BURST
+    for number in range(count):
+        stage.says(stage.client, f"bad {number}", lambda: stage.client.put([b"error"]))
+    told = stage.told()
+    for session, link in (("a", "smooth-1 <"), ("", "smooth-1 >")):
+        kept, last = told[session][:-1], told[session][-1]
+        assert STRAY_BURST <= len(kept) < count
+        assert last == f"{link} {count - len(kept)} frames are not recorded: {WHY_STRAY}"
+
+
+def test_commands_are_recorded_among_a_flood_of_bad_frames(stage: Stage) -> None:
+    stage.a.actor = "smooth-1"
+    stage.client.shown("a")
+    for _ in range(2 * STRAY_BURST):
+        stage.says(stage.client, "bad", lambda: stage.client.put([b"error"]))
+    asked = (lambda: stage.client.asks(SubmitInput(segments=())), stage.a.enter, lambda: stage.client.put([b"ok"]))
+    stage.says(stage.client, "go", *asked)
+    told = stage.told()["a"]
+    assert [line for line in told if "error" not in line and "frames" not in line] == [
+        "smooth-1 > go",
+        "smooth-1: SubmitInput",
+        "smooth-1 < ok",
+    ]
+
+
+def test_frames_of_a_backend_are_recorded_however_many_reach_no_session(stage: Stage) -> None:
+    up = stage.recorder.upstream(POD, "")
+    for number in range(2 * STRAY_BURST):
+        stage.says(up, f"{{}} {number}")
+    assert len(stage.told()[""]) == 2 * STRAY_BURST
 
 
 def test_backend_frames_belong_to_their_session(stage: Stage) -> None:
