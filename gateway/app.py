@@ -25,6 +25,7 @@ from msgspec import Struct, structs
 from dragoman.adapters.base import CloseReason, Listener, Transport
 from dragoman.gateway import registry
 from dragoman.gateway.admission import Admission, address_of
+from dragoman.gateway.backends.status import BackendStatus
 from dragoman.gateway.config.model import Config, Route
 from dragoman.gateway.endpoint import Endpoint
 from dragoman.gateway.identity.listeners import Identities
@@ -108,6 +109,7 @@ class App:
         self._make_backend = make_backend
         self._group: asyncio.TaskGroup
         self._services: Services
+        self.children: Children
         self._upstreams: Upstreams
         self._links: dict[str, Link] = {}
         self._listeners: list[Listener] = []
@@ -153,7 +155,7 @@ class App:
             memory=self.memory,
         )
         try:
-            children = Children(self.config.limits.children)
+            self.children = children = Children(self.config.limits.children)
             spawner = partial(route_spawner, children, inherit=self.config.inherit_env)
             self._upstreams = Upstreams(self._services, spawner, self.spawn, self._make_backend)
             async with children, asyncio.TaskGroup() as self._group:
@@ -198,6 +200,26 @@ class App:
     def replays(self) -> dict[str, Replay]:
         """The replays by route name, for routes whose backend is a recording."""
         return self._upstreams.replays
+
+    @property
+    def backends(self) -> dict[str, BackendStatus]:
+        """The connections to the backend of each route by its name, for routes whose backend is not in this process."""
+        return self._upstreams.statuses
+
+    @property
+    def links(self) -> list[Link]:
+        """The clients that are connected."""
+        return list(self._links.values())
+
+    @property
+    def routers(self) -> list[Router]:
+        """The routers of the routes, in the order of the configuration."""
+        return list(self._routers)
+
+    @property
+    def recordings(self) -> Recordings | None:
+        """The recordings, if anything is recorded."""
+        return self._recordings
 
     def spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
         """Run `work` as a task of the app."""

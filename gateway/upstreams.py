@@ -14,6 +14,7 @@ from dragoman.gateway.backends.kind import BackendKind, MakeBackend
 from dragoman.gateway.backends.pods import PodsKind
 from dragoman.gateway.backends.shared import SharedKind
 from dragoman.gateway.backends.single import SingleKind
+from dragoman.gateway.backends.status import BackendStatus
 from dragoman.gateway.backends.upstream import Upstream, UpstreamTarget
 from dragoman.gateway.config.model import Route
 from dragoman.gateway.endpoint import Endpoint
@@ -51,6 +52,7 @@ class Upstreams:
         self._spawner = spawner
         self._spawn = spawn
         self._make_backend = make_backend
+        self.statuses: dict[str, BackendStatus] = {}  # by route name, for routes whose backend is dialled
         self.replays: dict[str, Replay] = {}  # by route name, for routes whose backend is a recording
 
     def kind(self, route: Route, recorder: Recorder | None) -> Callable[[Sessions], BackendKind]:
@@ -58,6 +60,7 @@ class Upstreams:
         upstream, make = registry.upstream(route.upstream), self._make_backend
         if make is not None:
             return kind_of(upstream, lambda session, _endpoint: make(session), in_process=True)
+        self.statuses[route.name] = BackendStatus()
         if not registry.played(route.upstream):
             dial = partial(self._dial, route, recorder)
             pods = registry.pods(route.upstream)
@@ -119,6 +122,7 @@ class Upstreams:
             dialect=dialect,
             connect=connect if ours is None else partial(_filtered, connect, dialect, ours),
             tap=recorder.upstream(dialect, own) if recorder is not None else None,
+            status=self.statuses[route.name],
         )
         return Upstream(name, target, session, self._services, self._spawn)
 

@@ -15,9 +15,10 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any
 
 import structlog
-from msgspec import Struct
+from msgspec import Struct, field
 
 from dragoman.adapters.base import CloseReason, Transport
+from dragoman.gateway.backends.status import BackendStatus
 from dragoman.gateway.first_frames import FirstFrames
 from dragoman.gateway.link import Link, LinkEvents, Peer
 from dragoman.gateway.public_reason import exit_reason, public_reason
@@ -25,7 +26,7 @@ from dragoman.gateway.services import Services
 from dragoman.gateway.session.ports import BackendEvents
 from dragoman.mappings.canonical import Command, Event, SessionState
 from dragoman.mappings.canonical.values import Cause
-from dragoman.mappings.dialect import Burst, Dialect, Translator
+from dragoman.mappings.dialect import Burst, Dialect, Frame, Translator
 
 if TYPE_CHECKING:
     from dragoman.gateway.recording.recorder import Tap
@@ -39,12 +40,16 @@ log = structlog.get_logger("dragoman.upstream")
 
 
 class UpstreamTarget(Struct, frozen=True, kw_only=True):
-    """A backend that can be dialled by `connect`; `endpoint` names it in logs, and `tap` records the connection."""
+    """A backend that can be dialled by `connect`.
+
+    `endpoint` names it in logs, `tap` records the connection, and `status` counts it.
+    """
 
     endpoint: str
     dialect: Dialect
     connect: Callable[[], Awaitable[Transport]]
     tap: Tap | None = None
+    status: BackendStatus = field(default_factory=BackendStatus)
 
 
 class Upstream:
@@ -62,6 +67,7 @@ class Upstream:
         self._dialect = target.dialect
         self._connect = target.connect
         self._tap = target.tap
+        self._status = target.status
         self._session = session
         self._spawn = spawn
         self._services = services
@@ -90,7 +96,7 @@ class Upstream:
         self._resting = False
         if not self._running and not self._stopped:
             self._running = True
-            self._spawn(self._run(), f"{self._name}:upstream")
+            self._spawn(self._keep_connected(), f"{self._name}:upstream")
 
     def send(self, commands: Sequence[Command]) -> None:
         if self._link is not None and self._link.alive:
@@ -125,11 +131,19 @@ class Upstream:
     def _ending(self) -> bool:
         return self._stopped or self._resting
 
+    async def _keep_connected(self) -> None:
+        self._status.wanted += 1
+        try:
+            await self._run()
+        finally:
+            self._status.wanted -= 1
+
     async def _run(self) -> None:
         failures = 0
         reached = True  # each change is logged, not each attempt
         while not self._ending:
             self._wanted.clear()
+            self._status.attempts += 1
             try:
                 async with asyncio.timeout(self._limits.connect_deadline):
                     transport = await self._connect()
@@ -139,6 +153,7 @@ class Upstream:
                     self._log.warning("backend not reachable, trying again", cause=str(error) or late)
                 reached = False
                 failures += 1
+                self._status.note_fault(str(error) or late, self._clock())
                 unsent, self._waiting = self._waiting, []
                 cause: Cause = "busy" if error.errno == errno.EBUSY else "upstream_lost"
                 text = f"the backend cannot be reached: {public_reason(error) or late}"
@@ -173,17 +188,28 @@ class Upstream:
             transport,
             self._translator,
             self._services,
-            LinkEvents(sink=self._hear, over=lambda _link: self._link_over(transport, first), understands=first.take),
+            LinkEvents(
+                sink=self._hear, over=lambda _link: self._link_over(transport, first), understands=self._understands
+            ),
             self._tap,
         )
         self._link = link
         if not self._complaint:
             self._log.info("backend connected")
+        self._status.connected += 1
         try:
             await link.run(self._begin)
         finally:
             self._link = self._first = None
+            self._status.connected -= 1
+            self._status.heard -= link.heard
         return link.heard
+
+    def _understands(self, frames: Sequence[Frame]) -> bool:
+        if self._first is None or not self._first.take(frames):
+            return False
+        self._status.note_heard()
+        return True
 
     def _give_up(self) -> None:
         """Disconnect a backend that speaks another dialect; what waits for it fails with these words."""
@@ -210,6 +236,8 @@ class Upstream:
         elif not self._resting:
             self._complaint = ""
             self._log.warning("backend lost, connecting again", **({"cause": reason} if reason else {}))
+        if not self._resting:
+            self._status.note_fault(f"{text}: {reason}" if reason else text, self._clock())
         if reason:
             text = f"{text}: {public_reason(OSError(reason))}"
         self._may_go_on = bool(self._session.lost(text, []))

@@ -17,7 +17,9 @@ from dragoman.gateway.config.model import Config
 from dragoman.gateway.identity.listeners import names_clients
 from dragoman.gateway.recording.places import OneFile, place
 
-__all__ = ["find_hazards"]
+__all__ = ["find_hazards", "is_program_found", "why_unwritable"]
+
+FREE_MIN = 1024 * 1024  # bytes: a second of a busy stream
 
 
 def find_hazards(config: Config) -> Iterator[str]:
@@ -26,25 +28,26 @@ def find_hazards(config: Config) -> Iterator[str]:
         for endpoint in route.listen:
             if is_public(endpoint) and not (route.authenticated and names_clients(endpoint, config.auth)):
                 yield f"{endpoint.masked} accepts clients from other machines without authentication"
-        if route.upstream.transport == "stdio" and not _is_found(shlex.split(route.upstream.address)[0]):
+        if route.upstream.transport == "stdio" and not is_program_found(shlex.split(route.upstream.address)[0]):
             yield f"{route.upstream.masked}: no such program in PATH; install it, or write its full path"
-    if config.recording is not None and (reason := _why_unwritable(config.recording.path)):
+    if config.recording is not None and (reason := why_unwritable(config.recording.path)):
         yield f"recordings cannot be written to {config.recording.path}: {reason}"
 
 
-def _is_found(program: str) -> bool:
+def is_program_found(program: str) -> bool:
     """Return True if a program can be started; one with a relative path depends on the folder of the child."""
     is_relative = "/" in program and not program.startswith("/")
     return is_relative or shutil.which(program) is not None
 
 
-def _why_unwritable(text: str) -> str:
-    """Return why no file can be made in the folder of the recordings, or ""."""
+def why_unwritable(text: str) -> str:
+    """Return why no file can be written in the folder of the recordings, or ""."""
     where = place(text)
     folder = (where.path.parent if isinstance(where, OneFile) else where.path).resolve()
     existing: Path = next(path for path in (folder, *folder.parents) if path.is_dir())
     try:
         with TemporaryFile(dir=existing):
-            return ""
+            free = shutil.disk_usage(existing).free
+            return "" if free >= FREE_MIN else f"the disk is full: {free} bytes are free"
     except OSError as error:
         return error.strerror or str(error)

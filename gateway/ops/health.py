@@ -1,17 +1,34 @@
-"""Find out whether the gateway is ready for clients, and why not (docs/operations.md, section 2)."""
+"""Find out whether the gateway is ready for clients, and why not (docs/operations.md, section 2).
+
+What the gateway knows by itself is read in its event loop. The rest is looked for in the thread of the ops port: a
+backend to which no connection stands, and the disk of the recordings.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import shlex
+import time
 from collections.abc import Iterator
 from typing import Literal
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from dragoman.gateway.app import App
+from dragoman.gateway.backends.status import BackendStatus
+from dragoman.gateway.config.model import Config, Route
+from dragoman.gateway.config.probe import probe
+from dragoman.gateway.config.startup import is_program_found, why_unwritable
+from dragoman.gateway.ops.gateway_loop import GatewayLoop
+from dragoman.gateway.recording.parts import RETRY
 
-__all__ = ["Check", "Liveness", "Readiness", "find_readiness"]
+__all__ = ["Check", "Health", "Liveness", "Readiness"]
 
 Status = Literal["ready", "not ready", "starting", "draining"]
+
+PROBE_DEADLINE = 1.0  # seconds to connect to a backend of another machine: probes wait for that long by default
+PROBE_EVERY = 1.0  # seconds for which what a probe found counts, so that nobody can make many connections by asking
+NS = 1_000_000_000
 
 
 class Check(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -37,19 +54,85 @@ class Readiness(Struct, frozen=True, kw_only=True):
     checks: list[Check] = []
 
 
-async def find_readiness(gateway: App) -> Readiness:
-    """Return all checks of the gateway. Call this in its event loop."""
-    if gateway.stop.is_set():
-        cause = "the gateway stops: it accepts no client, and open turns finish"
-        return Readiness(ready=False, status="draining", checks=[Check(name="gateway", ready=False, cause=cause)])
-    if not gateway.ready.is_set():
-        cause = "not every listener accepts clients yet"
-        return Readiness(ready=False, status="starting", checks=[Check(name="gateway", ready=False, cause=cause)])
-    checks = [Check(name="gateway", ready=True), *_resources(gateway)]
-    ready = all(check.ready for check in checks)
-    return Readiness(ready=ready, status="ready" if ready else "not ready", checks=checks)
+class Health:
+    """The checks of a gateway. Use it in one event loop, which may be another than the gateway's."""
+
+    def __init__(self, gateway: App, loop: GatewayLoop) -> None:
+        self._gateway = gateway
+        self._loop = loop
+        self._probed: dict[str, tuple[float, str]] = {}  # route -> when a probe ended, and what it found
+
+    async def find_readiness(self) -> Readiness:
+        """Return all checks; raise TimeoutError if the loop of the gateway does not answer."""
+        gateway = self._gateway
+        if gateway.stop.is_set():
+            return _unready("draining", "the gateway stops: it accepts no client, and open turns finish")
+        if not gateway.ready.is_set():
+            return _unready("starting", "not every listener accepts clients yet")
+        known = await self._loop.ask(_known(gateway))
+        checks = [Check(name="gateway", ready=True), *known.checks]
+        checks += await asyncio.gather(*(self._check_route(route, known) for route in gateway.config.routes))
+        checks += await asyncio.to_thread(lambda: list(self._check_recording()))
+        ready = all(check.ready for check in checks)
+        return Readiness(ready=ready, status="ready" if ready else "not ready", checks=checks)
+
+    async def _check_route(self, route: Route, known: _Known) -> Check:
+        status = known.backends.get(route.name)
+        cause = ""
+        if status is not None and not status.heard:
+            cause = _fault(route, status, self._gateway.config) or await self._probe(route)
+        return Check(name=f"route {route.name}", ready=not cause, cause=cause)
+
+    async def _probe(self, route: Route) -> str:
+        """Return why the backend of a route cannot be reached now, or ""."""
+        at, found = self._probed.get(route.name, (0.0, ""))
+        if time.monotonic() - at < PROBE_EVERY:
+            return found
+        upstream = route.upstream
+        if upstream.transport == "stdio":
+            found = "" if is_program_found(shlex.split(upstream.address)[0]) else f"{upstream.masked}: no such program"
+        else:
+            limits = structs.replace(self._gateway.config.limits, connect_deadline=PROBE_DEADLINE)
+            (found,) = await probe(Config(routes=(route,), limits=limits), starting=True)
+        self._probed[route.name] = time.monotonic(), found
+        return found
+
+    def _check_recording(self) -> Iterator[Check]:
+        """Check that recordings can be written. A file that failed is tried again after RETRY."""
+        options, recordings = self._gateway.config.recording, self._gateway.recordings
+        if options is None or recordings is None:
+            return
+        cause = why_unwritable(options.path)
+        writer = recordings.writer
+        if not cause and writer is not None and writer.failure is not None:
+            text, at = writer.failure
+            cause = text if time.monotonic() - at < RETRY else ""
+        yield Check(name="recording", ready=not cause, cause=f"{options.path}: {cause}" if cause else "")
 
 
-def _resources(gateway: App) -> Iterator[Check]:
+class _Known(Struct, frozen=True, kw_only=True):
+    """The facts that the gateway knows by itself: checks, and the connections to its backends."""
+
+    checks: list[Check]
+    backends: dict[str, BackendStatus]
+
+
+async def _known(gateway: App) -> _Known:
     refusal = gateway.memory.refusal()
-    yield Check(name="memory", ready=not refusal, cause=refusal)
+    return _Known(
+        checks=[Check(name="memory", ready=not refusal, cause=refusal)],
+        backends={name: structs.replace(status) for name, status in gateway.backends.items()},
+    )
+
+
+def _fault(route: Route, status: BackendStatus, config: Config) -> str:
+    """Return why the last connection failed, as long as that says something about the next one."""
+    if status.wanted:
+        return status.fault
+    age = (time.time_ns() - status.fault_at) / NS
+    # No connection is tried now. Only a child cannot be probed: it may die again.
+    return status.fault if route.upstream.transport == "stdio" and age < config.limits.restart_window else ""
+
+
+def _unready(status: Status, cause: str) -> Readiness:
+    return Readiness(ready=False, status=status, checks=[Check(name="gateway", ready=False, cause=cause)])

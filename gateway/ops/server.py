@@ -14,10 +14,9 @@ import socket
 import sys
 import threading
 import traceback
-from collections.abc import Coroutine
 from concurrent.futures import Future
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Self
 
 import structlog
 from aiohttp import web
@@ -26,15 +25,13 @@ from msgspec import structs
 from dragoman.gateway.app import App
 from dragoman.gateway.config.model import Ops
 from dragoman.gateway.config.ops_address import OpsAddress, parse_ops_address
+from dragoman.gateway.ops.gateway_loop import GatewayLoop
 from dragoman.gateway.ops.guard import AUTHORISED, BODY_MAX, Guard, respond
-from dragoman.gateway.ops.health import Check, Liveness, Readiness, find_readiness
+from dragoman.gateway.ops.health import Check, Health, Liveness, Readiness
 from dragoman.gateway.ops.heartbeat import LoopHeartbeat
 
 __all__ = ["OpsServer"]
 
-T = TypeVar("T")
-
-ANSWER_DEADLINE = 4.0  # seconds for the gateway's loop to answer: below the 5 s and more of most probes and scrapers
 LOOK = 0.5  # seconds between two looks at the heartbeat
 KEEP_ALIVE = 30.0  # seconds that an idle connection stays open: longer than the usual 15 s between two scrapes
 CLOSE_DEADLINE = 1.0  # seconds for requests that are being answered when the gateway ends
@@ -52,15 +49,16 @@ class OpsServer:
         self._heartbeat = LoopHeartbeat()
         self._socket: socket.socket
         self._loop: asyncio.AbstractEventLoop
-        self._gateway_loop: asyncio.AbstractEventLoop
-        self._gateway_thread = threading.get_ident()
+        self._gateway_loop: GatewayLoop
+        self._health: Health
         self._stop = asyncio.Event()
         self._started: Future[None] = Future()
         self._thread = threading.Thread(target=self._run, name="ops", daemon=True)
 
     async def __aenter__(self) -> Self:
         self._socket = _bind(self._address)
-        self._gateway_loop, self._gateway_thread = asyncio.get_running_loop(), threading.get_ident()
+        self._gateway_loop = GatewayLoop()
+        self._health = Health(self._gateway, self._gateway_loop)
         self._heartbeat.start()
         self._thread.start()
         await asyncio.wrap_future(self._started)
@@ -120,20 +118,10 @@ class OpsServer:
                     await self._stop.wait()
             stuck = self._heartbeat.stuck_for
             if stuck >= self._options.stuck_after and not reported:
-                frame = sys._current_frames().get(self._gateway_thread)  # noqa: SLF001  # the one way to see its stack
+                frame = sys._current_frames().get(self._gateway_loop.thread)  # noqa: SLF001  # the one way to see its stack
                 stack = "".join(traceback.format_stack(frame)) if frame is not None else ""
                 log.error("the event loop is stuck", seconds=round(stuck, 1), stack=stack)
             reported = stuck >= self._options.stuck_after
-
-    async def _ask(self, work: Coroutine[Any, Any, T]) -> T:
-        """Return the result of `work`, which runs in the gateway's loop; raise TimeoutError if it takes too long."""
-        try:
-            future = asyncio.run_coroutine_threadsafe(work, self._gateway_loop)
-        except RuntimeError as error:  # that loop is closed
-            work.close()
-            raise TimeoutError from error
-        async with asyncio.timeout(ANSWER_DEADLINE):
-            return await asyncio.wrap_future(future)
 
     # -- probes ----------------------------------------------------------------------------------------
 
@@ -144,7 +132,7 @@ class OpsServer:
 
     async def _readyz(self, request: web.Request) -> web.Response:
         try:
-            found = await self._ask(find_readiness(self._gateway))
+            found = await self._health.find_readiness()
         except TimeoutError:
             cause = f"the event loop has not turned for {self._heartbeat.stuck_for:.1f} s"
             found = Readiness(ready=False, status="not ready", checks=[Check(name="loop", ready=False, cause=cause)])

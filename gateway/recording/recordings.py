@@ -39,6 +39,11 @@ class Recordings:
         self._writer: Writer | None = None
         self._recorders: list[Recorder] = []
 
+    @property
+    def writer(self) -> Writer | None:
+        """The writer of all files, while the recordings are open."""
+        return self._writer
+
     def open(self) -> None:
         """Start the writer's thread. Call this in the running event loop."""
         loop = asyncio.get_running_loop()

@@ -79,6 +79,9 @@ class Writer:
         self._keeper = Keeper(place, keep, compresses=compresses)
         self._backlog_max = backlog_max
         self._backlog = 0
+        self.bytes_written = 0
+        self.failure: tuple[str, float] | None = None
+        """Why a file could not be written last, and when (seconds of `time.monotonic`)."""
         self._queue: list[_QueuedBytes] = []
         self._wake = threading.Condition()
         self._flush = False
@@ -87,6 +90,11 @@ class Writer:
         self._open: set[OutputFile] = set()
         self._unsynced: dict[OutputFile, None] = {}
         self._thread = threading.Thread(target=self._run, name="recordings", daemon=True)
+
+    @property
+    def backlog(self) -> int:
+        """Bytes that are queued and not yet written."""
+        return self._backlog
 
     # -- called in the loop ------------------------------------------------------------------------------
 
@@ -179,6 +187,7 @@ class Writer:
             return False
         file.size += len(data)
         file.lines += lines
+        self.bytes_written += len(data)
         return True
 
     def _create(self, file: OutputFile) -> None:
@@ -216,6 +225,7 @@ class Writer:
 
     def _fail(self, file: OutputFile, error: OSError) -> None:
         """Close a file that cannot be written. Remove the torn end of it, or the file if it is empty."""
+        self.failure = error.strerror or str(error), time.monotonic()
         with contextlib.suppress(OSError):
             if file.descriptor >= 0:
                 os.ftruncate(file.descriptor, file.size)

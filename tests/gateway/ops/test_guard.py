@@ -85,10 +85,10 @@ async def test_a_wrong_method_is_told_the_right_ones() -> None:
 
 
 async def test_a_failure_in_a_handler_is_logged_and_shows_nothing_of_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def fail(_gateway: object) -> None:
+    async def fail(_health: object) -> None:
         raise ZeroDivisionError("a secret")
 
-    monkeypatch.setattr("dragoman.gateway.ops.server.find_readiness", fail)
+    monkeypatch.setattr("dragoman.gateway.ops.health.Health.find_readiness", fail)
     async with operated(ops=LOCAL) as port:
         status, body = await port.ask("/readyz")
         assert (status, "secret" in body["detail"]) == (500, False)

@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
+import sys
+from collections import namedtuple
+from pathlib import Path
 from typing import Any
 
+import pytest
+
 from dragoman.adapters.meter import Meter
-from tests.gateway.ops.running import operated
+from dragoman.gateway.app import App
+from dragoman.gateway.config.model import Config, Limits, Recording, Route
+from dragoman.gateway.endpoint import parse
+from dragoman.gateway.ops import health
+from tests.conformance.fake_pod import FakePod
+from tests.gateway.ops.running import LOCAL, OpsClient, operated
+from tests.pairs.gateway import DEADLINE, SmoothClient, socket_path
 
 
 def causes(body: dict[str, Any]) -> dict[str, str]:
@@ -28,3 +40,74 @@ async def test_a_gateway_that_stops_is_draining() -> None:
         status, body = await port.ask("/readyz")
         assert (status, body["status"]) == (503, "draining")
         assert "the gateway stops" in causes(body)["gateway"]
+
+
+@pytest.fixture(autouse=True)
+def unremembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Probe at each request."""
+    monkeypatch.setattr(health, "PROBE_EVERY", 0.0)
+
+
+async def becomes(port: OpsClient, status: int) -> dict[str, Any]:
+    """Ask until the answer has this status; return its body."""
+    async with asyncio.timeout(DEADLINE):
+        while True:
+            found, body = await port.ask("/readyz?verbose")
+            if found == status:
+                return dict(body)
+
+
+async def test_a_route_whose_backend_does_not_listen_is_not_ready_until_it_does(tmp_path: Path) -> None:
+    path = socket_path(tmp_path)
+    async with operated(f"pod+unix:{path}") as port:
+        body = await becomes(port, 503)
+        assert causes(body) == {"route test": f"pod+unix:{path} cannot be reached: nothing listens there"}
+        async with FakePod.serving(path) as pod:
+            assert {"name": "route test", "ready": True} in (await becomes(port, 200))["checks"]
+            assert pod.connections == 0, "a probe looks, and does not connect"
+
+
+async def test_a_route_is_not_ready_from_the_loss_of_its_backend_until_the_backend_is_found_again(
+    tmp_path: Path,
+) -> None:
+    path = socket_path(tmp_path)
+    async with operated(f"pod+unix:{path}") as port:
+        url = port.listening[0].partition("+")[2]
+        async with FakePod.serving(path) as pod, SmoothClient.connected(url) as client:
+            await client.say("hello")
+            await becomes(port, 200)
+            assert port.app.backends["test"].heard == 1
+            path.unlink()
+            pod.hang_up()
+            assert causes(await becomes(port, 503))["route test"]
+            async with FakePod.serving(path):
+                await becomes(port, 200)
+
+
+async def test_a_route_whose_child_keeps_dying_is_not_ready() -> None:
+    child = f"codewhale+stdio:{sys.executable} -c 'import sys; sys.exit(7)'"
+    async with operated(child, limits=Limits(drain_deadline=0.5, accept_deadline=2.0)) as port:
+        await becomes(port, 200)
+        url = port.listening[0].partition("+")[2]
+        with pytest.raises(ExceptionGroup):  # the client is refused
+            async with SmoothClient.connected(url):
+                pass
+        assert "exited with status 7" in causes(await becomes(port, 503))["route test"]
+
+
+async def test_a_route_whose_program_is_missing_is_not_ready() -> None:
+    async with operated("codewhale+stdio:no-such-program-anywhere --stdio") as port:
+        cause = causes(await becomes(port, 503))["route test"]
+        assert cause == "codewhale+stdio:no-such-program-anywhere ...: no such program"
+
+
+async def test_a_gateway_whose_recordings_fill_the_disk_is_not_ready(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usage = namedtuple("usage", ["total", "used", "free"])
+    route = Route(name="test", listen=(), upstream=parse("pod+unix:/nowhere/sock"))
+    app = App(Config(routes=(route,), ops=LOCAL, recording=Recording(path=f"{tmp_path}/")))
+    async with operated(app=app) as port:
+        assert "recording" not in causes(await becomes(port, 503))
+        monkeypatch.setattr("shutil.disk_usage", lambda _path: usage(1 << 30, 1 << 30, 4096))
+        assert causes(await becomes(port, 503))["recording"] == f"{tmp_path}/: the disk is full: 4096 bytes are free"

@@ -15,7 +15,7 @@ from structlog.testing import capture_logs
 from dragoman.gateway.app import App
 from dragoman.gateway.config.model import Config, Ops, Route
 from dragoman.gateway.endpoint import parse
-from dragoman.gateway.ops import server
+from dragoman.gateway.ops import gateway_loop
 from dragoman.gateway.ops.server import OpsServer
 from tests.gateway.ops.running import operated
 
@@ -38,7 +38,7 @@ async def test_a_gateway_whose_loop_turns_is_alive() -> None:
 
 
 async def test_a_gateway_whose_loop_is_stuck_is_neither_alive_nor_ready(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server, "ANSWER_DEADLINE", 0.05)
+    monkeypatch.setattr(gateway_loop, "ANSWER_DEADLINE", 0.05)
     async with operated(ops=STUCK) as port:
         with capture_logs() as logs:
             while ask_blocking(f"{port.url}/livez")[0] == 200:  # the loop of the gateway is stuck in this line

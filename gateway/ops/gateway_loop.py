@@ -1,0 +1,32 @@
+"""Run coroutines in the event loop of the gateway, from the thread of the ops port."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+__all__ = ["ANSWER_DEADLINE", "GatewayLoop"]
+
+T = TypeVar("T")
+
+ANSWER_DEADLINE = 4.0  # seconds for the gateway's loop to answer: below the 5 s and more of most scrapers
+
+
+class GatewayLoop:
+    """The event loop in which this object is made, and its thread."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self.thread = threading.get_ident()
+
+    async def ask(self, work: Coroutine[Any, Any, T]) -> T:
+        """Return the result of `work`, which runs in the gateway's loop; raise TimeoutError if it takes too long."""
+        try:
+            future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        except RuntimeError as error:  # that loop is closed
+            work.close()
+            raise TimeoutError from error
+        async with asyncio.timeout(ANSWER_DEADLINE):
+            return await asyncio.wrap_future(future)
