@@ -50,23 +50,29 @@ class Admission:
 
         `connected`: its handshake is over, so `links` counts too. Refusals are logged at most once a second.
         """
-        text = self._shortage(address)
+        reason, text = self._shortage(address)
         if connected and self._count >= self._limits.links:
-            text = f"too many clients: the limit `links` is {self._limits.links}"
+            reason, text = "links", f"too many clients: the limit `links` is {self._limits.links}"
         if text:
-            self._counters["refused_clients"] += 1
+            self._counters[f"refused_client_{reason}"] += 1
             self._lines.note(text)
         return text
 
-    def _shortage(self, address: str) -> str:
+    def _shortage(self, address: str) -> tuple[str, str]:
+        """Return a code and the words of what there is too little of; "" twice if there is room."""
         limits = self._limits
         rate = self._rates.get(address)
         if self._links[address] >= limits.address_links:
-            return f"too many clients from your address: the limit `address_links` is {limits.address_links}"
+            text = f"too many clients from your address: the limit `address_links` is {limits.address_links}"
+            return "address_links", text
         if rate is not None and rate.tokens < 1:
             each = f"{limits.connection_rate:g} a second"
-            return f"too many connections from your address: the limit `connection_rate` is {each}; try again later"
-        return descriptor_shortage() or self._memory.refusal()
+            text = f"too many connections from your address: the limit `connection_rate` is {each}; try again later"
+            return "connection_rate", text
+        if text := descriptor_shortage():
+            return "descriptors", text
+        text = self._memory.refusal()
+        return ("memory", text) if text else ("", "")
 
     def flush(self) -> None:
         """Log the refusals that no line has told of."""

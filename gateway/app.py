@@ -42,6 +42,7 @@ from dragoman.gateway.routing.sessions import RouteEvents
 from dragoman.gateway.services import Services
 from dragoman.gateway.session.runs import Run
 from dragoman.gateway.session.session import Session
+from dragoman.gateway.traffic import observed
 from dragoman.gateway.transports.child_settings import route_spawner
 from dragoman.gateway.transports.spec import Children, ListenerCallbacks
 from dragoman.gateway.upstreams import MakeInProcess, Upstreams
@@ -123,7 +124,7 @@ class App:
         self._hurry = False
         self._fault: PeerError | None = None  # error of the process that started us, for which it was disconnected
         self._closing = False
-        self.ledger = Ledger()
+        self.ledger = Ledger(times=config.ops is not None)
         self.memory = MemoryBudget(config.limits.memory or default_limit())
         self._admission = Admission(config.limits, self.memory, self.ledger, time.time_ns)
         self._identities = Identities(config, self.ledger.counters)
@@ -248,7 +249,7 @@ class App:
             registry.upstream(route.upstream),
             self._upstreams.kind(route, recorder),
             recorder,
-            RouteEvents(on_run=self._on_run, on_shutdown=self._on_shutdown),
+            RouteEvents(on_run=self._note_run, on_shutdown=self._on_shutdown),
         )
         return router
 
@@ -330,6 +331,8 @@ class App:
         dialect, router = port.dialect, port.router
         principal = port.principal if isinstance(port.principal, Principal) else LOCAL
         name, recorder = f"{dialect.name}-{next(self._numbers)}", router.recorder
+        if self.ledger.times:
+            transport, translator = observed(transport, translator, self.ledger.traffic_of(dialect.name, "client"))
         link = Link(
             Peer(
                 id=name,
@@ -391,6 +394,12 @@ class App:
                 self.stop.set()
 
     # -- the end ---------------------------------------------------------------------------------------
+
+    def _note_run(self, session: Session, run: Run) -> None:
+        last = run.events[-1]
+        if isinstance(last, events.TurnEnded):
+            self.ledger.counters[f"turns_{last.end}"] += 1
+        self._on_run(session, run)
 
     def _on_shutdown(self, _link: Link) -> None:
         if self._ends_with_client:

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 
 from msgspec import Struct
 
+from dragoman.gateway.traffic import Role, Traffic
 from dragoman.mappings.dialect import Loss
 from dragoman.mappings.rules import Lossy
 
@@ -37,13 +38,23 @@ class Entry(Struct, kw_only=True):
 
 
 class Ledger:
-    """Counts of losses by (session, source, target, kind, field, why), and counters by name."""
+    """Counts of losses by (session, source, target, kind, field, why), and counters by name.
 
-    def __init__(self) -> None:
+    `times`: translation is timed, because somebody may ask for metrics.
+    """
+
+    def __init__(self, *, times: bool = False) -> None:
+        self.times = times
+        self.traffic: dict[tuple[str, Role], Traffic] = {}
+        """What all links of a dialect and role exchanged with their peers."""
         self._entries: dict[Key, Entry] = {}
         self._of_session: dict[str, list[Key]] = {}
         self._partial: Counter[tuple[str, str, str, str]] = Counter()
         self.counters: Counter[str] = Counter()
+
+    def traffic_of(self, dialect: str, role: Role) -> Traffic:
+        """Return the totals to which the links of this dialect and role add."""
+        return self.traffic.setdefault((dialect, role), Traffic())
 
     def record(self, losses: Iterable[Loss], *, session: str = "", source: str = "", target: str = "") -> None:
         """Count these losses."""

@@ -123,7 +123,7 @@ class Link:
         self.alive = True
         self.heard = False  # the peer has said something that `understands` accepts
         self.fault: PeerError | None = None  # for which the peer was disconnected
-        self._transport = transport
+        self._transport, self.peer, self.meter = transport, transport.peer, transport.meter
         self._translator: Translator[Any, Any] = translator  # the constructor checks its items
         self._sink: Callable[[Link, list[Burst[Any]]], None] = events.sink
         self._drained, self._understands = events.drained, events.understands

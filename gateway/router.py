@@ -353,6 +353,7 @@ class Router:
     ) -> None:
         """Show the session that `find` returns, or answer why there is none; with None the backend is asked."""
         if text := self._services.memory.refusal():
+            self._ledger.counters["refused_session_memory"] += 1
             link.refuse(command.request, "busy", text)
             return
         try:

@@ -24,6 +24,7 @@ from dragoman.gateway.link import Link, LinkEvents, Peer
 from dragoman.gateway.public_reason import exit_reason, public_reason
 from dragoman.gateway.services import Services
 from dragoman.gateway.session.ports import BackendEvents
+from dragoman.gateway.traffic import observed
 from dragoman.mappings.canonical import Command, Event, SessionState
 from dragoman.mappings.canonical.values import Cause
 from dragoman.mappings.dialect import Burst, Dialect, Frame, Translator
@@ -183,10 +184,13 @@ class Upstream:
         first = self._first = FirstFrames(
             self._dialect, self._services.all_dialects, self._services.schedule, self._give_up
         )
+        frames, translator = transport, self._translator
+        if (ledger := self._services.ledger).times:
+            frames, translator = observed(transport, translator, ledger.traffic_of(self._dialect.name, "backend"))
         link = Link(
             Peer(id=f"{self._name}:up", dialect=self._dialect),
-            transport,
-            self._translator,
+            frames,
+            translator,
             self._services,
             LinkEvents(
                 sink=self._hear, over=lambda _link: self._link_over(transport, first), understands=self._understands

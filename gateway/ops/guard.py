@@ -90,6 +90,8 @@ class Guard:
             return problem(413, f"the body of a request has at most {BODY_MAX} bytes")
         except web.HTTPException as error:
             return problem(error.status, error.text or error.reason)
+        except TimeoutError:
+            return problem(503, "the event loop of the gateway does not answer", {"Retry-After": "5"})
         except Exception:
             log.exception("ops request failed", method=request.method, path=request.path)
             return problem(500, "dragoman failed to answer this; its log has the reason")

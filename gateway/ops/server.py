@@ -97,7 +97,9 @@ class OpsServer:
         self._loop = asyncio.get_running_loop()
         guard = Guard(self._options, local=bool(self._address.path))
         app = web.Application(middlewares=[guard.middleware], client_max_size=BODY_MAX)
-        app.add_routes([web.get("/livez", self._livez), web.get("/readyz", self._readyz)])
+        app.add_routes(
+            [web.get("/livez", self._livez), web.get("/readyz", self._readyz), web.get("/metrics", self._metrics)]
+        )
         runner = web.AppRunner(
             app, access_log=None, keepalive_timeout=KEEP_ALIVE, shutdown_timeout=CLOSE_DEADLINE, handle_signals=False
         )
@@ -122,6 +124,13 @@ class OpsServer:
                 stack = "".join(traceback.format_stack(frame)) if frame is not None else ""
                 log.error("the event loop is stuck", seconds=round(stuck, 1), stack=stack)
             reported = stuck >= self._options.stuck_after
+
+    async def _metrics(self, request: web.Request) -> web.Response:
+        from dragoman.gateway.ops.metrics import collect_metrics, encode_metrics  # 30 ms that the start does not need
+
+        metrics = await self._gateway_loop.ask(collect_metrics(self._gateway, self._heartbeat))
+        body, content_type = encode_metrics(metrics, request.headers.get("Accept", ""))
+        return web.Response(body=body, headers={"Content-Type": content_type})
 
     # -- probes ----------------------------------------------------------------------------------------
 

@@ -14,12 +14,14 @@ from collections.abc import Iterator, Sequence
 from msgspec import Struct, structs
 
 from dragoman.adapters.base import CloseReason
+from dragoman.gateway.ledger import Ledger
 from dragoman.gateway.services import Services
 from dragoman.gateway.session.log import Log
 from dragoman.gateway.session.ports import Client, EventRecorder
+from dragoman.gateway.traffic import timed
 from dragoman.mappings.canonical import Batch, SessionState, prelude
 from dragoman.mappings.canonical import events as e
-from dragoman.mappings.dialect import Dialect, Loss, SessionProjection
+from dragoman.mappings.dialect import Dialect, Loss, Rendered, SessionProjection
 from dragoman.mappings.errors import PeerError
 
 __all__ = ["Attachment", "Delivery", "up_to_questions"]
@@ -99,6 +101,12 @@ class Groups:
         return attachment.link.dialect.name, attachment.view, attachment.request
 
 
+def time_render(group: Group, batch: Batch, ledger: Ledger) -> Rendered:
+    """Render a batch for a group, and count how long that took."""
+    traffic = ledger.traffic_of(group.dialect.name, "client")
+    return timed(group.projection.render, traffic.note_rendering)(batch)
+
+
 class Delivery:
     """The attachments of one session and their groups. `source` is the dialect of the backend."""
 
@@ -170,7 +178,6 @@ class Delivery:
         if attachment is not None:
             link.behind.pop(self._state.id, None)
             self._groups.leave(attachment)
-            self._ledger.counters["events_merged"] += attachment.merged
 
     # -- what happens ----------------------------------------------------------------------------------
 
@@ -223,7 +230,7 @@ class Delivery:
     def _broadcast(self, group: Group, batch: Batch, plain: bool) -> None:
         """Render a batch once, and put the frames for each member of the group."""
         try:
-            rendered = group.projection.render(batch)
+            rendered = time_render(group, batch, self._ledger) if self._ledger.times else group.projection.render(batch)
         except Exception:  # noqa: BLE001  # a rule of one dialect is wrong: its clients go, everybody else stays
             group.members[0].link.log.exception("rendering failed")
             for attachment in list(group.members):
@@ -346,6 +353,7 @@ class Delivery:
         attachment.offered += offered
         attachment.rendered += len(merged)
         attachment.merged += offered - len(merged)
+        self._ledger.counters["events_merged"] += offered - len(merged)
         attachment.link.put(rendered.frames)
 
 

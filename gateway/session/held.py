@@ -28,6 +28,11 @@ class SessionMemory:
         services.memory.watch(self._meter, self._relieve)
         log.watch(self._count)
 
+    @property
+    def counted(self) -> int:
+        """Bytes of the session in the budget."""
+        return self._meter.counted
+
     def trim_transcript(self) -> None:
         """Drop the oldest items beyond `transcript_max`, and count the others."""
         self._trim(self._services.limits.transcript_max, "older than transcript_max")

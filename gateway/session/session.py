@@ -92,7 +92,7 @@ class Session:
         self.form = me._normal_form(upstream)
         self.states = self.form.states
         self.log = Log(state, services.limits)
-        self._memory = SessionMemory(state, self.log, services)
+        self.memory = SessionMemory(state, self.log, services)
         coalesce = route.overflow == "coalesce"
         self.delivery = Delivery(state, self.log, services, coalesce=coalesce, source=upstream.name, recorder=recorder)
         self.in_flight = InFlight(
@@ -143,7 +143,7 @@ class Session:
         self.reconnect.close()
         self.presence.close()
         self.backend.stop()
-        self._memory.close()
+        self.memory.close()
         self.backend = NO_BACKEND
 
     # -- clients ---------------------------------------------------------------------------------------
@@ -186,7 +186,7 @@ class Session:
                         self.commands.take(item, at)
                 else:
                     self.deliver(self.form.feed(list(some), at), at)
-            self._memory.trim_transcript()
+            self.memory.trim_transcript()
             self.pending.open()  # a whole history is among them, or an answer: the backend has told what there was
 
     def _deliver_text(self, events: list[Any], at: int) -> bool:
@@ -248,7 +248,7 @@ class Session:
                 self.log.end_turn()
                 self.presence.note_use()
                 self.commands.cancel_over()
-                self._memory.trim_transcript()
+                self.memory.trim_transcript()
                 self.describe()
         if self.log.turn_weight > self._services.limits.transcript_max and self.state.turn is not None:
             self._end_endless(at)
@@ -280,7 +280,7 @@ class Session:
 
     def summary(self) -> SessionSummary:
         """Return the row of the session in a list."""
-        return self._memory.summary()
+        return self.memory.summary()
 
     def note_quiet(self) -> None:
         """Tell the observer if the status has changed, or whether the session is busy."""

@@ -1,0 +1,120 @@
+"""Count the frames, bytes and translation time of all links of one dialect and role."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, TypeVar, cast
+
+from msgspec import Struct
+
+from dragoman.adapters.base import Sink, Transport
+from dragoman.adapters.inbound import memory
+from dragoman.mappings.dialect import Frame, Translator
+
+__all__ = ["Role", "Traffic", "observed", "size_of_frames", "timed"]
+
+Role = Literal["client", "backend"]
+Given = TypeVar("Given")
+Result = TypeVar("Result")
+Heard = TypeVar("Heard")
+Said = TypeVar("Said")
+
+
+class Traffic(Struct, kw_only=True, gc=False):
+    """Totals since the start: `received` from the peers and `sent` to them. Only counted with an ops port."""
+
+    frames_received: int = 0
+    bytes_received: int = 0
+    frames_sent: int = 0
+    bytes_sent: int = 0
+    reads: int = 0
+    """Reads that were decoded and translated, each with one frame or several."""
+    read_ns: int = 0
+    renderings: int = 0
+    """Batches that were rendered and encoded for clients."""
+    render_ns: int = 0
+
+    def note_read(self, nanoseconds: int) -> None:
+        """Count a read that took this long."""
+        self.reads += 1
+        self.read_ns += nanoseconds
+
+    def note_rendering(self, nanoseconds: int) -> None:
+        """Count a rendering that took this long."""
+        self.renderings += 1
+        self.render_ns += nanoseconds
+
+
+def timed(function: Callable[[Given], Result], note: Callable[[int], None]) -> Callable[[Given], Result]:
+    """Return a function that does the same and notes how many nanoseconds each call took."""
+
+    def measured(given: Given) -> Result:
+        start = time.perf_counter_ns()
+        result = function(given)
+        note(time.perf_counter_ns() - start)
+        return result
+
+    return measured
+
+
+def observed(
+    transport: Transport, translator: Translator[Heard, Said], traffic: Traffic
+) -> tuple[Transport, Translator[Heard, Said]]:
+    """Return a transport and a translator that do the same and count their traffic and times."""
+    return cast(Any, ObservedTransport(transport, traffic)), cast(Any, TimedTranslator(translator, traffic))
+
+
+class ObservedTransport:
+    """A transport whose frames are counted. All else is that of the transport itself."""
+
+    def __init__(self, transport: Transport, traffic: Traffic) -> None:
+        self._transport = transport
+        self._traffic = traffic
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    async def run(self, sink: Sink) -> None:
+        """Push frames to the sink, and count those that it took."""
+        traffic = self._traffic
+
+        def count(frames: Sequence[Frame]) -> int:
+            taken = sink(frames)
+            traffic.frames_received += taken
+            traffic.bytes_received += size_of_frames(frames[:taken])
+            return taken
+
+        await self._transport.run(count)
+
+    async def send(self, frames: Sequence[bytes]) -> None:
+        """Write these frames, and count them."""
+        self._count_sent(frames)
+        await self._transport.send(frames)
+
+    def try_send(self, frames: Sequence[bytes]) -> bool:
+        """Write these frames now if that is possible, and count them."""
+        written = self._transport.try_send(frames)
+        if written:
+            self._count_sent(frames)
+        return written
+
+    def _count_sent(self, frames: Sequence[bytes]) -> None:
+        self._traffic.frames_sent += len(frames)
+        self._traffic.bytes_sent += sum(map(len, frames))
+
+
+class TimedTranslator:
+    """A translator whose work on received frames is timed. All else is that of the translator itself."""
+
+    def __init__(self, translator: Translator[Heard, Said], traffic: Traffic) -> None:
+        self._translator = translator
+        self.receive = timed(translator.receive, traffic.note_read)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._translator, name)
+
+
+def size_of_frames(frames: Sequence[Frame]) -> int:
+    """Return the bytes of these frames, with all parts of a ZeroMQ message."""
+    return sum(len(frame) if type(frame) is bytes else memory(frame) for frame in frames)

@@ -1,0 +1,104 @@
+"""The metrics of a gateway, read by the parser of Prometheus's own library."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
+from prometheus_client.parser import text_string_to_metric_families
+
+from dragoman.gateway.ledger import Ledger
+from dragoman.gateway.ops.metrics import KINDS
+from dragoman.mappings.dialect import Loss
+from tests.conformance.fake_pod import FakePod
+from tests.gateway.ops.running import OpsClient, operated
+from tests.pairs.gateway import SmoothClient, socket_path
+
+
+async def scrape(port: OpsClient) -> dict[str, dict[frozenset[tuple[str, str]], float]]:
+    """Return each sample by its name and labels."""
+    status, text, _ = await port.ask_raw("/metrics")
+    assert status == 200
+    found: dict[str, dict[frozenset[tuple[str, str]], float]] = {}
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            found.setdefault(sample.name, {})[frozenset(sample.labels.items())] = sample.value
+    return found
+
+
+def value(found: Mapping[str, Mapping[frozenset[tuple[str, str]], float]], name: str, **labels: str) -> float:
+    return found[f"dragoman_{name}"][frozenset(labels.items())]
+
+
+async def test_a_turn_shows_in_links_sessions_turns_frames_and_times(tmp_path: Path) -> None:
+    path = socket_path(tmp_path)
+    async with FakePod.serving(path), operated(f"pod+unix:{path}") as port:
+        async with SmoothClient.connected(port.listening[0].partition("+")[2]) as client:
+            await client.say("hello")
+            await client.until(client.terminals)
+            found = await scrape(port)
+            assert value(found, "links", dialect="smooth") == 1
+            assert value(found, "sessions", route="test", status="idle") == 1
+            assert value(found, "turns_total", end="completed") == 1
+            assert value(found, "backend_connections", route="test") == 1
+            smooth = {"dialect": "smooth", "peer": "client"}
+            assert value(found, "frames_total", direction="received", **smooth) == 2
+            assert value(found, "frames_total", direction="sent", **smooth) == len(client.frames)
+            pod = {"dialect": "pod", "peer": "backend"}
+            assert value(found, "bytes_total", direction="received", **pod) > 100
+            assert value(found, "translation_seconds_count", direction="received", **pod) >= 1
+            assert value(found, "translation_seconds_sum", direction="sent", **smooth) > 0
+        after = await scrape(port)
+        assert value(after, "bytes_total", direction="sent", **smooth) >= value(
+            found, "bytes_total", direction="sent", **smooth
+        ), "what a link counted stays when it is gone"
+
+
+async def test_every_metric_has_a_help_text_and_a_name_of_this_program_or_of_the_process() -> None:
+    async with operated() as port:
+        _, text, _ = await port.ask_raw("/metrics")
+        for family in text_string_to_metric_families(text):
+            assert family.name.startswith(("dragoman_", "process_"))
+            assert family.documentation.endswith("."), family.name
+
+
+async def test_a_scraper_may_ask_for_openmetrics() -> None:
+    async with operated() as port:
+        _, text, headers = await port.ask_raw("/metrics", headers={"Accept": "application/openmetrics-text"})
+        assert headers["Content-Type"].startswith("application/openmetrics-text")
+        families = parse_openmetrics(text)  # type: ignore[no-untyped-call]  # the library has no types there
+        assert "dragoman_turns" in {family.name for family in families}
+
+
+async def test_kinds_that_a_peer_invents_make_no_series() -> None:
+    async with operated() as port:
+        ledger: Ledger = port.app.ledger
+        ledger.record([Loss(kind=f"invented-{number}") for number in range(500)], source="pod", target="\nx\\")
+        ledger.record([Loss(kind="TextDelta")])
+        losses = (await scrape(port))["dragoman_losses_total"]
+        assert sorted(losses.values()) == [1, 500]
+        assert {dict(labels)["kind"] for labels in losses} == {"other", "TextDelta"}
+
+
+@pytest.mark.parametrize("kind", ["TextDelta", "SubmitInput", "Unmapped", "frame"])
+def test_kinds_of_messages_have_a_series_of_their_own(kind: str) -> None:
+    assert kind in KINDS
+
+
+async def test_the_lag_of_the_loop_is_a_histogram() -> None:
+    async with operated() as port:
+        found = await scrape(port)
+        assert value(found, "loop_lag_seconds_bucket", le="+Inf") == value(found, "loop_lag_seconds_count")
+
+
+async def test_refusals_faults_and_links_cut_have_bounded_labels() -> None:
+    async with operated() as port:
+        port.app.ledger.counters.update(
+            {"faults_smooth_not_json": 2, "links_cut_too_slow": 1, "refused_client_address_links": 3}
+        )
+        found = await scrape(port)
+        assert value(found, "faults_total", dialect="smooth", code="not_json") == 2
+        assert value(found, "links_cut_total", code="too_slow") == 1
+        assert value(found, "refused_total", what="client", reason="address_links") == 3
