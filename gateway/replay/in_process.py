@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, get_args
 
 import msgspec
@@ -28,11 +29,14 @@ ENCODER = msgspec.json.Encoder()
 class InProcessEvent(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """An event for a client in this process, with its `turn` if all clients received it; or the id `attached` of the
     session that is now shown.
+
+    `names` are all ids of that session: `attached`, and those of its backend.
     """
 
     event: Event | None = None
     turn: str = ""
     attached: str = ""
+    names: tuple[str, ...] = ()
 
 
 EVENT = msgspec.json.Decoder(InProcessEvent)
@@ -68,7 +72,12 @@ class InProcessTransport:
 
     async def send(self, frames: Sequence[bytes]) -> None:
         for frame in frames:
-            self._hear(EVENT.decode(frame))
+            self._hear(self.read(frame))
+
+    @staticmethod
+    def read(frame: bytes) -> InProcessEvent:
+        """Return the event of a frame."""
+        return EVENT.decode(frame)
 
     def try_send(self, frames: Sequence[bytes]) -> bool:
         return False  # a direct call would let the client respond within a step of the session
@@ -84,15 +93,16 @@ class InProcessTransport:
 
 
 def in_process_dialect(like: Dialect) -> Dialect:
-    """Return the dialect of this client; `like` is any dialect, for fields that are never used."""
+    """Return the dialect of this client. `like` is the backend's: the client may use its names of sessions."""
     return structs.replace(
         like,
         name="inside",
         events=structs.replace(like.events, from_canonical=_whole_events()),
-        server=_Translator,
+        server=partial(_Translator, like),
         projection=_projection,
         has_request_ids=False,
         single_session=False,
+        lists_silent=True,
         session_ref=None,
         publication=None,
         served=None,
@@ -114,8 +124,9 @@ class _Translator:
     view = ""
     has_pending_replies = False
 
-    def __init__(self, clock: Clock, new_id: NewId, generation: str = "") -> None:
-        """Ignore the arguments: this translator has no state."""
+    def __init__(self, like: Dialect, clock: Clock, new_id: NewId, generation: str = "") -> None:
+        """Ignore all arguments except `like`: this translator has no state."""
+        self._like = like
 
     def opened(self) -> Step[Command]:
         return Step()
@@ -126,8 +137,9 @@ class _Translator:
     def send(self, items: Sequence[Any]) -> Step[Command]:
         return Step(frames=[_told(event=item) for item in items])
 
-    def attach(self, state: SessionState, request: str) -> Step[Command]:  # it has but one session
-        return Step(frames=[_told(attached=state.id)])
+    def attach(self, state: SessionState, request: str) -> Step[Command]:
+        names = (state.id, *self._like.public_ids(state.id, state.ids))
+        return Step(frames=[_told(attached=state.id, names=names)])
 
     def on_delivered(self, batch: Batch) -> Step[Command]:  # it sees itself what begins and ends
         return Step()

@@ -76,7 +76,7 @@ async def drive(
     async with asyncio.TaskGroup() as group:
         group.create_task(app.run(), name="drive:gateway")
         await app.ready.wait()
-        app.join(in_process_dialect(registry.dialect("pod")), driver.transport)
+        app.join(in_process_dialect(registry.upstream(upstream)), driver.transport)
         try:
             driven.append(await driver.run())
         finally:

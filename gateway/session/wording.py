@@ -31,17 +31,30 @@ __all__ = [
     "code_sent",
     "code_wanted",
     "declines",
+    "find_question",
     "in_words",
     "verdict",
 ]
 
 ANSWER_FIRST = "not sent: answer approve or deny first"
+ANSWER_APPROVAL = "Answer approve or deny."
+ANSWER_FORM = "skip declines."
+ANSWER_CODE = "Answer code and the number: code 123456."
 SKIP = ("skip", "/skip")
 NONE = ("none", "/none")
 
 CODE = re.compile(r"/?code\s+(\S{1,64})", re.IGNORECASE)
 SPEC_SHOWN = 1_000  # characters of a form that nobody can fill in
 WORDS = {"approve": True, "/approve": True, "deny": False, "/deny": False}
+
+
+def find_question(text: str) -> str:
+    """Return the question in words with which the text of a turn ends, "" if it ends with none.
+
+    Another dragoman wrote it, for a dialect without questions. A backend's own prose is not recognised.
+    """
+    last = text.rstrip().rpartition("\n")[2]
+    return text.rpartition("\n\n")[2].strip() if last in (ANSWER_APPROVAL, ANSWER_FORM, ANSWER_CODE) else ""
 
 
 def in_words(event: ApprovalRequested | InteractionRequired) -> str:
@@ -53,7 +66,7 @@ def in_words(event: ApprovalRequested | InteractionRequired) -> str:
 
 
 def _approval(event: ApprovalRequested) -> str:
-    return f"The agent asks for your approval of {event.tool}: {event.description}\nAnswer approve or deny."
+    return f"The agent asks for your approval of {event.tool}: {event.description}\n{ANSWER_APPROVAL}"
 
 
 def verdict(said: str) -> bool | None:
@@ -67,7 +80,7 @@ def verdict(said: str) -> bool | None:
 def code_wanted(event: OtpRequired) -> str:
     """Return the text that asks for a one-time code."""
     ways = " or ".join(event.channels)
-    return f"{event.tool} needs a one-time code ({ways}): {event.description}\nAnswer code and the number: code 123456."
+    return f"{event.tool} needs a one-time code ({ways}): {event.description}\n{ANSWER_CODE}"
 
 
 def code_sent(event: OtpSent) -> str:
@@ -132,7 +145,7 @@ class Form:
         number = f" ({self._at + 1} of {len(self._fields)})" if len(self._fields) > 1 else ""
         reason = f"{self._event.reason}\n" if self._event.reason else ""
         said = f"{fault}\n" if fault else ""
-        return f"{said}{reason}{self._fields[self._at].question}{number}\nskip declines."
+        return f"{said}{reason}{self._fields[self._at].question}{number}\n{ANSWER_FORM}"
 
     def take(self, said: str) -> str:
         """Fill in the current field; return what is wrong with the answer, "" if nothing."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -82,7 +83,7 @@ def test_json_has_the_events_of_the_turn_and_then_a_result_with_all_keys(backend
     assert (result["type"], result["end"], result["text"]) == ("result", "completed", "0 1 2 ")
 
 
-@pytest.mark.parametrize("dialect", ["smooth", "pod", "codewhale"])  # a pando tells only that a turn is over
+@pytest.mark.parametrize("dialect", DIALECTS)
 def test_a_turn_that_fails_exits_1_and_says_why(backends: Backends, dialect: str) -> None:
     done = send(backends.endpoint(dialect), "fail")
     assert done.returncode == 1
@@ -103,6 +104,51 @@ def test_json_tells_the_question_that_has_no_answer(backends: Backends) -> None:
     assert result["question"].endswith("Answer approve or deny.")
 
 
+@pytest.mark.parametrize("dialect", ["pod", "codewhale"])  # only a pod says that the turn is paused
+def test_a_question_in_words_exits_3_too(backends: Backends, dialect: str) -> None:
+    """A dialect without questions ends the turn with the words of the question (docs/translation.md, rule 3.3)."""
+    endpoint = backends.endpoint(dialect)
+    done = send(endpoint, "approve", "--json")
+    result = told(done)[-1]
+    assert (done.returncode, result["end"]) == (3, "paused" if dialect == "pod" else "completed")
+    assert result["question"].startswith("The agent asks for your approval of refund_order: ")
+    if dialect == "pod":
+        send(endpoint, "deny")  # its one session goes on to the next test
+
+
+@pytest.mark.parametrize("dialect", ["pod", "pando"])  # one session; and a backend that refuses unknown ones
+def test_a_session_that_the_backend_does_not_have_exits_2(backends: Backends, dialect: str) -> None:
+    done = send(backends.endpoint(dialect), "hello", "--session", "0e7a3f1c-0000-4000-8000-000000000000")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "0e7a3f1c-0000-4000-8000-000000000000" in done.stderr
+
+
+def test_the_one_session_of_a_pod_is_continued_by_its_id(backends: Backends) -> None:
+    endpoint = backends.endpoint("pod")
+    first = told(send(endpoint, "count 1", "--json"))[-1]
+    again = send(endpoint, "count 1", "--session", first["session"], "--json")
+    assert (again.returncode, told(again)[-1]["session"]) == (0, first["session"])
+
+
+def test_ctrl_c_cancels_the_turn_in_the_backend_and_exits_130(backends: Backends) -> None:
+    endpoint = backends.endpoint("pod")  # its one session shows afterwards that the turn is over
+    command = [sys.executable, "-m", "dragoman", "send", endpoint, "slow", "--json"]
+    with subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509  # else a background job ignores it
+    ) as process:
+        assert process.stdout is not None
+        while "text_delta" not in process.stdout.readline():
+            pass
+        process.send_signal(signal.SIGINT)
+        *_, result = process.stdout.read().splitlines()
+    assert (process.returncode, json.loads(result)["end"]) == (130, "cancelled")
+    assert send(endpoint, "count 1").stdout == "0 \n"
+
+
 def test_a_session_is_continued_by_its_id_and_a_new_one_begun_without(backends: Backends) -> None:
     """The demo backend answers each further input of one session with the next turn of its script."""
     endpoint = backends.endpoint("pando")
@@ -121,6 +167,16 @@ def test_a_question_is_answered_on_a_terminal(backends: Backends) -> None:
     os.close(terminal)
     assert (done.returncode, done.stdout.endswith("on their way back.\n")) == (0, True)
     assert done.stderr.endswith("Answer approve or deny.\n> ")
+
+
+def test_a_question_in_words_is_answered_on_a_terminal(backends: Backends) -> None:
+    ours, terminal = os.openpty()
+    os.write(ours, b"approve\n")
+    command = [sys.executable, "-m", "dragoman", "send", backends.endpoint("codewhale"), "approve"]
+    done = subprocess.run(command, stdin=terminal, capture_output=True, text=True, timeout=50, check=False)
+    os.close(ours)
+    os.close(terminal)
+    assert (done.returncode, done.stdout.endswith("on their way back.\n")) == (0, True)
 
 
 def test_a_turn_without_an_end_exits_1_after_the_deadline(backends: Backends) -> None:

@@ -41,7 +41,7 @@ async def test_an_in_process_client_gets_its_answers_the_session_and_all_broadca
         await transport.send(frames)
     assert told == [
         InProcessEvent(event=Pong(request="b")),
-        InProcessEvent(attached="s"),
+        InProcessEvent(attached="s", names=("s",)),
         InProcessEvent(event=TextDelta(text="a"), turn="t"),
     ]
 

@@ -273,3 +273,21 @@ def test_the_typed_form_of_an_answer_fills_in_the_form_equally(form: Callable[[]
     for text in said:
         assert first.take(text) == ""
     assert second.typed(first.values) == list(said)
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        wording.in_words(ApprovalRequested(tool="rm", description="Remove all")),
+        wording.in_words(InteractionRequired(question="q", kind="choices", spec=Raw(b"{}"), reason="why")),
+        wording.code_wanted(OtpRequired(tool="pay", description="Pay", channels=("sms",), auth_level="high")),
+    ],
+)
+def test_a_question_in_words_is_found_at_the_end_of_a_text(question: str) -> None:
+    assert wording.find_question(f"I ask first.\n\n{question}") == question
+    assert wording.find_question(question) == question
+
+
+@pytest.mark.parametrize("text", ["", "Shall I go on?", "Answer approve or deny.\n\nYou denied it."])
+def test_other_text_ends_with_no_question_in_words(text: str) -> None:
+    assert wording.find_question(text) == ""
