@@ -14,16 +14,18 @@ away starts one quantum behind that clock, so it cannot save up turns.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from heapq import heappop, heappush
 from itertools import count
+from typing import Protocol
 
 from msgspec import Struct
 
 from dragoman.adapters.inbound import memory
 from dragoman.mappings.dialect import Frame
 
-__all__ = ["EVENT", "FRAME", "PUT", "QUANTUM", "STEP", "FairQueue", "StepBudget", "Turns"]
+__all__ = ["EVENT", "FRAME", "PUT", "QUANTUM", "STEP", "FairQueue", "SlicedWork", "StepBudget", "Turns", "WorkOfLinks"]
 
 # docs/performance.md, section 8, has the measurement behind these numbers.
 STEP = 1024 * 1024  # units of one step of the event loop: 3 to 10 ms
@@ -43,6 +45,16 @@ class StepBudget(Struct):
     turn_end: int = 0
 
 
+class Waiting(Protocol):
+    """Something that takes turns: `waiting` tells how much waits, and `given` how much work (units) it was given."""
+
+    given: int
+    waiting: int
+
+    def take(self) -> None:
+        """Work until the turn is over."""
+
+
 class FairQueue:
     """The work that the current step may still do, and the links that wait for a later step.
 
@@ -54,7 +66,7 @@ class FairQueue:
     def __init__(self, soon: Callable[[Callable[[], None]], object] | None = None) -> None:
         self.budget = StepBudget()
         self._soon = soon
-        self._waiting: list[tuple[int, int, Turns]] = []
+        self._waiting: list[tuple[int, int, Waiting]] = []
         self._numbers = count()
         self._clock = 0
         self._scheduled = False
@@ -80,7 +92,7 @@ class FairQueue:
         budget.left -= spent
         return admitted
 
-    def wait(self, turns: Turns) -> None:
+    def wait(self, turns: Waiting) -> None:
         """Give a link a turn in one of the following steps. It must not wait already."""
         turns.given = max(turns.given, self._clock - QUANTUM)
         until = turns.given + min(turns.waiting * FRAME, QUANTUM)
@@ -104,7 +116,7 @@ class FairQueue:
             if self._waiting:
                 self._schedule()
 
-    def _serve(self, turns: Turns) -> None:
+    def _serve(self, turns: Waiting) -> None:
         budget = self.budget
         before = budget.left
         self._clock = max(self._clock, turns.given)
@@ -164,3 +176,76 @@ class Turns:
         if self._waits:
             self._resume()
             self.waiting = 0
+
+
+class SlicedWork:
+    """Work of one link beside its frames, in slices: an iterator does one slice at each step, and counts it.
+
+    It goes on at once while the step has units left, and then takes turns. `fail` is called with the
+    exception of a slice.
+    """
+
+    __slots__ = ("_fail", "_pieces", "_queue", "_running", "given", "waiting")
+
+    def __init__(self, queue: FairQueue, fail: Callable[[Exception], None]) -> None:
+        self._queue = queue
+        self._fail = fail
+        self._pieces: deque[Iterator[None]] = deque()
+        self._running = False
+        self.given = 0
+        self.waiting = 0
+        """Number of pieces that wait for a turn, or are done in this one."""
+
+    def add_work(self, work: Iterator[None]) -> None:
+        """Do this work behind the work that was added before."""
+        self._pieces.append(work)
+        waits, self.waiting = self.waiting > 0, len(self._pieces)
+        if waits or self._running:
+            return
+        self.take()
+        if self.waiting:
+            self._queue.wait(self)
+
+    def take(self) -> None:
+        """Work until the turn is over."""
+        budget = self._queue.budget
+        self._running = True
+        try:
+            while self._pieces and budget.left > budget.turn_end:
+                try:
+                    next(self._pieces[0])
+                except StopIteration:
+                    self._pieces.popleft()
+        except Exception as error:  # noqa: BLE001  # no caller is above a turn: the failure ends the link alone
+            self._pieces.clear()
+            self._fail(error)
+        finally:
+            self._running = False
+            self.waiting = len(self._pieces)
+
+    def stop(self) -> None:
+        """Drop the work that waits: the link is over."""
+        self._pieces.clear()
+
+
+class WorkOfLinks:
+    """The sliced work of each link that has any, by the id of the link."""
+
+    def __init__(self, queue: FairQueue) -> None:
+        self._queue = queue
+        self._of_link: dict[str, SlicedWork] = {}
+
+    def add_work(self, link: str, work: Iterator[None], fail: Callable[[Exception], None]) -> None:
+        """Do this work of a link behind its earlier work; `fail` is called with its exception."""
+        known = self._of_link.get(link)
+        if known is None:
+            known = self._of_link[link] = SlicedWork(self._queue, fail)
+        known.add_work(work)
+        if not known.waiting:
+            self._of_link.pop(link, None)
+
+    def stop_link(self, link: str) -> None:
+        """Drop the work of a link that is over."""
+        known = self._of_link.pop(link, None)
+        if known is not None:
+            known.stop()

@@ -7,7 +7,7 @@ unknown one (routing/policy.py). Which sessions the backend has is asked of its 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -15,10 +15,11 @@ from dragoman.adapters.base import CloseReason
 from dragoman.gateway.backends.asking import Refused
 from dragoman.gateway.backends.kind import BackendKind, not_found
 from dragoman.gateway.config.model import Role, Route
+from dragoman.gateway.fair_queue import WorkOfLinks
 from dragoman.gateway.identity.roles import needed_role
 from dragoman.gateway.ingress import Ingress
 from dragoman.gateway.link import Link
-from dragoman.gateway.routing.session_index import Rows, joined, listing
+from dragoman.gateway.lists import Lists
 from dragoman.gateway.routing.sessions import RouteEvents, Sessions
 from dragoman.gateway.services import Services
 from dragoman.gateway.session.session import Session
@@ -57,7 +58,6 @@ from dragoman.mappings.canonical.events import (
 from dragoman.mappings.canonical.unmapped import Unmapped
 from dragoman.mappings.canonical.values import Failure
 from dragoman.mappings.dialect import Burst, Dialect, Loss
-from dragoman.mappings.errors import PeerError
 
 if TYPE_CHECKING:
     from dragoman.gateway.recording.recorder import Recorder
@@ -102,6 +102,8 @@ class Router:
         self._upstream = upstream
         self._all = Sessions(route, services, upstream, self._enter, recorder, events)
         self._backend = make_kind(self._all)
+        self._work = WorkOfLinks(services.queue)
+        self._lists = Lists(self._all, self._backend, self._do_work)
         self._policy = self._all.policy
         self.watch = self._all.watch
         self.busy = self._all.busy
@@ -177,6 +179,16 @@ class Router:
         if link.publishes:
             self._all.unpublish(link)
         self._all.gone(link)
+        self._work.stop_link(link.id)
+
+    def _do_work(self, link: Link, work: Iterator[None]) -> None:
+        """Do work of a link in slices, between which other links are served."""
+
+        def fail(error: Exception) -> None:
+            link.log.error("link failed", exc_info=error)
+            link.end(CloseReason.INTERNAL)
+
+        self._work.add_work(link.id, work, fail)
 
     def drained(self, link: Link) -> None:
         """Deliver to a peer that has read everything what was kept for it."""
@@ -215,7 +227,7 @@ class Router:
             case ListSessions() | GetSession() | ResumeSession() if link.dialect.single_session:
                 self._describe(link, command)
             case ListSessions():
-                self._tell_list(link, command)
+                self._lists.tell_page(link, command)
             case OpenSession():
                 self._open(link, command)
             case ResumeSession():
@@ -323,23 +335,6 @@ class Router:
             self._show(link, own, command.request, "")
         else:
             self._not_found(link, command)
-
-    def _list(self, link: Link, command: ListSessions, rows: Rows = ()) -> SessionsListed | Reply:
-        own = [session for session in self._all.index if self._policy.sees(link.principal, session.state)]
-        rows = [
-            row for row in rows if not self._all.is_hidden(row.session) and not self._all.is_foreign(link, row.session)
-        ]
-        seen = joined(own, rows, lambda row: self._all.index.find_session(row.session))
-        seen = self._backend.worth_listing(seen)
-        try:
-            opened = {s.state.id for s in own if s.state.backend_ids is not None} if self._upstream.lists_silent else ()
-            return listing(seen, command, silent=link.dialect.lists_silent, opened=opened)
-        except PeerError as fault:
-            return Reply(request=command.request, failure=Failure(cause="invalid", text=fault.text))
-
-    def _tell_list(self, link: Link, command: ListSessions) -> None:
-        """Answer with the sessions that there are, once the backend told those that it has."""
-        self._backend.list_sessions(link, command, lambda rows: link.send([self._list(link, command, rows)]))
 
     def _open(self, link: Link, command: OpenSession) -> None:
         if command.session and self._all.in_use(link, command.session):

@@ -18,7 +18,7 @@ from dragoman.mappings.canonical.commands import ListSessions
 from dragoman.mappings.canonical.values import SessionSummary
 from dragoman.mappings.dialect import Dialect, Loss
 
-__all__ = ["ROWS_MAX", "ForgottenRows", "RememberingOpener", "describe"]
+__all__ = ["ROWS_MAX", "ForgottenRows", "RememberingOpener"]
 
 ROWS_MAX = 10_000  # rows of about 1 KB each; the row that was added first is dropped first
 
@@ -77,12 +77,20 @@ class RememberingOpener(SessionOpener):
             return None
         (known_as, *_) = self._sessions.upstream.public_ids(row.session, row.ext)
         session = self._find_or_make(known_as)
-        describe(session, row)
+        self._describe(session, row)
         return session
 
     @abstractmethod
     def _find_or_make(self, name: str) -> Session:
         """Return the session that the backend calls `name`; make it if it is unknown."""
+
+    def _describe(self, session: Session, row: SessionSummary) -> None:
+        """Take over the backend's description of a session."""
+        state = session.state
+        state.listed = row
+        state.title = row.title or state.title
+        state.updated_at = max(state.updated_at, row.updated_at)
+        self._sessions.note_changed(state.id)
 
     def _keep_row(self, session: Session) -> None:
         """Keep the row of a session that is about to be forgotten, if the backend has the session."""
@@ -106,11 +114,3 @@ class RememberingOpener(SessionOpener):
         if newest is None:
             return None
         return self._sessions.index.find_session(newest.session) or self.find_session(newest.session)
-
-
-def describe(session: Session, row: SessionSummary) -> None:
-    """Take over the backend's description of a session."""
-    state = session.state
-    state.listed = row
-    state.title = row.title or state.title
-    state.updated_at = max(state.updated_at, row.updated_at)

@@ -73,9 +73,13 @@ class BackendKind(ABC):
         """Return the row of a session that a list has shown to clients under this name."""
         return None
 
-    def worth_listing(self, rows: list[SessionSummary]) -> list[SessionSummary]:
-        """Return the rows that a list shows."""
-        return rows
+    def row_of(self, session: Session) -> SessionSummary:
+        """Return the row of a session that is open here."""
+        return session.summary()
+
+    def is_worth_listing(self, _row: SessionSummary) -> bool:
+        """Return True if a list may show this row."""
+        return True
 
     # -- find ------------------------------------------------------------------------------------------
 

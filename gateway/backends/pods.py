@@ -28,7 +28,8 @@ from dragoman.gateway.link import Link
 from dragoman.gateway.pods.index import SLICE, PodIndex
 from dragoman.gateway.pods.live import Pod, Pods
 from dragoman.gateway.routing.ids import session_id
-from dragoman.gateway.routing.session_index import LIST_DEFAULT, LIST_MAX, Rows
+from dragoman.gateway.routing.session_index import Rows, completed
+from dragoman.gateway.routing.session_list import page_size
 from dragoman.gateway.routing.sessions import Sessions
 from dragoman.gateway.session.ports import Backend
 from dragoman.gateway.session.session import Session
@@ -82,7 +83,11 @@ class PodsKind(BackendKind):
         sessions.watch(self._reconsider)
 
     def list_sessions(self, _link: Link, command: ListSessions, tell: Callable[[Rows], None]) -> None:
-        tell([*self._open_rows(), *self._page(command)])
+        tell([*self._page(command)])
+
+    def row_of(self, session: Session) -> SessionSummary:
+        pod = self._index.find_listed(session.state.id)
+        return completed(session, self._row(pod)) if pod is not None else session.summary()
 
     def session_behind(self, _wanted: str) -> Session | None:
         return self._chosen
@@ -231,8 +236,15 @@ class PodsKind(BackendKind):
         """Ask pods whether they are alive, up to the first that is, and is idle if that is wanted."""
         pods = await asyncio.to_thread(self._pods.probe, names, idle=idle)
         for pod in pods:
-            self._index.update_pod(pod)
+            self._update_pod(pod)
         return pods
+
+    def _update_pod(self, pod: Pod) -> bool:
+        """Take over what was read of a pod; return True if it is new. Its session may have another place in lists."""
+        if not self._index.update_pod(pod):
+            return False
+        self._sessions.note_changed(self._index.session_of(pod.name))
+        return True
 
     async def _read_folders(self) -> None:
         """Read what changed: in all folders, but not again within a second, and in those that came last."""
@@ -242,15 +254,8 @@ class PodsKind(BackendKind):
         for first in range(0, len(names), SLICE):
             known = self._index.times_of(names[first : first + SLICE])
             for pod in await asyncio.to_thread(self._pods.read_changed, known):
-                if self._index.update_pod(pod) and pod.listens:
+                if self._update_pod(pod) and pod.listens:
                     self._index.add_candidate(pod.name)
-
-    def _open_rows(self) -> Iterator[SessionSummary]:
-        """Yield the rows of the pods whose sessions are open here."""
-        for session in self._sessions.index:
-            pod = self._index.find_listed(session.state.id)
-            if pod is not None:
-                yield self._row(pod)
 
     def _page(self, command: ListSessions) -> Iterator[SessionSummary]:
         """Yield the rows for one page of a list: of the pods whose sessions are not open here."""
@@ -259,7 +264,7 @@ class PodsKind(BackendKind):
         times = [pod.updated_at] if pod is not None else []
         if known is not None:
             times.append(known.state.updated_at or known.state.opened_at)
-        left = min(command.limit or LIST_DEFAULT, LIST_MAX) + 1  # one more tells that another page follows
+        left = page_size(command) + 1  # one more tells that another page follows
         is_past = pod is None or known is not None  # a session that is open comes before the rows of its time
         for pod in self._index.newest_first(max(times, default=None)):
             if not left:

@@ -23,7 +23,7 @@ from typing import Any
 from msgspec import structs
 
 from dragoman.gateway.backends.asking import Asking, Refused, Script, TimedOut
-from dragoman.gateway.backends.forgotten_rows import RememberingOpener, describe
+from dragoman.gateway.backends.forgotten_rows import RememberingOpener
 from dragoman.gateway.backends.kind import MakeBackend
 from dragoman.gateway.backends.shared_requests import SharedRequest, SharedRequests
 from dragoman.gateway.backends.upstream import Upstream
@@ -93,9 +93,9 @@ class SharedKind(RememberingOpener):
     def subscribed(self) -> None:
         self._upstream.start()
 
-    def worth_listing(self, rows: list[SessionSummary]) -> list[SessionSummary]:
-        """Return the rows of sessions that have a message, because every session there has a title."""
-        return [row for row in rows if row.messages]
+    def is_worth_listing(self, row: SessionSummary) -> bool:
+        """Return True if the session has a message, because every session there has a title."""
+        return row.messages > 0
 
     def control(self) -> Session | None:
         """Return None: a pando has no handler for commands without a session (docs/dialects/pando.md, section 6)."""
@@ -244,7 +244,7 @@ class SharedKind(RememberingOpener):
         session.receive([burst])
         for item in burst.items:
             if isinstance(item, SessionUpdated):
-                describe(session, item.session)
+                self._describe(session, item.session)
             elif isinstance(item, SessionClosed):
                 self._end(session)
         if known is None:
@@ -264,7 +264,7 @@ class SharedKind(RememberingOpener):
         found = set()
         for row in event.sessions:
             session = self._find_or_make(row.session)
-            describe(session, row)
+            self._describe(session, row)
             found.add(session.state.id)
         self._forgotten.keep_only(found)
         self._show_newest()

@@ -19,10 +19,12 @@ class Policy:
         self.shared = route.share != "owner"
         self._publishes_all = route.publish == "all"
         self._open_to_all = holds_one and route.open == "attach"
+        self.sees_all = self.shared or self._open_to_all
+        """True if each principal sees every session."""
 
     def sees(self, principal: str, state: SessionState) -> bool:
         """Return True if the principal is told of the session, and may attach to it by name."""
-        return self.shared or self.opens(principal, state)
+        return self.sees_all or self.opens(principal, state)
 
     def publishes(self, state: SessionState) -> bool:
         """Return True if every subscriber is told of the session: nobody knows who they are."""

@@ -1,23 +1,19 @@
-"""An index of the sessions of a route by every name that clients know them by, and the pages of their list."""
+"""An index of the sessions of a route by every name that clients know them by."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from msgspec import structs
 
 from dragoman.gateway.link import Link
 from dragoman.gateway.session.session import Session
-from dragoman.mappings.canonical.commands import ListSessions
-from dragoman.mappings.canonical.events import SessionsListed
 from dragoman.mappings.canonical.values import SessionSummary
 from dragoman.mappings.dialect import Dialect
-from dragoman.mappings.errors import PeerError
 
-__all__ = ["Rows", "SessionIndex", "joined", "listing"]
+__all__ = ["Rows", "SessionIndex", "completed"]
 
 NAMES_MAX = 1024  # names of one session: who opens the one session of a backend chooses another each time
-LIST_DEFAULT, LIST_MAX = 50, 200  # docs/dialects/smooth.md, section 3: list_conversations
 
 Rows = Sequence[SessionSummary]
 
@@ -86,61 +82,21 @@ class SessionIndex:
     def _live(self, ids: Iterable[str]) -> list[Session]:
         return [session for own in ids if (session := self._sessions.get(own)) is not None]
 
+    def live_session(self, id: str) -> Session | None:
+        """Return the session with this id, None if it is over."""
+        return self._sessions.get(id)
+
     def find_session(self, name: str) -> Session | None:
         """Return the session that some client knows by this name."""
         return self._names.get(name)
 
 
-def listing(
-    rows: Iterable[SessionSummary], command: ListSessions, *, silent: bool = False, opened: Collection[str] = ()
-) -> SessionsListed:
-    """Return one page of a list, newest first: sessions that have a message or a title, or are in `opened`.
-
-    With `silent` all others are listed too. Archived sessions are left out, unless they are asked for. Raises PeerError
-    for an unknown cursor.
-    """
-    query = command.query.lower()
-    found = [
-        row
-        for row in rows
-        if (silent or row.messages or row.title or row.session in opened)
-        and query in row.title.lower()
-        and (command.archived or not row.archived)
-    ]
-    found.sort(key=lambda row: -row.updated_at)
-    start = next((i + 1 for i, row in enumerate(found) if row.session == command.cursor), 0)
-    if command.cursor and not start:  # the first page once more would be paged through for ever
-        raise PeerError("invalid", "unknown cursor")
-    limit = min(command.limit or LIST_DEFAULT, LIST_MAX)
-    shown = found[start : start + limit]
-    more = start + limit < len(found)
-    return SessionsListed(
-        request=command.request, sessions=tuple(shown), next_cursor=shown[-1].session if more and shown else None
-    )
-
-
-def joined(
-    sessions: Sequence[Session], rows: Rows, open_as: Callable[[SessionSummary], Session | None]
-) -> list[SessionSummary]:
-    """Return the rows of these sessions, each completed by the backend's own row, and the rows of all others.
-
-    `open_as` returns the session of a row, also if the client may not see it.
-    """
-    own = {session.state.id: session.summary() for session in sessions}
-    others = []
-    for row in rows:
-        session = open_as(row)
-        if session is None:
-            others.append(row)
-        elif session.state.id in own:
-            own[session.state.id] = _completed(own[session.state.id], session.state.title, row)
-    return [*own.values(), *others]
-
-
-def _completed(own: SessionSummary, title: str, row: SessionSummary) -> SessionSummary:
+def completed(session: Session, row: SessionSummary) -> SessionSummary:
+    """Return the row of an open session, completed by the backend's own row."""
+    own = session.summary()
     return structs.replace(
         own,
-        title=title or row.title or own.title,
+        title=session.state.title or row.title or own.title,
         updated_at=max(own.updated_at, row.updated_at),
         messages=max(own.messages, row.messages),
         archived=row.archived,

@@ -16,6 +16,7 @@ from dragoman.gateway.routing.busy import BusySessions
 from dragoman.gateway.routing.ids import agent_id, canonical_id
 from dragoman.gateway.routing.policy import Policy
 from dragoman.gateway.routing.session_index import SessionIndex
+from dragoman.gateway.routing.session_list import SessionList
 from dragoman.gateway.routing.unopened import UnopenedSessions
 from dragoman.gateway.services import Services
 from dragoman.gateway.session.ports import Backend
@@ -70,6 +71,7 @@ class Sessions:
         self._events = events
         self.index = SessionIndex(services.dialects)
         self.policy = Policy(route, holds_one=upstream.single_session)
+        self.list = SessionList(self.index, self.policy, services.queue.budget)
         self.busy = BusySessions()
         self._unopened = UnopenedSessions()
         self._entered: dict[str, Session] = {}  # by endpoint
@@ -137,6 +139,7 @@ class Sessions:
             return session
         self._unopened.remove(session)
         session.state.id = own  # clients were told no other
+        self.list.forget(provisional)
         self.services.ledger.move_session(provisional, own)
         if self._recorder is not None:
             self._recorder.name_track(provisional, session.state)
@@ -202,6 +205,7 @@ class Sessions:
                 on_rested=rested,
                 on_busy=self.busy.note,
                 on_run=self._events.on_run,
+                changed=self.list.changed,
             ),
             recorder=track(state) if track is not None else None,
         )
@@ -310,6 +314,7 @@ class Sessions:
 
     def _stop(self, session: Session) -> None:
         session.stop()
+        self.list.forget(session.state.id)
         self.busy.note(session, False)  # as an observer is called
         self.services.ledger.move_session(session.state.id, "")
         if self._recorder is not None:
@@ -372,12 +377,20 @@ class Sessions:
 
     def tell(self, session: Session) -> None:
         """Tell the watchers that a session is new, changed or over."""
-        if session in self.index and self._publishes(session):
+        lives = session in self.index
+        if lives:
+            self.list.changed.add(session.state.id)
+        if lives and self._publishes(session):
             self._published.add(session.state.id)
         else:
             self._published.discard(session.state.id)
         for watcher in self._watchers:
             watcher(session)
+
+    def note_changed(self, id: str) -> None:
+        """Note that the session with this id, if it is open here, may have another place in lists."""
+        if self.index.live_session(id) is not None:
+            self.list.changed.add(id)
 
     def claim(self, link: Link, session: Session) -> None:
         """Make the principal of `link` the owner of a session that has none."""

@@ -120,14 +120,13 @@ class Delivery:
         source: str,
         recorder: EventRecorder | None = None,
     ) -> None:
-        self._state = state
-        self._log = log
-        self._source = source
-        self._ledger = services.ledger
+        self._state, self._log = state, log
+        self._source, self._ledger = source, services.ledger
         self._catch_up = services.limits.catch_up
         self._coalesce = coalesce
         self._groups = Groups()
         self.attachments: dict[str, Attachment] = {}
+        self.publications: set[str] = set()  # ids of attached links that stand for all subscribers
         self._recorder = recorder
 
     @property
@@ -147,6 +146,8 @@ class Delivery:
         before = self._recorder.enter() if self._recorder is not None else None
         attachment = Attachment(link=link, cursor=self._state.seq)
         self.attachments[link.id] = attachment
+        if link.publishes:
+            self.publications.add(link.id)
         link.attach(self._state, request)
         attachment.view = link.view  # only now: what a link can be shown may be the session's
         if self._state.turn is not None:
@@ -176,6 +177,7 @@ class Delivery:
         """Forget a link that is gone."""
         attachment = self.attachments.pop(link.id, None)
         if attachment is not None:
+            self.publications.discard(link.id)
             link.behind.pop(self._state.id, None)
             self._groups.leave(attachment)
 

@@ -119,7 +119,8 @@ class Presence:
     @property
     def deserted(self) -> bool:
         """True if no client is attached; subscriptions to everything do not count."""
-        return all(client.publishes for client in self.links)
+        delivery = self._context.delivery
+        return len(delivery.attachments) == len(delivery.publications)
 
     @property
     def vacant(self) -> bool:

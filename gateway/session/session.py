@@ -14,7 +14,7 @@ from operator import attrgetter
 from typing import Any
 
 import structlog
-from msgspec import Struct, structs
+from msgspec import Struct, field, structs
 
 from dragoman.gateway.config.model import RouteOptions
 from dragoman.gateway.services import Services
@@ -63,6 +63,8 @@ class SessionObserver(Struct, frozen=True, kw_only=True):
     """A turn is open or an input waits to be accepted, or neither any more."""
     on_run: Callable[[Session, Run], None] = lambda _session, _run: None
     """Events were delivered, and they are more than text."""
+    changed: set[str] = field(default_factory=set)
+    """Takes the id of the session then, because its place in a list may be another. Text adds nothing here."""
 
 
 class Session:
@@ -83,8 +85,7 @@ class Session:
         recorder: EventRecorder | None = None,
     ) -> None:
         me: Session = weakref.proxy(self)
-        self.state = state
-        self._services = services
+        self.state, self._services = state, services
         self._route = route
         self._names_only = route.show.tools == "names"
         self._observer = observer
@@ -244,6 +245,7 @@ class Session:
             batch = self.log.append(run.events, run.turn, run.origin, at, of_events(run.events))
             finished += [(a, batch) for a in self.delivery.deliver(batch, opened=opened, ended=run.ended)]
             self._observer.on_run(self, run)
+            self._observer.changed.add(self.state.id)
             if run.ended:
                 self.log.end_turn()
                 self.presence.note_use()
@@ -275,7 +277,7 @@ class Session:
 
     def describe(self, kind: type[e.SessionUpdated | e.SessionActivated | e.SessionClosed] = e.SessionUpdated) -> None:
         """Tell subscribers what the session is now, or what was done with it."""
-        if any(client.publishes for client in self.presence.links):
+        if self.delivery.publications:
             self.say(kind(session=self.summary()))
 
     def summary(self) -> SessionSummary:

@@ -18,7 +18,7 @@ import structlog
 from msgspec import Struct
 
 from tests.bench.report import Report
-from tests.gateway.routing.test_forgetting import CountedRoute
+from tests.gateway.routing.counted_route import CountedRoute
 
 __all__ = ["Sample", "measure", "sessions_report"]
 

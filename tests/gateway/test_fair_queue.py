@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.gateway.fair_queue import FRAME, PUT, QUANTUM, STEP, FairQueue, Turns
+from dragoman.gateway.fair_queue import FRAME, PUT, QUANTUM, STEP, FairQueue, SlicedWork, Turns, WorkOfLinks
 from dragoman.mappings.dialect import Frame, Parts
 
 Soon = deque[Callable[[], None]]
@@ -181,3 +181,72 @@ def test_each_frame_is_acted_on_once_and_in_order(sayings: list[tuple[int, list[
         floor.step()
     for name, frames in said.items():
         assert [frame for who, frame in floor.log if who == name] == frames
+
+
+# -- work in slices --------------------------------------------------------------------------------------
+
+
+def sliced(floor: Floor, done: list[str], name: str, slices: int) -> Iterator[None]:
+    """Do work of a quarter of a step in each slice."""
+    for number in range(slices):
+        done.append(f"{name}{number}")
+        floor.queue.budget.left -= STEP // 4
+        yield
+
+
+def unexpected(error: Exception) -> None:
+    raise AssertionError from error
+
+
+def test_sliced_work_is_done_at_once_while_the_step_has_room() -> None:
+    floor, done = Floor(), list[str]()
+    SlicedWork(floor.queue, unexpected).add_work(sliced(floor, done, "a", 3))
+    assert done == ["a0", "a1", "a2"]
+    assert not floor.soon
+
+
+def test_sliced_work_beyond_the_step_waits_and_links_with_work_take_turns() -> None:
+    floor, done = Floor(), list[str]()
+    work = WorkOfLinks(floor.queue)
+    work.add_work("a", sliced(floor, done, "a", 8), unexpected)
+    work.add_work("b", sliced(floor, done, "b", 8), unexpected)
+    assert done == ["a0", "a1", "a2", "a3"]
+    floor.step()
+    assert len(done) == 8
+    assert {name[0] for name in done[4:]} == {"a", "b"}
+    while floor.soon:
+        floor.step()
+    assert [name for name in done if name[0] == "b"] == [f"b{number}" for number in range(8)]
+    assert len(done) == 16
+
+
+def test_a_frame_does_not_wait_for_all_work_of_another_link() -> None:
+    floor, done = Floor(), list[str]()
+    WorkOfLinks(floor.queue).add_work("a", sliced(floor, done, "a", 100), unexpected)
+    floor.sender("ping").say(b"1")
+    floor.step()
+    assert floor.log == [("ping", b"1")]
+
+
+def test_work_that_waits_is_dropped_with_its_link() -> None:
+    floor, done = Floor(), list[str]()
+    work = WorkOfLinks(floor.queue)
+    work.add_work("a", sliced(floor, done, "a", 100), unexpected)
+    before = len(done)
+    work.stop_link("a")
+    while floor.soon:
+        floor.step()
+    assert len(done) == before
+
+
+def test_a_failure_of_sliced_work_is_reported_and_ends_the_work_of_its_link_alone() -> None:
+    def fails() -> Iterator[None]:
+        yield
+        raise ValueError
+
+    floor, done, failures = Floor(), list[str](), list[Exception]()
+    work = WorkOfLinks(floor.queue)
+    work.add_work("a", fails(), failures.append)
+    work.add_work("b", sliced(floor, done, "b", 1), unexpected)
+    assert [type(error) for error in failures] == [ValueError]
+    assert done == ["b0"]

@@ -11,10 +11,10 @@ from dragoman.gateway.config.model import Limits
 from dragoman.gateway.ingress import Ingress
 from dragoman.gateway.routing.ids import session_id
 from dragoman.mappings.canonical.commands import GetHistory, ListSessions, SetGoal
-from dragoman.mappings.canonical.events import SessionsListed
 from dragoman.mappings.canonical.unmapped import Unmapped
 from dragoman.mappings.dialect import Burst
 from tests.gateway.in_memory import LIMITS, NEVER, InMemoryGateway, Script, in_memory_gateway
+from tests.gateway.listed import listed
 from tests.gateway.pod_messages import CANCEL, FINISHED, delta, problem, run, snapshot, status, took
 from tests.gateway.smooth_client_messages import (
     AGENT,
@@ -244,9 +244,7 @@ async def test_a_foreign_session_is_not_listed() -> None:
 async def test_a_list_has_the_sessions_whose_title_has_the_words(query: str, found: int) -> None:
     async with in_memory_gateway() as made:
         await talked(made).done()
-        listed = made.router._list(made.clients["a"].link, ListSessions(request="l", query=query))
-        assert isinstance(listed, SessionsListed)
-        assert len(listed.sessions) == found
+        assert len(listed(made.router._lists, ListSessions(request="l", query=query)).sessions) == found
 
 
 async def test_a_list_dials_the_single_backend_and_is_answered_after_its_description() -> None:

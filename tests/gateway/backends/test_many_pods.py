@@ -25,11 +25,11 @@ from dragoman.gateway.backends.pods import WAITING_MAX, PodsKind
 from dragoman.gateway.config.model import Route
 from dragoman.gateway.endpoint import parse
 from dragoman.gateway.ingress import LATEST, Ingress
+from dragoman.gateway.lists import Lists
 from dragoman.gateway.pods import live
 from dragoman.gateway.pods.index import NEWEST
 from dragoman.gateway.pods.live import Pods
 from dragoman.gateway.routing.ids import session_id
-from dragoman.gateway.routing.session_index import listing
 from dragoman.gateway.routing.sessions import Sessions
 from dragoman.gateway.session.session import Session
 from dragoman.mappings.canonical import Command
@@ -37,6 +37,7 @@ from dragoman.mappings.canonical.commands import GetSession, ListSessions, OpenS
 from dragoman.mappings.canonical.events import SessionsListed
 from dragoman.mappings.canonical.values import SessionSummary
 from tests.gateway.in_memory import ManualClock
+from tests.gateway.listed import do_at_once, listed
 from tests.services import services
 
 MANY, FEW = 5000, 200
@@ -78,6 +79,7 @@ class ManyPods:
         )
         pods = Pods(upstream, self._is_alive, clock=lambda: 1 << 62)
         self.kind = PodsKind(self.sessions, lambda _session, _endpoint: self, pods, self._spawn)
+        self.lists = Lists(self.sessions, self.kind, do_at_once)
 
     def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
         self._group.create_task(work, name=name)
@@ -164,7 +166,7 @@ class ManyPods:
         command = ListSessions(**fields)
         await self.perform(command, lambda: self.kind.list_sessions(LINK, command, rows.extend))
         self.calls["rows"] += len(rows)
-        return listing(rows, command)
+        return listed(self.lists, command, rows)
 
     def free(self, name: str) -> None:
         """Let the owner of a pod's session leave it."""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import get_args
 
-from dragoman.gateway.routing.session_index import listing
 from dragoman.gateway.session.commands import ADDRESSED, answers_one
 from dragoman.mappings.canonical import Event
 from dragoman.mappings.canonical.commands import ListSessions
 from dragoman.mappings.canonical.events import Heartbeat, HistorySnapshot, TextDelta
 from tests.gateway.codewhale_messages import answers, line, shown
 from tests.gateway.in_memory import in_memory_gateway
+from tests.gateway.listed import listed
 
 
 def test_only_a_requested_history_answers_a_request() -> None:
@@ -35,14 +35,14 @@ async def test_an_archived_thread_leaves_the_list_until_it_is_unarchived() -> No
         client = made.join("editor", dialect="codewhale")
         client.says(line(1, "thread/start"))
         await answers(made, "thread/start", **shown(THREAD, "started"))
-        session = made.router.sessions[0]
+        session, lists = made.router.sessions[0], made.router._lists
         assert not session.state.archived
         client.says(line(2, "thread/archive", thread_id=THREAD))
         await answers(made, "thread/archive", thread_id=THREAD, status="archived")
-        assert listing([session.summary()], ListSessions(), silent=True).sessions == ()
-        (row,) = listing([session.summary()], ListSessions(archived=True), silent=True).sessions
+        assert listed(lists, ListSessions(), silent=True).sessions == ()
+        (row,) = listed(lists, ListSessions(archived=True), silent=True).sessions
         assert row.archived
         client.says(line(3, "thread/unarchive", thread_id=THREAD))
         await answers(made, "thread/unarchive", thread_id=THREAD, status="unarchived")
-        assert len(listing([session.summary()], ListSessions(), silent=True).sessions) == 1
+        assert len(listed(lists, ListSessions(), silent=True).sessions) == 1
         assert [frame["result"]["status"] for frame in client.news()] == ["started", "archived", "unarchived"]

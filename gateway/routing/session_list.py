@@ -1,0 +1,202 @@
+"""The list of a route's sessions, newest first, in pages (docs/design.md, section 5).
+
+A page costs what it shows, not what there is. So the sessions are kept in the order of their last change:
+
+    a session is new or has changed   its id is noted, which costs a token and a turn nothing more
+    a list is asked for               the noted sessions are placed anew, then one page is taken from the order
+    a session is busy                 it stays noted: its text changes it without a note
+
+A principal that sees only its own sessions has an order of its own. Sessions without a message or a title are kept
+apart, because most clients are not shown them. What takes long is done in slices, between which other links are served.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Callable, Iterator, Sequence
+from heapq import merge
+from itertools import count
+
+from msgspec import Struct
+
+from dragoman.gateway.fair_queue import StepBudget
+from dragoman.gateway.routing.policy import Policy
+from dragoman.gateway.routing.session_index import SessionIndex
+from dragoman.gateway.session.session import Session
+from dragoman.mappings.canonical.commands import ListSessions
+from dragoman.mappings.canonical.events import SessionsListed
+from dragoman.mappings.canonical.values import SessionSummary
+
+__all__ = ["LIST_DEFAULT", "LIST_MAX", "ROW", "ListedRow", "SessionList", "WantedPage", "page_size"]
+
+LIST_DEFAULT, LIST_MAX = 50, 200  # docs/dialects/smooth.md, section 3: list_conversations
+ROW = 512  # units of work (gateway/fair_queue.py) of one session that is placed or looked at: about 5 us
+CHUNK = 64  # sessions that are taken from the order at a time: it may change between two slices
+
+Place = tuple[int, int, str]
+"""The place of a session: its negative time, a number that is its own, and its id."""
+Group = tuple[str, bool]
+"""An owner, and whether every client is shown the session. The owner is "" where all principals see all sessions."""
+FIRST: Place = (-(1 << 64), 0, "")
+
+
+class ListedRow(Struct, frozen=True, kw_only=True):
+    """A row that a list may show; only clients that are shown `silent` sessions see a row without `is_shown`."""
+
+    row: SessionSummary
+    is_shown: bool = True
+
+
+class WantedPage(Struct, frozen=True, kw_only=True):
+    """A request for a page: the principal, whether its client is shown silent sessions, and the backend's rows.
+
+    `row_of` returns the row of an open session, None if no list shows it.
+    """
+
+    principal: str
+    silent: bool
+    command: ListSessions
+    row_of: Callable[[Session], ListedRow | None]
+    open_rows: dict[str, ListedRow]
+    """Rows of open sessions that the backend has just described, by the id of the session."""
+    other_rows: Sequence[ListedRow]
+    """Rows of sessions that are not open here."""
+
+
+def page_size(command: ListSessions) -> int:
+    """Return how many rows a client asks for."""
+    return min(command.limit or LIST_DEFAULT, LIST_MAX)
+
+
+class SessionList:
+    """The sessions of `index` in the order of their last change."""
+
+    def __init__(self, index: SessionIndex, policy: Policy, budget: StepBudget) -> None:
+        self._index = index
+        self._policy = policy
+        self._budget = budget
+        self._numbers = count()
+        self._places: dict[str, tuple[Group, Place]] = {}
+        self._orders: dict[Group, list[Place]] = {}
+        self.changed: set[str] = set()
+        """Ids of sessions that may have another place now."""
+
+    def forget(self, id: str) -> None:
+        """Remove a session that is over, or has another id now."""
+        self.changed.discard(id)
+        self._remove(id)
+
+    def take_page(self, wanted: WantedPage, tell: Callable[[SessionsListed | None], None]) -> Iterator[None]:
+        """Call `tell` with a page, or with None for an unknown cursor. Yield when the work of the step is used up."""
+        yield from self._place_changed(wanted.row_of)
+        start = self._start(wanted)
+        if start is None:
+            tell(None)
+            return
+        command, size = wanted.command, page_size(wanted.command)
+        query, rows = command.query.lower(), list[SessionSummary]()
+        for listed in merge(self._own_rows(wanted, start[0]), start[1], key=_age):
+            row = listed.row
+            is_shown = (wanted.silent or listed.is_shown) and (command.archived or not row.archived)
+            if is_shown and query in row.title.lower():
+                rows.append(row)
+                if len(rows) > size:
+                    break
+            if self._spend():
+                yield
+        more = rows[size - 1].session if len(rows) > size else None
+        tell(SessionsListed(request=command.request, sessions=tuple(rows[:size]), next_cursor=more))
+
+    def _spend(self) -> bool:
+        """Count the work of one session; return True if the work of the step is used up."""
+        self._budget.left -= ROW
+        return self._budget.left <= self._budget.turn_end
+
+    # -- the order -------------------------------------------------------------------------------------
+
+    def _place_changed(self, row_of: Callable[[Session], ListedRow | None]) -> Iterator[None]:
+        """Give each session that has changed its place in the order."""
+        for name in list(self.changed):
+            session = self._index.live_session(name)
+            if session is None:
+                self.forget(name)
+                continue
+            if not session.is_busy:
+                self.changed.discard(name)
+            self._place(session, row_of(session))
+            if self._spend():
+                yield
+
+    def _place(self, session: Session, listed: ListedRow | None) -> None:
+        own = session.state.id
+        if listed is None:
+            self._remove(own)
+            return
+        known = self._places.get(own)
+        group = self._group(session.state.owner, listed)
+        number = known[1][1] if known is not None else next(self._numbers)
+        place = (-listed.row.updated_at, number, own)
+        if known != (group, place):
+            self._remove(own)
+            self._places[own] = group, place
+            insort(self._orders.setdefault(group, []), place)
+
+    def _group(self, owner: str, listed: ListedRow) -> Group:
+        return "" if self._policy.sees_all else owner, listed.is_shown
+
+    def _remove(self, id: str) -> None:
+        known = self._places.pop(id, None)
+        if known is not None:
+            group, place = known
+            order = self._orders[group]
+            del order[bisect_left(order, place)]
+            if not order:
+                del self._orders[group]
+
+    # -- one page --------------------------------------------------------------------------------------
+
+    def _start(self, wanted: WantedPage) -> tuple[Place, list[ListedRow]] | None:
+        """Return the place after which the page begins, and the rows of the backend from there; None if unknown."""
+        described = sorted([*wanted.open_rows.values(), *wanted.other_rows], key=_age)
+        cursor = wanted.command.cursor
+        if not cursor:
+            return FIRST, described
+        placed = self._places.get(cursor) if cursor not in wanted.open_rows else None
+        if placed is not None and placed[0][0] in self._owners(wanted):
+            place = placed[1]
+            return place, [listed for listed in described if _age(listed) >= place[0]]
+        at = next((at for at, listed in enumerate(described) if listed.row.session == cursor), None)
+        if at is None:
+            return None
+        return (_age(described[at]), next(self._numbers), ""), described[at + 1 :]
+
+    def _owners(self, wanted: WantedPage) -> set[str]:
+        """Return the owners whose sessions the client sees."""
+        return {""} if self._policy.sees_all else {"", wanted.principal}
+
+    def _own_rows(self, wanted: WantedPage, after: Place) -> Iterator[ListedRow]:
+        """Yield the rows of the open sessions that the client sees, behind this place."""
+        shown = (True, False) if wanted.silent else (True,)
+        groups = [(owner, is_shown) for owner in self._owners(wanted) for is_shown in shown]
+        for _, _, own in merge(*(self._walk(group, after) for group in groups)):
+            session = self._index.live_session(own)
+            if session is None or own in wanted.open_rows or not self._policy.sees(wanted.principal, session.state):
+                continue  # it is over, is among the rows of the backend, or has got another owner
+            listed = wanted.row_of(session)
+            if listed is not None:
+                yield listed
+
+    def _walk(self, group: Group, after: Place) -> Iterator[Place]:
+        """Yield the places of a group behind this one."""
+        while order := self._orders.get(group):
+            at = bisect_right(order, after)
+            chunk = order[at : at + CHUNK]
+            if not chunk:
+                return
+            yield from chunk
+            after = chunk[-1]
+
+
+def _age(listed: ListedRow) -> int:
+    """Return the key by which the newest row comes first."""
+    return -listed.row.updated_at

@@ -1,0 +1,50 @@
+"""Pages of a list, as a client gets them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+from dragoman.gateway.link import Link
+from dragoman.gateway.lists import Lists
+from dragoman.mappings.canonical.commands import ListSessions
+from dragoman.mappings.canonical.events import SessionsListed
+from dragoman.mappings.canonical.values import SessionSummary
+
+__all__ = ["UnknownCursor", "do_at_once", "listed"]
+
+
+def do_at_once(_link: Link, work: Iterator[None]) -> None:
+    """Do all slices of a piece of work."""
+    for _ in work:
+        pass
+
+
+class UnknownCursor(Exception):  # noqa: N818  # an answer, and no error of ours
+    """The answer to a cursor that nobody knows."""
+
+
+def listed(
+    lists: Lists,
+    command: ListSessions,
+    rows: Sequence[SessionSummary] = (),
+    *,
+    silent: bool = False,
+    principal: str = "local",
+) -> SessionsListed:
+    """Return a page of `lists` whose backend has told `rows`; raise UnknownCursor if that is the answer."""
+    answers: list[Any] = []
+    link: Any = SimpleNamespace(
+        id="lists",
+        principal=principal,
+        dialect=SimpleNamespace(lists_silent=silent),
+        send=answers.extend,
+        refuse=lambda *refusal: answers.append(refusal),
+    )
+    lists._sessions.services.queue.budget.left = 1 << 40  # units: the page is made in one slice
+    lists._tell(link, command, rows)
+    (answer,) = answers
+    if not isinstance(answer, SessionsListed):
+        raise UnknownCursor
+    return answer

@@ -1,0 +1,152 @@
+"""A router whose backends open a session at once, with clients that are called by hand, to count what they cost."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from dragoman.gateway import registry
+from dragoman.gateway.config.model import Limits, Route
+from dragoman.gateway.endpoint import parse
+from dragoman.gateway.ledger import Ledger
+from dragoman.gateway.link import Link, LinkEvents, Peer
+from dragoman.gateway.router import Router
+from dragoman.gateway.session.ports import BackendEvents
+from dragoman.gateway.session.session import Session
+from dragoman.gateway.upstreams import kind_of
+from dragoman.mappings.canonical import Command
+from dragoman.mappings.canonical.commands import GetSession, OpenSession, ResumeSession
+from dragoman.mappings.canonical.events import SessionOpened
+from dragoman.mappings.dialect import Burst
+from tests.memory_transport import MemoryTransport
+from tests.services import services as make_services
+
+__all__ = ["TTL", "CountedRoute", "OpenedConversation", "touched"]
+
+TTL = Limits().session_ttl
+
+
+class HeapTimer:
+    """A timer of a HeapClock."""
+
+    def __init__(self, call: Callable[[], None]) -> None:
+        self.call: Callable[[], None] | None = call
+
+    def cancel(self) -> None:
+        self.call = None
+
+
+class HeapClock:
+    """A clock for many timers, which advances only by `passes`."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self._heap: list[tuple[float, int, HeapTimer]] = []
+        self._numbers = itertools.count()
+
+    def clock(self) -> int:
+        return int(self.seconds * 1e9)
+
+    def later(self, delay: float, call: Callable[[], None]) -> HeapTimer:
+        timer = HeapTimer(call)
+        heapq.heappush(self._heap, (self.seconds + delay, next(self._numbers), timer))
+        return timer
+
+    def passes(self, seconds: float) -> None:
+        """Let time pass; what is due is called in its order."""
+        end = self.seconds + seconds
+        while self._heap and self._heap[0][0] <= end:
+            self.seconds, _, timer = heapq.heappop(self._heap)
+            if (call := timer.call) is not None:
+                timer.call = None
+                call()
+        self.seconds = end
+
+
+class OpenedConversation:
+    """A backend in this process: each session opens a conversation of its own, as a smooth server does."""
+
+    def __init__(self, session: BackendEvents, number: int) -> None:
+        self._session = weakref.proxy(session)
+        self._number = number
+
+    def start(self) -> None:
+        """Do nothing: it is asked first."""
+
+    def send(self, commands: Sequence[Command]) -> None:
+        for command in commands:
+            if isinstance(command, OpenSession | ResumeSession | GetSession):
+                opened = SessionOpened(request=command.request, session=str(UUID(int=self._number)), ext={})
+                self._session.receive([Burst(items=[opened])])
+
+    def rest(self) -> None:
+        """Do nothing."""
+
+    def stop(self) -> None:
+        """Do nothing."""
+
+
+class CountedRoute:
+    """A router over `OpenedConversation`, and clients that are called by hand, without tasks."""
+
+    def __init__(self, ttl: float = TTL, **options: Any) -> None:
+        self.time = HeapClock()
+        self.ledger = Ledger()
+        self.ids = itertools.count(1)
+        self.numbers = itertools.count(1 << 64)
+        limits = Limits(session_ttl=ttl)
+        self.services = make_services(self.time, limits=limits, ledger=self.ledger, new_id=self.new_id)
+        dialect = registry.dialect("smooth")
+        route = Route(name="test", listen=(), upstream=parse("smooth+ws://127.0.0.1:2/ws"), **options)
+        kind = kind_of(
+            dialect, lambda session, _endpoint: OpenedConversation(session, next(self.numbers)), in_process=True
+        )
+        self.router = Router(route, self.services, dialect, kind)
+
+    def new_id(self) -> str:
+        return str(UUID(int=next(self.ids)))
+
+    def connect(self, name: str) -> Link:
+        dialect = registry.dialect("smooth")
+        link = Link(
+            Peer(id=name, dialect=dialect),
+            MemoryTransport(),
+            dialect.server(self.time.clock, self.new_id, ""),
+            self.services,
+            LinkEvents(sink=self.router.receive, drained=self.router.drained),
+        )
+        self.router.connected(link)
+        return link
+
+    def open_session(self, link: Link) -> Session:
+        self.router.receive(link, [Burst(items=[OpenSession(request="r")])])
+        (session,) = self.router._all.index.sessions_of(link)
+        return session
+
+    def open_and_leave(self, count: int) -> None:
+        for number in range(count):
+            link = self.connect(f"c{number}")
+            self.open_session(link)
+            self.router.gone(link)
+
+
+@contextmanager
+def touched(monkeypatch: pytest.MonkeyPatch) -> Iterator[set[int]]:
+    """Collect the sessions of which anything is read while the block runs."""
+    seen: set[int] = set()
+    read = object.__getattribute__
+
+    def look(session: Session, name: str) -> Any:
+        seen.add(id(session))
+        return read(session, name)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Session, "__getattribute__", look, raising=False)
+        yield seen

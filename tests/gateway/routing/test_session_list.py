@@ -1,0 +1,167 @@
+"""The order of open sessions, newest first, and what a page of it costs."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from dragoman.gateway.fair_queue import STEP
+from dragoman.gateway.routing.session_list import LIST_MAX, ROW, WantedPage
+from dragoman.mappings.canonical.commands import ListSessions
+from dragoman.mappings.canonical.events import SessionsListed, TextDelta
+from dragoman.mappings.canonical.values import SessionSummary
+from dragoman.mappings.dialect import Burst
+from tests.gateway.listed import listed
+from tests.gateway.routing.counted_route import CountedRoute, touched
+from tests.idle import settle
+from tests.step_counter import count_steps
+
+NS = 1_000_000_000
+
+
+def crowd(count: int, *, titled: bool = True) -> CountedRoute:
+    """A route with sessions that were left, the last one changed last; each has a title, or none has."""
+    route = CountedRoute()
+    route.open_and_leave(count)
+    for number, session in enumerate(route.router.sessions if titled else ()):
+        route.time.passes(1)
+        session.entitle(f"t{number}")
+    return route
+
+
+def titles(route: CountedRoute, **fields: Any) -> list[str]:
+    """Return the titles of all pages of a list."""
+    found: list[str] = []
+    cursor: str | None = ""
+    while cursor is not None:
+        page = listed(route.router._lists, ListSessions(cursor=cursor, **fields))
+        found += [row.title for row in page.sessions]
+        cursor = page.next_cursor
+    return found
+
+
+def test_the_pages_have_each_open_session_once_newest_first() -> None:
+    assert titles(crowd(300), limit=7) == [f"t{number}" for number in reversed(range(300))]
+
+
+def test_a_session_that_has_changed_is_the_first_of_the_next_list() -> None:
+    route = crowd(10)
+    titles(route)
+    route.time.passes(1)
+    route.router.sessions[3].entitle("news")
+    assert titles(route)[:2] == ["news", "t9"]
+
+
+def test_a_session_with_text_after_the_last_list_is_the_first_of_the_next() -> None:
+    route = crowd(10)
+    session = route.router.sessions[3]
+    session.receive([Burst(items=[TextDelta(text="A")], at=route.time.clock() + 1)])
+    titles(route)
+    session.receive([Burst(items=[TextDelta(text="B")], at=route.time.clock() + NS)])
+    route.time.passes(0.5)
+    route.router.sessions[5].entitle("t5")
+    assert titles(route)[:3] == ["t3", "t5", "t9"]
+
+
+def test_a_session_that_was_dropped_is_not_listed() -> None:
+    route = crowd(3)
+    titles(route)
+    route.router._all.drop(route.router.sessions[1])
+    assert titles(route) == ["t2", "t0"]
+
+
+def test_rows_of_the_backend_and_open_sessions_are_one_order_and_pages_go_on_behind_either() -> None:
+    route = crowd(6)
+    told = [
+        SessionSummary(session=f"stored {second}", title=f"stored {second}", updated_at=second * NS)
+        for second in (2, 4)
+    ]
+    found: list[str] = []
+    cursor: str | None = ""
+    while cursor is not None:
+        one = listed(route.router._lists, ListSessions(cursor=cursor, limit=1), told)
+        found += [row.title for row in one.sessions]
+        cursor = one.next_cursor
+    assert found == ["t5", "t4", "t3", "stored 4", "t2", "t1", "stored 2", "t0"]
+
+
+def test_an_open_session_that_the_backend_lists_too_is_listed_once_and_completed() -> None:
+    route = crowd(3)
+    state = route.router.sessions[0].state
+    told = SessionSummary(session=state.id, title="other", updated_at=100 * NS, messages=7)
+    first, *others = listed(route.router._lists, ListSessions(), [told]).sessions
+    assert (first.session, first.title, first.messages, first.updated_at) == (state.id, "t0", 7, 100 * NS)
+    assert [row.title for row in others] == ["t2", "t1"]
+
+
+def test_a_principal_with_own_sessions_is_shown_its_own_and_those_without_an_owner() -> None:
+    route = CountedRoute(share="owner")
+    route.open_and_leave(4)
+    for session, owner in zip(route.router.sessions, ("ann", "bob", "", "ann"), strict=True):
+        session.state.owner = owner
+        route.time.passes(1)
+        session.entitle(f"of {owner or 'nobody'}")
+    assert [row.title for row in listed(route.router._lists, ListSessions(), principal="ann").sessions] == [
+        "of ann",
+        "of nobody",
+        "of ann",
+    ]
+
+
+@pytest.mark.parametrize("titled", [True, False], ids=["with titles", "without messages and titles"])
+def test_a_page_asks_no_other_session_than_those_that_it_shows(titled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    route = crowd(1_000, titled=titled)
+    listed(route.router._lists, ListSessions())
+    with touched(monkeypatch) as seen:
+        listed(route.router._lists, ListSessions(limit=10))
+    assert len(seen) == (11 if titled else 0)
+
+
+def test_a_page_costs_the_same_among_100_and_3000_sessions() -> None:
+    def cost(count: int) -> int:
+        lists = crowd(count).router._lists
+        cursor = listed(lists, ListSessions(limit=30)).next_cursor or ""
+        return count_steps(lambda: listed(lists, ListSessions(limit=10, cursor=cursor)))
+
+    assert cost(3_000) < 1.2 * cost(100)
+
+
+def test_the_lists_of_one_client_wait_for_turns_when_the_step_is_used_up() -> None:
+    async def lists() -> tuple[int, int]:
+        route = crowd(LIST_MAX + 1)
+        link = route.connect("floods")
+        got = link.outbox._frames
+        route.services.queue.budget.left = STEP
+        for number in range(100):
+            route.router.receive(link, [Burst(items=[ListSessions(request=f"{number}", limit=LIST_MAX)])])
+        at_once = len(got)
+        await settle()
+        return at_once, len(got)
+
+    at_once, in_the_end = asyncio.run(lists())
+    assert at_once <= STEP // (LIST_MAX * ROW)
+    assert in_the_end == 100
+
+
+def test_a_list_that_finds_nothing_is_looked_for_in_slices() -> None:
+    """A query may match no session: then all are looked at, and other links are served meanwhile."""
+    route = crowd(3_000)
+    queue = route.services.queue
+    told: list[SessionsListed | None] = []
+    wanted = WantedPage(
+        principal="local",
+        silent=False,
+        command=ListSessions(query="nowhere"),
+        row_of=route.router._lists._row_of,
+        open_rows={},
+        other_rows=[],
+    )
+    slices = 0
+    queue.budget.left = STEP
+    for _ in route.router._all.list.take_page(wanted, told.append):
+        queue.budget.left = STEP
+        slices += 1
+    assert slices >= 2 * 3_000 * ROW // STEP
+    assert told == [SessionsListed(request="", sessions=())]
