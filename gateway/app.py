@@ -127,7 +127,7 @@ class App:
         self.ledger = Ledger(times=config.ops is not None)
         self.memory = MemoryBudget(config.limits.memory or default_limit())
         self._admission = Admission(config.limits, self.memory, self.ledger, time.time_ns)
-        self._identities = Identities(config, self.ledger.counters)
+        self._identities = Identities(config, self.ledger.counters, address_of)
         self._recordings = _recordings(config, self.ledger, self.memory)
         self.stop = asyncio.Event()
         self.ready = asyncio.Event()  # every listener accepts

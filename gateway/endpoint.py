@@ -33,6 +33,7 @@ _GRAMMAR = re.compile(
 
 DEFAULT_PORTS = {"ws": 80, "wss": 443}
 
+FILES = ("cert", "key", "ca", "client_ca")  # options of TLS: paths of files, and no secrets themselves
 MASK = "***"
 _SECRET_WORDS = ("token", "key", "secret", "passw", "auth")
 _IN_TEXT = re.compile(
@@ -84,7 +85,7 @@ class Endpoint(Struct, frozen=True, kw_only=True):
         options = tuple(
             (key, f"{FILE}{folder / value.removeprefix(FILE)}")
             if _names_secret(key) and value.startswith(FILE)
-            else (key, value)
+            else (key, str(folder / value) if key in FILES else value)
             for key, value in self.options
         )
         address = str(folder / self.address) if self.transport in PATHS else self.address
@@ -115,6 +116,8 @@ def masked_text(text: str) -> str:
 def _names_secret(key: str) -> bool:
     """Return True if an option of this name, which may be misspelt, holds a secret."""
     name = key.lower()
+    if name in FILES:
+        return False
     return any(word in name for word in _SECRET_WORDS) or bool(get_close_matches(name, _SECRET_WORDS, n=1))
 
 

@@ -6,6 +6,17 @@ is never negotiated, because it costs 100 KiB for each session.
 
 from dragoman.adapters.websocket.client import DialledTransport, connect
 from dragoman.adapters.websocket.server import Handshakes, WebSocketListener, listen
+from dragoman.adapters.websocket.tls import CertificateFiles, ServerTls, client_context
 from dragoman.adapters.websocket.transport import WebSocketTransport
 
-__all__ = ["DialledTransport", "Handshakes", "WebSocketListener", "WebSocketTransport", "connect", "listen"]
+__all__ = [
+    "CertificateFiles",
+    "DialledTransport",
+    "Handshakes",
+    "ServerTls",
+    "WebSocketListener",
+    "WebSocketTransport",
+    "client_context",
+    "connect",
+    "listen",
+]

@@ -127,8 +127,11 @@ class _RefusedError(ClientError):
     """The server answered the handshake with something else than a WebSocket."""
 
 
-async def connect(url: str, limits: TransportLimits) -> DialledTransport:
-    """Connect to a `ws:` or `wss:` URL; raise OSError with the URL and the reason. The caller sets the time limit."""
+async def connect(url: str, limits: TransportLimits, tls: ssl.SSLContext | None = None) -> DialledTransport:
+    """Connect to a `ws:` or `wss:` URL; raise OSError with the URL and the reason. The caller sets the time limit.
+
+    Without `tls` the authorities of the system are trusted.
+    """
     if not url.startswith(("ws://", "wss://")):
         raise _failure(url, InvalidURL(url))
     handshake = _Handshake(limits.close_deadline)
@@ -139,7 +142,7 @@ async def connect(url: str, limits: TransportLimits) -> DialledTransport:
         try:
             socket = await session.ws_connect(
                 url,
-                ssl=_certificates() if url.startswith("wss:") else True,
+                ssl=(tls or _certificates()) if url.startswith("wss:") else True,
                 timeout=ClientWSTimeout(ws_close=limits.close_deadline),
                 autoping=False,
                 compress=0,

@@ -20,6 +20,7 @@ from msgspec import Struct
 from dragoman.adapters.base import BACKLOG, Accept, PeerFacts, TransportLimits
 from dragoman.adapters.closing import close_server
 from dragoman.adapters.websocket.frames import PING, text_frames
+from dragoman.adapters.websocket.tls import ServerTls, subject_of
 from dragoman.adapters.websocket.transport import (
     HARD_LIMIT,
     BatchWriter,
@@ -40,13 +41,14 @@ class Handshakes(Struct, frozen=True, kw_only=True):
     `admit` returns what accepts a peer, or why it is not authenticated: such a peer gets the status 401. `origins` are
     allowed in addition to loopback; `*` allows every origin. `hosts` are the names by which clients reach the listener,
     in addition to IP addresses and `localhost`; `*` allows every name. `full` returns why a peer of this address is not
-    accepted now, or "": such a peer gets the status 503.
+    accepted now, or "": such a peer gets the status 503. `tls` makes it a listener for `wss:`.
     """
 
     admit: Callable[[PeerFacts], Awaitable[Accept | str]]
     origins: tuple[str, ...] = ()
     hosts: tuple[str, ...] = ()
     full: Callable[[str], str] = lambda _peer: ""
+    tls: ServerTls | None = None
 
 
 class WebSocketListener:
@@ -75,8 +77,19 @@ class WebSocketListener:
 
     async def start(self, host: str, port: int) -> None:
         """Bind and accept connections; raise OSError if the address is not available."""
-        self._server = await asyncio.get_running_loop().create_server(self._http, host, port, backlog=BACKLOG)
-        self.address = f"ws://{address(self._server.sockets[0].getsockname())}{self._path}"
+        tls = self._rules.tls
+        self._server = await asyncio.get_running_loop().create_server(
+            self._http,
+            host,
+            port,
+            backlog=BACKLOG,
+            ssl=tls.context if tls is not None else None,
+            ssl_handshake_timeout=self._limits.handshake_deadline if tls is not None else None,
+            ssl_shutdown_timeout=self._limits.close_deadline if tls is not None else None,
+        )
+        self.address = (
+            f"{'ws' if tls is None else 'wss'}://{address(self._server.sockets[0].getsockname())}{self._path}"
+        )
 
     async def close(self) -> None:
         if self._server is not None:
@@ -182,8 +195,11 @@ def _is_address(name: str) -> bool:
 
 def _facts(request: web.BaseRequest) -> PeerFacts:
     tcp = request.transport
-    name = tcp.get_extra_info("peername") if tcp is not None else None
-    return PeerFacts(address=address(name) if name else "", token=_token(request))
+    if tcp is None:
+        return PeerFacts()
+    name = tcp.get_extra_info("peername")
+    subject = subject_of(tcp.get_extra_info("peercert"))
+    return PeerFacts(address=address(name) if name else "", token=_token(request), certificate=subject)
 
 
 def _token(request: web.BaseRequest) -> str:

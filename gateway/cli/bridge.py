@@ -12,7 +12,7 @@ from dragoman.gateway.app import App
 from dragoman.gateway.cli.options import LogJson, LogLevel
 from dragoman.gateway.cli.running import run, serve_until_signalled, set_up
 from dragoman.gateway.config import model as config
-from dragoman.gateway.config.access import public_faults
+from dragoman.gateway.config.access import public_faults, settled
 from dragoman.gateway.config.check import check_route
 from dragoman.gateway.config.model import Config, Route
 from dragoman.gateway.config.ops_address import check_ops
@@ -76,6 +76,7 @@ def bridge(
         raise ConfigError("bridge needs at least two endpoints: where clients connect, and the backend")
     listen, upstream = tuple(map(parse, endpoints[:-1])), parse(endpoints[-1])
     route = Route(name="bridge", listen=listen, upstream=upstream, overflow=overflow, approvals=approvals)
+    route = settled(route, config.Auth())
     check_route(route)
     if not insecure:
         for _, text in public_faults(dict(enumerate(listen)), config.Auth(), "--insecure"):

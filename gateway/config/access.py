@@ -18,6 +18,7 @@ from dragoman.mappings.errors import ConfigError
 
 __all__ = ["auth_faults", "is_public", "public_faults", "read_auth", "settled", "share_faults"]
 
+ASKING = ("uid", "gid", "client_ca")  # options of a listener that needs authentication
 TOKEN_MIN = 16  # characters: fewer can be guessed
 
 
@@ -29,7 +30,9 @@ def settled(route: Route, auth: Auth) -> Route:
 
 
 def _authenticated(listen: tuple[Endpoint, ...], share: str, auth: Auth, *, roles: bool = False) -> bool:
-    asked = roles or share == "owner" or bool(auth.tokens) or any(e.option("uid") or e.option("gid") for e in listen)
+    asked = (
+        roles or share == "owner" or bool(auth.tokens) or any(any(map(endpoint.option, ASKING)) for endpoint in listen)
+    )
     return asked and any(names_clients(endpoint, auth) for endpoint in listen)
 
 

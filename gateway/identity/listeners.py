@@ -16,6 +16,7 @@ from dragoman.adapters.base import Accept, PeerFacts, Transport
 from dragoman.gateway.config.model import Auth, Config, Route
 from dragoman.gateway.endpoint import Endpoint
 from dragoman.gateway.identity.attempts import FailedAttempts
+from dragoman.gateway.identity.certificates import ClientCertificates
 from dragoman.gateway.identity.local_users import LocalUsers
 from dragoman.gateway.identity.principal import LOCAL, Authenticator, Principal, Refusal
 from dragoman.gateway.identity.tokens import BearerTokens
@@ -31,13 +32,19 @@ Welcome = Callable[[Transport, Principal | Refusal], None]
 
 def names_clients(endpoint: Endpoint, auth: Auth) -> bool:
     """Return True if a listener at this endpoint can tell its clients apart."""
-    return endpoint.transport in OF_LOCAL_USERS or (endpoint.transport in OF_WEB_SOCKETS and bool(auth.tokens))
+    if endpoint.transport in OF_WEB_SOCKETS:
+        return bool(auth.tokens or endpoint.option("client_ca"))
+    return endpoint.transport in OF_LOCAL_USERS
 
 
 class Identities:
-    """The authenticators of a gateway, and the principals that are one person."""
+    """The authenticators of a gateway, and the principals that are one person.
 
-    def __init__(self, config: Config, counters: Counter[str]) -> None:
+    `address_of` returns the address, without its port, of a peer's name.
+    """
+
+    def __init__(self, config: Config, counters: Counter[str], address_of: Callable[[str], str]) -> None:
+        self.address_of = address_of
         self.delay = config.limits.auth_delay
         self.attempts = FailedAttempts(counters)
         self._persons = {alias: person for person, aliases in config.principals.items() for alias in aliases}
@@ -55,6 +62,8 @@ class Identities:
         return named
 
     def _authenticator(self, endpoint: Endpoint) -> Authenticator | None:
+        if endpoint.option("client_ca"):
+            return ClientCertificates()
         if endpoint.transport in OF_WEB_SOCKETS:
             return self._bearer
         if endpoint.transport in OF_LOCAL_USERS:
@@ -89,5 +98,5 @@ class ListenerIdentity:
             return LOCAL
         named = self._authenticator.identify(facts)
         if isinstance(named, Refusal):
-            self._identities.attempts.count_failure(facts.address, named.text)
+            self._identities.attempts.count_failure(self._identities.address_of(facts.address), named.text)
         return self._identities.join_names(named)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import errno
+import ssl
 from urllib.parse import urlencode
 
+import structlog
 from msgspec import structs
 
 from dragoman.adapters import websocket
@@ -24,13 +26,17 @@ from dragoman.mappings.errors import ConfigError
 
 __all__ = ["WS", "WSS"]
 
+log = structlog.get_logger("dragoman.tls")
+
 
 async def _listen(endpoint: Endpoint, limits: Limits, callbacks: ListenerCallbacks) -> Listener:
     host, port, path = split_url(endpoint)
     bounds, origins = transport_limits(limits), endpoint.all("origin")
     try:
         hosts = endpoint.all("host") or (("*",) if callbacks.authenticated else (host,))
-        rules = websocket.Handshakes(admit=callbacks.admit, origins=origins, hosts=hosts, full=callbacks.refusal)
+        rules = websocket.Handshakes(
+            admit=callbacks.admit, origins=origins, hosts=hosts, full=callbacks.refusal, tls=_server_tls(endpoint)
+        )
         return await websocket.listen(host, port, path, bounds, rules)
     except OSError as error:  # asyncio's own words name no endpoint, and an unknown host not at all
         raise bind_failure(endpoint, f"{host}:{port}", error) from error
@@ -39,13 +45,46 @@ async def _listen(endpoint: Endpoint, limits: Limits, callbacks: ListenerCallbac
 def _dial(endpoint: Endpoint, limits: Limits, _spawner: Spawner) -> Connect:
     async def connect() -> Transport:
         try:
-            token = endpoint.secret("token")  # read for each connection, so that a renewed one needs no restart
+            # Secrets and certificates are read for each connection, so that renewed ones need no restart.
+            token, tls = endpoint.secret("token"), _client_tls(endpoint)
         except ConfigError as error:
             raise OSError(errno.EACCES, str(error)) from error
         url = f"{endpoint.transport}:{endpoint.address}" + (f"?{urlencode({'token': token})}" if token else "")
-        return await websocket.connect(url, transport_limits(limits))
+        return await websocket.connect(url, transport_limits(limits), tls)
 
     return connect
+
+
+def _server_tls(endpoint: Endpoint) -> websocket.ServerTls | None:
+    """Return the TLS of a listener, None for `ws:`; raise ConfigError that names the file that cannot be used."""
+    if endpoint.transport == "ws":
+        return None
+    if not (endpoint.option("cert") and endpoint.option("key")):
+        raise ConfigError(f"{endpoint.masked}: a TLS listener needs `?cert=FILE&key=FILE`")
+
+    def tell(text: str) -> None:
+        log.warning("certificate not renewed", endpoint=endpoint.masked, cause=text)
+
+    try:
+        return websocket.ServerTls(_files(endpoint, "client_ca"), tell)
+    except ConfigError as error:
+        raise ConfigError(f"{endpoint.masked}: {error}") from error
+
+
+def _client_tls(endpoint: Endpoint) -> ssl.SSLContext | None:
+    """Return the TLS of a connection with files of its own, None for the system's defaults; raise ConfigError."""
+    files = _files(endpoint, "ca")
+    if files == websocket.CertificateFiles():
+        return None
+    try:
+        return websocket.client_context(files)
+    except ConfigError as error:
+        raise ConfigError(f"{endpoint.masked}: {error}") from error
+
+
+def _files(endpoint: Endpoint, authorities: str) -> websocket.CertificateFiles:
+    certificate, key = endpoint.option("cert"), endpoint.option("key")
+    return websocket.CertificateFiles(certificate=certificate, key=key, authorities=endpoint.option(authorities))
 
 
 def _place(endpoint: Endpoint) -> Place | None:
@@ -62,4 +101,10 @@ WS = TransportSpec(
     place=_place,
 )
 
-WSS = structs.replace(WS, listen=None)
+WSS = structs.replace(
+    WS,
+    listen_options=WS.listen_options | {"cert", "key", "client_ca"},
+    dial_options=WS.dial_options | {"cert", "key", "ca"},
+    check_place=_server_tls,
+    check_upstream=_client_tls,
+)

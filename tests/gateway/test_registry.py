@@ -126,8 +126,8 @@ def test_supported_dial_endpoints_are_accepted(text: str) -> None:
     ("text", "words"),
     [
         ("pud+unix:/x", "unknown dialect 'pud'"),
-        ("pod+ws://h:1", "cannot listen on this; it can listen on smooth+ws:..., pod+unix:..."),
-        ("smooth+unix:/x", "cannot listen on this; it can listen on smooth+ws:..., pod+unix:..."),
+        ("pod+ws://h:1", "cannot listen on this; it can listen on smooth+ws:..., smooth+wss:..., pod+unix:..."),
+        ("smooth+unix:/x", "cannot listen on this; it can listen on smooth+ws:..., smooth+wss:..., pod+unix:..."),
         ("pod@2031+unix:/x", "unknown generation; pod has seed"),
         ("pod+unix:/x?modes=0600", "unknown option 'modes'; options of unix: gid, group, mode, owner, session, uid"),
         ("pod+name:a/b", "invalid pod name 'a/b'"),

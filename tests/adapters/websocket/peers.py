@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager, suppress
 import pytest
 
 from dragoman.adapters.base import Accept, CloseReason, PeerFacts, Transport, TransportLimits
-from dragoman.adapters.websocket import Handshakes, WebSocketListener, WebSocketTransport, listen
+from dragoman.adapters.websocket import Handshakes, ServerTls, WebSocketListener, WebSocketTransport, listen
 from dragoman.mappings.dialect import Frame
 from tests.transport_reader import receive
 
@@ -50,6 +50,7 @@ async def serving(
     limits: TransportLimits = LIMITS,
     origins: tuple[str, ...] = (),
     hosts: tuple[str, ...] = (),
+    tls: ServerTls | None = None,
     full: Callable[[str], str] = lambda _peer: "",
     identify: Callable[[PeerFacts], str] = lambda _facts: "",
 ) -> AsyncIterator[Server]:
@@ -62,7 +63,7 @@ async def serving(
     async with asyncio.timeout(DEADLINE):
         server = Server()
         server.listener = await listen(
-            "127.0.0.1", 0, "/ws", limits, Handshakes(admit=admit, origins=origins, hosts=hosts, full=full)
+            "127.0.0.1", 0, "/ws", limits, Handshakes(admit=admit, origins=origins, hosts=hosts, full=full, tls=tls)
         )
         try:
             yield server

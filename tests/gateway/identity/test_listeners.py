@@ -103,6 +103,15 @@ async def test_a_refusal_waits_for_the_delay() -> None:
         asking.cancel()
 
 
+async def test_the_failures_of_all_connections_of_an_address_are_counted_together() -> None:
+    with capture_logs() as logs:
+        async with gateway(WS) as (_, (url,)):
+            for _attempt in range(3):
+                await shake(url)
+    failed = [entry for entry in logs if entry["event"] == "client not authenticated"]
+    assert [(entry["address"], entry["failures"]) for entry in failed] == [("127.0.0.1", 1), ("127.0.0.1", 2)]
+
+
 async def test_no_log_line_has_the_token_of_a_client() -> None:
     with capture_logs() as logs:
         async with gateway(WS) as (_, (url,)):

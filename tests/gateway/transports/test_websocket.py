@@ -11,6 +11,7 @@ from dragoman.adapters.stdio import Children
 from dragoman.gateway.config.model import Limits
 from dragoman.gateway.endpoint import parse
 from dragoman.gateway.transports.websocket import WS, WSS
+from dragoman.mappings.errors import ConfigError
 from tests.gateway.listener_callbacks import callbacks
 from tests.spawners import spawner_of
 
@@ -28,7 +29,7 @@ async def test_only_the_token_option_is_sent_when_dialling(
 ) -> None:
     dialled: list[str] = []
 
-    async def connect(url: str, _limits: TransportLimits) -> None:
+    async def connect(url: str, _limits: TransportLimits, _tls: object) -> None:
         dialled.append(url)
 
     monkeypatch.setattr("dragoman.adapters.websocket.connect", connect)
@@ -40,7 +41,7 @@ async def test_only_the_token_option_is_sent_when_dialling(
 async def test_the_file_of_a_token_is_read_for_each_connection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     dialled: list[str] = []
 
-    async def connect(url: str, _limits: TransportLimits) -> None:
+    async def connect(url: str, _limits: TransportLimits, _tls: object) -> None:
         dialled.append(url)
 
     monkeypatch.setattr("dragoman.adapters.websocket.connect", connect)
@@ -65,6 +66,17 @@ async def test_an_unknown_host_is_named() -> None:
         await WS.listen(parse("smooth+ws://no-such-host.invalid:0/ws"), Limits(), callbacks())
 
 
-def test_tls_is_supported_only_for_dialling() -> None:
-    assert WSS.listen is None
+@pytest.mark.parametrize("options", ["", "?cert=/c.pem", "?key=/k.pem"])
+def test_a_tls_listener_needs_a_certificate_and_a_key(options: str) -> None:
+    with pytest.raises(ConfigError, match=r"a TLS listener needs `\?cert=FILE&key=FILE`"):
+        WSS.check_place(parse(f"smooth+wss://127.0.0.1:0/ws{options}"))
+
+
+@pytest.mark.parametrize("key", ["ca", "cert"])
+async def test_an_upstream_whose_certificate_cannot_be_read_is_named(key: str) -> None:
+    endpoint = parse(f"smooth+wss://h:1/ws?{key}=/no/such.pem")
+    with pytest.raises(ConfigError, match=r"/no/such\.pem cannot be read"):
+        WSS.check_upstream(endpoint)
     assert WSS.dial is not None
+    with pytest.raises(OSError, match=r"/no/such\.pem cannot be read"):
+        await WSS.dial(endpoint, Limits(), spawner_of(Children(1)))()

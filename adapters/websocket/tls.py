@@ -1,0 +1,139 @@
+"""TLS of WebSocket listeners and connections: certificates from files, at least TLS 1.2.
+
+A renewed certificate is taken without a restart. At each handshake the listener looks whether its files have changed;
+then it reads them again. If they cannot be used, the old ones stay in use, and the reason is told once for each change.
+"""
+
+from __future__ import annotations
+
+import os
+import ssl
+from collections.abc import Callable
+from typing import Any
+
+from msgspec import Struct
+
+from dragoman.mappings.errors import ConfigError
+
+__all__ = ["CertificateFiles", "ServerTls", "client_context", "subject_of"]
+
+SHORT_NAMES = {
+    "commonName": "CN",
+    "organizationName": "O",
+    "organizationalUnitName": "OU",
+    "countryName": "C",
+    "localityName": "L",
+    "stateOrProvinceName": "ST",
+}
+SPECIAL = ',+"\\<>;='  # characters with a meaning in a subject (RFC 4514)
+
+
+class CertificateFiles(Struct, frozen=True, kw_only=True):
+    """The files of one side: its certificate with chain, its key, and the authorities of the other side's certificate.
+
+    An empty name means that there is no such file.
+    """
+
+    certificate: str = ""
+    key: str = ""
+    authorities: str = ""
+
+
+class ServerTls:
+    """The TLS of one listener. With authorities, every client must have a certificate of theirs."""
+
+    def __init__(self, files: CertificateFiles, tell: Callable[[str], None]) -> None:
+        self._files = files
+        self._tell = tell
+        self._seen = self._states()
+        self._newest = self.context = _server_context(files)
+        self.context.sni_callback = self._on_handshake
+
+    def _on_handshake(self, connection: Any, _name: str | None, _context: ssl.SSLContext) -> None:
+        """Use the newest certificate for a handshake that begins."""
+        states = self._states()
+        if states != self._seen:
+            self._seen = states
+            try:
+                self._newest = _server_context(self._files)
+            except ConfigError as error:
+                self._tell(f"the old certificate stays in use: {error}")
+        if self._newest is not self.context:
+            connection.context = self._newest
+
+    def _states(self) -> list[tuple[int, int, int] | None]:
+        return [_state(path) for path in (self._files.certificate, self._files.key, self._files.authorities)]
+
+
+def client_context(files: CertificateFiles) -> ssl.SSLContext:
+    """Return the context of a connection that we open; raise ConfigError that names the file that cannot be used."""
+    context = ssl.create_default_context()
+    context.set_alpn_protocols(("http/1.1",))
+    _trust(context, files.authorities)
+    if files.certificate or files.key:
+        _load_pair(context, files)
+    return context
+
+
+def subject_of(certificate: dict[str, Any] | None) -> str:
+    """Return the subject of a verified certificate, for example `CN=alice,O=Example`; "" without one."""
+    parts = (part for group in (certificate or {}).get("subject", ()) for part in group)
+    return ",".join(f"{SHORT_NAMES.get(name, name)}={_escaped(value)}" for name, value in parts)
+
+
+def _server_context(files: CertificateFiles) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.set_alpn_protocols(("http/1.1",))
+    _load_pair(context, files)
+    if files.authorities:
+        _trust(context, files.authorities)
+        context.verify_mode = ssl.CERT_REQUIRED
+    return context
+
+
+def _load_pair(context: ssl.SSLContext, files: CertificateFiles) -> None:
+    for kind, path in (("certificate", files.certificate), ("key", files.key)):
+        _check_readable(kind, path)
+    try:
+        context.load_cert_chain(files.certificate, files.key, _no_password)
+    except ssl.SSLError as error:
+        if error.reason == "KEY_VALUES_MISMATCH":
+            raise ConfigError(f"the key {files.key} does not belong to the certificate {files.certificate}") from error
+        both = f"the certificate {files.certificate} or the key {files.key} is not valid PEM"
+        raise ConfigError(f"{both} ({error.reason or error})") from error
+
+
+def _trust(context: ssl.SSLContext, authorities: str) -> None:
+    if not authorities:
+        return
+    _check_readable("authorities", authorities)
+    try:
+        context.load_verify_locations(authorities)
+    except ssl.SSLError as error:
+        raise ConfigError(f"the authorities {authorities} are not valid PEM ({error.reason or error})") from error
+
+
+def _check_readable(kind: str, path: str) -> None:
+    if not path:
+        raise ConfigError(f"TLS needs the file of a {kind}")
+    try:
+        os.close(os.open(path, os.O_RDONLY | os.O_NONBLOCK))
+    except OSError as error:
+        raise ConfigError(f"the {kind} {path} cannot be read: {error.strerror}") from error
+
+
+def _no_password() -> str:
+    raise ConfigError("the key is encrypted; dragoman cannot ask for its password")
+
+
+def _state(path: str) -> tuple[int, int, int] | None:
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    return status.st_ino, status.st_mtime_ns, status.st_size
+
+
+def _escaped(value: str) -> str:
+    return "".join(f"\\{letter}" if letter in SPECIAL else letter for letter in value)

@@ -1,0 +1,59 @@
+"""Certificates that a test makes: an authority, and what it issues."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+__all__ = ["Authority"]
+
+NOW = datetime.now(UTC)
+
+
+class Authority:
+    """An authority; its certificate is in `path`."""
+
+    def __init__(self, folder: Path, name: str = "authority") -> None:
+        self._folder = folder
+        self._key = ec.generate_private_key(ec.SECP256R1())
+        self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+        basic = x509.BasicConstraints(ca=True, path_length=None)
+        certificate = self._builder(self._name, self._key).add_extension(basic, critical=True)
+        self.path = folder / f"{name}.pem"
+        signed = certificate.sign(self._key, hashes.SHA256())
+        self.path.write_bytes(signed.public_bytes(serialization.Encoding.PEM))
+
+    def issue(self, name: str, organization: str = "") -> tuple[str, str]:
+        """Write a certificate for this name and 127.0.0.1; return the paths of certificate and key."""
+        key = ec.generate_private_key(ec.SECP256R1())
+        parts = [x509.NameAttribute(NameOID.COMMON_NAME, name)]
+        if organization:
+            parts.append(x509.NameAttribute(NameOID.ORGANIZATION_NAME, organization))
+        address = x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))])
+        certificate = self._builder(x509.Name(parts), key).add_extension(address, critical=False)
+        paths = self._folder / f"{name}.crt", self._folder / f"{name}.key"
+        signed = certificate.sign(self._key, hashes.SHA256())
+        paths[0].write_bytes(signed.public_bytes(serialization.Encoding.PEM))
+        paths[1].write_bytes(
+            key.private_bytes(
+                serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+            )
+        )
+        return str(paths[0]), str(paths[1])
+
+    def _builder(self, subject: x509.Name, key: ec.EllipticCurvePrivateKey) -> x509.CertificateBuilder:
+        return (
+            x509.CertificateBuilder()
+            .subject_name(subject)
+            .issuer_name(self._name)
+            .public_key(key.public_key())
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(NOW - timedelta(hours=1))
+            .not_valid_after(NOW + timedelta(hours=1))
+        )

@@ -1,0 +1,144 @@
+"""TLS of both sides, with certificates that the tests make."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from dragoman.adapters.base import PeerFacts
+from dragoman.adapters.websocket import CertificateFiles, ServerTls, client_context, connect
+from dragoman.mappings.errors import ConfigError
+from tests.adapters.websocket.certificates import Authority
+from tests.adapters.websocket.peers import LIMITS, Server, serving
+from tests.transport_reader import receive
+
+told: list[str] = []
+
+
+@pytest.fixture
+def authority(tmp_path: Path) -> Authority:
+    told.clear()
+    return Authority(tmp_path)
+
+
+def server_tls(authority: Authority, *, asks: bool = False, name: str = "server") -> ServerTls:
+    certificate, key = authority.issue(name)
+    authorities = str(authority.path) if asks else ""
+    return ServerTls(CertificateFiles(certificate=certificate, key=key, authorities=authorities), told.append)
+
+
+def trusting(authority: Authority, certificate: str = "", key: str = "") -> ssl.SSLContext:
+    return client_context(CertificateFiles(authorities=str(authority.path), certificate=certificate, key=key))
+
+
+@asynccontextmanager
+async def dialled(server: Server, context: ssl.SSLContext) -> AsyncIterator[None]:
+    client = await connect(server.url, LIMITS, context)
+    ours = await server.next()
+    await client.send([b"hello"])
+    assert await receive(ours) == [b"hello"]
+    yield
+    await client.close()
+
+
+async def test_a_client_that_trusts_the_authority_is_served(authority: Authority) -> None:
+    async with serving(tls=server_tls(authority)) as server, dialled(server, trusting(authority)):
+        assert server.url.startswith("wss://")
+
+
+async def test_a_client_that_does_not_trust_the_authority_refuses_the_server(authority: Authority) -> None:
+    async with serving(tls=server_tls(authority)) as server:
+        with pytest.raises(OSError, match="the server's certificate is not accepted"):
+            await connect(server.url, LIMITS)
+
+
+def test_no_side_speaks_less_than_tls_1_2(authority: Authority) -> None:
+    contexts = server_tls(authority).context, trusting(authority)
+    assert {context.minimum_version for context in contexts} == {ssl.TLSVersion.TLSv1_2}
+
+
+async def common_name(port: int, authority: Authority) -> str:
+    _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=trusting(authority))
+    subject = writer.get_extra_info("peercert")["subject"]
+    writer.transport.abort()
+    return str(subject[0][0][1])
+
+
+async def test_a_renewed_certificate_is_taken_at_the_next_handshake(authority: Authority) -> None:
+    async with serving(tls=server_tls(authority)) as server:
+        port = int(server.url.split(":")[2].split("/")[0])
+        assert await common_name(port, authority) == "server"
+        for new, old in zip(authority.issue("renewed"), authority.issue("server"), strict=True):
+            Path(new).replace(old)
+        assert await common_name(port, authority) == "renewed"
+    assert told == []
+
+
+async def test_a_broken_renewal_is_told_once_and_the_old_certificate_stays(authority: Authority) -> None:
+    tls = server_tls(authority)
+    async with serving(tls=tls) as server:
+        port = int(server.url.split(":")[2].split("/")[0])
+        (authority.path.parent / "server.crt").write_text("half of a certif")
+        assert [await common_name(port, authority) for _ in range(2)] == ["server", "server"]
+    (text,) = told
+    assert "server.crt" in text
+
+
+async def test_the_subject_of_a_client_certificate_is_a_fact_of_the_peer(authority: Authority) -> None:
+    facts: list[PeerFacts] = []
+
+    def identify(peer: PeerFacts) -> str:
+        facts.append(peer)
+        return ""
+
+    alice = authority.issue("alice", "Example, Inc.")
+    tls = server_tls(authority, asks=True)
+    async with serving(tls=tls, identify=identify) as server, dialled(server, trusting(authority, *alice)):
+        assert [peer.certificate for peer in facts] == ["CN=alice,O=Example\\, Inc."]
+
+
+@pytest.mark.parametrize("stranger", [False, True])
+async def test_a_client_without_a_certificate_of_the_authority_is_refused(
+    authority: Authority, tmp_path: Path, stranger: bool
+) -> None:
+    (tmp_path / "other").mkdir()
+    pair = Authority(tmp_path / "other", "stranger").issue("alice") if stranger else ("", "")
+    async with serving(tls=server_tls(authority, asks=True)) as server:
+        with pytest.raises(OSError, match="wss://"):
+            await connect(server.url, LIMITS, trusting(authority, *pair))
+        assert server.transports == []
+
+
+def broken(authority: Authority, case: str) -> CertificateFiles:
+    certificate, key = authority.issue("one")
+    _, other = authority.issue("two")
+    garbage = authority.path.with_name("garbage.pem")
+    garbage.write_text("garbage")
+    return {
+        "missing": CertificateFiles(certificate=certificate, key="/no/such.key"),
+        "mismatch": CertificateFiles(certificate=certificate, key=other),
+        "garbage": CertificateFiles(certificate=str(garbage), key=key),
+        "authorities": CertificateFiles(certificate=certificate, key=key, authorities=str(garbage)),
+        "no key": CertificateFiles(certificate=certificate),
+    }[case]
+
+
+@pytest.mark.parametrize(
+    ("case", "words"),
+    [
+        ("missing", "the key /no/such.key cannot be read: No such file"),
+        ("mismatch", "two.key does not belong to the certificate "),
+        ("garbage", "garbage.pem or the key "),
+        ("authorities", "garbage.pem are not valid PEM"),
+        ("no key", "TLS needs the file of a key"),
+    ],
+)
+def test_an_error_names_the_file(authority: Authority, case: str, words: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        ServerTls(broken(authority, case), told.append)
+    assert words in str(caught.value)
