@@ -4,6 +4,7 @@
 
 const PIECES = 500; // rows of folded pieces that are made at once
 const JSON_MAX = 1 << 20; // characters: longer JSON stays as it is, because colours would make the page slow
+const SHORT = 60; // characters: shorter JSON stays on one line
 const find = (id) => document.getElementById(id);
 const rows = [...document.querySelectorAll(".entry, .row:not(.head)")];
 const make = (tag, name, text) => {
@@ -53,7 +54,7 @@ function writeJson(target, text, pretty) {
 function colour(pre) {
   if (pre.dataset.raw !== undefined || !isJson(pre.textContent)) return;
   pre.dataset.raw = pre.textContent;
-  writeJson(pre, pre.dataset.raw, true);
+  writeJson(pre, pre.dataset.raw, pre.dataset.raw.length > SHORT);
 }
 
 const seen = new IntersectionObserver((entries) => {
@@ -155,16 +156,34 @@ addEventListener("hashchange", goToHash);
 
 const filter = find("filter");
 const chips = [...document.querySelectorAll("#kinds button")];
-const texts = new WeakMap();
+let texts = new WeakMap();
 const textOf = (row) => {
   if (!texts.has(row)) {
     const parts = [...row.querySelectorAll(".kind, .name, summary, pre, .lost, .gone")];
-    texts.set(row, parts.map((part) => `${part.dataset.raw || ""} ${part.textContent}`).join(" ").toLowerCase());
+    const pieces = [...row.querySelectorAll(".run")].flatMap((run) => (run.pieces || []).map((piece) => piece[2]));
+    const whole = [...parts.map((part) => `${part.dataset.raw || ""} ${part.textContent}`), ...pieces].join(" ");
+    texts.set(row, whole.toLowerCase());
   }
   return texts.get(row);
 };
 
+// Before the first search, unpack all pieces, so that the filter finds text in folds too.
+let unpacked;
+async function unpackAll() {
+  const runs = [...document.querySelectorAll(".run")];
+  while (runs.length) {
+    await Promise.all(runs.splice(0, 50).map(async (run) => { run.pieces ??= await unpack(run); }));
+  }
+  texts = new WeakMap();
+  unpacked = true;
+  applyFilter();
+}
+
 function applyFilter() {
+  if (filter.value && unpacked === undefined) {
+    unpacked = false;
+    unpackAll().catch(() => say("This browser cannot unpack the pieces"));
+  }
   const words = filter.value.trim().toLowerCase();
   const kinds = chips.filter((chip) => chip.getAttribute("aria-pressed") === "true").map((chip) => chip.dataset.kind);
   let shown = 0;

@@ -35,7 +35,7 @@ __all__ = ["page"]
 
 HIDDEN = frozenset({"detail", "asked"})  # entries that the wire shows better
 NAMED = frozenset({"tool", "result", "output", "error", "command", "reply", "loss"})
-LARGE = 1 << 15  # characters: a longer text on the wire is compressed, because it stands there several times
+LARGE = 1 << 11  # characters: a longer text on the wire is compressed, because it stands there several times
 SAMPLE = 120  # characters of an input in the table of turns, and of a frame in its summary
 SECTION = re.compile(r"<!-- (turns|transcript|wire) -->\n")
 POLICY = (
@@ -106,7 +106,7 @@ COLUMNS = {
     "turn": "",
     "input": "left",
     "began": "",
-    "until its first token, and until its end": "left",
+    "time": "left",
     "duration": "",
     "first token": "",
     "deltas": "",
@@ -134,10 +134,11 @@ def _turns(turns: Sequence[TurnFigures]) -> Iterator[str]:
             f'<td class="plot">{_plot(turn, longest)}</td><td>{_duration(turn.duration)}</td>'
             f"<td>{_duration(turn.first_token)}</td><td>{turn.deltas:,}</td><td>{_number(turn.input_tokens)}</td>"
             f"<td>{_number(turn.output_tokens)}</td><td>{turn.tools}</td>"
-            f'<td class="{lost}">{turn.lost}</td><td class="{bad}">{end}</td>'
+            f'<td class="{lost}">{turn.lost}</td><td class="told {bad}">{end}</td>'
         )
         yield f'<tr><th scope="row"><a href="#turn-{turn.turn}">{turn.turn}</a></th>{cells}</tr>\n'
-    yield "</tbody></table></div>\n"
+    yield '</tbody></table></div>\n<p class="note key"><i class="wait"></i>until the first token <i class="ran"></i>'
+    yield "until the end</p>\n"
 
 
 def _plot(turn: TurnFigures, longest: int) -> str:
@@ -148,8 +149,8 @@ def _plot(turn: TurnFigures, longest: int) -> str:
     before, all_of_it = 100 * wait / longest, 100 * turn.duration / longest
     return (
         '<svg aria-hidden="true" viewBox="0 0 100 8" preserveAspectRatio="none"><rect class="track" width="100" '
-        f'height="8"/><rect class="ran" width="{all_of_it:.2f}" height="8"/>'
-        f'<rect class="wait" width="{before:.2f}" height="8"/></svg>'
+        f'height="8"/><rect class="wait" width="{before:.2f}" height="8"/>'
+        f'<rect class="ran" x="{before:.2f}" width="{all_of_it - before:.2f}" height="8"/></svg>'
     )
 
 
@@ -259,10 +260,10 @@ def _fold(lines: Sequence[Line]) -> str:
     text = "".join(getattr(line.event, "text", "") or "" for line in lines if isinstance(line, EventLine))
     whole = f"<pre>{_text(text)}</pre>" if text and len(text) <= LARGE else ""
     first = lines[0]
-    count = f' data-count="{len(lines):,}"' if len(lines) > 1 else ""
+    count = f' <span class="count">&times; {len(lines):,}</span>' if len(lines) > 1 else ""
     return (
-        f'<details class="run" id="l{first.seq}" data-first="{first.seq}" data-last="{lines[-1].seq}"{count} '
-        f'data-pieces="{packed}"><summary><b>{_text(label_of(first))}</b> <span class="who">{_who(first)}'
+        f'<details class="run" id="l{first.seq}" data-first="{first.seq}" data-last="{lines[-1].seq}" '
+        f'data-pieces="{packed}"><summary><b>{_text(label_of(first))}</b>{count} <span class="who">{_who(first)}'
         f"{_mark(lines)}</span> <code>{_text(_sample(text or pieces[0][2]))}</code></summary>{whole}{COPY}</details>"
     )
 
@@ -298,7 +299,8 @@ def _named(link: str) -> str:
 
 
 def _text(text: str) -> str:
-    return escape(printable(text), quote=True)
+    """Return text of a peer for the content of an element; attributes have none."""
+    return escape(printable(text), quote=False)
 
 
 def _sample(text: str) -> str:

@@ -145,6 +145,15 @@ async def test_rows_are_filtered_by_text_and_by_kind(tmp_path: Path) -> None:
         assert await browser.run(f"{VISIBLE}.length") == every
 
 
+async def test_the_filter_finds_text_inside_of_a_fold(tmp_path: Path) -> None:
+    async with shown(tokens(tmp_path, 900), tmp_path) as browser:
+        for text, count in (('"text":"word777 "', 1), ("word901", 0)):
+            await browser.run(f"filter.value = {text!r}; applyFilter()")
+            await browser.run("(async () => { while (!unpacked) await new Promise(done => setTimeout(done, 5)); })()")
+            assert await browser.run(f"{VISIBLE}.length") == count
+        assert await browser.run("document.getElementById('nothing').hidden") is False
+
+
 async def test_nothing_that_a_peer_wrote_is_run_or_becomes_an_element(tmp_path: Path) -> None:
     lines: list[Line] = [
         FrameLine(seq=1, t=0, link=ATTACK, dir="receive", dialect=ATTACK, text=f'{{"type":"{ATTACK[:20]}"}}'),
