@@ -104,6 +104,11 @@ async function unfold(run, upTo = 0) {
 }
 
 const opened = (details) => {
+  if (!details.querySelector(":scope > .copy")) {
+    const copy = make("button", "copy", "Copy");
+    copy.type = "button";
+    details.append(copy);
+  }
   details.querySelectorAll(":scope > pre").forEach(colour);
   if (details.dataset.pieces && !details.querySelector(".pieces")) {
     unfold(details).catch(() => say("This browser cannot unpack the pieces"));

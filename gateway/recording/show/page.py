@@ -245,7 +245,7 @@ def _group(lines: Sequence[Line], lost: dict[int, list[str]]) -> str:
     pres = "".join(f"<pre>{_text(text)}</pre>" for text in texts)
     return (
         f'<details class="line" id="l{line.seq}"><summary><b>{_text(label_of(line))}</b> {who} '
-        f"<code>{_text(_sample(' '.join(texts)))}</code></summary>{pres}{COPY}</details>{losses}"
+        f"<code>{_text(_sample(' '.join(texts)))}</code></summary>{pres}</details>{losses}"
     )
 
 
@@ -264,7 +264,7 @@ def _fold(lines: Sequence[Line]) -> str:
     return (
         f'<details class="run" id="l{first.seq}" data-first="{first.seq}" data-last="{lines[-1].seq}" '
         f'data-pieces="{packed}"><summary><b>{_text(label_of(first))}</b>{count} <span class="who">{_who(first)}'
-        f"{_mark(lines)}</span> <code>{_text(_sample(text or pieces[0][2]))}</code></summary>{whole}{COPY}</details>"
+        f"{_mark(lines)}</span> <code>{_text(_sample(text or pieces[0][2]))}</code></summary>{whole}</details>"
     )
 
 

@@ -98,7 +98,7 @@ async def test_json_is_shown_in_lines_and_colours_and_copied_as_it_was(tmp_path:
     async with shown(written(tmp_path / "a.jsonl", [frame]), tmp_path) as browser:
         shown_text, kinds, copied = await browser.run(
             "(async () => { const line = document.getElementById('l1'); line.open = true;"
-            "while (!line.querySelector('.k')) await new Promise(done => setTimeout(done, 5));"
+            "while (!line.querySelector('.copy')) await new Promise(done => setTimeout(done, 5));"
             "let copied; navigator.clipboard.writeText = async text => { copied = text; };"
             "line.querySelector('.copy').click(); while (!copied) await new Promise(done => setTimeout(done, 5));"
             "const spans = [...line.querySelectorAll('pre span')].map(span => span.className);"
