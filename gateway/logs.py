@@ -13,24 +13,57 @@ import atexit
 import contextlib
 import logging
 import sys
-from collections.abc import MutableMapping
+from collections.abc import Mapping, MutableMapping
+from types import MappingProxyType
 from typing import Any, TextIO
 
 from dragoman.gateway.log_queue import LogQueue
 
-__all__ = ["LEVELS", "Unfailing", "configure", "escaped", "tell"]
+__all__ = ["COMPONENTS", "LEVEL", "LEVELS", "Unfailing", "configure", "escaped", "tell"]
 
 LEVELS = ("debug", "info", "warning", "error")
+COMPONENTS = frozenset(
+    (
+        *("child", "codewhale", "dragoman", "identity", "link", "ops", "pando", "pod"),
+        *("questions", "recording", "replay", "session", "upstream"),
+    )
+)
+"""Names of loggers, without the `dragoman.` before them."""
 CONTINUED = "\n    "  # indents further lines of a value, so that they cannot look like log lines
 
 Fields = MutableMapping[str, Any]
+
+
+class LevelTable:
+    """The level of the log, and of components that have one of their own. It can be changed at any time."""
+
+    def __init__(self) -> None:
+        self.default = "info"
+        self.components: dict[str, str] = {}
+
+    def change(self, default: str | None = None, components: Mapping[str, str | None] = MappingProxyType({})) -> None:
+        """Set these levels; a component with None has the default level again."""
+        self.default = default or self.default
+        levels = {**self.components, **components}
+        self.components = {name: level for name, level in levels.items() if level is not None}
+
+    def passes(self, component: str, method: str) -> bool:
+        """Return True if a line that a logger's method writes for this component is wanted."""
+        level = self.components.get(component.removeprefix("dragoman."), self.default)
+        return method not in LEVELS or LEVELS.index(method) >= LEVELS.index(level)
+
+
+LEVEL = LevelTable()
+"""The levels of the log of this process."""
 
 
 def configure(level: str = "info", *, as_json: bool = False) -> None:
     """Set up logging for the process; `level` is one of LEVELS."""
     import structlog  # with the redactor it takes 0.3 s to import, and an error of the command line needs neither
 
+    LEVEL.change(level)
     processors: list[Any] = [
+        _by_level,
         structlog.processors.format_exc_info,
         _without_secrets,
         structlog.processors.add_log_level,
@@ -51,8 +84,8 @@ def configure(level: str = "info", *, as_json: bool = False) -> None:
     queue = _STDERR.open(processors)
     structlog.configure(
         processors=processors,
-        wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelName(level.upper())),
-        logger_factory=lambda *_names: Unfailing(sys.stderr) if queue is None else _Queued(queue),
+        wrapper_class=structlog.make_filtering_bound_logger(logging.DEBUG),
+        logger_factory=lambda *names: Unfailing(sys.stderr, *names) if queue is None else _Queued(queue, *names),
         cache_logger_on_first_use=False,
     )
     root = logging.getLogger()
@@ -80,8 +113,9 @@ def tell(line: str, stream: TextIO) -> None:
 class Unfailing:
     """A logger that writes lines to a stream and ignores write errors, because a log must not end its program."""
 
-    def __init__(self, stream: TextIO) -> None:
+    def __init__(self, stream: TextIO, component: str = "") -> None:
         self._stream = stream
+        self.component = component
 
     def msg(self, message: str) -> None:
         """Write one line."""
@@ -93,7 +127,8 @@ class Unfailing:
 class _Queued:
     """A logger that writes lines to a LogQueue."""
 
-    def __init__(self, queue: LogQueue) -> None:
+    def __init__(self, queue: LogQueue, component: str = "") -> None:
+        self.component = component
         self.msg = queue.put
         self.log = self.debug = self.info = self.warn = self.warning = self.msg
         self.error = self.critical = self.exception = self.msg
@@ -143,6 +178,15 @@ class _Bridge(logging.Handler):
 
         level = min(record.levelno // 10 * 10, logging.CRITICAL)
         structlog.get_logger(record.name).log(level, text, logger=record.name, exc_info=record.exc_info or None)
+
+
+def _by_level(logger: object, method: str, event: Fields) -> Fields:
+    """Drop a line whose level is below that of its component."""
+    if not LEVEL.passes(getattr(logger, "component", ""), method):
+        import structlog
+
+        raise structlog.DropEvent
+    return event
 
 
 # -- processors --------------------------------------------------------------------------------------------

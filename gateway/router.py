@@ -129,6 +129,16 @@ class Router:
         """Number of sessions that are published to every subscriber."""
         return self._all.published
 
+    def close_session(self, session: Session) -> str:
+        """Close a session for an operator. Return why it cannot be closed, or ""."""
+        if self._backend.cannot_delete:
+            return self._backend.cannot_delete.replace("deleted", "closed")
+        session.delivery.enter()
+        session.give_up(Failure(cause="upstream_lost", text="an operator closed the session"))
+        session.describe(SessionClosed)
+        self._all.move_on(session)
+        return ""
+
     def stop(self) -> None:
         """Stop every session: the gateway ends."""
         self._all.stop()

@@ -25,6 +25,7 @@ from msgspec import structs
 from dragoman.gateway.app import App
 from dragoman.gateway.config.model import Ops
 from dragoman.gateway.config.ops_address import OpsAddress, parse_ops_address
+from dragoman.gateway.ops.admin import Admin
 from dragoman.gateway.ops.gateway_loop import GatewayLoop
 from dragoman.gateway.ops.guard import AUTHORISED, BODY_MAX, Guard, respond
 from dragoman.gateway.ops.health import Check, Health, Liveness, Readiness
@@ -100,6 +101,7 @@ class OpsServer:
         app.add_routes(
             [web.get("/livez", self._livez), web.get("/readyz", self._readyz), web.get("/metrics", self._metrics)]
         )
+        app.add_routes([*Admin(self._gateway, self._gateway_loop).routes(), web.get("/openapi.json", _openapi)])
         runner = web.AppRunner(
             app, access_log=None, keepalive_timeout=KEEP_ALIVE, shutdown_timeout=CLOSE_DEADLINE, handle_signals=False
         )
@@ -150,6 +152,12 @@ class OpsServer:
         elif "verbose" not in request.query:
             found = structs.replace(found, checks=[check for check in found.checks if not check.ready])
         return respond(found, 200 if found.ready else 503)
+
+
+async def _openapi(_request: web.Request) -> web.Response:
+    from dragoman.gateway.ops.openapi import describe_ops  # needed only by those who ask
+
+    return respond(describe_ops())
 
 
 def _bind(address: OpsAddress) -> socket.socket:

@@ -1,0 +1,161 @@
+"""Answer the requests of operators: look at sessions, links, routes and losses, and act on sessions and the log."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Literal, TypeVar
+
+import msgspec
+from aiohttp import web
+from msgspec import Meta, Struct
+
+from dragoman.adapters.base import CloseReason
+from dragoman.gateway import logs
+from dragoman.gateway.app import App
+from dragoman.gateway.ops import answers
+from dragoman.gateway.ops.answers import SessionQuery
+from dragoman.gateway.ops.gateway_loop import GatewayLoop
+from dragoman.gateway.ops.guard import problem, respond
+from dragoman.gateway.router import Router
+from dragoman.gateway.session.session import Session
+
+__all__ = ["Admin", "Detached", "LogLevelChange", "LogLevels"]
+
+T = TypeVar("T")
+Level = Literal["debug", "info", "warning", "error"]
+
+LIMIT_MAX = 1000  # rows of one page: 100 us of the gateway's loop for each ten
+
+
+class LogLevels(Struct, frozen=True, kw_only=True):
+    """The level of the log, and of the components that have one of their own."""
+
+    level: Level
+    components: dict[str, Level]
+
+
+class LogLevelChange(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The levels to set. A component with null has the level of the log again."""
+
+    level: Level | None = None
+    components: Annotated[dict[str, Level | None], Meta(max_length=32)] = {}
+
+
+class Detached(Struct, frozen=True, kw_only=True):
+    """The number of clients that were disconnected from a session."""
+
+    detached: int
+
+
+class Admin:
+    """The handlers of the ops port for operators. They read the gateway in its own loop."""
+
+    def __init__(self, gateway: App, loop: GatewayLoop) -> None:
+        self._gateway = gateway
+        self._loop = loop
+
+    def routes(self) -> list[web.RouteDef]:
+        """Return the handlers by method and path."""
+        return [
+            web.get("/sessions", self._sessions),
+            web.get("/sessions/{id}", self._session),
+            web.delete("/sessions/{id}", self._close),
+            web.post("/sessions/{id}/detach", self._detach),
+            web.get("/links", self._links),
+            web.get("/routes", self._routes),
+            web.get("/losses", self._losses),
+            web.get("/config", self._config),
+            web.get("/log-level", self._log_level),
+            web.put("/log-level", self._set_log_level),
+        ]
+
+    async def _ask(self, function: Callable[[], T]) -> T:
+        async def call() -> T:
+            return function()
+
+        return await self._loop.ask(call())
+
+    async def _sessions(self, request: web.Request) -> web.Response:
+        query = request.query
+        unknown = sorted(query.keys() - {*SessionQuery.__struct_fields__, "state"})
+        if unknown:
+            return problem(400, f"unknown parameter {unknown[0]!r}: there are route, state, dialect, cursor and limit")
+        wanted = SessionQuery(
+            route=query.get("route", ""),
+            status=query.get("state", query.get("status", "")),
+            dialect=query.get("dialect", ""),
+            cursor=query.get("cursor", ""),
+            limit=_limit(request),
+        )
+        return respond(await self._ask(lambda: answers.session_page(self._gateway, wanted)))
+
+    async def _session(self, request: web.Request) -> web.Response:
+        return await self._with_session(
+            request, lambda router, session: respond(answers.session_detail(self._gateway, router, session))
+        )
+
+    async def _close(self, request: web.Request) -> web.Response:
+        def close(router: Router, session: Session) -> web.Response:
+            text = router.close_session(session)
+            return problem(409, text) if text else web.Response(status=204)
+
+        return await self._with_session(request, close)
+
+    async def _detach(self, request: web.Request) -> web.Response:
+        def detach(_router: Router, session: Session) -> web.Response:
+            links = [link for link in self._gateway.links if link.id in session.delivery.attachments]
+            links = [link for link in links if not link.publishes]
+            for link in links:
+                link.end(CloseReason.GOING_AWAY, "an operator disconnected the clients of this session")
+            return respond(Detached(detached=len(links)))
+
+        return await self._with_session(request, detach)
+
+    async def _with_session(
+        self, request: web.Request, answer: Callable[[Router, Session], web.Response]
+    ) -> web.Response:
+        name = request.match_info["id"]
+
+        def find_and_answer() -> web.Response:
+            found = answers.find_session(self._gateway, name)
+            return answer(*found) if found is not None else problem(404, f"there is no session {name!r}")
+
+        return await self._ask(find_and_answer)
+
+    async def _links(self, request: web.Request) -> web.Response:
+        cursor, limit = request.query.get("cursor", ""), _limit(request)
+        return respond(await self._ask(lambda: answers.link_page(self._gateway, cursor, limit)))
+
+    async def _routes(self, _request: web.Request) -> web.Response:
+        return respond(await self._ask(lambda: answers.route_list(self._gateway)))
+
+    async def _losses(self, request: web.Request) -> web.Response:
+        session, limit = request.query.get("session", ""), _limit(request)
+        return respond(await self._ask(lambda: answers.loss_page(self._gateway, session, limit)))
+
+    async def _config(self, _request: web.Request) -> web.Response:
+        config = answers.mask_config(self._gateway.config)
+        generation = getattr(self._gateway, "generation", 1)
+        return respond(answers.ConfigInForce(generation=generation, config=config))
+
+    async def _log_level(self, _request: web.Request) -> web.Response:
+        return respond({"level": logs.LEVEL.default, "components": logs.LEVEL.components})
+
+    async def _set_log_level(self, request: web.Request) -> web.Response:
+        try:
+            change = msgspec.json.decode(await request.read(), type=LogLevelChange)
+        except msgspec.MsgspecError as error:
+            return problem(400, f'{error}; send for example {{"level": "info", "components": {{"link": "debug"}}}}')
+        unknown = sorted(change.components.keys() - logs.COMPONENTS)
+        if unknown:
+            known = ", ".join(sorted(logs.COMPONENTS))
+            return problem(400, f"unknown component {unknown[0]!r}: there are {known}")
+        logs.LEVEL.change(change.level, change.components)
+        return await self._log_level(request)
+
+
+def _limit(request: web.Request) -> int:
+    text = request.query.get("limit", "100")
+    if not text.isdecimal() or not 1 <= int(text[:6]) <= LIMIT_MAX:
+        raise web.HTTPBadRequest(text=f"limit={text[:20]}: write a number from 1 to {LIMIT_MAX}")
+    return int(text)

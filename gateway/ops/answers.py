@@ -1,0 +1,276 @@
+"""The answers of the ops port about sessions, links, routes, losses, the log and the configuration.
+
+Each function makes one answer of the gateway's tables; call it in the event loop of the gateway.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from itertools import islice
+from typing import Any
+
+from msgspec import Struct, structs
+
+from dragoman.gateway.app import App
+from dragoman.gateway.endpoint import MASK, Endpoint, masked_text
+from dragoman.gateway.ledger import Entry
+from dragoman.gateway.link import Link
+from dragoman.gateway.router import Router
+from dragoman.gateway.session.session import Session
+from dragoman.mappings.canonical.values import Status
+
+__all__ = [
+    "ConfigInForce",
+    "LinkPage",
+    "LinkRow",
+    "LossPage",
+    "RouteList",
+    "RouteRow",
+    "SessionDetail",
+    "SessionPage",
+    "SessionQuery",
+    "SessionRow",
+    "find_session",
+    "link_page",
+    "loss_page",
+    "mask_config",
+    "route_list",
+    "session_detail",
+    "session_page",
+]
+
+NS = 1_000_000_000
+SECRETS = ("token", "secret", "passw", "salt", "private")
+"""Parts of the names of keys whose text is never shown."""
+
+
+class SessionRow(Struct, frozen=True, kw_only=True):
+    """A session in a list. `clients` is the number of clients that are attached, `memory` in bytes."""
+
+    id: str
+    route: str
+    backend: str
+    status: Status
+    busy: bool
+    title: str
+    owner: str
+    clients: int
+    messages: int
+    memory: int
+    opened_at: str
+    updated_at: str
+
+
+class SessionPage(Struct, frozen=True, kw_only=True):
+    """A page of sessions, ordered by id. `next_cursor` asks for the next page; it is null on the last one."""
+
+    sessions: list[SessionRow]
+    total: int
+    next_cursor: str | None = None
+
+
+class LinkRow(Struct, frozen=True, kw_only=True):
+    """A client that is connected. `queued` and `memory` are in bytes; one that is `behind` reads slowly."""
+
+    id: str
+    dialect: str
+    peer: str
+    principal: str
+    listener: str
+    sessions: list[str]
+    queued: int
+    behind: bool
+    memory: int
+
+
+class LinkPage(Struct, frozen=True, kw_only=True):
+    """A page of clients, in the order in which they connected."""
+
+    links: list[LinkRow]
+    total: int
+    next_cursor: str | None = None
+
+
+class SessionDetail(Struct, frozen=True, kw_only=True):
+    """A session with its clients. `log_end` is the position of its last event."""
+
+    session: SessionRow
+    links: list[LinkRow]
+    log_end: str
+
+
+class RouteRow(Struct, frozen=True, kw_only=True):
+    """A route with the connections to its backend. `fault` says why the last connection failed."""
+
+    name: str
+    listen: list[str]
+    upstream: str
+    sessions: int
+    busy: int
+    connected: int
+    missing: int
+    attempts: int
+    failures: int
+    fault: str
+
+
+class RouteList(Struct, frozen=True, kw_only=True):
+    """All routes, in the order of the configuration."""
+
+    routes: list[RouteRow]
+
+
+class LossPage(Struct, frozen=True, kw_only=True):
+    """The largest rows of the loss ledger: what was not delivered, and what was delivered without some fields."""
+
+    losses: list[Entry]
+    partial: list[Entry]
+    total: int
+
+
+class ConfigInForce(Struct, frozen=True, kw_only=True):
+    """The configuration with which the gateway runs, its secrets masked. A reload makes the next generation."""
+
+    generation: int
+    config: dict[str, Any]
+
+
+class SessionQuery(Struct, frozen=True, kw_only=True):
+    """The query of a list of sessions; "" matches everything."""
+
+    route: str = ""
+    status: str = ""
+    dialect: str = ""
+    cursor: str = ""
+    limit: int = 100
+
+
+def session_page(gateway: App, wanted: SessionQuery) -> SessionPage:
+    """Return the sessions that match, from the cursor on."""
+    found = [
+        (router, session)
+        for router in gateway.routers
+        if wanted.route in ("", router.route.name) and wanted.dialect in ("", router.route.upstream.dialect)
+        for session in router.sessions
+        if wanted.status in ("", session.state.status)
+    ]
+    found.sort(key=lambda pair: pair[1].state.id)
+    rest = [pair for pair in found if pair[1].state.id > wanted.cursor]
+    rows = [_session_row(*pair) for pair in rest[: wanted.limit]]
+    return SessionPage(
+        sessions=rows, total=len(found), next_cursor=rows[-1].id if len(rest) > wanted.limit and rows else None
+    )
+
+
+def find_session(gateway: App, id: str) -> tuple[Router, Session] | None:
+    """Return the session with this id, and its router."""
+    for router in gateway.routers:
+        for session in router.sessions:
+            if session.state.id == id:
+                return router, session
+    return None
+
+
+def session_detail(gateway: App, router: Router, session: Session) -> SessionDetail:
+    """Return a session with its clients."""
+    attached = set(session.delivery.attachments)
+    links = [_link_row(link) for link in gateway.links if link.id in attached]
+    state = session.state
+    return SessionDetail(session=_session_row(router, session), links=links, log_end=f"{state.epoch}:{state.seq}")
+
+
+def _session_row(router: Router, session: Session) -> SessionRow:
+    state, row = session.state, session.summary()
+    return SessionRow(
+        id=state.id,
+        route=router.route.name,
+        backend=router.route.upstream.dialect,
+        status=state.status,
+        busy=session.is_busy,
+        title=row.title[:200],
+        owner=state.owner,
+        clients=sum(not link.publishes for link in session.presence.links),
+        messages=row.messages,
+        memory=session.memory.counted,
+        opened_at=_time(state.opened_at),
+        updated_at=_time(row.updated_at),
+    )
+
+
+def link_page(gateway: App, cursor: str, limit: int) -> LinkPage:
+    """Return the clients that connected after the one that the cursor names."""
+    links = gateway.links
+    start = next((number for number, link in enumerate(links, 1) if link.id == cursor), 0)
+    shown = links[start : start + limit]
+    more = start + limit < len(links)
+    return LinkPage(
+        links=[_link_row(link) for link in shown],
+        total=len(links),
+        next_cursor=shown[-1].id if more and shown else None,
+    )
+
+
+def _link_row(link: Link) -> LinkRow:
+    return LinkRow(
+        id=link.id,
+        dialect=link.dialect.name,
+        peer=link.peer,
+        principal=str(getattr(link.principal, "name", link.principal)),
+        listener=masked_text(link.ingress.endpoint),
+        sessions=list(islice(link.sessions, 100)),
+        queued=link.outbox.size,
+        behind=bool(link.behind),
+        memory=link.meter.counted,
+    )
+
+
+def route_list(gateway: App) -> RouteList:
+    """Return all routes."""
+    return RouteList(routes=[_route_row(gateway, router) for router in gateway.routers])
+
+
+def _route_row(gateway: App, router: Router) -> RouteRow:
+    route, status = router.route, gateway.backends.get(router.route.name)
+    return RouteRow(
+        name=route.name,
+        listen=[endpoint.masked for endpoint in route.listen],
+        upstream=route.upstream.masked,
+        sessions=len(router.sessions),
+        busy=sum(session.is_busy for session in router.sessions),
+        connected=status.connected if status is not None else 0,
+        missing=status.wanted - status.connected if status is not None else 0,
+        attempts=status.attempts if status is not None else 0,
+        failures=status.lost if status is not None else 0,
+        fault=status.fault if status is not None else "",
+    )
+
+
+def loss_page(gateway: App, session: str, limit: int) -> LossPage:
+    """Return the largest rows of the ledger, of one session or of all."""
+    losses = [entry for entry in gateway.ledger.entries() if session in ("", entry.session)]
+    partial = [] if session else gateway.ledger.partial()
+    return LossPage(
+        losses=[structs.replace(entry) for entry in losses[:limit]],
+        partial=partial[:limit],
+        total=len(losses) + len(partial),
+    )
+
+
+def mask_config(value: Any, key: str = "", *, secret: bool = False) -> Any:
+    """Return a part of a configuration as plain values: secrets masked, and endpoints as they are logged."""
+    secret = secret or key.endswith("key") or any(word in key for word in SECRETS)
+    if isinstance(value, Endpoint):
+        return value.masked
+    if isinstance(value, Struct):
+        value = structs.asdict(value)
+    if isinstance(value, dict):
+        return {str(name): mask_config(item, str(name).lower(), secret=secret) for name, item in value.items()}
+    if isinstance(value, tuple | list | set | frozenset):
+        return [mask_config(item, secret=secret) for item in value]
+    if isinstance(value, str):
+        return MASK if secret and value else masked_text(value)
+    return value
+
+
+def _time(nanoseconds: int) -> str:
+    return datetime.fromtimestamp(nanoseconds / NS, UTC).isoformat(timespec="milliseconds") if nanoseconds else ""

@@ -1,0 +1,82 @@
+"""Describe the ops port as an OpenAPI document, made of the types of its answers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from dragoman import __version__
+from dragoman.gateway.ops.admin import Detached, LogLevelChange, LogLevels
+from dragoman.gateway.ops.answers import ConfigInForce, LinkPage, LossPage, RouteList, SessionDetail, SessionPage
+from dragoman.gateway.ops.guard import ProblemDetails
+from dragoman.gateway.ops.health import Liveness, Readiness
+
+__all__ = ["OPERATIONS", "describe_ops"]
+
+PAGE = ("cursor", "limit")
+
+OPERATIONS: tuple[tuple[str, str, str, type | None, tuple[str, ...]], ...] = (
+    ("get", "/livez", "Tell whether the event loop turns (200) or is stuck (503).", Liveness, ()),
+    ("get", "/readyz", "Tell whether clients can be served (200) or why not (503).", Readiness, ("verbose",)),
+    ("get", "/metrics", "Show the metrics for Prometheus.", None, ()),
+    ("get", "/sessions", "List sessions.", SessionPage, ("route", "state", "dialect", *PAGE)),
+    ("get", "/sessions/{id}", "Show a session with its clients.", SessionDetail, ()),
+    ("delete", "/sessions/{id}", "Close a session.", None, ()),
+    ("post", "/sessions/{id}/detach", "Disconnect the clients of a session.", Detached, ()),
+    ("get", "/links", "List the clients that are connected.", LinkPage, PAGE),
+    ("get", "/routes", "List the routes, with the connections to their backends.", RouteList, ()),
+    ("get", "/losses", "Show what was not delivered.", LossPage, ("session", "limit")),
+    ("get", "/config", "Show the configuration in force, without secrets.", ConfigInForce, ()),
+    ("get", "/log-level", "Show the level of the log, by component.", LogLevels, ()),
+    ("put", "/log-level", "Change the level of the log, by component.", LogLevels, ()),
+    ("get", "/openapi.json", "Show this description.", None, ()),
+)
+"""Method, path, summary, type of the answer, and the parameters of the query."""
+
+
+def describe_ops() -> dict[str, Any]:
+    """Return the OpenAPI document of the ops port."""
+    types = [answer for *_, answer, _query in OPERATIONS if answer is not None]
+    wanted = [*dict.fromkeys(types), LogLevelChange, ProblemDetails]
+    schemas, components = msgspec.json.schema_components(wanted, ref_template="#/components/schemas/{name}")
+    schema_of = dict(zip(wanted, schemas, strict=True))
+    paths: dict[str, dict[str, Any]] = {}
+    for method, path, summary, answer, query in OPERATIONS:
+        operation: dict[str, Any] = {"summary": summary, "responses": _responses(method, path, answer, schema_of)}
+        text = {"type": "string"}
+        parameters: list[dict[str, Any]] = [{"name": name, "in": "query", "schema": text} for name in query]
+        if "{id}" in path:
+            parameters.append({"name": "id", "in": "path", "required": True, "schema": text})
+        if parameters:
+            operation["parameters"] = parameters
+        if method == "put":
+            operation["requestBody"] = {"required": True, "content": _json(schema_of[LogLevelChange])}
+        paths.setdefault(path, {})[method] = operation
+    bearer = {"type": "http", "scheme": "bearer"}
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "dragoman ops port", "version": __version__},
+        "security": [{"token": []}, {}],
+        "paths": paths,
+        "components": {"schemas": components, "securitySchemes": {"token": bearer}},
+    }
+
+
+def _responses(method: str, path: str, answer: type | None, schema_of: dict[type, Any]) -> dict[str, Any]:
+    refused = {
+        "description": "The request is refused, with the reason.",
+        "content": {"application/problem+json": {"schema": schema_of[ProblemDetails]}},
+    }
+    if method == "delete":
+        return {"204": {"description": "The session is closed."}, "default": refused}
+    done: dict[str, Any] = {"description": "The answer."}
+    if answer is not None:
+        done["content"] = _json(schema_of[answer])
+    if path in ("/livez", "/readyz"):
+        return {"200": done, "503": done, "default": refused}
+    return {"200": done, "default": refused}
+
+
+def _json(schema: Any) -> dict[str, Any]:
+    return {"application/json": {"schema": schema}}

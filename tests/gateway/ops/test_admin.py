@@ -1,0 +1,177 @@
+"""The requests of operators at the ops port of a running gateway."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from dragoman.gateway import logs
+from dragoman.gateway.app import App
+from dragoman.gateway.config.model import Config, Ops, Route
+from dragoman.gateway.demo.app import demo_backend
+from dragoman.gateway.endpoint import parse
+from dragoman.mappings.dialect import Loss
+from tests.conformance.fake_pod import FakePod
+from tests.gateway.ops.running import OpsClient, operated
+from tests.pairs.gateway import DEADLINE, SmoothClient, socket_path
+
+
+@asynccontextmanager
+async def talking(folder: Path) -> AsyncIterator[tuple[OpsClient, SmoothClient, str]]:
+    """A gateway in front of a pod with a client that had one turn, and the id of its session."""
+    path = socket_path(folder)
+    async with (
+        FakePod.serving(path),
+        operated(f"pod+unix:{path}") as port,
+        SmoothClient.connected(port.listening[0].partition("+")[2]) as client,
+    ):
+        await client.say("hello")
+        await client.until(client.terminals)
+        _, body = await port.ask("/sessions")
+        yield port, client, body["sessions"][0]["id"]
+
+
+async def test_a_session_is_listed_with_its_route_state_and_clients(tmp_path: Path) -> None:
+    async with talking(tmp_path) as (port, _client, session):
+        _, body = await port.ask("/sessions")
+        (row,) = body["sessions"]
+        assert (body["total"], body["next_cursor"]) == (1, None)
+        assert (row["route"], row["backend"], row["status"], row["clients"]) == ("test", "pod", "idle", 1)
+        _, detail = await port.ask(f"/sessions/{session}")
+        assert [link["dialect"] for link in detail["links"]] == ["smooth"]
+
+
+@pytest.mark.parametrize(
+    ("query", "number"),
+    [("route=test", 1), ("route=other", 0), ("state=idle", 1), ("state=running", 0), ("dialect=pod", 1)],
+)
+async def test_a_list_of_sessions_can_be_filtered(query: str, number: int, tmp_path: Path) -> None:
+    async with talking(tmp_path) as (port, _client, _session):
+        assert (await port.ask(f"/sessions?{query}"))[1]["total"] == number
+
+
+@asynccontextmanager
+async def with_three_sessions() -> AsyncIterator[tuple[OpsClient, list[SmoothClient]]]:
+    async with operated(app=demo_backend(parse("smooth+ws://127.0.0.1:0/ws"))) as port:
+        url = port.listening[0].partition("+")[2]
+        async with (
+            SmoothClient.connected(url) as one,
+            SmoothClient.connected(url) as two,
+            SmoothClient.connected(url) as three,
+        ):
+            yield port, [one, two, three]
+
+
+async def test_pages_of_sessions_show_each_session_once() -> None:
+    async with with_three_sessions() as (port, _clients):
+        seen: list[str] = []
+        cursor = ""
+        for _ in range(3):
+            _, page = await port.ask(f"/sessions?limit=1&cursor={cursor}")
+            seen += [row["id"] for row in page["sessions"]]
+            cursor = page["next_cursor"]
+        assert len(set(seen)) == 3
+        assert not cursor, "the third page is the last one"
+
+
+async def test_pages_of_links_show_each_link_once() -> None:
+    async with with_three_sessions() as (port, _clients):
+        _, page = await port.ask("/links?limit=2")
+        _, rest = await port.ask(f"/links?cursor={page['next_cursor']}")
+        assert [row["id"] for row in (*page["links"], *rest["links"])] == ["smooth-1", "smooth-2", "smooth-3"]
+        assert rest["next_cursor"] is None
+
+
+async def test_a_closed_session_is_gone_and_the_others_stay() -> None:
+    async with with_three_sessions() as (port, _clients):
+        _, before = await port.ask("/sessions")
+        closed = before["sessions"][0]["id"]
+        status, _, _ = await port.ask_raw(f"/sessions/{closed}", "DELETE")
+        assert status == 204
+        _, after = await port.ask("/sessions")
+        assert [row["id"] for row in after["sessions"]] == [row["id"] for row in before["sessions"][1:]]
+        assert (await port.ask(f"/sessions/{closed}", "DELETE"))[0] == 404
+
+
+async def test_the_one_session_of_a_backend_cannot_be_closed(tmp_path: Path) -> None:
+    async with talking(tmp_path) as (port, _client, session):
+        status, body = await port.ask(f"/sessions/{session}", "DELETE")
+        assert (status, body["detail"]) == (409, "the backend is one session, and cannot be closed")
+
+
+async def test_detaching_disconnects_the_clients_of_a_session_and_keeps_it(tmp_path: Path) -> None:
+    async with talking(tmp_path) as (port, _client, session):
+        assert await port.ask(f"/sessions/{session}/detach", "POST") == (200, {"detached": 1})
+        async with asyncio.timeout(DEADLINE):
+            while (await port.ask("/links"))[1]["total"]:
+                pass
+        assert (await port.ask(f"/sessions/{session}"))[1]["links"] == []
+
+
+@pytest.mark.parametrize("path", ["/sessions?limit=0", "/links?limit=x", "/losses?limit=1001", "/sessions?colour=red"])
+async def test_a_wrong_parameter_is_refused(path: str) -> None:
+    async with operated() as port:
+        status, body = await port.ask(path)
+        assert (status, body["status"]) == (400, 400)
+
+
+async def test_a_route_shows_the_connections_to_its_backend(tmp_path: Path) -> None:
+    async with talking(tmp_path) as (port, _client, _session):
+        (row,) = (await port.ask("/routes"))[1]["routes"]
+        assert (row["name"], row["sessions"], row["connected"], row["fault"]) == ("test", 1, 1, "")
+
+
+async def test_losses_are_those_of_the_ledger_the_largest_first() -> None:
+    async with operated() as port:
+        port.app.ledger.record([Loss(kind="Small")], session="a")
+        port.app.ledger.record([Loss(kind="Large", count=7)], session="b")
+        _, body = await port.ask("/losses")
+        assert [row["kind"] for row in body["losses"]] == ["Large", "Small"]
+        assert [row["kind"] for row in (await port.ask("/losses?session=a"))[1]["losses"]] == ["Small"]
+
+
+async def test_the_configuration_is_shown_without_its_secrets() -> None:
+    ops = Ops(listen="http://127.0.0.1:0", tokens=("0123456789-a-secret-one",))
+    route = Route(name="test", listen=(), upstream=parse("smooth+ws://127.0.0.1:1/ws?token=hidden-from-all"))
+    async with operated(ops=ops, app=App(Config(routes=(route,), ops=ops))) as port:
+        _, text, _ = await port.ask_raw("/config", headers={"Authorization": f"Bearer {ops.tokens[0]}"})
+        assert "drain_deadline" in text
+        assert "secret-one" not in text
+        assert "hidden-from-all" not in text
+
+
+@pytest.fixture
+def restored() -> Iterator[None]:
+    """Give the log its levels back after the test."""
+    before = logs.LEVEL.default, dict(logs.LEVEL.components)
+    yield
+    logs.LEVEL.change(before[0], {name: before[1].get(name) for name in logs.LEVEL.components})
+
+
+@pytest.mark.usefixtures("restored")
+async def test_the_level_of_a_component_can_be_changed_and_given_back() -> None:
+    async with operated() as port:
+        answer = await port.ask("/log-level", "PUT", json={"level": "warning", "components": {"link": "debug"}})
+        assert answer == (200, {"level": "warning", "components": {"link": "debug"}})
+        assert logs.LEVEL.passes("dragoman.link", "debug")
+        assert not logs.LEVEL.passes("dragoman.session", "info")
+        answer = await port.ask("/log-level", "PUT", json={"components": {"link": None}})
+        assert answer == (200, {"level": "warning", "components": {}})
+        assert await port.ask("/log-level") == answer
+
+
+@pytest.mark.parametrize(
+    "body", ["", "{", '{"level": "loud"}', '{"components": {"nobody": "info"}}', '{"colour": 1}', "\xff"]
+)
+async def test_a_wrong_log_level_is_refused(body: str) -> None:
+    async with operated() as port:
+        assert (await port.ask("/log-level", "PUT", data=body.encode("latin-1")))[0] == 400
+
+
+async def test_a_body_that_is_too_large_is_refused() -> None:
+    async with operated() as port:
+        assert (await port.ask("/log-level", "PUT", data=b" " * 20_000))[0] == 413

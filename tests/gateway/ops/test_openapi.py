@@ -1,0 +1,28 @@
+"""The description of the ops port agrees with what it serves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jsonschema
+
+from dragoman.gateway.ops.openapi import OPERATIONS
+from tests.gateway.ops.running import operated
+
+
+async def test_each_operation_is_served_and_each_answer_has_its_described_form() -> None:
+    async with operated() as port:
+        _, document = await port.ask("/openapi.json")
+        for method, path, *_ in OPERATIONS:
+            assert method in document["paths"][path]
+            status, text, _ = await port.ask_raw(path.replace("{id}", "none"), method.upper())
+            assert "there is nothing at" not in text
+            assert status != 405
+        for path in ("/livez", "/readyz", "/sessions", "/links", "/routes", "/losses", "/config", "/log-level"):
+            status, body = await port.ask(path)
+            content = document["paths"][path]["get"]["responses"][str(status)]["content"]
+            check(body, content["application/json"]["schema"], document)
+
+
+def check(body: Any, schema: dict[str, Any], document: dict[str, Any]) -> None:
+    jsonschema.Draft202012Validator({**schema, "components": document["components"]}).validate(body)
