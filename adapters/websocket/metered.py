@@ -1,12 +1,19 @@
 """Count what aiohttp holds of a peer's messages: the unfinished one, and those that nobody has read yet.
 
 aiohttp's parser keeps an unfinished message where Python cannot see it. So this wrapper counts the bytes that the
-parser was fed since the last complete message. It depends on a few semi-private names of aiohttp; without them nothing
+parser was fed since the last complete message.
+
+It also ends a flood. While aiohttp closes a connection it reads all messages up to the peer's close frame, in one step
+of the event loop. So `close` drops those that wait, and aborts the connection of a peer that goes on sending.
+
+It depends on a few semi-private names of aiohttp; without them nothing
 is counted.
 """
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
 from itertools import islice
 from typing import Any
 
@@ -17,6 +24,7 @@ from dragoman.adapters.meter import STEP, Meter
 __all__ = ["MeteredReader"]
 
 NOTHING = (False, b"")  # what a parser returns if the stream goes on
+CLOSING_MAX = 64 * 1024  # bytes that a peer may send after our close frame: 5 ms of tiny messages, and usually none
 MESSAGES = (WSMsgType.TEXT, WSMsgType.BINARY)
 
 
@@ -31,6 +39,8 @@ class MeteredReader:
         self._queue = socket._reader  # noqa: SLF001  # as above
         self._meter = meter
         self._unfinished = 0
+        self._room = sys.maxsize  # bytes that the peer may still send
+        self._abort: Callable[[], None] = lambda: None
         self._stalled = False  # the parser keeps complete messages back until the queue was read
         protocol._payload_parser = self  # noqa: SLF001  # as above
 
@@ -44,6 +54,10 @@ class MeteredReader:
 
     def feed_data(self, data: bytes) -> tuple[bool, bytes]:
         """Parse what was read, as aiohttp's own parser does."""
+        self._room -= len(data)
+        if self._room < 0:
+            self._abort()
+            return NOTHING
         if self._parser is None:
             return NOTHING
         queue = self._queue
@@ -69,6 +83,11 @@ class MeteredReader:
             self._stalled = False
             self._unfinished = 0
         self._count()
+
+    def close(self, abort: Callable[[], None]) -> None:
+        """Drop the messages that wait; `abort` the connection if the peer sends many more."""
+        self._queue._buffer.clear()  # noqa: SLF001  # as the module says
+        self._room, self._abort = min(self._room, CLOSING_MAX), abort
 
     def discard(self) -> None:
         """Drop all that was received, and what still arrives."""

@@ -196,6 +196,8 @@ class WebSocketTransport:
     async def close(self, reason: CloseReason = CloseReason.DONE, text: str = "") -> None:
         self._ended = True
         cut = text.encode()[:REASON_SIZE].decode(errors="ignore")
+        if self._reader is not None:
+            self._reader.close(self._tcp.abort)
         try:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._limits.close_deadline):

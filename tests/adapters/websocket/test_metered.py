@@ -9,9 +9,10 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from dragoman.adapters.base import TransportLimits
+from dragoman.adapters.base import CloseReason, TransportLimits
 from dragoman.adapters.meter import STEP
 from dragoman.adapters.websocket import WebSocketTransport
+from dragoman.adapters.websocket.metered import CLOSING_MAX
 from tests.adapters.websocket.peers import LIMITS, RawPeer, serving, some
 from tests.adapters.websocket.test_server import raw
 from tests.idle import settle
@@ -83,6 +84,14 @@ async def test_discarded_frames_and_later_ones_are_not_held() -> None:
         await peer.writer.drain()
         await settle()
         assert ours.meter.size == 0
+
+
+async def test_a_peer_that_goes_on_sending_after_the_close_is_disconnected_at_once() -> None:
+    async with connected(TransportLimits(close_deadline=3600)) as (peer, ours), asyncio.TaskGroup() as group:
+        closing = group.create_task(ours.close(CloseReason.FULL, "too many messages"))
+        assert b"too many messages" in await peer.reader.read(1024)
+        peer.writer.write((begin(FINAL | TEXT, 1) + b"x") * CLOSING_MAX)
+        await closing
 
 
 @pytest.mark.parametrize("sending", ["try_send", "send"])
