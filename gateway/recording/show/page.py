@@ -159,16 +159,16 @@ def _plot(turn: TurnFigures, longest: int) -> str:
 
 def _transcript(recording: Reader, turns: Sequence[TurnFigures], losses: LossFinder) -> Iterator[str]:
     shown = last = 0
-    entries = transcript(recording.lines(), recording.missing, losses)
     yield '<ol class="entries">\n'
-    for entry in entries:
-        if entry.kind in HIDDEN and not (entry.lost and entry.kind != "detail"):
+    for entry in transcript(recording.lines(), recording.missing, losses):
+        if entry.kind in HIDDEN:
             continue
         if entry.turn > shown:
-            shown = entry.turn
-            opened = "</section>\n" if shown > 1 and last else ""
-            yield f'</ol>\n{opened}{_turn_heading(turns[shown - 1])}<ol class="entries">\n'
-            last = -1
+            # A recording that is still written may have further turns by now.
+            known = entry.turn <= len(turns)
+            turn = turns[entry.turn - 1] if known else TurnFigures(turn=entry.turn, seq=entry.seq, t=entry.t)
+            yield f'</ol>\n{"</section>" if shown else ""}{_turn_heading(turn)}<ol class="entries">\n'
+            shown, last = entry.turn, 0
         yield _entry(entry, with_id=entry.seq != last)
         last = entry.seq
     yield "</ol>\n" + ("</section>\n" if shown else "")

@@ -143,7 +143,7 @@ class _Reader:
         self._last = line
         entries = list(self._entries(line))
         lost = self._losses.take(line.seq) if self._losses is not None else []
-        if entries and self._lost and entries[0].kind != "detail":
+        if entries and self._lost and isinstance(line, EventLine) and line.logged and entries[0].kind != "detail":
             entries[0] = structs.replace(entries[0], lost=tuple(self._lost))
             self._lost = {}
         if entries and lost:

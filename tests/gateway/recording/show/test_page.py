@@ -14,7 +14,14 @@ from dragoman.gateway.recording.lines import EventLine, FrameLine, Line, Part
 from dragoman.gateway.recording.reader import open_recording
 from dragoman.gateway.recording.show.page import page
 from dragoman.mappings.canonical.commands import PauseTurn, SubmitInput
-from dragoman.mappings.canonical.events import Reply, TextDelta, TextDone, ToolCallArguments, ToolCallFinished
+from dragoman.mappings.canonical.events import (
+    Reply,
+    StatusChanged,
+    TextDelta,
+    TextDone,
+    ToolCallArguments,
+    ToolCallFinished,
+)
 from dragoman.mappings.canonical.values import Text
 from tests.gateway.recording.lines import FROZEN, HEADER, in_parts, numbered, written
 from tests.gateway.replay.recording_builder import RecordingBuilder
@@ -256,3 +263,20 @@ def test_a_long_text_on_the_wire_is_compressed(tmp_path: Path) -> None:
     assert (
         "".join(text for _, _, text in unpacked(re.findall(r'data-pieces="([^"]*)"', html)[0])).count("word") == 40_000
     )
+
+
+def test_a_turn_without_rows_leaves_the_page_in_order(tmp_path: Path) -> None:
+    lines: list[Line] = [
+        EventLine(seq=1, t=0, cursor="1:0", link="smooth-1", command=PauseTurn(request="r")),
+        EventLine(seq=2, t=1, cursor="1:0", turn="a", event=StatusChanged(status="running")),
+        EventLine(seq=3, t=2, cursor="1:1", turn="b", event=TextDone(text="two")),
+    ]
+    shown = read(written(tmp_path / "a.jsonl", lines))
+    assert shown.open == []
+    assert "Turn 2" in shown.text
+
+
+def test_turns_that_came_while_the_page_was_made_are_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dragoman.gateway.recording.show.page.turn_figures", lambda *_: [])
+    shown = read(RecordingBuilder().turn("one").write(tmp_path))
+    assert "Turn 1 still open" in shown.text

@@ -174,3 +174,14 @@ def test_a_piece_has_the_kind_of_the_entry_to_which_it_belongs() -> None:
     assert kind(e.StatusChanged(status="idle")) == "detail"
     assert kind(e.Reply(request="r"), link="pod-1") == "reply"
     assert kind_of(EventLine(seq=1, t=0, cursor="1:0", link=UP, command=CancelTurn())) == "asked"
+
+
+def test_a_loss_is_not_told_with_a_command_that_came_meanwhile() -> None:
+    lines: list[Line] = [
+        client(),
+        EventLine(seq=2, t=5, cursor="1:2", turn="t", event=e.ToolOutputDelta(call="c", text="a")),
+        EventLine(seq=3, t=6, cursor="1:3", link=UP, command=CancelTurn()),
+        EventLine(seq=4, t=7, cursor="1:3", turn="t", event=e.ToolCallFinished(call="c", output="a")),
+    ]
+    entries = transcript(lines, losses=LossFinder("s", registry.dialect))
+    assert [(entry.kind, len(entry.lost)) for entry in entries] == [("output", 1), ("asked", 0), ("result", 0)]
