@@ -45,6 +45,10 @@ class Admission:
             clock, lambda text, count: log.warning("clients refused", cause=text, count=count)
         )
 
+    def change_limits(self, limits: Limits) -> None:
+        """Use other limits for the connections from now on."""
+        self._limits = limits
+
     def refusal(self, address: str, *, connected: bool = False) -> str:
         """Return why no connection from this address is accepted now, in words for the peer; "" if there is room.
 

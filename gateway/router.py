@@ -139,6 +139,14 @@ class Router:
         self._all.move_on(session)
         return ""
 
+    def change_route(self, route: Route, services: Services) -> None:
+        """Open new sessions with these options and limits; sessions that are open keep theirs.
+
+        Who may see a session changes at once.
+        """
+        self.route = self._route = route
+        self._all.change_route(route, services)
+
     def stop(self) -> None:
         """Stop every session: the gateway ends."""
         self._all.stop()

@@ -55,6 +55,10 @@ class Upstreams:
         self.statuses: dict[str, BackendStatus] = {}  # by route name, for routes whose backend is dialled
         self.replays: dict[str, Replay] = {}  # by route name, for routes whose backend is a recording
 
+    def change_services(self, services: Services) -> None:
+        """Use other limits for the connections that are made from now on."""
+        self._services = services
+
     def kind(self, route: Route, recorder: Recorder | None) -> Callable[[Sessions], BackendKind]:
         """Return the function that makes the kind of backend that a route has."""
         upstream, make = registry.upstream(route.upstream), self._make_backend

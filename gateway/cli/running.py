@@ -6,6 +6,8 @@ import asyncio
 import sys
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import structlog
@@ -14,8 +16,10 @@ import typer
 from dragoman.gateway import descriptors, logs, standard_descriptors
 from dragoman.gateway.app import App
 from dragoman.gateway.cli import quick_start
+from dragoman.gateway.config.check import load
 from dragoman.gateway.config.probe import probe
 from dragoman.gateway.config.startup import find_hazards
+from dragoman.gateway.reload import ConfigReloader
 from dragoman.mappings.errors import ConfigError
 
 __all__ = ["run", "serve_until_signalled", "set_up"]
@@ -61,12 +65,32 @@ def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
     return error
 
 
-async def serve_until_signalled(gateway: App, *, warn: bool = False) -> None:
+async def serve_until_signalled(
+    gateway: App, *, warn: bool = False, file: Path | None = None, watch: bool = False
+) -> None:
     """Run an app until SIGTERM or SIGINT, and print a line on stderr for each listener that accepts connections.
 
-    With `warn`, log a warning for each thing that will not work, and for each backend that cannot be reached.
+    With `warn`, log a warning for each thing that will not work, and for each backend that cannot be reached. With
+    `file`, SIGHUP reloads this configuration; with `watch`, each change of the file does so, too.
     """
-    gateway.on_signals()
+    async with asyncio.TaskGroup() as group:
+        if file is None:
+            gateway.on_signals()
+            await _serve(gateway, warn=warn)
+            return
+        reloader = ConfigReloader(gateway, partial(load, file))
+        gateway.on_signals(reloader.request)
+        tasks = [group.create_task(reloader.run(), name="reload")]
+        if watch:
+            tasks.append(group.create_task(reloader.watch(file), name="reload:watch"))
+        try:
+            await _serve(gateway, warn=warn)
+        finally:
+            for task in tasks:
+                task.cancel()
+
+
+async def _serve(gateway: App, *, warn: bool) -> None:
     async with _ops_port(gateway), asyncio.TaskGroup() as group:
         hazards = list(find_hazards(gateway.config)) if warn else []  # now: a recording may exist later
         warning = group.create_task(_warn(gateway, hazards), name="start:warnings") if warn else None

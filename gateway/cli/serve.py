@@ -22,6 +22,7 @@ EXAMPLES = ("dragoman serve --config config.toml   (`dragoman config example` sh
 
 def serve(
     config_file: Annotated[Path, typer.Option("--config", metavar="FILE", help="The configuration file (TOML).")],
+    watch: Annotated[bool, typer.Option("--watch", help="Reload the configuration whenever its file changes.")] = False,
     log_level: LogLevel = "info",
     log_json: LogJson = False,
 ) -> None:
@@ -30,6 +31,9 @@ def serve(
     Prints `listening ENDPOINT` on stderr when a listener accepts connections. Reports errors in the configuration as
     `dragoman check` does, and exits 2. On SIGTERM, open turns can finish; then the clients are told and the exit code
     is 0.
+
+    SIGHUP reloads the configuration. Only what has changed is touched: other listeners keep their clients, and open
+    sessions keep their settings. A file with an error changes nothing.
     """
     set_up(log_level, log_json)
     checked = check(config_file)
@@ -37,4 +41,4 @@ def serve(
         raise ConfigError("\n".join(map(str, checked.errors)))
     for warning in checked.problems:
         logs.tell(str(warning), sys.stderr)
-    run(serve_until_signalled(App(checked.config), warn=True))
+    run(serve_until_signalled(App(checked.config), warn=True, file=config_file, watch=watch))

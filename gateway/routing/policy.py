@@ -16,9 +16,14 @@ class Policy:
     """The rules of one route; `holds_one` says that a backend of its upstream is one session."""
 
     def __init__(self, route: RouteOptions, *, holds_one: bool) -> None:
+        self._holds_one = holds_one
+        self.change_route(route)
+
+    def change_route(self, route: RouteOptions) -> None:
+        """Apply the options of a route from now on, also to sessions that are open."""
         self.shared = route.share != "owner"
         self._publishes_all = route.publish == "all"
-        self._open_to_all = holds_one and route.open == "attach"
+        self._open_to_all = self._holds_one and route.open == "attach"
         self.sees_all = self.shared or self._open_to_all
         """True if each principal sees every session."""
 

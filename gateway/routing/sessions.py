@@ -83,6 +83,12 @@ class Sessions:
         self._publications: list[Link] = []
         self._watchers: list[Callable[[Session], None]] = []
 
+    def change_route(self, route: Route, services: Services) -> None:
+        """Make new sessions with these options and limits."""
+        self.route = route
+        self.services = services
+        self.policy.change_route(route)
+
     def make(
         self,
         id: str,

@@ -217,11 +217,11 @@ async def signals() -> AsyncIterator[None]:
     try:
         yield
     finally:
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
             asyncio.get_running_loop().remove_signal_handler(number)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 async def test_a_signal_stops_the_app(number: signal.Signals) -> None:
     app, told = app_of(LISTEN), asyncio.Queue[str]()
 
@@ -237,6 +237,41 @@ async def test_a_signal_stops_the_app(number: signal.Signals) -> None:
             await asyncio.wait([running])
     assert not running.cancelled()
     assert app.stop.is_set()
+
+
+async def test_a_hang_up_reloads_an_app_that_can() -> None:
+    app, reloads = app_of(LISTEN), asyncio.Event()
+
+    async def main() -> None:
+        app.on_signals(reloads.set)
+        await app.run()
+
+    async with signals(), asyncio.TaskGroup() as group:
+        group.create_task(main(), name="app")
+        await app.ready.wait()
+        os.kill(os.getpid(), signal.SIGHUP)
+        async with asyncio.timeout(DEADLINE):
+            await reloads.wait()
+        assert not app.stop.is_set()
+        app.stop.set()
+
+
+async def test_a_quit_signal_ends_the_app_at_once_and_removes_its_socket(tmp_path: Path) -> None:
+    app = app_of(f"pod+unix:{tmp_path}/sock", limits=Limits(drain_deadline=DEADLINE * 10))
+
+    async def main() -> None:
+        app.on_signals()
+        await app.run()
+
+    async with signals(), asyncio.TaskGroup() as group:
+        running = group.create_task(main(), name="app")
+        await app.ready.wait()
+        assert (tmp_path / "sock").exists()
+        os.kill(os.getpid(), signal.SIGQUIT)
+        async with asyncio.timeout(DEADLINE):
+            await asyncio.wait([running])
+    assert running.cancelled()
+    assert not (tmp_path / "sock").exists()
 
 
 async def test_a_second_signal_ends_the_app_during_a_turn_and_closes_everything(tmp_path: Path) -> None:
@@ -481,10 +516,10 @@ async def test_a_client_that_is_gone_is_forgotten(monkeypatch: pytest.MonkeyPatc
     async with entered(monkeypatch, backends) as (app, door):
         peer = door.enter()
         await settle()
-        assert len(app._links) == 1
+        assert len(app.links) == 1
         peer.hang_up()
         await settle()
-        assert app._links == {}
+        assert app.links == []
         assert backends.one.session.delivery.attachments == {}
 
 

@@ -56,7 +56,7 @@ class Court:
 
     @property
     def publication(self) -> Publication:
-        (found,) = [link._transport for link in self.app._links.values() if link.publishes]
+        (found,) = [link._transport for link in self.app.links if link.publishes]
         assert isinstance(found, Publication)
         return found
 

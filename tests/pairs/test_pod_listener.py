@@ -53,7 +53,7 @@ async def until(condition: Callable[[], bool]) -> None:
 
 def only(app: App) -> Session:
     """The one session of the gateway."""
-    (session,) = app._routers[0].sessions
+    (session,) = app.routers[0].sessions
     return session
 
 
@@ -83,7 +83,7 @@ async def test_all_clients_of_a_pod_listener_share_one_session(socket: str) -> N
         await one.say("retry")
         await two.until(lambda: two.idle() > 0)
         assert two.joined("text_delta") == "The second try worked."
-        assert len(app._routers[0].sessions) == 1
+        assert len(app.routers[0].sessions) == 1
 
 
 async def test_the_session_is_the_same_after_probes_and_after_all_clients_left(socket: str) -> None:
@@ -96,7 +96,7 @@ async def test_the_session_is_the_same_after_probes_and_after_all_clients_left(s
         await until(lambda: not session.delivery.attachments)
         await probe(socket)
         assert said(await read_output(socket)) == ["retry", "The second try worked."]
-        assert app._routers[0].sessions == [session]
+        assert app.routers[0].sessions == [session]
 
 
 async def test_each_pod_listener_has_a_session_of_its_own(tmp_path: Path) -> None:
@@ -142,14 +142,14 @@ async def test_a_parent_sends_and_reads_output_and_is_refused_while_a_turn_runs(
 async def test_the_first_task_of_a_parent_that_reads_nothing_is_executed(socket: str) -> None:
     async with served(f"pod+unix:{socket}") as (app, _):
         await spawn(socket, "retry")
-        await until(lambda: bool(app._routers[0].sessions) and quiet(app))
+        await until(lambda: bool(app.routers[0].sessions) and quiet(app))
         assert said(await read_output(socket)) == ["retry", "The second try worked."]
 
 
 async def test_a_parent_that_stops_its_child_ends_only_its_own_attachment(socket: str) -> None:
     async with served(f"pod+unix:{socket}") as (app, _), PodClient.connected(socket) as tui:
         await stop(socket)
-        await until(lambda: len(app._links) == 1)
+        await until(lambda: len(app.links) == 1)
         await tui.say("retry")
         await tui.until(lambda: tui.idle() > 0)
         assert "shutdown" not in tui.names()

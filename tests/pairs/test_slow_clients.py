@@ -49,5 +49,5 @@ async def largest_outbox(app: App, reading: SmoothClient) -> int:
     async with asyncio.timeout(DEADLINE):
         while not reading.terminals():
             await reading.news()
-            largest = max([largest, *(link.outbox.size for link in app._links.values())])
+            largest = max([largest, *(link.outbox.size for link in app.links)])
     return largest

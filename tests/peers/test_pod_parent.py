@@ -42,7 +42,7 @@ async def talked(server: RealServer, *texts: str) -> str:
 
 
 def done(app: App) -> Callable[[], bool]:
-    return lambda: bool(app._routers[0].sessions) and quiet(app)
+    return lambda: bool(app.routers[0].sessions) and quiet(app)
 
 
 async def test_a_parent_spawns_sends_reads_and_stops(server: RealServer, socket: str) -> None:
@@ -125,9 +125,9 @@ async def test_a_conversation_resumed_by_a_smooth_client_has_its_history_for_pod
         create = {"action": "create_conversation_session", "agentId": str(uuid4()), "conversationId": conversation}
         resumed = await client.ask(create)
         assert resumed["data"]["conversationId"] == conversation
-        await until(lambda: any(s.state.transcript for s in app._routers[0].sessions))
+        await until(lambda: any(s.state.transcript for s in app.routers[0].sessions))
         assert said(await read_output(socket)) == ["one", "You said one."]
-        assert len([s for s in app._routers[0].sessions if s.state.transcript]) == 1
+        assert len([s for s in app.routers[0].sessions if s.state.transcript]) == 1
 
 
 async def test_the_latest_conversation_is_the_one_that_a_client_has_open_already(
@@ -140,4 +140,4 @@ async def test_the_latest_conversation_is_the_one_that_a_client_has_open_already
         server.model.push_text("You said one.")
         await client.say("one")
         assert said(await read_output(socket)) == ["one", "You said one."]
-        await until(lambda: len(app._routers[0].sessions) == 1)
+        await until(lambda: len(app.routers[0].sessions) == 1)

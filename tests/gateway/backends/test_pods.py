@@ -57,7 +57,7 @@ def conversation(base: Path, name: str) -> str:
 
 
 def titles(app: App) -> list[str]:
-    return sorted(session.state.title for session in app._routers[0].sessions)
+    return sorted(session.state.title for session in app.routers[0].sessions)
 
 
 async def test_all_pods_are_listed_including_those_that_nobody_opened(tmp_path: Path) -> None:
@@ -154,11 +154,11 @@ async def test_a_pod_becomes_free_when_its_session_is_forgotten(tmp_path: Path) 
         async with SmoothClient.connected(url) as client:
             request = await client.say("retry")
             await client.until(lambda: answered(client, request))
-        (session,) = app._routers[0].sessions
+        (session,) = app.routers[0].sessions
         await until(lambda: not session.delivery.attachments)
         assert "error" in await opened(url)
         session.presence._rest()
-        assert app._routers[0].sessions == []
+        assert app.routers[0].sessions == []
         assert (await opened(url))["data"]["conversationId"] == conversation(tmp_path, "atlas")
 
 
@@ -167,7 +167,7 @@ async def test_a_pod_that_was_forgotten_and_is_opened_again_is_refused_to_the_ne
         async with SmoothClient.connected(url) as client:
             request = await client.say("retry")
             await client.until(lambda: answered(client, request))
-        (session,) = app._routers[0].sessions
+        (session,) = app.routers[0].sessions
         await until(lambda: not session.delivery.attachments)
         session.presence._rest()
         assert "error" not in await opened(url)

@@ -64,7 +64,7 @@ async def test_without_a_session_there_is_one_folder_named_after_the_route(base:
 
 async def test_each_session_that_a_client_opens_has_a_folder_with_its_status(base: Path) -> None:
     async with served(f"pod+dir:{base}", WS) as (app, (_, url)), SmoothClient.connected(url) as smooth:
-        (session,) = app._routers[0].sessions
+        (session,) = app.routers[0].sessions
         name = session.state.id
         await until(lambda: folders(base) == {"test", name})
         async with PodClient.connected(f"{base}/{name}/sock") as pod:
@@ -81,8 +81,8 @@ async def test_the_folder_of_a_session_is_removed_with_it(base: Path) -> None:
     async with served(f"pod+dir:{base}", WS) as (app, (_, url)):
         async with SmoothClient.connected(url):
             await until(lambda: len(folders(base)) == 2)
-            (session,) = app._routers[0].sessions
-        app._routers[0]._all.drop(session)
+            (session,) = app.routers[0].sessions
+        app.routers[0]._all.drop(session)
         await until(lambda: folders(base) == {"test"})
         await until(lambda: not (base / session.state.id).exists())  # its socket goes first
 
@@ -90,7 +90,7 @@ async def test_the_folder_of_a_session_is_removed_with_it(base: Path) -> None:
 async def test_the_folder_of_a_titled_session_is_named_after_the_first_title(base: Path) -> None:
     async with served(f"pod+dir:{base}", WS) as (app, _):
         (base / "Order").mkdir()
-        router = app._routers[0]
+        router = app.routers[0]
         for title in ("Holiday", "Holiday", "Order", "a/b", ".."):
             session = router._backend.session_behind("new")
             assert session is not None
@@ -115,7 +115,7 @@ async def test_clients_of_one_pod_list_and_reach_all_pods_of_the_directory(base:
         SmoothClient.connected(url),
         PodClient.connected(f"{base}/test/sock") as pod,
     ):
-        other = next(s for s in app._routers[0].sessions if s.state.backend_ids is not None)
+        other = next(s for s in app.routers[0].sessions if s.state.backend_ids is not None)
         await until(lambda: other.state.id in folders(base))
         listed = (await answer(pod, "list_visible_pods", "visible_pods"))["pods"]
         rows = {row["pod_name"]: (row["visibility"], row["live"]["socket_path"], row["state"]) for row in listed}
@@ -151,7 +151,7 @@ async def test_without_a_directory_a_client_lists_only_its_own_session(tmp_path:
         (row,) = (await answer(pod, "list_visible_pods", "visible_pods"))["pods"]
         assert (row["pod_name"], row["visibility"]) == ("atlas", "self_pod")
         assert (await answer(pod, "inspect_pod", "pod_inspection", name="atlas"))["pod"]["pod_name"] == "atlas"
-        other = next(s for s in app._routers[0].sessions if s.state.backend_ids is not None)
+        other = next(s for s in app.routers[0].sessions if s.state.backend_ids is not None)
         assert (await answer(pod, "inspect_pod", "error", name=other.state.id))["code"] == "invalid_request"
 
 

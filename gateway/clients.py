@@ -1,0 +1,183 @@
+"""The clients of a gateway: accept or refuse each connection, serve its link, and count it while it is there."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Callable, Coroutine
+from itertools import count
+from typing import Any
+
+from msgspec import Struct
+
+from dragoman.adapters.base import CloseReason, Transport
+from dragoman.gateway.admission import Admission, address_of
+from dragoman.gateway.identity.listeners import Identities
+from dragoman.gateway.identity.principal import LOCAL, Principal, Refusal
+from dragoman.gateway.identity.roles import roles_of
+from dragoman.gateway.ingress import Ingress
+from dragoman.gateway.link import Link, LinkEvents, Peer
+from dragoman.gateway.router import Router
+from dragoman.gateway.services import Services
+from dragoman.gateway.traffic import observed
+from dragoman.mappings.canonical import Command, Event
+from dragoman.mappings.canonical.events import Reply
+from dragoman.mappings.canonical.values import Cause, Failure
+from dragoman.mappings.dialect import Dialect, Loss, Translator
+
+__all__ = ["ClientPort", "Clients", "Entrance"]
+
+STOPS = "the gateway stops"
+
+
+class Entrance(Struct, kw_only=True, eq=False):
+    """The router of the clients that connect to a listener from now on, and who names them."""
+
+    router: Router
+    identities: Identities
+
+    def change(self, router: Router, identities: Identities) -> None:
+        """Lead the clients that connect from now on to another router, as these authenticators name them."""
+        self.router = router
+        self.identities = identities
+
+
+class ClientPort(Struct, frozen=True, kw_only=True):
+    """The dialect and ingress that clients of one listener have in common, and the entrance that they use."""
+
+    dialect: Dialect
+    entrance: Entrance
+    ingress: Ingress
+
+
+class Clients:
+    """The links of all clients. `spawn` runs the task of each link; `gone` is called with each client that left."""
+
+    def __init__(
+        self,
+        services: Services,
+        spawn: Callable[[Coroutine[Any, Any, None], str], None],
+        gone: Callable[[Link], None],
+    ) -> None:
+        self.services = services
+        self.links: dict[str, Link] = {}
+        self._spawn = spawn
+        self._gone = gone
+        self._routers: dict[str, Router] = {}  # of each link
+        self._counts: Counter[Router] = Counter()  # links of each router
+        self._left = asyncio.Event()  # a client left
+        self._numbers = count(1)
+        self.admission = Admission(services.limits, services.memory, services.ledger, time.time_ns)
+        self._closing = False
+
+    def change_services(self, services: Services) -> None:
+        """Use other limits for the clients that connect from now on."""
+        self.services = services
+        self.admission.change_limits(services.limits)
+
+    def refusal(self, peer: str) -> str:
+        """Return why a connection of this peer is not accepted now; "" if there is room."""
+        return self.admission.refusal(address_of(peer))
+
+    def welcome(
+        self,
+        port: ClientPort,
+        transport: Transport,
+        translator: Translator[Command, Event],
+        principal: Principal | Refusal = LOCAL,
+        *,
+        attaches: bool = True,
+        publishes: bool = False,
+    ) -> None:
+        """Serve a client that has connected, or refuse it: it has no principal, or there are too many."""
+        dialect, router = port.dialect, port.entrance.router
+        named = principal if isinstance(principal, Principal) else LOCAL
+        name, recorder = f"{dialect.name}-{next(self._numbers)}", router.recorder
+        if (ledger := self.services.ledger).times:
+            transport, translator = observed(transport, translator, ledger.traffic_of(dialect.name, "client"))
+        link = Link(
+            Peer(
+                id=name,
+                dialect=dialect,
+                ingress=port.ingress,
+                principal=named,
+                roles=roles_of(named, router.route) if not publishes else None,
+                attaches=attaches,
+                publishes=publishes,
+                limited=not publishes,
+            ),
+            transport,
+            translator,
+            self.services,
+            LinkEvents(sink=router.receive, drained=router.drained, refused=_refuse),
+            recorder.tap(name, dialect.name) if recorder is not None else None,
+        )
+        # A listener bounds clients that only make calls, and there is one publication.
+        address = address_of(transport.peer) if attaches and not publishes else ""
+        refused = principal.text if isinstance(principal, Refusal) else ""
+        full = refused or (self.admission.refusal(address, connected=True) if address else "")
+        serving = (
+            self._send_away(link, full, "denied" if refused else "busy") if full else self._serve(link, router, address)
+        )
+        try:
+            self._spawn(serving, link.id)
+        except RuntimeError:  # the app has ended; the end of the loop closes the connection
+            serving.close()
+            return
+        if not full:
+            self.links[link.id], self._routers[link.id] = link, router
+            self._counts[router] += 1
+            self.admission.enter(address)
+        if self._closing:  # the connection was made while the listener closed
+            link.end(CloseReason.GOING_AWAY, STOPS)
+
+    def links_of(self, router: Router) -> list[Link]:
+        """Return the links whose commands go to this router."""
+        return [self.links[name] for name, one in self._routers.items() if one is router]
+
+    async def wait_until_gone(self, router: Router) -> None:
+        """Return once no link uses this router."""
+        while self._counts[router]:
+            self._left.clear()
+            await self._left.wait()
+
+    def _count_leave(self, router: Router) -> None:
+        self._counts[router] -= 1
+        if not self._counts[router]:
+            del self._counts[router]
+            self._left.set()
+
+    def close(self) -> None:
+        """Disconnect every client, and those that connect from now on."""
+        self._closing = True
+        for link in list(self.links.values()):
+            link.end(CloseReason.GOING_AWAY, STOPS)
+
+    async def _send_away(self, link: Link, text: str, cause: Cause) -> None:
+        """Send the reason in the peer's dialect, if it has unsolicited errors, and disconnect the peer."""
+        why = "too many clients, or too little memory" if cause == "busy" else "not authenticated"
+        self.services.ledger.record([Loss(kind="link", why=why)], target=link.dialect.name)
+
+        def refuse(link: Link) -> None:
+            _refuse(link, text, cause)
+            link.end(CloseReason.FULL, text)
+
+        await link.run(refuse)
+
+    async def _serve(self, link: Link, router: Router, address: str) -> None:
+        link.log.info("client connected")
+        try:
+            await link.run(router.connected)
+        finally:
+            del self.links[link.id], self._routers[link.id]
+            self._count_leave(router)
+            self.admission.leave(address)
+            router.gone(link)
+            link.log.info("client disconnected")
+            self._gone(link)
+
+
+def _refuse(link: Link, text: str, cause: Cause = "busy") -> None:
+    """Tell a client, in its dialect, why it is disconnected; `busy` means that the gateway has no room for it."""
+    link.send([Reply(request="", failure=Failure(cause=cause, text=text))])

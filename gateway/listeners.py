@@ -1,0 +1,150 @@
+"""The listeners of a gateway: open one for an endpoint of a route, and lead its clients to the router of the route."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from msgspec import structs
+
+from dragoman.adapters.base import Listener, Transport
+from dragoman.gateway import registry
+from dragoman.gateway.clients import ClientPort, Clients, Entrance
+from dragoman.gateway.endpoint import Endpoint
+from dragoman.gateway.identity.listeners import ListenerIdentity
+from dragoman.gateway.identity.principal import LOCAL, Principal, Refusal
+from dragoman.gateway.ingress import Ingress
+from dragoman.gateway.pods.directory import PodDirectory
+from dragoman.gateway.pods.folder import PodFolder
+from dragoman.gateway.session.session import Session
+from dragoman.gateway.transports.spec import ListenerCallbacks
+from dragoman.mappings.canonical import SessionState
+from dragoman.mappings.dialect import Instance
+
+__all__ = ["Listeners", "OpenListener", "new_id"]
+
+
+def new_id() -> str:
+    """Return a new UUID as text."""
+    return str(uuid4())
+
+
+class OpenListener:
+    """A listener that accepts clients. `address` is its endpoint, with the port that was chosen."""
+
+    def __init__(self, endpoint: Endpoint, listener: Listener, entrance: Entrance) -> None:
+        self.endpoint = endpoint
+        self.entrance = entrance
+        self.address = f"{endpoint.dialect}+{listener.address}"
+        self._listener = listener
+        self._keeper: asyncio.Task[None] | None = None
+
+    @property
+    def can_move(self) -> bool:
+        """True if its entrance may get another router: nothing is published, and no folder shows its sessions."""
+        dialect = registry.dialect(self.endpoint.dialect)
+        return self.endpoint.transport not in ("dir", "name") and not dialect.publication and not dialect.served
+
+    def keep(self, task: asyncio.Task[None]) -> None:
+        """Own a task that ends with this listener."""
+        self._keeper = task
+
+    async def close(self) -> None:
+        """Stop accepting."""
+        if self._keeper is not None:
+            self._keeper.cancel()
+        await self._listener.close()
+
+
+class Listeners:
+    """Opens listeners.
+
+    `attend` is called with the session of a pod's folder whenever it is new or has changed. `wrap` replaces the
+    transport of each client.
+    """
+
+    def __init__(
+        self,
+        clients: Clients,
+        spawn: Callable[[Coroutine[Any, Any, None], str], asyncio.Task[None]],
+        attend: Callable[[Session], None],
+        wrap: Callable[[Transport], Transport],
+    ) -> None:
+        self._clients = clients
+        self._spawn = spawn
+        self._attend = attend
+        self._wrap = wrap
+
+    async def open(self, endpoint: Endpoint, entrance: Entrance) -> OpenListener:
+        """Listen on an endpoint for clients of this entrance; raise OSError if that fails."""
+        if (endpoint.dialect, endpoint.transport) == ("pod", "dir"):
+            return await self._open_directory(endpoint, entrance)
+        ingress = Ingress(
+            endpoint=str(endpoint), session=endpoint.option("session"), spawned=registry.spawned(endpoint)
+        )
+        listener = await self._listen(endpoint, entrance, ingress)
+        if isinstance(listener, PodFolder):
+            folder, router = listener, entrance.router
+
+            def write_status(session: Session) -> None:
+                if router.behind(ingress) is session:
+                    folder.write_status(session.state)
+                    self._attend(session)
+
+            router.watch(write_status)
+        return OpenListener(endpoint, listener, entrance)
+
+    async def _open_directory(self, endpoint: Endpoint, entrance: Entrance) -> OpenListener:
+        router = entrance.router
+
+        async def listen(path: str, ingress: Ingress) -> Listener:
+            return await self._listen(structs.replace(endpoint, transport="unix", address=path), entrance, ingress)
+
+        def behind(ingress: Ingress) -> SessionState | None:
+            session = router.behind(ingress)
+            return session.state if session is not None else None
+
+        directory = PodDirectory(Path(endpoint.address), router.route.name, listen=listen, behind=behind)
+        await directory.open()
+        router.watch(lambda session: directory.update_session(session.state, lives=router.lives(session)))
+        opened = OpenListener(endpoint, directory, entrance)
+        opened.keep(self._spawn(directory.run(), f"{router.route.name}:directory"))
+        return opened
+
+    async def _listen(self, endpoint: Endpoint, entrance: Entrance, ingress: Ingress) -> Listener:
+        path = endpoint.address if endpoint.transport == "dir" else ""
+        us = Instance(id=new_id(), started_at=time.time_ns(), path=path, sessions=lambda: entrance.router.published)
+        dialect = registry.dialect(endpoint.dialect)
+        spoken = dialect.served(us) if dialect.served is not None else dialect
+        publication = spoken.publication
+        port = ClientPort(dialect=spoken, entrance=entrance, ingress=ingress)
+        clients = self._clients
+
+        def accept(transport: Transport, principal: Principal | Refusal = LOCAL) -> None:
+            translator = spoken.server(time.time_ns, new_id, endpoint.generation)
+            clients.welcome(port, self._wrap(transport), translator, principal, attaches=publication is None)
+
+        def publish(transport: Transport) -> None:
+            if publication is not None:
+                clients.welcome(port, self._wrap(transport), publication(time.time_ns, new_id), publishes=True)
+
+        def identity() -> ListenerIdentity:
+            """Return the authentication in force: a reload may change it."""
+            return entrance.identities.listener(endpoint, entrance.router.route, accept)
+
+        callbacks = ListenerCallbacks(
+            accept=accept,
+            accept_as=lambda facts: identity().accept_as(facts),
+            admit=lambda facts: identity().admit(facts),
+            authenticated=identity().authenticated,
+            refusal=clients.refusal,
+            publish=publish,
+            instance=us,
+            lost=lambda loss: clients.services.ledger.record([loss], target=dialect.name),
+            subscribed=lambda: entrance.router.subscribed(),  # noqa: PLW0108  # a reload may change the router
+        )
+        return await registry.listen(endpoint, clients.services.limits, callbacks)

@@ -1,0 +1,135 @@
+"""Reload the configuration of a running gateway, and say which one is in force.
+
+    read the file  ->  validate it  ->  compare it with the one in force  ->  apply it, or change nothing
+
+Each outcome is one log line. Routes, limits and credentials can change while clients talk. Anything else needs a
+restart, and a file that changes it is refused as a whole.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol
+
+import structlog
+from msgspec import Struct, structs
+
+from dragoman.gateway.config.model import Config
+from dragoman.mappings.errors import ConfigError
+
+__all__ = ["ConfigReloader", "ConfigStatus", "RouteChanges", "compare"]
+
+RELOADED = ("routes", "limits", "auth", "principals")
+"""What a reload can change."""
+FIXED_LIMITS = ("memory", "children")
+"""The limits of the whole process: it has them from its start."""
+
+POLL = 1.0  # seconds between two looks at a watched file: an editor's save is noticed soon, and a look costs 5 us
+
+log = structlog.get_logger("dragoman")
+
+
+class ConfigStatus(Struct, frozen=True, kw_only=True):
+    """The configuration in force, counted from 1 at the start, and the last one that was refused after it.
+
+    Times are in nanoseconds since 1970. `cause` says why it was refused; it is "" if none was.
+    """
+
+    generation: int = 1
+    since: int = 0
+    refused_at: int = 0
+    cause: str = ""
+
+
+class RouteChanges(Struct, frozen=True, kw_only=True):
+    """The names of the routes that differ between two configurations."""
+
+    added: list[str]
+    changed: list[str]
+    removed: list[str]
+
+
+class ReloadedApp(Protocol):
+    """The gateway as its reloader knows it."""
+
+    config: Config
+    config_status: ConfigStatus
+
+    def note_config(self, status: ConfigStatus) -> None:
+        """Take note of a configuration that is in force, or was refused."""
+
+    async def change_config(self, config: Config) -> None:
+        """Serve another configuration; if that fails, serve on as before, and raise ConfigError or OSError."""
+
+
+def compare(old: Config, new: Config) -> RouteChanges:
+    """Return the routes that differ; raise ConfigError if something differs that needs a restart."""
+    fixed = [name for name in Config.__struct_fields__ if name not in RELOADED]
+    differing = [name for name in fixed if getattr(old, name) != getattr(new, name)]
+    differing += [f"limits.{name}" for name in FIXED_LIMITS if getattr(old.limits, name) != getattr(new.limits, name)]
+    if differing:
+        raise ConfigError(f"{', '.join(differing)} can only change with a restart of the gateway")
+    before, after = ({route.name: route for route in config.routes} for config in (old, new))
+    return RouteChanges(
+        added=[name for name in after if name not in before],
+        changed=[name for name in after if name in before and after[name] != before[name]],
+        removed=[name for name in before if name not in after],
+    )
+
+
+class ConfigReloader:
+    """Reloads the configuration of an app when it is asked to. `read` returns it, or raises ConfigError."""
+
+    def __init__(self, app: ReloadedApp, read: Callable[[], Config]) -> None:
+        self._app = app
+        self._read = read
+        self._wanted = asyncio.Event()
+
+    def request(self) -> None:
+        """Reload soon. Requests that come during a reload are one further reload."""
+        self._wanted.set()
+
+    async def run(self) -> None:
+        """Reload whenever it is requested; runs until cancelled."""
+        while True:
+            await self._wanted.wait()
+            self._wanted.clear()
+            await self.reload()
+
+    async def watch(self, file: Path) -> None:
+        """Request a reload whenever a file has changed; runs until cancelled."""
+        seen = _stamp(file)
+        while True:
+            await asyncio.sleep(POLL)
+            if (now := _stamp(file)) != seen:
+                seen = now
+                self.request()
+
+    async def reload(self) -> None:
+        """Read, validate and apply the configuration, log the outcome, and note it as the status of the app."""
+        status = self._app.config_status
+        try:
+            new = await asyncio.to_thread(self._read)  # it may wait for a pipe, and import dialects
+            changes = compare(self._app.config, new)
+            await self._app.change_config(new)
+        except (ConfigError, OSError) as error:
+            cause = str(error)
+            self._app.note_config(structs.replace(status, refused_at=time.time_ns(), cause=cause))
+            log.error(  # noqa: TRY400  # its traceback says no more
+                "configuration refused, nothing changed", generation=status.generation, cause=cause
+            )
+            return
+        self._app.note_config(ConfigStatus(generation=status.generation + 1, since=time.time_ns()))
+        log.info("configuration reloaded", generation=status.generation + 1, **structs.asdict(changes))
+
+
+def _stamp(file: Path) -> tuple[int, ...]:
+    """Return what changes whenever the content of a file does; nothing if it is missing for a moment."""
+    try:
+        found = file.stat()
+    except OSError:
+        return ()
+    return found.st_mtime_ns, found.st_size, found.st_ino

@@ -1,0 +1,235 @@
+"""The routes that are served, each with its router and its open listeners, and how they change while clients talk.
+
+A change has two phases. First everything that can fail is done: new routers are made and new listeners opened. If
+something fails, it is undone, and the routes in force serve on. Then the new routes take over:
+
+    unchanged listener                  keeps its socket and its clients
+    route with the same backend         keeps its router: new sessions get the new options
+    route with another backend          gets a new router; clients and sessions of the old one stay until they leave
+    removed route                       stops accepting, lets open turns finish, disconnects its clients
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from typing import Any
+
+import structlog
+from msgspec import Struct
+
+from dragoman.adapters.base import CloseReason
+from dragoman.gateway import registry
+from dragoman.gateway.clients import Clients, Entrance
+from dragoman.gateway.config.model import Route
+from dragoman.gateway.endpoint import Endpoint
+from dragoman.gateway.identity.listeners import Identities
+from dragoman.gateway.listeners import Listeners, OpenListener
+from dragoman.gateway.router import Router
+from dragoman.gateway.services import Services
+
+__all__ = ["Routes", "RunningRoute"]
+
+BACKEND = ("upstream", "env", "rlimits", "reap", "record")
+"""The options of a route that its router has from the beginning: what changes them gets a new router."""
+
+log = structlog.get_logger("dragoman")
+
+
+class RunningRoute(Struct, kw_only=True, eq=False):
+    """A route, the router of its new clients, and its listeners."""
+
+    route: Route
+    router: Router
+    listeners: list[OpenListener] = []
+
+
+class Routes:
+    """The routes of a gateway, and the authentication of their clients.
+
+    `make_router` returns the router of a route, `spawn` runs tasks of the gateway, and `listening` is called with the
+    endpoint of each listener that was opened.
+    """
+
+    def __init__(
+        self,
+        clients: Clients,
+        listeners: Listeners,
+        make_router: Callable[[Route, Services], Router],
+        spawn: Callable[[Coroutine[Any, Any, None], str], None],
+        listening: Callable[[str], None],
+    ) -> None:
+        self.running: list[RunningRoute] = []
+        self.identities: Identities
+        self._clients = clients
+        self._listeners = listeners
+        self._make_router = make_router
+        self._spawn = spawn
+        self._listening = listening
+        self._retired: list[Router] = []  # their clients or turns are still there
+
+    @property
+    def routers(self) -> list[Router]:
+        """The routers of all routes, and those that older clients still use."""
+        return [*(running.router for running in self.running), *self._retired]
+
+    async def start(self, routes: Iterable[Route], identities: Identities) -> None:
+        """Serve these routes; raise OSError if a listener cannot be opened."""
+        self.identities = identities
+        for route in routes:
+            running = RunningRoute(route=route, router=self._make_router(route, self._clients.services))
+            self.running.append(running)
+            for endpoint in route.listen:
+                await self._open(running, endpoint, self.identities)
+                self._listening(running.listeners[-1].address)
+
+    async def change(self, routes: Sequence[Route], identities: Identities, services: Services) -> None:
+        """Serve these routes instead; if that fails, serve on as before and raise OSError."""
+        known = {running.route.name: running for running in self.running}
+        planned = [self._plan(route, known.get(route.name), services) for route in routes]
+        kept = self._match_listeners(planned)
+        closing = [(old, one) for old in self.running for one in old.listeners if one not in kept]
+        await self._open_missing(planned, closing, identities)
+        for listener, new in kept.items():
+            listener.entrance.change(new.router, identities)
+        self.identities = identities
+        self._clients.change_services(services)
+        self._take_over(planned)
+
+    async def stop_accepting(self) -> None:
+        """Close every listener."""
+        for running in self.running:
+            for listener in running.listeners:
+                await listener.close()
+
+    async def finish_turns(self) -> None:
+        """Return once every session that is busy now has finished."""
+        await asyncio.gather(*(router.busy.finish() for router in self.routers))
+
+    def stop(self) -> None:
+        """Stop every session: the gateway ends."""
+        for router in self.routers:
+            router.stop()
+
+    # -- change ----------------------------------------------------------------------------------------
+
+    def _plan(self, route: Route, old: RunningRoute | None, services: Services) -> RunningRoute:
+        """Return a route with the router that it will have, and no listeners yet."""
+        has_same_backend = old is not None and all(getattr(old.route, key) == getattr(route, key) for key in BACKEND)
+        router = old.router if old is not None and has_same_backend else self._make_router(route, services)
+        return RunningRoute(route=route, router=router, listeners=[])
+
+    def _match_listeners(self, planned: Sequence[RunningRoute]) -> dict[OpenListener, RunningRoute]:
+        """Return the listeners that stay open, each with the route that it will have."""
+        kept: dict[OpenListener, RunningRoute] = {}
+        for own in (True, False):  # a route keeps its own listeners before another one gets them
+            for new in planned:
+                for endpoint in _missing(new):
+                    found = next((one for one in self._listeners_for(new, endpoint, own) if one not in kept), None)
+                    if found is not None:
+                        kept[found] = new
+                        new.listeners.append(found)
+        return kept
+
+    def _listeners_for(self, new: RunningRoute, endpoint: Endpoint, own: bool) -> Iterable[OpenListener]:
+        """Return open listeners of this endpoint, of this route or of others, that can serve it.
+
+        A listener knows whether its clients are authenticated when it is opened.
+        """
+        for old in self.running:
+            if (old.route.name == new.route.name) == own and old.route.authenticated == new.route.authenticated:
+                yield from (
+                    one
+                    for one in old.listeners
+                    if one.endpoint == endpoint and (old.router is new.router or one.can_move)
+                )
+
+    async def _open_missing(
+        self,
+        planned: Sequence[RunningRoute],
+        closing: Sequence[tuple[RunningRoute, OpenListener]],
+        identities: Identities,
+    ) -> None:
+        """Open the listeners that are missing and close those of `closing`; undo both if one cannot be opened."""
+        occupied = {registry.place(one.endpoint) for _, one in closing} - {None}
+        missing = [(new, endpoint) for new in planned for endpoint in _missing(new)]
+        opened: list[OpenListener] = []
+        closed: list[tuple[RunningRoute, OpenListener]] = []
+        try:
+            for new, endpoint in missing:
+                if registry.place(endpoint) not in occupied:
+                    opened.append(await self._open(new, endpoint, identities))
+            for old, listener in closing:
+                closed.append((old, listener))
+                await listener.close()
+            for new, endpoint in missing:
+                if registry.place(endpoint) in occupied:
+                    opened.append(await self._open(new, endpoint, identities))
+        except BaseException:
+            await self._undo(planned, opened, closed)
+            raise
+        for listener in opened:
+            self._listening(listener.address)
+
+    async def _undo(
+        self,
+        planned: Sequence[RunningRoute],
+        opened: Sequence[OpenListener],
+        closed: Sequence[tuple[RunningRoute, OpenListener]],
+    ) -> None:
+        for listener in opened:
+            await listener.close()
+        used = {running.router for running in self.running}
+        for new in planned:
+            if new.router not in used:
+                new.router.stop()
+        for old, listener in closed:
+            old.listeners.remove(listener)
+            try:
+                await self._open(old, listener.endpoint, self.identities)
+            except OSError as error:
+                log.error("listener lost", endpoint=listener.endpoint.masked, cause=str(error))  # noqa: TRY400  # its traceback says no more
+
+    def _take_over(self, planned: list[RunningRoute]) -> None:
+        """Let the planned routes serve, and retire the routers that have no route any more."""
+        used = {new.router for new in planned}
+        names = {new.route.name for new in planned}
+        for old in self.running:
+            if old.router not in used:
+                self._retired.append(old.router)
+                retiring = self._retire(old.router, is_removed=old.route.name not in names)
+                self._spawn(retiring, f"{old.route.name}:retired")
+        self.running = planned
+        for new in planned:
+            new.router.change_route(new.route, self._clients.services)
+
+    async def _retire(self, router: Router, *, is_removed: bool) -> None:
+        """Stop a router once its clients have left; disconnect those of a removed route after their turns."""
+        if is_removed:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._clients.services.limits.drain_deadline):
+                    await router.busy.finish()
+            for link in self._clients.links_of(router):
+                link.end(CloseReason.GOING_AWAY, "this route is not served any more")
+        await self._clients.wait_until_gone(router)
+        await router.busy.finish()
+        router.stop()
+        self._retired.remove(router)
+
+    async def _open(self, running: RunningRoute, endpoint: Endpoint, identities: Identities) -> OpenListener:
+        listener = await self._listeners.open(endpoint, Entrance(router=running.router, identities=identities))
+        running.listeners.append(listener)
+        return listener
+
+
+def _missing(running: RunningRoute) -> list[Endpoint]:
+    """Return the endpoints of a route that have no listener yet."""
+    have = [listener.endpoint for listener in running.listeners]
+    missing = []
+    for endpoint in running.route.listen:
+        if endpoint in have:
+            have.remove(endpoint)
+        else:
+            missing.append(endpoint)
+    return missing

@@ -1,0 +1,115 @@
+"""The reload of a configuration: what it compares, what it refuses, and what it says."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+
+import pytest
+from msgspec import structs
+from structlog.testing import capture_logs
+
+from dragoman.gateway.config.model import Config, Limits, Ops, Recording, Route
+from dragoman.gateway.endpoint import parse
+from dragoman.gateway.reload import ConfigReloader, ConfigStatus, RouteChanges, compare
+from dragoman.mappings.errors import ConfigError
+
+A = Route(name="a", listen=(parse("pod+unix:/a"),), upstream=parse("pod+unix:/b"))
+B = structs.replace(A, name="b")
+CONFIG = Config(routes=(A, B))
+
+
+class App:
+    """An app that notes what it is told, and can refuse a configuration."""
+
+    def __init__(self) -> None:
+        self.config = CONFIG
+        self.config_status = ConfigStatus()
+        self.fault: OSError | None = None
+        self.changed = asyncio.Event()
+
+    def note_config(self, status: ConfigStatus) -> None:
+        self.config_status = status
+        self.changed.set()
+
+    async def change_config(self, config: Config) -> None:
+        if self.fault is not None:
+            raise self.fault
+        self.config = config
+
+
+def test_routes_are_compared_by_name() -> None:
+    changed = structs.replace(A, overflow="disconnect")
+    new = Config(routes=(changed, structs.replace(A, name="c")), limits=Limits(heartbeat=3.0))
+    assert compare(CONFIG, new) == RouteChanges(added=["c"], changed=["a"], removed=["b"])
+
+
+@pytest.mark.parametrize(
+    ("new", "name"),
+    [
+        (structs.replace(CONFIG, recording=Recording(path="/x")), "recording"),
+        (structs.replace(CONFIG, ops=Ops(listen="unix:/x")), "ops"),
+        (structs.replace(CONFIG, limits=Limits(memory=1 << 30)), "limits.memory"),
+        (structs.replace(CONFIG, limits=Limits(children=3)), "limits.children"),
+    ],
+)
+def test_a_change_that_needs_a_restart_is_refused_by_name(new: Config, name: str) -> None:
+    with pytest.raises(ConfigError, match=f"^{name} can only change with a restart"):
+        compare(CONFIG, new)
+
+
+async def test_a_reload_is_the_next_generation_and_one_log_line() -> None:
+    app = App()
+    with capture_logs() as logs:
+        await ConfigReloader(app, lambda: Config(routes=(A,))).reload()
+    assert app.config == Config(routes=(A,))
+    assert (app.config_status.generation, app.config_status.cause) == (2, "")
+    (line,) = logs
+    assert (line["event"], line["generation"], line["removed"]) == ("configuration reloaded", 2, ["b"])
+
+
+@pytest.mark.parametrize("fault", [ConfigError("c.toml:3: no"), OSError(98, "in use")])
+async def test_a_refused_configuration_changes_nothing_and_says_why(fault: ConfigError | OSError) -> None:
+    app = App()
+
+    def read() -> Config:
+        if isinstance(fault, ConfigError):
+            raise fault
+        app.fault = fault
+        return CONFIG
+
+    with capture_logs() as logs:
+        await ConfigReloader(app, read).reload()
+    assert app.config is CONFIG
+    assert (app.config_status.generation, app.config_status.cause) == (1, str(fault))
+    assert app.config_status.refused_at > 0
+    (line,) = logs
+    assert (line["event"], line["cause"]) == ("configuration refused, nothing changed", str(fault))
+
+
+async def test_a_good_configuration_ends_the_refusal_of_the_one_before() -> None:
+    app = App()
+    reloader = ConfigReloader(app, lambda: CONFIG)
+    app.fault = OSError(98, "in use")
+    await reloader.reload()
+    app.fault = None
+    await reloader.reload()
+    assert (app.config_status.generation, app.config_status.refused_at, app.config_status.cause) == (2, 0, "")
+
+
+async def test_a_change_of_the_watched_file_requests_a_reload(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dragoman.gateway.reload.POLL", 0.001)
+    file = tmp_path / "c.toml"
+    file.write_text("a", "utf-8")
+    app = App()
+    reloader = ConfigReloader(app, lambda: CONFIG)
+    async with asyncio.timeout(10), asyncio.TaskGroup() as group:
+        tasks = [group.create_task(work, name="reload") for work in (reloader.run(), reloader.watch(file))]
+        await asyncio.sleep(0)
+        (tmp_path / "new").write_text("ab", "utf-8")
+        os.replace(tmp_path / "new", file)
+        await app.changed.wait()
+        for task in tasks:
+            task.cancel()
+    assert app.config_status.generation == 2

@@ -1,0 +1,213 @@
+"""A change of the routes while clients talk: only what has changed is touched, and a failure changes nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import aiohttp
+import pytest
+from msgspec import structs
+
+from dragoman.gateway.app import App
+from dragoman.gateway.config.model import Auth, Config, Limits, Route
+from dragoman.gateway.endpoint import parse
+from dragoman.gateway.session.ports import BackendEvents
+from dragoman.mappings.canonical.events import TextDelta, TurnAccepted
+from tests.gateway.test_app import Played
+from tests.idle import settle
+from tests.pairs.gateway import DEADLINE
+
+LIMITS = Limits(drain_deadline=0.05)
+
+
+class Clients:
+    """Raw clients of sockets in one folder, which are closed at the end."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._writers: list[asyncio.StreamWriter] = []
+
+    async def connect(self, name: str) -> asyncio.StreamReader:
+        """Connect, and read the history that a pod sends first."""
+        reader, writer = await asyncio.open_unix_connection(self.folder / name)
+        self._writers.append(writer)
+        async with asyncio.timeout(DEADLINE):
+            assert b"snapshot" in await reader.readline()
+        return reader
+
+    def close(self) -> None:
+        for writer in self._writers:
+            writer.close()
+
+
+@pytest.fixture
+async def clients(tmp_path: Path) -> AsyncIterator[Clients]:
+    clients = Clients(tmp_path)
+    yield clients
+    clients.close()
+
+
+def config_of(*routes: Route) -> Config:
+    return Config(routes=routes, limits=LIMITS)
+
+
+def route_of(folder: Path, name: str, *sockets: str, upstream: str = "pod+unix:/played") -> Route:
+    listen = tuple(parse(f"pod+unix:{folder}/{socket}") for socket in sockets)
+    return Route(name=name, listen=listen, upstream=parse(upstream))
+
+
+@contextlib.asynccontextmanager
+async def running(config: Config) -> AsyncIterator[tuple[App, list[Played], list[str]]]:
+    """A gateway with played backends, its backends so far, and the endpoints that it reported."""
+    told: list[str] = []
+    played: list[Played] = []
+
+    def make(session: BackendEvents) -> Played:
+        played.append(Played(session))  # type: ignore[arg-type]  # the test asks nothing else of it
+        return played[-1]
+
+    app = App(config, make_backend=make)
+    async with asyncio.timeout(DEADLINE), asyncio.TaskGroup() as group:
+        group.create_task(app.run(told.append), name="app")
+        await app.ready.wait()
+        yield app, played, told
+        app.stop.set()
+
+
+async def test_a_client_of_an_unchanged_listener_stays_connected(tmp_path: Path, clients: Clients) -> None:
+    route = route_of(tmp_path, "a", "s")
+    async with running(config_of(route)) as (app, played, told):
+        reader = await clients.connect("s")
+        inode = (tmp_path / "s").stat().st_ino
+        await app.change_config(config_of(structs.replace(route, overflow="disconnect")))
+        played[0].says(TextDelta(text="still here"))
+        assert b"still here" in await reader.readuntil(b"here")
+        assert (tmp_path / "s").stat().st_ino == inode
+        assert len(told) == 1
+
+
+async def test_a_new_session_gets_the_new_options_and_an_open_one_keeps_its_own(
+    tmp_path: Path, clients: Clients
+) -> None:
+    route = route_of(tmp_path, "a", "s", "t", upstream="smooth+ws://played:1/ws")  # a session for each listener
+    async with running(config_of(route)) as (app, *_):
+        await clients.connect("s")
+        changed = structs.replace(route, overflow="disconnect")
+        await app.change_config(Config(routes=(changed,), limits=Limits(session_ttl=7.0, drain_deadline=0.05)))
+        await clients.connect("t")
+        before, after = sorted(app.routers[0].sessions, key=lambda session: session.state.opened_at)
+        assert (before._route.overflow, after._route.overflow) == ("coalesce", "disconnect")
+        assert (before._services.limits.session_ttl, after._services.limits.session_ttl) == (3600.0, 7.0)
+
+
+async def test_an_added_route_is_served_and_a_removed_one_is_not(tmp_path: Path, clients: Clients) -> None:
+    async with running(config_of(route_of(tmp_path, "a", "s"))) as (app, played, told):
+        reader = await clients.connect("s")
+        await app.change_config(config_of(route_of(tmp_path, "b", "t")))
+        assert b"GOING_AWAY" not in await reader.read()  # the connection ends
+        assert not (tmp_path / "s").exists()
+        await settle()
+        assert played[0].stopped
+        await clients.connect("t")
+        assert told[-1] == f"pod+unix:{tmp_path}/t"
+
+
+async def test_a_removed_route_lets_an_open_turn_finish(tmp_path: Path, clients: Clients) -> None:
+    patient = Limits(drain_deadline=DEADLINE)
+    async with running(config_of(route_of(tmp_path, "a", "s"))) as (app, played, _):
+        reader = await clients.connect("s")
+        played[0].says(TurnAccepted(request="1"), TextDelta(text="half"))
+        assert b"half" in await reader.readuntil(b"half")
+        await app.change_config(Config(routes=(route_of(tmp_path, "b", "t"),), limits=patient))
+        await settle()
+        assert not played[0].stopped
+        played[0].says(TextDelta(text="whole"))
+        assert b"whole" in await reader.readuntil(b"whole")
+        await app.change_config(config_of(route_of(tmp_path, "b", "t")))  # so that the test does not wait
+
+
+async def test_a_session_stays_with_the_backend_that_a_reload_takes_from_its_route(
+    tmp_path: Path, clients: Clients
+) -> None:
+    route = route_of(tmp_path, "a", "s")
+    async with running(config_of(route)) as (app, played, _):
+        older = await clients.connect("s")
+        await app.change_config(config_of(structs.replace(route, upstream=parse("pod+unix:/other"))))
+        newer = await clients.connect("s")
+        assert len(played) == 2
+        for backend, reader, text in ((played[0], older, b"old"), (played[1], newer, b"new")):
+            backend.says(TextDelta(text=text.decode()))
+            assert text in await reader.readuntil(text)
+
+
+async def test_the_router_of_a_former_backend_stops_once_its_clients_have_left(
+    tmp_path: Path, clients: Clients
+) -> None:
+    route = route_of(tmp_path, "a", "s")
+    async with running(config_of(route)) as (app, played, _):
+        await clients.connect("s")
+        await app.change_config(config_of(structs.replace(route, upstream=parse("pod+unix:/other"))))
+        assert len(app.routers) == 2
+        clients.close()
+        await app._clients.wait_until_gone(app.routers[1])
+        await settle()
+        assert len(app.routers) == 1
+        assert played[0].stopped
+
+
+async def test_a_port_that_cannot_be_bound_changes_nothing(tmp_path: Path, clients: Clients) -> None:
+    route = route_of(tmp_path, "a", "s")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        full = parse(f"smooth+ws://127.0.0.1:{taken.getsockname()[1]}/ws")
+        changed = structs.replace(route, overflow="disconnect", listen=(parse(f"pod+unix:{tmp_path}/t"), full))
+        async with running(config_of(route)) as (app, played, told):
+            reader = await clients.connect("s")
+            with pytest.raises(OSError, match="in use"):
+                await app.change_config(config_of(changed))
+            assert app.config.routes == (route,)
+            assert len(told) == 1
+            assert not (tmp_path / "t").exists()
+            played[0].says(TextDelta(text="still here"))
+            assert b"still here" in await reader.readuntil(b"here")
+            await clients.connect("s")
+
+
+async def test_a_listener_with_other_options_is_opened_anew_at_its_place(tmp_path: Path, clients: Clients) -> None:
+    route = route_of(tmp_path, "a", "s")
+    changed = structs.replace(route, listen=(parse(f"pod+unix:{tmp_path}/s?session=new"),))
+    async with running(config_of(route)) as (app, _, told):
+        await clients.connect("s")
+        await app.change_config(config_of(changed))
+        await clients.connect("s")
+        assert len(told) == 2
+
+
+async def test_a_listener_moves_to_another_route_without_closing(tmp_path: Path) -> None:
+    moving, other = parse("smooth+ws://127.0.0.1:0/ws"), parse(f"pod+unix:{tmp_path}/s")
+    first = Route(name="a", listen=(moving, other), upstream=parse("pod+unix:/played"))
+    second = structs.replace(first, name="b", listen=(moving,))
+    async with running(config_of(first)) as (app, _, told), aiohttp.ClientSession() as http:
+        await app.change_config(config_of(structs.replace(first, listen=(other,)), second))
+        assert len(told) == 2  # none was opened
+        async with http.ws_connect(told[0].removeprefix("smooth+")):
+            (link,) = app.links
+            assert link in app._clients.links_of(app.routers[1])
+
+
+async def test_a_token_that_a_reload_takes_away_is_refused(tmp_path: Path) -> None:
+    listen = (parse("smooth+ws://127.0.0.1:0/ws"),)
+    route = Route(name="a", listen=listen, upstream=parse("pod+unix:/played"), authenticated=True)
+    limits = Limits(auth_delay=0.001)
+    config = Config(routes=(route,), limits=limits, auth=Auth(tokens={"a": "token-of-a-client"}))
+    headers = {"Authorization": "Bearer token-of-a-client"}
+    async with running(config) as (app, _, told), aiohttp.ClientSession() as http:
+        url = told[0].removeprefix("smooth+")
+        async with http.ws_connect(url, headers=headers):
+            pass
+        await app.change_config(structs.replace(config, auth=Auth(tokens={"a": "another-token"})))
+        with pytest.raises(aiohttp.WSServerHandshakeError, match="401"):
+            await http.ws_connect(url, headers=headers)
