@@ -312,13 +312,21 @@ class TurnTalk:
     """One turn at a time: sends an input, shows the events of its turn, and has its questions answered.
 
     `ask` returns the line that the user types at a prompt, None if nobody is there. It may give further events to
-    `take` meanwhile. `accepted` is true once the backend has the input.
+    `take` meanwhile. `show_other` is called with events of no turn, and of turns that others began. `accepted` is true
+    once the backend has the input.
     """
 
-    def __init__(self, client: BackendClient, show: Callable[[Event], None], ask: Callable[[str], str | None]) -> None:
+    def __init__(
+        self,
+        client: BackendClient,
+        show: Callable[[Event], None],
+        ask: Callable[[str], str | None],
+        show_other: Callable[[InProcessEvent], None] = lambda _told: None,
+    ) -> None:
         self._client = client
         self._show = show
         self._ask = ask
+        self._show_other = show_other
         self._begin("")
 
     def _begin(self, request: str) -> None:
@@ -375,6 +383,7 @@ class TurnTalk:
         elif isinstance(event, TurnAccepted) and event.request == self._request:
             self._turn, self.accepted = told.turn, True
         if event is None or not self._turn or told.turn != self._turn:
+            self._show_other(told)
             return
         if self._shown:
             self._show(event)

@@ -58,6 +58,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "Show clients of all four dialects talking to one backend through the gateway; needs nothing else.",
     ),
     "send": ("Try", "Send one input to a backend in a new session, and print the answer as it streams."),
+    "chat": ("Try", "Talk to a backend in the terminal."),
     "demo-backend": ("Try", "Serve a scripted backend, to try dragoman without an agent."),
 }
 """Command -> its panel in `dragoman --help` and its summary, in the order of the help."""

@@ -139,7 +139,10 @@ class _Translator:
 
     def attach(self, state: SessionState, request: str) -> Step[Command]:
         names = (state.id, *self._like.public_ids(state.id, state.ids))
-        return Step(frames=[_told(attached=state.id, names=names)])
+        frames = [_told(attached=state.id, names=names)]
+        if state.turn is not None and state.turn.question is not None:
+            frames.append(_told(event=state.turn.question.asked, turn=state.turn.id))
+        return Step(frames=frames)
 
     def on_delivered(self, batch: Batch) -> Step[Command]:  # it sees itself what begins and ends
         return Step()

@@ -33,7 +33,7 @@ PANELS = {
     "Run": ["bridge", "serve", "check", "translate"],
     "Recordings": ["show", "diff", "replay", "drive", "export", "import", "redact", "scan"],
     "Reference": ["matrix", "schema", "config", "docs", "dialects"],
-    "Try": ["demo", "send", "demo-backend"],
+    "Try": ["demo", "send", "chat", "demo-backend"],
 }
 WS = "smooth+ws://127.0.0.1:0/ws"
 

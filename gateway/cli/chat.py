@@ -1,0 +1,365 @@
+"""`dragoman chat`: a terminal client for a backend of any dialect."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import structlog
+import typer
+
+from dragoman.gateway import logs
+from dragoman.gateway.cli.options import LogJson, LogLevel
+from dragoman.gateway.cli.running import set_up
+from dragoman.gateway.cli.terminal import DIM, Terminal
+from dragoman.gateway.endpoint import parse
+from dragoman.gateway.replay.in_process import InProcessEvent
+from dragoman.gateway.talk import BackendClient, TurnOutcome, TurnTalk, TypedAnswer
+from dragoman.mappings.canonical import Command, Event
+from dragoman.mappings.canonical import events as e
+from dragoman.mappings.canonical.commands import CancelTurn, GetHistory, ListSessions
+from dragoman.mappings.canonical.values import Message
+from dragoman.mappings.errors import ConfigError
+
+__all__ = ["EXAMPLES", "chat"]
+
+EXAMPLES = (
+    "dragoman chat pod+name:atlas",
+    "dragoman chat smooth+ws://127.0.0.1:8787/ws --session 5f1d8c3e-5d0f-4a53-8f0e-2f1e0c6b7a90",
+)
+
+PROMPT = "> "
+ANSWER = "? "
+CALL_DEADLINE = 10.0  # seconds for the answer to a command: a pando call may take so long
+HISTORY = 20  # messages that /history shows: about a screenful
+UNANSWERED, INTERRUPTED = 3, 130  # exit codes, as those of `send`
+
+NOTICES = {
+    "backend lost, connecting again": "The connection to the backend is lost; connecting again.",
+    "backend not reachable, trying again": "The backend cannot be reached; trying again.",
+    "backend of another dialect, trying again": "The backend speaks another dialect; trying again.",
+    "backend connected": "The backend is connected again.",
+}
+"""Log event -> what the user is told."""
+
+COMMANDS = {
+    "/help": "list these commands",
+    "/sessions": "list the sessions of the backend",
+    "/new": "begin a new session",
+    "/attach": "ID: continue another session",
+    "/cancel": "cancel the turn that runs in this session",
+    "/history": "show the last messages of this session",
+    "/quit": "leave; so does Ctrl-D, and Ctrl-C at an empty prompt",
+}
+
+
+class Leave(Exception):  # noqa: N818  # no error: the user leaves
+    """Raised to leave the chat with this exit code."""
+
+    def __init__(self, code: int = 0) -> None:
+        self.code = code
+
+
+class Chat:
+    """A conversation: reads inputs and commands, shows turns, and asks the questions of the backend."""
+
+    def __init__(self, client: BackendClient, terminal: Terminal) -> None:
+        self._client = client
+        self._terminal = terminal
+        self._turn = TurnTalk(client, self._show, self._ask, self._show_other)
+        self._question: TypedAnswer | None = None  # of a turn that another client began
+        self._calls: dict[str, tuple[str, str]] = {}  # open tool call -> name and arguments
+        self._sending = False  # an input of this client, which a backend may echo before it accepts it
+        self._error = ""  # the error that was shown last
+        self._code = 0
+        self._commands: dict[str, Callable[[str], None]] = {
+            "/help": self._help,
+            "/sessions": self._list,
+            "/new": self._begin,
+            "/attach": self._attach,
+            "/cancel": self._cancel,
+            "/history": self._history,
+            "/quit": self._leave,
+        }
+
+    def run(self) -> int:
+        """Talk until the user leaves; return the exit code."""
+        try:
+            while True:
+                self._act(self._read())
+        except EOFError:
+            return self._code
+        except Leave as leave:
+            return leave.code
+
+    def _read(self) -> str:
+        """Return the next line at the prompt; Ctrl-C clears it, and leaves if it is empty."""
+        while True:
+            try:
+                with self._client.prompting(self._show_other):
+                    return self._terminal.read(PROMPT, keep=self._question is None)
+            except KeyboardInterrupt:
+                if not self._terminal.clear_prompt():
+                    raise Leave(INTERRUPTED) from None
+
+    def _act(self, line: str) -> None:
+        """Act on a line: a command, the answer to an open question, or an input."""
+        word, _, rest = line.strip().partition(" ")
+        if word in self._commands:
+            self._commands[word](rest.strip())
+        elif self._question is not None:
+            self._answer(line)
+        elif word.startswith("/") and not word.startswith("//") and "/" not in word[1:]:
+            self._terminal.note(f"Unknown command {word}; /help lists them, and //... sends a text that begins with /.")
+        elif word:
+            self._send(line[1:] if word.startswith("//") else line)
+
+    # -- turns -------------------------------------------------------------------------------------------
+
+    def _send(self, text: str) -> None:
+        self._error, self._sending = "", True
+        try:
+            outcome = self._turn.run(text)
+        except KeyboardInterrupt:
+            outcome = self._interrupted()
+        finally:
+            self._sending = False
+        self._tell_end(outcome)
+
+    def _interrupted(self) -> TurnOutcome:
+        """Cancel the turn; a second Ctrl-C leaves."""
+        self._terminal.note("Cancelling the turn; Ctrl-C again leaves.")
+        try:
+            outcome = self._turn.cancel()
+        except KeyboardInterrupt:
+            raise Leave(INTERRUPTED) from None
+        if outcome.ended is None and outcome.failure is None:
+            self._terminal.note("The backend has not ended the turn yet.")
+        return outcome
+
+    def _tell_end(self, outcome: TurnOutcome) -> None:
+        self._terminal.end_line()
+        ended, failure = outcome.ended, outcome.failure
+        self._code = 0 if ended is not None and ended.end == "completed" else 1
+        if outcome.question is not None:
+            self._code = UNANSWERED
+        if outcome.question is not None and ended is None:  # the input is over
+            self._turn.cancel(show=False)
+            raise Leave(UNANSWERED)
+        if failure is not None:
+            self._terminal.fail(f"Not sent: {failure.text}")
+        elif ended is not None:
+            self._tell_turn_end(ended)
+
+    def _tell_turn_end(self, ended: e.TurnEnded) -> None:
+        if ended.end == "failed":
+            why = ended.failure.text if ended.failure is not None else ""
+            if not why or why != self._error:
+                self._terminal.fail(f"The turn failed: {why}" if why else "The turn failed.")
+        elif ended.end != "completed":
+            self._terminal.note(f"The turn ended: {ended.end.replace('_', ' ')}.")
+
+    def _ask(self, words: str) -> str | None:
+        """Return the line that the user types at a question of this client's turn."""
+        self._terminal.line(words)
+        try:
+            with self._client.prompting(self._turn.take):
+                return self._terminal.read(ANSWER)
+        except EOFError:
+            return None
+
+    def _answer(self, line: str) -> None:
+        """Answer a question of a turn that another client began."""
+        question = self._question
+        if question is None:
+            return
+        if (command := question.take(line)) is None:
+            self._terminal.line(question.prompt)
+            return
+        self._question = None
+        self._call(command)
+
+    # -- what happens ------------------------------------------------------------------------------------
+
+    def _show(self, event: Event) -> None:
+        """Show an event of this client's turn as it comes."""
+        match event:
+            case e.TextDelta():
+                self._terminal.write(event.text)
+            case e.ReasoningDelta() if self._terminal.live:
+                self._terminal.write(event.text, DIM)
+            case e.TextDone() | e.ReasoningDone():
+                self._terminal.end_line()
+            case e.TurnEnded():
+                pass
+            case _:
+                self._show_detail(event)
+
+    def _show_detail(self, event: Event) -> None:
+        """Show an event that is one line."""
+        match event:
+            case e.ToolCallStarted():
+                self._calls[event.call] = event.name, ""
+            case e.ToolCallArguments() if event.done:
+                self._calls[event.call] = event.name or self._calls.get(event.call, ("", ""))[0], event.json
+            case e.ToolCallFinished():
+                name, arguments = self._calls.pop(event.call, (event.name, ""))
+                result = event.summary or event.output or ""
+                self._terminal.row(f"· {name} {arguments} {'failed' if event.is_error else '→'} {result}")
+            case e.Preamble():
+                self._terminal.row(event.text)
+            case e.ModelRetry():
+                self._terminal.row(f"The model call is tried again in {event.wait_ms / 1000:g} s: {event.text}")
+            case e.ErrorReported():
+                self._error = event.text
+                self._terminal.fail(f"Error: {event.text}")
+            case e.Alert() | e.Gap():
+                self._terminal.note(event.text)
+            case e.OtpSent():
+                self._terminal.note(f"A one-time code was sent by {event.channel} to {event.destination}.")
+            case e.CompactionStarted():
+                self._terminal.row("The backend summarises the history.")
+            case _:
+                pass
+
+    def _show_other(self, told: InProcessEvent) -> None:
+        """Show an event of a turn that this client did not begin, in whole lines."""
+        event = told.event
+        match event:
+            case e.TextDone() if event.text.strip():
+                self._terminal.line(f"agent: {event.text.strip()}")
+            case e.MessageAppended() if event.message.role == "user" and not self._sending:
+                self._terminal.line(f"another client: {event.message.text}")
+            case e.ApprovalRequested() | e.InteractionRequired() | e.OtpRequired():
+                self._question = TypedAnswer(event)
+                self._terminal.line(self._question.prompt)
+            case e.ApprovalResolved() | e.InteractionResolved():
+                self._question = None
+            case e.TurnEnded():
+                if self._question is not None and not isinstance(self._question.asked, e.OtpRequired):
+                    self._question = None  # a code may be typed after the turn
+                self._tell_turn_end(event)
+            case e.BackendShutdown():
+                self._terminal.note("The backend shuts down.")
+            case None:
+                pass
+            case _ if told.turn or isinstance(event, e.Alert | e.Gap):
+                self._show_detail(event)
+
+    # -- commands ----------------------------------------------------------------------------------------
+
+    def _call(self, command: Command) -> Any:
+        """Return the answer to a command; None if it was refused or did not come, which the user is told."""
+        request = self._client.say(command)
+        until = time.monotonic() + CALL_DEADLINE
+        while (told := self._client.next_event(until - time.monotonic())) is not None:
+            if getattr(told.event, "request", "") != request:
+                self._show_other(told)
+            elif isinstance(told.event, e.Reply) and told.event.failure is not None:
+                self._terminal.fail(told.event.failure.text)
+                return None
+            else:
+                return told.event
+        self._terminal.fail("The backend did not answer.")
+        return None
+
+    def _help(self, _rest: str) -> None:
+        for word, text in COMMANDS.items():
+            self._terminal.line(f"{word:10} {text}")
+
+    def _list(self, _rest: str) -> None:
+        listed = self._call(ListSessions())
+        for row in listed.sessions if isinstance(listed, e.SessionsListed) else ():
+            mark = "*" if row.session == self._client.session else " "
+            self._terminal.line(f"{mark} {row.session}  {row.messages:4} messages  {row.title}".rstrip())
+
+    def _begin(self, _rest: str) -> None:
+        before = self._client.session
+        self._open("")
+        if self._client.session == before:
+            self._terminal.note("This backend has only one session.")
+
+    def _attach(self, session: str) -> None:
+        if not session:
+            return self._terminal.note("Write /attach ID; /sessions lists the ids.")
+        return self._open(session)
+
+    def _open(self, session: str) -> None:
+        """Open another session; if that fails, the session of before is continued."""
+        before = self._client.session
+        self._question = None
+        try:
+            self._client.open(session)
+        except ConfigError as error:
+            self._terminal.fail(str(error))
+            self._client.open(before)
+        self._terminal.note(f"Session {self._client.session}")
+
+    def _cancel(self, _rest: str) -> None:
+        if self._call(CancelTurn()) is not None:
+            self._terminal.note("Cancelling the turn.")
+
+    def _history(self, _rest: str) -> None:
+        page = self._call(GetHistory(limit=HISTORY, session=self._client.session))
+        items = page.items if isinstance(page, e.HistorySnapshot) else ()
+        for item in reversed(items):
+            if isinstance(item, Message):
+                self._terminal.line(f"{'you' if item.role == 'user' else 'agent'}: {item.text}")
+        if not items:
+            self._terminal.note("This session has no messages.")
+
+    def _leave(self, _rest: str) -> None:
+        raise Leave
+
+
+def chat(
+    endpoint: Annotated[str, typer.Argument(metavar="ENDPOINT", help="The backend, in any dialect.")],
+    session: Annotated[
+        str, typer.Option("--session", metavar="ID", help="Continue this session; a pod has only one.")
+    ] = "",
+    log_level: LogLevel = "error",
+    log_json: LogJson = False,
+) -> None:
+    """Talk to a backend in the terminal.
+
+    Text appears as it comes, and questions are answered in place. Ctrl-C cancels the turn; a second one, or one at an
+    empty prompt, leaves. So does Ctrl-D. /help lists the commands.
+
+    Without a terminal each line of stdin is an input, or the answer to a question, and stdout has the answers. Then it
+    exits 0 if the last turn completed, 1 if it ended otherwise, 3 if a question has no answer. It exits 2 if the
+    backend cannot be reached or has no session ID.
+    """
+    set_up(log_level, log_json)
+    terminal = Terminal(tuple(COMMANDS))
+    _tell_notices(terminal, log_level)
+    with BackendClient(parse(endpoint)) as client:
+        client.open(session)
+        if terminal.live:
+            terminal.note(f"{parse(endpoint).masked}, session {client.session}. /help lists the commands.")
+        try:
+            code = Chat(client, terminal).run()
+        finally:
+            terminal.close()
+    raise typer.Exit(code)
+
+
+def _tell_notices(terminal: Terminal, level: str) -> None:
+    """Tell the user of a lost and found connection, which the gateway only logs; other logs stay as configured."""
+    lost = False
+
+    def tell(_logger: object, method: str, fields: Any) -> Any:
+        nonlocal lost
+        connected = fields["event"] == "backend connected"
+        if fields["event"] in NOTICES and (lost or not connected):
+            cause = f" ({fields['cause']})" if fields.get("cause") else ""
+            terminal.note(NOTICES[fields["event"]] + cause)
+        lost = not connected if fields["event"] in NOTICES else lost
+        if method not in logs.LEVELS[logs.LEVELS.index(level) :]:
+            raise structlog.DropEvent
+        return fields
+
+    structlog.configure(
+        processors=[tell, *structlog.get_config()["processors"]],
+        wrapper_class=structlog.make_filtering_bound_logger("info" if level != "debug" else "debug"),
+    )

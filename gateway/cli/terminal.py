@@ -1,0 +1,163 @@
+"""The terminal of `chat`: streamed text, lines in between, and a prompt with line editing and history.
+
+Without a terminal on stdin, lines are read without a prompt, and only the answers are written to stdout. Notices then
+go to stderr. All methods may be called from another thread while `read` waits: a line then appears above the prompt.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import sys
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from types import ModuleType
+
+from dragoman.gateway import logs
+from dragoman.gateway.recording.printable import printable
+
+__all__ = ["Terminal"]
+
+HISTORY_MAX = 1000  # inputs that are kept: years of use, in a file that is read at once
+DIM, RED, PLAIN = "\x1b[2m", "\x1b[31m", "\x1b[0m"
+CLEAR = "\r\x1b[K"
+
+
+class Terminal:
+    """Reads lines from stdin and writes to stdout. `live` is true if a person types and reads."""
+
+    def __init__(self, words: Sequence[str] = ()) -> None:
+        self.live = sys.stdin.isatty() and sys.stdout.isatty()
+        self._styled = self.live and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+        self._lock = threading.RLock()
+        self._prompt: str | None = None
+        self._style = ""
+        self._at_start = True  # of a line
+        self._begins = True  # nothing of the streamed text was written yet
+        self._readline = _line_editor(words) if self.live else None
+
+    # -- output ------------------------------------------------------------------------------------------
+
+    def write(self, text: str, style: str = "") -> None:
+        """Write a piece of streamed text; text of another style begins a line."""
+        with self._lock:
+            if style != self._style:
+                self.end_line()
+            text = text.lstrip(" \n") if self._begins else text
+            if not text:
+                return
+            self._style, self._begins, self._at_start = style, False, text.endswith("\n")
+            self._put(self._in_style(printable(text), style))
+
+    def end_line(self) -> None:
+        """End the line that streamed text has begun, if any."""
+        with self._lock:
+            if not self._at_start:
+                self._put("\n")
+            self._at_start, self._begins, self._style = True, True, ""
+
+    def line(self, text: str, style: str = "") -> None:
+        """Write a line by itself, above the prompt if there is one."""
+        with self._lock:
+            if self._prompt is None:
+                self.end_line()
+                self._put(self._in_style(printable(text), style) + "\n")
+                return
+            typed = self._readline.get_line_buffer() if self._readline is not None else ""
+            clear = CLEAR if self._styled else "\n"
+            self._put(f"{clear}{self._in_style(printable(text), style)}\n{self._prompt}{typed}")
+
+    def note(self, text: str) -> None:
+        """Write a line about the conversation, which is no part of it."""
+        if self.live:
+            self.line(text, DIM)
+        else:
+            logs.tell(printable(text), sys.stderr)
+
+    def fail(self, text: str) -> None:
+        """Write a line about a failure."""
+        if self.live:
+            self.line(text, RED)
+        else:
+            self.note(text)
+
+    def row(self, text: str) -> None:
+        """Write one dim line that is cut to the width of the terminal, and nothing without a terminal."""
+        if self.live:
+            flat, width = " ".join(text.split()), shutil.get_terminal_size().columns - 1
+            self.line(flat if len(flat) <= width else f"{flat[: width - 1]}…", DIM)
+
+    def _in_style(self, text: str, style: str) -> str:
+        return f"{style}{text}{PLAIN}" if style and self._styled else text
+
+    @staticmethod
+    def _put(text: str) -> None:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+
+    # -- input -------------------------------------------------------------------------------------------
+
+    def read(self, prompt: str, *, keep: bool = False) -> str:
+        """Return the next line; raise EOFError at the end of the input. With `keep` it enters the history."""
+        with self._lock:
+            self.end_line()
+            self._prompt = prompt if self.live else None
+        try:
+            line = input(prompt) if self.live else _read_line()
+        finally:
+            with self._lock:
+                self._prompt = None
+        if keep and line.strip() and self._readline is not None:
+            self._readline.add_history(line)
+        return line
+
+    def clear_prompt(self) -> bool:
+        """Begin a new line after Ctrl-C; return False if nothing was typed at the prompt."""
+        typed = self._readline.get_line_buffer() if self._readline is not None else ""
+        self._put("\n")
+        return bool(typed.strip())
+
+    def close(self) -> None:
+        """Write the history to its file, which only its user can read."""
+        if self._readline is None:
+            return
+        path = history_file()
+        with contextlib.suppress(OSError):  # a history that cannot be written is no reason to fail
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.touch(mode=0o600)
+            self._readline.set_history_length(HISTORY_MAX)
+            self._readline.write_history_file(str(path))
+
+
+def history_file() -> Path:
+    """Return the file of the history of inputs."""
+    state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    return Path(state) / "dragoman" / "chat_history"
+
+
+def _read_line() -> str:
+    line = sys.stdin.readline()
+    if not line:
+        raise EOFError
+    return line.rstrip("\n")
+
+
+def _line_editor(words: Sequence[str]) -> ModuleType | None:
+    """Return readline with the history of inputs; None if this Python has no readline."""
+    try:
+        import readline
+    except ImportError:
+        return None
+    readline.set_auto_history(False)  # an answer to a question may be a code
+    with contextlib.suppress(OSError):
+        readline.read_history_file(str(history_file()))
+
+    def complete(begun: str, number: int) -> str | None:
+        return next(iter([word for word in words if begun and word.startswith(begun)][number:]), None)
+
+    readline.set_completer_delims(" ")
+    readline.set_completer(complete)
+    readline.parse_and_bind("tab: complete")
+    return readline

@@ -1,0 +1,134 @@
+"""`dragoman chat` on pipes and in a terminal, with a demo backend."""
+
+from __future__ import annotations
+
+import os
+import select
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+WAIT = 30.0  # seconds for a text to appear: it takes milliseconds
+
+
+IN_TERMINAL = "import os, sys; os.login_tty(0); os.execv(sys.executable, [sys.executable, *sys.argv[1:]])"
+
+
+class PseudoTerminal:
+    """A program in a terminal: types, and waits for what it shows."""
+
+    def __init__(self, *arguments: str, state: Path) -> None:
+        self._terminal, theirs = os.openpty()
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", IN_TERMINAL, "-m", "dragoman", *arguments],
+            env={**os.environ, "XDG_STATE_HOME": str(state), "TERM": "dumb"},
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+        )
+        os.close(theirs)
+        self._shown = ""
+
+    def type(self, text: str) -> None:
+        os.write(self._terminal, text.encode())
+
+    def wait_for(self, text: str) -> str:
+        """Return what was shown up to this text; raise AssertionError if it does not appear."""
+        until = time.monotonic() + WAIT
+        while text not in self._shown:
+            assert time.monotonic() < until, f"no {text!r} in {self._shown!r}"
+            if select.select([self._terminal], [], [], 0.1)[0]:
+                try:
+                    self._shown += os.read(self._terminal, 65536).decode(errors="replace")
+                except OSError:  # Linux: the program has ended
+                    raise AssertionError(f"the end instead of {text!r} after {self._shown!r}") from None
+        before, _, self._shown = self._shown.partition(text)
+        return before
+
+    def exit_code(self) -> int:
+        """Return the exit code of the program."""
+        code = self._process.wait(WAIT)
+        os.close(self._terminal)
+        return code
+
+
+@pytest.fixture(scope="module")
+def backend(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A demo backend that has approvals and forms."""
+    command = [sys.executable, "-m", "dragoman", "demo-backend", "smooth+ws://127.0.0.1:0/ws", "--log-level", "error"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        yield process.stderr.readline().removeprefix("listening ").strip()
+        process.kill()
+
+
+def chat(endpoint: str, typed: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "dragoman", "chat", endpoint]
+    return subprocess.run(command, input=typed, capture_output=True, text=True, timeout=50, check=False)
+
+
+def test_lines_of_a_pipe_are_inputs_answers_and_commands(backend: str) -> None:
+    done = chat(backend, "count 3\napprove\nmaybe\ndeny\n/history\n")
+    lines = done.stdout.splitlines()
+    assert (done.returncode, done.stderr, lines[0].strip()) == (0, "", "0 1 2")
+    assert lines.count("Answer approve or deny.") == 2, "a line that is no answer asks again"
+    assert "Then I leave the order as it is." in lines
+    assert [line.partition(":")[0] for line in lines[-4:]] == ["you", "agent", "you", "agent"]
+
+
+def test_a_question_at_the_end_of_a_pipe_exits_3(backend: str) -> None:
+    done = chat(backend, "approve\n")
+    assert (done.returncode, done.stdout.endswith("Answer approve or deny.\n")) == (3, True)
+
+
+def test_a_chat_in_a_terminal_cancels_asks_and_remembers(backend: str, tmp_path: Path) -> None:
+    screen = PseudoTerminal("chat", backend, state=tmp_path)
+    screen.wait_for("/help lists the commands.\r\n> ")
+    screen.type("slow\r")
+    screen.wait_for("0 1 2")
+    screen.type("\x03")
+    screen.wait_for("The turn ended: cancelled.")
+    screen.wait_for("> ")
+    screen.type("approve\r")
+    screen.wait_for("Answer approve or deny.\r\n? ")
+    screen.type("approve\r")
+    shown = screen.wait_for("on their way back.\r\n> ")
+    assert '· refund_order {"order":"A-1042"' in shown, "a tool is one line"
+    screen.type("\x04")
+    assert screen.exit_code() == 0
+    kept = tmp_path / "dragoman" / "chat_history"
+    assert (kept.read_text().splitlines()[-2:], kept.stat().st_mode & 0o777) == (["slow", "approve"], 0o600)
+
+
+def test_ctrl_c_clears_what_is_typed_and_leaves_at_an_empty_prompt(backend: str, tmp_path: Path) -> None:
+    screen = PseudoTerminal("chat", backend, state=tmp_path)
+    screen.wait_for("\n> ")
+    screen.type("half an inp")
+    screen.wait_for("half an inp")
+    screen.type("\x03")
+    screen.wait_for("\n> ")
+    screen.type("\x03")
+    assert screen.exit_code() == 130
+
+
+def test_a_lost_connection_and_other_clients_are_shown_above_the_prompt(tmp_path: Path) -> None:
+    endpoint = f"pod+unix:{tmp_path}/pod"
+    command = [sys.executable, "-m", "dragoman", "demo-backend", endpoint, "--log-level", "error"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        process.stderr.readline()
+        screen = PseudoTerminal("chat", endpoint, state=tmp_path)
+        screen.wait_for("\n> ")
+        screen.type("half")
+        screen.wait_for("half")
+        chat(endpoint, "count 2\n")
+        screen.wait_for("another client: count 2")
+        screen.wait_for("agent: 0 1")
+        process.kill()
+    screen.wait_for("The connection to the backend is lost; connecting again.\r\n> half")
+    screen.type("\x15\x04")
+    assert screen.exit_code() == 0
