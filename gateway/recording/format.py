@@ -88,7 +88,7 @@ class Header(Struct, frozen=True, kw_only=True, tag_field="kind", tag="header"):
 
 
 class Round(Struct, frozen=True, array_like=True, gc=False):
-    """One step of a folded text: the number of its deltas, its `t` (µs), and the time `at` (ns) of its batch."""
+    """A step of a folded text: the number of its deltas, its `t` (µs), and the time `at` (ns) of its batch."""
 
     count: Annotated[int, Meta(ge=1)]
     t: Micros
@@ -230,18 +230,14 @@ _HEADER = msgspec.json.Decoder(Header)
 
 
 class _Stamp(Struct):
-    """The format and version of a first line, which are checked before the rest of it is decoded."""
+    """The keys of a line that tell whether the rest of it can be decoded."""
 
     format: str = ""
     version: int = 0
-
-
-class _Kind(Struct):
     kind: str = ""
 
 
 _STAMP = msgspec.json.Decoder(_Stamp)
-_KIND = msgspec.json.Decoder(_Kind)
 
 
 def encode(line: Header | StepLine) -> bytes:
@@ -293,7 +289,7 @@ def decode_line(line: bytes) -> StepLine:
 
 def _unknown_kind(line: bytes) -> str:
     try:
-        kind = _KIND.decode(line).kind
+        kind = _STAMP.decode(line).kind
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return ""
     return "" if kind == "step" else kind

@@ -38,7 +38,7 @@ Lost = Literal["block", "end"]
 
 
 class IndexEntry(Struct, frozen=True, array_like=True, gc=False):
-    """One zstd frame: its offset and size, and the `seq` and `t` of its first readable line."""
+    """An entry of the index: offset and size of a zstd frame, and the `seq` and `t` of its first readable line."""
 
     offset: int
     size: int

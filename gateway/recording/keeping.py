@@ -1,4 +1,4 @@
-"""Closed recordings are compressed, and the oldest are deleted past a limit.
+"""Compress closed recordings, and delete the oldest ones above a limit.
 
 The writer of a file holds a lock on it, which ends with its process however that ends. So a gateway that starts finds
 what a killed one left behind, and two gateways may share a folder.

@@ -30,7 +30,7 @@ Direction = Literal["receive", "send"]
 
 
 class Part(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
-    """One part of a ZeroMQ message: as text, or as base64 if it is not UTF-8."""
+    """A part of a ZeroMQ message: as text, or as base64 if it is not UTF-8."""
 
     text: str | None = None
     base64: str | None = None

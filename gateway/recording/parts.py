@@ -1,4 +1,4 @@
-"""The files of one recording, part by part, and the care for a disk that is full or slow.
+"""Write the files of one recording, part by part, and go on when the disk is full or slow.
 
 When the writer cannot take or keep bytes, the session is *not recorded*: one error says so, the lost items are counted,
 and after RETRY a further part begins, whose header says how many items are missing. After `rotate_bytes` a further part

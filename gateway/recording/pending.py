@@ -1,4 +1,4 @@
-"""Steps on their way into a recording: they are noted at once, and made into items many at a time.
+"""Collect the steps of a recording: each is noted at once, and many are made into items together.
 
 A step is what one read of a connection brought about. A step that may be part of a streamed text is noted as a row.
 Consecutive rows are folded into a StepLine with rounds if every frame is the text of its delta, as JSON, with the same

@@ -47,7 +47,7 @@ class Folder:
 
 
 class OneFile:
-    """One file for the first session with an input; the other files stand beside it.
+    """A file for the first session with an input; the other files stand beside it.
 
     Other sessions are `NAME-2`, `NAME-3` ..., and what belongs to no session is `NAME-route`.
     """

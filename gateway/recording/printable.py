@@ -1,4 +1,4 @@
-"""Text of peers for terminals and pages: what would control them, or turn their writing around, is shown instead."""
+"""Make text of peers safe for terminals and pages: control characters and marks of direction become visible."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066
 
 
 def printable(text: str) -> str:
-    """`text` with control characters and marks of direction as `\\x1b` or `\\u202e`; tabs and line ends stay."""
+    """Return `text` with control characters and marks of direction written as `\\x1b` or `\\u202e`."""
     return UNSEEN.sub(lambda found: _escaped(ord(found[0])), text)
 
 

@@ -1,4 +1,4 @@
-"""Reading a recording: one file, or all parts of a recording that was rotated, in their order.
+"""Read a recording: one file, or all parts of a recording that was rotated, in their order.
 
 Any part stands for the whole recording, and so does a folder that holds one session. Parts are found by their names
 and identified by their headers. A part that is missing, and items that could not be written before a part, are a gap:
@@ -266,7 +266,7 @@ def about_no_session(recording: Reader) -> str:
 
 
 class PartFile:
-    """One file of a recording, plain or compressed, which can be read any number of times."""
+    """A file of a recording, plain or compressed, which can be read any number of times."""
 
     def __init__(self, path: Path, header: Header, *, compressed: bool) -> None:
         self.path = path

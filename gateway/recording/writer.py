@@ -18,7 +18,6 @@ import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 import structlog
 
@@ -49,12 +48,8 @@ class OutputFile:
         self.over = False
 
 
-class _QueuedBytes(NamedTuple):
-    """Bytes for a file with so many whole lines, or None to close it."""
-
-    file: OutputFile
-    data: bytes | None
-    lines: int = 0
+QueuedBytes = tuple[OutputFile, bytes | None, int]
+"""Bytes for a file with so many whole lines, or None to close it."""
 
 
 class Writer:
@@ -82,7 +77,7 @@ class Writer:
         self.bytes_written = 0
         self.failure: tuple[str, float] | None = None
         """Why a file could not be written last, and when (seconds of `time.monotonic`)."""
-        self._queue: list[_QueuedBytes] = []
+        self._queue: list[QueuedBytes] = []
         self._wake = threading.Condition()
         self._flush = False
         self._stopping = False
@@ -108,7 +103,7 @@ class Writer:
             if self._backlog + len(data) > self._backlog_max:
                 return False
             self._backlog += len(data)
-            self._queue.append(_QueuedBytes(file, data, lines))
+            self._queue.append((file, data, lines))
             if len(data) > BURST:
                 self._wake.notify()
         return True
@@ -122,7 +117,7 @@ class Writer:
     def finish(self, file: OutputFile) -> None:
         """Close a file after the bytes that are queued for it."""
         with self._wake:
-            self._queue.append(_QueuedBytes(file, None))
+            self._queue.append((file, None, 0))
             self._flush = True
             self._wake.notify()
 
@@ -156,7 +151,7 @@ class Writer:
         while keeper.busy and time.monotonic() < self._give_up_at:
             keeper.step()
 
-    def _round(self, queue: list[_QueuedBytes], *, sync: bool) -> None:
+    def _round(self, queue: list[QueuedBytes], *, sync: bool) -> None:
         """Write all of it, then `sync` once each file that was written to since the last time."""
         unsynced = self._unsynced
         done = 0

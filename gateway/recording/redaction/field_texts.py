@@ -1,4 +1,4 @@
-"""The texts in frames, gathered by field.
+"""Gather the texts in frames by field, so that a secret which is split over frames is found.
 
 Texts of two frames belong to one field if the frames are of one tap and kind and the texts have the same key. If a
 frame has several such keys, their order decides. Streams are long rows of frames that differ in a word, so the shape

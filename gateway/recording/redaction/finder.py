@@ -46,7 +46,7 @@ BEGINS = re.compile(r"[-_:=\"&?]|[78]Q~|(?i:bearer|machine)")
 
 
 class Detector(Struct, frozen=True, kw_only=True):
-    """One shape of secrets. `folded` anchors are lower-case and match any case; without any the pattern is used.
+    """A shape of secrets. `folded` anchors are lower-case and match any case; without any the pattern is used.
 
     `opens` matches, up to the end of a text, what could become a secret if the text went on. `run` reads such a value
     that ends before the text does; of the anchors inside it only the last can still reach the end. `judge` has the last

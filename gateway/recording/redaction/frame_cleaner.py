@@ -19,7 +19,7 @@ from dragoman.gateway.recording.redaction.escapes import layers
 from dragoman.gateway.recording.redaction.finder import Finder
 from dragoman.gateway.recording.redaction.spans import Mark, Note, replaced
 
-__all__ = ["CredentialRemover", "FrameCleaner", "Frames", "has_credentials", "texts_of"]
+__all__ = ["FrameCleaner", "Frames", "has_credentials", "texts_of"]
 
 Frames = FrameLine | StepLine
 
@@ -101,26 +101,18 @@ class FrameCleaner:
                 return structs.replace(frame, text=new, redacted=True)
         return structs.replace(frame, text=None, base64=None, parts=None, redacted=True)
 
-
-class CredentialRemover:
-    """Removes from frames only what no recording ever holds."""
-
-    def __init__(self, finder: Finder, cleaner: FrameCleaner) -> None:
-        self._finder = finder
-        self._cleaner = cleaner
-
-    def redact(self, frames: Sequence[Frames]) -> dict[int, list[Line]]:
-        """Map the place of each item with credentials to its lines without them."""
+    def remove_credentials(self, frames: Sequence[Frames]) -> dict[int, list[Line]]:
+        """Map the place of each item that has what no recording ever holds to its lines without it."""
         texts = [text for frame in frames for text in _quick_texts(frame)]
         if "" not in texts and not _may_hold_any(texts):
             return {}
         for index, frame_texts in enumerate(chain.from_iterable(map(_texts_of_each, frames))):
             for text in frame_texts:
                 if "action" in text and has_credentials(_json(text)):
-                    self._cleaner.empty_frame(index, "token")
+                    self.empty_frame(index, "token")
                 elif ("=" in text or "code " in text.lower()) and self._finder.find(text):
-                    self._cleaner.search_frame(index)
-        return self._cleaner.clean(frames)
+                    self.search_frame(index)
+        return self.clean(frames)
 
 
 def _count_of(item: Frames) -> int:

@@ -45,7 +45,7 @@ Released = list[tuple[HeldDelta[Slot], Sequence[tuple[str, Sequence[Span]]] | No
 
 
 class HeldText(Generic[Slot]):
-    """One streamed text. `whole` finds the secrets of a complete text, `finder` those of a part of it."""
+    """A text that streams. `whole` finds the secrets of a complete text, `finder` those of a part of it."""
 
     def __init__(self, finder: Finder, whole: Callable[[str], list[Span]], mark: Mark) -> None:
         self._finder = finder

@@ -35,7 +35,7 @@ TOKEN = re.compile(
 
 
 class PathStep(Struct, frozen=True):
-    """One step of a path: a key, an index, or None for any; `deep` means at any depth."""
+    """A step of a path: a key, an index, or None for any; `deep` means at any depth."""
 
     key: str | int | None
     deep: bool = False

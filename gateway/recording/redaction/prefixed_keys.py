@@ -24,7 +24,7 @@ LENGTH = re.compile(r"(?P<exact>=?)(?P<first>[0-9]+)(?P<rest>(?:[^0-9][0-9]+)*)\
 
 
 class KeyFormat(Struct, frozen=True, kw_only=True):
-    """One prefix of one kind. `sign` precedes the prefix of a key that does not begin a word."""
+    """The format of a kind of key with one of its prefixes. `sign` precedes a key that begins no word."""
 
     kind: str
     prefix: str
@@ -56,11 +56,11 @@ class KeyFormat(Struct, frozen=True, kw_only=True):
         return f"[{''.join(map(re.escape, self.separators))}{ALPHABETS[self.alphabet]}]"
 
 
-class _PrefixPatterns(Struct, frozen=True):
-    """The patterns of the keys that may begin with one prefix, each with its kind, the most specific first."""
+PrefixPatterns = tuple[list[tuple[str, re.Pattern[str]]], list[tuple[str, str, re.Pattern[str]]]]
+"""The patterns of the keys that may begin with a prefix, each with its kind, the most specific first.
 
-    patterns: tuple[tuple[str, re.Pattern[str]], ...]
-    opens: tuple[tuple[str, str, re.Pattern[str]], ...]
+They are those of whole keys, and those of keys that are cut off, which also have their characters.
+"""
 
 
 class PrefixedKeys:
@@ -74,7 +74,7 @@ class PrefixedKeys:
 
     def __init__(self, table: str = KEY_TABLE) -> None:
         self._formats = sorted(key_formats(table), key=lambda one: len(one.prefix), reverse=True)
-        self._known: dict[str, _PrefixPatterns] = {}
+        self._known: dict[str, PrefixPatterns] = {}
         prefixes = sorted({one.prefix for one in self._formats}, key=lambda prefix: (prefix[0], -len(prefix)))
         groups = groupby(prefixes, lambda prefix: prefix[0])
         words = [re.escape(first) + "(?:" + "|".join(re.escape(p[1:]) for p in some) + ")" for first, some in groups]
@@ -90,7 +90,7 @@ class PrefixedKeys:
         start = self._start.match(text) or self._long.search(text)
         while start is not None:
             end = start.end()
-            for kind, pattern in self._prefix(start[1]).patterns:
+            for kind, pattern in self._prefix(start[1])[0]:
                 found = pattern.match(text, start.end())
                 if found is not None:
                     yield kind, found
@@ -108,7 +108,7 @@ class PrefixedKeys:
         begin = max(last_word, len(text.rstrip(CHARACTERS)))
         first = self._start.match(text, begin)
         for start in chain([first] if first is not None else [], self._behind.finditer(text, begin)):
-            for kind, characters, pattern in self._prefix(start[1]).opens:
+            for kind, characters, pattern in self._prefix(start[1])[1]:
                 if ended.get(characters, 0) > start.end():
                     continue  # these characters end before the text does
                 found = pattern.match(text, start.end())
@@ -117,7 +117,7 @@ class PrefixedKeys:
                 ended[characters] = found.end() if found is not None else 0
         return None
 
-    def _prefix(self, prefix: str) -> _PrefixPatterns:
+    def _prefix(self, prefix: str) -> PrefixPatterns:
         """Return the patterns of all formats whose prefix is `prefix` or begins it. They are compiled when needed."""
         if prefix not in self._known:
             patterns, opens = [], []
@@ -127,7 +127,7 @@ class PrefixedKeys:
                     begin = f"{behind}(?P<secret>{re.escape(one.prefix)}"
                     patterns.append((one.kind, re.compile(f"{begin}{one.body})")))
                     opens.append((one.kind, one.characters, re.compile(f"{begin}{one.characters}*+)")))
-            self._known[prefix] = _PrefixPatterns(tuple(patterns), tuple(opens))
+            self._known[prefix] = patterns, opens
         return self._known[prefix]
 
 

@@ -17,13 +17,13 @@ from msgspec import Struct, structs
 from dragoman.gateway.recording.format import Item, StepLine
 from dragoman.gateway.recording.lines import EventLine, FrameLine, Line
 from dragoman.gateway.recording.redaction.finder import finder as finder_of
-from dragoman.gateway.recording.redaction.frame_cleaner import CredentialRemover, FrameCleaner
+from dragoman.gateway.recording.redaction.frame_cleaner import FrameCleaner, Frames
 from dragoman.gateway.recording.redaction.frame_redactor import FrameRedactor
 from dragoman.gateway.recording.redaction.held_text import HeldDelta, HeldText, Released
 from dragoman.gateway.recording.redaction.paths import JsonPaths
 from dragoman.gateway.recording.redaction.rules import RedactionRules
 from dragoman.gateway.recording.redaction.shapes import ALWAYS, named
-from dragoman.gateway.recording.redaction.spans import Placeholders, Span
+from dragoman.gateway.recording.redaction.spans import Span, placeholders
 from dragoman.gateway.recording.redaction.values import ValueRedactor, place_of
 from dragoman.mappings.canonical.events import (
     ReasoningDelta,
@@ -104,16 +104,16 @@ class Redactor:
         paths = rules.paths if rules is not None else JsonPaths()
         self._finder = finder
         self._partial = finder_of((*rules.detectors, *named(paths.names))) if paths and rules is not None else finder
-        self._mark = Placeholders(salt).mark
+        self._mark = placeholders(salt)
         self._seq = 0  # of the line that is being redacted
         self._values = ValueRedactor(
             finder, paths, self._mark, lambda kind, place: self.ledger.note(kind, place, self._seq)
         )
         cleaner = FrameCleaner(self._partial, self._mark, self.ledger.note)
-        self._frames: FrameRedactor | CredentialRemover = CredentialRemover(finder, cleaner)
+        self._redact_frames: Callable[[Sequence[Frames]], dict[int, list[Line]]] = cleaner.remove_credentials
         if rules is not None:
             same = self._partial is finder
-            self._frames = FrameRedactor(self._partial, cleaner, paths.names, streams_are_clean=same)
+            self._redact_frames = FrameRedactor(self._partial, cleaner, paths.names, streams_are_clean=same).redact
         self._queue: deque[HeldDelta[Slot] | Line] = deque()
         self._texts: dict[TextKey, HeldText[Slot]] = {}
         self._weight = 0
@@ -197,7 +197,7 @@ class Redactor:
         """Return the lines with their frames redacted, which are searched together."""
         places = [place for place, line in enumerate(lines) if type(line) is not EventLine]
         if places:
-            changed = self._frames.redact([lines[place] for place in places])  # type: ignore[misc]  # mypy does not narrow by `type(...) is not`
+            changed = self._redact_frames([lines[place] for place in places])  # type: ignore[misc]  # mypy does not narrow by `type(...) is not`
             for nth in sorted(changed, reverse=True):
                 lines[places[nth] : places[nth] + 1] = changed[nth]
         return lines

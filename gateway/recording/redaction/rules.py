@@ -13,7 +13,7 @@ from msgspec import Struct
 from dragoman.gateway.recording.redaction.finder import HIDDEN, Detector, Shape, finder
 from dragoman.gateway.recording.redaction.paths import JsonPaths, json_path
 from dragoman.gateway.recording.redaction.shapes import BUILT_IN
-from dragoman.gateway.recording.redaction.spans import KIND, Placeholders, merged, replaced
+from dragoman.gateway.recording.redaction.spans import KIND, merged, placeholders, replaced
 from dragoman.mappings.errors import ConfigError
 
 __all__ = ["EVER", "PATTERN_MAX", "REACH_MAX", "RedactionRules", "pattern", "redact_text", "rules"]
@@ -25,7 +25,7 @@ REACH_MAX = 1024  # characters that a pattern may match: so much of a text is he
 EVER = 2**63 - 1  # µs: a window that does not end
 
 _FINDER = finder(BUILT_IN)
-_MARK = Placeholders(token_bytes(16)).mark
+_MARK = placeholders(token_bytes(16))
 
 
 class RedactionRules(Struct, frozen=True, kw_only=True):

@@ -22,10 +22,10 @@ __all__ = [
     "PREFIX",
     "Mark",
     "Note",
-    "Placeholders",
     "Span",
     "merged",
     "overlapping",
+    "placeholders",
     "replaced",
     "replaced_in_pieces",
 ]
@@ -43,16 +43,14 @@ Note = Callable[[str, str, int], None]
 """Is told the kind of a secret, its place and the seq of its line."""
 
 
-class Placeholders:
-    """The placeholders under one salt."""
+def placeholders(salt: bytes) -> Mark:
+    """Return a function that makes placeholders with this salt. Layers of escapes around a secret do not matter."""
 
-    def __init__(self, salt: bytes) -> None:
-        self._salt = salt
-
-    def mark(self, kind: str, secret: str) -> str:
-        """Return the placeholder of a secret. Layers of escapes around the secret make no difference."""
-        digest = hmac.digest(self._salt, layers(secret)[-1].text.encode("utf-8", "surrogatepass"), "sha256")
+    def mark(kind: str, secret: str) -> str:
+        digest = hmac.digest(salt, layers(secret)[-1].text.encode("utf-8", "surrogatepass"), "sha256")
         return f"{PREFIX}{kind}:{digest[:4].hex()}]"
+
+    return mark
 
 
 class Span(Struct, frozen=True, gc=False):

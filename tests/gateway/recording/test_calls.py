@@ -31,7 +31,8 @@ async def recorded(folder: Path, *, redacts: bool = True) -> AsyncIterator[tuple
     """A pod and a smooth client on both sides of a gateway that records."""
     path = socket_path(folder)
     route = Route(name="test", listen=(parse("smooth+ws://127.0.0.1:0/ws"),), upstream=parse(f"pod+unix:{path}"))
-    recording = Recording(path=f"{folder}/rec/", compress=False, redact=Redact(enabled=redacts))
+    redact = Redact(enabled=redacts, window_seconds=60)  # no flush in the middle of a text, also on a busy machine
+    recording = Recording(path=f"{folder}/rec/", compress=False, redact=redact)
     app = App(Config(routes=(route,), limits=LIMITS, recording=recording))
     async with (
         FakePod.serving(path) as pod,
@@ -75,6 +76,7 @@ async def calls_of_a_token(folder: Path) -> Counter[str]:
         await client.say("hold")
         await pod.holds()
         await pod.say(event("turn_start", turn=0))
+        await until_written(folder, '"type":"model_turn_started"', 1)
         for number in range(WARM):
             await pod.say(event("text_delta", text=f"{number}"))
             await client.until(lambda number=number: tokens(client) == number + 1)

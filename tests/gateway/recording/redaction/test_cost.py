@@ -37,7 +37,7 @@ READERS = frozenset(
             "PrefixedKeys.matches",
             "JsonPaths.find",
             "JsonPaths._find_inside",
-            "Placeholders.mark",
+            "placeholders.<locals>.mark",
         ),
         *("has_credentials", "_json", "is_secret_name", "_values", "_ends", "_is_json", "_folded"),
     )

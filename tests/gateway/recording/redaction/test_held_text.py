@@ -8,10 +8,10 @@ from dragoman.gateway.recording.redaction.finder import Finder
 from dragoman.gateway.recording.redaction.held_text import HeldDelta, HeldText, Released
 from dragoman.gateway.recording.redaction.rules import pattern
 from dragoman.gateway.recording.redaction.shapes import BUILT_IN
-from dragoman.gateway.recording.redaction.spans import Placeholders, replaced
+from dragoman.gateway.recording.redaction.spans import placeholders, replaced
 from tests.gateway.recording.redaction.corpus import SAID
 
-MARK = Placeholders(b"salt").mark
+MARK = placeholders(b"salt")
 
 
 def block(finder: Finder) -> HeldText[int]:

@@ -14,7 +14,7 @@ from dragoman.gateway.recording.lines import EventLine, FrameLine, Line, frame_l
 from dragoman.gateway.recording.redaction.held_text import BEHIND
 from dragoman.gateway.recording.redaction.redactor import Redactor
 from dragoman.gateway.recording.redaction.rules import RedactionRules, rules
-from dragoman.gateway.recording.redaction.spans import Placeholders
+from dragoman.gateway.recording.redaction.spans import placeholders
 from dragoman.mappings.canonical import Event
 from dragoman.mappings.canonical.commands import AnswerOtp, Command, SubmitInput
 from dragoman.mappings.canonical.events import (
@@ -38,7 +38,7 @@ from tests.gateway.recording.redaction.corpus import PRIVATE, SAID, SHAPES, esca
 SALT = b"salt"
 RUN = 64  # lines that come at one time
 KEY = SHAPES["api_key"]
-MARK = Placeholders(SALT).mark
+MARK = placeholders(SALT)
 
 
 @pytest.fixture(autouse=True, params=["", "runs", "streams"], ids=["one by one", "in runs", "in streams"])
