@@ -22,8 +22,8 @@ from dragoman.mappings.errors import ConfigError
 
 __all__ = ["ConfigReloader", "ConfigStatus", "RouteChanges", "compare"]
 
-RELOADED = ("routes", "limits", "auth", "principals")
-"""What a reload can change."""
+RELOADED = ("routes", "limits", "auth", "principals", "given", "secrets")
+"""What a reload can change; the last two are only for display."""
 FIXED_LIMITS = ("memory", "children")
 """The limits of the whole process: it has them from its start."""
 

@@ -50,7 +50,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "Reference",
         "Print the JSON Schema of the canonical events and commands, or of the configuration file.",
     ),
-    "config": ("Reference", "Print an example of the configuration file, which has every key with its default value."),
+    "config": ("Reference", "Print the example of a configuration file, or a configuration with all defaults."),
     "docs": ("Reference", "List the documents that are installed with dragoman, or print one."),
     "dialects": ("Reference", "List the dialects, and the endpoints that each can listen on or connect to."),
     "demo": (

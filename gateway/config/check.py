@@ -131,7 +131,9 @@ def check(path: Path, *, listens: bool = True) -> Checked:
         ),
         key=lambda problem: problem.line or 0,
     )
-    return Checked(problems=tuple(problems), config=None if wrong else _config(table), lines=lines)
+    return Checked(
+        problems=tuple(problems), config=None if wrong else _config(table, interpolation.secrets), lines=lines
+    )
 
 
 def check_route(route: Route) -> None:
@@ -375,7 +377,7 @@ def _shared(path: Path, drafts: Sequence[Draft], table: dict[str, Any]) -> list[
     return [*found, (("recording", "redact", "salt"), salt)] if salted else found
 
 
-def _config(table: dict[str, Any]) -> Config:
+def _config(table: dict[str, Any], secrets: set[KeyPath]) -> Config:
     """Return the configuration of a valid table."""
     file = msgspec.convert(table, ConfigFile)
     auth = read_auth(file.auth)
@@ -396,4 +398,13 @@ def _config(table: dict[str, Any]) -> Config:
         auth=auth,
         principals=file.principals,
         routes=tuple(settled(route, auth) for route in routes),
+        given=frozenset(_keys_of(table)),
+        secrets=frozenset(secrets),
     )
+
+
+def _keys_of(value: Any, path: KeyPath = ()) -> Iterator[KeyPath]:
+    """Yield every key of a table, with those of the tables in it."""
+    for key, item in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ():
+        yield (*path, key)
+        yield from _keys_of(item, (*path, key))

@@ -19,6 +19,8 @@ Count = Annotated[int, Meta(ge=1)]
 Rate = Annotated[float, Meta(gt=0)]  # a second
 Seconds = Annotated[float, Meta(gt=0)]
 MaybeSeconds = Annotated[float, Meta(ge=0)]
+Secret = Annotated[str, Meta(extra_json_schema={"writeOnly": True})]
+"""Text that nothing shows again."""
 Role = Literal["watch", "send", "answer", "cancel", "open", "close", "admin"]
 Overflow = Literal["coalesce", "disconnect"]
 Approvals = Literal["ask", "deny", "approve"]
@@ -90,7 +92,7 @@ class Redact(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     enabled: bool = True
     patterns: dict[str, str] = {}
     paths: tuple[str, ...] = ()
-    salt: str = ""
+    salt: Secret = ""
     window_bytes: Bytes = 64 * 1024  # docs/design.md, section 8
     window_seconds: Seconds = 2.0  # a kill -9 loses this much of streaming text
 
@@ -123,7 +125,7 @@ class Ops(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """
 
     listen: str
-    tokens: tuple[str, ...] = ()
+    tokens: tuple[Secret, ...] = ()
     hosts: tuple[str, ...] = ()
     stuck_after: Seconds = 5.0  # a step of the event loop takes some 10 ms
 
@@ -193,7 +195,7 @@ class Auth(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     `token:NAME`.
     """
 
-    tokens: dict[str, str] = {}
+    tokens: dict[str, Secret] = {}
 
 
 class ConfigFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -222,3 +224,7 @@ class Config(Struct, frozen=True, kw_only=True):
     auth: Auth = Auth()
     principals: dict[str, tuple[str, ...]] = {}
     """Person -> the principals that are this person."""
+    given: frozenset[tuple[str | int, ...]] = frozenset()
+    """The keys that the file has; all others have their defaults."""
+    secrets: frozenset[tuple[str | int, ...]] = frozenset()
+    """The keys whose values were read with `${file:PATH}`."""

@@ -136,6 +136,14 @@ def test_the_example_configuration_is_printed_unchanged() -> None:
     assert (done.returncode, done.stdout) == (0, (ROOT / "config.example.toml").read_text("utf-8"))
 
 
+def test_the_configuration_in_force_is_printed_as_toml_and_as_json() -> None:
+    shown = tomli.loads(dragoman("config", "show", str(ROOT / "config.example.toml")).stdout)
+    row = json.loads(dragoman("config", "show", str(ROOT / "config.example.toml"), "--json").stdout)
+    assert set(row) == {"file", "config", "defaults"}
+    assert shown["limits"] == row["config"]["limits"]
+    assert shown["route"] == row["config"]["route"]
+
+
 def test_the_documents_are_listed_and_each_is_printed_unchanged() -> None:
     rows = json.loads(dragoman("docs", "--json").stdout)
     files = {path.relative_to(ROOT / "docs").as_posix(): path for path in (ROOT / "docs").rglob("*.md")}
@@ -178,7 +186,9 @@ def test_the_version_is_one_line() -> None:
         (("serve",), "Missing option '--config'"),
         (("check",), "Missing argument 'FILE'"),
         (("matrix", "--json", "--markdown"), "exclude each other"),
-        (("config",), "Missing argument 'example'. Choose from: example"),
+        (("config", "show"), "config show needs a file"),
+        (("config", "example", "x.toml"), "config example takes neither a file nor --json"),
+        (("config",), "Missing argument 'example|show'. Choose from: example, show"),
     ],
 )
 def test_wrong_usage_prints_one_line_that_says_what_to_write(arguments: tuple[str, ...], words: str) -> None:

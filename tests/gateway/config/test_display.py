@@ -1,0 +1,66 @@
+"""A configuration as it is shown: every key, secrets masked, defaults marked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import tomli
+
+from dragoman.gateway.config.check import load
+from dragoman.gateway.config.display import list_defaults, masked_table, to_toml
+from dragoman.gateway.config.model import Config
+
+TEXT = """
+[[route]]
+listen = ["pod+unix:s"]
+upstream = "smooth+ws://h/ws?token=t0p-secret"
+overflow = "disconnect"
+env = ["API_KEY=t0p-secret"]
+[limits]
+heartbeat = 3
+[auth]
+tokens = { alice = "t0p-secret-of-alice" }
+[recording]
+path = "rec/"
+[recording.redact]
+salt = "t0p-secret-t0p-secret"
+patterns = { customer = '${file:pattern}' }
+"""
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Config:
+    (tmp_path / "pattern").write_text("t0p-secret-[0-9]", "utf-8")
+    file = tmp_path / "c.toml"
+    file.write_text(TEXT, "utf-8")
+    file.chmod(0o600)
+    return load(file)
+
+
+def test_no_secret_is_shown(config: Config) -> None:
+    assert "t0p" not in "\n".join(to_toml(config)) + str(masked_table(config))
+
+
+def test_values_are_resolved_and_defaults_are_there(config: Config, tmp_path: Path) -> None:
+    table = masked_table(config)
+    (route,) = table["route"]
+    assert (route["listen"], route["overflow"], route["approvals"]) == ([f"pod+unix:{tmp_path}/s"], "disconnect", "ask")
+    assert route["upstream"] == "smooth+ws://h/ws?token=***"
+    assert table["recording"]["path"] == f"{tmp_path}/rec/"
+
+
+def test_only_the_keys_of_the_file_are_no_defaults(config: Config) -> None:
+    defaults = list_defaults(config)
+    assert {"route[0].approvals", "limits.log_max", "recording.compress"} < set(defaults)
+    assert not {"route[0].overflow", "limits.heartbeat", "recording.redact.salt"} & set(defaults)
+
+
+def test_the_toml_has_the_keys_of_a_file_and_marks_defaults(config: Config) -> None:
+    text = "\n".join(to_toml(config))
+    assert 'overflow = "disconnect"\n' in text
+    assert 'approvals = "ask"  # default\n' in text
+    assert "# keep_count is not set\n" in text
+    table = tomli.loads(text)
+    assert table["recording"]["redact"]["patterns"] == {"customer": "***"}
+    assert table["limits"]["heartbeat"] == 3.0
