@@ -281,7 +281,8 @@ function step(by, among = rows) {
   const top = (row) => row.getBoundingClientRect().top;
   let at = visible.indexOf(now);
   if (at < 0) { // begin where the reader is
-    const near = visible.findIndex((row) => top(row) > 60);
+    const bar = document.querySelector(".bar").getBoundingClientRect().bottom;
+    const near = visible.findIndex((row) => top(row) >= bar);
     at = by > 0 ? (near < 0 ? visible.length : near) - 1 : (near < 0 ? visible.length : near);
   }
   const row = visible[Math.max(0, Math.min(visible.length - 1, at + by))];
