@@ -32,6 +32,7 @@ from dragoman.adapters.websocket.transport import (
 
 __all__ = ["Handshakes", "WebSocketListener", "listen"]
 
+RETRY_AFTER = "1"  # seconds: `connection_rate` counts by the second, and a client of a full gateway loses little
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
@@ -151,7 +152,9 @@ class WebSocketListener:
         tcp = request.transport
         full = self._rules.full(address(tcp.get_extra_info("peername"))) if tcp is not None else ""
         if full:
-            return _text(503, full)
+            busy = _text(503, full)
+            busy.headers["Retry-After"] = RETRY_AFTER
+            return busy
         return None
 
     def _is_ours(self, host: str) -> bool:

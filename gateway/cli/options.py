@@ -9,7 +9,7 @@ import typer
 
 from dragoman.gateway import logs
 
-__all__ = ["AsJson", "LogJson", "LogLevel", "RecordingFile", "RedactConfig"]
+__all__ = ["AsJson", "LogJson", "LogLevel", "OpsConfig", "OpsUrl", "RecordingFile", "RedactConfig"]
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
 LogLevel = Annotated[str, typer.Option("--log-level", metavar="LEVEL", help=f"One of {', '.join(logs.LEVELS)}.")]
@@ -21,5 +21,18 @@ RedactConfig = Annotated[
     Path | None,
     typer.Option(
         "--config", metavar="FILE", help="Also look for what \\[recording.redact] of this configuration names."
+    ),
+]
+OpsConfig = Annotated[
+    Path | None,
+    typer.Option("--config", metavar="FILE", help="The configuration file of the gateway; its \\[ops] names the port."),
+]
+OpsUrl = Annotated[
+    str | None,
+    typer.Option(
+        "--ops",
+        metavar="URL",
+        envvar="DRAGOMAN_OPS",
+        help="The ops port: http://HOST:PORT or unix:PATH; DRAGOMAN_OPS_TOKEN is its token.",
     ),
 ]

@@ -34,6 +34,11 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "serve": ("Run", "Run the gateway with a configuration file."),
     "check": ("Run", "Report every error in a configuration file, each with its line and key."),
     "translate": ("Run", "Translate frames from one dialect to another, one frame a line."),
+    "status": ("Operate", "Tell whether a running gateway is ready for clients, and show its routes."),
+    "sessions": (
+        "Operate",
+        "List the sessions of a running gateway, show one with its clients, close it, or disconnect its clients.",
+    ),
     "show": ("Recordings", "Show a recording: who said what when, with tools, questions and losses."),
     "diff": ("Recordings", "Compare two recordings: input, text, tools, questions, answers and ends, turn by turn."),
     "replay": ("Recordings", "Serve a recording as a backend, in any dialect."),

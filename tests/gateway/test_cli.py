@@ -31,6 +31,7 @@ from tests.samples import samples
 ROOT = Path(__file__).parents[2]
 PANELS = {
     "Run": ["bridge", "serve", "check", "translate"],
+    "Operate": ["status", "sessions"],
     "Recordings": ["show", "diff", "replay", "drive", "export", "import", "redact", "scan"],
     "Reference": ["matrix", "schema", "config", "docs", "dialects"],
     "Try": ["demo", "send", "chat", "demo-backend"],

@@ -528,6 +528,7 @@ async def test_a_peer_for_which_there_is_no_room_gets_503_and_the_reason_before_
     async with serving(full=full) as server:
         async with handshake(server) as (head, refused):
             assert head.startswith("HTTP/1.1 503")
+            assert "Retry-After: 1" in head
             assert await refused.reader.readline() == b"no room\n"
         assert server.transports == []
         async with handshake(server) as (head, _):

@@ -1,0 +1,80 @@
+"""`dragoman sessions`: list the sessions of a running gateway, show one, close it or disconnect its clients."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+from urllib.parse import quote, urlencode
+
+import msgspec
+import typer
+
+from dragoman.gateway.cli.ops_table import print_table
+from dragoman.gateway.cli.options import AsJson, OpsConfig, OpsUrl
+from dragoman.gateway.ops.connection import OpsConnection, find_ops_port
+from dragoman.mappings.errors import ConfigError
+
+__all__ = ["EXAMPLES", "sessions"]
+
+EXAMPLES = (
+    "dragoman sessions --config config.toml",
+    "dragoman sessions show 4f1c --ops http://127.0.0.1:8790",
+    "dragoman sessions close 4f1c --ops http://127.0.0.1:8790",
+)
+
+COLUMNS = ("id", "route", "backend", "status", "clients", "messages", "owner", "updated_at", "title")
+LINKS = ("id", "dialect", "peer", "principal", "queued", "behind")
+
+
+def sessions(
+    action: Annotated[
+        str, typer.Argument(metavar="[list|show|close|detach]", help="What to do.", show_default=False)
+    ] = "list",
+    session: Annotated[str, typer.Argument(metavar="[ID]", help="The session.", show_default=False)] = "",
+    route: Annotated[str, typer.Option(metavar="NAME", help="List only sessions of this route.")] = "",
+    state: Annotated[str, typer.Option(metavar="STATE", help="List only sessions in this state, such as idle.")] = "",
+    dialect: Annotated[str, typer.Option(metavar="NAME", help="List only those whose backend speaks this.")] = "",
+    limit: Annotated[int, typer.Option(min=1, max=1000, help="List at most so many.")] = 100,
+    config_file: OpsConfig = None,
+    ops: OpsUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the sessions of a running gateway, show one with its clients, close it, or disconnect its clients.
+
+    The gateway needs an ops port (`[ops]` or `--ops`). Exits 1 if there is no such session or it cannot be closed, 2 if
+    no gateway answers.
+    """
+    port = find_ops_port(config_file, ops)
+    if action not in ("list", "show", "close", "detach"):
+        raise ConfigError(f"sessions {action!r}: write list, show, close or detach")
+    if (action == "list") is bool(session):
+        raise ConfigError(f"sessions {action} takes no session" if session else f"write dragoman sessions {action} ID")
+    if action == "list":
+        query = {"route": route, "state": state, "dialect": dialect, "limit": str(limit)}
+        answer = port.ask(f"/sessions?{urlencode({key: value for key, value in query.items() if value})}")
+    else:
+        answer = _act(port, action, f"/sessions/{quote(session, safe='')}")
+    if as_json:
+        typer.echo(msgspec.json.encode(answer).decode())
+    else:
+        _print(action, session, answer)
+
+
+def _act(port: OpsConnection, action: str, path: str) -> Any:
+    if action == "close":
+        port.ask(path, "DELETE")
+        return {"closed": True}
+    return port.ask(f"{path}/detach", "POST") if action == "detach" else port.ask(path)
+
+
+def _print(action: str, session: str, answer: Any) -> None:
+    if action == "list":
+        print_table(COLUMNS, answer["sessions"])
+        if len(answer["sessions"]) < answer["total"]:
+            typer.echo(f"{len(answer['sessions'])} of {answer['total']} sessions; --limit shows more")
+    elif action == "show":
+        print_table(("key", "value"), [{"key": key, "value": value} for key, value in answer["session"].items()])
+        print_table(LINKS, answer["links"])
+    elif action == "close":
+        typer.echo(f"closed {session}")
+    else:
+        typer.echo(f"disconnected {answer['detached']} clients of {session}")

@@ -1,0 +1,37 @@
+"""`dragoman status`: tell whether a running gateway is ready, and what its routes do."""
+
+from __future__ import annotations
+
+import msgspec
+import typer
+
+from dragoman.gateway.cli.ops_table import print_table
+from dragoman.gateway.cli.options import AsJson, OpsConfig, OpsUrl
+from dragoman.gateway.logs import escaped
+from dragoman.gateway.ops.connection import find_ops_port
+
+__all__ = ["EXAMPLES", "status"]
+
+EXAMPLES = ("dragoman status --config config.toml", "dragoman status --ops http://127.0.0.1:8790 --json")
+
+ROUTES = ("name", "upstream", "sessions", "busy", "connected", "missing", "failures", "fault")
+
+
+def status(config_file: OpsConfig = None, ops: OpsUrl = None, as_json: AsJson = False) -> None:
+    """Tell whether a running gateway is ready for clients, and show its routes.
+
+    The gateway needs an ops port (`[ops]` or `--ops`). Exits 0 if it is ready, 1 if not, 2 if no gateway answers.
+    """
+    port = find_ops_port(config_file, ops)
+    health = port.ask("/readyz?verbose", accepts=(503,))
+    routes = port.ask("/routes")["routes"]
+    links = port.ask("/links?limit=1")["total"]
+    if as_json:
+        typer.echo(msgspec.json.encode({**health, "clients": links, "routes": routes}).decode())
+    else:
+        typer.echo(f"{health['status']}, {links} clients")
+        for check in health["checks"]:
+            if not check["ready"]:
+                typer.echo(escaped(f"  {check['name']}: {check['cause']}"))
+        print_table(ROUTES, routes)
+    raise typer.Exit(0 if health["ready"] else 1)

@@ -1,0 +1,92 @@
+"""Ask the ops port of a running gateway, from the command line."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import socket
+from pathlib import Path
+from typing import Any
+
+from dragoman.gateway.config.ops_address import OpsAddress, parse_ops_address
+from dragoman.mappings.errors import ConfigError, DragomanError
+
+__all__ = ["GatewayRefusalError", "OpsConnection", "find_ops_port"]
+
+TIMEOUT = 10.0  # seconds: the port itself gives up after 4
+HOW = "name it by --config FILE, --ops URL or the variable DRAGOMAN_OPS"
+
+
+class GatewayRefusalError(DragomanError):
+    """The gateway answered that it cannot do what was asked."""
+
+
+class OpsConnection:
+    """The ops port at an address. `token` is sent with each request, if there is one."""
+
+    def __init__(self, address: OpsAddress, token: str) -> None:
+        self._address = address
+        self._token = token
+
+    def ask(self, path: str, method: str = "GET", *, accepts: tuple[int, ...] = ()) -> Any:
+        """Return the decoded answer. Raise ConfigError if nobody answers, GatewayRefusalError for an error.
+
+        A status in `accepts` is no error.
+        """
+        connection = _UnixConnection(self._address.path) if self._address.path else self._tcp()
+        headers = {"Authorization": f"Bearer {self._token}"} if self._token else {}
+        try:
+            connection.request(method, path, headers=headers)
+            response = connection.getresponse()
+            status, body = response.status, response.read()
+            answer = json.loads(body) if body else None
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+            raise ConfigError(f"no gateway answers at {self._address}: {reason}; is it running with [ops]?") from error
+        finally:
+            connection.close()
+        if status == 401:
+            raise ConfigError(f"{self._address} wants a token: use --config FILE, or set DRAGOMAN_OPS_TOKEN")
+        if status >= 400 and status not in accepts:
+            raise GatewayRefusalError(answer.get("detail", "refused") if isinstance(answer, dict) else "refused")
+        return answer
+
+    def _tcp(self) -> http.client.HTTPConnection:
+        anywhere = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  # a listener on all addresses is here, too
+        host = anywhere.get(self._address.host, self._address.host)
+        return http.client.HTTPConnection(host, self._address.port, timeout=TIMEOUT)
+
+
+class _UnixConnection(http.client.HTTPConnection):
+    """An HTTP connection over a Unix socket."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__("localhost", timeout=TIMEOUT)
+        self._path = path
+
+    def connect(self) -> None:
+        """Connect to the socket."""
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(TIMEOUT)
+        self.sock.connect(self._path)
+
+
+def find_ops_port(config_file: Path | None, url: str | None) -> OpsConnection:
+    """Return the ops port that a configuration file or a URL names; raise ConfigError if neither does."""
+    token = os.environ.get("DRAGOMAN_OPS_TOKEN", "")
+    if config_file is not None:
+        from dragoman.gateway.config.check import load  # imports the registry, which a URL does not need
+
+        ops = load(config_file, listens=False).ops
+        if ops is None:
+            raise ConfigError(f"{config_file} has no [ops]: add it and restart the gateway")
+        address = parse_ops_address(url or ops.listen)
+        token = ops.tokens[0] if ops.tokens else token
+    elif url:
+        address = parse_ops_address(url)
+    else:
+        raise ConfigError(f"which gateway? {HOW}")
+    if not address.path and not address.port:
+        raise ConfigError("the system chose the port of this gateway, and its first line tells which: use --ops URL")
+    return OpsConnection(address, token)

@@ -1,0 +1,32 @@
+"""The connection of a command to the ops port, and how it is found."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from dragoman.gateway.ops.connection import GatewayRefusalError, find_ops_port
+from dragoman.mappings.errors import ConfigError
+from tests.gateway.ops.running import operated
+
+
+async def test_an_answer_is_decoded_and_a_refusal_is_raised_with_its_reason() -> None:
+    async with operated() as port:
+        connection = find_ops_port(None, port.url)
+        assert (await asyncio.to_thread(connection.ask, "/livez"))["live"] is True
+        with pytest.raises(GatewayRefusalError, match="there is no session 'x'"):
+            await asyncio.to_thread(connection.ask, "/sessions/x")
+
+
+def test_a_file_without_an_ops_port_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "config.toml"
+    file.write_text(f'[[route]]\nlisten = ["pod+unix:{tmp_path}/s"]\nupstream = "pod+unix:{tmp_path}/u"\n')
+    with pytest.raises(ConfigError, match=r"has no \[ops\]"):
+        find_ops_port(file, None)
+
+
+def test_a_port_that_the_system_chose_must_be_named() -> None:
+    with pytest.raises(ConfigError, match="use --ops URL"):
+        find_ops_port(None, "http://127.0.0.1:0")
