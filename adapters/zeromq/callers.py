@@ -5,6 +5,9 @@ ROUTER does not report when a peer goes away. The views of a real client open a 
 is a new caller. The number of callers is bounded: the one that was silent longest is removed first, unless it waits for
 an answer.
 
+ROUTER cannot disconnect a peer either. So the calls of a caller that was disconnected for a limit are dropped and
+counted for `idle` seconds. A new connection has another identity, and is served at once.
+
 ROUTER_MANDATORY is on (docs/dialects/pando.md, section 9). Without it, an answer to a caller that is gone or does not
 read is dropped silently. With it, the first case is a ConnectionError, and in the second `send` waits.
 """
@@ -50,6 +53,7 @@ class Callers:
         self._most = most
         self._tell = lost
         self._known: dict[bytes, Caller] = {}  # ordered by the time of the last message, oldest first
+        self._banned: dict[bytes, float] = {}  # identity -> until when its calls are dropped, the earliest first
         self._behind: set[Caller] = set()  # callers whose link has not taken every frame
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
@@ -83,6 +87,13 @@ class Callers:
         self._touch(caller)
         self._polled.sent()
 
+    def ban(self, caller: Caller) -> None:
+        """Drop the calls of this caller for a while: it was disconnected for a limit."""
+        self._banned.pop(caller.identity, None)
+        self._banned[caller.identity] = self._loop.time() + self._idle
+        if len(self._banned) > self._most:
+            del self._banned[next(iter(self._banned))]
+
     async def room(self) -> None:
         """Wait until there may be room again."""
         await self._polled.wait_for_activity()
@@ -104,17 +115,29 @@ class Callers:
 
     def _arrived(self, messages: list[Message]) -> None:
         said: dict[Caller, list[Frame]] = {}
+        dropped = 0
         for identity, *parts in messages:
+            if identity in self._banned and self._is_banned(identity):
+                dropped += 1
+                continue
             caller = self._known.get(identity) or self._new(identity)
             if caller is None:
                 continue
             self._touch(caller)
             message = tuple(parts)
             said.setdefault(caller, []).append(oversize(message, self._limits) or Parts("rpc", identity, message))
+        if dropped:
+            self._tell(Loss(kind="call", why="the caller was disconnected for a limit", count=dropped))
         for caller, frames in said.items():
             caller.take(frames)
         if self._too_much:
             self._polled.pause()
+
+    def _is_banned(self, identity: bytes) -> bool:
+        if self._banned[identity] > self._loop.time():
+            return True
+        del self._banned[identity]
+        return False
 
     def _new(self, identity: bytes) -> Caller | None:
         if self.refusing or not self._make_room():
@@ -207,6 +230,8 @@ class Caller:
     async def close(self, reason: CloseReason = CloseReason.DONE, text: str = "") -> None:
         if not self._closed:
             self._closed = True
+            if reason is CloseReason.FULL:
+                self._callers.ban(self)
             self.end()
             self._callers.taken(self)
             await self._callers.forget(self)

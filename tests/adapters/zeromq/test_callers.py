@@ -152,6 +152,36 @@ async def test_a_silent_caller_is_forgotten_and_counts_as_new_when_it_calls_agai
             assert (await reply(dealer))[-1] == b"welcome back"
 
 
+async def test_calls_of_a_caller_that_was_disconnected_for_a_limit_are_dropped_and_counted_for_a_while() -> None:
+    async with primary() as ours:
+        with peer(zmq.DEALER, ours.calls) as flooding, peer(zmq.DEALER, ours.calls) as other:
+            flooding.send_multipart([b"", b"first"])
+            caller, _ = await heard(ours)
+            await caller.close(CloseReason.FULL)
+            flooding.send_multipart([b"", b"second"])
+            await until(lambda: bool(ours.losses))
+            assert ours.losses == [Loss(kind="call", why="the caller was disconnected for a limit")]
+            other.send_multipart([b"", b"another connection"])
+            _, (frame,) = await heard(ours)
+            assert call(frame) == b"another connection"
+            ours.listener._callers._banned[caller.identity] -= BOUNDS.idle
+            flooding.send_multipart([b"", b"third"])
+            _, (frame,) = await heard(ours)
+            assert call(frame) == b"third"
+
+
+async def test_at_most_as_many_identities_are_banned_as_may_call() -> None:
+    async with primary(bounds=structs.replace(BOUNDS, callers=1)) as ours:
+        banned = []
+        for _ in range(3):
+            with peer(zmq.DEALER, ours.calls) as dealer:
+                dealer.send_multipart([b"", b"flood"])
+                caller, _ = await heard(ours)
+                await caller.close(CloseReason.FULL)
+                banned.append(caller.identity)
+        assert list(ours.listener._callers._banned) == banned[-1:]
+
+
 async def test_a_caller_that_keeps_calling_is_not_forgotten() -> None:
     async with primary() as ours:
         with peer(zmq.DEALER, ours.calls) as busy, peer(zmq.DEALER, ours.calls) as silent:
