@@ -1,4 +1,4 @@
-"""Tables of a run for the terminal and for docs/reliability.md, which holds no number that was typed by hand."""
+"""Tables of a run for the terminal and for docs/reliability.md, where no number in them was typed by hand."""
 
 from __future__ import annotations
 
