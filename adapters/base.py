@@ -51,6 +51,7 @@ class CloseReason(IntEnum):
     DONE = 1000
     GOING_AWAY = 1001
     PROTOCOL = 1002
+    POLICY = 1008
     INTERNAL = 1011
     TOO_SLOW = 1013
     FULL = 1013  # code 1013 means "try again later", which fits both

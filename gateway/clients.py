@@ -17,7 +17,7 @@ from dragoman.gateway.identity.listeners import Identities
 from dragoman.gateway.identity.principal import LOCAL, Principal, Refusal
 from dragoman.gateway.identity.roles import roles_of
 from dragoman.gateway.ingress import Ingress
-from dragoman.gateway.link import Link, LinkEvents, Peer
+from dragoman.gateway.link import Link, LinkEvents, Peer, expiring
 from dragoman.gateway.router import Router
 from dragoman.gateway.services import Services
 from dragoman.gateway.traffic import observed
@@ -117,9 +117,10 @@ class Clients:
         address = address_of(transport.peer) if attaches and not publishes else ""
         refused = principal.text if isinstance(principal, Refusal) else ""
         full = refused or (self.admission.refusal(address, connected=True) if address else "")
-        serving = (
-            self._send_away(link, full, "denied" if refused else "busy") if full else self._serve(link, router, address)
-        )
+        if full:
+            serving = self._send_away(link, full, "denied" if refused else "busy")
+        else:
+            serving = self._serve(link, router, address, named.expires)
         try:
             self._spawn(serving, link.id)
         except RuntimeError:  # the app has ended; the end of the loop closes the connection
@@ -165,10 +166,11 @@ class Clients:
 
         await link.run(refuse)
 
-    async def _serve(self, link: Link, router: Router, address: str) -> None:
+    async def _serve(self, link: Link, router: Router, address: str, expires: float | None) -> None:
         link.log.info("client connected")
         try:
-            await link.run(router.connected)
+            with expiring(link, expires, self.services):
+                await link.run(router.connected)
         finally:
             del self.links[link.id], self._routers[link.id]
             self._count_leave(router)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import structlog
@@ -35,7 +35,7 @@ from dragoman.mappings.errors import PeerError, PeerErrorCode
 if TYPE_CHECKING:
     from dragoman.gateway.recording.recorder import Tap
 
-__all__ = ["Link", "LinkEvents", "Peer"]
+__all__ = ["Link", "LinkEvents", "Peer", "expiring"]
 
 T = TypeVar("T")
 Said = TypeVar("Said")
@@ -351,6 +351,26 @@ class Link:
             self.log.exception("link failed at an alarm")
             self._reason = CloseReason.INTERNAL
             self._finish()
+
+
+@contextlib.contextmanager
+def expiring(link: Link, expires: float | None, services: Services) -> Iterator[None]:
+    """Disconnect a peer, in this context, when its credential ends, and tell it so. None: it does not end."""
+
+    def expire() -> None:
+        text = "the token has expired: connect again with a new one"
+        link.log.info("token expired")
+        link.refuse("", "denied", text)
+        link.end(CloseReason.POLICY, text)
+
+    if expires is None:
+        yield
+        return
+    timer = services.schedule(max(0.0, expires - services.clock() / 1e9), expire)
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 async def _last_answers(translator: Translator[Any, Any], transport: Transport, answered: asyncio.Event) -> None:

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from importlib.util import find_spec
 from ipaddress import ip_address
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import msgspec
 from msgspec import structs
 
 from dragoman.gateway.config.lines import KeyPath
-from dragoman.gateway.config.model import Auth, Route
+from dragoman.gateway.config.model import Auth, Jwt, Route
 from dragoman.gateway.config.source import find_secret
 from dragoman.gateway.endpoint import Endpoint
 from dragoman.gateway.identity.listeners import names_clients
 from dragoman.mappings.errors import ConfigError
 
-__all__ = ["auth_faults", "is_public", "public_faults", "read_auth", "settled", "share_faults"]
+__all__ = ["auth_faults", "is_public", "jwt_faults", "public_faults", "read_auth", "settled", "share_faults"]
 
 ASKING = ("uid", "gid", "client_ca")  # options of a listener that needs authentication
+SECRET_MIN = 32  # characters: as many as the bytes of an HS256 signature (RFC 7518, section 3.2)
 TOKEN_MIN = 16  # characters: fewer can be guessed
 
 
@@ -30,9 +34,8 @@ def settled(route: Route, auth: Auth) -> Route:
 
 
 def _authenticated(listen: tuple[Endpoint, ...], share: str, auth: Auth, *, roles: bool = False) -> bool:
-    asked = (
-        roles or share == "owner" or bool(auth.tokens) or any(any(map(endpoint.option, ASKING)) for endpoint in listen)
-    )
+    listener_asks = any(any(map(endpoint.option, ASKING)) for endpoint in listen)
+    asked = listener_asks or roles or share == "owner" or bool(auth.tokens) or auth.jwt.is_used
     return asked and any(names_clients(endpoint, auth) for endpoint in listen)
 
 
@@ -96,4 +99,42 @@ def auth_faults(table: Any) -> Iterator[tuple[KeyPath, str]]:
 
 def read_auth(auth: Auth) -> Auth:
     """Return the credentials with the values that `env:` and `file:` stand for; raise ConfigError."""
-    return structs.replace(auth, tokens={name: find_secret(text) for name, text in auth.tokens.items()})
+    jwt = structs.replace(auth.jwt, secret=find_secret(auth.jwt.secret))
+    return structs.replace(auth, tokens={name: find_secret(text) for name, text in auth.tokens.items()}, jwt=jwt)
+
+
+def jwt_faults(table: Any) -> Iterator[tuple[KeyPath, str]]:
+    """Yield what is wrong with `[auth.jwt]`."""
+    at = ("auth", "jwt")
+    try:
+        jwt = msgspec.convert(table, Jwt)
+        secret = find_secret(jwt.secret)
+    except msgspec.ValidationError:
+        return  # reported with the shape of the file
+    except ConfigError as error:
+        yield (*at, "secret"), str(error)
+        return
+    if not jwt.is_used:
+        if jwt != Jwt():
+            yield at, "write `secret` for HS256, or `jwks` for RS256 and ES256"
+        return
+    if jwt.secret and jwt.jwks:
+        yield (*at, "jwks"), "write either `secret` or `jwks`: an authority signs with one kind of key"
+    if not jwt.audience:
+        yield at, "the key 'audience' is missing: without it a token for another service would be accepted"
+    if jwt.secret and len(secret) < SECRET_MIN:
+        yield (*at, "secret"), f"a secret of {len(secret)} characters is too short for HS256; write {SECRET_MIN}"
+    if jwt.jwks:
+        yield from (((*at, "jwks"), text) for text in _jwks_faults(jwt.jwks))
+    if find_spec("jwt") is None:
+        yield at, "install the extra: pip install 'dragoman[jwt]'"
+
+
+def _jwks_faults(source: str) -> Iterator[str]:
+    if "://" not in source:
+        if not Path(source).is_file():
+            yield f"no such file: {source}"
+    elif not source.startswith(("https://", "http://")):
+        yield "write the path of a file, or an https URL"
+    elif source.startswith("http://") and urlsplit(source).hostname not in ("127.0.0.1", "localhost", "::1"):
+        yield "keys from another machine need https"

@@ -19,10 +19,10 @@ import tomli
 from msgspec import Struct
 
 from dragoman.gateway import registry
-from dragoman.gateway.config.access import auth_faults, public_faults, read_auth, settled, share_faults
+from dragoman.gateway.config.access import auth_faults, jwt_faults, public_faults, read_auth, settled, share_faults
 from dragoman.gateway.config.interpolation import Interpolation
 from dragoman.gateway.config.lines import KeyPath, TomlLines, written
-from dragoman.gateway.config.model import Auth, Config, ConfigFile, Limits, Ops, Route, RouteOptions
+from dragoman.gateway.config.model import Auth, Config, ConfigFile, Jwt, Limits, Ops, Route, RouteOptions
 from dragoman.gateway.config.ops_address import faults_of_ops
 from dragoman.gateway.config.paths import resolve_paths
 from dragoman.gateway.config.shape import faults
@@ -168,7 +168,9 @@ def _read(table: dict[str, Any], listens: bool) -> tuple[list[Found], list[Draft
         if isinstance(route, dict):
             drafts.append(_draft(("route", index), route, found, listens))
     found += [*_same_names(drafts), *_overlaps(drafts), *_sessions(drafts), *_shutdowns(drafts)]
-    found += [*auth_faults(table.get("auth")), *_shares(drafts, table.get("auth"))]
+    auth = table.get("auth")
+    found += jwt_faults(auth.get("jwt", {}) if isinstance(auth, dict) else {})
+    found += [*auth_faults(auth), *_shares(drafts, auth)]
     found += _limits(table.get("limits"))
     found += _children(drafts)
     found += [*_recording(table.get("recording")), *_redact(table.get("recording")), *_ops(table.get("ops"))]
@@ -287,7 +289,9 @@ def _children(drafts: Sequence[Draft]) -> Iterator[Found]:
 def _shares(drafts: Sequence[Draft], auth: Any) -> Iterator[Found]:
     """Find listeners without the authentication that their route or their address needs."""
     tokens = auth.get("tokens") if isinstance(auth, dict) else None
-    known = Auth(tokens=tokens if isinstance(tokens, dict) else {})
+    jwt = auth.get("jwt") if isinstance(auth, dict) else None
+    signed = Jwt(jwks="set") if isinstance(jwt, dict) and (jwt.get("secret") or jwt.get("jwks")) else Jwt()
+    known = Auth(tokens=tokens if isinstance(tokens, dict) else {}, jwt=signed)
     for draft in drafts:
         found = [*share_faults(draft.listen, draft.share, known)]
         if draft.insecure is not True:

@@ -188,6 +188,27 @@ class RouteTable(RouteOptions, frozen=True, kw_only=True, forbid_unknown_fields=
     name: str = "default"
 
 
+class Jwt(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The JSON Web Tokens that WebSocket listeners accept (the extra `dragoman[jwt]`).
+
+    `secret`: for HS256, written as a token is. `jwks`: the file or URL of public keys, for RS256 and ES256. `audience`:
+    the `aud` that tokens must have. `issuer`: their `iss`, if that is to be checked. `leeway`: seconds by which two
+    clocks may differ. `groups`: the claim with the names of groups; `ops` there is `group:ops` in `roles`.
+    """
+
+    secret: Secret = ""
+    jwks: str = ""
+    audience: str = ""
+    issuer: str = ""
+    leeway: MaybeSeconds = 30.0
+    groups: str = "groups"
+
+    @property
+    def is_used(self) -> bool:
+        """True if tokens are accepted."""
+        return bool(self.secret or self.jwks)
+
+
 class Auth(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The credentials that WebSocket listeners accept. Without any, they accept everybody.
 
@@ -196,6 +217,7 @@ class Auth(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """
 
     tokens: dict[str, Secret] = {}
+    jwt: Jwt = Jwt()
 
 
 class ConfigFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

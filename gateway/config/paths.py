@@ -22,7 +22,13 @@ def resolve_paths(table: dict[str, Any], folder: Path) -> dict[str, Any]:
     if isinstance(recording := table.get("recording"), dict):
         table["recording"] = {**recording, **_resolved(recording, "path", lambda text: _below(folder, text))}
     if isinstance(auth := table.get("auth"), dict) and isinstance(tokens := auth.get("tokens"), dict):
-        table["auth"] = {**auth, "tokens": {name: _resolve_secret(text, folder) for name, text in tokens.items()}}
+        auth = table["auth"] = {
+            **auth,
+            "tokens": {name: _resolve_secret(text, folder) for name, text in tokens.items()},
+        }
+    if isinstance(auth, dict) and isinstance(jwt := auth.get("jwt"), dict):
+        secret = {"secret": _resolve_secret(jwt["secret"], folder)} if "secret" in jwt else {}
+        table["auth"] = {**auth, "jwt": {**jwt, **secret, **_resolved(jwt, "jwks", lambda text: _file(folder, text))}}
     if isinstance(routes := table.get("route"), list):
         table["route"] = [_resolve_route(route, folder) if isinstance(route, dict) else route for route in routes]
     return table
@@ -47,6 +53,10 @@ def _resolved(table: dict[str, Any], key: str, resolve: Callable[[str], str]) ->
 
 def _below(folder: Path, text: str) -> str:
     return f"{folder / text}{'/' if text.endswith('/') else ''}" if text else text
+
+
+def _file(folder: Path, text: str) -> str:
+    return text if "://" in text else _below(folder, text)
 
 
 def _resolve_secret(text: Any, folder: Path) -> Any:

@@ -7,6 +7,7 @@ A failed attempt at a WebSocket listener is answered after `auth_delay`. A route
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter
 from collections.abc import Callable
 
@@ -19,7 +20,7 @@ from dragoman.gateway.identity.attempts import FailedAttempts
 from dragoman.gateway.identity.certificates import ClientCertificates
 from dragoman.gateway.identity.local_users import LocalUsers
 from dragoman.gateway.identity.principal import LOCAL, Authenticator, Principal, Refusal
-from dragoman.gateway.identity.tokens import BearerTokens
+from dragoman.gateway.identity.tokens import BearerTokens, EitherToken
 
 __all__ = ["Identities", "ListenerIdentity", "names_clients"]
 
@@ -33,8 +34,20 @@ Welcome = Callable[[Transport, Principal | Refusal], None]
 def names_clients(endpoint: Endpoint, auth: Auth) -> bool:
     """Return True if a listener at this endpoint can tell its clients apart."""
     if endpoint.transport in OF_WEB_SOCKETS:
-        return bool(auth.tokens or endpoint.option("client_ca"))
+        return bool(auth.tokens or auth.jwt.is_used or endpoint.option("client_ca"))
     return endpoint.transport in OF_LOCAL_USERS
+
+
+def _bearer(auth: Auth) -> Authenticator | None:
+    """Return what names the peers by their bearer tokens; None if the configuration has no tokens."""
+    named = BearerTokens(auth.tokens) if auth.tokens else None
+    if not auth.jwt.is_used:
+        return named
+    from dragoman.gateway.identity.json_web_tokens import JsonWebTokens, KeySet, file_loader  # an extra
+
+    keys = KeySet(file_loader(auth.jwt.jwks), time.monotonic) if auth.jwt.jwks else None
+    signed = JsonWebTokens(auth.jwt, keys)
+    return EitherToken(named, signed) if named is not None else signed
 
 
 class Identities:
@@ -48,7 +61,7 @@ class Identities:
         self.delay = config.limits.auth_delay
         self.attempts = FailedAttempts(counters)
         self._persons = {alias: person for person, aliases in config.principals.items() for alias in aliases}
-        self._bearer = BearerTokens(config.auth.tokens) if config.auth.tokens else None
+        self._bearer = _bearer(config.auth)
 
     def listener(self, endpoint: Endpoint, route: Route, welcome: Welcome) -> ListenerIdentity:
         """Return the authentication of a listener, whose peers are given to `welcome`."""
@@ -83,12 +96,17 @@ class ListenerIdentity:
     def accept_as(self, facts: PeerFacts) -> Accept:
         """Return what accepts the transport of a peer that is connected. If it is refused, it is told so there."""
         named = self._identify(facts)
+        if isinstance(named, Refusal):
+            self._count(facts, named)
         return lambda transport: self._welcome(transport, named)
 
     async def admit(self, facts: PeerFacts) -> Accept | str:
         """Return what accepts the transport of a peer after its handshake, or why the handshake is refused."""
         named = self._identify(facts)
+        if isinstance(named, Refusal) and named.refresh is not None and await named.refresh():
+            named = self._identify(facts)
         if isinstance(named, Refusal):
+            self._count(facts, named)
             await asyncio.sleep(self._identities.delay)
             return named.text
         return lambda transport: self._welcome(transport, named)
@@ -96,7 +114,7 @@ class ListenerIdentity:
     def _identify(self, facts: PeerFacts) -> Principal | Refusal:
         if self._authenticator is None:
             return LOCAL
-        named = self._authenticator.identify(facts)
-        if isinstance(named, Refusal):
-            self._identities.attempts.count_failure(self._identities.address_of(facts.address), named.text)
-        return self._identities.join_names(named)
+        return self._identities.join_names(self._authenticator.identify(facts))
+
+    def _count(self, facts: PeerFacts, refusal: Refusal) -> None:
+        self._identities.attempts.count_failure(self._identities.address_of(facts.address), refusal.text)

@@ -1,11 +1,13 @@
 """The principal of a client. A listener's Authenticator makes it of what the listener knows of the peer.
 
 token:alice   a bearer token of the configuration      uid:1000   the user of a process at a Unix socket
+jwt:alice     the subject of a JSON Web Token          cert:CN=alice   the subject of a client certificate
 local         anybody, at a listener without authentication
 """
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from msgspec import Struct
@@ -20,12 +22,18 @@ class Principal(Struct, frozen=True, kw_only=True):
 
     name: str
     groups: frozenset[str] = frozenset()
+    expires: float | None = None
+    """Seconds since 1970 at which the credential ends, and with it the link."""
 
 
 class Refusal(Struct, frozen=True, kw_only=True):
-    """The reason why a peer is not accepted, in words for the peer. It contains no secret."""
+    """The reason why a peer is not accepted, in words for the peer. It contains no secret.
+
+    `refresh` may find what is missing; if it returns True, the peer is to be identified again.
+    """
 
     text: str
+    refresh: Callable[[], Awaitable[bool]] | None = None
 
 
 class Authenticator(Protocol):

@@ -7,9 +7,9 @@ from hashlib import sha256
 from hmac import compare_digest
 
 from dragoman.adapters.base import PeerFacts
-from dragoman.gateway.identity.principal import Principal, Refusal
+from dragoman.gateway.identity.principal import Authenticator, Principal, Refusal
 
-__all__ = ["NEEDED", "NOT_ACCEPTED", "BearerTokens"]
+__all__ = ["NEEDED", "NOT_ACCEPTED", "BearerTokens", "EitherToken"]
 
 NEEDED = Refusal(text="a token is needed: send `Authorization: Bearer TOKEN`, or from a browser `?token=TOKEN`")
 NOT_ACCEPTED = Refusal(text="this token is not accepted")
@@ -31,6 +31,17 @@ class BearerTokens:
         given = _digest(facts.token)
         found = [principal for digest, principal in self._digests if compare_digest(digest, given)]
         return found[0] if found else NOT_ACCEPTED
+
+
+class EitherToken:
+    """Names a peer by the first of two authenticators that accepts its token."""
+
+    def __init__(self, first: Authenticator, second: Authenticator) -> None:
+        self._first, self._second = first, second
+
+    def identify(self, facts: PeerFacts) -> Principal | Refusal:
+        named = self._first.identify(facts)
+        return named if isinstance(named, Principal) or not facts.token else self._second.identify(facts)
 
 
 def _digest(secret: str) -> bytes:

@@ -1,0 +1,127 @@
+"""JSON Web Tokens: the subject of a token that an authority has signed is the principal.
+
+The algorithm follows from our key and never from the token: HS256 for a secret, RS256 or ES256 for a key of a JWKS. A
+JWKS at a URL is read when a token first needs it, and for an unknown key at most once in `REFRESH`. If it cannot be
+read, the keys that are known stay in use.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import jwt
+import structlog
+
+from dragoman.adapters.base import PeerFacts
+from dragoman.gateway.config.model import Jwt
+from dragoman.gateway.identity.principal import Principal, Refusal
+from dragoman.gateway.identity.tokens import NEEDED, NOT_ACCEPTED
+from dragoman.mappings.errors import ConfigError
+
+__all__ = ["REFRESH", "JsonWebTokens", "KeySet", "file_loader"]
+
+REFRESH = 60.0  # seconds between two reads of a JWKS, so that invented keys cannot make us flood its server
+TIMEOUT = 5.0  # seconds for one read: clients give up a handshake after 10
+ALGORITHMS = ("RS256", "ES256")
+REQUIRED = ["exp", "sub", "aud"]
+
+log = structlog.get_logger("dragoman.identity")
+
+
+class KeySet:
+    """The public keys of a JWKS by their id. `load` reads it, in a thread; `clock` returns seconds."""
+
+    def __init__(self, load: Callable[[], dict[str, Any]], clock: Callable[[], float]) -> None:
+        self._load = load
+        self._clock = clock
+        self._keys: dict[str, jwt.PyJWK] = {}
+        self._tried: float | None = None
+        self._lock = asyncio.Lock()
+
+    def find_key(self, kid: str) -> jwt.PyJWK | None:
+        """Return the key of this id; the only key, if the token names none."""
+        if not kid and len(self._keys) == 1:
+            return next(iter(self._keys.values()))
+        return self._keys.get(kid)
+
+    async def refresh(self, kid: str) -> bool:
+        """Read the JWKS for a key that is unknown; return True if it is known now."""
+        async with self._lock:
+            due = self._tried is None or self._clock() - self._tried >= REFRESH
+            if self.find_key(kid) is None and due:
+                self._tried = self._clock()
+                await asyncio.to_thread(self.read)  # it ends and counts even if this client goes away
+        return self.find_key(kid) is not None
+
+    def read(self) -> None:
+        """Read the JWKS, or keep the known keys and log why."""
+        try:
+            keys = jwt.PyJWKSet.from_dict(self._load()).keys
+        except (jwt.PyJWTError, OSError, ValueError, AttributeError) as error:
+            log.warning("keys of tokens not renewed", cause=str(error), known=len(self._keys))
+            return
+        self._keys = {key.key_id or "": key for key in keys if key.algorithm_name in ALGORITHMS}
+
+
+def file_loader(source: str) -> Callable[[], dict[str, Any]]:
+    """Return what reads a JWKS, from a URL or a file."""
+    if source.startswith(("https://", "http://")):
+        return jwt.PyJWKClient(source, cache_jwk_set=False, timeout=TIMEOUT).fetch_data
+    return lambda: json.loads(Path(source).read_bytes())
+
+
+class JsonWebTokens:
+    """Checks the tokens that `config` describes; `keys` is needed for those that are not signed with its secret."""
+
+    def __init__(self, config: Jwt, keys: KeySet | None = None) -> None:
+        if keys is None and not config.secret:
+            raise ConfigError("[auth.jwt] needs a secret or a jwks")
+        self._config = config
+        self._keys = keys
+
+    def identify(self, facts: PeerFacts) -> Principal | Refusal:
+        if not facts.token:
+            return NEEDED
+        try:
+            key, algorithm = self._config.secret, "HS256"
+            if self._keys is not None:
+                kid = str(jwt.get_unverified_header(facts.token).get("kid", ""))
+                found = self._keys.find_key(kid)
+                if found is None:
+                    return Refusal(text=NOT_ACCEPTED.text, refresh=partial(self._keys.refresh, kid))
+                return self._principal(facts.token, found.key, found.algorithm_name)
+            return self._principal(facts.token, key, algorithm)
+        except jwt.ExpiredSignatureError:
+            return Refusal(text="the token has expired")
+        except jwt.ImmatureSignatureError:
+            return Refusal(text="the token is not valid yet")
+        except jwt.InvalidAudienceError:
+            return Refusal(text="the token is for another audience")
+        except (jwt.PyJWTError, ValueError, TypeError):
+            return NOT_ACCEPTED
+
+    def _principal(self, token: str, key: Any, algorithm: str) -> Principal | Refusal:
+        config = self._config
+        claims = jwt.decode(
+            token,
+            key,
+            algorithms=[algorithm],
+            audience=config.audience,
+            issuer=config.issuer or None,
+            leeway=config.leeway,
+            options={"require": REQUIRED},
+        )
+        if not claims["sub"]:
+            return NOT_ACCEPTED
+        named = claims.get(config.groups)
+        groups = [named] if isinstance(named, str) else named if isinstance(named, list) else []
+        return Principal(
+            name=f"jwt:{claims['sub']}",
+            groups=frozenset(f"group:{group}" for group in groups if isinstance(group, str)),
+            expires=float(claims["exp"]) + config.leeway,
+        )

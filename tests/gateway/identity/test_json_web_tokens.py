@@ -1,0 +1,197 @@
+"""JSON Web Tokens: what is accepted, and when the keys of an authority are read."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import time
+from typing import Any
+
+import jwt
+import pytest
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+from structlog.testing import capture_logs
+
+from dragoman.adapters.base import PeerFacts
+from dragoman.gateway.config.model import Auth, Jwt
+from dragoman.gateway.identity.json_web_tokens import REFRESH, JsonWebTokens, KeySet
+from dragoman.gateway.identity.principal import Principal, Refusal
+from dragoman.gateway.identity.tokens import NEEDED
+from dragoman.gateway.link import expiring
+from tests.gateway.identity.test_listeners import WS, gateway, shake
+from tests.gateway.in_memory import in_memory_gateway
+from tests.idle import settle
+from tests.pairs.gateway import SmoothClient
+
+SECRET = "s" * 40
+CONFIG = Jwt(secret=SECRET, audience="dragoman", leeway=600.0)
+NOW = int(time.time())
+RSA_KEY = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+EC_KEY = ec.generate_private_key(ec.SECP256R1())
+PUBLIC_PEM = RSA_KEY.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+Claims = dict[str, Any]
+
+
+def claims(**changed: Any) -> Claims:
+    whole = {"sub": "alice", "aud": "dragoman", "exp": NOW + 600} | changed
+    return {name: value for name, value in whole.items() if value is not None}
+
+
+def signed(key: Any = SECRET, algorithm: str = "HS256", kid: str = "", **changed: Any) -> str:
+    return jwt.encode(claims(**changed), key, algorithm=algorithm, headers={"kid": kid} if kid else None)
+
+
+def identify(token: str, config: Jwt = CONFIG, keys: KeySet | None = None) -> Principal | str:
+    named = JsonWebTokens(config, keys).identify(PeerFacts(token=token))
+    return named.text if isinstance(named, Refusal) else named
+
+
+def test_the_subject_and_the_groups_name_the_principal() -> None:
+    named = identify(signed(groups=["ops", 7]))
+    assert named == Principal(name="jwt:alice", groups=frozenset({"group:ops"}), expires=NOW + 600 + 600.0)
+
+
+def unsigned(algorithm: str) -> str:
+    def part(value: Claims) -> str:
+        return base64.urlsafe_b64encode(json.dumps(value).encode()).rstrip(b"=").decode()
+
+    return f"{part({'alg': algorithm, 'typ': 'JWT'})}.{part(claims())}."
+
+
+@pytest.mark.parametrize(
+    ("token", "text"),
+    [
+        ("", NEEDED.text),
+        ("no.jwt.at-all", "this token is not accepted"),
+        (unsigned("none"), "this token is not accepted"),
+        (unsigned("None"), "this token is not accepted"),
+        (unsigned("HS256"), "this token is not accepted"),
+        (signed("x" * 40), "this token is not accepted"),
+        (signed(SECRET * 2, "HS512"), "this token is not accepted"),
+        (signed(exp=NOW - 3600), "the token has expired"),
+        (signed(nbf=NOW + 3600), "the token is not valid yet"),
+        (signed(aud="another"), "the token is for another audience"),
+        (signed(aud=None), "this token is not accepted"),
+        (signed(exp=None), "this token is not accepted"),
+        (signed(sub=None), "this token is not accepted"),
+        (signed(sub=""), "this token is not accepted"),
+    ],
+)
+def test_any_other_token_is_refused_with_its_reason(token: str, text: str) -> None:
+    assert identify(token) == text
+
+
+@pytest.mark.parametrize("changed", [{"exp": NOW - 2}, {"nbf": NOW + 2}])
+def test_clocks_may_differ_by_the_leeway(changed: Claims) -> None:
+    assert isinstance(identify(signed(**changed)), Principal)
+
+
+def test_an_issuer_is_checked_if_it_is_configured() -> None:
+    config = Jwt(secret=SECRET, audience="dragoman", issuer="https://id.example")
+    assert isinstance(identify(signed(iss="https://id.example"), config), Principal)
+    assert identify(signed(iss="https://evil.example"), config) == "this token is not accepted"
+
+
+class Authority:
+    """A JWKS that a test changes, and how often it was read."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.reads = 0
+        self.down = False
+        self.keys: dict[str, Any] = {"rsa": RSA_KEY, "ec": EC_KEY}
+        self.set = KeySet(self.load, lambda: self.now)
+        self.tokens = JsonWebTokens(Jwt(jwks="https://id.example", audience="dragoman"), self.set)
+
+    def load(self) -> dict[str, Any]:
+        self.reads += 1
+        if self.down:
+            raise OSError("no route to host")
+        rows = []
+        for kid, key in self.keys.items():
+            kind = jwt.algorithms.RSAAlgorithm if kid == "rsa" else jwt.algorithms.ECAlgorithm
+            rows.append({**kind.to_jwk(key.public_key(), as_dict=True), "kid": kid})
+        return {"keys": [*rows, {"kty": "oct", "k": "c2VjcmV0", "kid": "shared"}]}
+
+    async def name(self, token: str) -> Principal | Refusal:
+        named = self.tokens.identify(PeerFacts(token=token))
+        if isinstance(named, Refusal) and named.refresh is not None and await named.refresh():
+            named = self.tokens.identify(PeerFacts(token=token))
+        return named
+
+
+@pytest.mark.parametrize(("key", "algorithm", "kid"), [(RSA_KEY, "RS256", "rsa"), (EC_KEY, "ES256", "ec")])
+async def test_a_token_is_checked_with_the_key_that_it_names(key: Any, algorithm: str, kid: str) -> None:
+    authority = Authority()
+    assert authority.reads == 0, "the start waits for the authority"
+    assert isinstance(await authority.name(signed(key, algorithm, kid)), Principal)
+
+
+async def test_a_public_key_is_no_secret_of_hs256() -> None:
+    header, body = unsigned("HS256").split(".")[:2]
+    header = base64.urlsafe_b64encode(b'{"alg":"HS256","typ":"JWT","kid":"rsa"}').rstrip(b"=").decode()
+    mac = jwt.algorithms.HMACAlgorithm(jwt.algorithms.HMACAlgorithm.SHA256)
+    signature = mac.sign(f"{header}.{body}".encode(), PUBLIC_PEM)
+    forged = f"{header}.{body}.{base64.urlsafe_b64encode(signature).rstrip(b'=').decode()}"
+    assert isinstance(await Authority().name(forged), Refusal)
+
+
+async def test_a_shared_key_of_a_jwks_is_not_used() -> None:
+    assert isinstance(await Authority().name(signed(b"secret" * 6, kid="shared")), Refusal)
+
+
+async def test_an_unknown_key_is_asked_for_at_most_once_in_a_minute() -> None:
+    authority = Authority()
+    invented = [signed(RSA_KEY, "RS256", f"k{number}") for number in range(5)]
+    assert all(isinstance(named, Refusal) for named in await asyncio.gather(*map(authority.name, invented)))
+    assert authority.reads == 1
+    authority.now += REFRESH
+    await authority.name(invented[0])
+    assert authority.reads == 2
+
+
+async def test_known_keys_survive_an_outage_of_the_authority() -> None:
+    authority = Authority()
+    await authority.name(signed(RSA_KEY, "RS256", "rsa"))
+    authority.down, authority.now = True, REFRESH
+    with capture_logs() as logs:
+        assert isinstance(await authority.name(signed(RSA_KEY, "RS256", "new")), Refusal)
+    assert [entry["known"] for entry in logs] == [2]
+    assert isinstance(await authority.name(signed(RSA_KEY, "RS256", "rsa")), Principal)
+
+
+AUTH = Auth(jwt=CONFIG)
+
+
+@pytest.mark.parametrize(
+    ("changed", "text"),
+    [({"exp": NOW - 3600}, "the token has expired"), ({"aud": "x"}, "the token is for another audience")],
+)
+async def test_a_client_with_a_bad_token_is_refused_before_its_handshake(changed: Claims, text: str) -> None:
+    async with gateway(WS, auth=AUTH) as (_, (url,)):
+        status, _, said = await shake(url, {"Authorization": f"Bearer {signed(**changed)}"})
+        assert (status, said.strip()) == (401, text)
+
+
+async def test_a_client_is_served_as_the_subject_of_its_token() -> None:
+    async with (
+        gateway(WS, auth=AUTH) as (app, (url,)),
+        SmoothClient.connected(f"{url}?token={signed()}"),
+    ):
+        assert [link.principal for link in app.links] == ["jwt:alice"]
+
+
+async def test_a_client_is_told_and_disconnected_when_its_token_expires() -> None:
+    async with in_memory_gateway() as made:
+        peer = made.join("a")
+        await settle()
+        with expiring(peer.link, made.time.clock() / 1e9 + 10, made.services):
+            alive = []
+            for seconds in (9, 2):
+                made.time.passes(seconds)
+                await settle()
+                alive.append(peer.link.alive)
+        assert alive == [True, False]
+        assert "the token has expired" in str(peer.frames())
