@@ -2,16 +2,31 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import re
+from pathlib import Path
+from typing import Annotated, Any
 
 import msgspec
 import typer
 
+import dragoman
 from dragoman.gateway.config.model import ConfigFile
 from dragoman.mappings.canonical import Command, Event
 from dragoman.mappings.errors import ConfigError
 
 __all__ = ["EXAMPLES", "schema"]
+
+HEADING = re.compile(r"\[+([\w.]+)\]+")
+COMMENTED_KEY = re.compile(r"(\w+) = .*?\s# (.+)")
+OF_TABLES = {
+    "route": "RouteTable",
+    "limits": "Limits",
+    "recording": "Recording",
+    "recording.redact": "Redact",
+    "ops": "Ops",
+    "auth": "Auth",
+}
+"""Table of a configuration file -> its type in the schema."""
 
 EXAMPLES = ("dragoman schema events > events.schema.json", "dragoman schema config > config.schema.json")
 
@@ -23,7 +38,7 @@ def schema(
 ) -> None:
     """Print the JSON Schema of the canonical events and commands, or of the configuration file."""
     if what == "config":
-        document = msgspec.json.schema(ConfigFile)
+        document = _schema_of_config()
     elif what == "events":
         (events, commands), components = msgspec.json.schema_components((Event, Command), ref_template="#/$defs/{name}")
         document = {
@@ -35,3 +50,17 @@ def schema(
     else:
         raise ConfigError(f"schema {what!r}: write events or config")
     typer.echo(msgspec.json.format(msgspec.json.encode(document)).decode())
+
+
+def _schema_of_config() -> dict[str, Any]:
+    """Return the schema of the configuration file; its descriptions are the comments of the example."""
+    document = msgspec.json.schema(ConfigFile)
+    document["$schema"] = "https://json-schema.org/draft/2020-12/schema"
+    document["title"] = "dragoman configuration"
+    table: dict[str, Any] = {}
+    for line in Path(dragoman.__file__).with_name("config.example.toml").read_text("utf-8").splitlines():
+        if heading := HEADING.match(line):
+            table = document["$defs"].get(OF_TABLES.get(heading[1], ""), {})
+        elif (key := COMMENTED_KEY.match(line)) and key[1] in table.get("properties", {}):
+            table["properties"][key[1]].setdefault("description", key[2])
+    return document

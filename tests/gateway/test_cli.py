@@ -542,6 +542,15 @@ def test_the_schema_of_the_config_accepts_the_example() -> None:
     assert not validator.is_valid({**table, "colour": 1})
 
 
+def test_the_schema_of_the_config_describes_keys_as_the_example_does() -> None:
+    types = schema("config")["$defs"]
+    assert types["Limits"]["properties"]["heartbeat"]["description"] == (
+        "seconds of silence before a WebSocket client is pinged"
+    )
+    for name in ("RouteTable", "Limits", "Recording", "Redact"):
+        assert any("description" in key for key in types[name]["properties"].values()), name
+
+
 def test_an_unknown_schema_is_refused_with_the_known_ones() -> None:
     assert "write events or config" in refused("schema", "wire")
 
