@@ -134,9 +134,7 @@ class Admin:
         return respond(await self._ask(lambda: answers.loss_page(self._gateway, session, limit)))
 
     async def _config(self, _request: web.Request) -> web.Response:
-        config = answers.mask_config(self._gateway.config)
-        generation = getattr(self._gateway, "generation", 1)
-        return respond(answers.ConfigInForce(generation=generation, config=config))
+        return respond(await self._ask(lambda: answers.config_in_force(self._gateway)))
 
     async def _log_level(self, _request: web.Request) -> web.Response:
         return respond({"level": logs.LEVEL.default, "components": logs.LEVEL.components})

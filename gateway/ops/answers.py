@@ -30,6 +30,7 @@ __all__ = [
     "SessionPage",
     "SessionQuery",
     "SessionRow",
+    "config_in_force",
     "find_session",
     "link_page",
     "loss_page",
@@ -129,9 +130,15 @@ class LossPage(Struct, frozen=True, kw_only=True):
 
 
 class ConfigInForce(Struct, frozen=True, kw_only=True):
-    """The configuration with which the gateway runs, its secrets masked. A reload makes the next generation."""
+    """The configuration with which the gateway runs, its secrets masked. A reload makes the next generation.
+
+    `refused_at` and `refusal` tell of the last reload that was refused after it; "" if none was.
+    """
 
     generation: int
+    since: str
+    refused_at: str
+    refusal: str
     config: dict[str, Any]
 
 
@@ -253,6 +260,18 @@ def loss_page(gateway: App, session: str, limit: int) -> LossPage:
         losses=[structs.replace(entry) for entry in losses[:limit]],
         partial=partial[:limit],
         total=len(losses) + len(partial),
+    )
+
+
+def config_in_force(gateway: App) -> ConfigInForce:
+    """Return the configuration in force, and the one that was refused since."""
+    status = gateway.config_status
+    return ConfigInForce(
+        generation=status.generation,
+        since=_time(status.since),
+        refused_at=_time(status.refused_at),
+        refusal=masked_text(status.cause),
+        config=mask_config(gateway.config),
     )
 
 

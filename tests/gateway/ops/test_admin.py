@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from dragoman.gateway import logs
 from dragoman.gateway.app import App
@@ -175,3 +176,15 @@ async def test_a_wrong_log_level_is_refused(body: str) -> None:
 async def test_a_body_that_is_too_large_is_refused() -> None:
     async with operated() as port:
         assert (await port.ask("/log-level", "PUT", data=b" " * 20_000))[0] == 413
+
+
+async def test_a_refused_reload_shows_beside_the_generation_in_force() -> None:
+    async with operated() as port:
+        status = port.app.config_status
+        port.app.note_config(structs.replace(status, generation=3, refused_at=1_000_000_000, cause="line 4"))
+        _, body = await port.ask("/config")
+        assert (body["generation"], body["refusal"], body["refused_at"]) == (
+            3,
+            "line 4",
+            "1970-01-01T00:00:01.000+00:00",
+        )
