@@ -12,14 +12,13 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from dragoman.adapters.base import CloseReason
-from dragoman.gateway.backends.asking import Refused
 from dragoman.gateway.backends.kind import BackendKind, not_found
 from dragoman.gateway.config.model import Role, Route
 from dragoman.gateway.fair_queue import WorkOfLinks
 from dragoman.gateway.identity.roles import needed_role
-from dragoman.gateway.ingress import Ingress
 from dragoman.gateway.link import Link
 from dragoman.gateway.lists import Lists
+from dragoman.gateway.routing.quota import Refused
 from dragoman.gateway.routing.sessions import RouteEvents, Sessions
 from dragoman.gateway.services import Services
 from dragoman.gateway.session.session import Session
@@ -168,7 +167,12 @@ class Router:
             link.end(CloseReason.GOING_AWAY, "too many commands wait until the sessions of the backend are known")
 
     def _enter(self, link: Link) -> None:
-        session = self._behind(link.ingress) if link.roles is None or "watch" in link.roles else None
+        try:
+            session = self._behind(link) if link.roles is None or "watch" in link.roles else None
+        except Refused as refused:
+            link.send([Reply(request="", failure=refused.failure)])
+            link.end(CloseReason.FULL, refused.failure.text)
+            return
         if session is None or not self._policy.sees(link.principal, session.state):
             link.send([Reply(request="", failure=Failure(cause="not_found", text="there is no session here for you"))])
             link.end(CloseReason.DONE)
@@ -177,13 +181,14 @@ class Router:
         session.backend.start()
         session.presence.enter(link)
 
-    def _behind(self, ingress: Ingress) -> Session | None:
-        """Return the one session that all clients of `ingress` share; None if its backend has none for it now."""
+    def _behind(self, link: Link) -> Session | None:
+        """Return the session that all clients of a listener share; None if its backend has none for it now."""
+        ingress = link.ingress
         known = self._all.known(ingress)
         if known is not None:
             return known
         wanted = ingress.session
-        session = self._named(wanted) or self._backend.session_behind(wanted)
+        session = self._named(wanted) or self._backend.session_behind(wanted, link.principal)
         if session is not None:
             self._all.enter_by(ingress, session)
         return session
@@ -365,10 +370,6 @@ class Router:
         self, link: Link, command: OpenSession | ResumeSession, find: Callable[[], Session | None]
     ) -> None:
         """Show the session that `find` returns, or answer why there is none; with None the backend is asked."""
-        if text := self._services.memory.refusal():
-            self._ledger.counters["refused_session_memory"] += 1
-            link.refuse(command.request, "busy", text)
-            return
         try:
             session = find()
         except Refused as refused:

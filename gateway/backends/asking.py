@@ -21,6 +21,7 @@ from typing import Any, Generic, TypeVar
 
 from msgspec import structs
 
+from dragoman.gateway.routing.quota import Refused
 from dragoman.gateway.services import Services
 from dragoman.gateway.session.no_backend import NO_BACKEND
 from dragoman.gateway.session.ports import Backend, BackendEvents
@@ -29,20 +30,12 @@ from dragoman.mappings.canonical import Command, Event, SessionState
 from dragoman.mappings.canonical.values import Cause, Failure
 from dragoman.mappings.dialect import Burst
 
-__all__ = ["Asking", "AskingBackend", "ConnectionLost", "Refused", "RelayedBackend", "Script", "TimedOut"]
+__all__ = ["Asking", "AskingBackend", "ConnectionLost", "RelayedBackend", "Script", "TimedOut"]
 
 HELD_MAX = 1024  # items that one script holds: four times the commands that a session may have in flight
 
 Held = TypeVar("Held")
 Script = Generator[Command | None, Any, None]
-
-
-class Refused(Exception):  # noqa: N818  # the end of a script, and no error of ours
-    """The end of a script whose held items fail."""
-
-    def __init__(self, failure: Failure) -> None:
-        super().__init__(failure.text)
-        self.failure = failure
 
 
 class TimedOut(Refused):

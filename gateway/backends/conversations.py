@@ -41,11 +41,11 @@ OF_A_TURN = (CancelTurn, PauseTurn, ResumeTurn, AnswerApproval, AnswerOtp, Answe
 class ReplayedKind(SessionOpener):
     """A recording, or a backend in this process: it has no conversations but those that are open here."""
 
-    def session_behind(self, wanted: str) -> Session | None:
+    def session_behind(self, wanted: str, principal: str) -> Session | None:
         resume = "" if wanted == NEW else wanted
         named = resume not in ("", LATEST)
         session = canonical_id(self._sessions.route.name, resume) if named else self._services.new_id()
-        return self._sessions.make(session, partial(self._connect, resume=resume))
+        return self._sessions.make(session, partial(self._connect, resume=resume), principal=principal)
 
     def resume_session(self, link: Link, command: ResumeSession) -> Session | None:
         if not link.attaches:  # a caller activates an open session, and opens none

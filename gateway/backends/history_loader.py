@@ -18,9 +18,10 @@ from typing import Any
 
 from msgspec import structs
 
-from dragoman.gateway.backends.asking import Asking, AskingBackend, ConnectionLost, Refused, Script, TimedOut
+from dragoman.gateway.backends.asking import Asking, AskingBackend, ConnectionLost, Script, TimedOut
 from dragoman.gateway.ingress import LATEST
 from dragoman.gateway.routing.ids import canonical_id
+from dragoman.gateway.routing.quota import Refused
 from dragoman.gateway.services import Services
 from dragoman.gateway.session.ports import Backend, BackendEvents
 from dragoman.gateway.session.weight import of_item

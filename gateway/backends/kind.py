@@ -17,15 +17,16 @@ from collections.abc import Callable
 
 from msgspec import structs
 
-from dragoman.gateway.backends.asking import Refused
 from dragoman.gateway.endpoint import Endpoint
 from dragoman.gateway.link import Link
+from dragoman.gateway.routing.quota import Refused
 from dragoman.gateway.routing.session_index import Rows
 from dragoman.gateway.routing.sessions import Sessions
 from dragoman.gateway.session.ports import Backend, BackendEvents
 from dragoman.gateway.session.session import Session
 from dragoman.mappings.canonical import Command
 from dragoman.mappings.canonical.commands import GetSession, ListSessions, OpenSession, ResumeSession
+from dragoman.mappings.canonical.events import Reply
 from dragoman.mappings.canonical.values import Failure, SessionSummary
 
 __all__ = ["BackendKind", "MakeBackend", "SessionOpener", "not_found"]
@@ -88,10 +89,10 @@ class BackendKind(ABC):
         return None
 
     @abstractmethod
-    def session_behind(self, _wanted: str) -> Session | None:
+    def session_behind(self, _wanted: str, _principal: str) -> Session | None:
         """Return the session for a listener that asks for `new`, `latest` or the name of one that is not open here.
 
-        None: the backend has none for it now.
+        None: the backend has none for it now. Raise Refused if none may be made for a client of this principal.
         """
 
     # -- open ------------------------------------------------------------------------------------------
@@ -174,7 +175,11 @@ class SessionOpener(BackendKind):
             command = ResumeSession(request=command.request, session=listed.session)
         elif listed is not None:
             command = structs.replace(command, session=listed.session)
-        session = self._new_session(link, command.session)
+        try:
+            session = self._new_session(link, command.session)
+        except Refused as refused:  # the backend may have been asked first, so no caller is above
+            link.send([Reply(request=command.request, failure=refused.failure)])
+            return
         if isinstance(command, OpenSession):
             self._sessions.choose(link, session, command.session)
         if listed is not None:

@@ -21,20 +21,20 @@ import msgspec
 from msgspec import UNSET, Struct
 
 from dragoman.adapters.base import CloseReason
-from dragoman.gateway.backends.asking import Refused
 from dragoman.gateway.backends.kind import BackendKind, MakeBackend
 from dragoman.gateway.ingress import LATEST, NEW
 from dragoman.gateway.link import Link
 from dragoman.gateway.pods.index import SLICE, PodIndex
 from dragoman.gateway.pods.live import Pod, Pods
 from dragoman.gateway.routing.ids import session_id
+from dragoman.gateway.routing.quota import Refused
 from dragoman.gateway.routing.session_index import Rows, completed
 from dragoman.gateway.routing.session_list import page_size
 from dragoman.gateway.routing.sessions import Sessions
 from dragoman.gateway.session.ports import Backend
 from dragoman.gateway.session.session import Session
 from dragoman.mappings.canonical import Command
-from dragoman.mappings.canonical.commands import ListSessions, OpenSession, ResumeSession
+from dragoman.mappings.canonical.commands import GetSession, ListSessions, OpenSession, ResumeSession
 from dragoman.mappings.canonical.values import Failure, SessionSummary
 
 __all__ = ["PodsKind"]
@@ -80,6 +80,7 @@ class PodsKind(BackendKind):
         self._read_at = 0  # ns: when the folders of all pods were read
         self._chosen: Session | None = None  # for the action that is performed now
         self._refusal = NONE_FREE  # of that action, if no session was chosen
+        self._is_refused = False  # a pod is free, but no session may be made
         sessions.watch(self._reconsider)
 
     def list_sessions(self, _link: Link, command: ListSessions, tell: Callable[[Rows], None]) -> None:
@@ -87,10 +88,17 @@ class PodsKind(BackendKind):
 
     def row_of(self, session: Session) -> SessionSummary:
         pod = self._index.find_listed(session.state.id)
-        return completed(session, self._row(pod)) if pod is not None else session.summary()
+        return completed(session, _row(self._index.session_of(pod.name), pod)) if pod is not None else session.summary()
 
-    def session_behind(self, _wanted: str) -> Session | None:
+    def session_behind(self, _wanted: str, _principal: str) -> Session | None:
+        if self._is_refused:
+            raise Refused(self._refusal)
         return self._chosen
+
+    def get_session(self, link: Link, command: GetSession) -> None:
+        if self._is_refused:
+            raise Refused(self._refusal)
+        super().get_session(link, command)
 
     def open_session(self, link: Link, _command: OpenSession | ResumeSession) -> Session | None:
         if self._chosen is None or not self._sessions.policy.opens(link.principal, self._chosen.state):
@@ -130,12 +138,15 @@ class PodsKind(BackendKind):
             link = waiting.link
             try:
                 if link.alive:
-                    await self._prepare(link, waiting.command)
+                    try:
+                        await self._prepare(link, waiting.command)
+                    except Refused as refused:
+                        self._refusal, self._is_refused = refused.failure, True
                     waiting.act()
             except Exception:  # no caller is above this task: the failure ends this client alone
                 link.log.exception("pod not found")
                 link.end(CloseReason.INTERNAL)
-            self._chosen, self._refusal = None, NONE_FREE
+            self._chosen, self._refusal, self._is_refused = None, NONE_FREE, False
             self._queue.popleft()
             self._waiting[link.id] -= 1
             if not self._waiting[link.id]:
@@ -152,45 +163,45 @@ class PodsKind(BackendKind):
         if isinstance(command, ListSessions):
             await self._read_folders()
         elif command is None:
-            self._chosen = await self._session_for_listener(link.ingress.session)
+            self._chosen = await self._session_for_listener(link.ingress.session, link.principal)
         elif isinstance(command, OpenSession):
             self._chosen = await self._session_for(command, link.principal)
         elif not self._is_open(link, command.session):
-            named = await self._named_session(self._index.find_pod(command.session))
+            named = await self._named_session(self._index.find_pod(command.session), link.principal)
             if named is None and isinstance(command, ResumeSession):
                 self._chosen = await self._session_for(command, link.principal)
 
     # -- the pod that is to be used ----------------------------------------------------------------------
 
-    async def _session_for_listener(self, wanted: str) -> Session | None:
+    async def _session_for_listener(self, wanted: str, principal: str) -> Session | None:
         if wanted in ("", NEW):
-            return self._session_of(await self._find_free())
+            return self._session_of(await self._find_free(), principal)
         if wanted == LATEST:
-            return await self._newest_session()
-        return await self._named_session(self._index.find_pod(wanted))
+            return await self._newest_session(principal)
+        return await self._named_session(self._index.find_pod(wanted), principal)
 
     async def _session_for(self, command: OpenSession | ResumeSession, principal: str) -> Session | None:
         wanted = _pod_named_by(command)
-        session = await self._named_session(self._index.find_agent(wanted or command.agent))
+        session = await self._named_session(self._index.find_agent(wanted or command.agent), principal)
         if session is not None and self._sessions.policy.sees(principal, session.state):
             return session  # it is refused later if the client must not open it
         free = await self._find_free()
-        return None if wanted else self._session_of(free)
+        return None if wanted else self._session_of(free, principal)
 
-    async def _named_session(self, name: str | None) -> Session | None:
+    async def _named_session(self, name: str | None, principal: str) -> Session | None:
         """Return the session of this pod if the pod is alive."""
         if name is None:
             return None
         (pod,) = await self._probe([name])
-        return self._session_of(name if pod.listens else None)
+        return self._session_of(name if pod.listens else None, principal)
 
-    async def _newest_session(self) -> Session | None:
+    async def _newest_session(self, principal: str) -> Session | None:
         """Return the session of the live pod whose status changed last."""
         await self._read_folders()
         while names := [pod.name for pod in islice(self._index.newest_first(), SLICE)]:
             last = (await self._probe(names))[-1]
             if last.listens:
-                return self._session_of(last.name)
+                return self._session_of(last.name, principal)
         return None
 
     async def _find_free(self) -> str | None:
@@ -200,7 +211,7 @@ class PodsKind(BackendKind):
             await self._read_folders()
             name = await self._free_candidate()
         if name is None:
-            runs = any(session.state.owner for session in self._sessions.index)
+            runs = self._sessions.quota.has_owners
             self._refusal = NONE_FREE if runs or any(self._index.newest_first()) else NONE_RUNS
         return name
 
@@ -269,21 +280,11 @@ class PodsKind(BackendKind):
         for pod in self._index.newest_first(max(times, default=None)):
             if not left:
                 return
-            row = self._row(pod)
+            row = _row(self._index.session_of(pod.name), pod)
             if query in pod.name.lower() and find(row.session) is None:
                 yield row
                 left -= is_past
                 is_past = is_past or row.session == cursor
-
-    def _row(self, pod: Pod) -> SessionSummary:
-        """Return the row of a pod. Its messages count as one, unless it says that it has none: a list asks no pod."""
-        return SessionSummary(
-            session=self._index.session_of(pod.name),
-            title=pod.name,
-            updated_at=pod.updated_at,
-            messages=0 if pod.silent else 1,
-            status=pod.status,
-        )
 
     # --------------------------------------------------------------------------------------------------
 
@@ -292,8 +293,8 @@ class PodsKind(BackendKind):
         dialects = self._services.dialects().values()
         return (own, *(shown for dialect in dialects for shown in dialect.public_ids(own, None)))
 
-    def _session_of(self, name: str | None) -> Session | None:
-        """Return the session of a pod, made if it is not open here; None for no pod."""
+    def _session_of(self, name: str | None, principal: str) -> Session | None:
+        """Return the session of a pod, made for a principal if it is not open here; None for no pod."""
         if name is None:
             return None
         own, endpoint = self._index.session_of(name), self._pods.endpoint(name)
@@ -304,9 +305,17 @@ class PodsKind(BackendKind):
         def connect(session: Session) -> Backend:
             return self._make_backend(session, endpoint)
 
-        session = self._sessions.make(own, connect, name=name, on_rested=_disown)
+        session = self._sessions.make(own, connect, name=name, on_rested=_disown, principal=principal)
         session.state.title = name
         return session
+
+
+def _row(session: str, pod: Pod) -> SessionSummary:
+    """Return the row of a pod. Its messages count as one, unless it says that it has none: a list asks no pod."""
+    messages = 0 if pod.silent else 1
+    return SessionSummary(
+        session=session, title=pod.name, updated_at=pod.updated_at, messages=messages, status=pod.status
+    )
 
 
 def _disown(session: Session) -> None:

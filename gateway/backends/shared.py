@@ -22,7 +22,7 @@ from typing import Any
 
 from msgspec import structs
 
-from dragoman.gateway.backends.asking import Asking, Refused, Script, TimedOut
+from dragoman.gateway.backends.asking import Asking, Script, TimedOut
 from dragoman.gateway.backends.forgotten_rows import RememberingOpener
 from dragoman.gateway.backends.kind import MakeBackend
 from dragoman.gateway.backends.shared_requests import SharedRequest, SharedRequests
@@ -30,6 +30,7 @@ from dragoman.gateway.backends.upstream import Upstream
 from dragoman.gateway.ingress import LATEST, NEW
 from dragoman.gateway.link import Link
 from dragoman.gateway.routing.ids import canonical_id
+from dragoman.gateway.routing.quota import Refused
 from dragoman.gateway.routing.sessions import Sessions
 from dragoman.gateway.services import Services
 from dragoman.gateway.session.ports import Backend
@@ -101,18 +102,18 @@ class SharedKind(RememberingOpener):
         """Return None: a pando has no handler for commands without a session (docs/dialects/pando.md, section 6)."""
         return None
 
-    def session_behind(self, wanted: str) -> Session | None:
+    def session_behind(self, wanted: str, principal: str) -> Session | None:
         if wanted not in ("", LATEST):
-            return self._make("" if wanted == NEW else wanted)
+            return self._make("" if wanted == NEW else wanted, principal=principal)
         newest = self._newest()
         if newest is None:
-            newest = self._make("")
+            newest = self._make("", principal=principal)
             self._made_up[newest.state.id] = newest
         return newest
 
     def _new_session(self, link: Link, name: str) -> Session:
         """Return a session under the id that the client asks for, because the backend opens it under that id."""
-        session = self._make(name)
+        session = self._make(name, principal=link.principal)
         self._sessions.claim(link, session)
         return session
 
@@ -137,8 +138,11 @@ class SharedKind(RememberingOpener):
 
     # -- sessions ------------------------------------------------------------------------------------------
 
-    def _make(self, name: str, ids: Ext | None = None) -> Session:
-        """Return a new session; "" gives it a new id, and `ids` are those of a session that the backend has."""
+    def _make(self, name: str, ids: Ext | None = None, principal: str | None = None) -> Session:
+        """Return a new session; "" gives it a new id, and `ids` are those of a session that the backend has.
+
+        `principal` is the user of the client that asks for it.
+        """
 
         def connect(session: Session) -> Backend:
             if ids is None:
@@ -146,7 +150,7 @@ class SharedKind(RememberingOpener):
             return SharedBackend(self, self._upstream, session, self._services)
 
         own = canonical_id(self._sessions.route.name, name) if name else self._services.new_id()
-        return self._sessions.make(own, connect, ids=ids, on_rested=self._keep_row)
+        return self._sessions.make(own, connect, ids=ids, on_rested=self._keep_row, principal=principal)
 
     def _note_end(self, session: Session) -> None:
         if session not in self._sessions.index:

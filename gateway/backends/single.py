@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from dragoman.gateway.backends.asking import Refused
 from dragoman.gateway.backends.kind import BackendKind, MakeBackend
 from dragoman.gateway.link import Link
 from dragoman.gateway.routing.ids import session_id
+from dragoman.gateway.routing.quota import Refused
 from dragoman.gateway.routing.sessions import Sessions
 from dragoman.gateway.session.session import Session
 from dragoman.mappings.canonical.commands import OpenSession, ResumeSession
@@ -38,7 +38,7 @@ class SingleKind(BackendKind):
     def subscribed(self) -> None:
         self._only.presence.look()
 
-    def session_behind(self, _wanted: str) -> Session | None:
+    def session_behind(self, _wanted: str, _principal: str) -> Session | None:
         return self._only
 
     def open_session(self, link: Link, _command: OpenSession | ResumeSession) -> Session | None:

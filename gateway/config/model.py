@@ -51,6 +51,8 @@ class Limits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rena
     subscriptions: Count = 256  # pando: topics of one of them; a real subscriber has at most ten
     # clients of one address at once: below `links`, so that one address leaves room for others
     address_links: Count = 8_000
+    # sessions of one principal at once, twice as many as `links`; without authentication all clients are one principal
+    principal_sessions: Count = 20_000
     connection_rate: Rate = 200.0  # connections of one address a second; the demos and real clients make a few
     connection_burst: Count = 10_000  # so many at once: all clients after a restart (docs/performance.md, section 3)
     message_rate: Rate = 5_000.0  # messages of one client a second: 190 times the busiest client that was recorded

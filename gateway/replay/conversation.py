@@ -16,8 +16,9 @@ from typing import Any
 from msgspec import structs
 
 from dragoman.adapters.base import CloseReason, Sink, Transport
-from dragoman.gateway.backends.asking import AskingBackend, Refused, Script
+from dragoman.gateway.backends.asking import AskingBackend, Script
 from dragoman.gateway.backends.upstream import Upstream
+from dragoman.gateway.routing.quota import Refused
 from dragoman.gateway.services import Services
 from dragoman.gateway.session.ports import BackendEvents
 from dragoman.mappings.canonical import Command, Event, SessionState

@@ -15,6 +15,7 @@ from dragoman.gateway.link import Link
 from dragoman.gateway.routing.busy import BusySessions
 from dragoman.gateway.routing.ids import agent_id, canonical_id
 from dragoman.gateway.routing.policy import Policy
+from dragoman.gateway.routing.quota import SessionQuota
 from dragoman.gateway.routing.session_index import SessionIndex
 from dragoman.gateway.routing.session_list import SessionList
 from dragoman.gateway.routing.unopened import UnopenedSessions
@@ -72,6 +73,7 @@ class Sessions:
         self.index = SessionIndex(services.dialects)
         self.policy = Policy(route, holds_one=upstream.single_session)
         self.list = SessionList(self.index, self.policy, services.queue.budget)
+        self.quota = SessionQuota(services)
         self.busy = BusySessions()
         self._unopened = UnopenedSessions()
         self._entered: dict[str, Session] = {}  # by endpoint
@@ -98,12 +100,17 @@ class Sessions:
         ids: Ext | None = None,
         on_rested: Callable[[Session], None] = lambda _session: None,
         kept: bool = False,
+        principal: str | None = None,
     ) -> Session:
         """Return a new session that lives here. `connect` makes its backend, which is dialled when it is needed.
+
+        `principal` is the user who asks for it, None if the backend announces it. Raise Refused if there is no room.
 
         If `session_ttl` passes without a client or a turn, `on_rested` is called and the session is forgotten. With
         `kept` it only rests.
         """
+        if principal is not None:
+            self.quota.check(principal)
         track = self._recorder.track if self._recorder is not None else None
         session = self.create(id, connect, name=name, ids=ids, track=track, on_rested=on_rested)
         if kept:
@@ -117,9 +124,11 @@ class Sessions:
 
         Its id is the backend's own then (docs/translation.md, rule 3.1), so that it is the same after a restart.
         """
+        self.quota.check(link.principal)
         track = self._recorder.unnamed_track if self._recorder is not None else None
         session = self.create(self.services.new_id(), connect, track=track)
         self.policy.claim(link.principal, session.state)
+        self.quota.note_owner(session.state)
         self._unopened.add(session, link)
         return session
 
@@ -146,6 +155,7 @@ class Sessions:
         self._unopened.remove(session)
         session.state.id = own  # clients were told no other
         self.list.forget(provisional)
+        self.quota.forget(provisional)
         self.services.ledger.move_session(provisional, own)
         if self._recorder is not None:
             self._recorder.name_track(provisional, session.state)
@@ -321,6 +331,7 @@ class Sessions:
     def _stop(self, session: Session) -> None:
         session.stop()
         self.list.forget(session.state.id)
+        self.quota.forget(session.state.id)
         self.busy.note(session, False)  # as an observer is called
         self.services.ledger.move_session(session.state.id, "")
         if self._recorder is not None:
@@ -386,6 +397,7 @@ class Sessions:
         lives = session in self.index
         if lives:
             self.list.changed.add(session.state.id)
+            self.quota.note_owner(session.state)
         if lives and self._publishes(session):
             self._published.add(session.state.id)
         else:

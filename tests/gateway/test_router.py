@@ -535,5 +535,5 @@ async def test_a_pod_listener_leads_to_the_single_session_of_its_backend() -> No
     ingress = Ingress(endpoint="pod+unix:/x")
     async with in_memory_gateway() as made:
         assert made.router.behind(ingress) is None
-        assert made.router._behind(ingress) is made.session
+        assert made.router._behind(made.join("a", ingress=ingress).link) is made.session
         assert made.router.behind(ingress) is made.session

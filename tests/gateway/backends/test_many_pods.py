@@ -20,7 +20,6 @@ import pytest
 
 from dragoman.adapters.base import CloseReason
 from dragoman.gateway import registry
-from dragoman.gateway.backends.asking import Refused
 from dragoman.gateway.backends.pods import WAITING_MAX, PodsKind
 from dragoman.gateway.config.model import Route
 from dragoman.gateway.endpoint import parse
@@ -30,6 +29,7 @@ from dragoman.gateway.pods import live
 from dragoman.gateway.pods.index import NEWEST
 from dragoman.gateway.pods.live import Pods
 from dragoman.gateway.routing.ids import session_id
+from dragoman.gateway.routing.quota import Refused
 from dragoman.gateway.routing.sessions import Sessions
 from dragoman.gateway.session.session import Session
 from dragoman.mappings.canonical import Command
@@ -321,7 +321,7 @@ async def test_the_latest_pod_is_the_live_one_whose_status_changed_last(many_pod
         pods.dead, pods.modified = {"0042"}, {"0042": 9, "0043": 8}
         latest = link()
         latest.ingress = Ingress(session=LATEST)
-        found = await pods.perform(None, lambda: pods.kind.session_behind(LATEST), latest)
+        found = await pods.perform(None, lambda: pods.kind.session_behind(LATEST, "ann"), latest)
         assert found.state.title == "0043"
         assert pods.calls["connect"] == 2
 

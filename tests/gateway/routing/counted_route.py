@@ -96,13 +96,13 @@ class OpenedConversation:
 class CountedRoute:
     """A router over `OpenedConversation`, and clients that are called by hand, without tasks."""
 
-    def __init__(self, ttl: float = TTL, **options: Any) -> None:
+    def __init__(self, ttl: float = TTL, limits: dict[str, Any] | None = None, **options: Any) -> None:
         self.time = HeapClock()
         self.ledger = Ledger()
         self.ids = itertools.count(1)
         self.numbers = itertools.count(1 << 64)
-        limits = Limits(session_ttl=ttl)
-        self.services = make_services(self.time, limits=limits, ledger=self.ledger, new_id=self.new_id)
+        bounds = Limits(session_ttl=ttl, **(limits or {}))
+        self.services = make_services(self.time, limits=bounds, ledger=self.ledger, new_id=self.new_id)
         dialect = registry.dialect("smooth")
         route = Route(name="test", listen=(), upstream=parse("smooth+ws://127.0.0.1:2/ws"), **options)
         kind = kind_of(
@@ -125,8 +125,11 @@ class CountedRoute:
         self.router.connected(link)
         return link
 
-    def open_session(self, link: Link) -> Session:
+    def send_open(self, link: Link) -> None:
         self.router.receive(link, [Burst(items=[OpenSession(request="r")])])
+
+    def open_session(self, link: Link) -> Session:
+        self.send_open(link)
         (session,) = self.router._all.index.sessions_of(link)
         return session
 

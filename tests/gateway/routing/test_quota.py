@@ -1,0 +1,83 @@
+"""A new session is refused if its principal has too many or memory is short; an existing one never is."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from msgspec import structs
+
+from dragoman.gateway.ingress import Ingress
+from tests.gateway.in_memory import LIMITS, in_memory_gateway
+from tests.gateway.routing.counted_route import CountedRoute
+from tests.gateway.smooth_client_messages import CREATE, ask
+from tests.idle import settle
+
+
+def answers(link: Any) -> list[dict[str, Any]]:
+    """Return what a client was sent since the last call."""
+    frames = [json.loads(frame) for frame in link.outbox._frames]
+    link.outbox.clear()
+    return frames
+
+
+def test_a_principal_opens_no_more_sessions_than_the_limit_and_is_told_its_name() -> None:
+    route = CountedRoute(limits={"principal_sessions": 2})
+    links = [route.connect(f"c{number}") for number in range(3)]
+    for link in links[:2]:
+        route.open_session(link)
+    route.send_open(links[2])
+    (refusal,) = answers(links[2])
+    assert "`principal_sessions` is 2" in json.dumps(refusal)
+    assert len(route.router.sessions) == 2
+    assert route.ledger.counters["refused_session_principal_sessions"] == 1
+
+
+def test_a_session_that_is_over_makes_room_for_another() -> None:
+    route = CountedRoute(limits={"principal_sessions": 1})
+    for _ in range(3):
+        link = route.connect("c")
+        route.router._all.drop(route.open_session(link))
+    assert not route.router._all.quota.has_owners
+
+
+def test_out_of_memory_no_session_is_opened() -> None:
+    route = CountedRoute()
+    route.services.memory.used = route.services.memory.limit
+    link = route.connect("c")
+    route.send_open(link)
+    (refusal,) = answers(link)
+    assert "`memory`" in json.dumps(refusal)
+    assert route.router.sessions == []
+
+
+async def test_out_of_memory_a_client_still_gets_the_existing_session_of_a_pod() -> None:
+    async with in_memory_gateway() as made:
+        made.services.memory.used = made.services.memory.limit
+        await made.script().opens("a").done()
+        assert made.services.memory.tight
+
+
+@pytest.mark.parametrize("limits", [structs.replace(LIMITS, principal_sessions=1)])
+async def test_a_pod_client_for_whom_no_session_may_be_made_is_told_so_and_disconnected(limits: Any) -> None:
+    async with in_memory_gateway(upstream="smooth", limits=limits) as made:
+        made.join("a", dialect="pod", ingress=Ingress(endpoint="one", session="new"))
+        await settle()
+        refused = made.join("b", dialect="pod", ingress=Ingress(endpoint="other", session="new"))
+        refused.judged = False
+        await settle()
+        assert "`principal_sessions` is 1" in json.dumps(refused.frames())
+        assert not refused.link.alive
+
+
+async def test_a_codewhale_client_is_refused_with_an_error_of_its_dialect() -> None:
+    async with in_memory_gateway(upstream="smooth", limits=structs.replace(LIMITS, principal_sessions=1)) as made:
+        first = made.join("a")
+        first.says(CREATE, ask("ping", "p"))
+        await settle()
+        other = made.join("b", dialect="codewhale")
+        other.says({"jsonrpc": "2.0", "id": 1, "method": "thread/start", "params": {}})
+        await settle()
+        (answer,) = other.frames()
+        assert "`principal_sessions` is 1" in answer["error"]["message"]
