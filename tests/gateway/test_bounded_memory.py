@@ -19,7 +19,7 @@ MEMORY = 64 * MIB
 CLIENTS, MESSAGE, PIECE = 20, 16 * MIB, MIB // 4
 HEADER = b"\x81\xff" + MESSAGE.to_bytes(8) + bytes(4)  # of a WebSocket text message, masked with zeros
 UPGRADE = (
-    b"GET /ws HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+    b"GET /ws HTTP/1.1\r\nHost: 127.0.0.1\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
     b"Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\nSec-WebSocket-Version: 13\r\n\r\n"
 )
 CONFIG = """

@@ -211,7 +211,7 @@ def test_without_arguments_the_help_is_printed_and_no_error() -> None:
         ((WS,), "at least two endpoints"),
         ((WS, "nowhere"), "invalid endpoint 'nowhere': write DIALECT+TRANSPORT:ADDRESS, for example smooth+ws://"),
         ((WS, "pud+unix:/x"), "unknown dialect 'pud': there are smooth, pod"),
-        (("pod+ws://h:1", "pod+unix:/x"), "can listen on smooth+ws:..., pod+unix:..."),
+        (("pod+ws://h:1", "pod+unix:/x"), "can listen on smooth+ws:..., smooth+wss:..., pod+unix:..."),
         ((WS, "pod+ws://127.0.0.1:1/"), "can connect to smooth+ws:..."),
         ((WS, "pod+unix:/x", "--ops", "http://0.0.0.0:1"), "other machines can reach http://0.0.0.0:1: add a token"),
         (("smooth+ws:/ws", "pod+unix:/x"), "write host and port, for example smooth+ws://127.0.0.1:8787/ws"),
