@@ -283,9 +283,11 @@ async def test_close_gives_up_on_a_client_that_does_not_answer() -> None:
 
 async def test_close_gives_up_on_a_client_that_does_not_read(write_path: str) -> None:
     async with serving(TransportLimits(close_deadline=0.05, send_high=1024)) as server, raw(server) as (_, ours):
-        ends = {"batched": ConnectionError, "framewise": asyncio.CancelledError}  # see FrameWriter
+        # A waiting send of FrameWriter is cancelled. On a busy machine the kernel may take more bytes meanwhile: then
+        # the next send fails as it does in BatchWriter.
+        ends = (ConnectionError,) if write_path == "batched" else (asyncio.CancelledError, ConnectionError)
         results = await asyncio.gather(flood(ours), close_when_stalled(ours, 1024), return_exceptions=True)
-        assert [type(result) for result in results if not isinstance(result, ends[write_path])] == [type(None)]
+        assert [type(result) for result in results if not isinstance(result, ends)] == [type(None)]
 
 
 @pytest.mark.parametrize("receiving", [True, False])

@@ -18,6 +18,8 @@ from dragoman.gateway.config.paths import resolve_paths
         ("pando+dir:p", "pando+dir:/etc/p"),
         ("replay+file:r.jsonl?speed=instant", "replay+file:/etc/r.jsonl?speed=instant"),
         ("smooth+wss://h/ws?token=file:t", "smooth+wss://h/ws?token=file:/etc/t"),
+        ("smooth+wss://h/ws?cert=c&key=/k&client_ca=a", "smooth+wss://h/ws?cert=/etc/c&key=/k&client_ca=/etc/a"),
+        ("smooth+wss://h/ws?ca=a", "smooth+wss://h/ws?ca=/etc/a"),
         ("pod+unix:/run/s", "pod+unix:/run/s"),
         ("pod+name:n", "pod+name:n"),
         ("codewhale+stdio:bin/x a -- ?model=m", "codewhale+stdio:bin/x a -- ?model=m"),
