@@ -40,8 +40,8 @@ def sessions(
 ) -> None:
     """List the sessions of a running gateway, show one with its clients, close it, or disconnect its clients.
 
-    The gateway needs an ops port (`[ops]` or `--ops`). Exits 1 if there is no such session or it cannot be closed, 2 if
-    no gateway answers.
+    The gateway needs an ops port (`ops.listen` in its configuration, or `bridge --ops`). Exits 1 if there is no such
+    session or it cannot be closed, 2 if no gateway answers.
     """
     port = find_ops_port(config_file, ops)
     if action not in ("list", "show", "close", "detach"):

@@ -20,7 +20,8 @@ ROUTES = ("name", "upstream", "sessions", "busy", "connected", "missing", "failu
 def status(config_file: OpsConfig = None, ops: OpsUrl = None, as_json: AsJson = False) -> None:
     """Tell whether a running gateway is ready for clients, and show its routes.
 
-    The gateway needs an ops port (`[ops]` or `--ops`). Exits 0 if it is ready, 1 if not, 2 if no gateway answers.
+    The gateway needs an ops port (`ops.listen` in its configuration, or `bridge --ops`). Exits 0 if it is ready, 1 if
+    not, 2 if no gateway answers.
     """
     port = find_ops_port(config_file, ops)
     health = port.ask("/readyz?verbose", accepts=(503,))

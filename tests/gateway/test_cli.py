@@ -58,6 +58,7 @@ def test_the_help_of_each_command_begins_as_in_the_list_and_shows_an_example(com
     text = re.sub(r"\s+", " ", done.stdout)
     assert f" {COMMANDS[command][1]} " in text
     assert f"Example: dragoman {command}" in text
+    assert "``" not in text, "text in brackets is markup of the help, and disappears"
 
 
 def test_the_help_lists_every_command_in_its_group_and_a_first_example() -> None:
