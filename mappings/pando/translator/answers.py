@@ -7,10 +7,11 @@ from dragoman.mappings.canonical import commands as ask
 from dragoman.mappings.canonical import events as say
 from dragoman.mappings.canonical.commands import Command
 from dragoman.mappings.canonical.values import Failure, FileAttachment, ImageAttachment, flatten
+from dragoman.mappings.dialect import Burst, Step
 from dragoman.mappings.pando.from_canonical import FROM_COMMAND
 from dragoman.mappings.pando.to_canonical import history, pong, session_opened, sessions_listed
 
-__all__ = ["typed_answer", "unsupported"]
+__all__ = ["refuse", "typed_answer", "unsupported"]
 
 
 def unsupported(command: Command) -> Failure | None:
@@ -25,6 +26,13 @@ def unsupported(command: Command) -> Failure | None:
         why = getattr(entry.fidelity, "why", "it has no such method")
         return Failure(cause="unsupported", text=f"a pando cannot be asked this: {why}")
     return None
+
+
+def refuse(step: Step[Event], command: Command, failure: Failure) -> None:
+    """Add the refusal of a command to the step, if its sender waits for an answer."""
+    if command.request:
+        refusal = say.Reply(request=command.request, failure=failure)
+        step.bursts.append(Burst(items=[refusal], request=command.request, session=command.session))
 
 
 def typed_answer(command: Command, reply: say.Reply, now: int) -> Event | None:

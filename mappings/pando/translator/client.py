@@ -7,10 +7,8 @@ takes its place.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any, Literal
+from collections.abc import Sequence
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from dragoman.mappings.canonical import Event, SessionState
@@ -21,20 +19,16 @@ from dragoman.mappings.canonical.unmapped import Unmapped
 from dragoman.mappings.canonical.values import Cause, Failure, flatten
 from dragoman.mappings.dialect import Alarm, Burst, Clock, Frame, Loss, Missed, NewId, Step, TranslatorDefaults
 from dragoman.mappings.errors import PeerError
-from dragoman.mappings.jsonrpc import WAITING_MAX, Calls
+from dragoman.mappings.jsonrpc import WAITING_MAX
 from dragoman.mappings.pando.directions import FROM_SERVER
-from dragoman.mappings.pando.from_canonical import FROM_COMMAND, Context, public_ids
+from dragoman.mappings.pando.from_canonical import public_ids
 from dragoman.mappings.pando.to_canonical import history, pong, sessions_listed
-from dragoman.mappings.pando.translator.answers import typed_answer, unsupported
+from dragoman.mappings.pando.translator.answers import refuse, typed_answer, unsupported
+from dragoman.mappings.pando.translator.calls import CALL_MAX, PrimaryCall, PrimaryCalls
+from dragoman.mappings.pando.translator.followed import FollowedSessions
 from dragoman.mappings.pando.translator.following import Following, Interrupt, Patience
 from dragoman.mappings.pando.vocabulary import given
-from dragoman.mappings.pando.wire import REQUESTS
-from dragoman.mappings.pando.wire.requests import Meta
-from dragoman.mappings.pando.wire.times import rfc3339
 from dragoman.mappings.rfc3339 import NS
-
-FOLLOWED_MAX = 10_000
-"""Sessions of one primary that are followed; beyond it the oldest idle one is forgotten."""
 
 TICK = 1.0
 """Seconds between two looks at the clock: a third of the shortest silence that ends a turn."""
@@ -42,22 +36,7 @@ TICK = 1.0
 SILENT_MAX = 15.0
 """Seconds of silence after which a primary is pinged (docs/dialects/pando.md, section 8)."""
 
-CALL_MAX = 10.0
-"""Seconds after which a call times out, as in real clients (docs/dialects/pando.md, section 5)."""
-
-Why = Literal["command", "history", "text", "sessions", "alive"]
-
-
 BUSY = Failure(cause="busy", text=f"{WAITING_MAX} calls wait for the primary's answer")
-
-
-class Asked(Struct, frozen=True, kw_only=True):
-    """A call without a reply: a client's command, or a question of our own."""
-
-    why: Why
-    session: str = ""
-    command: Any = None
-    at: int = 0
 
 
 class ClientTranslator(TranslatorDefaults[Event]):
@@ -66,10 +45,9 @@ class ClientTranslator(TranslatorDefaults[Event]):
     def __init__(self, clock: Clock, new_id: NewId, patience: Patience = Patience()) -> None:  # noqa: B008  # frozen
         self._clock = clock
         self._new_id = new_id
-        self._patience = patience
         self._instance = ""
-        self._waiting = Calls[Asked](lambda: f"req-{new_id()}")
-        self._sessions: dict[str, Following] = {}
+        self._calls = PrimaryCalls(clock, new_id)
+        self._sessions = FollowedSessions(patience)
         self._heard = clock()
         self._opened = False  # True until the primary of this connection has named itself
 
@@ -79,8 +57,8 @@ class ClientTranslator(TranslatorDefaults[Event]):
         self._heard = self._clock()
         self._opened = True
         self._drop_calls(step)
-        self._ask(step, ask.Ping(), "alive")
-        self._ask(step, ask.ListSessions(), "sessions")
+        self._calls.ask(step, ask.Ping(), "alive")
+        self._calls.ask(step, ask.ListSessions(), "sessions")
         for following in self._sessions.values():
             following.reconnected()
         self._ask_for_messages(step)
@@ -108,17 +86,17 @@ class ClientTranslator(TranslatorDefaults[Event]):
         """Send commands as calls; refuse at once a command without a pando form."""
         step: Step[Event] = Step()
         for command in items:
-            refusal = unsupported(command) or (BUSY if self._waiting.full else None)
+            refusal = unsupported(command) or (BUSY if self._calls.full else None)
             if refusal is not None:
-                self._refuse(step, command, refusal)
+                refuse(step, command, refusal)
                 continue
             if isinstance(command, ask.OpenSession) and not command.session:
                 command = replace(command, session=self._new_id())  # noqa: PLW2901  # a row needs an id
             if isinstance(command, ask.SubmitInput):
-                self._follow(command.session).note_input(flatten(command.segments))
+                self._sessions.follow(command.session).note_input(flatten(command.segments))
             if isinstance(command, ask.CancelTurn):  # the reply and the end of the run come on two sockets
-                self._follow(command.session).interrupt = Interrupt()
-            self._ask(step, command, "command")
+                self._sessions.follow(command.session).interrupt = Interrupt()
+            self._calls.ask(step, command, "command")
         return step
 
     def attach(self, state: SessionState, request: str = "") -> Step[Event]:
@@ -126,8 +104,8 @@ class ClientTranslator(TranslatorDefaults[Event]):
         step: Step[Event] = Step()
         if state.backend_ids is not None:
             (session,) = public_ids(state.id, state.backend_ids)
-            self._follow(session).watched = True
-            self._ask(step, ask.GetHistory(session=session), "history")
+            self._sessions.follow(session).watched = True
+            self._calls.ask(step, ask.GetHistory(session=session), "history")
         return step
 
     def closed(self, cause: str) -> Step[Event]:
@@ -138,29 +116,9 @@ class ClientTranslator(TranslatorDefaults[Event]):
 
     # -- what we ask -------------------------------------------------------------------------------------
 
-    def _ask(self, step: Step[Event], command: Command, why: Why) -> None:
-        own = self._waiting.new_id()
-        now = self._clock()
-        context = Context(FROM_COMMAND, request=own, at=now)
-        context.meta = Meta(request_id=own, timestamp=rfc3339(now // NS * NS))
-        step.frames += [REQUESTS.encode(m) for m in FROM_COMMAND.functions[type(command)](command, context)]
-        step.losses += context.losses.take()
-        self._waiting[own] = Asked(why=why, session=command.session, command=command, at=now)
-
     def _ask_for_messages(self, step: Step[Event]) -> None:
-        for session, following in self._sessions.items():
-            if following.wants and not following.asked:
-                following.wants, following.asked = False, True
-                self._ask(step, ask.GetHistory(session=session), "text")
-
-    def _follow(self, session: str) -> Following:
-        following = self._sessions.get(session)
-        if following is None:
-            if len(self._sessions) >= FOLLOWED_MAX:
-                idle = next((s for s, f in self._sessions.items() if not f.open and not f.watched), None)
-                del self._sessions[idle if idle is not None else next(iter(self._sessions))]
-            following = self._sessions[session] = Following(self._patience)
-        return following
+        for session in self._sessions.take_wanting():
+            self._calls.ask(step, ask.GetHistory(session=session), "text")
 
     # -- what we hear ------------------------------------------------------------------------------------
 
@@ -182,9 +140,9 @@ class ClientTranslator(TranslatorDefaults[Event]):
             self._resynchronise(step)
 
     def _resynchronise(self, step: Step[Event]) -> None:
-        self._ask(step, ask.ListSessions(), "sessions")
+        self._calls.ask(step, ask.ListSessions(), "sessions")
         for session in [s for s, following in self._sessions.items() if following.watched]:
-            self._ask(step, ask.GetHistory(session=session), "history")
+            self._calls.ask(step, ask.GetHistory(session=session), "history")
 
     def _note_missed(self, count: int, step: Step[Event]) -> None:
         """Tell a gap to every session: the dropped messages may have been about any of them."""
@@ -204,7 +162,7 @@ class ClientTranslator(TranslatorDefaults[Event]):
         if isinstance(item, say.MessageAppended) and item.message.role == "assistant":
             step.losses.append(Loss(kind="MessageAppended", why="the tokens carry the assistant's text"))
             return []
-        following = self._follow(burst.session)
+        following = self._sessions.follow(burst.session)
         if isinstance(item, say.SessionClosed):
             following.stop_learning()
             self._release_held(following, now, step)
@@ -229,12 +187,12 @@ class ClientTranslator(TranslatorDefaults[Event]):
 
     def _input_answered(self, command: ask.SubmitInput, now: int, step: Step[Event]) -> None:
         """Pass on the events that waited for the answer to an input."""
-        following = self._follow(command.session)
+        following = self._sessions.follow(command.session)
         following.note_answer(now)
         self._release_held(following, now, step)
 
     def _take_reply(self, reply: say.Reply, now: int, step: Step[Event]) -> None:
-        asked = self._waiting.pop(reply.request, None)
+        asked = self._calls.pop(reply.request, None)
         if asked is None:
             step.losses.append(Loss(kind="Reply", why="answers no call of ours"))
             return
@@ -252,9 +210,9 @@ class ClientTranslator(TranslatorDefaults[Event]):
             case "history" | "text":
                 self._take_list(asked, reply, now, step)
 
-    def _take_list(self, asked: Asked, reply: say.Reply, now: int, step: Step[Event]) -> None:
+    def _take_list(self, asked: PrimaryCall, reply: say.Reply, now: int, step: Step[Event]) -> None:
         messages = history(reply.result) if reply.failure is None else None
-        following = self._follow(asked.session)
+        following = self._sessions.follow(asked.session)
         before = following.guesses
         items: list[Event] = []
         if asked.why == "history" and messages is not None:
@@ -269,50 +227,38 @@ class ClientTranslator(TranslatorDefaults[Event]):
 
     # -- answers -----------------------------------------------------------------------------------------
 
-    def _take_answer(self, asked: Asked, reply: say.Reply, now: int, step: Step[Event]) -> None:
+    def _take_answer(self, asked: PrimaryCall, reply: say.Reply, now: int, step: Step[Event]) -> None:
         command: Command = asked.command
         request = command.request
         if reply.failure is not None:
-            self._refused_by_primary(command)
+            self._sessions.note_refusal(command)
         elif isinstance(command, ask.SubmitInput):
-            self._follow(command.session).begin_turn(now, flatten(command.segments))
+            self._sessions.follow(command.session).begin_turn(now, flatten(command.segments))
         elif isinstance(command, ask.CancelTurn):
-            self._follow(command.session).accept_interrupt(now)
+            self._sessions.follow(command.session).accept_interrupt(now)
         answer = typed_answer(command, reply, now) or replace(reply, request=request)
         if request:
             step.bursts.append(Burst(items=[answer], request=request, session=command.session))
         if isinstance(command, ask.SubmitInput):
             self._input_answered(command, now, step)
 
-    def _refused_by_primary(self, command: Command) -> None:
-        following = self._sessions.get(command.session)
-        if following is not None and isinstance(command, ask.CancelTurn):
-            following.interrupt = None
-        elif following is not None and isinstance(command, ask.SubmitInput):
-            following.known.refused(flatten(command.segments))
-
-    def _refuse(self, step: Step[Event], command: Command, failure: Failure) -> None:
-        if command.request:
-            refusal = say.Reply(request=command.request, failure=failure)
-            step.bursts.append(Burst(items=[refusal], request=command.request, session=command.session))
-
     def _fail_calls(
         self, step: Step[Event], text: str, waiting: Sequence[str] | None = None, cause: Cause = "upstream_lost"
     ) -> None:
         """Fail the waiting calls, all or those given, with the reason why no answer comes."""
         failure = Failure(cause=cause, text=text)
-        for own in list(self._waiting) if waiting is None else waiting:
-            asked = self._waiting.pop(own)
+        for own in list(self._calls) if waiting is None else waiting:
+            asked = self._calls.pop(own)
             if asked.why == "command":
-                self._refuse(step, asked.command, failure)
+                refuse(step, asked.command, failure)
             self._end_call(step, asked, failure)
 
     def _drop_calls(self, step: Step[Event]) -> None:
         """Drop the calls of a lost connection: their commands have failed already."""
-        for asked in self._waiting.drain():
+        for asked in self._calls.drain():
             self._end_call(step, asked, Failure(cause="upstream_lost", text="the connection to the primary was lost"))
 
-    def _end_call(self, step: Step[Event], asked: Asked, failure: Failure) -> None:
+    def _end_call(self, step: Step[Event], asked: PrimaryCall, failure: Failure) -> None:
         """Continue what waits for a call that gets no answer."""
         if isinstance(asked.command, ask.SubmitInput):
             self._input_answered(asked.command, self._clock(), step)
@@ -324,7 +270,7 @@ class ClientTranslator(TranslatorDefaults[Event]):
     def _on_alarm(self) -> Step[Event]:
         step: Step[Event] = Step(alarm=Alarm(TICK, self._on_alarm))
         now = self._clock()
-        self._fail_calls(step, "the primary did not answer in time", list(self._overdue(now)), "timeout")
+        self._fail_calls(step, "the primary did not answer in time", self._calls.overdue(now), "timeout")
         for session, following in self._sessions.items():
             items = following.check_time(now)
             if items:
@@ -336,8 +282,5 @@ class ClientTranslator(TranslatorDefaults[Event]):
             words = f"no sign of life from the primary for {silence // NS} s"
             step.add_fault(PeerError("too_slow", words, can_continue=False))
         elif silence >= SILENT_MAX * NS:
-            self._ask(step, ask.Ping(), "alive")
+            self._calls.ask(step, ask.Ping(), "alive")
         return step
-
-    def _overdue(self, now: int) -> Iterator[str]:
-        return (own for own, asked in list(self._waiting.items()) if now - asked.at >= CALL_MAX * NS)

@@ -1,0 +1,44 @@
+"""The sessions of one primary that are followed, by the primary's own ids."""
+
+from __future__ import annotations
+
+from dragoman.mappings.canonical import commands as ask
+from dragoman.mappings.canonical.commands import Command
+from dragoman.mappings.canonical.values import flatten
+from dragoman.mappings.pando.translator.following import Following, Patience
+
+FOLLOWED_MAX = 10_000
+"""Sessions of one primary that are followed; beyond it the oldest idle one is forgotten."""
+
+
+class FollowedSessions(dict[str, Following]):
+    """The followed sessions of one primary: session id -> its state."""
+
+    def __init__(self, patience: Patience) -> None:
+        super().__init__()
+        self._patience = patience
+
+    def follow(self, session: str) -> Following:
+        """Return the state of a session, which is followed from now on."""
+        following = self.get(session)
+        if following is None:
+            if len(self) >= FOLLOWED_MAX:
+                idle = next((s for s, f in self.items() if not f.open and not f.watched), None)
+                del self[idle if idle is not None else next(iter(self))]
+            following = self[session] = Following(self._patience)
+        return following
+
+    def take_wanting(self) -> list[str]:
+        """Return the sessions whose messages must be asked for, and mark them as asked."""
+        wanting = [session for session, following in self.items() if following.wants and not following.asked]
+        for session in wanting:
+            self[session].wants, self[session].asked = False, True
+        return wanting
+
+    def note_refusal(self, command: Command) -> None:
+        """Undo what was expected from a command that the primary refused."""
+        following = self.get(command.session)
+        if following is not None and isinstance(command, ask.CancelTurn):
+            following.interrupt = None
+        elif following is not None and isinstance(command, ask.SubmitInput):
+            following.known.refused(flatten(command.segments))
