@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Protocol
 
@@ -81,11 +82,20 @@ def compare(old: Config, new: Config) -> RouteChanges:
 
 
 class ConfigReloader:
-    """Reloads the configuration of an app when it is asked to. `read` returns it, or raises ConfigError."""
+    """Reloads the configuration of an app when it is asked to. `read` returns it, or raises ConfigError.
 
-    def __init__(self, app: ReloadedApp, read: Callable[[], Config]) -> None:
+    Each reload happens within the context that `announce` returns.
+    """
+
+    def __init__(
+        self,
+        app: ReloadedApp,
+        read: Callable[[], Config],
+        announce: Callable[[], AbstractContextManager[None]] = nullcontext,
+    ) -> None:
         self._app = app
         self._read = read
+        self._announce = announce
         self._wanted = asyncio.Event()
 
     def request(self) -> None:
@@ -97,7 +107,8 @@ class ConfigReloader:
         while True:
             await self._wanted.wait()
             self._wanted.clear()
-            await self.reload()
+            with self._announce():
+                await self.reload()
 
     async def watch(self, file: Path) -> None:
         """Request a reload whenever a file has changed; runs until cancelled."""

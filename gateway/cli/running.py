@@ -20,6 +20,7 @@ from dragoman.gateway.config.check import load
 from dragoman.gateway.config.probe import probe
 from dragoman.gateway.config.startup import find_hazards
 from dragoman.gateway.reload import ConfigReloader
+from dragoman.gateway.systemd import ServiceNotifier
 from dragoman.mappings.errors import ConfigError
 
 __all__ = ["run", "serve_until_signalled", "set_up"]
@@ -73,21 +74,29 @@ async def serve_until_signalled(
     With `warn`, log a warning for each thing that will not work, and for each backend that cannot be reached. With
     `file`, SIGHUP reloads this configuration; with `watch`, each change of the file does so, too.
     """
+    notifier = ServiceNotifier(partial(_describe, gateway))
     async with asyncio.TaskGroup() as group:
-        if file is None:
-            gateway.on_signals()
-            await _serve(gateway, warn=warn)
-            return
-        reloader = ConfigReloader(gateway, partial(load, file))
-        gateway.on_signals(reloader.request)
-        tasks = [group.create_task(reloader.run(), name="reload")]
-        if watch:
-            tasks.append(group.create_task(reloader.watch(file), name="reload:watch"))
+        tasks = [group.create_task(notifier.follow(gateway), name="service manager")] if notifier.is_used else []
+        reload = None
+        if file is not None:
+            reloader = ConfigReloader(gateway, partial(load, file), notifier.reloading)
+            reload = reloader.request
+            tasks.append(group.create_task(reloader.run(), name="reload"))
+            if watch:
+                tasks.append(group.create_task(reloader.watch(file), name="reload:watch"))
+        gateway.on_signals(reload)
         try:
             await _serve(gateway, warn=warn)
         finally:
             for task in tasks:
                 task.cancel()
+
+
+def _describe(gateway: App) -> str:
+    """Return what a gateway does now, as one line for its service manager."""
+    status = gateway.config_status
+    text = f"serving {len(gateway.config.routes)} routes, configuration {status.generation}"
+    return f"{text}; the newer one was refused: {status.cause}" if status.cause else text
 
 
 async def _serve(gateway: App, *, warn: bool) -> None:
