@@ -52,7 +52,8 @@ def to_toml(config: Config) -> Iterator[str]:
 def _table(config: Config, path: KeyPath, table: dict[str, Any], heading: str) -> Iterator[str]:
     below = {name: item for name, item in table.items() if isinstance(item, dict) and item and len(path) == 1}
     yield heading
-    for name, item in table.items():
+    defaults_last = sorted(table.items(), key=lambda pair: not _is_given(config, (*path, pair[0])))
+    for name, item in defaults_last:
         if name in below:
             continue
         mark = "" if _is_given(config, (*path, name)) else "  # default"

@@ -11,7 +11,7 @@ from dragoman.gateway.identity.principal import Authenticator, Principal, Refusa
 
 __all__ = ["NEEDED", "NOT_ACCEPTED", "BearerTokens", "EitherToken"]
 
-NEEDED = Refusal(text="a token is needed: send `Authorization: Bearer TOKEN`, or from a browser `?token=TOKEN`")
+NEEDED = Refusal(text="a token is needed: send `Authorization: Bearer TOKEN`, or from a browser the parameter `token`")
 NOT_ACCEPTED = Refusal(text="this token is not accepted")
 
 

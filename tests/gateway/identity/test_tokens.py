@@ -29,7 +29,7 @@ def test_another_token_is_not_accepted(token: str) -> None:
 def test_a_peer_without_a_token_is_told_how_to_send_one() -> None:
     assert bearer().identify(PeerFacts()) == NEEDED
     assert "Authorization: Bearer" in NEEDED.text
-    assert "?token=" in NEEDED.text
+    assert "the parameter `token`" in NEEDED.text
 
 
 @pytest.mark.parametrize("token", [ALICE, BOB, "wrong"])
