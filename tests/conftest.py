@@ -1,4 +1,6 @@
-"""Settings of every test: hypothesis without deadlines and dice, the `peers` mark by folder, skips made visible."""
+"""Settings of every test: hypothesis without deadlines and randomness, the `peers` mark by folder, and visible
+skips.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Thousands of tests are looked at no more when garbage is collected, which some of them do themselves."""
+    """Exempt the collected tests from garbage collection, because some tests collect garbage themselves and would scan
+    them all.
+    """
     gc.collect()
     gc.freeze()
 

@@ -29,25 +29,25 @@ CELLS = list(fidelity.matrix(list(registry.dialects().values())))
 
 
 def with_pairs(text: str) -> str:
-    """The README with the table as it must be."""
+    """Return the README with its generated table of pairs."""
     before, rest = text.split(BEGIN)
     return f"{before}{BEGIN}{pairs(CELLS)}{END}{rest.split(END)[1]}"
 
 
 def with_turn_states(text: str) -> str:
-    """Return the design with the diagram of a turn's states as it must be."""
+    """Return docs/design.md with its generated diagram of a turn's states."""
     before, rest = text.split(STATES_BEGIN)
     return f"{before}{STATES_BEGIN}{turn_states()}{STATES_END}{rest.split(STATES_END)[1]}"
 
 
 def with_findings(text: str) -> str:
-    """Return the document about recordings with the measured table of what redaction finds."""
+    """Return docs/recording.md with its measured table of what redaction finds."""
     before, rest = text.split(FOUND_BEGIN)
     return f"{before}{FOUND_BEGIN}{findings_table()}{FOUND_END}{rest.split(FOUND_END)[1]}"
 
 
 def turn_states() -> str:
-    """Return the states of a turn as a diagram: what has a state side by side stands side by side."""
+    """Return the states of a turn as a diagram: parallel states stand side by side."""
     drawn = ["```mermaid", "stateDiagram-v2"]
     for table in TABLES:
         first = next(iter(table))

@@ -1,4 +1,4 @@
-"""`dragoman ...` as a process of its own, without the second that it takes Python to import it.
+"""Run `dragoman ...` as a process of its own, without the second that Python takes to import it.
 
 A program imports all of it once and forks itself for each call. What it forks has the arguments, environment, folder,
 stdin, stdout and stderr of that call, and nothing of an earlier one. Whoever claims something about signals, pipes or
@@ -41,7 +41,7 @@ class Call(Struct, frozen=True, kw_only=True):
 
 
 def dragoman(*arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
-    """`dragoman ARGUMENTS`: its exit code, and what it said."""
+    """Run `dragoman ARGUMENTS`; return its exit code, stdout and stderr."""
     done = dragoman_bytes(*arguments, stdin=stdin.encode())
     return subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
 
@@ -87,7 +87,7 @@ def _write(fd: int, data: bytes) -> None:
 
 @cache
 def _forker() -> str:
-    """Start the program that forks; where it listens, as long as we live."""
+    """Start the program that forks; return the address where it listens while this process lives."""
     folder = tempfile.TemporaryDirectory(prefix="forked-")
     atexit.register(folder.cleanup)
     path = f"{folder.name}/sock"
@@ -109,7 +109,7 @@ def _forker() -> str:
 
 
 def serve(path: str, life: int) -> list[str]:
-    """Fork for each call until `life` ends; in what was forked, its arguments."""
+    """Fork for each call until `life` ends; return the arguments in the forked process."""
     lifeline = socket.socket(fileno=life)
     server = socket.socket(socket.AF_UNIX)
     server.bind(path)
@@ -138,7 +138,7 @@ def serve(path: str, life: int) -> list[str]:
 
 
 def _called(server: socket.socket, lifeline: socket.socket) -> bool:
-    """Wait for a call, or for the end of who started us."""
+    """Wait for a call, or for the end of the process that started this one."""
     ready, _, _ = select.select([server, lifeline], [], [])
     return lifeline not in ready
 

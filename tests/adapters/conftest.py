@@ -1,4 +1,4 @@
-"""Every asynchronous test of the adapters runs under both event loops.
+"""Run every asynchronous test of the adapters under both event loops.
 
 They differ in when they write, and in what they say about a connection that ended.
 """

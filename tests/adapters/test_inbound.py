@@ -1,4 +1,4 @@
-"""The way of frames to a sink: pushed at once, kept and paused when the sink takes no more, nothing lost."""
+"""The path of frames to a sink: pushed at once, kept and paused when the sink takes no more, never lost."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dragoman.mappings.dialect import Frame, Oversize, Parts
 
 
 class Taker:
-    """A sink that takes `room` frames in all; `inbound` is fed into it."""
+    """A sink that takes `room` frames in total; `inbound` feeds it."""
 
     def __init__(self, room: int = 1_000, high: int = 1_000) -> None:
         self.room = room
@@ -209,7 +209,7 @@ async def test_a_sink_that_continues_reading_while_it_is_called_gets_nothing_twi
 
 
 class LineTaker(Taker):
-    """A sink of lines, of which at most two are split at once."""
+    """A sink of lines, for which at most two lines are split at a time."""
 
     def __init__(self, room: int = 1_000) -> None:
         super().__init__(room)

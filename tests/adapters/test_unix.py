@@ -1,4 +1,4 @@
-"""The Unix socket adapter: both of its sides, and raw sockets as peers that behave badly."""
+"""The Unix socket adapter: both sides, and raw sockets as peers that behave badly."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LIMITS = TransportLimits(close_deadline=1.0)
 
 
 class Server:
-    """A listener, and the transports that it accepted."""
+    """A listener, and the transports that it has accepted."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -47,7 +47,7 @@ class Server:
 async def serving(
     folder: Path, limits: TransportLimits = LIMITS, accept: Callable[[Transport], None] | None = None
 ) -> AsyncIterator[Server]:
-    """A listener whose transports are closed at the end, all within the deadline; no task is left."""
+    """Run a listener; close its transports at the end within the deadline, and check that no task is left."""
     before = asyncio.all_tasks()
     async with asyncio.timeout(DEADLINE):
         server = Server(str(folder / "sock"))
@@ -66,7 +66,7 @@ async def serving(
 async def dialled(
     server: Server, limits: TransportLimits = LIMITS
 ) -> AsyncIterator[tuple[UnixTransport, UnixTransport]]:
-    """Our client's transport, and ours that accepted it."""
+    """Connect; return our client's transport and the accepted one."""
     client = await connect(server.path, limits)
     try:
         yield client, await server.next()
@@ -92,7 +92,7 @@ async def send_forever(transport: Transport) -> None:
 
 
 async def cycles(count: int = 20) -> None:
-    """Let the event loop turn, so that whatever can happen has happened."""
+    """Run several turns of the event loop, so that everything that is due has happened."""
     for _ in range(count):
         await asyncio.sleep(0)
 

@@ -1,4 +1,4 @@
-"""ZeroMQ end to end: our client against our primary, and what is left when both have ended."""
+"""ZeroMQ end to end: our client against our primary, and what both leave behind when they end."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ async def test_a_link_that_does_not_read_misses_exactly_the_reported_number_of_f
 
 
 async def test_no_socket_sends_zmtp_heartbeats() -> None:
-    """A Go peer does not answer them, and takes them for calls (docs/dialects/pando.md, section 9)."""
+    """A Go peer does not answer ZMTP heartbeats, and takes them for calls (docs/dialects/pando.md, section 9)."""
     async with primary() as ours, dialled(ours) as client:
         sockets = [polled.socket for each in (ours.listener._sockets, client._sockets) for polled in each._polled]
         assert {socket.type for socket in sockets} >= {zmq.XPUB, zmq.ROUTER, zmq.SUB, zmq.DEALER}

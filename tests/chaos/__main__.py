@@ -1,4 +1,4 @@
-"""`make chaos` and `make soak`.
+"""The programs behind `make chaos` and `make soak`.
 
     python -m tests.chaos chaos [--seconds 300] [--seed S] [--no-write]
     python -m tests.chaos soak [--minutes 10] [--clients 200] [--seed S] [--write]

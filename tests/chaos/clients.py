@@ -30,7 +30,7 @@ Frame = dict[str, Any]
 
 
 class ObservedTurn(Struct, eq=False):
-    """A turn as its client sees it: how many ends it was told."""
+    """A turn as its client sees it, with the number of ends that the client received."""
 
     ends: int = 0
     completed: bool = False
@@ -64,7 +64,7 @@ class ChaosClient:
         raise NotImplementedError
 
     async def ping(self) -> None:
-        """Ask for something that the gateway answers by itself, and wait for the answer."""
+        """Send a request that the gateway answers by itself, and wait for the answer."""
         raise NotImplementedError
 
     def most_ends(self) -> int:
@@ -86,7 +86,7 @@ class ByRequest(ChaosClient):
         self._replies: dict[Any, asyncio.Future[Frame]] = {}
 
     def note_end(self, request: Any, *, completed: bool) -> None:
-        """Count an end; that of somebody else's turn too."""
+        """Count the end of a turn, also of a turn that another client began."""
         self._requests.setdefault(request, ObservedTurn()).end(completed=completed)
 
     def most_ends(self) -> int:
@@ -203,7 +203,7 @@ class LineClient(ChaosClient):
             self.lose()
 
     def note(self, frame: Frame) -> None:
-        """Take a frame into account."""
+        """Process a received frame."""
         raise NotImplementedError
 
     def lose(self) -> None:

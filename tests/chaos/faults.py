@@ -38,9 +38,8 @@ ENDS_CONNECTION = (FaultKind.TRUNCATE, FaultKind.CUT)
 
 
 class Fault(Struct, frozen=True, kw_only=True):
-    """A fault of a connection.
-
-    It strikes at byte `after` of the direction `way`, counted from the moment when it is armed.
+    """A fault of a connection. It strikes at byte `after` of the direction `way`, counted from the moment when it is
+    armed.
     """
 
     kind: FaultKind
@@ -75,9 +74,8 @@ def choose_rounds(dice: Random, rounds: int, kinds: Sequence[FaultKind] = FAULTS
 
 
 def _choose_fault(dice: Random, kind: FaultKind, side: Side) -> Fault:
-    """Return a fault of this kind at a random place.
-
-    What a gateway says is not duplicated on its way to a client: that would only test the client.
+    """Return a fault of this kind at a random place. Bytes from the gateway to a client are never duplicated, because
+    that would test only the client.
     """
     way: Way = "up" if (kind, side) == (FaultKind.DUPLICATE, "client") else dice.choice(("up", "down"))
     return Fault(kind=kind, side=side, way=way, after=dice.randrange(SPAN[way]))

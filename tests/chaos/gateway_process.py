@@ -1,4 +1,4 @@
-"""A gateway that counts itself: `python -m tests.chaos.gateway_process CONFIG`.
+"""A gateway that counts its own turns: `python -m tests.chaos.gateway_process CONFIG`.
 
 It runs on asyncio's own loop, which shows its timers. Each line on stdin is answered with a line of JSON: resident
 memory, descriptors, tasks and timers.

@@ -112,7 +112,7 @@ class Town:
     # -- kills -----------------------------------------------------------------------------------------
 
     async def kill(self, what: str, dice: Random) -> None:
-        """Kill one program in the middle of a turn, and see what becomes of the turn and of the next one."""
+        """Kill a program in the middle of a turn, and check how this turn and the next one end."""
         client = dice.choice(DIALECTS)
         backend = "child" if what == "child" else dice.choice(DIALECTS)
         self.tally.kills[what] += 1
@@ -182,12 +182,14 @@ class Town:
                 os.kill(pid, signal.SIGKILL)
 
     async def recovers(self, client: str, backend: str) -> bool:
-        """Hold turns with new clients until one is completed."""
+        """Run turns with new clients until one is completed."""
         address = self.listeners[client, backend]
         return await comes_true(lambda: completes(client, address), RECOVERY_DEADLINE, every=0.1)
 
     def read_recordings(self, *, killed: bool) -> None:
-        """Count the turns of this gateway's recordings that have no end, or two; one that was killed may lack ends."""
+        """Count the turns in this gateway's recordings that have no end or two ends; a killed gateway may leave turns
+        without one.
+        """
         for reader in recordings_in(self.recordings):
             ends: Counter[str] = Counter()
             for line, event in reader.events():

@@ -1,4 +1,4 @@
-"""A client and a backend with a gateway between them, and a fault proxy on both of its sides.
+"""A client, a gateway and a backend, with a fault proxy on both sides of the gateway.
 
     client -> proxy -> gateway (in this process) -> proxy -> demo backend
 
@@ -136,14 +136,14 @@ class Tally(Struct):
 
 
 class GatewayTurns:
-    """The turns of a gateway's sessions, by what its sessions deliver: how often each one ended."""
+    """The turns of a gateway's sessions, with the number of ends that the sessions delivered for each."""
 
     def __init__(self) -> None:
         self.ends: Counter[str] = Counter()
         self._news = asyncio.Event()
 
     def note(self, _session: Session, run: Run) -> None:
-        """Take the events of a session into account."""
+        """Process the events of a session."""
         if run.turn:
             self.ends[run.turn] += run.ended
             self._news.set()
@@ -172,7 +172,7 @@ class FaultyPair:
         self.address = address  # of the gateway itself
 
     async def play(self, each: Round) -> Outcome:
-        """Hold one turn with this fault, and then one without."""
+        """Run a turn with this fault, and then a turn without."""
         fault = each.fault
         proxy = self.near if fault.side == "client" else self.far
         struck, twice = proxy.struck, self.turns.ended_twice()
@@ -193,11 +193,11 @@ class FaultyPair:
         )
 
     def _may_garble(self, fault: Fault) -> bool:
-        """Return True if a read that arrives twice may break ZMTP; then ZeroMQ connects again, and tells nobody."""
+        """Return True if a duplicated read may break ZMTP; ZeroMQ then reconnects without reporting it."""
         return self.client == "pando" and fault.side == "client" and fault.kind is FaultKind.DUPLICATE
 
     async def _faulty_turn(self, client: ChaosClient, proxy: FaultProxy, each: Round) -> tuple[bool, bool]:
-        """Hold a turn; return whether the client was told its end or was refused, and whether it was disconnected."""
+        """Run a turn; return whether the client received its end or a refusal, and whether it was disconnected."""
         proxy.broke.clear()
         if each.before_open:
             proxy.arm(each.fault)
@@ -226,13 +226,13 @@ class FaultyPair:
         return answered, gone
 
     async def recovers(self) -> bool:
-        """Hold turns with clients of the gateway itself until one is completed."""
+        """Run turns with clients of the gateway itself until one is completed."""
         # The backend may still be busy with the turn that the fault cut.
         return await comes_true(lambda: completes(self.client, self.address), RECOVERY_DEADLINE, every=0.05)
 
 
 async def completes(dialect: str, address: str) -> bool:
-    """Hold a turn with a new client; return True if it was completed."""
+    """Run a turn with a new client; return True if it was completed."""
     completed = False
     try:
         async with connected(dialect, address) as client:
@@ -246,7 +246,7 @@ async def completes(dialect: str, address: str) -> bool:
 
 
 async def first_of(*works: Coroutine[Any, Any, object], deadline: float = TURN_DEADLINE) -> None:
-    """Wait until one of these ends, at most until the deadline, and cancel the others."""
+    """Wait until one of these coroutines ends or the deadline passes, and cancel the others."""
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(work, name="first of") for work in works]
         await asyncio.wait(tasks, timeout=deadline, return_when=asyncio.FIRST_COMPLETED)

@@ -1,4 +1,4 @@
-"""Real processes under fault: started, killed, ended, and looked at from outside."""
+"""Real processes under fault: started, killed, ended, and observed from outside."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 class Program:
-    """`python -m ARGUMENTS`. `endpoints` are the lines in which it says that it listens."""
+    """A process `python -m ARGUMENTS`. `endpoints` has the lines in which it reports where it listens."""
 
     def __init__(self, *arguments: str) -> None:
         self._arguments = arguments
@@ -35,7 +35,7 @@ class Program:
         return self._process.pid
 
     async def start(self, listeners: int = 1) -> None:
-        """Start the program, and wait until it listens in so many places."""
+        """Start the program, and wait until it listens at this many endpoints."""
         self._log = tempfile.TemporaryFile()  # noqa: SIM115  # closed by `_ended`
         self._process = await asyncio.create_subprocess_exec(
             sys.executable,
@@ -54,11 +54,11 @@ class Program:
                     raise RuntimeError(f"{' '.join(self._arguments)} ended:\n{self.log()}")
 
     def log(self) -> str:
-        """Return what it wrote to stderr."""
+        """Return the text that the program wrote to stderr."""
         return os.pread(self._log.fileno(), 1 << 24, 0).decode(errors="replace")
 
     async def kill(self) -> None:
-        """Kill the program, and wait until it is gone."""
+        """Kill the program, and wait until it has ended."""
         self._process.kill()
         await self._ended()
 
@@ -79,27 +79,27 @@ class Program:
         return await self._process.wait()
 
     def tell(self, line: str) -> None:
-        """Write a line to its stdin."""
+        """Write a line to the program's stdin."""
         assert self._process.stdin is not None
         self._process.stdin.write(f"{line}\n".encode())
 
     def close_input(self) -> None:
-        """Close its stdin."""
+        """Close the program's stdin."""
         assert self._process.stdin is not None
         self._process.stdin.close()
 
     async def next_line(self) -> str:
-        """Return the next line of its stdout."""
+        """Return the next line of the program's stdout."""
         assert self._process.stdout is not None
         async with asyncio.timeout(START):
             return (await self._process.stdout.readline()).decode().rstrip("\n")
 
     def resident(self) -> int:
-        """Return the bytes of memory that it holds."""
+        """Return the resident memory of the program in bytes."""
         return int(Path(f"/proc/{self.pid}/statm").read_text("ascii").split()[1]) * PAGE
 
     def descriptors(self) -> int:
-        """Return the number of its open file descriptors."""
+        """Return the number of the program's open file descriptors."""
         return len(os.listdir(f"/proc/{self.pid}/fd"))
 
 

@@ -74,12 +74,12 @@ class FaultProxy:
         self._fault, self._passed = fault, 0
 
     def calm(self) -> None:
-        """Inject nothing more."""
+        """Inject no further fault."""
         self._fault = None
         self._slow.clear()
 
     def inject(self, data: bytes) -> None:
-        """Say these bytes, as if the far side had, on every connection."""
+        """Send these bytes on every connection, as if they came from the far side."""
         for writer in self._near:
             writer.write(data)
 
@@ -171,7 +171,7 @@ class FaultProxy:
         return fault
 
     async def _slowly(self, data: bytes, writer: asyncio.StreamWriter, way: Way) -> bytes:
-        """Delay these bytes, or write some of them one by one; return the bytes that are still to be written."""
+        """Delay these bytes, or write some of them one by one; return the bytes that are not written yet."""
         kind, left = self._slow.get(way, (None, 0))
         if not left:
             return data

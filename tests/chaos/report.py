@@ -1,4 +1,4 @@
-"""Tables of a run for the terminal and for docs/reliability.md, where no number in them was typed by hand."""
+"""Tables of a run for the terminal and for docs/reliability.md, whose numbers all come from here."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ UNITS = {"memory": "MiB", "descriptors": "", "tasks": "", "timers": ""}
 
 
 class ChaosRun(Struct, kw_only=True):
-    """Everything that one run of `make chaos` found out. Memory is in bytes, ping figures are by phase."""
+    """The results of a run of `make chaos`. Memory is in bytes, ping figures are by phase."""
 
     seed: int
     seconds: float

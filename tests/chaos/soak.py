@@ -1,4 +1,4 @@
-"""Many clients of all dialects that come and go for a long time, and the slopes of what the gateway holds meanwhile."""
+"""Many clients of all dialects that connect and disconnect for a long time, and the slopes of the gateway's memory."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Slope(Struct, frozen=True, kw_only=True):
 
 
 class SoakResult(Struct, kw_only=True):
-    """The slopes of a run, and what its clients did."""
+    """The slopes of a run, and the counts of its clients."""
 
     seconds: float
     slopes: dict[str, Slope]
@@ -66,7 +66,7 @@ def slope(samples: list[tuple[float, float]]) -> Slope:
 
 
 async def soak(folder: Path, seconds: float, seed: int, clients: int = CLIENTS) -> SoakResult:
-    """Let clients come and go, and sample the gateway."""
+    """Let clients connect and disconnect, and sample the gateway."""
     turns: Counter[str] = Counter()
     samples: list[tuple[float, dict[str, float]]] = []
     async with AsyncExitStack() as stack:
@@ -102,7 +102,7 @@ async def soak(folder: Path, seconds: float, seed: int, clients: int = CLIENTS) 
 
 
 async def _visit(dialect: str, address: str, dice: Random, turns: Counter[str]) -> None:
-    """Be one client after the other: connect, hold some turns, leave."""
+    """Act as one client after another: connect, run some turns, disconnect."""
     await asyncio.sleep(dice.random() * THINK)
     task = asyncio.current_task()
     while task is not None and not task.cancelling():  # an error of a client's reader may replace a cancellation

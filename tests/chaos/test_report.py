@@ -1,4 +1,4 @@
-"""The tables of docs/reliability.md: made from runs, with a row for each fault, and slopes with their errors."""
+"""The tables of docs/reliability.md: a row for each fault, and slopes with their errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Waiting for what sets no event: another process, or a peer that must be asked again."""
+"""Waiting for conditions that set no event: another process, or a peer that must be asked again."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["comes_true"]
 
 
 async def comes_true(condition: Callable[[], Awaitable[bool]], deadline: float, every: float) -> bool:
-    """Ask again and again; return False if the condition is not true before the deadline."""
+    """Poll the condition; return False if it is not true before the deadline."""
     try:
         async with asyncio.timeout(deadline):
             while not await condition():  # noqa: ASYNC110  # what is asked about sets no event here

@@ -1,4 +1,5 @@
-"""Plays one visit twice: straight to a smooth server, and through the gateway (docs/translation.md, rule 4.12).
+"""Play the same visit twice: directly at a smooth server, and through the gateway (docs/translation.md, rule
+4.12).
 
 A walk says frames to a server and reads what comes; it is played at the server itself and through `smooth -> smooth`,
 each time at a fresh server with the same script. What both clients received must be equal frame by frame, once ids and
@@ -45,7 +46,7 @@ OWN_WORDS = frozenset(
 
 
 class VisitingClient:
-    """A client of a visit: a socket and nothing around it; `frames` is what it received."""
+    """A client of a visit: a bare socket; `frames` has what it received."""
 
     def __init__(self, socket: aiohttp.ClientWebSocketResponse, *, strict: bool) -> None:
         self.frames: list[Frame] = []
@@ -56,14 +57,14 @@ class VisitingClient:
         self._fences = 0
 
     async def say(self, frame: Frame | str | bytes) -> None:
-        """Send an action as JSON, or anything else as it is."""
+        """Send an action as JSON, or any other value unchanged."""
         if isinstance(frame, bytes):
             await self._socket.send_bytes(frame)
         else:
             await self._socket.send_str(frame if isinstance(frame, str) else json.dumps(frame))
 
     async def read(self, last: Callable[[Frame], bool]) -> Frame:
-        """Read up to the first frame for which `last` holds."""
+        """Read up to the first frame for which `last` is true."""
         async with asyncio.timeout(DEADLINE):
             while True:
                 frame: Frame = await self._socket.receive_json()
@@ -78,13 +79,13 @@ class VisitingClient:
         return await self.read(lambda frame: frame["type"] in kinds)
 
     async def ask(self, action: str, request: str | None, /, **fields: Any) -> Frame:
-        """Send an action and read up to its answer: the first frame that is no part of a turn."""
+        """Send an action and read up to its answer: the first frame that belongs to no turn."""
         ids = {} if request is None else {"requestId": request}
         await self.say({"action": action, **ids, **fields})
         return await self.read(lambda frame: not frame["type"].startswith("stream_"))
 
     async def open(self, request: str = "create", /, **fields: Any) -> Frame:
-        """Open a session; the actions after it name it."""
+        """Open a session; later actions of this client name it."""
         opened = await self.ask("create_conversation_session", request, agentId=AGENT, **fields)
         self.session, self.conversation = opened["data"]["sessionId"], opened["data"]["conversationId"]
         return opened
@@ -95,18 +96,18 @@ class VisitingClient:
         await self.say(message | fields)
 
     async def turn(self, request: str, text: str, /, **fields: Any) -> Frame:
-        """Hold a whole turn; its terminal."""
+        """Run a whole turn; return its terminal."""
         await self.send(request, text, **fields)
         return await self.read(lambda frame: frame["type"] in TERMINALS and frame.get("requestId") == request)
 
     async def leave(self) -> None:
-        """Read everything that was said until now, and go."""
+        """Read everything that was sent so far, and disconnect."""
         if not self._socket.closed:
             await self.fence()
             await self._socket.close()
 
     async def fence(self) -> None:
-        """Read everything that was said until now: a ping is answered after it."""
+        """Read everything that was sent so far, up to the answer to a ping."""
         self._fences += 1
         request = f"fence-{self._fences}"
         await self.say({"action": "ping", "requestId": request})
@@ -114,7 +115,7 @@ class VisitingClient:
 
 
 class Visit:
-    """The world of one walk: the scripted server, and clients connected to it or to the gateway."""
+    """The scripted server of a visit, and the clients connected to it or to the gateway."""
 
     def __init__(self, server: RealServer, url: str, stack: AsyncExitStack, *, strict: bool) -> None:
         self.server = server
@@ -124,7 +125,7 @@ class Visit:
         self._strict = strict
 
     async def enter(self, *, elsewhere: bool = False) -> VisitingClient:
-        """Connect a further client; `elsewhere` never comes by the gateway, which therefore knows nothing of its
+        """Connect a further client. With `elsewhere` it never uses the gateway, which therefore does not know its
         sessions.
         """
         http = await self._stack.enter_async_context(aiohttp.ClientSession())
@@ -137,7 +138,7 @@ Walk = Callable[[Visit], Awaitable[None]]
 
 
 async def received(walk: Walk, *, through: bool, **parts: Any) -> list[str]:
-    """Return the frames that the clients of this walk received, as JSON with names for ids and times."""
+    """Return the frames that the clients received, as JSON with placeholders for ids and times."""
     async with serving(**parts) as server, _door(server, through=through) as url, AsyncExitStack() as stack:
         visit = Visit(server, url, stack, strict=through)
         await walk(visit)
@@ -156,7 +157,7 @@ async def _door(server: RealServer, *, through: bool) -> AsyncIterator[str]:
 
 
 def normal(frames: list[Frame]) -> list[str]:
-    """Frames as JSON, their ids numbered in the order of their first appearance, without times and free words."""
+    """Return frames as JSON with numbered ids, without times and free text."""
     names: dict[str, str] = {}
 
     def plain(value: Any, opaque: str = "") -> Any:
@@ -176,12 +177,12 @@ def normal(frames: list[Frame]) -> list[str]:
 
 
 def difference(straight: list[str], through: list[str]) -> str:
-    """The frames that differ, "" if none does."""
+    """Return the frames that differ, or "" if none does."""
     return "\n".join(unified_diff(straight, through, "without the gateway", "through it", n=0, lineterm=""))
 
 
 def _without_free_text(frame: Frame) -> Frame:
-    """The frame without the words that docs/dialects/smooth.md leaves to each server (sections 4 and 8)."""
+    """Return the frame without the texts that docs/dialects/smooth.md leaves to each server (sections 4 and 8)."""
     match frame:
         case {"type": "immediate_response"}:
             return {key: value for key, value in frame.items() if key != "message"}

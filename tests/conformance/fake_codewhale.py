@@ -1,4 +1,4 @@
-"""A codewhale server at a Unix socket that does as docs/dialects/codewhale.md says, until a test has it say something
+"""A codewhale server at a Unix socket that follows docs/dialects/codewhale.md until a test makes it send something
 else.
 
 Each connection is a process of its own to the gateway: one thread, one request after the other.
@@ -23,12 +23,12 @@ NAME = "thr_1:turn_1"
 
 
 def bare(kind: str, name: str = NAME, **more: Any) -> dict[str, Any]:
-    """A line of a response."""
+    """Return a line of a response that has no envelope."""
     return {"type": f"response_{kind}", "response_id": name, **more}
 
 
 def accepted(thread: str, **more: Any) -> dict[str, Any]:
-    """The result of a message."""
+    """Return the result of a message."""
     return {
         "thread_id": thread,
         "status": "accepted",
@@ -46,9 +46,9 @@ def accepted(thread: str, **more: Any) -> dict[str, Any]:
 
 
 class FakeCodewhale:
-    """A message `hold` stays open: `asked` is then its request, `thread` its thread. Every other one is answered.
-
-    `can` are its methods; None: it refuses to tell them, (): it never answers that.
+    """A codewhale server that leaves a message `hold` open and answers every other one. `asked` is then the request,
+    `thread` its thread. `can` are its methods. With None it refuses to list them, with () it never answers that
+    question.
     """
 
     def __init__(self) -> None:
@@ -77,25 +77,25 @@ class FakeCodewhale:
         await self._writer.drain()
 
     async def answer(self, **more: Any) -> None:
-        """Answer the message that is held: `result` or `error`."""
+        """Answer the message that is held, with `result` or `error`."""
         await self.say({"jsonrpc": "2.0", "id": self.asked, **more})
 
     async def holds(self) -> None:
-        """Wait until it was asked for a turn that stays open."""
+        """Wait for a message that stays open."""
         async with asyncio.timeout(DEADLINE):
             while self.asked is None:
                 self._news.clear()
                 await self._news.wait()
 
     async def interrupted(self) -> None:
-        """Wait until it was asked to interrupt."""
+        """Wait for a request to interrupt."""
         async with asyncio.timeout(DEADLINE):
             while not self.interrupts:
                 self._news.clear()
                 await self._news.wait()
 
     def hang_up(self) -> None:
-        """End the connection."""
+        """Close the connection."""
         self._writer.close()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -1,4 +1,4 @@
-"""A pod that does as docs/dialects/pod.md, section 8, says, until a test has it say something else."""
+"""A pod that follows docs/dialects/pod.md, section 8, until a test makes it send something else."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ GREETING = {
 
 
 def event(name: str, /, **data: Any) -> dict[str, Any]:
-    """An event; one without data has no `data`."""
+    """Return the line of an event, without `data` if it has none."""
     return {"event": name, "data": data} if data else {"event": name}
 
 
@@ -36,7 +36,7 @@ def snapshot(*entries: Any, status: str = "idle") -> dict[str, Any]:
 
 
 class FakePod:
-    """A pod on a socket. A run whose input is `hold` stays open, every other one is answered at once."""
+    """A pod on a socket. It leaves a run with the input `hold` open, and answers every other one at once."""
 
     def __init__(self) -> None:
         self.connections = 0
@@ -61,19 +61,19 @@ class FakePod:
         await self._writer.drain()
 
     async def holds(self) -> None:
-        """Wait until it was asked for a run that stays open."""
+        """Wait for a run that stays open."""
         async with asyncio.timeout(DEADLINE):
             await self._held.wait()
 
     async def connected(self, number: int) -> None:
-        """Wait for the connection of that number."""
+        """Wait for the connection with this number."""
         async with asyncio.timeout(DEADLINE):
             while self.connections < number:
                 self._news.clear()
                 await self._news.wait()
 
     def hang_up(self) -> None:
-        """End the connection."""
+        """Close the connection."""
         self._writer.close()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

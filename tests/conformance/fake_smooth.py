@@ -1,4 +1,4 @@
-"""A smooth server that does as docs/dialects/smooth.md says, until a test has it say something else."""
+"""A smooth server that follows docs/dialects/smooth.md until a test makes it send something else."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ MIRRORED = ("token", "node")
 
 
 def of_turn(kind: str, request: str = "$turn", /, **fields: Any) -> dict[str, Any]:
-    """An event of a turn with its mirrors (section 4)."""
+    """Return an event of a turn with its mirrored fields (section 4)."""
     mirrored = {key: value for key, value in fields.items() if key in MIRRORED}
     return {"type": kind, "requestId": request, **mirrored, "data": {"requestId": request, **fields}, "timestamp": 1}
 
 
 def ended(text: str = "", request: str = "$turn") -> dict[str, Any]:
-    """The end of a turn that is complete."""
+    """Return the terminal of a completed turn."""
     answer = {"messageId": str(uuid4()), "response": {"responseParts": [text]}, "needsEscalation": False}
     return {**of_turn("eventual_response", request, status=200, data=answer), "status": 200}
 
@@ -76,7 +76,7 @@ class FakeSmooth:
             yield fake
 
     async def say(self, *said: dict[str, Any] | str | bytes | list[str]) -> None:
-        """Send these events, or raw frames, whole or in pieces; `$turn` is the id of the turn that was asked for."""
+        """Send these events, or raw frames, whole or in pieces; `$turn` stands for the id of the open turn."""
         for one in said:
             frame = json.dumps(one).replace("$turn", self.turn) if isinstance(one, dict) else one
             with contextlib.suppress(ConnectionClosed) if isinstance(one, list) else contextlib.nullcontext():
@@ -88,7 +88,7 @@ class FakeSmooth:
             await self._asked.wait()
 
     async def hang_up(self, code: int) -> None:
-        """Close that connection."""
+        """Close this connection."""
         await self._at.close(code)
 
     async def _serve(self, socket: ServerConnection) -> None:

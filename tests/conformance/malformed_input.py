@@ -61,7 +61,7 @@ Frame = dict[str, Any]
 
 
 class Eof:
-    """Said by who closes its own direction and reads on."""
+    """A step of a row: the peer closes its sending direction and continues to read."""
 
 
 EOF = Eof()
@@ -92,7 +92,7 @@ class MalformedInput(Struct, frozen=True, kw_only=True):
 
 
 class SmoothBystander:
-    """A smooth client that says anything, and checks strictly what it is told."""
+    """A smooth client that can send anything, and checks strictly what it receives."""
 
     def __init__(self, socket: aiohttp.ClientWebSocketResponse) -> None:
         self.socket = socket
@@ -111,7 +111,7 @@ class SmoothBystander:
             yield peer
 
     async def open(self) -> None:
-        """Have a session."""
+        """Open a session."""
         claims = ["identity_form", "choice_chips"]
         request = await self.ask(action="create_conversation_session", agentId=str(uuid4()), supports=claims)
         (reply,) = await self.until(lambda frame: frame.get("requestId") == request)
@@ -128,14 +128,14 @@ class SmoothBystander:
             await self.socket.send_str(json.dumps(said).replace("$session", self.session))
 
     async def ask(self, **frame: Any) -> str:
-        """Send an action under a request id of its own."""
+        """Send an action under its own request id."""
         self._number += 1
         request = f"own-{self._number}"
         await self.send({"requestId": request, **frame})
         return request
 
     async def until(self, last: Callable[[Frame], bool]) -> list[Frame]:
-        """Everything told since the last look, up to the first frame for which `last` holds."""
+        """Return everything received since the last call, up to the first message for which `last` is true."""
         async with asyncio.timeout(DEADLINE):
             while True:
                 for at, frame in enumerate(self._told):
@@ -145,12 +145,12 @@ class SmoothBystander:
                 self._told.append(self._strict(await self.socket.receive()))
 
     async def told(self) -> list[Frame]:
-        """Everything told since the last look."""
+        """Return everything received since the last call."""
         request = await self.ask(action="ping")
         return (await self.until(lambda frame: frame["type"] == "pong" and frame.get("requestId") == request))[:-1]
 
     async def closed(self) -> list[Frame]:
-        """Everything told until the gateway closes."""
+        """Return everything received until the gateway closes the connection."""
         async with asyncio.timeout(DEADLINE):
             while (message := await self.socket.receive()).type is WSMsgType.TEXT:
                 self._told.append(self._strict(message))
@@ -158,22 +158,22 @@ class SmoothBystander:
 
     @property
     def code(self) -> int:
-        """The code with which the gateway closed."""
+        """Return the code with which the gateway closed the connection."""
         return self.socket.close_code or 0
 
     async def turn(self, text: str) -> str:
-        """A whole turn; how it ended."""
+        """Run a whole turn; return how it ended."""
         request = await self.ask(action="send_message", sessionId=self.session, message=text)
         seen = await self.until(lambda frame: frame["type"] in TERMINALS and frame.get("requestId") == request)
         return str(seen[-1]["type"])
 
     async def begin(self) -> None:
-        """A turn that stays open and silent."""
+        """Begin a turn that stays open and silent."""
         await self.send({"action": "send_message", "sessionId": "$session", "requestId": "turn", "message": "wait"})
         await self.until(lambda frame: frame.get("status") == 202)
 
     async def run_seen(self) -> list[Frame]:
-        """Everything but the stream, up to the end of the turn that somebody holds."""
+        """Return everything received, without streamed text, up to the end of another client's turn."""
         seen = await self.until(lambda frame: frame["type"] in TERMINALS and "requestId" in frame)
         return [frame for frame in seen if not frame["type"].startswith("stream_")]
 
@@ -186,7 +186,7 @@ class SmoothBystander:
 
 
 class PodBystander:
-    """A pod client that says anything; an event that its strict reader does not know fails the test."""
+    """A pod client that can send anything; an event unknown to its strict reader fails the test."""
 
     code = 0  # a stream just ends
 
@@ -218,7 +218,7 @@ class PodBystander:
         await self.writer.drain()
 
     async def until(self, last: Callable[[Frame], bool]) -> list[Frame]:
-        """Everything told since the last look, up to the first event for which `last` holds."""
+        """Return everything received since the last call, up to the first message for which `last` is true."""
         async with asyncio.timeout(DEADLINE):
             while True:
                 for at, event in enumerate(self._told):
@@ -228,32 +228,32 @@ class PodBystander:
                 assert await self._read(), f"the connection ended after {self._told}"
 
     async def told(self) -> list[Frame]:
-        """Everything told since the last look."""
+        """Return everything received since the last call."""
         self._number += 1
         prefix = f"own-{self._number}"  # nothing completes to it, so it comes back as an empty list
         await self.send({"method": "list_completions", "params": {"kind": "workflow", "prefix": prefix}})
         return (await self.until(lambda event: fits(event, NOTHING)))[:-1]
 
     async def closed(self) -> list[Frame]:
-        """Everything told until the gateway closes."""
+        """Return everything received until the gateway closes the connection."""
         async with asyncio.timeout(DEADLINE):
             while await self._read():
                 pass
         return self._told
 
     async def turn(self, text: str) -> str:
-        """A whole run; how it ended."""
+        """Run a whole turn; return how it ended."""
         await self.send({"method": "run", "params": {"input": [{"kind": "text", "content": text}]}})
         seen = await self.run_seen()
         return str(next((e["data"]["result"] for e in seen if e["event"] == "run_end"), "no run_end"))
 
     async def begin(self) -> None:
-        """A run that stays open and silent."""
+        """Begin a turn that stays open and silent."""
         await self.send({"method": "run", "params": {"input": [{"kind": "text", "content": "wait"}]}})
         await self.until(lambda event: event["event"] == "status")
 
     async def run_seen(self) -> list[Frame]:
-        """Everything up to the end of the run that somebody holds."""
+        """Return everything received, without streamed text, up to the end of another client's turn."""
         return await self.until(lambda event: event["event"] == "status" and event["data"]["status"] != "running")
 
     async def _read(self) -> bool:
@@ -269,7 +269,7 @@ NOTHING = {"event": "completions", "data": {"kind": "workflow", "entries": []}}
 
 
 class Absent:
-    """Stands in an expected frame for a key that must not be there."""
+    """A placeholder in an expected frame for a key that must be absent."""
 
     def __repr__(self) -> str:
         return "ABSENT"
@@ -279,7 +279,9 @@ ABSENT = Absent()
 
 
 def fits(told: object, expected: object) -> bool:
-    """Whether what was told is what was expected: objects may have more keys, a function decides by itself."""
+    """Return True if a received value matches the expected one: objects may have more keys, and functions decide by
+    themselves.
+    """
     if isinstance(expected, Mapping):
         return isinstance(told, dict) and all(fits(told.get(key, ABSENT), value) for key, value in expected.items())
     if isinstance(expected, list | tuple):
@@ -288,7 +290,7 @@ def fits(told: object, expected: object) -> bool:
 
 
 class MalformedInputHarness(Struct, kw_only=True):
-    """A gateway on real sockets, its addresses, and the two bystanders."""
+    """A gateway on real sockets with two bystanders in one session."""
 
     app: App
     url: str
@@ -297,12 +299,12 @@ class MalformedInputHarness(Struct, kw_only=True):
     pod: PodBystander
 
     async def nothing_new(self) -> None:
-        """Neither bystander was told anything since the last look."""
+        """Assert that neither bystander received anything since the last call."""
         assert await self.smooth.told() == []
         assert await self.pod.told() == []
 
     async def catch_up(self) -> None:
-        """The bystanders look at what they were told until now."""
+        """Read everything that the bystanders were sent so far."""
         await self.smooth.told()
         await self.pod.told()
 
@@ -325,7 +327,7 @@ class MalformedInputHarness(Struct, kw_only=True):
             await asker.told()
 
     async def stop(self) -> None:
-        """The turn that was open still is, and ends for both when a bystander cancels it."""
+        """Assert that the open turn is still open and ends for both bystanders when one cancels it."""
         await self.pod.send({"method": "cancel"})
         assert (await self.pod.run_seen())[-1]["data"]["status"] == "idle"
         assert (await self.smooth.run_seen())[-1]["type"] == "cancelled"
@@ -337,7 +339,7 @@ class MalformedInputHarness(Struct, kw_only=True):
         assert [event["event"] for event in await self.pod.run_seen()].count("run_end") == 1
 
     async def good_turns(self) -> None:
-        """Each bystander holds a turn, and the other sees it."""
+        """Run a turn of each bystander, and assert that the other sees it."""
         assert await self.smooth.turn(GOOD) == "eventual_response"
         assert [event["event"] for event in await self.pod.run_seen()].count("run_end") == 1
         assert await self.pod.turn(GOOD) == "finished"
@@ -346,7 +348,7 @@ class MalformedInputHarness(Struct, kw_only=True):
 
 
 async def play(row: MalformedInput, at: MalformedInputHarness, asker: Peer) -> None:
-    """Test a row, from its state to the bystanders' good turns."""
+    """Test a row: bring the session into its state, send the input, and check that both bystanders still work."""
     await at.prepare(row.state, asker)
     for said in row.say:
         await asker.send(said)
@@ -366,7 +368,9 @@ async def play(row: MalformedInput, at: MalformedInputHarness, asker: Peer) -> N
 
 @asynccontextmanager
 async def listening(folder: Path, upstream: Endpoint, limits: Limits = LIMITS) -> AsyncIterator[tuple[App, str, str]]:
-    """A gateway with both listeners: itself, its WebSocket, its socket. `demo` is played in process."""
+    """Run a gateway with a WebSocket and a socket listener; yield it and both addresses. `demo` runs in this
+    process.
+    """
     path = folder / "atlas" / "sock"
     path.parent.mkdir()
     listen = (parse("smooth+ws://127.0.0.1:0/ws"), parse(f"pod+unix:{path}"))
@@ -388,7 +392,7 @@ async def listening(folder: Path, upstream: Endpoint, limits: Limits = LIMITS) -
 
 @asynccontextmanager
 async def malformed_input_harness(folder: Path, upstream: Endpoint = DEMO) -> AsyncIterator[MalformedInputHarness]:
-    """A gateway with both bystanders in the one session of its backend."""
+    """Run a gateway with both bystanders in the single session of its backend."""
     async with AsyncExitStack() as stack:
         app, url, path = await stack.enter_async_context(listening(folder, upstream))
         pod = await stack.enter_async_context(PodBystander.connected(path))

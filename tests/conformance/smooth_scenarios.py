@@ -1,4 +1,4 @@
-"""Runs the scenario corpus of the smooth protocol against a server, whoever stands in front of it.
+"""Run the scenario corpus of the smooth protocol against a server, directly or through a gateway.
 
 A scenario scripts the server (model, tools, knowledge) and tells, step by step, the frame that a client sends and what
 it must be answered with. A corpus key that this runner does not know is an error, never passed over: a matcher that is
@@ -34,7 +34,7 @@ class Diverged(AssertionError):  # noqa: N818  # what happened, as pytest's own 
 
 
 class Expected(Struct, rename="camel", forbid_unknown_fields=True):
-    """An expected frame, or with `repeat` one or more of a type."""
+    """An expected frame, or with `repeat` one or more frames of a type."""
 
     type: str
     status: int | None = None
@@ -46,7 +46,7 @@ class Expected(Struct, rename="camel", forbid_unknown_fields=True):
 
 
 class Step(Struct, forbid_unknown_fields=True):
-    """A frame to send, and what must come before the next one is sent."""
+    """A frame to send, and the frames that must arrive before the next step."""
 
     send: dict[str, Any]
     expect: list[Expected]
@@ -62,7 +62,7 @@ class Said(Struct, rename="camel", forbid_unknown_fields=True):
 
 
 class Tool(Struct, forbid_unknown_fields=True):
-    """A tool that answers the same whatever it is asked."""
+    """A tool with a constant result."""
 
     name: str
     description: str
@@ -71,14 +71,14 @@ class Tool(Struct, forbid_unknown_fields=True):
 
 
 class Document(Struct, forbid_unknown_fields=True):
-    """A text that the server knows."""
+    """A text in the knowledge base of the server."""
 
     content: str
     source: str
 
 
 class Server(Struct, rename="camel", forbid_unknown_fields=True):
-    """The state of the server beside its model."""
+    """The configuration of the server, apart from its model."""
 
     tools: list[Tool] = []
     confirm_tools: list[str] = []
@@ -86,7 +86,7 @@ class Server(Struct, rename="camel", forbid_unknown_fields=True):
 
 
 class Scenario(Struct, rename="camel", forbid_unknown_fields=True):
-    """A scenario: a file of the corpus."""
+    """A scenario: the content of one file of the corpus."""
 
     name: str
     description: str
@@ -96,17 +96,17 @@ class Scenario(Struct, rename="camel", forbid_unknown_fields=True):
 
 
 class Wire(Protocol):
-    """A client's connection: what the scenario sends and receives."""
+    """The connection of a client, over which a scenario sends and receives."""
 
     async def send(self, frame: dict[str, Any]) -> None:
-        """Send this very frame."""
+        """Send this frame unchanged."""
 
     async def receive(self) -> dict[str, Any]:
-        """The next frame."""
+        """Return the next frame."""
 
 
 def read(text: str) -> Scenario:
-    """A scenario from its file's text; ValueError where it says something that is not checked here."""
+    """Return a scenario from the text of its file; raise ValueError for content that is not checked here."""
     scenario = msgspec.json.decode(text, type=Scenario)
     for step in scenario.steps:
         if step.expect and step.expect[-1].repeat:
@@ -117,7 +117,7 @@ def read(text: str) -> Scenario:
 
 
 def corpus() -> Iterator[tuple[str, Scenario]]:
-    """Every scenario of every generation at hand, by generation and name."""
+    """Return every scenario of every available generation, by generation and name."""
     if SHARED is None:
         return
     for file in sorted((SHARED / "smooth-operator").glob("spec*/conformance/scenarios/*.json")):
@@ -129,7 +129,7 @@ def _generation(file: Path) -> str:
 
 
 def server_of(scenario: Scenario) -> AbstractAsyncContextManager[Any]:
-    """The real server, scripted as the scenario says."""
+    """Run the real server with the script of the scenario."""
     model = MockLlmProvider()
     for number, said in enumerate(scenario.mock_llm_script):
         if said.kind == "text":
@@ -156,7 +156,7 @@ def _function(tool: Tool) -> FunctionTool:
 
 
 async def play(scenario: Scenario, wire: Wire, deadline: float = DEADLINE) -> list[dict[str, Any]]:
-    """Play all steps; what was received. Diverged says at which step the answers differ from the scenario."""
+    """Play all steps; return the received frames. Raise Diverged with the step at which the answers differ."""
     player = _Player(wire, deadline)
     for number, step in enumerate(scenario.steps, 1):
         player.where = f"{scenario.name}, step {number}"
@@ -169,7 +169,7 @@ async def play(scenario: Scenario, wire: Wire, deadline: float = DEADLINE) -> li
 
 
 class _Player:
-    """The place in a scenario: what was captured so far, and a frame that ended a repeat."""
+    """The position in a scenario: the captured values so far, and a frame that ended a repeat."""
 
     def __init__(self, wire: Wire, deadline: float) -> None:
         self.received: list[dict[str, Any]] = []
@@ -180,7 +180,7 @@ class _Player:
         self._peeked: dict[str, Any] | None = None
 
     def filled(self, value: Any) -> Any:
-        """`value` with every {{name}} replaced by what was captured under it."""
+        """Return `value` with every {{name}} replaced by the value captured under this name."""
         match value:
             case dict():
                 return {key: self.filled(item) for key, item in value.items()}
@@ -213,7 +213,7 @@ class _Player:
             raise Diverged(f"{self.where}: {expected.accumulate} is {joined!r}, not {expected.assert_accumulated!r}")
 
     async def nothing_more(self) -> None:
-        """A ping is answered, and nothing was said before its pong."""
+        """Assert that nothing arrives before the answer to a ping."""
         await self._wire.send({"action": "ping", "requestId": FENCE})
         while self._peeked is None:
             frame = await self._received("waiting for a pong")

@@ -54,7 +54,7 @@ READERS = frozenset(
 
 
 def mapped(value: Any, change: Callable[[Any], Any]) -> Any:
-    """The JSON value with `change` applied to each part; what is changed is not looked into."""
+    """Return the JSON value with `change` applied to each part; changed parts are not searched further."""
     changed = change(value)
     if changed is not value:
         return changed
@@ -95,7 +95,7 @@ SHAPES: dict[str, Callable[[Any, int], Any]] = {
 
 
 def blown_up(frame: bytes, shape: str, n: int) -> bytes:
-    """The frame in this shape; what stands before the JSON of a published message stays."""
+    """Return the frame in this shape; the bytes before the JSON of a published message stay unchanged."""
     prefix, nul, body = frame.rpartition(b"\0")
     change = SHAPES[shape]
     value = mapped(json.loads(body), lambda part: change(part, n))
@@ -103,7 +103,7 @@ def blown_up(frame: bytes, shape: str, n: int) -> bytes:
 
 
 def twice_said(frame: bytes, n: int) -> bytes:
-    """The frame with one key many times."""
+    """Return the frame with one key repeated many times."""
     prefix, nul, body = frame.rpartition(b"\0")
     return prefix + nul + b"{" + b'"k":1,' * n + body.lstrip()[1:]
 
@@ -114,12 +114,12 @@ def spaced(frame: bytes, n: int) -> bytes:
 
 
 def cut(frame: bytes, n: int) -> bytes:
-    """Much of an open array, and no end."""
+    """Return a long array without its end."""
     return frame[:-1] + b',"x":' + b"[1," * n
 
 
 def deep(frame: bytes, n: int) -> bytes:
-    """The frame with nested arrays for JSON that a message passes on, or in an undocumented key."""
+    """Return the frame with nested arrays in JSON that a message passes on, or in an undocumented key."""
     nested = b"[" * n + b"]" * n
     return (
         frame.replace(b'{"a":[1,null]}', nested)

@@ -21,7 +21,7 @@ NOBODY = "0b0e9b0e-0000-4000-8000-00000000dead"
 
 
 def walk(**parts: Any) -> Callable[[Walk], Walk]:
-    """Add a walk, at a server that has `parts` beside its tools."""
+    """Register a visit, for a server that has `parts` beside its tools."""
 
     def add(function: Walk) -> Walk:
         WALKS[getattr(function, "__name__", "").replace("_", " ")] = function, parts
@@ -312,7 +312,7 @@ async def a_cancel_while_parked_then_the_next_turn(visit: Visit) -> None:
 
 
 async def park(client: VisitingClient, *, request: str = "t", text: str = "delete 42") -> Any:
-    """Have a turn wait for an answer; the question."""
+    """Run a turn up to its question; return the question."""
     await client.send(request, text)
     asked = await client.read_type("write_confirmation_required", "interaction_required")
     await client.read_type("stream_chunk")
@@ -389,7 +389,7 @@ CHOICE = json.dumps(
 
 
 async def asked_by(visit: Visit, tool: str, spec: str, supports: list[str] | None) -> tuple[VisitingClient, Any]:
-    """A client whose turn waits for a form."""
+    """Return a client whose turn waits for a form."""
     visit.server.model.push_tool_call("c1", tool, spec).push_text("Thank you.")
     client = await visit.enter()
     await client.open(**({} if supports is None else {"supports": supports}))

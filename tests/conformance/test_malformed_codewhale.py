@@ -40,7 +40,9 @@ MAX_MESSAGE = 16 * 1024 * 1024  # ours, by default
 
 
 class Row(Struct, frozen=True):
-    """A line and its answer, None where a server says nothing; `name` begins with a section of that page."""
+    """A line and its answer, None if a server sends none; `name` begins with a section of
+    docs/dialects/codewhale.md.
+    """
 
     name: str
     line: bytes
@@ -64,7 +66,7 @@ def asked(method: str, params: Any = ...) -> str:
 
 
 def params(method: str, said: Any, text: str) -> Row:
-    """Wrong params, and the text that says so."""
+    """Return wrong params, and the text of their error."""
     return row(f"1.2: {method} with {said!r}", asked(method, said), refused(-32602, text))
 
 
@@ -368,7 +370,7 @@ SEEN = "09-parse-errors"
 
 
 def _seen() -> list[Row]:
-    """Every request of the capture with the real answer; of the text of a parse error only how it begins."""
+    """Return every captured request with its real answer; of a parse error only the beginning of the text."""
     rows: list[Row] = []
     for _, way, line in captured(next(path for path in CAPTURES if path.stem == SEEN)):
         if way == "c2s":
@@ -390,14 +392,14 @@ def spawn(upstream: str) -> list[str]:
 
 @asynccontextmanager
 async def watched(folder: Path) -> AsyncIterator[tuple[str, PodClient]]:
-    """A demo pod, and a bystander at it."""
+    """Run a demo pod with a bystander."""
     upstream = f"pod+unix:{folder}/sock"
     async with serving(demo_backend(parse(upstream))), PodClient.connected(f"{folder}/sock") as bystander:
         yield upstream, bystander
 
 
 async def conversation(upstream: str, said: bytes) -> bytes:
-    """All that a process says to this and the end of its stdin; it must end well."""
+    """Return the output of a process for this input and the end of its stdin; it must exit with 0."""
     process = await asyncio.create_subprocess_exec(
         *spawn(upstream), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
     )
@@ -440,7 +442,7 @@ async def test_every_malformed_line_is_answered_in_order_to_its_sender_alone(
 
 
 def same(told: Any, expected: Any) -> bool:
-    """Whether this is exactly what was expected, in the same order: 1, 1.0 and true are three."""
+    """Return True if both values are identical, in the same order: 1, 1.0 and true are three different values."""
     if isinstance(expected, dict):
         exact = isinstance(told, dict) and list(told) == list(expected)
         return exact and all(same(told[key], value) for key, value in expected.items())
@@ -514,8 +516,8 @@ async def test_an_unterminated_last_line_is_a_request_only_if_it_is_complete(tmp
 
 
 async def test_a_client_that_floods_requests_during_a_turn_is_answered_and_disconnected(tmp_path: Path) -> None:
-    """A codewhale keeps all; docs/design.md, section 6: every queue of ours is bounded, and nothing is lost in
-    silence.
+    """A codewhale keeps all requests. Every queue of ours is bounded, and nothing is lost in silence (docs/design.md,
+    section 6).
     """
     async with watched(tmp_path) as (upstream, bystander):
         process = await asyncio.create_subprocess_exec(

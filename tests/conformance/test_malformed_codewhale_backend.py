@@ -255,7 +255,7 @@ LOST = [
 
 
 class Stand(Struct):
-    """A gateway before the fake, a client that asks, and one in another session that must not notice."""
+    """A gateway before the fake server, a client that sends the requests, and a bystander in another session."""
 
     app: App
     fake: FakeCodewhale
@@ -279,7 +279,7 @@ async def stand(dialect: str, folder: Path, can: Any = ...) -> AsyncIterator[Sta
 
 
 def dropped(app: App) -> int:
-    """Everything of what the backend said that went nowhere; a gap is what it did not say."""
+    """Return the backend's messages that were dropped, without gaps, which the backend did not send."""
     faults = sum(n for name, n in app.ledger.counters.items() if name.startswith("faults_"))
     return faults + sum(entry.count for entry in app.ledger.entries() if not entry.target and entry.kind != "Gap")
 
@@ -299,7 +299,7 @@ async def says(fake: FakeCodewhale, row: Row) -> None:
 
 
 async def goes_on(at: Stand, row: Row, before: int) -> None:
-    """Another turn of the same client, one of the bystander; and what was counted until then."""
+    """Run another turn of the same client and one of the bystander; return the counts so far."""
     if row in LOST and isinstance(at.asker.client, SmoothClient):
         at.asker.client.oracle.forgotten = True
     seen = await at.asker.turn("and now?")
@@ -401,7 +401,7 @@ async def test_the_text_of_an_old_release_comes_from_its_result_and_hooks_are_no
 async def test_a_turn_that_an_old_release_cannot_interrupt_ends_for_clients_and_stays_busy(
     dialect: str, tmp_path: Path
 ) -> None:
-    """docs/translation.md, rule 3.4."""
+    """The gateway ends the turn itself (docs/translation.md, rule 3.4)."""
     async with stand(dialect, tmp_path, methods(SEED)) as at:
         await at.asker.begin("hold", tokens=0)
         await at.fake.holds()

@@ -55,7 +55,7 @@ def row(
     runs: bool = False,
     closes: int | None = None,
 ) -> MalformedInput:
-    """A line of the table: what is said, and what is told to the asker."""
+    """Return a row of the table: the sent input, and the answer to its sender."""
     say = said if isinstance(said, list) else [said]
     return MalformedInput(name=name, say=say, answer=answer or told, state=state, runs=runs, closes=closes)
 
@@ -91,7 +91,7 @@ COUNT = {"kind": "text", "content": "count 1 "}
 
 
 def ran(*segments: Any) -> Callable[[list[dict[str, Any]]], bool]:
-    """A whole run, whose input was these segments."""
+    """Return the events of a whole run with this input."""
 
     def whole(told: list[dict[str, Any]]) -> bool:
         names = [said["event"] for said in told]
@@ -106,7 +106,7 @@ def without_stream(told: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def each(*values: Any) -> tuple[Any, ...]:
-    """JSON values of any types."""
+    """Return JSON values of all these types."""
     return values
 
 
@@ -406,7 +406,7 @@ async def test_a_malformed_line_of_a_pod_client_disturbs_no_other_client(row: Ma
 
 
 async def test_pause_resume_and_cancel_out_of_order_change_nothing_and_answer_only_the_sender(tmp_path: Path) -> None:
-    """Section 8: what is legal is seen by everybody, what is not by nobody else."""
+    """Everybody sees the effect of a legal command, and only its sender sees a refusal (section 8)."""
     async with malformed_input_harness(tmp_path) as at, PodBystander.connected(at.path) as asker:
 
         async def refused(name: str, *told: Any) -> None:
@@ -439,7 +439,7 @@ async def test_pause_resume_and_cancel_out_of_order_change_nothing_and_answer_on
 
 
 async def test_a_run_of_a_client_that_disconnects_without_reading_is_executed(tmp_path: Path) -> None:
-    """Section 11: a parent hands a child its first task so."""
+    """A parent gives its child the first task in this way (section 11)."""
     async with malformed_input_harness(tmp_path) as at:
         async with PodBystander.connected(at.path, opens=False) as asker:
             await asker.send(run(COUNT))
@@ -448,7 +448,7 @@ async def test_a_run_of_a_client_that_disconnects_without_reading_is_executed(tm
 
 
 async def test_a_run_in_an_unterminated_last_line_is_executed(tmp_path: Path) -> None:
-    """Section 1; the half-closed client may see its connection end before its run does."""
+    """The half-closed client may see its connection end before its run does (section 1)."""
     async with malformed_input_harness(tmp_path) as at, PodBystander.connected(at.path) as asker:
         await asker.send(json.dumps(run(COUNT)).encode())
         await asker.send(EOF)
@@ -461,7 +461,9 @@ async def test_a_run_in_an_unterminated_last_line_is_executed(tmp_path: Path) ->
 async def test_a_client_that_sends_before_its_snapshot_gets_the_snapshot_first(
     said: str, told: Any, tmp_path: Path
 ) -> None:
-    """Section 3: exactly one snapshot, before any other event but alerts. This backend never says anything."""
+    """Exactly one snapshot comes before any other event except alerts (section 3). This backend never sends
+    anything.
+    """
 
     async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read()

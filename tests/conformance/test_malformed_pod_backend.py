@@ -61,7 +61,7 @@ def token(text: str) -> dict[str, Any]:
 
 
 def answer(text: str) -> dict[str, Any]:
-    """The end of a turn whose whole visible text is `text` (docs/translation.md, rule 3.7)."""
+    """Return the end of a turn whose whole visible text is `text` (docs/translation.md, rule 3.7)."""
     return {
         "type": "eventual_response",
         "data": {"data": {"response": {"responseParts": lambda parts: "".join(parts) == text}}},
@@ -73,7 +73,7 @@ def failed(code: str) -> dict[str, Any]:
 
 
 def names(*expected: str) -> Any:
-    """Events of these names, in this order."""
+    """Return a check for events of these names, in this order."""
     return [{"event": name} for name in expected]
 
 
@@ -422,7 +422,7 @@ def faults(app: App) -> int:
 
 
 def dropped(app: App) -> int:
-    """Everything of what the pod said that went nowhere; what one dialect has no word for is no fault of the pod's."""
+    """Return the pod's messages that were dropped; a missing counterpart in one dialect is not the pod's fault."""
     unknown = {("Unmapped", "pod")}  # counted where it is not written; no pod client survives what it does not know
     entries = [e for e in app.ledger.entries() if not e.target or (e.kind, e.target) in unknown]
     return faults(app) + sum(entry.count for entry in entries)

@@ -48,13 +48,13 @@ ACTIONS: dict[str, dict[str, Any]] = {
 
 
 def action(name: str, /, **fields: Any) -> dict[str, Any]:
-    """A good action, with some fields otherwise; ABSENT leaves one out."""
+    """Return a valid action with some fields replaced; ABSENT leaves a field out."""
     frame = {"action": name, "requestId": "q", **ACTIONS.get(name, {}), **fields}
     return {key: value for key, value in frame.items() if value is not ABSENT}
 
 
 def error(code: str, request: object = "q") -> dict[str, Any]:
-    """An `error` with both copies of its code and of its request id (section 4)."""
+    """Return an `error` with both copies of its code and of its request id (section 4)."""
     return {
         "type": "error",
         "requestId": request,
@@ -72,7 +72,7 @@ def done(request: object = "q", **data: Any) -> dict[str, Any]:
 
 
 def turn(request: object = "q") -> tuple[dict[str, Any], ...]:
-    """A turn without its stream."""
+    """Return the frames of a turn without streamed text."""
     return (
         {"type": "immediate_response", "requestId": request, "status": 202, "data": {}},
         {"type": "eventual_response", "requestId": request, "status": 200},
@@ -80,7 +80,7 @@ def turn(request: object = "q") -> tuple[dict[str, Any], ...]:
 
 
 def in_any_order(*expected: dict[str, Any]) -> Callable[[object], bool]:
-    """Requests of one connection may be answered in any order (sections 3 and 6)."""
+    """Return a check that accepts the answers in any order, as sections 3 and 6 allow for one connection."""
     return lambda told: any(fits(told, order) for order in permutations(expected))
 
 
@@ -91,13 +91,13 @@ BAD_FRAME = error("VALIDATION_ERROR", ABSENT)
 def row(
     name: str, said: Said | list[Said], *told: Any, answer: Any = None, state: State = "open", runs: bool = False
 ) -> MalformedInput:
-    """A line of the table: what is said, and what is told to the asker."""
+    """Return a row of the table: the sent input, and the answer to its sender."""
     say = said if isinstance(said, list) else [said]
     return MalformedInput(name=name, say=say, answer=answer or told, state=state, runs=runs)
 
 
 def each(*values: Any) -> tuple[Any, ...]:
-    """JSON values of any types."""
+    """Return JSON values of all these types."""
     return values
 
 
@@ -205,7 +205,7 @@ WRONG: dict[str, tuple[Any, ...]] = {
 
 
 def wrong_fields() -> Iterator[MalformedInput]:
-    """Every required field of every action, missing, blank and of each wrong type."""
+    """Yield every required field of every action: missing, blank, and of each wrong type."""
     for name, fields in ACTIONS.items():
         for field, good in fields.items():
             if field == "values":
@@ -470,7 +470,9 @@ async def test_a_malformed_frame_of_a_smooth_client_disturbs_no_other_client(
 
 
 async def test_a_page_of_history_has_50_messages_if_the_requested_size_is_invalid(tmp_path: Path) -> None:
-    """Section 5: not above 0 or no integer is 50; P cuts at 100, R does not, and the schema says 1 to 100."""
+    """A size that is not a positive integer means 50 (section 5). P cuts at 100, R does not, and the schema allows 1 to
+    100.
+    """
     fifty = each(0, -1, "7", 2.5, True, None, "x", [], ABSENT)
     sizes = [*((limit, 50) for limit in fifty), (1, 1), (100, 100), (101, 100), (10**9, 100), (10**30, 100)]
     async with malformed_input_harness(tmp_path) as at:
@@ -484,7 +486,9 @@ async def test_a_page_of_history_has_50_messages_if_the_requested_size_is_invali
 
 @pytest.mark.parametrize("state", ["open", "running"])
 async def test_a_message_far_over_the_limit_disconnects_only_its_sender(state: State, tmp_path: Path) -> None:
-    """Past four times the limit: P closes with 1009 too. It comes in pieces, so that nothing of it lies unread."""
+    """P also closes with 1009 above four times the limit. The message is sent in pieces, so that nothing stays
+    unread.
+    """
     async with malformed_input_harness(tmp_path) as at:
         async with websockets.connect(at.url) as asker:
             await asker.send(json.dumps(action("create_conversation_session")))

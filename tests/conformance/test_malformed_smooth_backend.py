@@ -35,7 +35,7 @@ State = Literal["hold", "mute"]
 
 
 class HangsUp(Struct, frozen=True):
-    """Said by a server that closes the connection."""
+    """A step of a server that closes the connection."""
 
     code: int
 
@@ -76,7 +76,7 @@ def token(text: str, request: object = "turn") -> dict[str, Any]:
 
 
 def answer(text: str, request: object = "turn") -> dict[str, Any]:
-    """The end of a turn whose whole visible text is `text` (docs/translation.md, rule 3.7)."""
+    """Return the end of a turn whose whole visible text is `text` (docs/translation.md, rule 3.7)."""
     response = {"responseParts": lambda parts: "".join(parts) == text}
     return {"type": "eventual_response", "requestId": request, "data": {"data": {"response": response}}}
 
@@ -340,13 +340,15 @@ ROWS = [
 
 
 def dropped(app: App) -> int:
-    """Everything of what the server said that went nowhere."""
+    """Return the server's messages that were dropped."""
     faults = sum(n for name, n in app.ledger.counters.items() if name.startswith("faults_"))
     return faults + sum(entry.count for entry in app.ledger.entries() if not entry.target)
 
 
 async def after_all(client: SmoothBystander) -> list[Frame]:
-    """Everything told since the last look; the server itself answers the question, so after all that it said."""
+    """Return everything received since the last call, up to the server's own answer to a question, which follows all it
+    sent.
+    """
     request = await client.ask(action="get_conversation_messages", sessionId=client.session)
     return (await client.until(lambda frame: frame.get("requestId") == request))[:-1]
 
@@ -460,7 +462,9 @@ async def test_a_turn_stays_parked_after_wrong_answers_and_the_right_one_counts_
 
 
 async def test_an_unknown_event_reaches_clients_of_its_own_dialect_and_ends_no_turn(tmp_path: Path) -> None:
-    """Section 8: every client drops an unknown type silently, so it goes on to them (docs/design.md, section 4)."""
+    """Every client drops an unknown type silently (section 8), so the gateway passes it on to them (docs/design.md,
+    section 4).
+    """
     news = {"type": "weather", "data": {"sky": "blue"}}
     async with (
         FakeSmooth.serving() as fake,

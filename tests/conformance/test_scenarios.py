@@ -35,7 +35,7 @@ Connect = Callable[[str], AbstractAsyncContextManager[Wire]]
 
 
 class PlainWire:
-    """A WebSocket and nothing around it."""
+    """A wire over a bare WebSocket."""
 
     def __init__(self, socket: aiohttp.ClientWebSocketResponse) -> None:
         self._socket = socket
@@ -55,7 +55,9 @@ class PlainWire:
 
 
 class ClientWire:
-    """The real client: frames leave by its own verbs, and only what its strict models take counts as received."""
+    """A wire over the real client: frames are sent by its methods, and only frames that its strict models accept count
+    as received.
+    """
 
     def __init__(self, url: str, group: asyncio.TaskGroup) -> None:
         transport = WebSocketTransport(url)
@@ -112,19 +114,19 @@ class ClientWire:
                 self._group.create_task(self._ask(frame), name=self._request)
 
     async def _ask(self, frame: dict[str, Any]) -> None:
-        """The client's own wait for one answer; a RequestTimeoutError ends the test."""
+        """Wait for one answer as the client does; a RequestTimeoutError ends the test."""
         with contextlib.suppress(ProtocolError):  # what it was refused with is the scenario's to say
             await self.client._request(frame)
 
     async def settled(self, turn: MessageTurn) -> None:
-        """The client, too, knows that its turn ended."""
+        """Wait until the client also knows that its turn ended."""
         with contextlib.suppress(ProtocolError):
             async with asyncio.timeout(DEADLINE):
                 await turn
 
 
 class StrictWire:
-    """Another wire, of which every received frame must have the strict shape that we promise."""
+    """A wire that checks every received frame against the strict shape that we promise."""
 
     def __init__(self, wire: Wire) -> None:
         self._wire = wire
@@ -218,14 +220,14 @@ OWN: dict[str, Any] = {
 
 
 def doctored(change: Callable[[Any], object]) -> Scenario:
-    """Our own scenario, changed."""
+    """Return our own scenario with these changes."""
     raw = deepcopy(OWN)
     change(raw)
     return read(json.dumps(raw))
 
 
 def turn(raw: Any) -> Any:
-    """Return what the first step of a turn expects."""
+    """Return the expected frames of the first step of a turn."""
     return raw["steps"][1]["expect"]
 
 

@@ -1,1 +1,1 @@
-"""Every parser of bytes that others wrote, fed with garbage: by hypothesis in CI, by atheris in `make fuzz`."""
+"""Fuzz tests of every parser of foreign bytes: by hypothesis in CI, by atheris in `make fuzz`."""

@@ -1,4 +1,4 @@
-"""`make fuzz`: every parser under atheris, or under hypothesis where atheris is not installed.
+"""Run every parser under atheris, or under hypothesis if atheris is not installed (`make fuzz`).
 
     python -m tests.fuzz [--seconds 300] [--parser NAME]
 

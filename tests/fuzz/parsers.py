@@ -1,4 +1,4 @@
-"""The parsers under fuzz, as functions of bytes that return if the parser did what it may: read, or refuse.
+"""The parsers under fuzz, as functions of bytes that return if the parser reads or refuses them.
 
 Whatever else a parser raises is a bug. `seeds` are real messages from which the fuzzers start.
 """

@@ -1,4 +1,4 @@
-"""Each parser of tests/fuzz/parsers.py reads or refuses whatever hypothesis invents, and never raises anything else."""
+"""Each parser of tests/fuzz/parsers.py reads or refuses all bytes, and never raises anything else."""
 
 from __future__ import annotations
 

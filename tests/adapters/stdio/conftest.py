@@ -1,4 +1,4 @@
-"""Every test here has a marker for its processes, and must have left none of them, none unreaped and no open file."""
+"""A marker for the processes of each test. A test must leave none of them running or unreaped, and no open file."""
 
 from __future__ import annotations
 
@@ -29,7 +29,9 @@ def _nobody_is_left(mark: str) -> Iterator[None]:
 
 @pytest.fixture
 def _orphans_are_ours() -> Iterator[None]:
-    """We inherit orphans, as the first process of a container does; this machine's may take seconds to reap them."""
+    """Inherit orphans, like the first process of a container; the init process of this machine may take seconds to reap
+    them.
+    """
     prctl = ctypes.CDLL(None).prctl
     assert prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
     yield

@@ -1,4 +1,4 @@
-"""A gateway in small: our own stdin and stdout on one side, children on the other. Run as a process by tests.
+"""A small gateway that tests run as a process: its own stdin and stdout on one side, children on the other.
 
     python -m tests.adapters.stdio.parent LOOP MARK MANNERS
 
@@ -31,7 +31,7 @@ CHILDREN = 2
 
 
 class Parent:
-    """The client at our own stdin and stdout, and the children."""
+    """The client at the process's own stdin and stdout, and the children."""
 
     def __init__(self) -> None:
         self._stop = asyncio.Event()

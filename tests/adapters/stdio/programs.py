@@ -1,4 +1,4 @@
-"""Small programs to spawn, and how to find out which of them still run.
+"""Small programs to spawn, and functions that find those which still run.
 
 Every one has a marker of its test among its arguments. A process that ended and was not reaped has no arguments any
 more, so `unreaped` looks for those by their parent.
@@ -56,7 +56,7 @@ FAMILY = """
 
 
 def python(code: str, *arguments: str) -> list[str]:
-    """The argv of a program; isolated and without site, which halves the time that it takes to start."""
+    """Return the argv of a Python program; isolated and without site, it starts in half the time."""
     return [sys.executable, "-I", "-S", "-c", dedent(code), *arguments]
 
 
@@ -69,12 +69,12 @@ def marker() -> str:
 
 
 def running(mark: str) -> list[int]:
-    """The processes that have `mark` among their arguments."""
+    """Return the processes that have `mark` among their arguments."""
     return [pid for pid in _pids() if mark.encode() in _read(pid, "cmdline").split(b"\0")]
 
 
 def unreaped() -> list[int]:
-    """Our own children that ended and that nobody has waited for."""
+    """Return our own children that have ended and that nobody has waited for."""
     ended = []
     for pid in _pids():
         state, parent = [*_read(pid, "stat").rpartition(b") ")[2].split(), b"", b"0"][:2]
@@ -91,7 +91,7 @@ def reap() -> None:
 
 
 def open_files() -> set[str]:
-    """Our descriptors with what they are."""
+    """Map our open descriptors to the files behind them."""
     found = set()
     for name in os.listdir("/proc/self/fd"):
         try:
@@ -102,7 +102,9 @@ def open_files() -> set[str]:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Wait for what sends no signal: a look at /proc every few milliseconds. A test's deadline bounds it."""
+    """Wait for a condition that sends no signal, by polling every few milliseconds; the test's deadline bounds the
+    wait.
+    """
     async with asyncio.timeout(DEADLINE):
         while not condition():  # noqa: ASYNC110  # /proc has no event
             await asyncio.sleep(0.005)

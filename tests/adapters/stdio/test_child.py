@@ -34,7 +34,7 @@ ECHO = """
 async def child(
     argv: list[str], limits: TransportLimits = LIMITS, bounds: ChildLimits = SHORT
 ) -> AsyncIterator[ChildTransport]:
-    """A child that is closed at the end; no task is left."""
+    """Start a child; close it at the end of the block and check that no task is left."""
     before = asyncio.all_tasks()
     async with asyncio.timeout(DEADLINE):
         async with Children(1, bounds) as children:
@@ -53,7 +53,7 @@ async def exactly(transport: ChildTransport, count: int) -> list[Frame]:
 
 
 async def said(transport: ChildTransport, *words: bytes) -> None:
-    """Wait for these lines, in any order and nothing else."""
+    """Wait for these lines, in any order, and for nothing else."""
     assert sorted(str(frame) for frame in await exactly(transport, len(words))) == sorted(str(word) for word in words)
 
 

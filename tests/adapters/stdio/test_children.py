@@ -166,7 +166,7 @@ async def test_a_child_that_is_being_spawned_when_the_end_comes_is_ended(mark: s
 
 
 async def test_children_of_a_process_that_ends_without_leaving_the_block_are_killed(mark: str) -> None:
-    """`sys.exit` where no `finally` of ours is passed: the loop is simply abandoned."""
+    """The process calls `sys.exit` and abandons its loop, so no `finally` of ours runs."""
     code = f"""
         import asyncio, sys
         sys.path.insert(0, {sys.path[0]!r})

@@ -1,4 +1,4 @@
-"""The ends of a pipe, and of what may stand in its place."""
+"""The ends of a pipe, and the other files that may take its place."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ def socketpair() -> tuple[int, int]:
 
 
 def terminal() -> tuple[int, int]:
-    """A raw one: it does not echo and knows no lines."""
+    """Open a terminal in raw mode: it neither echoes nor waits for whole lines."""
     master, slave = pty.openpty()
     tty.setraw(slave)
     return master, slave
 
 
 class Reading:
-    """A read end and all that it gave."""
+    """A read end, and all bytes that it delivered."""
 
     def __init__(self, fd: int) -> None:
         self.data = b""

@@ -1,4 +1,4 @@
-"""Six ways in which a gateway with children ends, each with children that have a child of their own: none is left.
+"""Six ways in which a gateway with children and grandchildren ends: none of them is left.
 
 The children are deaf: neither EOF nor TERM ends them, nor their own children. Where we are killed the watchdog ends
 them, also those that would have ended in order.
@@ -23,7 +23,7 @@ FAMILY = 2 * CHILDREN  # each with a child of its own
 
 
 class Gateway:
-    """The parent as a process, with its pipes."""
+    """The parent of parent.py as a process, with its pipes."""
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
         assert process.stdin is not None
@@ -33,7 +33,7 @@ class Gateway:
         self._said = b""
 
     def begin(self) -> None:
-        """Wait until it is ready."""
+        """Wait until the process is ready."""
         while not self._said.endswith(b"ready\n"):
             piece = os.read(self.stderr.fileno(), 1000)
             assert piece, self._said.decode()
@@ -46,7 +46,7 @@ class Gateway:
         return self.process.wait(DEADLINE)
 
     def said(self) -> str:
-        """All that it said on stderr; it has ended."""
+        """Return everything that the process wrote to stderr before it ended."""
         return (self._said + self.stderr.read()).decode()
 
 

@@ -1,4 +1,4 @@
-"""Our own stdin and stdout: descriptors 0 and 1 of this very process are swapped for the time of a test."""
+"""Our own stdin and stdout: each test replaces descriptors 0 and 1 of this process while it runs."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def pipes() -> Client:
 
 
 def one_socket() -> Client:
-    """Both in one, as Node and uvloop spawn their children."""
+    """Use one socket for both directions, as Node and uvloop spawn their children."""
     ours, theirs = socket.socketpair()
     theirs_again = theirs.dup()
     return Client(ours.fileno(), os.dup(ours.detach()), theirs.detach(), theirs_again.detach())
@@ -73,7 +73,7 @@ def terminal() -> Client:
 
 @asynccontextmanager
 async def spawned_by(client: Client) -> AsyncIterator[Client]:
-    """Descriptors 0 and 1 are the client's while the block runs; what was taken is closed before they come back."""
+    """Give descriptors 0 and 1 to the client while the block runs; close what was taken before they are restored."""
     kept = os.dup(0), os.dup(1)
     os.dup2(client.stdin, 0)
     os.dup2(client.stdout, 1)
@@ -101,7 +101,7 @@ async def taken(limits: TransportLimits = LIMITS) -> OwnTransport:
 
 
 def named(descriptor: int) -> str:
-    """Return the kernel's name for what this descriptor leads to."""
+    """Return the kernel's name for the file behind this descriptor."""
     return os.readlink(f"/proc/self/fd/{descriptor}")
 
 

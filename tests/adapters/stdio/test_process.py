@@ -1,4 +1,4 @@
-"""A child from its spawning until nobody of its group is left."""
+"""A child from its start until no process of its group is left."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Ended:
 
 @asynccontextmanager
 async def spawned(argv: list[str], bounds: ChildLimits, ended: Ended | None = None) -> AsyncIterator[Process]:
-    """A process, ended at the latest when the block ends, and its pipes closed."""
+    """Start a process; end it and close its pipes at the end of the block."""
     async with asyncio.timeout(DEADLINE):
         process = Process(argv, ENV, None, bounds, ended or Ended())
         try:
@@ -57,7 +57,7 @@ async def spawned(argv: list[str], bounds: ChildLimits, ended: Ended | None = No
 
 
 async def said(process: Process, words: bytes) -> None:
-    """Wait until its stdout has said all of this."""
+    """Wait until the process has written all of this to its stdout."""
     heard = b""
 
     def all_there() -> bool:

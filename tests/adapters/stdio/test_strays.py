@@ -1,4 +1,4 @@
-"""Processes that a child starts in sessions of their own, and what becomes of them at its end."""
+"""Processes that a child starts in other process sessions, and what happens to them when the child ends."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ DEAF = "signal.signal(signal.SIGTERM, signal.SIG_IGN)"
 
 
 async def leave_daemon(mark: str, manners: str, *, reap_all: bool) -> list[str]:
-    """Start a child that starts a daemon, end the child, and return the log lines that name a process left."""
+    """Start a child that starts a daemon, end the child, and return the log lines that name a remaining process."""
     with capture_logs() as logs:
         async with asyncio.timeout(DEADLINE), Children(1, SHORT) as children:
             settings = ChildSettings(env=ENV, reap_all=reap_all)

@@ -1,4 +1,4 @@
-"""Frames over two ends, with a raw pipe on the other side."""
+"""Frames over two stream ends, with a raw pipe on the other side."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DEADLINE = 20.0
 
 
 class Peer:
-    """A stream, and the other ends of its two pipes."""
+    """A stream, and the far ends of its two pipes."""
 
     def __init__(self, limits: TransportLimits) -> None:
         source, self.writes = os.pipe()
@@ -28,7 +28,7 @@ class Peer:
         self.stream = LineStream(os.fdopen(source, "rb", 0), os.fdopen(sink, "wb", 0), limits)
 
     def say(self, data: bytes) -> int:
-        """Write what fits."""
+        """Write as much as the pipe takes."""
         try:
             return os.write(self.writes, data)
         except BlockingIOError:

@@ -1,4 +1,4 @@
-"""The watchdog: what it ends when the pipe closes, what it leaves alone, and what it holds."""
+"""The watchdog: which processes it ends when the pipe closes, which it leaves alone, and which files it holds."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def watchdog() -> Iterator[Watchdog]:
 
 @contextmanager
 def group(argv: list[str], lines: int = 1, env: dict[str, str] | None = None) -> Iterator[subprocess.Popen[bytes]]:
-    """A program in a process group of its own, which has said so many lines."""
+    """Start a program in its own process group, and wait until it has written this many lines."""
     pipe = subprocess.PIPE
     with subprocess.Popen(argv, stdin=pipe, stdout=pipe, env=env, start_new_session=True) as process:
         assert process.stdout is not None
@@ -50,7 +50,9 @@ def with_group(number: int, sent: int) -> None:
 
 
 def die(watchdog: Watchdog) -> None:
-    """Close the pipe, as the kernel does when we are killed, and wait until the watchdog has done its work."""
+    """Close the pipe, as the kernel does when the gateway is killed, and wait until the watchdog has ended the
+    processes.
+    """
     assert watchdog.pid is not None
     os.close(watchdog._pipe)
     watchdog._pipe = -1

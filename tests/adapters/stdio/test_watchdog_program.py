@@ -1,4 +1,4 @@
-"""The watchdog as a program: what it reads on its stdin, and what it does at the end of that."""
+"""The watchdog as a program: the commands on its stdin, and its work at the end of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Certificates that a test makes: an authority, and what it issues."""
+"""Certificates for tests: an authority, and the certificates that it issues."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NOW = datetime.now(UTC)
 
 
 class Authority:
-    """An authority; its certificate is in `path`."""
+    """A certificate authority; its certificate is in the file `path`."""
 
     def __init__(self, folder: Path, name: str = "authority") -> None:
         self._folder = folder

@@ -1,4 +1,4 @@
-"""Peers for the tests of both sides: our listener, a peer of bare TCP, and functions that drive a transport."""
+"""Peers for the tests of both sides: our listener, a bare TCP peer, and functions that drive a transport."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SMALL = TransportLimits(max_message=1000, close_deadline=1.0)
 
 
 class Server:
-    """A listener, and the transports that it accepted."""
+    """A listener, and the transports that it has accepted."""
 
     listener: WebSocketListener
 
@@ -54,7 +54,7 @@ async def serving(
     full: Callable[[str], str] = lambda _peer: "",
     identify: Callable[[PeerFacts], str] = lambda _facts: "",
 ) -> AsyncIterator[Server]:
-    """A listener whose transports are closed at the end, all within the deadline; no task is left."""
+    """Run a listener; close its transports at the end within the deadline, and check that no task is left."""
     before = asyncio.all_tasks()
 
     async def admit(facts: PeerFacts) -> Accept | str:
@@ -76,7 +76,7 @@ async def serving(
 
 
 def everybody(accept: Accept) -> Handshakes:
-    """Rules that accept every client."""
+    """Return the rules that accept every client."""
 
     async def admit(_facts: PeerFacts) -> Accept | str:
         return accept
@@ -85,7 +85,7 @@ def everybody(accept: Accept) -> Handshakes:
 
 
 class RawPeer:
-    """A peer that does what it is told and nothing by itself: no pong, no close, no reading."""
+    """A peer that does only what the test tells it: it sends no pong or close by itself, and reads nothing."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, masks: bool) -> None:
         self.reader = reader
@@ -93,7 +93,7 @@ class RawPeer:
         self.mask = (0x80, bytes(4)) if masks else (0, b"")
 
     def write(self, *messages: tuple[int, bytes]) -> None:
-        """Messages of (first byte, payload) in one write; a client masks them with zeros."""
+        """Write messages of (first byte, payload) in one write; a client masks them with zeros."""
         bit, key = self.mask
         self.writer.write(b"".join(bytes((first, bit | len(data))) + key + data for first, data in messages))
 
@@ -136,13 +136,13 @@ async def send_all(transport: Transport, frames: Sequence[bytes]) -> None:
 
 
 async def flood(transport: Transport) -> None:
-    """More than the kernel holds, 4 KiB at a time."""
+    """Send more than the kernel buffers hold, 4 KiB at a time."""
     for _ in range(FLOOD):
         await transport.send([b"x" * 1024] * 4)
 
 
 async def stalled(transport: WebSocketTransport, high: int) -> None:
-    """Wait until the kernel takes no more."""
+    """Wait until the kernel takes no more bytes."""
     while transport._tcp.get_write_buffer_size() <= high:  # noqa: ASYNC110  # nobody sets an event for it
         await asyncio.sleep(0)
 

@@ -1,4 +1,4 @@
-"""Our client against the server of the websockets library, and raw TCP as a server that behaves badly."""
+"""Our client against the server of the websockets library, and against raw TCP servers that behave badly."""
 
 from __future__ import annotations
 
@@ -45,7 +45,9 @@ MASKED = 1024 + 8  # a frame of 1 KiB with its header and key
 
 @asynccontextmanager
 async def nothing_left() -> AsyncIterator[None]:
-    """All within the deadline, and afterwards no task and nothing unclosed, which would warn when it is collected."""
+    """Check that the block ends within the deadline and leaves no task and no unclosed resource, which would warn when
+    collected.
+    """
     before = asyncio.all_tasks()
     async with asyncio.timeout(DEADLINE):
         yield
@@ -56,7 +58,7 @@ async def nothing_left() -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def other(tls: ssl.SSLContext | None = None) -> AsyncIterator[tuple[str, asyncio.Queue[ServerConnection]]]:
-    """A server of the websockets library with its own defaults: where it is, and its connections."""
+    """Run a server of the websockets library with its own defaults; yield its address and its connections."""
     connections: asyncio.Queue[ServerConnection] = asyncio.Queue()
 
     async def handle(connection: ServerConnection) -> None:
@@ -70,7 +72,7 @@ async def other(tls: ssl.SSLContext | None = None) -> AsyncIterator[tuple[str, a
 
 @asynccontextmanager
 async def dialled(limits: TransportLimits = LIMITS) -> AsyncIterator[tuple[ServerConnection, DialledTransport]]:
-    """A connection of the websockets library, and our transport that dialled it."""
+    """Yield a connection of the websockets library, and the transport of ours that dialled it."""
     async with other() as (url, connections):
         ours = await connect(url, limits)
         try:
@@ -85,7 +87,7 @@ Answer = Callable[[RawPeer, bytes], Awaitable[None]]
 
 @asynccontextmanager
 async def answering(answer: Answer) -> AsyncIterator[str]:
-    """A TCP server that answers each request (its head is given) with what it is told."""
+    """Run a TCP server that answers each request with the given bytes; the answer may depend on the request's head."""
     writers: list[asyncio.StreamWriter] = []
 
     async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -609,7 +611,7 @@ def tls() -> ssl.SSLContext:
 
 @pytest.fixture
 def trusting(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Trust the certificate of the tests as if an authority of this machine had signed it."""
+    """Trust the test's certificate as if an authority of this machine had signed it."""
     monkeypatch.setenv("SSL_CERT_FILE", str(PEM))
     client._certificates.cache_clear()
     yield

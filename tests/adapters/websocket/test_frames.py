@@ -1,4 +1,4 @@
-"""Headers and masks, against the standard and against another implementation."""
+"""Headers and masks, compared with the standard and with another implementation."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_the_headers_are_those_of_the_standard() -> None:
 
 
 def read_by_another(data: bytes) -> list[bytes]:
-    """The messages that the websockets library sees in what a client wrote."""
+    """Return the messages that the websockets library reads from the bytes of a client."""
     stream = StreamReader()
     stream.feed_data(data)
     stream.feed_eof()

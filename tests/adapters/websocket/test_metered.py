@@ -23,7 +23,7 @@ PING = b"\x89\x80" + bytes(4)
 
 
 def begin(first: int, size: int) -> bytes:
-    """The header of a masked frame of this size."""
+    """Return the header of a masked frame of this size."""
     return struct.pack(">BBQ", first, 0x80 | 127, size) + bytes(4)
 
 

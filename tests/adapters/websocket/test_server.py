@@ -1,4 +1,4 @@
-"""The WebSocket listener against aiohttp's and websockets' clients, and raw TCP as a peer that behaves badly."""
+"""The WebSocket listener against clients of aiohttp and websockets, and against raw TCP peers that behave badly."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from tests.transport_reader import receive, receive_all
 
 @asynccontextmanager
 async def dialled(server: Server) -> AsyncIterator[tuple[ClientConnection, WebSocketTransport]]:
-    """A client of the websockets library, and our transport that accepted it."""
+    """Yield a client of the websockets library, and the transport of ours that accepted it."""
     async with connect(server.url, max_size=None, max_queue=None, ping_interval=None) as client:
         ours = await server.next()
         yield client, ours
@@ -48,7 +48,7 @@ async def dialled(server: Server) -> AsyncIterator[tuple[ClientConnection, WebSo
 
 @asynccontextmanager
 async def handshake(server: Server, *headers: str) -> AsyncIterator[tuple[str, RawPeer]]:
-    """An upgrade with these further headers, and the head of its answer."""
+    """Send an upgrade request with these additional headers; return the head of the answer."""
     reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
     key = "Sec-WebSocket-Key: " + base64.b64encode(os.urandom(16)).decode()
     usual = ("Host: 127.0.0.1", "Upgrade: websocket", "Connection: Upgrade", key, "Sec-WebSocket-Version: 13")
@@ -458,7 +458,7 @@ async def test_a_port_in_use_is_refused() -> None:
 
 
 def upgrade(server: Server, request: bytes) -> socket.socket:
-    """A client that has connected and said this, before the loop could see it."""
+    """Connect a client and send these bytes before the event loop can accept it."""
     client = socket.create_connection(("127.0.0.1", server.port), timeout=1)
     client.sendall(request)
     client.setblocking(False)

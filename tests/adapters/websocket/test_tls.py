@@ -1,4 +1,4 @@
-"""TLS of both sides, with certificates that the tests make."""
+"""TLS on both sides, with certificates that the tests make."""
 
 from __future__ import annotations
 

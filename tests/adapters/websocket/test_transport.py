@@ -1,4 +1,4 @@
-"""A connection behaves the same whoever dialled it: our client and our listener are each the side under test."""
+"""A connection behaves the same whichever side dialled it: client and listener each take the role under test."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ BRIEF = TransportLimits(close_deadline=0.05)  # for an end that does not answer 
 async def ends(
     side: str, limits: TransportLimits = LIMITS
 ) -> AsyncIterator[tuple[WebSocketTransport, WebSocketTransport]]:
-    """The transport of `side`, and the one at the other end."""
+    """Return the transport of `side`, and the one at the other end."""
     async with serving(limits) as server:
         client = await connect(server.url, limits)
         accepted = await server.next()

@@ -1,4 +1,4 @@
-"""Peers over plain pyzmq, which block in threads of their own, and a primary of ours for them."""
+"""Peers over plain pyzmq, which block in their own threads, and a primary of ours for them."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ BOUNDS = ZeroMQLimits()
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Let the event loop turn until it is so; whoever calls has a deadline."""
+    """Run the event loop until the condition holds; the caller sets the deadline."""
     while not condition():  # noqa: ASYNC110  # a counter, which has no event
         await asyncio.sleep(0)
 
 
 class Primary:
-    """Our listener, its publication, its callers, and what it said was lost."""
+    """Our listener with its publication, its callers, and the losses that it reported."""
 
     def __init__(self) -> None:
         self.accepted: asyncio.Queue[Caller] = asyncio.Queue()
@@ -88,7 +88,7 @@ async def primary(
 
 @asynccontextmanager
 async def dialled(ours: Primary, limits: TransportLimits = LIMITS) -> AsyncIterator[DialledSockets]:
-    """Our own client, whose subscription the primary has heard of."""
+    """Connect our own client; return when the primary has received its subscription."""
     before = ours.publication.subscriptions
     client = await ours.dial(limits)
     try:
@@ -100,7 +100,7 @@ async def dialled(ours: Primary, limits: TransportLimits = LIMITS) -> AsyncItera
 
 @contextmanager
 def peer(kind: zmq.SocketType, address: str = "", /, **options: int) -> Iterator[zmq.Socket[bytes]]:
-    """A plain socket with a context of its own; connected to `address`, if there is one."""
+    """Open a plain socket with its own context, connected to `address` if one is given."""
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
     socket = context.socket(kind)
     socket.setsockopt(zmq.RCVTIMEO, PATIENCE)

@@ -20,14 +20,14 @@ Socket = zmq.Socket[bytes]
 
 
 def call(frame: Frame) -> bytes:
-    """The body of a call, with its empty frame before it."""
+    """Return the frames of a call with this body, with the empty frame before it."""
     assert isinstance(frame, Parts)
     assert (frame.channel, frame.parts[0]) == ("rpc", b"")
     return frame.parts[-1]
 
 
 async def heard(ours: Primary) -> tuple[Caller, Sequence[Frame]]:
-    """The next one who calls for the first time, and what it said."""
+    """Return the next caller that calls for the first time, and its message."""
     caller = await ours.accepted.get()
     return caller, await receive(caller)
 
@@ -37,7 +37,7 @@ async def reply(caller: Socket) -> list[bytes]:
 
 
 async def echo(caller: Caller) -> None:
-    """Answer each call with itself, as long as there are any."""
+    """Answer each call with its own content until there are no more calls."""
     while frames := await receive(caller):
         await caller.send([call(frame) for frame in frames])
 
@@ -123,7 +123,7 @@ async def test_callers_that_come_and_go_leave_no_state() -> None:
 
 
 def silent_for_long(ours: Primary, *callers: Caller) -> None:
-    """As if these had said nothing for `idle` seconds."""
+    """Make these callers look as if they had sent nothing for `idle` seconds."""
     for caller in callers:
         caller.heard -= BOUNDS.idle
     ours.listener._callers._expire()

@@ -1,4 +1,4 @@
-"""The ZeroMQ client, against plain pyzmq sockets as primaries, well behaved and not."""
+"""The ZeroMQ client against plain pyzmq sockets as primaries, well behaved and not."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Socket = zmq.Socket[bytes]
 
 @asynccontextmanager
 async def connected(limits: TransportLimits = LIMITS) -> AsyncIterator[tuple[DialledSockets, Socket, Socket]]:
-    """Our transport, and the XPUB and ROUTER at its other end, which has seen the subscription."""
+    """Return our transport, and the XPUB and ROUTER at its other end, which has received the subscription."""
     async with asyncio.timeout(DEADLINE):
         with peer(zmq.XPUB, XPUB_NODROP=1) as publisher, peer(zmq.ROUTER) as router:
             transport = await connect(bound(publisher), bound(router), limits)
@@ -177,7 +177,7 @@ async def test_losing_either_connection_ends_the_transport_after_all_received_me
 
 
 async def test_the_last_messages_of_a_dying_primary_are_delivered_completely() -> None:
-    """Far more than `receive_high`: nobody is stalled any more, so nothing has to be dropped."""
+    """The test sends far more than `receive_high`: a dead primary cannot be stalled, so nothing has to be dropped."""
     async with connected(structs.replace(LIMITS, receive_high=64 * 1024)) as (transport, publisher, _):
         async with asyncio.TaskGroup() as group:
             reading = group.create_task(receive_all(transport))
@@ -222,7 +222,7 @@ async def test_a_lost_connection_is_not_reconnected_by_libzmq() -> None:
 
 
 async def rebind(socket: Socket, address: str) -> None:
-    """Bind to an address whose last socket may still be closing."""
+    """Bind to an address whose previous socket may still be closing."""
     while True:
         try:
             socket.bind(address)

@@ -1,4 +1,4 @@
-"""The edge-triggered descriptor: whatever takes its signal, nothing is left lying."""
+"""The edge-triggered descriptor: no message is left unread, whoever consumes its signal."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def read(socket: Socket) -> list[bytes]:
 
 @pytest.fixture
 async def dealer_and_router() -> AsyncIterator[tuple[Socket, Socket, bytes]]:
-    """Connected, and the identity of the first at the second."""
+    """Return a connected DEALER and ROUTER, and the identity of the DEALER at the ROUTER."""
     async with asyncio.timeout(DEADLINE):
         with peer(zmq.ROUTER, ROUTER_MANDATORY=1) as router, peer(zmq.DEALER) as dealer:
             dealer.connect(bound(router))
@@ -113,7 +113,7 @@ async def test_a_message_is_noticed_although_a_failed_send_consumed_its_signal()
 
 
 async def fill(polled: Polled, message: Message) -> None:
-    """Until there is no room for a while: the kernel's buffers fill up, too."""
+    """Send until there is no room for a while, because the kernel buffers fill up too."""
     refused = 0
     while refused < 5:
         if polled.send(message):

@@ -1,4 +1,4 @@
-"""The publication of a ZeroMQ listener, to plain SUB sockets that read, stop, come and go."""
+"""The publication of a ZeroMQ listener to plain SUB sockets that read, stop, connect and disconnect."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ END = b"the end"
 
 @asynccontextmanager
 async def subscribed(ours: Primary, topic: bytes = b"", /, **options: int) -> AsyncIterator[Socket]:
-    """A SUB that the publication has heard of."""
+    """Open a SUB socket; return when the publication has received its subscription."""
     before = ours.publication.subscriptions
     with peer(zmq.SUB, **options) as subscriber:
         subscriber.subscribe(topic)
@@ -40,7 +40,7 @@ def numbered(count: int, size: int = 1_000) -> list[bytes]:
 
 
 def read_to_end(subscriber: Socket, numbers: list[int] | None = None) -> list[int]:
-    """The numbers of everything up to the end, as a subscriber of its own thread reads it; added to `numbers`."""
+    """Read as a subscriber in its own thread up to the end mark; add the numbers of the messages to `numbers`."""
     numbers = [] if numbers is None else numbers
     while (message := subscriber.recv()) != END:
         numbers.append(int(message.split()[0]))
@@ -48,7 +48,7 @@ def read_to_end(subscriber: Socket, numbers: list[int] | None = None) -> list[in
 
 
 async def publish_end(ours: Primary) -> None:
-    """Again and again until nobody was too full for it; what was refused is no part of what is counted."""
+    """Publish the end mark again until no subscriber refuses it; refused copies are not counted."""
     lost = ours.publication.lost
     while True:
         before = ours.publication.lost
@@ -77,7 +77,7 @@ async def test_a_burst_of_50_000_frames_reaches_a_subscriber_that_reads() -> Non
 
 
 async def test_a_slow_subscriber_that_keeps_reading_loses_nothing() -> None:
-    """Full again and again, but each time half of its queue is read before our patience ends."""
+    """Its queue fills up again and again, but it reads half of the queue each time before it would be disconnected."""
     bounds = structs.replace(BOUNDS, publish_wait=10.0, send_hwm=10)
     async with primary(bounds=bounds) as ours, subscribed(ours, **SLUGGISH) as subscriber:
         async with asyncio.TaskGroup() as group:

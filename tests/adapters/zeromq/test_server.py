@@ -1,4 +1,4 @@
-"""Binding: which ports, and what is in the way."""
+"""The ports to which a listener binds, and the reasons why it cannot."""
 
 from __future__ import annotations
 

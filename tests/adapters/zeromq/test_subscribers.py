@@ -28,7 +28,7 @@ def bounded(most: int = 100, topics: int = 100, refused: list[str] | None = None
 
 @contextmanager
 def connection() -> Iterator[tuple[socket.socket, socket.socket]]:
-    """Our end, and the peer's; small buffers."""
+    """Return both ends of a connection with small buffers: ours and the peer's."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         peer = socket.create_connection(server.getsockname())
         ours, _ = server.accept()
@@ -81,7 +81,7 @@ def test_reading_restarts_the_deadline_of_a_subscriber() -> None:
 
 
 def fill_again(ours: socket.socket) -> None:
-    """With another size than before, as a queue that has moved has."""
+    """Fill the queue to another size than before, as a queue that has moved would have."""
     ours.setblocking(True)
     ours.send(b"x" * 100)
 
