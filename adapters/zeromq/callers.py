@@ -1,9 +1,9 @@
 """The callers of a primary: one ROUTER socket, and a transport for each identity.
 
 ROUTER does not report when a peer goes away. The views of a real client open a connection for a call and abandon it
-(docs/dialects/pando.md, section 5). So an identity that was silent for `idle` seconds is removed; if it sends again, it
-is a new caller. The number of callers is bounded: the one that was silent longest is removed first, unless it waits for
-an answer.
+(docs/dialects/pando.md, section 5). So an identity that has its answers and was silent for `answered` seconds is
+removed, and one that waits for an answer after `idle` seconds. If it sends again, it is a new caller. The number of
+callers is bounded: the one that was silent longest is removed first, unless it waits for an answer.
 
 ROUTER cannot disconnect a peer either. So the calls of a caller that was disconnected for a limit are dropped and
 counted for `idle` seconds. A new connection has another identity, and is served at once.
@@ -22,6 +22,7 @@ import zmq
 from dragoman.adapters.base import Accept, CloseReason, Sink, TransportLimits
 from dragoman.adapters.inbound import Inbound
 from dragoman.adapters.meter import Meter
+from dragoman.adapters.zeromq.limits import ZeroMQLimits
 from dragoman.adapters.zeromq.polled import BATCH, Message
 from dragoman.adapters.zeromq.sockets import Sockets, oversize
 from dragoman.mappings.dialect import Frame, Loss, Parts
@@ -39,9 +40,7 @@ class Callers:
         sockets: Sockets,
         limits: TransportLimits,
         accept: Accept,
-        *,
-        idle: float,
-        most: int,
+        bounds: ZeroMQLimits,
         lost: Callable[[Loss], None],
     ) -> None:
         self.refusing = False
@@ -49,8 +48,9 @@ class Callers:
         self._sockets = sockets
         self._limits = limits
         self._accept = accept
-        self._idle = idle
-        self._most = most
+        self._answered = min(bounds.answered, bounds.idle)
+        self._idle = bounds.idle
+        self._most = bounds.callers
         self._tell = lost
         self._known: dict[bytes, Caller] = {}  # ordered by the time of the last message, oldest first
         self._banned: dict[bytes, float] = {}  # identity -> until when its calls are dropped, the earliest first
@@ -148,7 +148,7 @@ class Callers:
         caller.heard = self._loop.time()
         self._sockets.hold()
         if self._timer is None:
-            self._timer = self._loop.call_later(self._idle, self._expire)
+            self._timer = self._loop.call_later(self._answered, self._expire)
         self._accept(caller)
         return caller
 
@@ -166,13 +166,14 @@ class Callers:
             caller.heard = self._loop.time()
 
     def _expire(self) -> None:
+        """Remove the callers that were silent for too long; look again while there are others."""
         now = self._loop.time()
         for caller in list(self._known.values()):
-            if caller.heard + self._idle > now:
-                self._timer = self._loop.call_at(caller.heard + self._idle, self._expire)
-                return
-            self._end(caller)
-        self._timer = None
+            if caller.heard + self._answered > now:
+                break
+            if not caller.owed or caller.heard + self._idle <= now:
+                self._end(caller)
+        self._timer = self._loop.call_later(self._answered, self._expire) if self._known else None
 
     def _end(self, caller: Caller) -> None:
         del self._known[caller.identity]

@@ -77,7 +77,7 @@ async def listen(
     sockets = Sockets(limits)
     try:
         publication = Publication(sockets, limits, bounds, events.lost, events.subscribed)
-        callers = Callers(sockets, limits, events.accept, idle=bounds.idle, most=bounds.callers, lost=events.lost)
+        callers = Callers(sockets, limits, events.accept, bounds, events.lost)
         _bind_both(publication.socket, callers.socket, host, port, call_port)
     except BaseException:
         await sockets.release(0)

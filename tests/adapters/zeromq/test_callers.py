@@ -152,6 +152,20 @@ async def test_a_silent_caller_is_forgotten_and_counts_as_new_when_it_calls_agai
             assert (await reply(dealer))[-1] == b"welcome back"
 
 
+async def test_a_silent_caller_is_forgotten_sooner_if_it_has_its_answers() -> None:
+    async with primary() as ours:
+        with peer(zmq.DEALER, ours.calls) as answered, peer(zmq.DEALER, ours.calls) as waiting:
+            for dealer in (answered, waiting):
+                dealer.send_multipart([b"", b"call"])
+            one, other = [(await heard(ours))[0] for _ in range(2)]
+            await one.send([b"answer"])
+            for caller in (one, other):
+                caller.heard -= BOUNDS.answered
+            ours.listener._callers._expire()
+            assert await receive(one) == []
+            await other.send([b"answer"])
+
+
 async def test_calls_of_a_caller_that_was_disconnected_for_a_limit_are_dropped_and_counted_for_a_while() -> None:
     async with primary() as ours:
         with peer(zmq.DEALER, ours.calls) as flooding, peer(zmq.DEALER, ours.calls) as other:
