@@ -1,4 +1,4 @@
-"""Waiting until the event loop has nothing left to do.
+"""Waiting until the event loop is idle.
 
 asyncio's own loop shows its ready callbacks and its timers, so idle is known exactly: two turns in a row in which
 nothing but the caller ran and no timer was due. The first turn proves that no callback is left. The second one polls
@@ -18,7 +18,7 @@ BOUNDED = 40  # turns where idle cannot be known: more than any message takes th
 
 
 async def settle() -> None:
-    """Let every task run until all of them wait; AssertionError if they never do."""
+    """Run every task until all of them wait; raise AssertionError if they never do."""
     loop = asyncio.get_running_loop()
     ready: deque[asyncio.Handle] | None = getattr(loop, "_ready", None)
     if ready is None:
@@ -34,7 +34,7 @@ async def settle() -> None:
 
 
 async def run_turns(turns: int = BOUNDED) -> None:
-    """Run the event loop for a number of turns: for uvloop, and for a gateway that tries again without any pause."""
+    """Run the event loop for this many turns: for uvloop, and for a gateway that reconnects without any pause."""
     for _ in range(turns):
         await asyncio.sleep(0)
 

@@ -1,4 +1,4 @@
-"""Samples of canonical types that are legal: in every closed set, in whole units of time, consistent.
+"""Legal samples of canonical types: consistent, with values from closed sets, in whole units of time.
 
 `samples.py` makes them by reflection. What reflection cannot know stands here: the value of a field (`VALUES`) and what
 must fit together (`FITTING`), each with its reason.
@@ -81,7 +81,7 @@ ALWAYS = {"ResumeSession.session", "ListCompletions.kind", "TurnAccepted.request
 
 
 def legal_samples(kind: type[Any]) -> list[Any]:
-    """Legal samples: the least, the full, and the full with each choice, flag and option the other way."""
+    """Return legal samples: a minimal one, a full one, and the full one with each choice, flag and option changed."""
     made = [least(kind), *_variants(full(kind))]
     fitting = FITTING.get(kind, _as_made)
     found = [plain(fit) for item in made for fit in fitting(_valued(item))]
@@ -89,7 +89,7 @@ def legal_samples(kind: type[Any]) -> list[Any]:
 
 
 def plain(value: Any) -> Any:
-    """`value` without what only its own dialect reads: every `ext`, at any depth."""
+    """Return `value` without the fields that only its own dialect reads: every `ext`, at any depth."""
     if isinstance(value, tuple):
         return tuple(map(plain, value))
     if not isinstance(value, Struct):
@@ -155,7 +155,7 @@ def _as_made(item: Any) -> Iterator[Any]:
 
 
 def _message(message: Message) -> Message:
-    """The text is what the segments say; only users have segments."""
+    """Sample a message whose text matches its segments; only users' messages have segments."""
     if message.role != "user":
         return replace(message, segments=())
     return replace(message, text=flatten(message.segments)) if message.segments else message
@@ -168,7 +168,7 @@ def _appended(event: events.MessageAppended) -> Iterator[events.MessageAppended]
 
 
 def _history(event: events.HistorySnapshot) -> Iterator[events.HistorySnapshot]:
-    """A page that was asked for, a whole history, or a rotation, for those who know status and backend already."""
+    """Sample a requested page, a whole history, or a rotation, for clients that know status and backend already."""
     items: list[Any] = []
     for item in event.items:
         if isinstance(item, Message):
@@ -182,25 +182,25 @@ def _history(event: events.HistorySnapshot) -> Iterator[events.HistorySnapshot]:
 
 
 def _reply(event: events.Reply) -> Iterator[events.Reply]:
-    """A failure, or a result, or just well."""
+    """Sample a reply with a failure, a result, or neither."""
     yield replace(event, failure=None)
     if event.failure is not None:
         yield replace(event, result=UNSET)
 
 
 def _ended(event: events.TurnEnded) -> Iterator[events.TurnEnded]:
-    """A turn that failed says why, no other does."""
+    """Sample the end of a turn; only a failed turn has a reason."""
     failure = event.failure or Failure(cause="internal", text="text")
     yield replace(event, failure=failure if event.end == "failed" else None)
 
 
 def _input(command: commands.SubmitInput) -> Iterator[commands.SubmitInput]:
-    """Something is said."""
+    """Sample an input that is not empty."""
     yield replace(command, segments=command.segments or (Text(text="text"),))
 
 
 def _interaction(command: commands.AnswerInteraction) -> Iterator[commands.AnswerInteraction]:
-    """Filled in or declined."""
+    """Sample an answer to a form, filled in or declined."""
     yield replace(command, values=UNSET) if command.declined else command
 
 

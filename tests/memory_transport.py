@@ -1,4 +1,4 @@
-"""A transport in memory, whose peer is the test."""
+"""A transport in memory, whose peer is played by the test."""
 
 from __future__ import annotations
 
@@ -14,9 +14,8 @@ __all__ = ["MemoryTransport"]
 
 
 class MemoryTransport:
-    """`said` is what the peer said, `got` what it was sent. With `reading` cleared the peer does not read.
-
-    Without `eager` it takes nothing at once, as a transport that can only wait.
+    """A transport in memory: `said` are the frames of the peer, `got` those sent to it. With `reading` cleared the peer
+    does not read. Without `eager` it accepts no frame at once, like a transport that must wait.
     """
 
     peer = "memory"
@@ -69,11 +68,11 @@ class MemoryTransport:
         self.close_text = text
 
     def say(self, *frames: Frame) -> None:
-        """The peer says this in one piece."""
+        """Send these frames as the peer, in one piece."""
         self.said.put_nowait(list(frames))
 
     def join_pieces(self) -> None:
-        """Join the frames of the peer that nobody has read yet into one piece."""
+        """Join the frames of the peer that are not read yet into one piece."""
         frames: list[Frame] = []
         while not self.said.empty():
             frames += self.said.get_nowait()
@@ -81,9 +80,9 @@ class MemoryTransport:
             self.said.put_nowait(frames)
 
     def hang_up(self) -> None:
-        """The peer goes."""
+        """Disconnect the peer."""
         self.said.put_nowait([])
 
     def is_open(self) -> bool:
-        """Return True if nobody has closed the transport."""
+        """Return True if the transport was not closed."""
         return self.closed is None

@@ -15,12 +15,12 @@ Frame = dict[str, Any]
 
 
 def line(number: int, method: str, **params: Any) -> Frame:
-    """A request."""
+    """Return a request as a line."""
     return {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
 
 
 def thread(id: str, **keys: Any) -> Frame:
-    """A thread as a backend describes it."""
+    """Return a thread as a backend describes it."""
     return {
         "id": id,
         "preview": "New conversation",
@@ -36,7 +36,7 @@ def thread(id: str, **keys: Any) -> Frame:
 
 
 def shown(id: str, status: str = "resumed", history: tuple[tuple[str, str], ...] = (), **keys: Any) -> Frame:
-    """A result that shows a thread, with what (who, what) was said in it."""
+    """Return a result that shows a thread with these messages, as pairs of speaker and text."""
     items = [
         {"id": n, "role": role, "content": text, "item": None, "created_at": n}
         for n, (role, text) in enumerate(history, start=1)
@@ -46,12 +46,12 @@ def shown(id: str, status: str = "resumed", history: tuple[tuple[str, str], ...]
 
 
 def asked(made: InMemoryGateway, method: str) -> list[Frame]:
-    """All that children were asked by this method, oldest first."""
+    """Return all requests of this method to the children, oldest first."""
     return [frame for child in made.pods for frame in child.frames() if frame["method"] == method]
 
 
 async def answers(made: InMemoryGateway, method: str, **result: Any) -> None:
-    """The child that was asked so last answers."""
+    """Answer the last request of this method as its child."""
     child, request = await _last(made, method)
     whole = {"thread_id": "", "status": "ok", "threads": [], "events": [], "data": {}} | result
     child.says({"jsonrpc": "2.0", "id": request, "result": whole})
@@ -59,7 +59,7 @@ async def answers(made: InMemoryGateway, method: str, **result: Any) -> None:
 
 
 async def refuses(made: InMemoryGateway, method: str, code: int, text: str) -> None:
-    """The child that was asked so last answers with an error."""
+    """Answer the last request of this method with an error, as its child."""
     child, request = await _last(made, method)
     child.says({"jsonrpc": "2.0", "id": request, "error": {"code": code, "message": text, "data": None}})
     await settle()

@@ -1,4 +1,5 @@
-"""A route in memory: clients and a backend, frame by frame through the real router, session, links and upstream.
+"""A route in memory: clients and a backend, frame by frame through the real router, session, links and
+upstream.
 
 The test plays every peer and moves the clock; a conversation is a Script. Each frame that a smooth
 client is sent must be one that a strict client takes. The backend is a pod, or a smooth server.
@@ -57,7 +58,7 @@ LIMITS = Limits(backoff_first=AT_ONCE, backoff_max=AT_ONCE)
 
 
 class ManualTimer:
-    """A timer that rings when the test lets time pass."""
+    """A timer that fires when the test advances the clock."""
 
     def __init__(self, due: float, ring: Callable[[], None]) -> None:
         self.due = due
@@ -69,7 +70,7 @@ class ManualTimer:
 
 
 class ManualClock:
-    """A clock and its timers, which advance only by `passes`."""
+    """A clock with timers that advances only by `passes`."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
@@ -85,11 +86,11 @@ class ManualClock:
 
     @property
     def waiting(self) -> list[float]:
-        """When the timers that were not called off will ring, in seconds from now."""
+        """The seconds until each active timer fires."""
         return sorted(alarm.due - self.seconds for alarm in self._alarms if alarm.waits)
 
     def passes(self, seconds: float) -> None:
-        """So much time passes; what is due rings in its order."""
+        """Advance the clock, and fire the timers that are due in their order."""
         end = self.seconds + seconds
         while due := [alarm for alarm in self._alarms if alarm.waits and alarm.due <= end]:
             first = min(due, key=lambda alarm: alarm.due)
@@ -100,7 +101,7 @@ class ManualClock:
 
 
 class InMemoryPeer:
-    """A peer of ours, played by the test: `news` are the frames that no step has looked at."""
+    """A peer played by the test; `news` are the frames that no step has checked yet."""
 
     def __init__(self, transport: MemoryTransport, link: Link | None = None) -> None:
         self.transport = transport
@@ -116,7 +117,7 @@ class InMemoryPeer:
         return self._link
 
     def frames(self) -> list[dict[str, Any]]:
-        """Everything that it was sent."""
+        """All frames that this peer was sent."""
         return [json.loads(frame.rpartition(b"\0")[2]) for frame in self.transport.got]  # a publication has topics
 
     def news(self) -> list[dict[str, Any]]:
@@ -125,7 +126,7 @@ class InMemoryPeer:
         return frames
 
     def says(self, *messages: dict[str, Any] | bytes) -> None:
-        """Send these lines in one piece."""
+        """Send these frames in one write."""
         frames = [m if isinstance(m, bytes) else json.dumps(m).encode() for m in messages]
         self._said += [(len(self.transport.got), frame) for frame in frames]
         self.transport.say(*frames)
@@ -142,7 +143,7 @@ class InMemoryPeer:
         router.receive(self.link, [Burst(items=[command])])
 
     def wire(self) -> list[tuple[str, bytes]]:
-        """Return what it said and got, in their order."""
+        """Return the sent and received frames, in their order."""
         wire, said = [], list(self._said)
         for at, frame in enumerate(self.transport.got):
             while said and said[0][0] <= at:
@@ -151,9 +152,8 @@ class InMemoryPeer:
         return wire + [("said", frame) for _, frame in said]
 
     def judge(self, dialect: str, gaps: int = 0) -> list[str]:
-        """Return what is open; AssertionError when what it said and got, in their order, is not legal for a client.
-
-        `gaps` is how many gaps the gateway counted.
+        """Return the open requests and turns; raise AssertionError if the frames are not in a legal order for a client.
+        `gaps` is the number of gaps that the gateway counted.
         """
         oracle = ORACLES[dialect]()
         if isinstance(oracle, SmoothOracle):
@@ -200,7 +200,7 @@ class InMemoryGateway:
 
     @cached_property
     def session(self) -> Session:
-        """The first session; behind a pod there is always one, and no other."""
+        """The first session; behind a pod there is always exactly one."""
         return self.router.sessions[0]
 
     def new_id(self) -> str:
@@ -240,9 +240,8 @@ class InMemoryGateway:
         *,
         calls: bool = False,
     ) -> InMemoryPeer:
-        """A client connects, by `ingress`; `limits` are its outbox's own.
-
-        One of pando `calls`, or is everybody who subscribes.
+        """Connect a client by `ingress`; `limits` are those of its outbox. A pando client either `calls` or is the
+        publication for all subscribers.
         """
         own = self.services if limits is None else structs.replace(self.services, limits=limits)
         transport, spoken = MemoryTransport(), registry.dialect(dialect)
@@ -273,28 +272,30 @@ class InMemoryGateway:
             self.router.gone(link)
 
     async def settle(self) -> None:
-        """Let every task run until it waits; while the backend is away, attempts to connect follow without end."""
+        """Run every task until it waits; while the backend is away, attempts to connect follow without end."""
         await (run_turns() if self.away else settle())
 
     def script(self) -> Script:
-        """A conversation to write down and then hold."""
+        """Return a new script, which runs when it is awaited as `done()`."""
         script = Script(self)
         self.scripts.append(script)
         return script
 
     def losses(self, kind: str) -> int:
-        """How many of this kind stand in the ledger."""
+        """Return the number of losses of this kind in the ledger."""
         return sum(entry.count for entry in self.ledger.entries() if entry.kind == kind)
 
     @property
     def gaps(self) -> int:
-        """How many gaps stand in the ledger, each of them once."""
+        """The number of gaps in the ledger, each counted once."""
         return sum(entry.count for entry in self.ledger.entries() if entry.kind == "Gap" and not entry.target)
 
     # -- the end ---------------------------------------------------------------------------------------
 
     def end(self) -> None:
-        """Every script was held, every frame strict and in a legal order; then all go."""
+        """Assert that every script was run and that every frame was strict and in a legal order; then disconnect all
+        clients.
+        """
         assert all(script.held for script in self.scripts), "a script was written and never held: await its done()"
         for peer in self.clients.values():
             if peer.link.dialect.name == "smooth":
@@ -310,9 +311,8 @@ class InMemoryGateway:
 async def in_memory_gateway(
     *, limits: Limits = LIMITS, overflow: Overflow = "coalesce", upstream: str = "pod", **options: Any
 ) -> AsyncIterator[InMemoryGateway]:
-    """A stage whose tasks have all ended when the block is left.
-
-    `upstream` is the dialect of its backend, `options` are further ones of its route.
+    """Run an in-memory gateway; all its tasks have ended when the block is left. `upstream` is the dialect of its
+    backend, `options` are further keys of its route.
     """
     async with asyncio.timeout(20), asyncio.TaskGroup() as group:
         made = InMemoryGateway(group, limits, overflow, UPSTREAMS[upstream], **options)
@@ -324,11 +324,10 @@ Step = Callable[[], object]
 
 
 class Script:
-    """A conversation: who says what, and exactly what each peer then gets. `await ... .done()` holds it.
-
-    A peer that got a frame which no step expected fails it. Expected frames are parts: of an object only the named
-    keys are looked at, None means that a key is absent, and "$name" is any text, the same one each time. What a peer
-    says may hold such names too: it answers by the ids that it was given.
+    """A conversation: the frames that each peer sends, and exactly those that it then receives. `await ... .done()`
+    runs it. A frame that no step expected fails the script. Expected objects need only contain the named keys. None
+    means that a key is absent, and "$name" matches any text, the same one each time. Sent frames may contain such
+    names too, for ids that a peer has received.
     """
 
     def __init__(self, stage: InMemoryGateway) -> None:
@@ -338,7 +337,7 @@ class Script:
         self.held = False
 
     async def done(self) -> dict[str, str]:
-        """Hold the conversation; what the "$names" were."""
+        """Run the conversation; return the values of the "$names"."""
         self.held = True
         for number, (text, step) in enumerate(self._steps, start=1):
             try:
@@ -360,23 +359,23 @@ class Script:
     def joins(
         self, name: str, principal: str = "local", *, dialect: str = "smooth", limits: Limits | None = None
     ) -> Script:
-        """A client connects."""
+        """Connect a client."""
         return self._then(
             f"{name} joins", lambda: self._ignore(self._stage.join(name, principal, dialect, limits=limits))
         )
 
     def opens(self, name: str) -> Script:
-        """A smooth client connects and opens the session; the pod, if it has just been dialled, shows itself."""
+        """Connect a smooth client and open the session; a newly dialled pod sends its snapshot."""
         self.joins(name).says(name, CREATE)
         self._then("the pod shows itself", self._shows)
         return self.gets(name, opened("open"))
 
     def says(self, name: str, *messages: dict[str, Any] | bytes) -> Script:
-        """A client says these in one piece."""
+        """Send these frames as this client, in one write."""
         return self._then(f"{name} says", lambda: self._stage.clients[name].says(*map(self._filled, messages)))
 
     def gets(self, name: str, *expected: dict[str, Any]) -> Script:
-        """A client was sent exactly these since it was looked at last."""
+        """Assert that the client received exactly these frames since it was last checked."""
         return self._then(f"{name} gets", lambda: self._compare(self._stage.clients[name].news(), expected))
 
     def ignores(self, *names: str) -> Script:
@@ -384,53 +383,53 @@ class Script:
         return self._then(f"{names} were sent something", lambda: [self._stage.clients[name].news() for name in names])
 
     def leaves(self, name: str) -> Script:
-        """A client hangs up."""
+        """Disconnect a client."""
         return self._then(f"{name} leaves", lambda: self._hang_up(self._stage.clients[name]))
 
     def stops_reading(self, name: str) -> Script:
-        """A client reads nothing more, until it `reads_on`."""
+        """Let a client read nothing more until `reads_on`."""
         return self._then(f"{name} stops reading", lambda: self._reading(name).clear())
 
     def reads_on(self, name: str) -> Script:
-        """A client reads what waits for it."""
+        """Let a client read everything that waits for it."""
         return self._then(f"{name} reads on", lambda: self._reading(name).set())
 
     # -- the pod ---------------------------------------------------------------------------------------
 
     def pod_says(self, *messages: dict[str, Any] | bytes) -> Script:
-        """The pod says these in one piece."""
+        """Send these events as the pod, in one write."""
         return self._then("the pod says", lambda: self._stage.pod.says(*map(self._filled, messages)))
 
     def pod_gets(self, *expected: dict[str, Any]) -> Script:
-        """The pod was sent exactly these since it was looked at last."""
+        """Assert that the pod received exactly these methods since it was last checked."""
         return self._then("the pod gets", lambda: self._compare(self._stage.pod.news(), expected))
 
     def pod_dies(self) -> Script:
-        """The connection to the pod is lost."""
+        """Lose the connection to the pod."""
         return self._then("the pod dies", lambda: self._hang_up(self._stage.pod))
 
     # -- the smooth server -----------------------------------------------------------------------------
 
     def server_says(self, *messages: dict[str, Any]) -> Script:
-        """The smooth server says these in one piece."""
+        """Send these events as the smooth server, in one write."""
         return self._then("the server says", lambda: self._stage.pod.says(*map(self._filled, messages)))
 
     def server_gets(self, *expected: dict[str, Any]) -> Script:
-        """The smooth server was sent exactly these since it was looked at last."""
+        """Assert that the smooth server received exactly these actions since it was last checked."""
         return self._then("the server gets", lambda: self._compare(self._stage.pod.news(), expected))
 
     def server_dies(self) -> Script:
-        """The connection to the smooth server is lost."""
+        """Lose the connection to the smooth server."""
         return self._then("the server dies", lambda: self._hang_up(self._stage.pod))
 
     # -- the world -------------------------------------------------------------------------------------
 
     def passes(self, seconds: float) -> Script:
-        """Time passes."""
+        """Advance the clock by this many seconds."""
         return self._then(f"{seconds} s pass", lambda: self._stage.time.passes(seconds))
 
     def sees(self, claim: str, holds: Callable[[], bool]) -> Script:
-        """`holds()` is true now."""
+        """Assert that `holds()` is true now."""
 
         def look() -> None:
             assert holds(), "it does not hold"
@@ -447,7 +446,7 @@ class Script:
         peer.transport.hang_up()
 
     def _filled(self, part: Any) -> Any:
-        """A message with its "$names" filled in."""
+        """Return a message with its "$names" filled in."""
         if isinstance(part, dict):
             return {key: self._filled(value) for key, value in part.items()}
         if isinstance(part, list):
@@ -458,7 +457,7 @@ class Script:
         return self._stage.clients[name].transport.reading
 
     def _ignore(self, _peer: InMemoryPeer) -> None:
-        """A lambda's value."""
+        """Ignore a value, as the result of a lambda."""
 
     def _compare(self, got: Sequence[dict[str, Any]], expected: Sequence[dict[str, Any]]) -> None:
         right = len(got) == len(expected) and all(

@@ -1,4 +1,4 @@
-"""Pages of a list, as a client gets them."""
+"""Pages of a list, as clients receive them."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ __all__ = ["UnknownCursor", "do_at_once", "listed"]
 
 
 def do_at_once(_link: Link, work: Iterator[None]) -> None:
-    """Do all slices of a piece of work."""
+    """Run all slices of a piece of work."""
     for _ in work:
         pass
 
 
 class UnknownCursor(Exception):  # noqa: N818  # an answer, and no error of ours
-    """The answer to a cursor that nobody knows."""
+    """The answer to an unknown cursor."""
 
 
 def listed(
@@ -33,7 +33,7 @@ def listed(
     silent: bool = False,
     principal: str = "local",
 ) -> SessionsListed:
-    """Return a page of `lists` whose backend has told `rows`; raise UnknownCursor if that is the answer."""
+    """Return a page of `lists` whose backend has listed `rows`; raise UnknownCursor for an unknown cursor."""
     answers: list[Any] = []
     link: Any = SimpleNamespace(
         id="lists",

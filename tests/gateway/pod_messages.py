@@ -41,7 +41,7 @@ CANCEL: Frame = {"method": "cancel"}
 
 
 def say(event: str, **data: Any) -> Frame:
-    """Any event."""
+    """Return an event with this content."""
     return {"event": event, "data": data} if data else {"event": event}
 
 
@@ -51,46 +51,48 @@ def snapshot(*entries: Frame, status: str = "idle") -> Frame:
 
 
 def user_entry(text: str) -> Frame:
-    """An input in its log."""
+    """Return an input in the pod's log."""
     return {"kind": "user_input", "segments": [{"kind": "text", "content": text}], "ts": 1}
 
 
 def answer_entry(text: str) -> Frame:
-    """An answer in its log."""
+    """Return an answer in the pod's log."""
     item = {"kind": "message", "role": "assistant", "content": [{"kind": "text", "text": text}]}
     return {"kind": "assistant_item", "item": item, "ts": 1}
 
 
 def run_entries(text: str, *items: Frame, end: Frame | None = None) -> tuple[Frame, ...]:
-    """A run in its log, as a real pod writes it: its input, what followed, and where it is over its end."""
+    """Return a run in the pod's log, as a real pod writes it: the input, what followed, and the end if the run
+    is over.
+    """
     begun = ({"kind": "invoke", "trigger": "user_send", "ts": 1}, user_entry(text), *items)
     return begun if end is None else (*begun, {"kind": "turn_end", "turn_count": 1, "ts": 1}, end)
 
 
 def completed(result: str = "finished", *, interrupted: bool = False) -> Frame:
-    """The end of a run that went well, in its log."""
+    """Return the end of a completed run in the pod's log."""
     return {"kind": "run_completed", "interrupted": interrupted, "result": result, "ts": 1}
 
 
 def errored(text: str) -> Frame:
-    """The end of a run that failed, in its log; a cancelled run has the text `Cancelled`."""
+    """Return the end of a failed run in the pod's log; a cancelled run has the text `Cancelled`."""
     return {"kind": "run_errored", "interrupted": True, "message": text, "ts": 1}
 
 
 def call_entries(call: str, name: str, output: str) -> tuple[Frame, ...]:
-    """A tool call and its result, in its log."""
+    """Return a tool call and its result in the pod's log."""
     called = {"kind": "tool_call", "call_id": call, "name": name, "arguments": "{}"}
     result = {"kind": "tool_result", "call_id": call, "summary": "", "content": output}
     return {"kind": "assistant_item", "item": called, "ts": 1}, {"kind": "tool_result", "item": result, "ts": 1}
 
 
 def logged(role: str, text: str) -> Frame:
-    """A message of a segment's history."""
+    """Return a message in the history of a segment."""
     return {"kind": "message", "role": role, "content": [{"kind": "text", "text": text}]}
 
 
 def rotated(*history: Frame) -> Frame:
-    """A new segment that begins with this history."""
+    """Return the event of a new segment that begins with this history."""
     entry = {
         "kind": "segment_start",
         "ts": 1,
@@ -103,7 +105,7 @@ def rotated(*history: Frame) -> Frame:
 
 
 def echo(text: str) -> Frame:
-    """An accepted input."""
+    """Return the event of an accepted input."""
     return say("user_message", segments=[{"kind": "text", "content": text}])
 
 
@@ -118,22 +120,22 @@ def took(text: str) -> tuple[Frame, Frame]:
 
 
 def delta(text: str) -> Frame:
-    """More of the answer."""
+    """Return the event of further streamed text."""
     return say("text_delta", text=text)
 
 
 def done(text: str) -> Frame:
-    """A whole block of the answer."""
+    """Return the event of a complete text block."""
     return say("text_done", text=text)
 
 
 def run_end(result: str) -> Frame:
-    """The output of a run is over."""
+    """Return the event at the end of a run's output."""
     return say("run_end", result=result)
 
 
 def problem(code: str, text: str) -> Frame:
-    """An error."""
+    """Return an error event."""
     return say("error", code=code, message=text)
 
 

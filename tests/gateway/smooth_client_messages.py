@@ -39,22 +39,22 @@ CREATE: Frame = {"action": "create_conversation_session", "requestId": "open", "
 
 
 def ask(action: str, request: str, **keys: Any) -> Frame:
-    """Any action on the session."""
+    """Return an action on the session."""
     return {"action": action, "requestId": request, "sessionId": SHOWN, **keys}
 
 
 def send(request: str, text: str) -> Frame:
-    """Begin a turn."""
+    """Return the action that begins a turn."""
     return ask("send_message", request, message=text)
 
 
 def cancel(request: str) -> Frame:
-    """Cancel the turn; clients use its request id."""
+    """Return the action that cancels the turn, with its request id as clients send it."""
     return ask("cancel", request)
 
 
 def history(request: str, **keys: Any) -> Frame:
-    """Ask for a page of messages."""
+    """Return a request for a page of messages."""
     return ask("get_conversation_messages", request, **keys)
 
 
@@ -62,41 +62,41 @@ def history(request: str, **keys: Any) -> Frame:
 
 
 def reply(request: str, **data: Any) -> Frame:
-    """A 200."""
+    """Return a response with status 200."""
     return {"type": "immediate_response", "requestId": request, "status": 200, "data": data}
 
 
 def opened(request: str) -> Frame:
-    """A 200 that shows the session."""
+    """Return the response with status 200 that describes the session."""
     return reply(request, sessionId=SHOWN, conversationId=CONVERSATION)
 
 
 def accepted(request: str) -> Frame:
-    """The 202 of a turn."""
+    """Return the response with status 202 that accepts a turn."""
     return {"type": "immediate_response", "requestId": request, "status": 202}
 
 
 def token(request: str, text: str) -> Frame:
-    """More of the answer."""
+    """Return the event of further streamed text."""
     return {"type": "stream_token", "requestId": request, "token": text}
 
 
 def answer(request: str, text: str) -> Frame:
-    """The terminal of a turn that went well."""
+    """Return the terminal of a completed turn."""
     response = {"responseParts": [text] if text else []}
     return {"type": "eventual_response", "requestId": request, "data": {"data": {"response": response}}}
 
 
 def cancelled(request: str) -> Frame:
-    """The terminal of a cancelled turn."""
+    """Return the terminal of a cancelled turn."""
     return {"type": "cancelled", "requestId": request}
 
 
 def error(request: str, code: str) -> Frame:
-    """An error that answers a request or ends a turn."""
+    """Return an error that answers a request or ends a turn."""
     return {"type": "error", "requestId": request, "error": {"code": code}}
 
 
 def loose(code: str) -> Frame:
-    """An error that ends nothing."""
+    """Return an error that ends no turn."""
     return {"type": "error", "requestId": None, "error": {"code": code}}

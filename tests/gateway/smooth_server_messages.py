@@ -60,18 +60,18 @@ IDENTITY = {"fields": [{"key": "email", "required": True}, {"key": "name", "requ
 
 
 def create(request: str) -> Frame:
-    """The gateway opens its session, and claims every form."""
+    """Return the gateway's action that opens its session and claims every form."""
     claims = ["identity_form", "choice_chips"]
     return {"action": "create_conversation_session", "requestId": request, "supports": claims}
 
 
 def told(request: str, text: str) -> Frame:
-    """A message."""
+    """Return the action that sends a message."""
     return {"action": "send_message", "requestId": request, "sessionId": SERVER_SESSION, "message": text}
 
 
 def confirmed(request: str, *, approved: bool) -> Frame:
-    """An approval is answered."""
+    """Return the action that answers an approval."""
     return {
         "action": "confirm_tool_action",
         "requestId": request,
@@ -81,12 +81,12 @@ def confirmed(request: str, *, approved: bool) -> Frame:
 
 
 def submitted(request: str, interaction: str, **keys: Any) -> Frame:
-    """A form is answered."""
+    """Return the action that answers a form."""
     return {"action": "submit_interaction", "requestId": request, "interactionId": interaction, **keys}
 
 
 def verified(request: str, code: str) -> Frame:
-    """A one-time code."""
+    """Return the action that sends a one-time code."""
     return {"action": "verify_otp", "requestId": request, "sessionId": SERVER_SESSION, "code": code}
 
 
@@ -102,17 +102,17 @@ def _asked(event: str, request: str, **payload: Any) -> Frame:
 
 
 def acknowledged(request: str, **data: Any) -> Frame:
-    """A 200."""
+    """Return a response with status 200."""
     return _event("immediate_response", request, status=200, message="OK", data=data)
 
 
 def taken(request: str) -> Frame:
-    """The 202 of a turn."""
+    """Return the response with status 202 that accepts a turn."""
     return _event("immediate_response", request, status=202, message="Accepted", data={})
 
 
 def said(request: str, text: str) -> Frame:
-    """More of the answer."""
+    """Return the event of further streamed text."""
     return _event("stream_token", request, token=text, data={"requestId": request, "token": text})
 
 
@@ -121,7 +121,7 @@ def _chunk(request: str, node: str, state: Frame) -> Frame:
 
 
 def called(request: str, name: str, arguments: str = "{}") -> Frame:
-    """A tool is called; behind a question, the call that waits for its answer."""
+    """Return the event of a tool call; after a question it is the call that waits for the answer."""
     return _chunk(request, name, {"rawResponse": {"toolCall": {"name": name, "arguments": arguments}}})
 
 
@@ -131,7 +131,7 @@ def result(request: str, name: str, text: str) -> Frame:
 
 
 def answered(request: str, text: str) -> Frame:
-    """The terminal of a turn that went well."""
+    """Return the terminal of a completed turn."""
     response = {"responseParts": [text] if text else []}
     payload = {"messageId": "0198c3a1-0000-4000-8000-0000000000b5", "response": response, "needsEscalation": False}
     data = {"requestId": request, "status": 200, "data": payload}
@@ -139,23 +139,23 @@ def answered(request: str, text: str) -> Frame:
 
 
 def stopped(request: str) -> Frame:
-    """The terminal of a cancelled turn."""
+    """Return the terminal of a cancelled turn."""
     return _event("cancelled", request, status=499, data={"requestId": request, "status": 499})
 
 
 def problem(request: str, code: str, text: str = "no") -> Frame:
-    """An error."""
+    """Return an error event."""
     error = {"code": code, "message": text}
     return _event("error", request, error=error, data={"requestId": request, "error": error})
 
 
 def confirmation(request: str, tool: str = "delete") -> Frame:
-    """May the tool be called?"""
+    """Return the event that asks for the approval of a tool call."""
     return _asked("write_confirmation_required", request, toolId=tool, actionDescription=f"Call {tool}?")
 
 
 def form(request: str, interaction: str, kind: str = "identity_intake", spec: Frame | None = None) -> Frame:
-    """A form for the user."""
+    """Return the event that shows a form."""
     return _asked(
         "interaction_required",
         request,
@@ -167,7 +167,7 @@ def form(request: str, interaction: str, kind: str = "identity_intake", spec: Fr
 
 
 def form_refused(request: str, interaction: str, field: str, text: str) -> Frame:
-    """The form was filled in wrongly."""
+    """Return the event that refuses the values of a form."""
     return _asked(
         "interaction_invalid",
         request,
@@ -191,15 +191,15 @@ def code_wanted(request: str) -> Frame:
 
 
 def code_sent(request: str) -> Frame:
-    """A code is on its way."""
+    """Return the event that a one-time code was sent."""
     return _asked("otp_sent", request, channel="sms", maskedDestination="***12")
 
 
 def code_valid(request: str) -> Frame:
-    """The code was right."""
+    """Return the event that a one-time code was right."""
     return _asked("otp_verified", request, message="Verified.")
 
 
 def code_wrong(request: str, left: int) -> Frame:
-    """The code was wrong."""
+    """Return the event that a one-time code was wrong."""
     return _asked("otp_invalid", request, error="INVALID_CODE", attemptsRemaining=left, message="Wrong code.")

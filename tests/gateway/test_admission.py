@@ -1,4 +1,4 @@
-"""New connections are refused if an address has too many or makes them too fast, or if memory is short."""
+"""New connections are refused if their address has or makes too many, or if memory is short."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The gateway as a whole, on real sockets: it listens or says why not, ends in order, and no failure is everybody's."""
+"""The gateway as a whole, on real sockets: start, shutdown in order, and failures that stay with one peer."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Played:
             self.asked.put_nowait(command)
 
     def rest(self) -> None:
-        """Nothing to close."""
+        """Do nothing: there is no connection to close."""
 
     def stop(self) -> None:
         self.stopped = True
@@ -69,7 +69,7 @@ class Played:
 
 
 class Backends:
-    """Makes the backend of an app's one session and keeps it."""
+    """A factory that makes the backend of an app's only session and keeps it."""
 
     def __init__(self) -> None:
         self.one: Played
@@ -87,7 +87,7 @@ def app_of(*listen: str, limits: Limits = Limits(), upstream: str = "pod+unix:/n
 
 @asynccontextmanager
 async def turn(limits: Limits) -> AsyncIterator[tuple[App, Played, SmoothClient, str]]:
-    """An app with one client whose turn runs."""
+    """Run an app with a client whose turn runs."""
     backends = Backends()
     async with (
         bridged("pod+unix:/played", limits=limits, make_backend=backends) as (app, url),
@@ -103,7 +103,7 @@ async def turn(limits: Limits) -> AsyncIterator[tuple[App, Played, SmoothClient,
 
 
 class Watched(SmoothClient):
-    """A client that tells when its socket was closed."""
+    """A client that reports when its socket was closed."""
 
     def __init__(self, socket: aiohttp.ClientWebSocketResponse) -> None:
         super().__init__(socket)
@@ -115,7 +115,7 @@ class Watched(SmoothClient):
 
 
 async def closed(client: SmoothClient) -> int | None:
-    """The code with which the client's socket was closed."""
+    """Return the code with which the client's socket was closed."""
     assert isinstance(client, Watched)
     async with asyncio.timeout(DEADLINE):
         await client.gone.wait()
@@ -123,7 +123,7 @@ async def closed(client: SmoothClient) -> int | None:
 
 
 async def takes_clients(url: str) -> bool:
-    """Whether somebody listens there."""
+    """Return True if a server listens at this path."""
     async with aiohttp.ClientSession() as http:
         try:
             async with http.ws_connect(url):
@@ -213,7 +213,7 @@ async def test_a_stopping_app_does_not_wait_for_a_turn_past_its_deadline() -> No
 
 @asynccontextmanager
 async def signals() -> AsyncIterator[None]:
-    """The signal handlers that an app sets are taken away again."""
+    """Remove the signal handlers that an app sets."""
     try:
         yield
     finally:
@@ -307,7 +307,7 @@ async def test_a_second_signal_ends_the_app_during_a_turn_and_closes_everything(
 
 
 class Door:
-    """A listener in memory: the test lets peers in."""
+    """A listener in memory, to which the test connects peers."""
 
     address = "memory:"
 
@@ -335,7 +335,7 @@ async def entered(
     limits: Limits = Limits(),  # noqa: B008  # frozen
     listen: str = "pod+unix:/memory",
 ) -> AsyncIterator[tuple[App, Door]]:
-    """An app whose listener is a Door."""
+    """Run an app whose listener is in memory."""
     door = Door()
     monkeypatch.setattr(registry, "listen", door.listen)
     route = Route(name="test", listen=(parse(listen),), upstream=parse("pod+unix:/played"))

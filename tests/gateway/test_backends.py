@@ -1,4 +1,4 @@
-"""Kinds of backend: each route has one, and the router asks all of them the same."""
+"""Kinds of backend: each route has one, and the router uses all of them in the same way."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ def connected(endpoint: str) -> socket.socket:
 
 
 def reason(client: socket.socket) -> bytes:
-    """Return all that a client was sent until it was disconnected."""
+    """Return everything that a client received until it was disconnected."""
     said = b""
     with contextlib.suppress(ConnectionError):
         while data := client.recv(MIB):

@@ -1,4 +1,4 @@
-"""The command line as its users meet it: help, exit codes, one line for an error."""
+"""The command line from the user's side: help, exit codes, one line for an error."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ WS = "smooth+ws://127.0.0.1:0/ws"
 
 
 def refused(*arguments: str, code: int = 2) -> str:
-    """The one line of error of a command that fails so."""
+    """Run a command that must fail with this code; return its single line of error."""
     done = dragoman(*arguments)
     assert (done.returncode, done.stdout) == (code, ""), done
     (line,) = done.stderr.splitlines()
@@ -358,7 +358,7 @@ def test_a_config_with_errors_is_not_dialled(wrong: Path) -> None:
 
 
 def served(*arguments: str, lines: int = 1) -> tuple[list[str], str]:
-    """The first lines that a served command prints, and what it says after SIGTERM; it must exit 0."""
+    """Run a serving command and end it by SIGTERM with code 0; return its first lines and its last output."""
     command = [sys.executable, "-m", "dragoman", *arguments]
     with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
@@ -416,7 +416,7 @@ def project(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.fixture
 def nobody() -> Iterator[int]:
-    """A port at which nobody listens."""
+    """Return a port at which nothing listens."""
     with reserved_port() as port:
         yield port
 
@@ -583,7 +583,7 @@ BIG = '{"event":"thinking_start"}\n' * 50_000
 
 
 def piped(shell: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
-    """A pipeline around `dragoman ...`; its first line of output is the exit code of ours."""
+    """Run a shell pipeline around `dragoman ...`; its first line of output is the exit code of dragoman."""
     script = shell.replace("dragoman", f"{sys.executable} -m dragoman")
     return subprocess.run(["bash", "-c", script], input=stdin, capture_output=True, text=True, timeout=40, check=False)
 

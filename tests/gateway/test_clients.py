@@ -1,4 +1,4 @@
-"""The clients of a gateway are counted for each router. How they are refused is tested with the app."""
+"""The clients of a gateway are counted for each router; test_app.py tests how they are refused."""
 
 from __future__ import annotations
 

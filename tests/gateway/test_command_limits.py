@@ -1,4 +1,4 @@
-"""The limits on commands of clients: what is refused before it is decoded, and what is not."""
+"""The limits on commands of clients: which are refused before they are decoded, and which are not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The demo backend: its scripts, its states, what it says on a real socket, and the demo that joins it to a client."""
+"""The demo backend: its scripts, its states, its frames on a real socket, and the demo that joins it to a client."""
 
 from __future__ import annotations
 
@@ -180,7 +180,7 @@ def test_count_without_a_number_is_the_conversation(text: str) -> None:
 
 
 class Stage:
-    """A session of the backend that notes what it hears."""
+    """A session of the backend that notes the events it receives."""
 
     def __init__(self, group: asyncio.TaskGroup, turns: Sequence[list[Line]] = ()) -> None:
         self._group = group
@@ -209,7 +209,7 @@ class Stage:
                 await self._news.wait()
 
     async def sent(self, *commands: Command) -> list[Any]:
-        """Send commands at once; what is heard at once."""
+        """Send these commands at once; return the events that follow at once."""
         before = len(self.heard)
         self.backend.send(commands)
         return self.heard[before:]
@@ -514,7 +514,7 @@ async def test_a_failing_script_sends_its_error_before_the_end() -> None:
 
 
 class Raw:
-    """A pod client of nothing but lines."""
+    """A pod client that reads and writes bare lines."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader, self.writer = reader, writer
@@ -534,7 +534,7 @@ class Raw:
         return self.lines[-1]
 
     async def until(self, event: str, **data: Any) -> list[str]:
-        """Read to this event; the names of what was read."""
+        """Read up to this event; return the names of the events read."""
         names: list[str] = []
         while True:
             line = await self.next()
@@ -549,7 +549,7 @@ class Raw:
 
 @asynccontextmanager
 async def pod(tmp_path: Path, *, like_real: bool = False) -> AsyncIterator[Callable[[], Coroutine[Any, Any, Raw]]]:
-    """A demo backend on a socket, and what connects a raw client to it."""
+    """Run a demo backend on a socket; yield a function that connects a raw client to it."""
     path = tmp_path / "sock"
     app = demo_backend(parse(f"pod+unix:{path}"), like_real=like_real)
     clients: list[Raw] = []
@@ -805,7 +805,7 @@ async def test_with_like_real_every_client_gets_the_whole_text_and_one_end(diale
 
 @asynccontextmanager
 async def bridged_like_real(dialect: str, folder: Path) -> AsyncIterator[str]:
-    """A demo backend like the real ones, and a bridge to it for smooth clients."""
+    """Run a demo backend that behaves like the real ones, and a bridge to it for smooth clients."""
     places = {"smooth": "ws://127.0.0.1:0/ws", "pando": "tcp://127.0.0.1:0"}
     backend = demo_backend(parse(f"{dialect}+{places.get(dialect, f'unix:{folder}/sock')}"), like_real=True)
     ready: asyncio.Queue[str] = asyncio.Queue()
@@ -861,7 +861,7 @@ async def test_with_like_real_a_codewhale_has_an_empty_history(tmp_path: Path) -
 async def codewhale_calls(
     path: Path, *, like_real: bool
 ) -> AsyncIterator[Callable[..., Coroutine[Any, Any, dict[str, Any]]]]:
-    """A demo backend in the codewhale dialect, and what calls it and returns the result."""
+    """Run a demo backend in the codewhale dialect; yield a function that calls it and returns the result."""
     app = demo_backend(parse(f"codewhale+unix:{path}"), like_real=like_real)
     ready: asyncio.Queue[str] = asyncio.Queue()
     async with asyncio.TaskGroup() as group:

@@ -1,4 +1,4 @@
-"""The limit of open files: raised at the start, and never used up by clients."""
+"""The limit of open files: raised at the start, and never exhausted by clients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Endpoints: what is read, what is refused with which words, and that what is read can be written again."""
+"""Endpoints: which are read, the text of each refusal, and that each can be written again."""
 
 from __future__ import annotations
 

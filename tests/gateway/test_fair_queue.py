@@ -1,4 +1,4 @@
-"""The fair queue: how much work a step does, in which order links are served, and that nothing is lost."""
+"""The fair queue: the work of one step, the order in which links are served, and that no frame is lost."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Soon = deque[Callable[[], None]]
 
 
 class Sender:
-    """A link whose frames come from the test; `log` has every frame that it acted on, with its name."""
+    """A link whose frames come from the test; `log` has every frame that it handled, with its name."""
 
     def __init__(self, name: str, queue: FairQueue, log: list[tuple[str, Frame]]) -> None:
         self.name, self.queue, self.log = name, queue, log
@@ -23,7 +23,7 @@ class Sender:
         self.frames: deque[Frame] = deque()
 
     def say(self, *frames: Frame) -> None:
-        """Send frames: acted on at once as far as there is room, unless earlier frames wait."""
+        """Send frames: handled at once while there is room, unless earlier frames wait."""
         waits = bool(self.frames)
         self.frames += frames
         if not waits:
@@ -36,7 +36,7 @@ class Sender:
 
 
 class Floor:
-    """A queue, its senders by name, and the steps that are scheduled."""
+    """A queue, its senders by name, and the scheduled steps."""
 
     def __init__(self) -> None:
         self.soon: Soon = deque()
@@ -48,7 +48,7 @@ class Floor:
         return self.senders.setdefault(name, Sender(name, self.queue, self.log))
 
     def step(self) -> list[tuple[str, Frame]]:
-        """Run one step and return what it acted on."""
+        """Run one step; return the frames that it handled."""
         before = len(self.log)
         self.soon.popleft()()
         return self.log[before:]
@@ -187,7 +187,7 @@ def test_each_frame_is_acted_on_once_and_in_order(sayings: list[tuple[int, list[
 
 
 def sliced(floor: Floor, done: list[str], name: str, slices: int) -> Iterator[None]:
-    """Do work of a quarter of a step in each slice."""
+    """Work a quarter of a step in each slice."""
     for number in range(slices):
         done.append(f"{name}{number}")
         floor.queue.budget.left -= STEP // 4

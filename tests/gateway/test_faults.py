@@ -1,4 +1,4 @@
-"""The faults of a link: one log line a second with their number, and each one counted."""
+"""The faults of a link: each is counted, and one log line a second has their number."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A backend of another dialect is told apart from one that is slow, silent, newer, or greets with a banner."""
+"""A backend of another dialect is distinguished from one that is slow, silent, newer, or sends a banner."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NEWER = b'{"event":"never_seen","data":{}}'
 
 
 class Watched:
-    """The first frames of a backend; the test lets the second pass."""
+    """The first frames of a backend, with a clock that the test advances by a second."""
 
     def __init__(self, dialect: str) -> None:
         self.given_up: list[str] = []
@@ -98,7 +98,7 @@ def test_a_first_frame_is_quoted_shortened_and_redacted() -> None:
 
 @asynccontextmanager
 async def answering(path: Path, line: bytes) -> AsyncIterator[None]:
-    """A server that answers each line with the same one."""
+    """Run a server that answers each line with the same line."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while await reader.readline():

@@ -1,4 +1,4 @@
-"""Bad frames are freed: what a fault or a struct holds never keeps the bytes of a read alive.
+"""Bad frames are freed: no fault or struct keeps the bytes of a read alive.
 
 The collector is off in these tests: an object that only it could free counts as kept. A struct with `gc=False` is not
 seen by the collector at all, so such a struct may reach only plain values.
@@ -76,7 +76,7 @@ ROLES = {"server": (server, "commands"), "client": (client, "events")}
 
 @contextmanager
 def kept() -> Iterator[list[int]]:
-    """Collect the bytes that are still allocated when the block is left, without the garbage collector."""
+    """Collect the bytes that are still allocated at the end of the block, without running the garbage collector."""
     bytes_kept: list[int] = []
     gc.collect()
     gc.disable()
@@ -131,7 +131,7 @@ async def test_a_link_frees_malformed_frames(name: str) -> None:
 
 
 def no_sink(_link: Link, _bursts: list[Burst[Any]]) -> None:
-    """Ignore what the peer said."""
+    """Ignore the events of the peer."""
 
 
 def refuse() -> None:
@@ -164,7 +164,7 @@ CANONICAL = {"dragoman.mappings.dialect.Burst.items"}
 
 
 def structs() -> Iterator[type[Struct]]:
-    """Every struct that the three packages declare."""
+    """Yield every struct that the three packages declare."""
     for package in (mappings, adapters, gateway):
         for module in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
             if not module.name.endswith("__main__"):
@@ -178,7 +178,7 @@ def structs() -> Iterator[type[Struct]]:
 
 
 def reached(kind: Any, seen: set[Any]) -> Iterator[Any]:
-    """Every type that a value of this type can reach and that is not a plain value."""
+    """Yield every type, except plain values, that a value of this type can reach."""
     if isinstance(kind, types.GenericAlias | typing._GenericAlias | types.UnionType):  # type: ignore[attr-defined]  # the private base of typing's own
         origin, arguments = typing.get_origin(kind), typing.get_args(kind)
         if origin is typing.Annotated:
@@ -198,7 +198,7 @@ def reached(kind: Any, seen: set[Any]) -> Iterator[Any]:
 
 
 def uncollected(kind: type[Struct]) -> list[str]:
-    """The fields of a struct that reach more than plain values, and what they reach."""
+    """Yield the fields of a struct that reach more than plain values, and the types that they reach."""
     hints = typing.get_type_hints(kind, include_extras=True)
     fields = {f"{kind.__module__}.{kind.__qualname__}.{field}": hint for field, hint in hints.items()}
     return [

@@ -1,4 +1,4 @@
-"""The stage itself: a script that was forgotten or that left something out fails."""
+"""The in-memory gateway itself: a script that was never run or that left a frame out fails."""
 
 from __future__ import annotations
 

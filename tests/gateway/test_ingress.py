@@ -1,4 +1,4 @@
-"""The listener of a link: whether it leads to one session as long as the gateway runs."""
+"""The listener of a link: whether it leads to one session for as long as the gateway runs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dragoman.mappings.canonical.events import Reply
 
 
 class Folders:
-    """A directory that answers everything in the same way."""
+    """A directory that answers every question in the same way."""
 
     def answer(self, command: ListSessions | GetSession | ResumeSession, own: SessionState) -> Event:
         return Reply(request=command.request)

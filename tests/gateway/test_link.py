@@ -1,4 +1,4 @@
-"""A link: what its peer says is acted on, what waits is written, and its failure or end is its own alone."""
+"""A link: frames of its peer are handled, waiting frames are written, and its failure or end affects no other link."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Scripted:
 
 
 class Served:
-    """A link that is served, and what its sink heard."""
+    """A link that is served, and what its sink received."""
 
     def __init__(
         self, translator: Scripted, limits: Limits, *, limited: bool = False, queue: FairQueue | None = None
@@ -113,7 +113,7 @@ async def served(
     queue: FairQueue | None = None,
     **steps: Step[Any],
 ) -> AsyncIterator[Served]:
-    """A link that is served until the block is left; its tasks have ended then and its transport is closed."""
+    """Serve a link until the block is left; its tasks have ended then and its transport is closed."""
     before = asyncio.all_tasks()
     bounds = structs.replace(limits, outbox_soft=soft, outbox_hard=hard)
     made = Served(Scripted(**steps), bounds, limited=limited, queue=queue)
@@ -399,7 +399,7 @@ async def test_the_first_frames_of_a_translator_are_sent_first() -> None:
 
 
 class Woken(Scripted):
-    """A translator that asks to be rung after each second; `ring` is what it does then."""
+    """A translator with an alarm after each second; `ring` is the callback."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -467,7 +467,7 @@ async def test_a_failure_in_a_timer_ends_only_its_link_and_is_logged() -> None:
 
 
 async def test_a_real_dialect_works_on_a_link() -> None:
-    """The doubles above stand for a real translator: a smooth client's bad frame gets its error."""
+    """A real translator behaves like the doubles above: a smooth client's bad frame gets its error."""
     transport, ledger = MemoryTransport(), Ledger()
     link = Link(
         Peer(id="l1", dialect=DIALECT),
@@ -523,7 +523,7 @@ FLOOD = 4 * STEP // EVENT  # frames: four steps for a link alone
 
 
 class Steps:
-    """A queue whose steps the test runs."""
+    """A queue whose steps are run by the test."""
 
     def __init__(self) -> None:
         self.soon: deque[Callable[[], None]] = deque()

@@ -1,4 +1,4 @@
-"""Open listeners: which of them may lead their clients to another router."""
+"""Open listeners: which of them may pass their clients to another router."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pages of the list of sessions: newest first, and at a cost that does not grow with the sessions."""
+"""Pages of the list of sessions: newest first, at a cost that does not grow with the number of sessions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A queue of log lines before a pipe that is read, is not read, or is read later."""
+"""A queue of log lines before a pipe that is read, never read, or read later."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def report(count: int) -> str:
 
 @contextmanager
 def piped() -> Iterator[tuple[LogQueue, int]]:
-    """A queue before a small pipe, and the end to read."""
+    """Return a queue before a small pipe, and the pipe's read end."""
     source, sink = os.pipe()
     fcntl.fcntl(sink, fcntl.F_SETPIPE_SZ, SMALL)
     queue = LogQueue(sink, report)

@@ -1,4 +1,4 @@
-"""Logs as a pipe gets them, each in a process of its own: logging is set up once a process."""
+"""Log output in a pipe, each case in its own process because logging is set up once a process."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ for number in range(100):
 
 
 class Broken:
-    """A stream that nobody reads any more."""
+    """A stream without a reader."""
 
     def write(self, _text: str) -> int:
         raise BrokenPipeError

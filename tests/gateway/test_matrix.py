@@ -1,4 +1,4 @@
-"""`dragoman matrix`: for eyes, for scripts and as docs/fidelity.md."""
+"""The output of `dragoman matrix`: for people, for scripts, and as docs/fidelity.md."""
 
 from __future__ import annotations
 

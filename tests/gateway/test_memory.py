@@ -1,4 +1,4 @@
-"""The budget of memory: what is counted, when new peers are refused, and who is relieved first."""
+"""The budget of memory: what is counted, when new peers are refused, and which holders free memory first."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dragoman.gateway.memory import MEMORY_MAX, MemoryBudget, default_limit
 
 
 class Holder:
-    """A holder that frees everything when it is relieved, or nothing if it is `stubborn`."""
+    """A holder that frees all its memory when asked, or none if it is `stubborn`."""
 
     def __init__(self, budget: MemoryBudget, *, stubborn: bool = False) -> None:
         self.meter = Meter()

@@ -1,4 +1,4 @@
-"""The outbox: whoever puts never waits, whoever takes gets everything in order, and what waits is counted."""
+"""The outbox: putting never waits, taking returns everything in order, and waiting frames are counted."""
 
 from __future__ import annotations
 

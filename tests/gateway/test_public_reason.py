@@ -1,4 +1,4 @@
-"""The reason that a client receives if its backend cannot be reached."""
+"""The reason that clients receive if their backend cannot be reached."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from tests.gateway.in_memory import ManualClock
 
 
 def taken(bucket: TokenBucket, most: int = 1_000) -> int:
-    """Take single tokens until there is none; return how many there were."""
+    """Take single tokens until there is none; return their number."""
     return next((number for number in range(most) if not bucket.take()), most)
 
 

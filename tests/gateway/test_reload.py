@@ -1,4 +1,4 @@
-"""The reload of a configuration: what it compares, what it refuses, and what it says."""
+"""The reload of a configuration: what it compares, what it refuses, and what it reports."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CONFIG = Config(routes=(A, B))
 
 
 class App:
-    """An app that notes what it is told, and can refuse a configuration."""
+    """An app that notes its calls, and can refuse a configuration."""
 
     def __init__(self) -> None:
         self.config = CONFIG

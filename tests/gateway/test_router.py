@@ -1,4 +1,4 @@
-"""The router: each command reaches the session that it means, and only if its sender may see it."""
+"""The router: each command reaches its session, and only if its sender may see that session."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ UNKNOWN = "0198c3a1-0000-4000-8000-00000000dead"
 
 
 def talked(made: InMemoryGateway, name: str = "a") -> Script:
-    """A client that has said Hi and got Hello."""
+    """Return a client that has sent Hi and received Hello."""
     return (
         made.script()
         .opens(name)

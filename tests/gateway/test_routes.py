@@ -1,4 +1,4 @@
-"""A change of the routes while clients talk: only what has changed is touched, and a failure changes nothing."""
+"""A change of the routes while clients are connected: only changed parts are touched, and a failure changes nothing."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ LIMITS = Limits(drain_deadline=0.05)
 
 
 class Clients:
-    """Raw clients of sockets in one folder, which are closed at the end."""
+    """Raw clients of the sockets in one folder, which are closed at the end."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._writers: list[asyncio.StreamWriter] = []
 
     async def connect(self, name: str) -> asyncio.StreamReader:
-        """Connect, and read the history that a pod sends first."""
+        """Connect, and read the history, which a pod sends first."""
         reader, writer = await asyncio.open_unix_connection(self.folder / name)
         self._writers.append(writer)
         async with asyncio.timeout(DEADLINE):
@@ -62,7 +62,7 @@ def route_of(folder: Path, name: str, *sockets: str, upstream: str = "pod+unix:/
 
 @contextlib.asynccontextmanager
 async def running(config: Config) -> AsyncIterator[tuple[App, list[Played], list[str]]]:
-    """A gateway with played backends, its backends so far, and the endpoints that it reported."""
+    """Run a gateway with played backends; yield its backends so far and its endpoints."""
     told: list[str] = []
     played: list[Played] = []
 

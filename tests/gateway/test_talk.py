@@ -86,7 +86,7 @@ def test_a_form_that_the_backend_refuses_is_asked_again_with_the_fault() -> None
 
 
 def test_the_input_is_sent_again_after_the_code_was_right() -> None:
-    """A one-time code does not hold up a turn: the turn that asks for it ends (docs/translation.md, rule 3.3)."""
+    """A turn that asks for a one-time code ends (docs/translation.md, rule 3.3)."""
     refused = e.TurnEnded(end="completed", text="I need a code.")
     client = ScriptedClient([ACCEPTED, CODE, refused], [e.OtpVerified(text="right")], [ACCEPTED, ENDED])
     outcome, _ = run(client, "123456")

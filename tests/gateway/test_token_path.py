@@ -1,4 +1,5 @@
-"""The cost of a lone token: the Python calls from the read of a pod's line to the write of a smooth client's frame.
+"""The cost of a single token: the Python calls from the read of a pod's line to the write of a smooth client's
+frame.
 
 Counted, never timed (docs/performance.md): a call is a `call` event of sys.setprofile in one of our three packages.
 """
@@ -25,7 +26,7 @@ WARM = 5  # tokens before the one that is counted: the turn is open and streams
 
 @pytest.fixture(params=[None, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
 def calls(request: pytest.FixtureRequest) -> list[str]:
-    """The calls of one token, in order, on either loop."""
+    """Return the calls of one token, in order, on either event loop."""
     with asyncio.Runner(loop_factory=request.param) as runner:
         counted: list[str] = runner.run(counted_calls(request.getfixturevalue("tmp_path")))
     return counted

@@ -1,4 +1,4 @@
-"""`dragoman translate` as its users run it: lines in, lines out, reports on stderr, an exit code."""
+"""The command `dragoman translate` from the user's side: lines in, lines out, reports on stderr, an exit code."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ END_OF = {"completed": "eventual_response", "cancelled": "cancelled", "failed": 
 
 
 class Done(Struct, frozen=True):
-    """The result of one process."""
+    """The result of a process."""
 
     lines: list[bytes]
     reports: list[dict[str, Any]]
@@ -87,7 +87,7 @@ def test_all_vectors_exist() -> None:
 
 
 def pod_frames(way: str) -> list[tuple[str, str]]:
-    """Every frame that went this way in a capture, with the connection that it went over."""
+    """Yield every frame of this direction in a capture, with its connection."""
     rows = [json.loads(line) for path in CAPTURES for line in path.read_text("utf-8").split("\n") if line]
     return [(row["conn"], row["frame"]) for row in rows if row.get("dir") == way]
 
@@ -198,7 +198,7 @@ WHOLE: dict[str, tuple[dict[str, Any], str]] = {
 
 
 def whole(schema: str, instance: dict[str, Any]) -> dict[str, Any]:
-    """The frame that an instance is, or of which it is a part."""
+    """Return the frame that an instance is, or that contains it."""
     if "type" in instance or "action" in instance:
         return instance
     around, path = WHOLE[schema.rpartition("/")[2]]
@@ -259,7 +259,7 @@ def captured_pod(path: Path) -> list[bytes]:
 
 
 def turns(frames: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
-    """The frames of each turn, by its id, in order of appearance."""
+    """Return the frames of each turn by its id, in order of appearance."""
     by_id: dict[str, list[dict[str, Any]]] = {}
     for frame in frames:
         if "requestId" in frame:
@@ -291,7 +291,7 @@ def test_a_captured_pod_becomes_strict_smooth_frames_with_the_text_of_each_turn(
 
 
 def recorded(path: Path) -> list[Turn]:
-    """The turns that a pod's capture shows."""
+    """Return the turns in a pod's capture."""
     told = [message for message in messages("pod", path.stem[:2]) if message.conn == "a"]
     return READERS["pod"]((message.way, message.value) for message in told)
 

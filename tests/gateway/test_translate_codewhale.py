@@ -1,4 +1,4 @@
-"""`dragoman translate` of codewhale: a line is a line of its stdin or stdout."""
+"""The command `dragoman translate` for codewhale: each line is one of its stdin or stdout."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ DECLARED = {
 
 
 def canonical(row: dict[str, Any]) -> str:
-    """Return the expected line: the line itself if a peer emits it, else a peer's form of it."""
+    """Return the expected line: the line itself if a peer emits it, else the form in which a peer emits it."""
     own = OWN_FORM.get(row["name"]) or DECLARED.get(row["name"])
     return str(row["wire"]) if own is None else compact(own)
 
@@ -85,7 +85,7 @@ def test_all_vectors_exist() -> None:
 
 
 def lines_of(way: str) -> list[str]:
-    """Every line that went this way in a capture."""
+    """Return every line of this direction in a capture."""
     return [line for path in CAPTURES for _, to, line in captured(path) if to == way]
 
 
@@ -132,7 +132,7 @@ ENDS = {
 
 
 def shown(target: str, lines: list[bytes]) -> tuple[str, list[str]]:
-    """The text that clients of a dialect are shown, and how each turn ends."""
+    """Return the text that clients of a dialect receive, and how each turn ends."""
     text, ends = "", []
     for line in map(json.loads, lines):
         match target:
@@ -156,7 +156,7 @@ def shown(target: str, lines: list[bytes]) -> tuple[str, list[str]]:
 
 
 def _of_a_turn(frame: dict[str, Any]) -> bool:
-    """Whether it has the id of a turn, which counts up from 0, and not that of a request."""
+    """Return True if the event has the id of a turn, which counts from 0, and not the id of a request."""
     return str(frame.get("requestId", "")).startswith("00000000-")
 
 
@@ -171,5 +171,7 @@ def test_the_captured_turns_have_their_text_and_their_ends_in_other_dialects(tar
 
 
 def _refused(line: bytes) -> bool:
-    """An answer to what was no turn: to a pod's clients it is an error that looks like the end of one."""
+    """Return True for an answer to a request that was no turn: pod clients see it as an error that resembles a turn's
+    end.
+    """
     return b"runtime API returned" in line or b'"code":-32700' in line

@@ -1,4 +1,6 @@
-"""`dragoman translate` of pando: a line is a JSON array of the ZeroMQ frames of one message, as strings."""
+"""The command `dragoman translate` for pando: each line is a JSON array of the ZeroMQ frames of a message, as
+strings.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A gateway whose stderr nobody reads, as that of one which an editor spawned."""
+"""A gateway whose stderr nobody reads, as if an editor had spawned it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DEADLINE = 30
 
 
 def client(path: Path) -> bytes:
-    """Connect as a pod client, and return the first bytes that the gateway says."""
+    """Connect as a pod client; return the first bytes that the gateway sends."""
     with socket.socket(socket.AF_UNIX) as peer:
         peer.settimeout(DEADLINE)
         peer.connect(str(path))

@@ -1,4 +1,4 @@
-"""The upstream of a route decides what kind of backend the route gets."""
+"""The upstream of a route decides which kind of backend the route gets."""
 
 from __future__ import annotations
 

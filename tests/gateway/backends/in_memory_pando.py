@@ -1,4 +1,5 @@
-"""A route in memory whose backend is a pando: the test is the primary and every client, and rings the timers.
+"""A route in memory whose backend is a pando: the test plays the primary and every client, and advances the
+clock.
 
 Clients are smooth, pod or pando callers; what they are sent stands in their transports.
 """
@@ -35,7 +36,7 @@ LIMITS = Limits(backoff_first=AT_ONCE, backoff_max=AT_ONCE)
 
 
 def row(id: str, title: str = "T", updated: str = "2026-05-09T21:28:20Z", messages: int = 2) -> dict[str, object]:
-    """A session as a primary lists it."""
+    """Return a session as a primary lists it."""
     return {"id": id, "title": title, "updated_at": updated, "message_count": messages}
 
 
@@ -43,7 +44,7 @@ PANDO = registry.dialect("pando")
 
 
 class InMemoryPando:
-    """The pando at the other end of each connection, spoken by the test; it answers on the one that was made last."""
+    """The pando at the other end of each connection, played by the test; it answers on the newest connection."""
 
     def __init__(self) -> None:
         self.primaries: list[MemoryTransport] = []
@@ -56,20 +57,22 @@ class InMemoryPando:
         return self.primaries[-1]
 
     def asked(self) -> list[str]:
-        """The methods of all calls without an answer; of a write, what is written."""
+        """The methods of all calls without an answer; for a write, the written value."""
         return [_method(call) for call in self._calls()[self._answered :]]
 
     def _calls(self) -> list[dict[str, Any]]:
         return [json.loads(frame) for frame in self.primaries[-1].got]
 
     async def answers(self, method: str, result: object = None, problem: str = "") -> dict[str, Any]:
-        """Answer the oldest call, which is of this method; its params."""
+        """Answer the oldest call, which must be of this method; return its params."""
         failed = {"code": -32000, "message": problem}
         said: dict[str, object] = {"error": failed} if problem else {"result": result}
         return await self.replies(method, said)
 
     async def replies(self, method: str, said: dict[str, object]) -> dict[str, Any]:
-        """Answer the oldest call, which is of this method, with a result, an error or neither; its params."""
+        """Answer the oldest call, which must be of this method, with a result, an error or neither; return its
+        params.
+        """
         call = self.call()
         assert _method(call) == method, f"{_method(call)} comes before {method}"
         self._answered += 1
@@ -82,13 +85,13 @@ class InMemoryPando:
         return self._calls()[self._answered]
 
     async def begins(self, *rows: dict[str, object]) -> None:
-        """The connection stands, and the primary says which sessions it has."""
+        """Connect the primary, and let it list these sessions."""
         await settle()
         await self.answers("instance.ping", {"status": "ok", "instance_id": "i-1", "uptime": "0s"})
         await self.answers("session.list", list(rows))
 
     async def replaced(self, *rows: dict[str, object]) -> None:
-        """The connection is lost; whoever answers the next one says which sessions there are."""
+        """Lose the connection, and let the next primary list these sessions."""
         before = len(self.primaries)
         self.primaries[-1].hang_up()
         while len(self.primaries) == before:
@@ -127,7 +130,9 @@ class InMemoryPandoGateway(InMemoryPando):
     # -- clients ---------------------------------------------------------------------------------------
 
     def join(self, dialect: str, *, publishes: bool = False, ingress: Ingress = Ingress()) -> MemoryTransport:  # noqa: B008  # frozen
-        """A client connects, by this ingress; a pando makes calls, or is everybody who subscribes."""
+        """Connect a client by this ingress. A pando client either makes calls or is the publication for all
+        subscribers.
+        """
         transport, spoken = MemoryTransport(), registry.dialect(dialect)
         translator = spoken.server(self.time.clock, self._new_id)
         if publishes:
@@ -163,7 +168,7 @@ def frames(transport: MemoryTransport) -> list[dict[str, Any]]:
 
 @asynccontextmanager
 async def in_memory_pando_gateway(route: Route = ROUTE) -> AsyncIterator[InMemoryPandoGateway]:
-    """A stage whose tasks have all ended when the block is left."""
+    """Run an in-memory gateway before a pando; all its tasks have ended when the block is left."""
     async with asyncio.timeout(20), asyncio.TaskGroup() as group:
         made = InMemoryPandoGateway(group, route)
         yield made

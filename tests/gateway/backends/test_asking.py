@@ -1,4 +1,4 @@
-"""A script of requests runs first; what comes meanwhile is held, then let through or failed."""
+"""A script of requests runs first; commands that come meanwhile are held, then sent or failed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NO = Failure(cause="denied", text="no")
 
 
 class Asked:
-    """A backend that is asked by scripts, and the fate of what they hold."""
+    """A backend whose scripts ask, and the outcome of the commands that they hold."""
 
     def __init__(self) -> None:
         ids = count(1)

@@ -1,4 +1,4 @@
-"""Sessions in a backend's store are listed beside those that are open here, and open by the id that the list shows."""
+"""Sessions in a backend's store are listed beside the open ones, and can be opened by the id in the list."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ LIST = line(9, "thread/list")
 
 
 def rows(frame: Frame) -> list[str]:
-    """The threads of a list."""
+    """Return the threads of a list."""
     return [row["id"].removeprefix("thread-") for row in frame["result"]["threads"]]
 
 
 async def editor(made: InMemoryGateway, name: str = "editor") -> Any:
-    """A codewhale client whose thread is open."""
+    """Connect a codewhale client with an open thread."""
     client = made.join(name, dialect="codewhale")
     client.says(line(1, "thread/start"))
     await answers(made, "thread/start", **shown(f"thread-{OWN}", "started"))
@@ -131,7 +131,9 @@ async def test_a_store_is_not_listed_if_its_sessions_may_have_owners() -> None:
 
 
 async def test_a_listed_conversation_opens_under_the_id_in_the_list() -> None:
-    """docs/translation.md, rule 3.1: the same for every client, also for one of another dialect than the backend's."""
+    """The id is the same for every client, also for one of another dialect than the backend's (docs/translation.md,
+    rule 3.1).
+    """
     async with in_memory_gateway(upstream="codewhale") as made:
         client = made.join("widget")
         client.says(ask("list_conversations", "l"))

@@ -1,4 +1,4 @@
-"""A command about a thread that is not open here: its backend may have it in its store."""
+"""A command about a thread that is not open here: its backend may have the thread in its store."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SAID = (("user", "Hi"), ("assistant", "Hello"))
 
 
 async def test_a_message_to_a_stored_thread_continues_that_thread() -> None:
-    """docs/dialects/codewhale.md, section 3: a server asks nobody to resume a thread before a message."""
+    """No server requires a resume before a message to a thread (docs/dialects/codewhale.md, section 3)."""
     async with in_memory_gateway(upstream="codewhale") as made:
         client = made.join("editor", dialect="codewhale")
         client.says(line(1, "thread/message", thread_id=KEPT, input="And now?"))
@@ -97,7 +97,9 @@ CHOSEN = "0198c3a1-0000-4000-8000-0000000000e1"
 
 
 async def test_a_session_is_named_after_the_thread_that_its_backend_opened() -> None:
-    """docs/translation.md, rule 4.8: and so it has the same id in every dialect, and after a restart of the gateway."""
+    """So the session has the same id in every dialect, and after a restart of the gateway (docs/translation.md, rule
+    4.8).
+    """
     async with in_memory_gateway(upstream="codewhale") as made:
         widget, editor = made.join("widget"), made.join("editor", dialect="codewhale")
         widget.says(ask("create_conversation_session", "c", agentId=OPENED))
@@ -217,7 +219,9 @@ async def test_an_interrupt_of_a_thread_that_is_not_open_sends_no_request() -> N
 
 
 async def test_a_message_to_a_session_that_only_the_server_knows_is_sent_there() -> None:
-    """docs/dialects/smooth.md, section 6: the old sessionId on a new socket, as long as the server knows it."""
+    """A client may use its old sessionId on a new socket while the server knows it (docs/dialects/smooth.md, section
+    6).
+    """
     async with in_memory_gateway(upstream="smooth") as made:
         client, session = made.join("widget"), "0198c3a1-0000-4000-8000-0000000000d2"
         client.says(ask("send_message", "r1", sessionId=session, message="Hi"))
@@ -235,7 +239,7 @@ async def test_a_message_to_a_session_that_only_the_server_knows_is_sent_there()
 
 @pytest.mark.parametrize("known", [True, False])
 async def test_a_thread_of_another_owner_is_answered_like_an_unknown_one(known: bool) -> None:
-    """docs/design.md, section 5: and its backend is not asked for it."""
+    """The backend is not asked for the thread (docs/design.md, section 5)."""
     async with in_memory_gateway(upstream="codewhale", share="owner") as made:
         if known:
             owner = made.join("owner", principal="ann", dialect="codewhale")

@@ -1,4 +1,4 @@
-"""A pando names its sessions once: clients see and use also those that the gateway has forgotten."""
+"""A pando lists its sessions once: clients also see and use those that the gateway has forgotten."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ONE, OTHER = "0b0e9b0e-0000-4000-8000-000000000001", "0b0e9b0e-0000-4000-8000-00
 
 
 async def forgotten(made: InMemoryPandoGateway) -> MemoryTransport:
-    """A client of a route that has just forgotten both sessions of its pando."""
+    """Return a client of a route that has just forgotten both sessions of its pando."""
     client = made.join("smooth")
     client.say(json.dumps(ask("list_conversations", "r0")).encode())
     await made.begins(row(ONE, "Atlas"), row(OTHER, "Borealis"))

@@ -1,4 +1,4 @@
-"""A resumed conversation is found, opened and loaded before anything else is said of it."""
+"""A resumed conversation is found, opened and loaded before clients receive anything else about it."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def message(text: str) -> Message:
 
 
 class Stage:
-    """A HistoryLoader with the session on one side and the backend on the other, both played by the test."""
+    """A HistoryLoader between a session and a backend that are both played by the test."""
 
     def __init__(self, resume: str = "", *, taken: bool = False, limits: Limits = Limits()) -> None:  # noqa: B008  # frozen
         numbers = count(1)
@@ -97,7 +97,7 @@ class Stage:
         return self.asked[-1]
 
     def answers(self, event: Any) -> None:
-        """The backend answers what it was asked last."""
+        """Answer the backend's last request."""
         self.loader.receive([Burst(items=[structs.replace(event, request=self.asked[-1].request)])])
 
     def opened(self, conversation: str = "c1") -> None:
@@ -105,7 +105,7 @@ class Stage:
         self.answers(SessionOpened(request="", session=conversation))
 
     def pages(self, *pages: Sequence[str], more: bool = False) -> None:
-        """Pages of texts, newest first; the last one is the end unless there is `more`."""
+        """Answer with pages of texts, newest first; the last page is the end unless there is `more`."""
         for number, texts in enumerate(pages, start=1):
             self.last(GetHistory)
             cursor = texts[-1] if more or number < len(pages) else None
@@ -308,7 +308,7 @@ def test_a_stopped_loader_waits_for_nothing() -> None:
 
 
 def test_a_resuming_client_is_answered_once_the_history_is_loaded() -> None:
-    """A codewhale's answer tells the history (docs/translation.md, section 1)."""
+    """The answer of a codewhale contains the history (docs/translation.md, section 1)."""
     stage = Stage()
     stage.loader.send([ResumeSession(request="open", session="c1")])
     stage.opened()

@@ -1,4 +1,4 @@
-"""A long history is read page by page, answered once and whole, and bounded."""
+"""A long history is read page by page, delivered once and whole, and bounded."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MOST = 1 << 20
 
 
 class Store:
-    """A loader between a session and a backend that has `size` messages, "0" the oldest; `step` answers one request."""
+    """A loader between a session and a backend with `size` messages, "0" the oldest; `step` answers one request."""
 
     def __init__(self, size: int, *, most: int = MOST) -> None:
         self.ledger, self.time = Ledger(), ManualClock()

@@ -1,4 +1,4 @@
-"""The system calls of an open, a look-up and a list in a directory of 5,000 pods."""
+"""The number of system calls of an open, a look-up and a list in a directory of 5,000 pods."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ LINK = link()
 
 
 class ManyPods:
-    """A directory of pods that counts system calls; also the backend of each session, which counts its starts."""
+    """A directory of pods that counts system calls. It is also the backend of each session, and counts its starts."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, group: asyncio.TaskGroup) -> None:
         self.folder, self.calls, self.dead = folder, Counter[str](), set[str]()
@@ -131,7 +131,7 @@ class ManyPods:
     # -- the test --------------------------------------------------------------------------------------
 
     async def perform(self, command: Command | None, act: Callable[[], T], client: Any = LINK) -> T:
-        """Let the action of a client wait as the router does; return its result."""
+        """Run a client's action as the router does; return its result."""
         done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
 
         def run() -> None:
@@ -145,7 +145,7 @@ class ManyPods:
             return await done
 
     async def open(self, client: Any = LINK, **fields: Any) -> str:
-        """A client opens a session; return the name of the pod that it gets."""
+        """Open a session as a client; return the name of the pod that it gets."""
         command = OpenSession(**fields)
 
         def opened() -> str:
@@ -157,11 +157,11 @@ class ManyPods:
         return await self.perform(command, opened, client)
 
     async def knows(self, name: str) -> bool:
-        """Return True if there is a session of this name, once a client has asked for it."""
+        """Return True if a client that asks for this name finds a session."""
         return await self.perform(GetSession(session=name), lambda: self.sessions.index.find_session(name) is not None)
 
     async def list(self, **fields: Any) -> SessionsListed:
-        """Return a page of the list as a client gets it."""
+        """Return a page of the list as a client receives it."""
         rows: list[SessionSummary] = []
         command = ListSessions(**fields)
         await self.perform(command, lambda: self.kind.list_sessions(LINK, command, rows.extend))
@@ -169,7 +169,7 @@ class ManyPods:
         return listed(self.lists, command, rows)
 
     def free(self, name: str) -> None:
-        """Let the owner of a pod's session leave it."""
+        """Let the owner of a pod's session leave the session."""
         session = self.session(name)
         session.state.owner = ""
         self.sessions.tell(session)

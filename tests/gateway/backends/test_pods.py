@@ -1,4 +1,4 @@
-"""A directory of pods behind the gateway: which client gets which pod, over real sockets."""
+"""A directory of pods behind the gateway: which pod each client gets, over real sockets."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ WS = "smooth+ws://127.0.0.1:0/ws"
 
 @asynccontextmanager
 async def pods(base: Path, *names: str) -> AsyncIterator[None]:
-    """A demo pod in each of these folders."""
+    """Run a demo pod in each of these folders."""
     apps = []
     async with asyncio.timeout(DEADLINE), asyncio.TaskGroup() as group:
         for name in names:
@@ -52,7 +52,7 @@ async def opened(url: str, **fields: Any) -> dict[str, Any]:
 
 
 def conversation(base: Path, name: str) -> str:
-    """The id of this pod's session (docs/translation.md, rule 3.1)."""
+    """Return the id of this pod's session (docs/translation.md, rule 3.1)."""
     return session_id("test", f"pod+unix:{base}/{name}/sock")
 
 

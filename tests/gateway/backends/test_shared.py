@@ -1,4 +1,4 @@
-"""One connection for many sessions: what comes goes where it belongs, and nothing waits for ever."""
+"""One connection for many sessions: each message reaches its session, and no request waits for ever."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def says(client: MemoryTransport, frame: dict[str, object]) -> None:
 
 
 async def watching(made: InMemoryPandoGateway, session: str) -> MemoryTransport:
-    """A smooth client that has attached to a session of the primary."""
+    """Attach a smooth client to a session of the primary."""
     client = made.join("smooth")
     says(client, ask("get_session", "open", sessionId=session))
     await settle()
@@ -71,7 +71,7 @@ async def test_a_lost_primary_fails_the_open_turn_and_waiting_commands_once() ->
 
 
 async def in_a_turn(made: InMemoryPandoGateway) -> MemoryTransport:
-    """A client whose turn r1 has said `Hel`, and a primary whose connection is lost then."""
+    """Return a client whose turn r1 has streamed `Hel` when the connection to the primary is lost."""
     client = await watching(made, ONE)
     await made.begins(row(ONE))
     await made.answers("message.list", [])
@@ -85,7 +85,7 @@ async def in_a_turn(made: InMemoryPandoGateway) -> MemoryTransport:
 
 
 def ends(client: MemoryTransport) -> list[tuple[str, object]]:
-    """The terminals of r1."""
+    """Return the terminals of r1."""
     terminals = [f for f in frames(client) if f["type"] in ("eventual_response", "error", "cancelled")]
     return [(f["type"], f.get("data", {}).get("data", {}).get("response", {}).get("responseParts")) for f in terminals]
 
@@ -180,7 +180,7 @@ async def test_inputs_that_waited_are_refused_if_the_primary_opens_no_session() 
 
 
 async def test_an_input_to_a_shipped_primary_without_sessions_is_refused_and_writes_nothing() -> None:
-    """A shipped primary takes no input from others (docs/dialects/pando.md, section 6): a session made for the input
+    """A shipped primary takes no input from others (docs/dialects/pando.md, section 6). A session made for the input
     would stay there, empty.
     """
     async with in_memory_pando_gateway() as made:
@@ -277,7 +277,7 @@ async def test_heartbeats_of_the_primary_are_no_loss() -> None:
 async def test_a_command_without_a_counterpart_is_refused_in_the_words_of_a_primary(
     call: dict[str, object], code: int, text: str
 ) -> None:
-    """docs/translation.md, rule 3.19; docs/dialects/pando.md, section 6."""
+    """The texts are those of docs/translation.md, rule 3.19, and docs/dialects/pando.md, section 6."""
     async with in_memory_pando_gateway() as made:
         caller = made.join("pando")
         says(caller, {"jsonrpc": "2.0", "id": "1", **call})
@@ -289,8 +289,8 @@ async def test_a_command_without_a_counterpart_is_refused_in_the_words_of_a_prim
 
 
 async def test_the_gateway_only_observes_a_shipped_primary_because_it_takes_no_input() -> None:
-    """docs/translation.md, rule 3.19: each client has the refusal in its own dialect, and what the primary's own
-    user does.
+    """Each client receives the refusal in its own dialect, and the turns of the primary's own user
+    (docs/translation.md, rule 3.19).
     """
     reason = "message.send: agent runner not available on this instance"
     async with in_memory_pando_gateway() as made:

@@ -1,4 +1,4 @@
-"""The requests over a shared connection: answered once, and dropped with their session."""
+"""Requests over a shared connection: answered once, and dropped with their session."""
 
 from __future__ import annotations
 

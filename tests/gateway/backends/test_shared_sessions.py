@@ -1,4 +1,4 @@
-"""The sessions of a backend that carries many: known by its lists, and not asked for in vain."""
+"""The sessions of a backend that carries many: known from its lists, and not requested without need."""
 
 from __future__ import annotations
 
@@ -47,7 +47,9 @@ async def test_a_client_that_names_no_session_is_shown_the_newest() -> None:
 
 
 async def test_a_client_that_names_no_session_is_never_shown_that_of_a_sub_agent() -> None:
-    """A real pando gives a sub-agent a session under the id of its tool call, and one for each title that it makes."""
+    """A real pando has a session for each sub-agent, under the id of its tool call, and one for each title that it
+    generates.
+    """
     async with in_memory_pando_gateway() as made:
         smooth = made.join("smooth")
         smooth.say(json.dumps(ask("list_conversations", "r1")).encode())
@@ -82,7 +84,7 @@ NO_ROWS = "session.get: sql: no rows in result set"
 
 
 async def watched(made: InMemoryPandoGateway, *rows: dict[str, object]) -> None:
-    """The primary has these sessions, and a pod client is shown the newest."""
+    """Let the primary list these sessions; a pod client is shown the newest."""
     await made.begins(*rows)
     await made.answers("message.list", [])
 
@@ -234,7 +236,7 @@ async def test_a_session_that_the_backend_deletes_twice_is_removed_once() -> Non
 
 
 class Folders:
-    """Where sessions stand side by side; nobody asks."""
+    """A backend whose sessions are side by side and never requested."""
 
     def answer(self, command: ListSessions | GetSession | ResumeSession, own: SessionState) -> Event:
         raise NotImplementedError

@@ -1,4 +1,4 @@
-"""The way to the backend: connected when wanted, again when lost, and each command written once or answered."""
+"""The connection to the backend: made on demand, again after a loss; each command is written once or answered."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ NEAR = Limits(backoff_first=AT_ONCE, backoff_max=AT_ONCE)
 
 
 class Dialled:
-    """An upstream, the session that hears of it, and the pod that it dials."""
+    """An upstream, the session that receives its events, and the pod that it dials."""
 
     def __init__(self, group: asyncio.TaskGroup, limits: Limits) -> None:
         self.group = group
@@ -74,7 +74,7 @@ class Dialled:
     # -- the test --------------------------------------------------------------------------------------
 
     def submits(self, *texts: str) -> None:
-        """A client sends each of these, under itself as request."""
+        """Send each of these inputs, with its text as the request id."""
         for text in texts:
             self.upstream.send([SubmitInput(request=text, segments=(Text(text=text),))])
 
@@ -85,7 +85,7 @@ class Dialled:
 
 @asynccontextmanager
 async def dialled(limits: Limits = FAR) -> AsyncIterator[Dialled]:
-    """An upstream that is stopped when the block is left; its tasks have ended then."""
+    """Return an upstream that is stopped when the block is left; its tasks have ended then."""
     async with asyncio.timeout(20), asyncio.TaskGroup() as group:
         made = Dialled(group, limits)
         yield made
@@ -93,7 +93,7 @@ async def dialled(limits: Limits = FAR) -> AsyncIterator[Dialled]:
 
 
 async def until(made: Dialled, pods: int) -> None:
-    """Until so many connections were made."""
+    """Wait until this many connections were made."""
     while len(made.pods) < pods:
         await settle()
     await settle()

@@ -1,4 +1,4 @@
-"""The command line in the process of a test, for tests that look at nothing but what it prints."""
+"""The command line in the process of a test, for tests that check only its output."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ RECORDED = str(FROZEN / "v4.jsonl")
 
 
 class Run:
-    """Runs the program with arguments; returns its exit code, stdout and stderr."""
+    """A function that runs the program with arguments and returns its exit code, stdout and stderr."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
         self._monkeypatch = monkeypatch

@@ -1,4 +1,4 @@
-"""export and import, as their users meet them."""
+"""The commands export and import, from the user's side."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def test_an_import_overwrites_nothing(dragoman: Run, tmp_path: Path) -> None:
 
 
 def test_an_export_into_a_pipe_is_written_to_it(dragoman: Run, tmp_path: Path) -> None:
-    """As `-o /dev/stdout` is meant; a rename would put a file into the place of the device."""
+    """For example `-o /dev/stdout`; a rename would replace the device by a file."""
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     with ThreadPoolExecutor() as pool:

@@ -43,7 +43,7 @@ def test_steps_are_counted_only_on_a_terminal(
 def test_output_during_progress_goes_to_stdout_unchanged(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """`dragoman show atlas.jsonl --json > out.json`: the bar is on the terminal, the answer is not."""
+    """With `dragoman show atlas.jsonl --json > out.json` the progress bar is on the terminal, and the output is not."""
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("TTY_COMPATIBLE", "1")
     for bar in (progress("a.jsonl", 2 * LONG), steps("a.jsonl", 3)):

@@ -1,4 +1,4 @@
-"""redact and scan, as their users meet them."""
+"""The commands redact and scan, from the user's side."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ KEY = SHAPES["npm_token"]
 
 @pytest.fixture
 def dragoman(dragoman: Run) -> Callable[..., tuple[int, str, str]]:
-    """Run the program as everywhere; fail if it printed the secret."""
+    """Run the program; fail if it printed the secret."""
 
     def run(*arguments: str) -> tuple[int, str, str]:
         code, out, err = dragoman(*arguments)

@@ -47,7 +47,7 @@ def test_a_backend_with_other_answers_is_reported_and_exits_1(recording: Path, t
 
 
 def test_a_recording_without_turns_is_not_driven(recording: Path, tmp_path: Path) -> None:
-    """Nothing that could be compared must not look like nothing that differs."""
+    """ "Nothing to compare" must not look like "no difference"."""
     empty = RecordingBuilder().says(TextDelta(text="1")).write(tmp_path, "empty.jsonl")
     done = dragoman("drive", str(empty), replay(recording))
     words = f"error: {empty} has no turn that a client began: nothing can be driven\n"

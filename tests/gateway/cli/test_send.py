@@ -25,7 +25,7 @@ KEYS = {"type", "session", "end", "text", "usage", "failure", "question"}
 
 
 class Backends:
-    """Demo backends in processes of their own, each started when it is first asked for."""
+    """Demo backends as processes, each started on first use."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -150,7 +150,7 @@ def test_ctrl_c_cancels_the_turn_in_the_backend_and_exits_130(backends: Backends
 
 
 def test_a_session_is_continued_by_its_id_and_a_new_one_begun_without(backends: Backends) -> None:
-    """The demo backend answers each further input of one session with the next turn of its script."""
+    """The demo backend answers each further input of a session with the next turn of its script."""
     endpoint = backends.endpoint("pando")
     first, other = (told(send(endpoint, "hello", "--json"))[-1] for _ in range(2))
     again = told(send(endpoint, "hello", "--session", first["session"], "--json"))[-1]

@@ -1,4 +1,4 @@
-"""show and diff, as their users meet them."""
+"""The commands show and diff, from the user's side."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ def test_diff_of_equal_conversations_exits_0(dragoman: Run) -> None:
 
 
 def beside(folder: Path, *texts: str) -> Path:
-    """A folder with the frames of a route, and one session for each text."""
+    """Write a folder with the frames of a route, and one session for each text."""
     RecordingBuilder(structs.replace(OF_A_POD, session="")).frame().write(folder, "one-route.jsonl")
     for number, text in enumerate(texts):
         header = structs.replace(OF_A_POD, session=f"s{number}")

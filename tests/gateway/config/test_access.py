@@ -1,4 +1,4 @@
-"""The keys that say who may use a route: their errors, and what they mean together."""
+"""The keys that decide who may use a route: their errors, and their combined effect."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Problems of a configuration file: all are found, each with its line and key, and nothing else is reported."""
+"""The problems of a configuration file: all are reported with line and key, and nothing else is."""
 
 from __future__ import annotations
 

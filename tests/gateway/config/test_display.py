@@ -1,4 +1,4 @@
-"""A configuration as it is shown: every key, secrets masked, defaults marked."""
+"""The output of a configuration: every key, with secrets masked and defaults marked."""
 
 from __future__ import annotations
 

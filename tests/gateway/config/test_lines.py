@@ -1,4 +1,4 @@
-"""The line of a key, in every way in which TOML lets one write it."""
+"""The line of a key, for every form in which TOML can write it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Servers of this machine are found without a connection to them."""
+"""Servers of this machine are found without connecting to them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The example of a configuration file is true: each key, with its default."""
+"""The example configuration is correct: it has each key with its default."""
 
 from __future__ import annotations
 

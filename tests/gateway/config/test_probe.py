@@ -1,4 +1,4 @@
-"""Whether backends can be reached, each route for itself."""
+"""The probe of backends reports for each route whether its backend can be reached."""
 
 from __future__ import annotations
 

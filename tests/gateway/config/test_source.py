@@ -1,4 +1,4 @@
-"""Reading a small file that a user named, which may be anything."""
+"""Reading a small file named by a user, which may be of any kind."""
 
 from __future__ import annotations
 

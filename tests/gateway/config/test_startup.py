@@ -1,4 +1,4 @@
-"""The hazards of a configuration that this machine shows without any connection."""
+"""Problems of a configuration that show on this machine without any connection."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The actions of clients on sessions, by action and by client (docs/security.md, section 3)."""
+"""The rights of clients on sessions, by action and by client (docs/security.md, section 3)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Failed attempts are counted for each address, and logged ever more seldom."""
+"""Failed attempts are counted for each address, and logged at growing intervals."""
 
 from __future__ import annotations
 

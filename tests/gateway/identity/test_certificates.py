@@ -1,4 +1,4 @@
-"""Client certificates: the subject is the principal."""
+"""Client certificates: the subject of the certificate is the principal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""JSON Web Tokens: what is accepted, and when the keys of an authority are read."""
+"""JSON Web Tokens: which are accepted, and when the keys of an authority are read."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_an_issuer_is_checked_if_it_is_configured() -> None:
 
 
 class Authority:
-    """A JWKS that a test changes, and how often it was read."""
+    """A JWKS that a test can change, with the number of times that it was read."""
 
     def __init__(self) -> None:
         self.now = 0.0

@@ -1,4 +1,4 @@
-"""Users at Unix sockets: the kernel names them, and a list may say which of them may connect."""
+"""Users at Unix sockets: the kernel identifies them, and a list may restrict who can connect."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The principal without authentication."""
+"""The principal of links without authentication."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The roles of principals: what each allows, and who has them."""
+"""The roles of principals: what each allows, and who has it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bearer tokens: the right one names its principal, and every comparison is made."""
+"""Bearer tokens: the right one identifies its principal, and every comparison is made."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The file that keeps the conversation of a pod's name from one process to the next."""
+"""The file that keeps the conversation of a pod's name between processes."""
 
 from __future__ import annotations
 

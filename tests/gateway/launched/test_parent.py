@@ -1,4 +1,6 @@
-"""The reports of a launched pod to its parent: which ends, over which connection (docs/dialects/pod.md, section 11)."""
+"""The reports of a launched pod to its parent: which ends it reports, over which connection (docs/dialects/pod.md,
+section 11).
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ ALERT = say("alert", level="warn", source="pod", message="m", timestamp_ms=1)
 
 @asynccontextmanager
 async def parent(path: Path, *shown: dict[str, Any]) -> AsyncIterator[asyncio.Queue[list[Any]]]:
-    """A parent pod that shows this to whoever connects; the lines that each connection then wrote."""
+    """Run a parent pod that sends these bytes to each connection; yield the lines that each connection wrote."""
     told: asyncio.Queue[list[Any]] = asyncio.Queue()
 
     async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -35,7 +37,7 @@ async def parent(path: Path, *shown: dict[str, Any]) -> AsyncIterator[asyncio.Qu
 
 
 def heard(*events: Event) -> list[Coroutine[Any, Any, None]]:
-    """The reports that these events of one session bring about."""
+    """Return the reports that these events of one session cause."""
     reports: list[Coroutine[Any, Any, None]] = []
     child = Parent("/nowhere", "atlas")
     for event in events:

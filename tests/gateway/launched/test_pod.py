@@ -83,7 +83,7 @@ def test_the_route_is_the_one_that_is_named(environment: dict[str, str]) -> None
 
 
 def opened_session(environment: dict[str, str], *arguments: str) -> str:
-    """The conversation that the second route, whose backend has several, is launched with."""
+    """Return the conversation that the second route is launched with; its backend has several."""
     (route,) = launch(arguments, environment | {"DRAGOMAN_ROUTE": "other"}).config.routes
     return route.listen[0].option("session")
 
@@ -142,7 +142,7 @@ def test_without_a_configuration_it_exits_2_with_one_line() -> None:
 
 @asynccontextmanager
 async def pod(environment: dict[str, str], *arguments: str) -> AsyncIterator[asyncio.subprocess.Process]:
-    """The program beside a backend for it; it is killed if it still runs when the block is left."""
+    """Run the program beside a backend for it; kill it at the end of the block if it still runs."""
     folder = Path(environment["DRAGOMAN_CONFIG"]).parent
     backend = demo_backend(parse(f"pod+unix:{folder}/backend"), limits=LIMITS)
     async with asyncio.timeout(3 * START), asyncio.TaskGroup() as group:
@@ -162,7 +162,7 @@ async def pod(environment: dict[str, str], *arguments: str) -> AsyncIterator[asy
 
 
 async def ready(process: asyncio.subprocess.Process) -> list[str]:
-    """The first line on its stderr, as a TUI reads it."""
+    """Return the first line on its stderr, as a TUI reads it."""
     assert process.stderr is not None
     async with asyncio.timeout(START):
         return (await process.stderr.readline()).decode().rstrip("\n").split("\t")

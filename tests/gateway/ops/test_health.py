@@ -44,7 +44,7 @@ async def test_a_gateway_that_stops_is_draining() -> None:
 
 @pytest.fixture(autouse=True)
 def unremembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Probe at each request."""
+    """Disable the caching of probes, so that each request probes."""
     monkeypatch.setattr(health, "PROBE_EVERY", 0.0)
 
 

@@ -1,4 +1,6 @@
-"""`pod+dir:` as a listener: a way in, a folder for each session, and only there more than the own session is seen."""
+"""`pod+dir:` as a listener: a folder for new sessions and one for each session; only there clients see more than their
+own session.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,7 @@ def base() -> Iterator[Path]:
 
 
 def folders(base: Path) -> set[str]:
-    """Where clients can connect now."""
+    """Return the folders in which clients can connect now."""
     return {path.parent.name for path in base.glob("*/sock")}
 
 
@@ -38,7 +40,7 @@ def status(base: Path, name: str) -> dict[str, Any]:
 
 
 async def answer(client: PodClient, method: str, event: str, **params: Any) -> dict[str, Any]:
-    """Ask, and wait for the first such event since."""
+    """Send a request, and wait for the first event of this kind after it."""
     seen = len(client.events)
     await client.send(method, **params)
     await client.until(lambda: event in client.names()[seen:])

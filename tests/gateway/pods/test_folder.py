@@ -1,4 +1,4 @@
-"""A pod's folder: its socket with the files beside it, made for its owner alone and removed with it."""
+"""A pod's folder: its socket and the files beside it, readable by its owner alone and removed with it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pods of a directory: folders whose socket somebody listens at, and what their status.json tells."""
+"""The pods of a directory: folders with a socket that accepts connections, and the content of their status.json."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where pods are looked for, by the environment; and how they may be called (docs/dialects/pod.md, section 2)."""
+"""Where pods are looked for, by the environment, and which names they may have (docs/dialects/pod.md, section 2)."""
 
 from __future__ import annotations
 

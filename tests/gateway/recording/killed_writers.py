@@ -1,4 +1,4 @@
-"""A program that writes recordings and is killed: for each path on stdin it forks a writer that goes on until then.
+"""A program that forks a writer of recordings for each path on its stdin and kills it later.
 
 It answers with the writer's process id. A writer says on stderr, one number a line, how many lines were just synced.
 Its system takes a few bytes at a time, so that it is killed in the middle of lines too.

@@ -123,9 +123,8 @@ def _events(lines: Sequence[EventLine], seq: int, t: int) -> Iterator[EventLine]
 
 
 def in_streams(lines: Sequence[Line], seq: int, position: int) -> list[Item]:
-    """Return these lines as a recorder stores them: what follows a received frame is of the same step.
-
-    They are numbered anew from `seq`, and in the log from `position`.
+    """Return these lines as a recorder stores them: everything that follows a received frame is in the same step. They
+    are numbered anew from `seq`, and in the log from `position`.
     """
     stored: list[Item] = []
     notes, step = PendingSteps(), list[Note]()

@@ -1,4 +1,4 @@
-"""A session recorder on a disk, a clock and timers that a test controls."""
+"""A session recorder with a disk, a clock and timers that a test controls."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Frames that are alike are stored as what differs in them, and come back byte for byte."""
+"""Similar frames are stored as their differences, and are restored byte for byte."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def stored(frames: Sequence[Frame]) -> list[FrameLine]:
 
 
 def as_they_were(frames: Sequence[Frame]) -> list[FrameLine]:
-    """The lines as they are stored; they stand for these frames, one by one, also when they were read back."""
+    """Return the stored lines; assert that they stand for exactly these frames, also after reading them back."""
     lines = stored(frames)
     again = read_back(lines)
     expected = [frame_line(seq, 2, UP, "receive", "pod", frame) for seq, frame in enumerate(frames, 1)]

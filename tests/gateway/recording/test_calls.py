@@ -1,4 +1,4 @@
-"""The cost that recording adds to a turn, counted in Python calls of gateway/recording and never timed."""
+"""The cost of recording a turn, counted in Python calls of gateway/recording and never timed."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ DEADLINE = 20.0
 
 @asynccontextmanager
 async def recorded(folder: Path, *, redacts: bool = True) -> AsyncIterator[tuple[FakePod, SmoothClient]]:
-    """A pod and a smooth client on both sides of a gateway that records."""
+    """Run a recording gateway with a pod and a smooth client on its two sides."""
     path = socket_path(folder)
     route = Route(name="test", listen=(parse("smooth+ws://127.0.0.1:0/ws"),), upstream=parse(f"pod+unix:{path}"))
     redact = Redact(enabled=redacts, window_seconds=60)  # no flush in the middle of a text, also on a busy machine
@@ -60,7 +60,7 @@ def counting() -> Iterator[Counter[str]]:
 
 
 async def until_written(folder: Path, word: str, times: int) -> None:
-    """Wait until the recording has `word` so often."""
+    """Wait until the recording contains `word` this many times."""
     async with asyncio.timeout(DEADLINE):
         while sum(path.read_text().count(word) for path in (folder / "rec").glob("*.jsonl")) < times:
             await a_moment()
@@ -87,7 +87,7 @@ async def calls_of_a_token(folder: Path) -> Counter[str]:
 
 
 async def calls_of_a_turn(folder: Path, *, redacts: bool) -> tuple[Counter[str], Counter[str]]:
-    """Return the calls for the begin and for the end of the third turn, until its items are written."""
+    """Return the calls for the beginning and the end of the third turn, until its items are written."""
     begin, end = Counter[str](), Counter[str]()
     async with recorded(folder, redacts=redacts) as (pod, client):
         for turn in range(1, 4):

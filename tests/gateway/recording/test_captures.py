@@ -43,7 +43,7 @@ def words(turn: ComparedTurn) -> list[tuple[str, str]]:
 
 
 def what(raw: dict[str, Any]) -> Any:
-    """The frame of a line of a capture, if it is one."""
+    """Return the frame in a line of a capture, or None."""
     return raw["frames"] if "frames" in raw else raw.get("frame")
 
 
@@ -96,7 +96,7 @@ def test_an_error_under_the_request_of_a_turn_is_its_end() -> None:
 
 @needs_shared
 def test_a_turn_that_waits_for_an_answer_is_lost_with_its_connection() -> None:
-    """The answer that came over another one was refused, and the input behind it is a turn of its own."""
+    """The answer came over another connection and was refused, and the next input is a turn of its own."""
     first, second = told("captures/21")
     assert [(block.what, block.text) for block in first.blocks if block.what != "tool"] == [
         ("input", "delete 42"),

@@ -14,7 +14,7 @@ FILE = b"".join(compressed(LINES))
 
 
 def entries() -> list[IndexEntry]:
-    """The entries of the index of FILE."""
+    """Return the entries of the index of FILE."""
     found = read_index(io.BytesIO(FILE))
     assert found is not None
     return found.entries

@@ -1,4 +1,4 @@
-"""kill -9 while it writes: every reader copes, and nothing that was synced is lost."""
+"""A recording survives kill -9 during a write: every reader can read it, and synced lines are never lost."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def zygote() -> Iterator[subprocess.Popen[bytes]]:
 
 
 def killed(zygote: subprocess.Popen[bytes], path: Path, syncs: int) -> int:
-    """Have a writer killed after so many syncs that it told; how many lines the last one had made safe."""
+    """Kill a writer after it has reported this many syncs; return the number of lines in the last one."""
     assert zygote.stdin is not None
     assert zygote.stdout is not None
     assert zygote.stderr is not None

@@ -127,7 +127,7 @@ def test_any_part_stands_for_the_whole(tmp_path: Path) -> None:
 
 
 def test_parts_are_recognized_by_their_headers(tmp_path: Path) -> None:
-    """A name that was taken has ~2 in it; a part of another recording may have had the name."""
+    """A name that was taken gets ~2; a part of another recording may have that name."""
     first, second = in_parts(tmp_path / "a.jsonl", numbered(9), 4)
     second.rename(tmp_path / "a~2.1.jsonl")
     written(second, numbered(3), structs.replace(HEADER, started_at=5, part=1, seq=1))
@@ -140,7 +140,7 @@ def test_parts_are_recognized_by_their_headers(tmp_path: Path) -> None:
 
 
 def test_a_duplicated_part_is_read_once(tmp_path: Path) -> None:
-    """A gateway was killed when it had compressed it."""
+    """A gateway that is killed after it compressed a part leaves it twice."""
     first, second = in_parts(tmp_path / "a.jsonl", numbered(9), 4)
     in_parts(tmp_path / "a.jsonl", numbered(9), 4, packed=(0, 1))
     assert list(open_recording(first).lines()) == numbered(9)

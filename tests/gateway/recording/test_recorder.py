@@ -24,7 +24,7 @@ POD, PANDO = registry.dialect("pod"), registry.dialect("pando")
 
 
 class Shelf:
-    """A writer that keeps the recording of each session, to be read as words."""
+    """A writer that keeps the recording of each session as words."""
 
     place = Folder
     rotate_bytes = 0
@@ -104,7 +104,7 @@ WHY_STRAY = "the client sends too many that mean nothing, or are wrong"
 
 
 def happens(track: SessionRecorder, *taps: Tap, text: str = "x", begins: str = "") -> None:
-    """A session delivers something to these links."""
+    """Deliver these events of a session to these links."""
     events = [TurnAccepted()] if begins else [TextDelta(text=text)]
     origin = Origin(link=begins)
     before = track.batch(Batch(session="", epoch=1, first_seq=0, events=cast("Any", events), turn="t", origin=origin))

@@ -1,4 +1,4 @@
-"""Recording as it is used: through a gateway on real sockets, and as a program."""
+"""Recording as users run it: through a gateway on real sockets, and as a program."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ LIMITS = Limits(drain_deadline=0.5, backoff_first=0.05, backoff_max=0.2)
 async def recorded(
     folder: Path, recording: Recording | None, backend: str = "pod+unix:{folder}/backend.sock", *, record: bool = True
 ) -> AsyncIterator[tuple[App, str]]:
-    """A demo backend, and a gateway that records; when it ends both have ended."""
+    """Run a demo backend and a recording gateway; both have ended when the block is left."""
     demo = demo_backend(parse(backend.format(folder=folder)))
     ready: asyncio.Queue[str] = asyncio.Queue()
     async with asyncio.TaskGroup() as group:
@@ -89,7 +89,7 @@ async def test_a_recording_is_the_conversation(tmp_path: Path) -> None:
 
 
 async def test_a_file_gets_the_first_session_with_an_input(tmp_path: Path) -> None:
-    """The first client opens a session and says nothing; it is recorded beside the file."""
+    """The first client opens a session without an input; that session is recorded beside the file."""
     out = tmp_path / "out.jsonl"
     backend = "smooth+ws://127.0.0.1:0/ws"
     async with (

@@ -23,7 +23,7 @@ RULES = RedactionRules(window_micros=EVER)
 
 
 def lines(count: int = 3000) -> list[Line]:
-    """A long recording; a secret stands in a frame of it, and in the letters of deltas that are seconds apart."""
+    """Return a long recording with a secret in a frame, and one in the letters of deltas that are seconds apart."""
     some = numbered(count)
     seq, t = some[-1].seq, some[-1].t
     for letter in f" {KEY}":
@@ -47,7 +47,7 @@ def zst(path: Path) -> Path:
 
 
 def shown(path: Path) -> str:
-    """All that can be found in a file, also when it is unpacked."""
+    """Return everything that can be found in a file, also after unpacking it."""
     unpacked = "".join(map(str, open_recording(path).lines()))
     return unpacked + "".join(e.text for _, e in open_recording(path).events() if isinstance(e, TextDelta))
 
@@ -167,7 +167,7 @@ def test_a_frozen_recording_is_rewritten_in_this_version(tmp_path: Path) -> None
 
 @pytest.fixture
 def parts(tmp_path: Path) -> list[Path]:
-    """The key is said in the second part and the third, and the last part has no line that can be read."""
+    """Write a recording with the key in the second and third part, whose last part has no readable line."""
     paths = in_parts(tmp_path / "rec.jsonl", lines(), 1000, 3010, len(lines()) - 1, packed=(1,))
     head, *_ = paths[3].read_bytes().split(b"\n")
     paths[3].write_bytes(head + b"\n")

@@ -1,4 +1,4 @@
-"""Deltas are stored with the frames that they came and went in as their texts, and come back byte for byte."""
+"""Deltas are stored as texts together with the frames in which they came and left, and are restored byte for byte."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def smooth(word: str, at: int = 0) -> bytes:
 
 
 class Talk:
-    """Rounds of one turn: a pod's frames, the deltas, and smooth frames for a client or two."""
+    """Rounds of one turn: a pod's frames, the deltas, and smooth frames for one or two clients."""
 
     def __init__(self, kind: Callable[..., Event] = TextDelta, sent: Sequence[TapPoint] = (TO_SMOOTH,)) -> None:
         self.kind = kind
@@ -50,7 +50,7 @@ class Talk:
         self.steps: list[tuple[int, list[Note]]] = []
 
     def round(self, *words: str, frame: Callable[[str, int], Frame] = smooth, origin: Origin = ORIGIN) -> Talk:
-        """One read: so many words."""
+        """Add one read with this many words."""
         self.at += 7_300_000
         events = [self.kind(text=word) for word in words]
         batch = Batch(session="s", epoch=2, first_seq=self.seq, events=events, turn="t", origin=origin, at=self.at)
@@ -64,7 +64,7 @@ class Talk:
         return self
 
     def lines(self) -> Iterator[Line]:
-        """One by one, as no recorder makes them."""
+        """Return the lines one by one, as no recorder groups them."""
         seq = count_from(1)
         for t, step in self.steps:
             for note in step:
@@ -83,7 +83,9 @@ class Talk:
                         )
 
     def stored(self, *, every: int = 1000) -> list[Item]:
-        """As they are stored, taken after so many steps each; they stand for the same lines, also when read back."""
+        """Return the lines as stored, taken after this many steps each; assert that they stand for the same lines when
+        read back.
+        """
         notes, stored = PendingSteps(), list[Item]()
         for number, (t, step) in enumerate(self.steps, 1):
             notes.add(t, step)

@@ -23,7 +23,7 @@ START = 1_700_000_000_000_000_000
 
 
 class Loop:
-    """The functions that the writer calls in the loop; the test waits for them."""
+    """The functions that the writer calls in the event loop; the test waits for them."""
 
     def __init__(self) -> None:
         self.calls: queue.Queue[Callable[[], None]] = queue.Queue()
@@ -193,7 +193,7 @@ def test_a_folder_that_cannot_be_created_fails_only_its_file(tmp_path: Path, loo
 
 @pytest.fixture
 def small_files() -> Iterator[int]:
-    """No file of this process may be larger than so many bytes: as on a full disk, a write is cut short, then fails."""
+    """Limit the files of this process to this many bytes: as on a full disk, a write is cut short, then fails."""
     limit = 64 * 1024
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)

@@ -1,4 +1,4 @@
-"""A recording written line by line, and a replay of it on a clock that the test holds."""
+"""A recording written line by line, and a replay of it on a clock that the test controls."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ OF_A_POD = Header(
 
 
 def said(text: str, request: str = "r") -> SubmitInput:
-    """An input."""
+    """Return an input with this text."""
     return SubmitInput(request=request, segments=(Text(text=text),))
 
 
@@ -55,7 +55,7 @@ def types(events: list[Any]) -> list[str]:
 
 
 class RecordingBuilder:
-    """Lines of a recording, each `every` µs behind the one before unless the time is `at` (ms)."""
+    """Lines of a recording, each `every` µs after the previous one unless the time is `at` (ms)."""
 
     def __init__(self, header: Header = OF_A_POD, *, asks_backend: bool = True) -> None:
         self._header = header
@@ -81,14 +81,14 @@ class RecordingBuilder:
         self._lines.append(EventLine(seq=self.last + 1, t=self._t, cursor=f"1:{self._logged}", **fields))
 
     def client(self, command: Any) -> str:
-        """A client asks this, of the gateway alone; under which request."""
+        """Add a command of a client that does not reach the backend; return its request id."""
         self._requests += 1
         request = f"c{self._requests}"
         self._add(command=_asked_by(command, request), link="smooth-1")
         return request
 
     def asks(self, command: Any, *answers: Event) -> RecordingBuilder:
-        """A client asks this of the backend, and is answered so: an answer's request is filled in."""
+        """Add a command to the backend and its answer, whose request id is filled in."""
         request = self.client(command)
         if self._asks_backend:
             self.backend(command)
@@ -97,13 +97,13 @@ class RecordingBuilder:
         return self
 
     def backend(self, command: Command) -> RecordingBuilder:
-        """The backend is asked this."""
+        """Add a command to the backend."""
         self._requests += 1
         self._add(command=_asked_by(command, f"u{self._requests}"), link=UP)
         return self
 
     def says(self, *events: Event) -> RecordingBuilder:
-        """Events of the log, of the open turn if one is."""
+        """Add events to the log, in the open turn if there is one."""
         for event in events:
             self._add(event=event, turn=self._open, at=1)
             self._logged += 1
@@ -112,7 +112,7 @@ class RecordingBuilder:
     def turn(
         self, text: str, *events: Event, end: End | None = "completed", failure: Failure | None = None
     ) -> RecordingBuilder:
-        """A client's turn, from its input to its end in normal form; left open with `end` None."""
+        """Add a client's turn in normal form, from its input to its end; leave it open if `end` is None."""
         self.asks(said(text))
         self._begin(text)
         return self.says(*events).ends(end, failure) if end is not None else self.says(*events)
@@ -129,14 +129,14 @@ class RecordingBuilder:
         self.says(StatusChanged(status="running"))
 
     def ends(self, end: End = "completed", failure: Failure | None = None) -> RecordingBuilder:
-        """The open turn ends, in normal form."""
+        """End the open turn in normal form."""
         status = StatusChanged(status="paused" if end == "paused" else "idle")
         self.says(TurnResult(end=end), status, TurnEnded(end=end, message="answer", failure=failure))
         self._open = ""
         return self
 
     def refused(self, text: str, failure: Failure) -> RecordingBuilder:
-        """An input that the backend refused."""
+        """Add an input that the backend refused."""
         return self.asks(said(text), Reply(request="", failure=failure))
 
     def frame(self, text: str = "{}") -> RecordingBuilder:
@@ -145,7 +145,7 @@ class RecordingBuilder:
         return self
 
     def write(self, folder: Path, name: str = "tape.jsonl") -> Path:
-        """The file."""
+        """Write the file; return its path."""
         return written(folder / name, self._lines, self._header)
 
     def plan(self, folder: Path) -> ReplayPlan:
@@ -158,7 +158,7 @@ def _asked_by(item: Any, request: str) -> Any:
 
 
 class WatchedReplay:
-    """A session that hears a replay: `events` are all that it said, `news` those that were not looked at."""
+    """A session that receives a replay: `events` are all of its events, `news` those since the last call."""
 
     def __init__(
         self,
@@ -199,7 +199,7 @@ class WatchedReplay:
         raise AssertionError(f"a replay cannot be lost: {text}")
 
     def asks(self, command: Command) -> list[Any]:
-        """Ask this; what is said by the time that nothing is due any more."""
+        """Send this command; return the events until nothing more is due."""
         self.backend.send([command])
         return self.news()
 

@@ -1,4 +1,4 @@
-"""A recording as the backend of a session, on a clock that the test holds."""
+"""A recording as the backend of a session, on a clock that the test controls."""
 
 from __future__ import annotations
 
@@ -265,7 +265,7 @@ def test_an_answer_that_differs_from_the_recorded_one_fails_the_turn_with_that_r
 
 
 def test_an_answer_matches_only_its_own_question(tmp_path: Path) -> None:
-    """A no to the first is none to the second, to which it was said then."""
+    """A recorded "no" to the second question does not answer the first."""
     second = ApprovalRequested(tool="t", description="d", question="q2")
     tape = (
         RecordingBuilder()

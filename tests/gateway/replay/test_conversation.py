@@ -1,4 +1,4 @@
-"""One conversation of a pando for a session alone: opened, named, and nobody else's."""
+"""A conversation of a pando for a single session: opened, named, and shared with nobody."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ THEIRS = "0b0e9b0e-0000-4000-8000-000000000001"
 
 
 class Alone(InMemoryPando):
-    """A session with a connection of its own to the primary. `refuses` lets nobody connect."""
+    """A session with its own connection to the primary. With `refuses` nobody can connect."""
 
     def __init__(self, group: asyncio.TaskGroup) -> None:
         super().__init__()
@@ -66,7 +66,7 @@ class Alone(InMemoryPando):
         await (run_turns() if self.refuses else settle())
 
     async def opens(self) -> str:
-        """The connection stands, and the primary opens what it is asked to open; under which id."""
+        """Connect the primary, which opens the requested session; return its id."""
         await self.begins(row(THEIRS))
         written = (await self.answers("CreateSession", {"id": "named by it"}))["params"]
         await self.answers("message.list", [])
@@ -128,7 +128,7 @@ async def test_events_of_other_sessions_are_ignored_and_not_counted_as_losses() 
 
 
 async def test_lists_and_heartbeats_of_the_backend_are_not_passed_on() -> None:
-    """The session has an id, a title and messages of its own; the ids of the backend are kept from it."""
+    """The session has its own id, title and messages, and the backend's ids are kept from it."""
     async with alone() as made:
         await made.asks(said("go"))
         await made.opens()
@@ -199,7 +199,7 @@ async def test_the_same_conversation_continues_after_a_lost_connection() -> None
 
 @pytest.mark.parametrize("kept", [True, False])
 async def test_a_conversation_missing_from_the_list_is_requested_before_it_counts_as_gone(kept: bool) -> None:
-    """A list lacks sessions in which nothing was said (docs/dialects/pando.md, section 6)."""
+    """A list lacks sessions without messages (docs/dialects/pando.md, section 6)."""
     async with alone() as made:
         await made.asks(said("go"))
         await made.opens()
@@ -216,7 +216,7 @@ async def test_a_conversation_missing_from_the_list_is_requested_before_it_count
 
 
 async def test_commands_wait_until_it_is_known_whether_the_conversation_exists() -> None:
-    """The words that connect again may be the first that another backend hears."""
+    """After a reconnect, a held command could otherwise be the first that another primary receives."""
     async with alone() as made:
         await made.asks(said("go"))
         await made.opens()
@@ -237,7 +237,7 @@ async def test_commands_wait_until_it_is_known_whether_the_conversation_exists()
 
 
 async def test_a_turn_without_publications_ends_when_the_stored_messages_show_its_end() -> None:
-    """docs/translation.md, rule 3.6: two equal answers, a silence apart."""
+    """The end needs two equal answers with a silence between them (docs/translation.md, rule 3.6)."""
     async with alone() as made:
         await made.asks(said("go"))
         await made.opens()

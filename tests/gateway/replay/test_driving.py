@@ -49,25 +49,25 @@ FORM = InteractionRequired(question="f then", kind="identity", spec=Raw(b"{}"), 
 
 
 class Backend:
-    """The other side of a driver."""
+    """The backend at the other end of a driver."""
 
     def __init__(self, driver: Driver) -> None:
         self.driver = driver
 
     async def hears(self) -> Any:
-        """The next command."""
+        """Return the next command."""
         (frame,) = await asyncio.wait_for(receive(self.driver.transport), 5)
         assert isinstance(frame, bytes)
         return COMMAND.decode(frame)
 
     async def says(self, *events: Event, turn: str = "t") -> None:
-        """Deliver these to all."""
+        """Deliver these events to all clients."""
         await self.driver.transport.send(
             [msgspec.json.encode(InProcessEvent(event=event, turn=turn)) for event in events]
         )
 
     async def answers(self, event: Event) -> None:
-        """Tell the driver alone."""
+        """Send these events to the driver alone."""
         await self.driver.transport.send([msgspec.json.encode(InProcessEvent(event=event))])
 
     async def opens(self) -> None:
@@ -75,7 +75,7 @@ class Backend:
         await self.driver.transport.send([msgspec.json.encode(InProcessEvent(attached="s"))])
 
     async def accepts(self, turn: str = "t") -> str:
-        """Take the next input; its text."""
+        """Accept the next input; return its text."""
         command = await self.hears()
         assert isinstance(command, SubmitInput)
         text = flatten(command.segments)
@@ -176,7 +176,7 @@ SIGN_UP = InteractionRequired(
 
 
 def filled_in_again() -> RecordingBuilder:
-    """A form is answered, refused, answered again, and taken."""
+    """Return a recording in which a form is answered, refused, answered again, and accepted."""
     wrong, right = (
         AnswerInteraction(question="f then", values=Raw(json))
         for json in (b'{"name":"Ada","phone":"1"}', b'{"name":"Ada","phone":"55"}')
@@ -285,7 +285,7 @@ async def test_a_turn_that_is_over_is_not_cancelled(tmp_path: Path) -> None:
 
 
 async def test_a_resume_without_effect_ends_no_turn(tmp_path: Path) -> None:
-    """A pod refuses it by an error for everybody: nothing stands in the recording that answers it."""
+    """A pod refuses it by an error to all clients, so the recording has no answer to it."""
     async with driving(RecordingBuilder().turn("one").asks(ResumeTurn()).turn("two"), tmp_path) as (backend, found):
         await backend.opens()
         await backend.accepts()

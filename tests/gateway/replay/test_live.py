@@ -1,4 +1,4 @@
-"""The live backend behind a replay: what the session hears of it, and what it is given of the history."""
+"""The live backend behind a replay: the events that the session gets from it, and the history that it gets."""
 
 from __future__ import annotations
 
@@ -235,7 +235,7 @@ class Both:
         self.forked = LiveFallback(self.watched.backend, self.behind.live, self.reporter, spy=spy)
 
     def asks(self, *commands: object) -> list[str]:
-        """Ask this; what the live backend was asked for it."""
+        """Send this command; return the commands that reach the live backend."""
         before = len(self.behind.backend.asked)
         self.forked.send(commands)  # type: ignore[arg-type]  # commands of any kind
         return types(self.behind.backend.asked[before:])

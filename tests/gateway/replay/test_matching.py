@@ -1,4 +1,4 @@
-"""The ladder: what counts as the same command, as nearly the same, and as another."""
+"""The levels of similarity: which commands are the same, nearly the same, or different."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def test_the_most_similar_candidates_come_first_and_equal_ones_in_order() -> Non
 
 @pytest.mark.parametrize("make", [lambda n: "ab" * n, lambda n: "a" * n, lambda n: "[redacted:k:1] " * n])
 def test_only_the_beginnings_of_long_texts_are_compared(make: Callable[[int], str]) -> None:
-    """Nearness costs the square of what is compared: unbounded this would take minutes."""
+    """The comparison takes quadratic time, so without a limit this test would take minutes."""
     recorded: list[Command] = [said(make(20_000) + str(n)) for n in range(20)]
     before = time.process_time()
     nearest_commands(recorded, said(make(20_000) + "?"))

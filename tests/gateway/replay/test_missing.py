@@ -1,4 +1,4 @@
-"""Turns that a recording lacks are added to it and played from it."""
+"""Turns that a recording lacks are added to it and replayed from it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.gateway.replay.recording_builder import RecordingBuilder, WatchedRepl
 
 
 def session(folder: Path) -> Path:
-    """The recording of a session: the first and the last turn were played, the one between was the live backend's."""
+    """Return the recording of a session whose first and last turn were replayed and whose middle turn was live."""
     tape = RecordingBuilder(asks_backend=False)
     tape._turn = 10  # turns have ids of their own
     tape.turn("one", TextDelta(text="1"))

@@ -1,4 +1,4 @@
-"""How a recording may be played, as its endpoint says it."""
+"""The options of a replay, as its endpoint gives them."""
 
 from __future__ import annotations
 

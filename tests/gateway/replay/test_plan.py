@@ -76,7 +76,7 @@ def test_a_command_on_which_later_events_depend_begins_a_turn_part(tmp_path: Pat
 
 
 def test_an_answer_belongs_to_the_last_command_with_its_request_id(tmp_path: Path) -> None:
-    """A smooth client says the input and all that belongs to its turn under one request."""
+    """A smooth client sends the input and all other commands of its turn under one request id."""
     wrong, right = AnswerInteraction(question="f", declined=True), AnswerInteraction(question="f")
     invalid = InteractionInvalid(question="f", kind="k", errors=(), text="no", request="turn")
     form = InteractionRequired(question="f", kind="k", spec=Raw(b"{}"), reason="r")
@@ -119,7 +119,7 @@ def test_an_answer_belongs_to_the_question_that_was_open(tmp_path: Path) -> None
 
 
 def test_without_frames_of_a_backend_the_requests_come_from_clients_and_log(tmp_path: Path) -> None:
-    """An answer in words is an input that begins no turn; what it meant stands in the log."""
+    """An answer in words is an input that begins no turn; the log has its meaning."""
     asked = ApprovalRequested(tool="t", description="d", question="q1")
     tape = RecordingBuilder(asks_backend=False).turn("one", asked, end=None)
     tape.asks(SubmitInput(segments=())).says(ApprovalResolved(approved=True, question="q1"))

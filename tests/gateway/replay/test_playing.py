@@ -1,4 +1,4 @@
-"""The replay of a route: read once, played anew for each session."""
+"""The replay of a route: read once, played from the beginning for each session."""
 
 from __future__ import annotations
 

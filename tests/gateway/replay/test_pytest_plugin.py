@@ -1,4 +1,4 @@
-"""The fixtures, as a user's tests use them; docs/replay.md shows the first of these."""
+"""The fixtures as users' tests use them; docs/replay.md shows the first of these."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def ask(url, text):
 
 @pytest.fixture
 def user(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
-    """A project with a recording, and a client under test."""
+    """Create a project with a recording and a client under test."""
     pytester.makepyfile(client=CLIENT)
     folder = pytester.mkdir("recordings")
     RecordingBuilder().turn("Where is my order?", TextDelta(text="On its way.")).write(folder, "order.jsonl")

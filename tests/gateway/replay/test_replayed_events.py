@@ -119,7 +119,7 @@ def test_a_recording_without_model_turns_gets_one_per_run_if_the_session_needs_t
 
 
 def test_model_turn_numbers_that_do_not_grow_are_left_out() -> None:
-    """Scenes that are played in another order than recorded; from there on no number of then is right."""
+    """Turns played in another order than recorded make all later numbers wrong."""
     first, second, third = (ModelTurnStarted(index=index) for index in (0, 1, 2))
     assert say(lines(), second, first, third) == [second, ModelTurnStarted(), ModelTurnStarted()]
 

@@ -1,4 +1,4 @@
-"""Apps of a recording's own: wrong files and endpoints are refused before anything runs (tests/pairs runs them)."""
+"""Apps made for a recording: wrong files and endpoints are refused before anything runs (tests/pairs runs them)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The choice of the recorded turn: by level of likeness, by order, and never twice."""
+"""The choice of the recorded turn: by level of similarity, by order, and never twice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A router whose backends open a session at once, with clients that are called by hand, to count what they cost."""
+"""A router whose backends open a session at once, with clients that are called directly, to count their cost."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class HeapTimer:
 
 
 class HeapClock:
-    """A clock for many timers, which advances only by `passes`."""
+    """A clock for many timers that advances only by `passes`."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
@@ -60,7 +60,7 @@ class HeapClock:
         return timer
 
     def passes(self, seconds: float) -> None:
-        """Let time pass; what is due is called in its order."""
+        """Advance the clock, and call the timers that are due in their order."""
         end = self.seconds + seconds
         while self._heap and self._heap[0][0] <= end:
             self.seconds, _, timer = heapq.heappop(self._heap)
@@ -71,14 +71,14 @@ class HeapClock:
 
 
 class OpenedConversation:
-    """A backend in this process: each session opens a conversation of its own, as a smooth server does."""
+    """A backend in this process: each session opens its own conversation, as with a smooth server."""
 
     def __init__(self, session: BackendEvents, number: int) -> None:
         self._session = weakref.proxy(session)
         self._number = number
 
     def start(self) -> None:
-        """Do nothing: it is asked first."""
+        """Do nothing: this backend starts with its first command."""
 
     def send(self, commands: Sequence[Command]) -> None:
         for command in commands:
@@ -87,14 +87,14 @@ class OpenedConversation:
                 self._session.receive([Burst(items=[opened])])
 
     def rest(self) -> None:
-        """Do nothing."""
+        """Do nothing: this backend has no connection."""
 
     def stop(self) -> None:
-        """Do nothing."""
+        """Do nothing: this backend has no connection."""
 
 
 class CountedRoute:
-    """A router over `OpenedConversation`, and clients that are called by hand, without tasks."""
+    """A router over `OpenedConversation`, with clients that are called directly, without tasks."""
 
     def __init__(self, ttl: float = TTL, limits: dict[str, Any] | None = None, **options: Any) -> None:
         self.time = HeapClock()
@@ -142,7 +142,7 @@ class CountedRoute:
 
 @contextmanager
 def touched(monkeypatch: pytest.MonkeyPatch) -> Iterator[set[int]]:
-    """Collect the sessions of which anything is read while the block runs."""
+    """Collect the sessions that are read while the block runs."""
     seen: set[int] = set()
     read = object.__getattribute__
 

@@ -1,4 +1,4 @@
-"""The busy sessions of a route: a gateway that stops waits for those that were busy when it began to wait."""
+"""The busy sessions of a route: a gateway that stops waits for those that were busy when it began to stop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Sessions are forgotten `session_ttl` after the last client or turn, and no client is a reason to look at all of them.
+"""Sessions are forgotten `session_ttl` after the last client or turn, and no client makes the gateway walk all
+of them.
 
 What a client costs is counted: the sessions of which anything is read.
 """
@@ -26,7 +27,7 @@ from tests.idle import settle
 
 
 async def opened(made: InMemoryGateway, name: str, conversation: int = 0) -> dict[str, Any]:
-    """A smooth client opens a session of the smooth backend; its reply's data."""
+    """Open a session of the smooth backend as a smooth client; return the data of the reply."""
     client = made.join(name)
     client.says(CREATE)
     await settle()
@@ -36,7 +37,7 @@ async def opened(made: InMemoryGateway, name: str, conversation: int = 0) -> dic
 
 
 async def answer(made: InMemoryGateway, conversation: int) -> None:
-    """The smooth server opens the conversation that it is asked for."""
+    """Open the requested conversation as the smooth server."""
     (asked,) = made.pod.news()
     made.pod.says(
         acknowledged(
@@ -110,7 +111,7 @@ async def test_a_session_is_freed_by_its_last_timer_without_the_garbage_collecto
 
 @pytest.fixture(scope="module")
 def crowd() -> CountedRoute:
-    """A route with 1,000 sessions, without clients."""
+    """Return a route with 1,000 sessions without clients."""
     route = CountedRoute()
     route.open_and_leave(1_000)
     return route

@@ -1,4 +1,4 @@
-"""The ids of sessions: functions of what they stand for."""
+"""The ids of sessions are functions of the objects for which they stand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The sessions of a route by their names."""
+"""The index of the sessions of a route by their names."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ async def test_a_session_is_found_by_its_id_and_its_public_ids_until_it_is_dropp
 
 
 async def test_the_names_that_clients_choose_for_one_session_are_bounded() -> None:
-    """A client that opens the one session of a backend may choose another name each time."""
+    """A client that opens the only session of a backend may choose a new name each time."""
     async with in_memory_gateway() as made:
         index = made.router._all.index
         for number in range(NAMES_MAX):

@@ -1,4 +1,4 @@
-"""The order of open sessions, newest first, and what a page of it costs."""
+"""The order of open sessions, newest first, and the cost of a page."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NS = 1_000_000_000
 
 
 def crowd(count: int, *, titled: bool = True) -> CountedRoute:
-    """A route with sessions that were left, the last one changed last; each has a title, or none has."""
+    """Return a route with sessions without clients, the last one changed last; with a title each, or with none."""
     route = CountedRoute()
     route.open_and_leave(count)
     for number, session in enumerate(route.router.sessions if titled else ()):
@@ -146,7 +146,7 @@ def test_the_lists_of_one_client_wait_for_turns_when_the_step_is_used_up() -> No
 
 
 def test_a_list_that_finds_nothing_is_looked_for_in_slices() -> None:
-    """A query may match no session: then all are looked at, and other links are served meanwhile."""
+    """A query may match no session: then all are searched, and other links are served between the slices."""
     route = crowd(3_000)
     queue = route.services.queue
     told: list[SessionsListed | None] = []

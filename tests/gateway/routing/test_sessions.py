@@ -1,4 +1,4 @@
-"""The sessions of a route: what is made, and who is told of it."""
+"""The sessions of a route: which are made, and who learns of them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ONE, OTHER = "0b0e9b0e-0000-4000-8000-000000000001", "0b0e9b0e-0000-4000-8000-00
 
 
 async def listening(made: InMemoryPandoGateway) -> MemoryTransport:
-    """A publication, and somebody for whom the primary is connected."""
+    """Return a publication, and a client for which the primary is connected."""
     told = made.join("pando", publishes=True)
     made.join("smooth").say(json.dumps(ask("list_conversations", "r1")).encode())
     await settle()
@@ -40,7 +40,7 @@ async def test_a_publication_learns_of_every_existing_and_new_session() -> None:
 
 
 async def test_a_publication_learns_no_more_of_a_session_once_it_has_an_owner() -> None:
-    """docs/design.md, section 5: sessions with an owner are not published unless the route says so."""
+    """Sessions with an owner are not published unless the route allows it (docs/design.md, section 5)."""
     async with in_memory_pando_gateway(structs.replace(ROUTE, share="owner")) as made:
         told = await listening(made)
         await made.begins(row(ONE), row(OTHER))

@@ -1,4 +1,4 @@
-"""Sessions that wait for their backend: found by their client, and by the names that clients chose for them."""
+"""Sessions that wait for their backend are found by their client, and by the names that clients chose."""
 
 from __future__ import annotations
 

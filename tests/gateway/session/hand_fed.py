@@ -1,4 +1,4 @@
-"""A normal form that a test feeds by hand."""
+"""A normal form whose events the test feeds by hand."""
 
 from __future__ import annotations
 

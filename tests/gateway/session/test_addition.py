@@ -85,7 +85,7 @@ def test_a_history_added_twice_adds_nothing_more(known: list[Message], told: lis
 
 
 def _within(users: list[str], known: list[Message]) -> list[str]:
-    """The users' messages of `known`, as far as they stand in `users` in their order."""
+    """Return the users' messages of `known` that occur in `users` in the same order."""
     rest = iter(users)
     return [item.text for item in known if item.role == "user" and item.text in rest]
 

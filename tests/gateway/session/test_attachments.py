@@ -1,4 +1,4 @@
-"""Attached files: only what resolves inside of a root becomes a reference."""
+"""Attached files: only a path that resolves inside of a root becomes a reference."""
 
 from __future__ import annotations
 

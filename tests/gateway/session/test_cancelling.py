@@ -26,7 +26,7 @@ CANCELLED = (problem("internal", "Cancelled"), status("idle"))
 
 
 def begun(made: InMemoryGateway) -> Script:
-    """A pod client `p` whose turn runs at a pod."""
+    """Return a pod client `p` whose turn runs at a pod."""
     return (
         made.script()
         .joins("p", dialect="pod")
@@ -40,7 +40,7 @@ def begun(made: InMemoryGateway) -> Script:
 
 
 def begun_at_server(made: InMemoryGateway) -> Script:
-    """A pod client `p` whose turn "$t" runs at a smooth server."""
+    """Return a pod client `p` whose turn "$t" runs at a smooth server."""
     return (
         made.script()
         .joins("p", dialect="pod")
@@ -163,7 +163,7 @@ IS_REFUSED: dict[str, Frame] = {
 
 
 async def everybody(made: InMemoryPandoGateway) -> dict[str, MemoryTransport]:
-    """Clients of all dialects at a session of a pando in which a run has begun; the smooth client began it as `r1`."""
+    """Return clients of all dialects in a session of a pando with an open run; the smooth client began it as `r1`."""
     clients = {name: made.join(name) for name in ("smooth", "pod", "codewhale", "pando")}
     clients["subscribers"] = made.join("pando", publishes=True)
     says(clients["smooth"], ask("get_session", "open", sessionId=ID))
@@ -182,7 +182,7 @@ def says(client: MemoryTransport, frame: Frame) -> None:
 
 
 def holds(part: Frame, frame: Frame) -> bool:
-    """Whether a frame says all of this; None is what it does not say."""
+    """Return True if a frame has all these fields; None means that a field is absent."""
     same = (holds(v, frame[k]) if isinstance(v, dict) and k in frame else frame.get(k) == v for k, v in part.items())
     return all(same)
 
@@ -212,7 +212,7 @@ async def test_a_cancel_refused_by_the_backend_is_reported_to_its_sender_and_the
 
 
 async def test_a_cancel_that_a_server_does_not_know_ends_the_turn_in_the_gateway() -> None:
-    """An unknown action is not a refusal: docs/translation.md, rule 3.4."""
+    """An unknown action is not a refusal (docs/translation.md, rule 3.4)."""
     async with in_memory_pando_gateway() as made:
         clients = await everybody(made)
         says(clients["pod"], CANCEL)

@@ -1,4 +1,4 @@
-"""Events that go only to the link that asked, and the effects of an answer."""
+"""Events for the requesting link alone, and the effects of an answer."""
 
 from __future__ import annotations
 
@@ -28,9 +28,7 @@ THREAD = "thread-0198c3a1-0000-4000-8000-0000000000d1"
 
 
 async def test_an_archived_thread_leaves_the_list_until_it_is_unarchived() -> None:
-    """docs/dialects/codewhale.md, section 2.3, and captures/codewhale/06: an archived thread says so where it is
-    asked for.
-    """
+    """A list of archived threads contains it (docs/dialects/codewhale.md, section 2.3, and captures/codewhale/06)."""
     async with in_memory_gateway(upstream="codewhale") as made:
         client = made.join("editor", dialect="codewhale")
         client.says(line(1, "thread/start"))

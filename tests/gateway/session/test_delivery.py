@@ -1,4 +1,4 @@
-"""Delivery: everybody sees the same, and who does not read costs bounded memory and nobody else."""
+"""Delivery: all clients see the same, and a client that does not read costs bounded memory and delays no other."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ TURN = "5f0c4b1e-0000-4000-8000-00000000000a"
 
 
 class Stage:
-    """A session's delivery with links in memory; turns are played by hand in normal form."""
+    """The delivery of a session, with links in memory; tests play turns in normal form by hand."""
 
     def __init__(
         self, group: asyncio.TaskGroup, *, soft: int, log_bytes: int, coalesce: bool, source: str = "pod"
@@ -313,7 +313,7 @@ async def test_a_client_that_is_behind_gets_the_202_of_an_input_accepted_during_
 async def test_fields_that_are_lost_in_rendering_are_counted_once_per_rendering(
     source: str, counted: dict[str, int]
 ) -> None:
-    """docs/design.md, section 6: every lossy translation; what came in a dialect goes out in it whole."""
+    """Every lossy translation counts (docs/design.md, section 6); a message loses nothing in its own dialect."""
     async with stage(source=source) as made:
         for name in ("one", "other"):  # who see the same, and so share a rendering
             made.join(name)

@@ -1,4 +1,4 @@
-"""The size and the messages of a transcript are counted as it grows, whatever is added, dropped or replaced."""
+"""The size and the messages of a transcript are counted as it grows, for every kind of change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Folding: a log alone gives the state that the live path had, and its prelude shows what live clients saw."""
+"""Folding: the log alone gives the state of the live path, and its prelude shows what live clients saw."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ ID = str(UUID(int=0))
 
 
 class Live:
-    """The live path: the normal form with its state, and the log of what it emitted."""
+    """The live path: the normal form with its state, and the log of its events."""
 
     def __init__(self) -> None:
         numbers = count(1)
@@ -75,7 +75,7 @@ class Live:
         self._append(self.form.feed(events, self._at))
 
     def answer(self, *, again: bool, typed: bool) -> None:
-        """The open question, if any, is answered, or asked again; by what somebody typed, or otherwise."""
+        """Answer the open question, if any, or ask it again; with a typed answer or another one."""
         turn = self.state.turn
         if turn is None or turn.question is None:
             return
@@ -159,7 +159,7 @@ def play(live: Live, bursts: Sequence[Burst]) -> None:
 
 
 def tells_gap(live: Live) -> bool:
-    """Return True if the clients were told that a finished text contradicts what was streamed of it."""
+    """Return True if the clients were told that a finished text contradicts its streamed text."""
     return any(isinstance(event, Gap) for batch in live.log for event in batch.events)
 
 
@@ -232,7 +232,7 @@ def test_a_client_asked_in_words_sees_runs_that_each_end_once_with_their_whole_t
 
 
 def preluded(state: SessionState) -> list[Batch]:
-    """The prelude as Delivery shows it."""
+    """Return the prelude as Delivery shows it."""
     turn = state.turn
     return [
         Batch(
@@ -252,7 +252,7 @@ def show(projection: SessionProjection, batches: Sequence[Batch]) -> list[bytes]
 
 
 def uncounted(frames: Sequence[bytes]) -> list[Any]:
-    """Without a pod's counters, which go on from what a client was shown; no prelude repeats what was used."""
+    """Return events without a pod's counters and usage, which a prelude does not repeat."""
     decoded = [frame for frame in map(json.loads, frames) if frame.get("event") != "usage"]
     for frame in decoded:
         for counter in ("turn", "llm_call"):
@@ -280,7 +280,7 @@ def test_an_open_question_is_last_in_the_prelude_and_answers_are_in_their_places
 
 
 def content(frames: Sequence[bytes], turn: str = "") -> dict[str, Any]:
-    """Text, reasoning and tools that smooth frames show, of all turns or of one."""
+    """Return text, reasoning and tools of smooth frames, of all turns or of one."""
     said: dict[str, Any] = {"text": "", "reasoning": "", "tools": set()}
     for frame in map(json.loads, frames):
         if turn and frame.get("requestId") != turn:

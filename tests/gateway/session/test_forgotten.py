@@ -19,7 +19,7 @@ LOST = "knows nothing of what was said before"
 
 
 async def editor(made: InMemoryGateway, name: str = "editor") -> InMemoryPeer:
-    """A codewhale client that has resumed the thread: a gateway that was restarted knows it from the store alone."""
+    """Connect a codewhale client that resumes the thread, which a restarted gateway knows only from the store."""
     client = made.join(name, dialect="codewhale")
     client.says(line(1, "thread/resume", thread_id=KEPT))
     await settle()
@@ -31,7 +31,7 @@ async def editor(made: InMemoryGateway, name: str = "editor") -> InMemoryPeer:
 
 
 async def widget(made: InMemoryGateway, name: str = "widget") -> InMemoryPeer:
-    """A smooth client of the same session."""
+    """Connect a smooth client to the same session."""
     client = made.join(name)
     client.says(ask("create_conversation_session", "c", conversationId=SESSION, agentId=SESSION))
     await settle()
@@ -40,7 +40,7 @@ async def widget(made: InMemoryGateway, name: str = "widget") -> InMemoryPeer:
 
 
 async def answered(made: InMemoryGateway, text: str = "Hello") -> None:
-    """The child answers the message that it was sent last."""
+    """Answer the last message as the child."""
     await settle()
     for word in ({"type": "response_start"}, {"type": "response_delta", "delta": text}, {"type": "response_end"}):
         made.pod.says({"response_id": "r", **word})
@@ -48,7 +48,7 @@ async def answered(made: InMemoryGateway, text: str = "Hello") -> None:
 
 
 def says(client: InMemoryPeer, number: int, text: str = "Hi") -> None:
-    """A client begins a turn."""
+    """Begin a turn as this client."""
     if client.link.dialect.name == "smooth":
         client.says(ask("send_message", f"m{number}", sessionId=sent_to(client), message=text))
     else:
@@ -60,7 +60,7 @@ def sent_to(client: InMemoryPeer) -> Any:
 
 
 def errors(client: InMemoryPeer) -> list[str]:
-    """The EventFrames of the kind `error` in the results that a codewhale client got."""
+    """Return the EventFrames of the kind `error` in the results of a codewhale client."""
     events = [event for frame in client.news() for event in frame.get("result", {}).get("events", [])]
     return [event["message"] for event in events if event["event"] == "error"]
 

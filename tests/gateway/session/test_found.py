@@ -1,4 +1,4 @@
-"""The snapshot of a reconnected backend decides the turn during which its connection was lost."""
+"""The snapshot of a reconnected backend decides how the interrupted turn continues."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One pod behind clients of all four dialects: what each of them is shown of the same turn."""
+"""A pod behind clients of all four dialects: what each receives of the same turn."""
 
 from __future__ import annotations
 
@@ -62,32 +62,32 @@ USER_LINE_KEPT = (*FRESH_POD[:2], rotated(BEGUN), *FRESH_POD[3:])
 
 
 def topic(name: str, **payload: Any) -> Frame:
-    """A publication."""
+    """Return a publication."""
     return {"topic": name, "payload": payload}
 
 
 def bare(kind: str, **keys: Any) -> Frame:
-    """A line between request and answer."""
+    """Return a line between request and answer."""
     return {"type": kind, **keys}
 
 
 def streamed(*deltas: str) -> tuple[Frame, ...]:
-    """The response of a message."""
+    """Return the response of a message."""
     return (bare("response_start"), *(bare("response_delta", delta=text) for text in deltas), bare("response_end"))
 
 
 def message(number: int, text: str) -> Frame:
-    """A codewhale client says something."""
+    """Send a message as a codewhale client."""
     return line(number, "thread/message", thread_id=THREAD, input=text)
 
 
 def accepted_by_whale(number: int) -> Frame:
-    """The result of a message."""
+    """Return the result of a message."""
     return {"id": number, "result": {"status": "accepted", "thread_id": THREAD}}
 
 
 def together(made: InMemoryGateway, shown: Frame = IDLE) -> Script:
-    """A smooth client `s`, a pod's `p`, a codewhale's `c` and a pando's subscribers `v` at a pod that shows itself."""
+    """Connect a smooth client `s`, a pod client `p`, a codewhale client `c` and a pando's subscribers `v` to a pod."""
     return (
         made.script()
         .joins("s")
@@ -252,7 +252,7 @@ ERRORED = {"kind": "run_errored", "interrupted": True, "message": "Cancelled", "
 
 
 async def test_after_a_cancel_all_histories_are_equal_live_and_after_a_reconnect() -> None:
-    """A pod logs nothing of an answer that was cut (docs/translation.md, rule 4.7)."""
+    """A pod logs nothing of a cancelled answer (docs/translation.md, rule 4.7)."""
     said = [("user", "Hi"), ("assistant", "Hel")]
     async with in_memory_gateway() as made:
         await (

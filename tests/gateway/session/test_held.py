@@ -1,4 +1,4 @@
-"""The memory of a session is counted while it lives, and its oldest half is dropped if the gateway runs out of it."""
+"""The memory of a session is counted while it lives; its oldest half is dropped if the gateway runs out of memory."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.step_counter import count_steps
 
 
 def holding(text: int, *, limits: Limits | None = None) -> tuple[Services, Log, SessionMemory, SessionState]:
-    """A session with `text` characters in each of ten messages and ten batches of its log."""
+    """Return a session with `text` characters in each of ten messages and ten batches of its log."""
     given = services(limits=limits, ledger=Ledger())
     state = SessionState(id="s")
     log = Log(state, given.limits)

@@ -1,4 +1,4 @@
-"""A history: ids that stand when it comes again, pages from newest to oldest, and a bound."""
+"""A history: ids that stay the same when it comes again, pages from newest to oldest, and a limit."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dragoman.mappings.canonical.values import Item, Message, Reasoning, Role, T
 
 
 class Told:
-    """A session that is told its history again and again."""
+    """A session that receives its history again and again."""
 
     def __init__(self) -> None:
         numbers = count(1)
@@ -29,7 +29,7 @@ class Told:
         return self.state.transcript
 
     def works_on(self, *items: Item, turn: str = "open") -> None:
-        """Everything so far is of ended turns; these are of the open one."""
+        """Mark the items so far as ended turns, and begin an open one with these."""
         self.state.fresh = len(self.state.transcript)
         self.state.turn = OpenTurn(id=turn, message="answer")
         self.state.transcript += items

@@ -1,4 +1,4 @@
-"""Commands that wait for the backend: each until its answer or its deadline, and at most so many."""
+"""Commands that wait for the backend: each until its answer or its deadline, and a limited number of them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.services import services
 
 
 class Flight:
-    """Commands in flight with what was written and what was late."""
+    """Commands in flight, with those that were written and those that were late."""
 
     def __init__(self) -> None:
         self.time, self.written, self.late = ManualClock(), list[Command](), list[str]()

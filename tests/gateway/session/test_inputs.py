@@ -9,7 +9,7 @@ from tests.gateway.smooth_client_messages import accepted, answer, cancel, cance
 
 
 def pods(made: InMemoryGateway, *names: str) -> Script:
-    """Pod clients before a pod."""
+    """Connect pod clients to a pod."""
     script = made.script()
     for name in names:
         script.joins(name, dialect="pod")

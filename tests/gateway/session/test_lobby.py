@@ -1,4 +1,4 @@
-"""The lobby: a link goes in once, when the history is known, when it speaks, or when it has waited long enough."""
+"""Links that wait for the history: each attaches once, when it is known, when the link sends, or after a deadline."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.services import services
 
 
 class Stage:
-    """A lobby with a timer that the test rings."""
+    """A PendingAttach with a timer that the test fires."""
 
     def __init__(self) -> None:
         self.inside: list[str] = []

@@ -1,4 +1,4 @@
-"""The log of a session: bounded by events and characters, and joined for a client that catches up."""
+"""The log of a session: limited in events and characters, and merged for a client that catches up."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ STEPS = st.lists(st.tuples(st.lists(EVENTS, min_size=1, max_size=4), st.sampled_
 
 
 def told(log: Log, cursor: int, limit: int = 1 << 20) -> list[tuple[str, Event | str]]:
-    """Everything from the cursor on, each event with its turn; adjacent texts of a turn are joined."""
+    """Return everything from the cursor on, each event with its turn; adjacent texts of a turn are joined."""
     result: list[tuple[str, Event | str]] = []
     while batches := list(log.batches_from(cursor, limit)):
         for batch, after in batches:

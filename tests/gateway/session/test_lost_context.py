@@ -1,4 +1,5 @@
-"""A smooth server that forgot a conversation: every client of its session is told (docs/translation.md, section 4.11).
+"""A smooth server that lost a conversation: every client of its session is told (docs/translation.md, section
+4.11).
 
 The server restarts: it does not know the session, and begins another conversation when it is asked to go on with it.
 """
@@ -34,12 +35,12 @@ OPEN: Frame = {"action": "create_conversation_session", "requestId": "open", "ag
 
 
 def send(request: str, text: str) -> Frame:
-    """The smooth client says something, under the session id that it was given first."""
+    """Send an input as the smooth client, with the session id that it first received."""
     return {"action": "send_message", "requestId": request, "sessionId": SERVER_SESSION, "message": text}
 
 
 def together(made: InMemoryGateway) -> Script:
-    """A smooth client `a`, a pod's `p`, and a pando's subscribers `v`; one turn was held."""
+    """Connect a smooth client `a`, a pod client `p` and a pando's subscribers `v`, and run one turn."""
     return (
         made.script()
         .joins("p", dialect="pod")
@@ -62,12 +63,12 @@ ENDED = (say("turn_end"), run_end("finished"), status("idle"))
 
 
 def topic(name: str, **payload: Any) -> Frame:
-    """A publication."""
+    """Return a publication."""
     return {"topic": name, "payload": payload}
 
 
 def forgotten(script: Script) -> Script:
-    """The server restarts and begins another conversation."""
+    """Restart the server, which then begins another conversation."""
     return (
         script.server_dies()
         .server_gets({"action": "get_session", "requestId": "$get", "sessionId": SERVER_SESSION})
@@ -81,7 +82,7 @@ def forgotten(script: Script) -> Script:
 
 
 def again(request: str, text: str) -> Frame:
-    """The server is told something in its new session."""
+    """Return an input to the server in its new session."""
     return told(request, text) | {"sessionId": ELSE}
 
 

@@ -1,4 +1,4 @@
-"""A store that knows only what was said is folded into what a session knows."""
+"""The items of a backend's store are merged into those that a session knows."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def call(turn: str) -> list[Item]:
 
 
 def folded(listed: list[Item], transcript: list[Item]) -> list[str] | None:
-    """The result in words: a message as its text, everything else as its type."""
+    """Return the merged items in words: a message as its text, any other item as its type."""
     numbers = count(1)
     items = fold_in(listed, transcript, lambda: f"new-{next(numbers)}")
     if items is None:

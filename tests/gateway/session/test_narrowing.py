@@ -1,4 +1,4 @@
-"""`show` narrows: with `tools = "names"` nothing of what tools were given or gave back is left anywhere."""
+"""The option `show`: with `tools = "names"` no event contains arguments or results of tools."""
 
 from __future__ import annotations
 

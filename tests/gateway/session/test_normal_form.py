@@ -1,4 +1,4 @@
-"""The normal form of a turn: whatever a backend says or leaves out, its clients see a whole turn with one end."""
+"""The normal form of a turn: whatever a backend sends or omits, its clients see a whole turn with one end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Presence: callers and subscribers keep no session awake, and a session without clients rests after a time."""
+"""Presence: callers and subscribers keep no session awake, and a session without clients rests after a while."""
 
 from __future__ import annotations
 

@@ -60,17 +60,17 @@ FORMS = ["identity_form", "choice_chips"]
 
 
 def heard(text: str) -> tuple[Frame, ...]:
-    """Return the events that pod clients see if an answer in words begins a run."""
+    """Return the events that pod clients receive if an answer in words begins a run."""
     return (echo(text), status("running"), say("invoke_start", kind="user_send"), say("turn_start"))
 
 
 def invoke(slug: str) -> Frame:
-    """A pod client calls a workflow."""
+    """Return the call of a workflow by a pod client."""
     return {"method": "run", "params": {"input": [{"kind": "workflow_invoke", "slug": slug}]}}
 
 
 def busy(text: str) -> Frame:
-    """A pod client's input is refused."""
+    """Return the refusal of a pod client's input."""
     return say("error", code="already_running", message=text)
 
 
@@ -78,7 +78,7 @@ ANSWER_FIRST = busy("not sent: answer approve or deny first")
 
 
 def attach(request: str = "open", **keys: Any) -> Frame:
-    """A smooth client joins the conversation."""
+    """Attach a smooth client to the conversation."""
     keys.setdefault("supports", FORMS)
     return {
         "action": "create_conversation_session",
@@ -90,42 +90,42 @@ def attach(request: str = "open", **keys: Any) -> Frame:
 
 
 def ask(action: str, request: str, **keys: Any) -> Frame:
-    """An action of a smooth client."""
+    """Return an action of a smooth client."""
     return {"action": action, "requestId": request, "sessionId": SERVER_SESSION, **keys}
 
 
 def confirm(request: str, *, approved: bool) -> Frame:
-    """A smooth client answers an approval."""
+    """Return a smooth client's answer to an approval."""
     return ask("confirm_tool_action", request, approved=approved)
 
 
 def submit(request: str, interaction: str, **keys: Any) -> Frame:
-    """A smooth client answers a form."""
+    """Return a smooth client's answer to a form."""
     return ask("submit_interaction", request, interactionId=interaction, **keys)
 
 
 def send(request: str, text: str) -> Frame:
-    """A smooth client says something."""
+    """Return a smooth client's input."""
     return ask("send_message", request, message=text)
 
 
 def needs(request: str, kind: str = "write_confirmation_required") -> Frame:
-    """A smooth client is asked."""
+    """Return the question that a smooth client receives."""
     return {"type": kind, "requestId": request}
 
 
 def chunk(request: str) -> Frame:
-    """A smooth client sees a tool's call or result."""
+    """Return a tool's call or result as a smooth client receives it."""
     return {"type": "stream_chunk", "requestId": request}
 
 
 def ok(request: str) -> Frame:
-    """A smooth client's answer was taken."""
+    """Return the acceptance of a smooth client's answer."""
     return {"type": "immediate_response", "requestId": request, "status": 200}
 
 
 def opened(made: InMemoryGateway) -> Script:
-    """A pod client `p` whose turn "$t" runs."""
+    """Return a script with a pod client `p` whose turn "$t" runs."""
     return (
         made.script()
         .joins("p", dialect="pod")
@@ -140,24 +140,26 @@ def opened(made: InMemoryGateway) -> Script:
 
 
 def parked(made: InMemoryGateway) -> Script:
-    """`opened`, and an approval is open."""
+    """Like `opened`, with an open approval."""
     return opened(made).server_says(confirmation("$t"), called("$t", "delete")).gets("p", *ASKED)
 
 
 def joined(script: Script, name: str, *prelude: Frame, supports: list[str] | None = None) -> Script:
-    """A smooth client joins `opened`."""
+    """Like `opened`, with a smooth client beside `p`."""
     hello = attach(supports=FORMS if supports is None else supports)
     return script.joins(name).says(name, hello).gets(name, ok("open"), *prelude)
 
 
 def mixed(made: InMemoryGateway) -> Script:
-    """A pod client `p` whose turn "$t" runs, a pod client `q` and a smooth client `a` who claims the forms."""
+    """Return a script with a pod client `p` whose turn "$t" runs, a pod client `q`, and a smooth client `a` that claims
+    the forms.
+    """
     script = opened(made).joins("q", dialect="pod").gets("q", SNAPSHOT)
     return joined(script, "a")
 
 
 def asked(made: InMemoryGateway) -> Script:
-    """`mixed`, and an approval is open."""
+    """Like `mixed`, with an open approval."""
     return (
         mixed(made)
         .server_says(confirmation("$t"), called("$t", "delete"))
@@ -168,7 +170,7 @@ def asked(made: InMemoryGateway) -> Script:
 
 
 def ends(script: Script, *pods: str, smooth: tuple[str, ...] = ()) -> Script:
-    """The turn goes on to its end for everybody."""
+    """Continue the turn to its end for all clients."""
     script.server_says(result("$t", "delete", "gone"), said("$t", "Done."), answered("$t", "Done."))
     for pod in pods:
         script.gets(pod, say("tool_result"), delta("Done."), done("Done."), *ENDED)
@@ -386,7 +388,7 @@ async def test_a_backend_that_continues_before_it_acknowledges_has_accepted_the_
 
 
 async def twice(made: InMemoryGateway) -> Script:
-    """`asked`, answered by `q`; and a second approval is open."""
+    """Like `asked`, answered by `q`, with a second open approval."""
     return (
         asked(made)
         .says("q", run("approve"))
@@ -445,7 +447,7 @@ SMALL = Limits(outbox_soft=1_024, backoff_first=AT_ONCE, backoff_max=AT_ONCE)
 
 
 def behind(made: InMemoryGateway) -> Script:
-    """`p` runs a turn; `q`, who has stopped reading, lags behind; then an approval is open."""
+    """Return a script in which `p` runs a turn, `q` has stopped reading and lags behind, and an approval is open."""
     return (
         opened(made)
         .joins("q", dialect="pod", limits=SMALL)
@@ -732,7 +734,7 @@ async def test_a_question_in_a_turn_that_ended_for_its_clients_is_denied_and_not
 
 
 def code_asked(made: InMemoryGateway) -> Script:
-    """`p` said "Pay", and a one-time code is wanted of it: the turn has ended."""
+    """Return a script in which `p` sent "Pay" and the ended turn asks it for a one-time code."""
     return (
         made.script()
         .joins("p", dialect="pod")
@@ -916,7 +918,9 @@ async def test_an_answer_to_no_open_form_is_refused() -> None:
 
 
 def plain(made: InMemoryGateway) -> Script:
-    """A smooth client `b` without claims whose turn r1 runs, in the session of `a`, who claims the forms."""
+    """Return a script with a smooth client `b` without claims whose turn r1 runs, in the session of `a`, which claims
+    the forms.
+    """
     script = (
         made.script()
         .joins("a")

@@ -1,4 +1,5 @@
-"""A pod that is lost in a turn and found again within the grace (docs/translation.md, section 4.10).
+"""A pod whose connection is lost during a turn and restored within the grace (docs/translation.md, section
+4.10).
 
 The frames are those of a real pod: it shows its log again to whoever connects, with the blocks that are whole
 (docs/dialects/pod.md, sections 3 and 9), and what still streams goes on behind it.
@@ -37,7 +38,7 @@ BEFORE = run_entries("Before", answer_entry("Yes"), end=completed())
 
 
 def begun(made: InMemoryGateway) -> Script:
-    """A client `a` whose turn r1 has said `Hel`, and a pod that is lost then."""
+    """Return a client `a` whose turn r1 has streamed `Hel` when the connection to the pod is lost."""
     return (
         made.script()
         .opens("a")
@@ -51,7 +52,7 @@ def begun(made: InMemoryGateway) -> Script:
 
 
 def submitted(made: InMemoryGateway) -> Script:
-    """A client `a` whose input r1 was written to a pod that is lost before it said anything."""
+    """Return a client `a` whose input r1 was written to a pod that is lost before it answers."""
     return made.script().opens("a").says("a", send("r1", "Hi")).pod_gets(run("Hi")).pod_dies().gets("a")
 
 

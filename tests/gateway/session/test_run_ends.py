@@ -1,4 +1,4 @@
-"""A pod's parent keys on `turn_end`: what a pod client is told at the end of a run, in front of each backend.
+"""A pod's parent waits for `turn_end`: the events at the end of a run, in front of each backend.
 
 docs/dialects/pod.md, section 7: `usage` precedes `turn_end`, which stands right before `run_end{finished}`.
 """

@@ -1,4 +1,4 @@
-"""Runs: events in order, folded as they come, and never two turns in one."""
+"""Runs of events: kept in order, folded as they come, and never two turns in one."""
 
 from __future__ import annotations
 

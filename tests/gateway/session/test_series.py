@@ -1,4 +1,4 @@
-"""Two gateways in series: the pod listener of one is the pod upstream of another, which then adds and loses nothing."""
+"""Two gateways in series: the pod listener of one is the pod upstream of the other, which adds and loses nothing."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Frame = dict[str, Any]
 
 
 class Series:
-    """The gateway `near` its pod client `p`, and `far` from it the one with the backend."""
+    """Two gateways: `near` serves the pod client `p`, and `far` has the backend."""
 
     def __init__(self, group: asyncio.TaskGroup, upstream: str) -> None:
         self.near = InMemoryGateway(group, LIMITS, "coalesce", UPSTREAMS["pod"])
@@ -25,7 +25,7 @@ class Series:
         self._carried = [0, 0]
 
     async def carry(self) -> None:
-        """Carry what each says to the other, until both are silent."""
+        """Pass frames between both gateways until neither sends any."""
         while True:
             await settle()
             if len(self.near.pods) > len(self.links):
@@ -43,28 +43,28 @@ class Series:
                 self.links[-1].says(frame)
 
     async def backend(self, *frames: Frame) -> None:
-        """The backend says this."""
+        """Send these frames as the backend."""
         self.far.pod.says(*frames)
         await self.carry()
 
     async def client(self, frame: Frame) -> None:
-        """The client says this."""
+        """Send these frames as the client."""
         self.near.clients["p"].says(frame)
         await self.carry()
 
     async def severed(self) -> None:
-        """The connection between them is lost."""
+        """Lose the connection between both gateways."""
         self.near.pod.transport.hang_up()
         self.near.pod.gone = True
         self.links[-1].transport.hang_up()
         await self.carry()
 
     def asked(self, action: str) -> str:
-        """The request id of what a smooth server was asked last."""
+        """Return the request id of the last action to a smooth server."""
         return str([f for f in self.far.pod.frames() if f["action"] == action][-1]["requestId"])
 
     def texts(self) -> list[str]:
-        """The text blocks that the client was told whole."""
+        """Return the complete text blocks that the client received."""
         return [f["data"]["text"] for f in self.near.clients["p"].frames() if f["event"] == "text_done"]
 
 
@@ -156,5 +156,5 @@ async def test_content_of_the_interruption_is_sent_after_the_received_content() 
 
 
 def called(call: str) -> tuple[Frame, ...]:
-    """A whole call."""
+    """Return the events of a whole tool call."""
     return say("tool_call_start", id=call, name="ls"), say("tool_call_done", id=call, name="ls", arguments="{}")

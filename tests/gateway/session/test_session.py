@@ -1,4 +1,4 @@
-"""A session: commands and their one answer, turns and their one end, deadlines, the loss of peers on both sides."""
+"""A session: one answer to each command, one end of each turn, deadlines, and lost peers on both sides."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ FAR = Limits(backoff_first=NEVER, backoff_max=NEVER)  # nobody connects again by
 
 
 def begun(made: InMemoryGateway) -> Script:
-    """A client `a` whose turn r1 runs."""
+    """Return a client `a` whose turn r1 runs."""
     return (
         made.script()
         .opens("a")

@@ -1,4 +1,4 @@
-"""The states of a turn: the table that runs them is the one that the design shows."""
+"""The states of a turn: the table that runs the code is the one that the design shows."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ SAID = [*BEFORE, message("m-3", "user", "When?"), message("m-4", "assistant", "N
 
 
 async def run(made: InMemoryPandoGateway) -> None:
-    """A run that begins in the primary and uses a tool, of which it publishes the end alone."""
+    """Return a run that begins in the primary and uses a tool, whose start the primary does not publish."""
     await made.publishes("session.update", **row(ONE))
     await made.publishes("tool.end", session_id=ONE, tool_name="date", call_id="c", is_error=False, result="May")
     await made.answers("message.list", TYPED)
@@ -34,7 +34,7 @@ async def run(made: InMemoryPandoGateway) -> None:
 
 
 def spoken(pod: MemoryTransport) -> list[tuple[str, str]]:
-    """Return the messages of user and assistant that a pod client saw since its snapshot, in a legal order."""
+    """Return the user's and assistant's messages that a pod client saw since its snapshot, in a legal order."""
     oracle = PodOracle()
     said = []
     for event in frames(pod):
@@ -47,7 +47,7 @@ def spoken(pod: MemoryTransport) -> list[tuple[str, str]]:
 
 
 def words(value: object, known: tuple[str, ...] = ("Where?", "Here.", "When?", "Now.")) -> list[str]:
-    """The known words in the order in which a message has them."""
+    """Return the known words in the order in which a message has them."""
     text = json.dumps(value)
     return sorted((word for word in known if word in text), key=text.index)
 

@@ -1,4 +1,4 @@
-"""Weights: what a peer can make long counts, and a batch weighs what its events weigh."""
+"""The weight of events: it counts every field that a peer can make long, and a batch weighs as much as its events."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`replay+file:` endpoints: upstreams that dial nobody."""
+"""The endpoints `replay+file:`: upstreams without a connection."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lock, registry and ports of a pando project, also against other processes and spoilt files."""
+"""Lock, registry and ports of a pando project, also against other processes and damaged files."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def claimed(folder: Path) -> Iterator[Project]:
 
 @contextmanager
 def other_process(lock: Path) -> Iterator[subprocess.Popen[str]]:
-    """A process that holds the lock as a pando does."""
+    """Run a process that holds the lock as a pando does."""
     with subprocess.Popen([sys.executable, "-c", HOLDER, str(lock)], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "locked\n"
@@ -186,7 +186,7 @@ def test_another_process_takes_the_lock_once_we_have_released_it(folder: Path) -
 
 
 def test_a_lock_deleted_while_we_take_it_is_created_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As when another one releases: it deletes the file that we have just opened."""
+    """Another process that releases the lock deletes the file that we have just opened."""
     flock = fcntl.flock
     deleted: list[int] = []
 

@@ -1,4 +1,4 @@
-"""A way that says nothing of itself: what is true of every transport that does not say otherwise."""
+"""The defaults of a transport that declares nothing about itself."""
 
 from __future__ import annotations
 

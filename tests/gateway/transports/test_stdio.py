@@ -1,4 +1,4 @@
-"""`stdio:` endpoints: what is written wrong, which child is spawned where, and how often it is started again."""
+"""The endpoints `stdio:`: their errors, which child is spawned where, and how often it is started again."""
 
 from __future__ import annotations
 

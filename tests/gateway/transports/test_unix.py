@@ -1,4 +1,4 @@
-"""Unix sockets, by path, by a pod's name, and a directory of them."""
+"""Unix sockets: by path, by the name of a pod, and as a directory of pods."""
 
 from __future__ import annotations
 

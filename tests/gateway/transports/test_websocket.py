@@ -1,4 +1,4 @@
-"""WebSocket endpoints: what is dialled carries the token, and a listener has its port for itself."""
+"""WebSocket endpoints: a dialled connection carries the token, and a listener has its port for itself."""
 
 from __future__ import annotations
 

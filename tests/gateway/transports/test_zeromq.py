@@ -1,4 +1,4 @@
-"""A pando's endpoints: two ports by number, or those of a project, with its lock and its place in the registry."""
+"""The endpoints of a pando: two ports by number, or those of a project, with its lock and registry entry."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ DEADLINE = 20
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Endpoint]:
-    """A project of its own, and a registry of its own."""
+    """Create a project, and a registry of the test's own."""
     (tmp_path / "instances").mkdir()
     register = pando_project.Project.register
     monkeypatch.setattr(pando_project.Project, "register", lambda self: register(self, tmp_path / "instances"))

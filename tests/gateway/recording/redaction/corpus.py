@@ -1,4 +1,4 @@
-"""Secrets to test with, made of parts when the tests run: no scanner of repositories shall ever find one here."""
+"""Secrets for tests, composed at run time so that no repository scanner finds any in the source."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ LETTERS = "aB3dE5gH7jK9mN1pQ3rS5tU7vW9xY1zA"
 
 
 def jwt() -> str:
-    """A token of three parts that are JSON, JSON and noise."""
+    """Return a token of three parts: JSON, JSON and random bytes."""
     parts = [json.dumps({"alg": "HS256", "typ": "JWT"}), json.dumps({"sub": "someone", "n": 7}), "signature" * 3]
     return ".".join(base64.urlsafe_b64encode(part.encode()).decode().rstrip("=") for part in parts)
 
 
 def private_key() -> str:
-    """A key that opens nothing, over several lines."""
+    """Return a private key of several lines that opens nothing."""
     dashes = "-" * 5
     body = base64.b64encode(bytes(range(96))).decode()
     lines = [body[at : at + 32] for at in range(0, len(body), 32)]
@@ -62,7 +62,7 @@ SAID = [
 
 
 def escaped(text: str) -> list[str]:
-    """The text as JSON strings may hold it, in every form of escape that there is, without the quotes."""
+    """Return the text as JSON strings may contain it, in every form of escape, without the quotes."""
     plain = json.dumps(text, ensure_ascii=False)[1:-1]
     forms = [
         plain,

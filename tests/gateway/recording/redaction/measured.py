@@ -1,4 +1,5 @@
-"""Measure what redaction finds: kinds of secrets times places, and innocent texts in which nothing may be found.
+"""Measure what redaction finds: kinds of secrets in all places, and innocent texts in which it must find
+nothing.
 
 The secrets are drawn from a fixed seed by the facts of key_table.py when this runs, so no scanner of repositories can
 take one of them for a real one. `make docs` writes the result into docs/recording.md.
@@ -172,14 +173,14 @@ def _body(one: KeyFormat, drawn: random.Random) -> str:
 
 
 def found(text: str, secret: str) -> bool:
-    """Return True if nothing of the secret but its sign before a prefix is left in the text."""
+    """Return True if only the sign before the secret's prefix is left in the text."""
     for span in reversed(FINDER.find(text)):
         text = f"{text[: span.start]}<>{text[span.end :]}"
     return secret not in text and secret[-8:] not in text
 
 
 def false_findings() -> dict[str, list[str]]:
-    """Map each kind of innocent text to what was found in its texts."""
+    """Map each kind of innocent text to the findings in its texts."""
     return {
         kind: [text[span.start : span.end] for text in texts for span in FINDER.find(text)]
         for kind, texts in INNOCENT.items()

@@ -73,7 +73,7 @@ def logins(count: int) -> str:
 
 
 def in_a_frame(text: str) -> list[Item]:
-    """A message with this text: the frame, and what it means."""
+    """Return a frame of a message with this text, and its event."""
     said = json.dumps({"event": "text_done", "data": {"text": text}})
     return [
         FrameLine(seq=1, t=1, link="up", dir="receive", dialect="pod", text=said),
@@ -82,7 +82,7 @@ def in_a_frame(text: str) -> list[Item]:
 
 
 def in_deltas(text: str) -> list[Item]:
-    """The text in deltas of seven characters, each in a frame of its own."""
+    """Yield the text in deltas of seven characters, each in its own frame."""
     pieces = [text[at : at + 7] for at in range(0, len(text), 7)]
     lines: list[Item] = []
     for number, piece in enumerate(pieces):
@@ -117,7 +117,7 @@ def test_the_cost_of_repeated_anchors_is_proportional_to_their_number(
 
 
 def characters_read(detector: Detector, text: str) -> int:
-    """Count the characters that `open` reads at anchors: its patterns never go back, so how far each one gets."""
+    """Return the number of characters that `open` reads at anchors; its patterns never go back."""
     count = 0
 
     class Counting:

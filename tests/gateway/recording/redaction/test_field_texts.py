@@ -29,7 +29,7 @@ def together(field_text: FieldText) -> str:
 
 
 def heard(frames: list[str]) -> set[str]:
-    """Everything that was said, each place put together."""
+    """Return the texts of all places, each joined from its pieces."""
     fields = FieldTexts()
     for index, frame in enumerate(frames):
         fields.add_frame(index, WIRE, frame)

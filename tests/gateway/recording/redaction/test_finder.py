@@ -87,7 +87,7 @@ def test_lower_case_letters_longer_than_their_capitals_shift_no_position() -> No
 
 
 def hostile() -> Iterator[tuple[str, str]]:
-    """Texts of 50,000 characters that make a backtracking search slow."""
+    """Return texts of 50,000 characters that make a backtracking search slow."""
     for piece in (
         *("sk-", "sk-a", "eyJ", "eyJaaaaaaaa.", "AKIA", "ghp_", "://", "://a:", "://a:b", "bearer ", "bearer=aaaa"),
         *(
@@ -115,7 +115,7 @@ def hostile() -> Iterator[tuple[str, str]]:
 
 
 class Counting:
-    """A pattern that counts how many characters its matches and its failures read at least."""
+    """A pattern that counts how many characters its matches and failures read at least."""
 
     def __init__(self, pattern: re.Pattern[str]) -> None:
         self.pattern = pattern
@@ -147,7 +147,7 @@ def test_no_character_is_matched_twice_by_a_detector(detector: Detector) -> None
 
 
 def given_back(part: Any) -> Iterator[int]:
-    """How often each repetition may repeat that tries fewer where what stands behind it fails."""
+    """Return the limits of the repetitions that backtrack if the pattern after them fails."""
     if type(part).__name__ == "SubPattern" or isinstance(part, list | tuple):
         items = list(part)
         if items and str(items[0]) in ("MAX_REPEAT", "MIN_REPEAT"):

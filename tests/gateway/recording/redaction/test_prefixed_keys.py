@@ -1,4 +1,4 @@
-"""Keys with a fixed prefix: which text is one, and which is not."""
+"""Keys with a fixed prefix: which texts are keys, and which are not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A gateway that records: what its backend and its client say is not in the file, however it was said."""
+"""A recording gateway: no secret of its backend or client is in the file, in whatever form it was sent."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ BACKENDS = (
 
 
 def said() -> list[Event]:
-    """A turn in which the key is streamed letter by letter, as text and within escapes of a tool's arguments."""
+    """Return a turn that streams the key letter by letter, as text and within escapes of a tool's arguments."""
     arguments = json.dumps({"cmd": "run"})[:-1] + f', "env": "KEY={escaped(KEY)[3]}"}}'
     return [
         *(TextDelta(text=letter) for letter in f"the key is {KEY}."),
@@ -118,7 +118,7 @@ async def test_no_part_of_a_secret_is_in_the_file(tmp_path: Path, backend: str) 
 
 
 class Disk:
-    """Plays the writer."""
+    """A stand-in for the writer of recordings."""
 
     def __init__(self) -> None:
         self.place = Folder(Path("/rec"))
@@ -138,7 +138,7 @@ class Disk:
 
 
 class Scene:
-    """A track that redacts, with a clock and its one timer."""
+    """A session recorder that redacts, with a clock and its only timer."""
 
     def __init__(self) -> None:
         self.disk, self.ledger, self.now, self.seq = Disk(), Ledger(), 0, 0

@@ -1,4 +1,4 @@
-"""Secrets that are streamed: none leaves, and the deltas are together the redacted text."""
+"""Streamed secrets: none is written, and the written deltas together are the redacted text."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def together(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
 
 
 class Lines:
-    """Lines as a recorder makes them; if they come many at a time, `together` in what."""
+    """Lines as a recorder makes them, alone or `together` in one step."""
 
     together = ""
 
@@ -103,7 +103,7 @@ def said(lines: Sequence[Line], kind: type = TextDelta, field: str = "text") -> 
 
 
 def remains(lines: Sequence[Line], secret: str) -> bool:
-    """Whether any eight letters of a secret stand in the file, in frames or events, split or whole."""
+    """Return True if any eight letters of a secret are in the file, in frames or events, split or whole."""
     inside = raw(lines).decode()
     together = said(lines) + said(lines, ToolCallArguments, "json") + "".join(framed(lines))
     if PRIVATE in secret:
@@ -113,7 +113,7 @@ def remains(lines: Sequence[Line], secret: str) -> bool:
 
 
 def framed(lines: Sequence[Line]) -> Iterator[str]:
-    """Yield the text of the deltas in these frames, wire by wire."""
+    """Yield the text of the deltas in these frames, one wire after the other."""
     for link in ("up", "c1"):
         for line in lines:
             if isinstance(line, FrameLine) and line.link == link and line.text and '":[' not in line.text:
@@ -122,7 +122,7 @@ def framed(lines: Sequence[Line]) -> Iterator[str]:
 
 
 def stream(pieces: Sequence[str]) -> Lines:
-    """A pod's text as a smooth client is shown it, with its end."""
+    """Yield a pod's text as a smooth client receives it, with its end."""
     lines = Lines()
     for piece in pieces:
         lines.frame({"event": "text_delta", "data": {"text": piece}})
@@ -137,7 +137,7 @@ def stream(pieces: Sequence[str]) -> Lines:
 
 
 def splits(text: str) -> Iterator[list[str]]:
-    """In two at every position; in single letters; in threes."""
+    """Yield the text split in two at every position, in single letters, and in threes."""
     for at in range(1, len(text)):
         yield [text[:at], text[at:]]
     yield list(text)
@@ -500,7 +500,7 @@ def test_a_placeholder_is_not_redacted_again() -> None:
 
 
 def test_a_number_under_a_name_that_resembles_that_of_a_secret_is_no_secret() -> None:
-    """A pod's `context_tokens`: a text in its place would be of another type than its dialect says."""
+    """An example is a pod's `context_tokens`: a text in its place would have a type that the dialect forbids."""
     history = HistorySnapshot(items=(), ext={"pod.context_tokens": Raw(b"812"), "pod.token": Raw(b'"abcdefgh"')})
     line = EventLine(seq=1, t=1, cursor="1:1", event=history)
     (out,) = [*Redactor(RedactionRules(), SALT).feed([line])]
@@ -518,7 +518,7 @@ RUN_AROUND = [['{"event":"text_delta","data":{"text":"'], ['"}}']]
 
 
 def known(redactor: Redactor) -> Redactor:
-    """Feed the redactor so many of these frames that it knows their shape."""
+    """Feed the redactor enough of these frames that it knows their shape."""
     redactor.feed([FrameLine(seq=0, t=0, link="up", dir="receive", dialect="pod", around=RUN_AROUND, words=["x"] * 40)])
     return redactor
 
@@ -600,7 +600,7 @@ def test_a_secret_around_the_words_of_a_stream_is_removed_from_each_frame() -> N
 
 
 def tokens(seq: int, *texts: str, around: Sequence[str] = ('{"event":"text_delta","data":{"text":', "}}")) -> StepLine:
-    """Deltas and the frames of a pod that they came in."""
+    """Return deltas, and the frames of a pod in which they came."""
     frames = FrameLine(link="up", dir="receive", dialect="pod", around=[[part] for part in around])
     deltas = EventLine(cursor=f"1:{seq}", event=TextDelta(text=""), texts=list(texts))
     rounds = [Round(len(texts), seq * 1000, 0)]
@@ -608,7 +608,7 @@ def tokens(seq: int, *texts: str, around: Sequence[str] = ('{"event":"text_delta
 
 
 def flowing(redactor: Redactor) -> int:
-    """So many such streams have gone by that it knows them; the seq of the next line."""
+    """Feed enough such streams that the redactor knows them; return the seq of the next line."""
     for at in range(4):
         stored = tokens(1 + at * 40, *(f"w{n} " for n in range(20)))
         assert redactor.feed([stored], now=60_000_000) == [stored], "and leave as they are"

@@ -18,7 +18,7 @@ FINDER = Finder(BUILT_IN)
 
 
 def result(pieces: list[str]) -> dict[str, object]:
-    """How codewhale's result repeats what was streamed (docs/dialects/codewhale.md, section 5)."""
+    """Return codewhale's result, which repeats the streamed text (docs/dialects/codewhale.md, section 5)."""
     return {"ok": True, "n": 1, "events": [{"type": "response_delta", "delta": piece} for piece in pieces]}
 
 

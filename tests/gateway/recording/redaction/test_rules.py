@@ -1,4 +1,4 @@
-"""Texts that people see elsewhere than in a recording."""
+"""Texts that people see outside of a recording are redacted too."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ PLAIN = ValueRedactor(Finder(BUILT_IN), JsonPaths(), lambda kind, _secret: f"<{k
 
 
 def poisoned(value: Any) -> Any:
-    """A value in which every free text and every JSON holds the key."""
+    """Return a value in which every free text and every JSON contains the key."""
     kinds = {f.name: f for f in msgspec.structs.fields(type(value))}
     changed: dict[str, Any] = {}
     for name in kinds:
@@ -112,7 +112,7 @@ def test_words_of_the_protocol_are_not_changed() -> None:
 
 
 def test_the_test_puts_a_secret_into_every_field_of_every_type() -> None:
-    """The sweep can fail: what it poisons is not clean before."""
+    """The sweep can fail, because no poisoned value is clean before redaction."""
     assert KEY.encode() in msgspec.json.encode(poisoned(full(TextDone)))
 
 

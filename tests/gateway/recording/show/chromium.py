@@ -1,4 +1,4 @@
-"""Chromium without a window, driven over its DevTools protocol, for tests of pages as browsers show them."""
+"""Chromium in headless mode, driven over its DevTools protocol, for tests of pages as browsers show them."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class BrowserPage:
             self.events.append(answer)
 
     async def open(self, path: Path, hash: str = "", *, dark: bool = False) -> None:
-        """Open a file, wait until it is loaded, and note what the browser complains about."""
+        """Open a file, wait until it is loaded, and note the browser's complaints."""
         target = await self.call("Target.createTarget", url="about:blank")
         attached = await self.call("Target.attachToTarget", targetId=target["targetId"], flatten=True)
         self._session = attached["sessionId"]
@@ -89,7 +89,7 @@ class BrowserPage:
 
     @property
     def complaints(self) -> list[str]:
-        """The errors that the browser reported: exceptions, and everything that the content security policy stopped."""
+        """The errors that the browser reported: exceptions, and violations of the content security policy."""
         told = []
         for event in self.events:
             if event["method"] == "Runtime.exceptionThrown":

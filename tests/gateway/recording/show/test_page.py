@@ -31,7 +31,7 @@ VOID = {"meta", "col", "link", "br", "img", "input", "rect"}
 
 
 class Page(HTMLParser):
-    """A page as a browser reads it: its tags, its attributes, its text by cell."""
+    """A page as a browser reads it: its tags, its attributes, and its text by cell."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -189,7 +189,7 @@ def test_sender_and_receiver_are_shown_above_each_frame(tmp_path: Path) -> None:
 
 
 def long_session(folder: Path, tokens: int = 20_000) -> Path:
-    """A recording of one turn with so many tokens, each of them one step."""
+    """Return a recording of one turn with this many tokens, each in its own step."""
     lines: list[Line] = []
     for number in range(tokens):
         seq, text = 3 * number + 1, f"word{number} "

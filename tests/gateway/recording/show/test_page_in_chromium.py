@@ -1,4 +1,4 @@
-"""The page as Chromium shows it. Skipped where no Chromium is installed; Debian's package is `chromium`."""
+"""The exported page as Chromium shows it; skipped if Chromium is not installed (Debian's package is `chromium`)."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ COLOURS += ["bad", "key", "string", "number", "word"]
 
 @asynccontextmanager
 async def shown(recording: Path, folder: Path, hash: str = "", *, dark: bool = False) -> AsyncIterator[BrowserPage]:
-    """Show the page of a recording; afterwards, fail if the browser complained or asked for anything else."""
+    """Show the page of a recording; at the end, fail if the browser complained or made other requests."""
     html = folder / "page.html"
     html.write_text("".join(page(open_recording(recording))), "utf-8")
     async with opened(html, folder, hash, dark=dark) as browser:

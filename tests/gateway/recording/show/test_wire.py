@@ -13,7 +13,7 @@ def received(seq: int, t: int, text: str = "{}") -> FrameLine:
 
 
 def step(seq: int, t: int, event: Event) -> list[Line]:
-    """One received frame, its event, and the frame sent for it."""
+    """Return a step with one received frame, its event, and the frame sent for it."""
     sent = FrameLine(seq=seq + 2, t=t, link="smooth-1", dir="send", dialect="smooth", text="{}")
     return [received(seq, t), EventLine(seq=seq + 1, t=t, cursor=f"1:{seq}", turn="t", event=event), sent]
 
