@@ -1,4 +1,5 @@
-"""Checks the form of every message that we send to a pando client (docs/dialects/pando.md, sections 2 to 6).
+"""A check of the form of every message that we send to a pando client (docs/dialects/pando.md, sections 2 to
+6).
 
 A Go client would take more than this: an absent member is its zero value. It would not survive a number where a text
 stands, and what we emit is what a primary emits, member for member.
@@ -70,7 +71,9 @@ ENVELOPE = ["instanceId", "projectId", "topic", "timestamp", "payload"]
 
 
 def check_published(frames: list[bytes]) -> dict[str, Any]:
-    """The envelope of one published message; AssertionError where a primary would not say it so."""
+    """Return the envelope of a published message; raise AssertionError if a primary would not publish it in
+    this form.
+    """
     assert len(frames) == 1, f"topic and envelope are one frame, not {len(frames)}"
     topic, zero, text = frames[0].partition(b"\0")
     assert zero, "0x00 stands behind the topic"
@@ -86,7 +89,7 @@ def check_published(frames: list[bytes]) -> dict[str, Any]:
 
 
 def check_reply(frames: list[bytes], method: str) -> dict[str, Any]:
-    """The reply to a call of `method`; AssertionError where a primary would not say it so."""
+    """Check the reply to a call of `method`; raise AssertionError if a primary would not send it in this form."""
     assert len(frames) == 2, f"an empty frame and the body, not {len(frames)} frames"
     assert frames[0] == b"", "the delimiter"
     reply = json.loads(frames[1])

@@ -1,4 +1,4 @@
-"""Directories for projects of pando whose ports are free, and stay so.
+"""Directories for projects of pando whose ports are free and stay free.
 
 The ports follow from the path, and lie where the system takes ports for outgoing connections
 (docs/dialects/pando.md, section 1.1): on a machine that does other things, one in a few dozen is in use.
@@ -19,7 +19,7 @@ __all__ = ["free_project"]
 
 @contextmanager
 def free_project(base: Path) -> Iterator[Path]:
-    """A new directory in `base`."""
+    """Return a new directory in `base`."""
     with ExitStack() as stack:
         folders = (base / f"project-{number}" for number in count())
         folder = next(folder for folder in folders if _is_free(folder, stack))

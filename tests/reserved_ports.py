@@ -1,4 +1,4 @@
-"""Ports of this machine that stay a test's own, also while nobody listens at them.
+"""Ports of this machine that a test keeps, also while nothing listens at them.
 
 A port that was free a moment ago may be anybody's: the system gives it to whoever asks for any port, or for a way out.
 One that is bound is given to nobody; as it is bound for reuse, a listener that names it gets it all the same, and who
@@ -15,7 +15,7 @@ __all__ = ["reserve", "reserved_port"]
 
 
 def reserve(port: int) -> socket.socket:
-    """A port of loopback, 0 for any, kept until the socket is closed; OSError when it is somebody's."""
+    """Reserve a port of loopback, 0 for any, until the socket is closed; raise OSError if it is in use."""
     keeper = socket.socket()
     try:
         keeper.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -28,7 +28,7 @@ def reserve(port: int) -> socket.socket:
 
 @contextmanager
 def reserved_port(neighbours: int = 0) -> Iterator[int]:
-    """A port, and so many behind it."""
+    """Return a reserved port with this many free ones after it."""
     while True:
         with ExitStack() as stack:
             port = int(stack.enter_context(reserve(0)).getsockname()[1])

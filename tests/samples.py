@@ -10,17 +10,17 @@ __all__ = ["full", "least", "samples"]
 
 
 def least(kind: type[Any]) -> Any:
-    """An instance that says only what it must."""
+    """Return a minimal instance: only its required fields are set."""
     return _struct(kind, everything=False)
 
 
 def full(kind: type[Any]) -> Any:
-    """An instance that says everything: no field has its default, every list holds one of each kind it can."""
+    """Return a full instance: no field has its default, and every list holds one item of each possible kind."""
     return _struct(kind, everything=True)
 
 
 def samples(union: object) -> list[Any]:
-    """Both, for each struct of a union."""
+    """Return a minimal and a full instance of each struct of a union."""
     return [make(kind) for kind in get_args(union) for make in (least, full)]
 
 

@@ -1,4 +1,4 @@
-"""Services of a gateway that a test winds by hand."""
+"""Services of a gateway whose clock and timers are controlled by the test."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ all_dialects = cache(registry.dialects)  # the search for those of other package
 
 
 class Never:
-    """A timer that nobody rings."""
+    """A timer that never fires."""
 
     def cancel(self) -> None:
         pass

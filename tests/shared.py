@@ -19,7 +19,9 @@ BESIDE = Path(__file__).resolve().parents[2] / "shared"
 
 
 def find(named: str | None, beside: Path) -> Path | None:
-    """The folder of the shared material. One that was named must be there: a typing error must not skip tests."""
+    """Return the folder of the shared material. A folder named in the environment must exist, so that a typing error
+    does not skip tests.
+    """
     if named is None:
         return beside if (beside / FOLDER).is_dir() else None
     if not named:

@@ -1,4 +1,6 @@
-"""Checks every frame that we send to a smooth peer against our strict shapes, and the schemas where they are there."""
+"""A check of every frame that we send to a smooth peer: against our strict shapes, and the schemas if they are
+available.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ __all__ = ["check", "check_action"]
 
 
 def check(frame: dict[str, Any]) -> None:
-    """AssertionError when a strict client would drop this frame."""
+    """Raise AssertionError if a strict client would drop this frame."""
     assert_strict(frame)
     if SHARED is None:
         return  # the shapes are held against the schemas where both are: tests/mappings/smooth/test_shapes.py
@@ -32,7 +34,7 @@ TAKEN: set[Any] = set()
 
 
 def _form(value: Any) -> Any:
-    """Its keys, and the types of what they hold."""
+    """Return the keys of an object and the types of their values."""
     return tuple((key, _form(held)) for key, held in value.items()) if isinstance(value, dict) else type(value)
 
 

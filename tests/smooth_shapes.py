@@ -19,57 +19,57 @@ Shape = Any  # a shape nests in itself
 
 
 def anything(value: object) -> bool:
-    """Any JSON."""
+    """Accept any JSON."""
     return True
 
 
 def an_object(value: object) -> bool:
-    """An object with any keys."""
+    """Accept an object with any keys."""
     return isinstance(value, dict)
 
 
 def object_or_null(value: object) -> bool:
-    """An object with any keys, or null."""
+    """Accept an object with any keys, or null."""
     return value is None or isinstance(value, dict)
 
 
 def number(value: object) -> bool:
-    """Any number; true is none."""
+    """Accept any number; true is not one."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def score(value: object) -> bool:
-    """A number from 0 to 1."""
+    """Accept a number from 0 to 1."""
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1
 
 
 def natural(value: object) -> bool:
-    """An integer from 0 on."""
+    """Accept an integer from 0 on."""
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
 def positive(value: object) -> bool:
-    """An integer from 1 on."""
+    """Accept an integer from 1 on."""
     return natural(value) and value != 0
 
 
 def uuid(value: object) -> bool:
-    """A UUID as text."""
+    """Accept a UUID as text."""
     return isinstance(value, str) and UUID.fullmatch(value) is not None
 
 
 def time(value: object) -> bool:
-    """A time with its zone."""
+    """Accept a time with its zone."""
     return isinstance(value, str) and TIME.fullmatch(value) is not None
 
 
 def text_or_null(value: object) -> bool:
-    """Text, or an explicit null."""
+    """Accept text, or an explicit null."""
     return value is None or isinstance(value, str)
 
 
 def one_or_more(shape: Shape) -> Callable[[object], bool]:
-    """A list that is not empty."""
+    """Accept a list that is not empty."""
     return lambda value: isinstance(value, list) and bool(value) and not any(faults([shape], value))
 
 
@@ -239,7 +239,7 @@ def _object_faults(shape: dict[str, Shape], value: object, path: str) -> Iterato
 
 
 def assert_strict(frame: dict[str, Any]) -> None:
-    """`frame` is an event that the strictest client takes."""
+    """Assert that the strictest client accepts `frame` as an event."""
     kind = frame.get("type")
     assert kind in SHAPES, f"unknown type {kind!r}"
     found = list(faults(SHAPES[kind], frame))
@@ -247,7 +247,7 @@ def assert_strict(frame: dict[str, Any]) -> None:
 
 
 def assert_emitted(frame: dict[str, Any]) -> None:
-    """`frame` is strict, and has its time and its mirrors as every real server writes them."""
+    """Assert that `frame` is strict, with its time and its mirrored fields as every real server writes them."""
     assert_strict(frame)
     assert "timestamp" in frame
     if frame["type"] == "immediate_response":
@@ -260,6 +260,6 @@ def assert_emitted(frame: dict[str, Any]) -> None:
 
 
 def assert_reply(kind: str, data: dict[str, Any]) -> None:
-    """`data` of a 200 is what the strictest client takes as the answer to `kind`."""
+    """Assert that the strictest client accepts `data` of a 200 as the answer to `kind`."""
     found = list(faults(REPLIES[kind], data))
     assert not found, f"{kind}: {found}"

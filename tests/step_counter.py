@@ -1,4 +1,5 @@
-"""Cost in steps, never in time: the bytecodes that a piece of work runs, and the characters that it hands to readers.
+"""Cost in steps, never in time: the bytecodes of a piece of work, and the characters that it passes to
+readers.
 
 A regular expression or a search inside of C is one bytecode, however long its text is. So a test names the functions
 that read all of a text, and each call of one of them counts its text.
@@ -43,10 +44,9 @@ def count_steps(work: Callable[[], object], readers: Container[str] = ()) -> int
 
 
 def growth(work: Callable[[Any], Callable[[], object]], inputs: list[Any], readers: Container[str] = ()) -> float:
-    """Return by how much the steps grow at most from one counted input to the next, which is twice as large.
-
-    `work` prepares the work on one input. The work on the first one is not counted: it fills what is made once and
-    kept. Where a second look begins past some size all but the first input must be larger than that.
+    """Return the largest growth of the steps from one input to the next, which is twice as large. `work` prepares the
+    work on one input. The first input is not counted, because it fills caches. If the code scans longer inputs
+    twice, all other inputs must be longer than that size.
     """
     work(inputs[0])()
     steps = [count_steps(work(given), readers) for given in inputs[1:]]

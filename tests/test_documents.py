@@ -20,7 +20,7 @@ FOREIGN = {"ApprovalDecisionRequest"}  # types of the dialects that the gateway 
 
 
 def named(path: Path) -> Iterator[str]:
-    """Yield what a document names in backticks."""
+    """Yield the names that a document has in backticks."""
     yield from re.findall(r"`([^`\n]+)`", path.read_text("utf-8"))
 
 

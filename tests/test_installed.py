@@ -1,4 +1,4 @@
-"""The installed distribution: one import name, which disturbs no project that it is installed beside."""
+"""The installed distribution: one import name, which does not disturb other projects in its environment."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def run(*command: str | Path, cwd: Path, **environment: str) -> subprocess.Compl
 
 @pytest.fixture(scope="module")
 def distributions(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder with the wheel and the sdist of this checkout."""
+    """Return the folder with the wheel and the sdist of this checkout."""
     folder = tmp_path_factory.mktemp("dist")
     built = run(sys.executable, "-m", "hatchling", "build", "--directory", str(folder), cwd=ROOT)
     assert built.returncode == 0, built.stderr
@@ -37,7 +37,9 @@ def distributions(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def environment(tmp_path_factory: pytest.TempPathFactory, distributions: Path) -> Path:
-    """The folder of programs of a fresh environment that holds the wheel; the dependencies are this environment's."""
+    """Return the folder of programs of a fresh environment with the wheel; the dependencies are those of this
+    environment.
+    """
     folder = tmp_path_factory.mktemp("environment")
     made = run(sys.executable, "-m", "venv", "--without-pip", str(folder), cwd=ROOT)
     assert made.returncode == 0, made.stderr
@@ -53,7 +55,7 @@ def environment(tmp_path_factory: pytest.TempPathFactory, distributions: Path) -
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """A user's project whose modules have the names of our folders."""
+    """Create a user's project whose modules have the names of our folders."""
     for name in ("gateway", "adapters"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "__init__.py").write_text(f"OWNER = 'the project, in {name}'\n", "utf-8")

@@ -1,4 +1,4 @@
-"""The rules of the house that a machine can check. Each test fails with the list of places that break its rule."""
+"""The code rules that a machine can check; each failing test lists the places that break its rule."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def listed(problems: Iterable[str]) -> str:
 
 
 def runs(path: Path) -> bool:
-    """Whether a module has a function with a body: what only declares is tested through those who use it."""
+    """Return True if a module has a function with a body; declarations are tested through the modules that use them."""
     return any(
         not (
             isinstance(statement, ast.Pass)
@@ -87,7 +87,7 @@ def is_dialect(folder: Path) -> bool:
 
 
 def mirrors(path: Path) -> Iterator[Path]:
-    """The test files that may hold a module's tests: its own, or that of the package of which it is a part."""
+    """Yield the test files that may have a module's tests: its own, or that of a package that contains it."""
     folder = path.parent
     yield ROOT / "tests" / folder.relative_to(PACKAGE) / f"test_{path.stem}.py"
     while folder.parent != PACKAGE and not is_dialect(folder):
@@ -115,7 +115,7 @@ def calls_of_create_task(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def unexplained(line: str) -> bool:
-    """Whether a line suppresses a gate without a reason on it."""
+    """Return True if a line suppresses a check without giving a reason."""
     found = SUPPRESSION.search(line)
     return found is not None and not re.search(r"\w{2,}", found["rest"])
 
@@ -253,7 +253,7 @@ def module(path: Path) -> str:
 
 
 def imports_of(path: Path, known: frozenset[str]) -> set[str]:
-    """The modules of ours that a module imports, those for the type checker alone included."""
+    """Return the modules of ours that a module imports, also those for the type checker alone."""
     found = set()
     for node in ast.walk(parsed(path)):
         if isinstance(node, ast.ImportFrom) and node.module is not None and not node.level:
@@ -265,7 +265,7 @@ def imports_of(path: Path, known: frozenset[str]) -> set[str]:
 
 
 def circles(graph: Mapping[str, Collection[str]]) -> list[frozenset[str]]:
-    """The groups of modules in which each imports each other, directly or by way of others."""
+    """Return the groups of modules that import each other, directly or indirectly."""
 
     def reached(start: str) -> set[str]:
         seen: set[str] = set()
@@ -374,7 +374,7 @@ def sentences(text: str) -> Iterator[str]:
 
 
 def riddles(text: str) -> Iterator[str]:
-    """Yield what is wrong with a docstring that must be understood alone."""
+    """Yield the problems of a docstring that must be understood alone."""
     if RIDDLE.match(text):
         yield f"begins without its subject: {text[:40]!r}"
     for sentence in sentences(text):

@@ -1,4 +1,4 @@
-"""Where shared test material is looked for."""
+"""The search for the shared test material."""
 
 from __future__ import annotations
 

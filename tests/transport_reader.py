@@ -1,4 +1,4 @@
-"""Reading from a transport one step at a time: a transport pushes, and a test asks."""
+"""Read from a transport step by step, although a transport pushes."""
 
 from __future__ import annotations
 
@@ -13,15 +13,14 @@ __all__ = ["receive", "receive_all"]
 
 
 class PushingTransport(Protocol):
-    """The part of a Transport that reads."""
+    """The reading part of a Transport."""
 
     async def run(self, sink: Sink) -> None: ...
 
 
 async def receive(transport: PushingTransport) -> list[Frame]:
-    """Return what the transport pushes next, all that is ready, at least one frame; none once the peer is gone.
-
-    Between two calls the transport has no sink, as if its link were busy.
+    """Return all frames that the transport pushes next, at least one; none after the peer is gone. Between two calls
+    the transport has no sink, as if its link were busy.
     """
     received: list[Frame] = []
     pushed = asyncio.Event()
@@ -43,7 +42,7 @@ async def receive(transport: PushingTransport) -> list[Frame]:
 
 
 async def receive_all(transport: PushingTransport) -> list[Frame]:
-    """Return all that the transport pushes until its peer is gone."""
+    """Return all frames that the transport pushes until its peer is gone."""
     received: list[Frame] = []
 
     def take(frames: Sequence[Frame]) -> int:

@@ -136,8 +136,10 @@ class InMemoryPeer:
         self._said.append((len(self.transport.got), body))
         self.transport.say(Parts("rpc", b"", (b"", body)))
 
-    def slips(self, router: Router, command: Command, action: str) -> None:
-        """A command of its own reaches the router behind its translator, which would not let it pass; as `action`."""
+    def send_directly(self, router: Router, command: Command, action: str) -> None:
+        """Pass a command to the router past its translator, which would refuse it; the client's record shows it as
+        `action`.
+        """
         said = {"action": action, "requestId": command.request}
         self._said.append((len(self.transport.got), json.dumps(said).encode()))
         router.receive(self.link, [Burst(items=[command])])

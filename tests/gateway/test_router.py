@@ -297,7 +297,7 @@ async def test_a_command_without_a_session_means_the_session_of_its_link() -> No
     async with in_memory_gateway() as made:
         await made.script().opens("a").joins("b").done()
         for name in "ab":
-            made.clients[name].slips(made.router, GetHistory(request="h"), "get_conversation_messages")
+            made.clients[name].send_directly(made.router, GetHistory(request="h"), "get_conversation_messages")
         await settle()
         await made.script().gets("a", reply("h", messages=[])).gets("b", error("h", "SESSION_NOT_FOUND")).done()
 

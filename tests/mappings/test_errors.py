@@ -1,4 +1,4 @@
-"""The type of an error tells who is to blame, and its fields tell what to do."""
+"""The type of an error tells which side is at fault, and its fields tell how to continue."""
 
 from __future__ import annotations
 

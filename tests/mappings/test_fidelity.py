@@ -1,4 +1,4 @@
-"""The fidelity matrix is measured: a rule that declares more, or less, than it does fails here."""
+"""The fidelity matrix is measured: a rule that declares more or less than it does fails here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Oracles of legal orders: what a client of each dialect may see on one connection, by docs/dialects alone."""
+"""Oracles of legal orders: the messages that a client of each dialect may see on one connection, by docs/dialects
+alone.
+"""
 
 from tests.oracle.base import Oracle, heard
 from tests.oracle.codewhale import CodewhaleOracle

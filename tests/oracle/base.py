@@ -18,13 +18,13 @@ WIDTH = 300  # characters of each
 
 
 class Oracle(Protocol):
-    """A connection of a client."""
+    """The observer of one connection of a client."""
 
     def said(self, message: dict[str, Any]) -> None:
-        """The client sent this."""
+        """Take a message that the client sent."""
 
     def got(self, frame: dict[str, Any]) -> None:
-        """The client received this."""
+        """Take a message that the client received."""
 
 
 class Record:
@@ -34,16 +34,18 @@ class Record:
         self._last: deque[str] = deque(maxlen=SHOWN)
 
     def add(self, arrow: str, message: dict[str, Any]) -> None:
-        """Take a further frame; `arrow` says which way it went."""
+        """Take a further frame; `arrow` shows its direction."""
         self._last.append(f"{arrow} {json.dumps(message, ensure_ascii=False)[:WIDTH]}")
 
     def illegal(self, rule: str) -> AssertionError:
-        """The failure: which rule, and what came before."""
+        """Return the failure with the broken rule and the messages before it."""
         return AssertionError("\n    ".join([rule, *self._last]))
 
 
 def heard(oracle: Oracle, frame: bytes | str) -> None:
-    """Take a frame that a client sent. A frame that is no JSON object is ignored: its answer has no id either."""
+    """Take a frame that a client sent. A frame that is no JSON object is ignored, because its answer has no id
+    either.
+    """
     try:
         message = json.loads(frame)
     except ValueError:

@@ -18,7 +18,7 @@ Hold = Callable[[bool, str], None]
 
 
 class Call(Struct):
-    """A call that has no result yet; `cut` when its beginning was not seen, `old` of an earlier run."""
+    """A call without a result; `cut` if its beginning was not seen, `old` if it is of an earlier run."""
 
     name: str
     cut: bool = False
@@ -39,22 +39,22 @@ class Blocks:
         self._calls: dict[str, Call] = {}
 
     def begin(self, *, seen: bool) -> None:
-        """A run begins, or had begun before we came."""
+        """Begin a run, or join one that began earlier."""
         self._whole = seen
 
     def cut(self) -> None:
-        """A run is over: what was open will not be closed any more, and its half calls have no result."""
+        """End a run: its open blocks are not closed any more, and its incomplete calls get no result."""
         self._kind, self._parts, self._whole = "", [], True
         self._calls = {key: Call(name=call.name, done=True, old=True) for key, call in self._calls.items() if call.done}
 
     def closed(self) -> None:
-        """A run ends well."""
+        """End a completed run."""
         self._hold(not self._kind, f"a run ends well with its {self._kind} block closed")
         half = [key for key, call in self._calls.items() if not call.done]
         self._hold(not half, f"a run ends well with whole calls: {half}")
 
     def know(self, entries: list[Any]) -> None:
-        """The history: its calls without a result may get one."""
+        """Take the history: its calls without a result may get one."""
         for entry in entries:
             for item in _items(entry):
                 if item["kind"] == "tool_call":
@@ -63,7 +63,7 @@ class Blocks:
                     self._calls.pop(item["call_id"], None)
 
     def add(self, name: str, data: dict[str, Any]) -> None:
-        """Take an event; events of no block are ignored."""
+        """Take an event; events outside of blocks are ignored."""
         match name:
             case "thinking_start":
                 self._none_open(name)
@@ -129,7 +129,7 @@ class Blocks:
 
 
 def _json(text: str) -> Any:
-    """The value, None where it is none: fragments may break off, and arguments are written anew."""
+    """Return the value, or None for invalid JSON: fragments may break off, and arguments are written anew."""
     try:
         return json.loads(text)
     except ValueError:
@@ -137,7 +137,7 @@ def _json(text: str) -> Any:
 
 
 def _items(entry: Any) -> Iterator[dict[str, Any]]:
-    """The calls and results in one entry of the log, in order."""
+    """Return the calls and results in an entry of the log, in order."""
     kind = entry.get("kind") if isinstance(entry, dict) else None
     logged = entry["history"] if kind == "segment_start" else [entry["item"]] if kind in _HOLDING else []
     yield from (item for item in logged if item["kind"] in ("tool_call", "tool_result"))

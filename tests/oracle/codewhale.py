@@ -24,7 +24,7 @@ NULLS = ("thread", "model", "model_provider", "cwd", "approval_policy", "sandbox
 
 
 class CodewhaleOracle:
-    """A client of a server of one generation: its requests without an answer, and the response that is open."""
+    """A client of a server of one generation: its requests without an answer, and the open response."""
 
     def __init__(self, generation: str = HEAD) -> None:
         self._record = Record()
@@ -39,16 +39,16 @@ class CodewhaleOracle:
         return [str(request.get("method")) for request in self._waiting]
 
     def said(self, message: Data) -> None:
-        """The client asked."""
+        """Take a request of the client."""
         self._record.add(">", message)
         self._waiting.append(message)
 
     def garbled(self) -> None:
-        """The client said what is no request, and no blank line."""
+        """Take a line of the client that is neither a request nor blank."""
         self.said({})
 
     def got(self, frame: Data) -> None:
-        """The client was told this."""
+        """Take a line that the client received."""
         self._record.add("<", frame)
         self._hold(not self._over, "nothing comes after the answer to shutdown")
         if "type" in frame:
@@ -103,7 +103,7 @@ class CodewhaleOracle:
         self._responded = ""
 
     def _accepted(self, request: Data, result: Data) -> None:
-        """The result of a message."""
+        """Return the result of a message."""
         self._hold(bool(self._responded), "a message that went well was responded to")
         self._hold(result["status"] == "accepted", "a message that went well was accepted")
         self._hold(result["thread_id"] == request["params"]["thread_id"], "a result names the thread of its message")

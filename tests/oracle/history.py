@@ -1,4 +1,4 @@
-"""The legal content of a history: who said what, in its order (docs/translation.md, rule 4.7)."""
+"""The legal content of a history: the messages of each speaker, in order (docs/translation.md, rule 4.7)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ Said = tuple[str, str]
 
 
 def joined(history: list[Said]) -> list[Said]:
-    """Join what the assistant said in a row: a pod's blocks are one message elsewhere. Inputs stay apart."""
+    """Join consecutive messages of the assistant, because a pod's blocks are one message elsewhere. Inputs
+    stay apart.
+    """
     known: list[Said] = []
     for who, text in history:
         if known and known[-1][0] == who == "assistant":
@@ -20,5 +22,5 @@ def joined(history: list[Said]) -> list[Said]:
 
 
 def told_as_said(told: list[Said], said: list[Said]) -> bool:
-    """Return True if user and assistant alternate in a history as they did, and say the same."""
+    """Return True if a history has the same texts of user and assistant, in the same alternation."""
     return joined(told) == joined(said)

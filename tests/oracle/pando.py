@@ -20,7 +20,9 @@ Data = dict[str, Any]
 
 
 class Session(Struct):
-    """A session: `running` is None as long as nobody can know; `calls` without a result, and if their input came."""
+    """A session: `running` is None while nobody can know, `calls` are those without a result, and whether their input
+    came.
+    """
 
     running: bool | None = None
     calls: dict[str, bool] = field(default_factory=dict)
@@ -52,23 +54,23 @@ class PandoOracle:
         return [f"a run of {name}" for name, session in self._sessions.items() if session.running]
 
     def called(self, identity: str, request: dict[str, Any]) -> None:
-        """The client called."""
+        """Take a call of the client."""
         self._record.add(">", request)
         self._waiting[identity] = self._waiting.get(identity, 0) + 1
 
     def replied(self, identity: str, reply: dict[str, Any]) -> None:
-        """The client was answered; it takes what comes next for its answer, whatever the id says."""
+        """Take an answer; the client takes the next message for its answer, whatever its id is."""
         self._record.add("<", reply)
         self._hold(self._waiting.get(identity, 0) > 0, "one reply a request, and nothing unasked")
         self._waiting[identity] -= 1
 
     def said(self, message: dict[str, Any]) -> None:
-        """A subscriber has nothing to say: calls go by connections of their own."""
+        """Fail: a subscriber sends nothing, and calls use their own connections."""
         self._record.add(">", message)
         self._hold(False, "a subscriber sends no frames")
 
     def got(self, envelope: dict[str, Any]) -> None:
-        """The client was told this."""
+        """Take a publication that the client received."""
         self._record.add("<", envelope)
         topic, payload, instance = envelope["topic"], envelope["payload"], envelope["instanceId"]
         self._hold(instance == (self._instance or instance), "one instance publishes at a port")

@@ -48,7 +48,7 @@ LEGAL = {("idle", "running"), ("paused", "running"), ("running", "idle"), ("runn
 
 
 class Run(Struct):
-    """A run: `told` once anything of it came, `seen` when its beginning was."""
+    """A run: `told` once any event of it came, `seen` if its beginning was seen."""
 
     seen: bool = True
     model_turns: int = 0
@@ -58,7 +58,7 @@ class Run(Struct):
 
 
 class PodOracle:
-    """A connection of a pod client."""
+    """The observer of one connection of a pod client."""
 
     def __init__(self) -> None:
         self._record = Record()
@@ -91,13 +91,13 @@ class PodOracle:
         return [name for name, there in (("a run", self._run), ("a run to come", self._user)) if there]
 
     def said(self, message: dict[str, Any]) -> None:
-        """The client sent this."""
+        """Take a method that the client sent."""
         self._record.add(">", message)
         if message.get("method") == "list_completions":
             self._asked += 1
 
     def got(self, frame: dict[str, Any]) -> None:
-        """The client received this."""
+        """Take an event that the client received."""
         self._record.add("<", frame)
         name, data = frame["event"], frame.get("data") or {}
         self._hold(not self._over, "nothing comes after shutdown")

@@ -54,7 +54,7 @@ REFUSALS = {
 
 
 class Turn(Struct):
-    """A turn as this connection sees it, from its 202, or from its first word where it is not ours."""
+    """A turn as this connection sees it: from its 202, or from its first event if another client began it."""
 
     ours: bool
     text: list[str] = field(default_factory=list)
@@ -81,12 +81,12 @@ class SmoothOracle:
 
     @property
     def open(self) -> list[str]:
-        """The turns without an end, and the commands that must be answered and were not."""
+        """The turns without an end, and the commands whose answer is missing."""
         waiting = [f"{action} {request}" for request, action in self._waiting if action != "cancel"]
         return [*self._turns, *waiting]
 
     def said(self, message: dict[str, Any]) -> None:
-        """The client sent this."""
+        """Take an action that the client sent."""
         self._record.add(">", message)
         action, request = message.get("action"), message.get("requestId")
         if not isinstance(action, str):
@@ -99,7 +99,7 @@ class SmoothOracle:
                 self._ended.discard(request)  # ids may be used again
 
     def got(self, frame: dict[str, Any]) -> None:
-        """The client received this."""
+        """Take a frame that the client received."""
         self._record.add("<", frame)
         self._mirrors(frame)
         kind, request = frame["type"], frame.get("requestId")
@@ -221,7 +221,7 @@ class SmoothOracle:
         self._hold(False, f"{kind} answers a command that waits under its id, once")
 
     def _take(self, request: str | None, action: str = "") -> bool:
-        """Whether a command of this id waited; it does no more."""
+        """Return True if a command with this id waited for its answer; it waits no longer."""
         for waiting in self._waiting:
             if waiting[0] == request and action in ("", waiting[1]):
                 self._waiting.remove(waiting)

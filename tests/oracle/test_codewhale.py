@@ -1,4 +1,4 @@
-"""The codewhale oracle: what real servers did passes, and each rule can fail."""
+"""The codewhale oracle accepts the captures of real servers, and each of its rules can fail."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The oracle of histories takes what was said, however it was cut, and nothing else."""
+"""The oracle of histories accepts the spoken messages, however they were cut, and nothing else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pod oracle: what pods do passes, and each rule can fail."""
+"""The pod oracle accepts the behaviour of pods, and each of its rules can fail."""
 
 from __future__ import annotations
 
@@ -46,7 +46,9 @@ def logged(call: str = "c") -> Message:
 
 
 def whole_run(turn: int) -> tuple[Message, ...]:
-    """The end of a run that went well: its model turn ends right before it (docs/dialects/pod.md, section 7)."""
+    """Return the end of a completed run, with the end of its model turn right before it (docs/dialects/pod.md, section
+    7).
+    """
     return say("turn_end", turn=turn, result="finished"), FINISHED
 
 

@@ -1,4 +1,4 @@
-"""The smooth oracle: what servers do passes, and each rule can fail."""
+"""The smooth oracle accepts the behaviour of servers, and each of its rules can fail."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def says(action: str, request: str | None = "r") -> Message:
 
 
 def gets(kind: str, request: str | None = "r", **fields: Any) -> Message:
-    """A frame with its mirrors (docs/dialects/smooth.md, section 2)."""
+    """Take a received frame with its mirrored fields (docs/dialects/smooth.md, section 2)."""
     ids = {} if request is None else {"requestId": request}
     return {"type": kind, **ids, **fields, "data": {**ids, **fields}, "timestamp": 1}
 

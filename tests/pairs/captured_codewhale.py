@@ -1,4 +1,4 @@
-"""A codewhale server as a program of its own, which answers as a recorded one did; and what the recording shows.
+"""A codewhale server as a process that answers like a recorded one, and the turns of the recording.
 
 A request is answered by the first recorded answer to the same method and params that was not given yet, else to the
 same method and thread: with the lines that were recorded before it, in the recorded order, under the id that was really
@@ -94,7 +94,7 @@ CODE = """
 
 
 def captured_codewhale(path: Path, folder: Path, methods: list[str]) -> str:
-    """The upstream endpoint that spawns it; `methods` is what it says that it can, where that was not recorded."""
+    """Return the upstream endpoint that spawns the server; `methods` are its capabilities if they were not recorded."""
     program = folder / "codewhale_player.py"
     program.write_text(python(CODE)[-1], "utf-8")
     can = json.dumps(methods, separators=(",", ":"))
@@ -102,9 +102,8 @@ def captured_codewhale(path: Path, folder: Path, methods: list[str]) -> str:
 
 
 class CapturedTurn(Struct, kw_only=True):
-    """A recorded turn: what was said, what came of it, and after how many pieces of text it was interrupted.
-
-    `begun` says that it was not refused before anything of it was told.
+    """A recorded turn: its input, its output, and the number of text pieces after which it was interrupted. `begun` is
+    False if it was refused before any output.
     """
 
     thread: str
@@ -116,14 +115,16 @@ class CapturedTurn(Struct, kw_only=True):
 
     @property
     def end(self) -> str:
-        """How it ended (docs/dialects/codewhale.md, section 3)."""
+        """How the turn ended (docs/dialects/codewhale.md, section 3)."""
         if not self.error:
             return "completed"
         return "cancelled" if self.error in ("turn interrupted", "turn canceled") else "failed"
 
 
 def captured_turns(path: Path) -> Iterator[CapturedTurn]:
-    """The turns of a capture, read off its lines alone. What the seed says of a turn stands in its result."""
+    """Return the turns of a capture, read from its lines alone. The seed reports the content of a turn in its
+    result.
+    """
     turn: CapturedTurn | None = None
     request: Any = None
     for _, way, line in captured(path):

@@ -1,4 +1,5 @@
-"""A captured conversation of a pando, played in its recorded order: the primary, and its client through the gateway.
+"""A captured conversation of a pando, played in its recorded order: the primary, and its client through the
+gateway.
 
 What was published is published, what the captured client called is called through the gateway. A call that the gateway
 makes is answered as the captured primary answered it, provided that nothing was published in between that could have
@@ -32,7 +33,7 @@ Told = tuple[str, dict[str, Any]]
 
 
 class Called(Struct, frozen=True):
-    """A captured call: its parts as they were sent, what they said, if that was JSON, and its reply."""
+    """A captured call: its parts as sent, their decoded JSON if it was valid, and the reply."""
 
     parts: list[str]
     call: Any
@@ -45,17 +46,19 @@ class Called(Struct, frozen=True):
 
     @property
     def writes(self) -> bool:
-        """Whether it is a `db.write`."""
+        """True if the call is a `db.write`."""
         return bool(_member(self.call, "method") == "db.write")
 
     @property
     def session(self) -> str:
-        """The session that it names."""
+        """The session that the call names."""
         return str(_about(self.call))
 
 
 class CapturedPandoConversation:
-    """`told` is what was published to one subscriber, `replies` what our caller was answered, each with its call."""
+    """A captured conversation: `told` are the publications to one subscriber, `replies` the answers to our caller, each
+    with its call.
+    """
 
     def __init__(self, path: Path) -> None:
         rows = [(way, parts) for connection, way, parts in captured(path) if connection not in OTHERS]
@@ -85,14 +88,14 @@ class CapturedPandoConversation:
 
     @property
     def listed(self) -> list[dict[str, Any]]:
-        """The sessions that there are at the beginning: those of the first list, else of which something is said."""
+        """The sessions at the beginning: those of the first list, or else those that later messages name."""
         for called in self.calls:
             if called.method == "session.list":
                 return list(called.reply["result"])
         return [*{payload["id"]: payload for topic, payload in self.told if topic == "session.update"}.values()]
 
     async def play(self, made: InMemoryPandoGateway, caller: MemoryTransport) -> None:
-        """All of it, step by step."""
+        """Play the whole conversation, step by step."""
         for at, step in enumerate(self.steps):
             self._at = at
             if isinstance(step, Called):
@@ -105,7 +108,7 @@ class CapturedPandoConversation:
                 await self.answers(made)
 
     async def answers(self, made: InMemoryPandoGateway) -> None:
-        """Answer whatever the gateway asks now."""
+        """Answer all current calls of the gateway."""
         while asked := made.asked():
             await made.replies(asked[0], self._answer(made.call()))
 
@@ -137,7 +140,7 @@ class CapturedPandoConversation:
         return {"error": NO_METHOD}
 
     def _find(self, method: str, about: Any, steps: range) -> Called | None:
-        """The nearest such call, up to where something changes."""
+        """Return the nearest equal call before the state changes."""
         for at in steps:
             step = self.steps[at]
             if isinstance(step, Called):
@@ -156,7 +159,7 @@ def _read(text: str) -> Any:
 
 
 def _reply_to(call: Any, said: list[dict[str, Any]]) -> dict[str, Any]:
-    """The captured reply; the first one without an id for a call that had none which could be read."""
+    """Return the captured reply; for a call without a readable id, the first reply without an id."""
     own = _member(call, "id")
     reply = next(reply for reply in said if reply["id"] == (own if isinstance(own, str) else ""))
     said.remove(reply)
@@ -169,12 +172,12 @@ def _method(call: Any) -> str:
 
 
 def _about(call: Any) -> Any:
-    """The session that a call names, or what it writes."""
+    """Return the session that a call names or writes."""
     params = _member(call, "params")
     return params.get("session_id", params.get("params")) if isinstance(params, dict) else None
 
 
 def _member(call: Any, name: str) -> Any:
-    """A primary takes member names in any case (docs/dialects/pando.md, section 3)."""
+    """Return a member by its name in any case, as a primary does (docs/dialects/pando.md, section 3)."""
     known = call if isinstance(call, dict) else {}
     return next((said for key, said in reversed(known.items()) if key.lower() == name), None)

@@ -1,4 +1,4 @@
-"""A codewhale server as a program of its own, which the tests spawn: what it says, what it does, and its inner server.
+"""A codewhale server that tests spawn as a process: its output, its actions, and its inner server.
 
 It speaks the default generation (docs/dialects/codewhale.md, sections 2, 3 and 10) and keeps its threads in a folder
 beside it, as a real server does in its store. Like a real one it stores no message: the history of a thread is always
@@ -123,9 +123,9 @@ CODE = """
 
 
 def child(mark: str, store: Path, manners: str = "orderly") -> str:
-    """The upstream endpoint that spawns it; every process of it has `mark` among its arguments.
-
-    `orderly`: EOF ends it and its inner server; `deaf`: neither EOF nor TERM does; `dies`: at its start.
+    """Return the upstream endpoint that spawns the server; each of its processes has `mark` among its arguments. An
+    `orderly` one ends itself and its inner server at EOF, a `deaf` one ignores EOF and TERM, and one that `dies`
+    ends at its start.
     """
     folder = store / "threads"
     folder.mkdir(exist_ok=True)

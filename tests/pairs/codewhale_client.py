@@ -21,7 +21,7 @@ ROOM = 1 << 24
 
 
 class CodewhaleClient:
-    """A client with its lines in `lines`; `thread` is the one that it began."""
+    """A client with the received lines in `lines`; `thread` is the one that it began."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
@@ -36,7 +36,7 @@ class CodewhaleClient:
     @classmethod
     @asynccontextmanager
     async def connected(cls, path: str, thread: str | None = None) -> AsyncIterator[CodewhaleClient]:
-        """A client at a Unix socket that has begun a thread, or is about this one; "" for none."""
+        """Connect to a Unix socket, and begin a thread or use the given one; "" for none."""
         reader, writer = await asyncio.open_unix_connection(path, limit=ROOM)
         async with cls._of(reader, writer, thread) as client:
             yield client
@@ -44,7 +44,7 @@ class CodewhaleClient:
     @classmethod
     @asynccontextmanager
     async def spawned(cls, argv: Sequence[str], thread: str | None = None) -> AsyncIterator[CodewhaleClient]:
-        """A client that has spawned its server; when the block ends it closes the server's stdin and waits for it."""
+        """Spawn a server as its client; at the end of the block close the server's stdin and wait for it."""
         process = await asyncio.create_subprocess_exec(
             *argv, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, limit=ROOM
         )
@@ -118,19 +118,19 @@ class CodewhaleClient:
         return found[0]
 
     async def ask(self, method: str, **params: Any) -> dict[str, Any]:
-        """The answer to a request, a result or an error."""
+        """Send a request; return its answer, a result or an error."""
         return await self.answer(await self.send(method, **params))
 
     async def call(self, method: str, **params: Any) -> Any:
-        """The result of a request."""
+        """Send a request; return its result."""
         return (await self.ask(method, **params))["result"]
 
     async def say(self, text: str) -> int:
-        """Begin a turn; its id."""
+        """Begin a turn; return its request id."""
         return await self.send("thread/message", thread_id=self.thread, input=text)
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        """Wait until `condition()` holds for what was told."""
+        """Wait until `condition()` is true for the received lines."""
         async with asyncio.timeout(DEADLINE):
             while not condition():
                 assert not self.over, f"the server is gone: {self.lines[-3:]}"

@@ -1,4 +1,4 @@
-"""The demo backend tells its stories here ten times as fast; `slow` and `wait` it tells as ever, to be interrupted.
+"""Play the scripts of the demo backend ten times as fast, except `slow` and `wait`, which tests interrupt.
 
 A publication waits for its subscribers as long as a test does: those who read may get the processor late.
 """

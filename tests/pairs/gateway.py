@@ -37,7 +37,7 @@ async def bridged(
     make_backend: MakeInProcess | None = None,
     listen: str = "smooth+ws://127.0.0.1:0/ws",
 ) -> AsyncIterator[tuple[App, str]]:
-    """A running gateway and the address of its listener, without its dialect."""
+    """Run a gateway; yield it and the address of its listener, without its dialect."""
     route = Route(name="test", listen=(parse(listen),), upstream=parse(upstream))
     app = App(Config(routes=(route,), limits=limits), make_backend=make_backend)
     async with serving(app) as (endpoint, *_):
@@ -46,7 +46,7 @@ async def bridged(
 
 @asynccontextmanager
 async def serving(app: App) -> AsyncIterator[list[str]]:
-    """An app that runs, and the endpoints of its listeners."""
+    """Run an app; yield the endpoints of its listeners."""
     ready: asyncio.Queue[str] = asyncio.Queue()
     async with asyncio.TaskGroup() as group:
         group.create_task(app.run(ready.put_nowait), name="app")
@@ -57,7 +57,7 @@ async def serving(app: App) -> AsyncIterator[list[str]]:
 
 
 class SmoothClient:
-    """A smooth client without manners of its own: what it is sent stands in `frames`, each one strict and in order."""
+    """A bare smooth client: the received frames are in `frames`, each checked for its shape and order."""
 
     def __init__(self, socket: aiohttp.ClientWebSocketResponse) -> None:
         self.socket = socket
@@ -101,11 +101,11 @@ class SmoothClient:
             await self._reading.wait()
 
     def stop_reading(self) -> None:
-        """Read nothing more than one frame from now on."""
+        """Read at most one more frame until `read_on`."""
         self._reading.clear()
 
     def read_on(self) -> None:
-        """Read again."""
+        """Continue to read."""
         self._reading.set()
 
     async def news(self) -> None:
@@ -114,7 +114,7 @@ class SmoothClient:
         await self._news.wait()
 
     async def send(self, frame: dict[str, Any]) -> str:
-        """Send a frame; its request id, numbered where it has none."""
+        """Send a frame; return its request id, which is added if it has none."""
         self._number += 1
         frame = {"requestId": f"r{self._number}", **frame}
         self.oracle.said(frame)
@@ -128,24 +128,24 @@ class SmoothClient:
         return next(f for f in self.frames if f.get("requestId") == request)
 
     async def say(self, text: str) -> str:
-        """Begin a turn; its request id."""
+        """Begin a turn; return its request id."""
         return await self.send({"action": "send_message", "sessionId": self.session, "message": text})
 
     async def until(self, condition: Any) -> None:
-        """Wait until `condition()` holds for what was received."""
+        """Wait until `condition()` is true for the received frames."""
         async with asyncio.timeout(DEADLINE):
             while not condition():
                 await self.news()
 
     def terminals(self) -> list[dict[str, Any]]:
-        """The ends of turns, in order: an `error` without request id ends none."""
+        """Return the ends of turns, in order; an `error` without request id ends none."""
         return self._ends.copy()
 
     def of(self, request: str) -> list[dict[str, Any]]:
-        """Every frame of one request."""
+        """Return every frame of this request."""
         return [f for f in self.frames if f.get("requestId") == request]
 
 
 def socket_path(folder: Path) -> Path:
-    """Where the tests' pod listens."""
+    """Return the path of the socket of the tests' pod."""
     return folder / "sock"

@@ -1,4 +1,4 @@
-"""A pando client as the real ones are (docs/dialects/pando.md, sections 2, 4, 5 and 9).
+"""A pando client that behaves like the real ones (docs/dialects/pando.md, sections 2, 4, 5 and 9).
 
 Its subscription is to everything. Each call is a connection of its own, under a new identity, that is left open as the
 views do; the next message on it is the answer, whatever its id says. It dies on every frame that section 5 forbids.
@@ -29,7 +29,7 @@ NOBODY = {"String": "", "Valid": False}
 
 
 class RefusalError(Exception):
-    """A call was answered by an error."""
+    """A call was answered with an error."""
 
     def __init__(self, code: int, message: str) -> None:
         super().__init__(f"{code}: {message}")
@@ -38,7 +38,7 @@ class RefusalError(Exception):
 
 
 class PandoClient:
-    """A connected client; what was published stands in `told`, what its terminal shows in `shown`."""
+    """A connected client; `told` are the received publications, `shown` is the text that its terminal shows."""
 
     def __init__(self, context: zmq.asyncio.Context, host: str, publications: int, calls: int, room: int) -> None:
         self._context = context
@@ -60,9 +60,8 @@ class PandoClient:
     @classmethod
     @asynccontextmanager
     async def connected(cls, address: str, session: str | None = None, room: int = 0) -> AsyncIterator[PandoClient]:
-        """A client at `tcp://HOST:PORT` that has opened a session, or watches this one; "" for none.
-
-        `room` is how many messages may wait for it, 0 is no limit.
+        """Connect to `tcp://HOST:PORT`, and open a session or watch the given one; "" for none. `room` is the number of
+        messages that may wait for the client, 0 for no limit.
         """
         url = urlsplit(address)
         assert url.hostname is not None
@@ -92,7 +91,7 @@ class PandoClient:
             await self._reading.wait()
 
     def _show(self, topic: str, payload: dict[str, Any]) -> None:
-        """As the terminal's viewer: streamed text is committed by the `llm.end` of a run whose start it saw."""
+        """Show text as the terminal's viewer: the `llm.end` of a run whose start it saw commits the streamed text."""
         session = payload.get("session_id", "")
         match topic:
             case "llm.start":
@@ -105,9 +104,8 @@ class PandoClient:
                 self.shown.append((payload["role"], payload["content"]))
 
     async def heard(self) -> None:
-        """Wait until what is published now arrives: it is asked for again, as one may be lost.
-
-        The first ones because it subscribes after connecting, later ones because a subscriber had no room.
+        """Wait until new publications arrive. It asks for them repeatedly, because some are lost before the
+        subscription begins or while the subscriber has no room.
         """
         shown = self.topics().count("session.activated")
         async with asyncio.timeout(DEADLINE):
@@ -118,21 +116,21 @@ class PandoClient:
                         await self.news()
 
     def stop_reading(self) -> None:
-        """Read nothing more than one message from now on."""
+        """Read at most one more message until `read_on`."""
         self._reading.clear()
 
     def read_on(self) -> None:
-        """Read again."""
+        """Continue to read."""
         self._reading.set()
 
     # -- calls -----------------------------------------------------------------------------------------
 
     async def call(self, method: str, **params: Any) -> Any:
-        """The result of a call; RefusalError when it was answered by an error."""
+        """Return the result of a call; raise RefusalError if it was answered with an error."""
         return await self._call(method, params, method)
 
     async def write(self, method: str, params: Any) -> Any:
-        """The row of a `db.write`."""
+        """Write to the database; return the row."""
         now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         meta = {"source_instance_id": "", "request_id": f"req-{time.time_ns()}", "timestamp": now}
         return await self._call("db.write", {"meta": meta, "method": method, "params": params}, method)
@@ -154,7 +152,7 @@ class PandoClient:
         return reply.get("result")
 
     async def open(self, title: str = "New Session") -> str:
-        """Open a session as a secondary does; its id stands in the row."""
+        """Open a session as a secondary does; its id is in the row."""
         params = {
             "id": str(uuid4()),
             "parent_session_id": NOBODY,
@@ -171,12 +169,12 @@ class PandoClient:
         assert await self.call("message.send", session_id=self.session, content=text) == {"ok": True}
 
     async def news(self) -> None:
-        """Wait until anything is told."""
+        """Wait for the next publication."""
         self._news.clear()
         await self._news.wait()
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        """Wait until `condition()` holds for what was told."""
+        """Wait until `condition()` is true for the received publications."""
         async with asyncio.timeout(DEADLINE):
             while not condition():
                 await self.news()
@@ -187,6 +185,6 @@ class PandoClient:
         return [topic for topic, payload in told if self.session in (payload.get("session_id"), payload.get("id"))]
 
     def hold(self) -> None:
-        """No view was told anything beside its answer."""
+        """Assert that the client's terminal showed nothing except its answer."""
         for identity, view in self._views:
             assert not int(view.getsockopt(zmq.EVENTS)) & zmq.POLLIN, f"{identity} was told more than its answer"

@@ -1,4 +1,4 @@
-"""A pando primary of the tests, on real sockets: it has sessions, answers calls and publishes what a test says."""
+"""A pando primary for tests, on real sockets: it has sessions, answers calls and publishes what a test tells it."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ NO_METHOD = {"code": -32601, "message": "ipc: method not found"}
 
 
 def row(id: str, title: str = "T", messages: int = 2) -> dict[str, Any]:
-    """A session as a primary lists it."""
+    """Return a session as a primary lists it."""
     return {"id": id, "title": title, "updated_at": "2026-05-09T21:28:20Z", "message_count": messages}
 
 
 def message(id: str, role: str, content: str) -> dict[str, Any]:
-    """A message as a primary lists it."""
+    """Return a message as a primary lists it."""
     return {"id": id, "role": role, "content": content, "created_at": "2026-05-09T21:28:20Z"}
 
 
 class PandoPrimary:
-    """`sessions` are its rows, `messages` what was said in each; what it was called for stands in `called`."""
+    """A primary: `sessions` are its rows, `messages` those of each session, `called` the calls that it received."""
 
     def __init__(self, instance: str, ports: tuple[int, int]) -> None:
         self.instance = instance
@@ -53,7 +53,7 @@ class PandoPrimary:
     @classmethod
     @asynccontextmanager
     async def listening(cls, instance: str, ports: tuple[int, int] | None = None) -> AsyncIterator[PandoPrimary]:
-        """At two ports of its own, which another one may have after it; or at these."""
+        """Listen at two reserved ports, which another primary may use later, or at the given ones."""
         with nullcontext(ports) if ports else kept_pair() as at:
             made = cls(instance, at)
             try:
@@ -98,7 +98,7 @@ class PandoPrimary:
         )
 
     async def was_called(self, method: str, times: int) -> None:
-        """Wait until it was called for this so often."""
+        """Wait until this method was called this many times."""
         async with asyncio.timeout(DEADLINE):
             while self.called.count(method) < times:
                 self._news.clear()

@@ -1,4 +1,6 @@
-"""A pod client as pods' own are: it writes JSON and newline separately, and dies on an unknown event."""
+"""A pod client that behaves like the real ones: it writes JSON and newline separately, and fails on an unknown
+event.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ KNOWN = {event.__struct_config__.tag for event in get_args(Event)}
 
 
 class PodClient:
-    """A connected client; what it was told stands in `events`."""
+    """A connected client; the received events are in `events`."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
@@ -55,7 +57,7 @@ class PodClient:
             self._news.set()
 
     def see(self, event: dict[str, Any]) -> None:
-        """React to an event, beside keeping it."""
+        """Process an event, in addition to keeping it."""
 
     async def send(self, method: str, **params: Any) -> None:
         """Write a method as the real client does."""
@@ -71,20 +73,20 @@ class PodClient:
         await self.send("run", input=[{"kind": "text", "content": text}])
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        """Wait until `condition()` holds for what was told."""
+        """Wait until `condition()` is true for the received events."""
         async with asyncio.timeout(DEADLINE):
             while not condition():
                 self._news.clear()
                 await self._news.wait()
 
     def names(self) -> list[str]:
-        """The events so far, by name."""
+        """Return the names of the events so far."""
         return [name for name, _ in self.events]
 
     def idle(self) -> int:
-        """How often the pod said that it is idle."""
+        """The number of times that the pod reported to be idle."""
         return sum(1 for name, data in self.events if name == "status" and data["status"] != "running")
 
     def joined(self, name: str) -> str:
-        """The text of all events of this name."""
+        """Return the joined text of all events with this name."""
         return "".join(data["text"] for event, data in self.events if event == name)

@@ -45,19 +45,19 @@ def _run(text: str) -> bytes:
 
 
 async def probe(path: str) -> None:
-    """Connect and drop at once."""
+    """Connect and disconnect at once."""
     async with _connected(path):
         pass
 
 
 async def read_output(path: str) -> dict[str, Any]:
-    """Connect, read the snapshot, drop."""
+    """Connect, read the snapshot, and disconnect."""
     async with _connected(path) as (reader, _):
         return await _snapshot(reader)
 
 
 async def send(path: str, text: str) -> str:
-    """Write `run` before reading anything, then read until it is taken (`turn_start`) or refused."""
+    """Write `run` before reading anything, then read until it is accepted (`turn_start`) or refused."""
     async with _connected(path) as (reader, writer):
         writer.write(_run(text))
         while True:
@@ -69,7 +69,7 @@ async def send(path: str, text: str) -> str:
 
 
 async def stop(path: str) -> None:
-    """Read the snapshot, write `shutdown`, close at once."""
+    """Read the snapshot, write `shutdown`, and close at once."""
     async with _connected(path) as (reader, writer):
         await _snapshot(reader)
         writer.write(b'{"method":"shutdown"}\n')

@@ -1,4 +1,4 @@
-"""The pod's own terminal client, as far as a pod can tell (docs/dialects/pod.md, sections 1.3, 2 and 8).
+"""The pod's own terminal client, as a pod sees it (docs/dialects/pod.md, sections 1.3, 2 and 8).
 
 It probes the socket before it connects, holds what is typed while a run goes on, and takes each key as the real one.
 An event that its types do not allow ends its reader for good: here it fails the test.
@@ -24,7 +24,7 @@ AFTER_RUN = {"paused": "paused"}  # any other result is idle
 
 
 class PodTerminalClient(PodClient):
-    """A person's view of a pod: the status shown, the lines held back, the editor, warnings, and whether it quit."""
+    """A user's view of a pod: the status, the held lines, the editor, warnings, and whether the client quit."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         super().__init__(reader, writer)
@@ -39,7 +39,7 @@ class PodTerminalClient(PodClient):
     @classmethod
     @asynccontextmanager
     async def started(cls, path: str) -> AsyncIterator[PodTerminalClient]:
-        """Started on a pod's socket: it looks first whether anybody is there."""
+        """Start a client on a pod's socket; it first checks whether a pod listens."""
         _, probe = await asyncio.open_unix_connection(path)
         probe.close()
         async with cls.connected(path) as client:
@@ -87,12 +87,12 @@ class PodTerminalClient(PodClient):
             await self.send("resume")
 
     async def ctrl_c(self) -> None:
-        """Stop for now."""
+        """Interrupt the current run."""
         if self.status == "running":
             await self.send("pause")
 
     async def ctrl_x(self) -> None:
-        """Stop for good: the run, else the pod."""
+        """Stop the run, or the pod if none is open."""
         await self.send("cancel" if self.status == "running" else "shutdown")
 
     def _write(self, method: dict[str, Any]) -> None:
@@ -102,14 +102,14 @@ class PodTerminalClient(PodClient):
     # -- what a test looks at --------------------------------------------------------------------------
 
     def since(self, mark: int) -> list[str]:
-        """The names of the events after the first `mark`."""
+        """Return the names of the events after the first `mark`."""
         return self.names()[mark:]
 
     def text(self, mark: int) -> str:
-        """The streamed text after the first `mark` events."""
+        """Return the streamed text after the first `mark` events."""
         return "".join(data["text"] for name, data in self.events[mark:] if name == "text_delta")
 
     async def rests(self, mark: int, status: str = "idle") -> list[str]:
-        """Wait until the pod said this status again; the names of what it said after the first `mark` events."""
+        """Wait until the pod reports this status again; return the names of the events after the first `mark`."""
         await self.until(lambda: ("status", {"status": status}) in self.events[mark:])
         return self.since(mark)

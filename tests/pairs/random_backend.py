@@ -1,4 +1,4 @@
-"""The base of the played backends: pieces that name their turn, and a record of what was played.
+"""The base of the random backends: text pieces that name their turn, and a record of the played turns.
 
 A played backend speaks wire frames of its dialect and none of our code. It has a list of legal moves at any time and
 makes the one that it is told; what it hears it answers when a move says so.
@@ -24,7 +24,7 @@ COLOUR = ("", "é", "木", '"', "\n", "\\", "\U0001f40b")
 
 
 class PlayedTurn(Struct):
-    """A turn as it was played. `whole` while nothing kept a part of it from the gateway."""
+    """A turn as it was played. `whole` is True while every part of it reached the gateway."""
 
     number: int
     seen: Seen = field(default_factory=Seen)
@@ -32,43 +32,43 @@ class PlayedTurn(Struct):
 
 
 class NumberedText:
-    """Pieces `[turn.piece]`: each says where it belongs, no two are alike."""
+    """Pieces `[turn.piece]`: each names its place, and no two are equal."""
 
     def __init__(self) -> None:
         self._pieces = 0
 
     def next(self, turn: int, mark: str = "") -> str:
-        """The next piece of this turn."""
+        """Return the next piece of this turn."""
         self._pieces += 1
         return f"[{turn}.{self._pieces}]{mark}{COLOUR[self._pieces % len(COLOUR)]} "
 
 
 class RandomBackend(Protocol):
-    """A backend of either dialect."""
+    """A backend of smooth or pod that makes random legal moves."""
 
     dialect: str
     turns: list[PlayedTurn]
     out: list[Frame]
 
     def connected(self) -> None:
-        """A new connection stands."""
+        """Begin a new connection."""
 
     def lost(self, *, dies: bool) -> None:
-        """The connection is gone; with `dies` what was running is gone too."""
+        """Lose the connection; with `dies` the running turn is lost too."""
 
     def hears(self, frame: Frame) -> None:
-        """The gateway said this."""
+        """Take a frame of the gateway."""
 
     def moves(self) -> list[Move]:
         """Return the moves that are legal now."""
 
     @property
     def stopping(self) -> bool:
-        """Whether it was asked to stop and has not."""
+        """True if a stop was requested and is not done."""
 
     @property
     def turn(self) -> PlayedTurn | None:
         """The turn that is being played."""
 
     def finish(self) -> None:
-        """End what is open, answer what waits."""
+        """End open turns, and answer pending requests."""

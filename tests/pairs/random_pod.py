@@ -19,7 +19,9 @@ SEGMENT = "0198c3a1-7b52-7c40-9d1e-5f0a6b7c8d9e"
 
 
 class Run(Struct):
-    """The open parts of a run. `block` is "text", "thinking" or a call's id; `silent` until the model said anything."""
+    """The open parts of a run. `block` is "text", "thinking" or a call's id; `silent` is True until the model's first
+    output.
+    """
 
     played: PlayedTurn
     user: bool
@@ -32,7 +34,7 @@ class Run(Struct):
 
 
 class RandomPod:
-    """A pod. Its connections come and go; what it does while there is none is said to nobody."""
+    """A pod whose connections come and go; events while there is none are lost."""
 
     dialect = "pod"
 

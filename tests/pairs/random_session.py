@@ -39,14 +39,13 @@ NUMBER = re.compile(r"\[(\d+)\.\d+\]")
 
 
 def limits(log_max: int) -> Limits:
-    """Small outboxes, so that few frames make a client slow; no waiting between attempts to connect."""
+    """Return small outboxes, so that few frames make a client slow, and no delay between attempts to connect."""
     return Limits(backoff_first=AT_ONCE, backoff_max=AT_ONCE, outbox_soft=1024, catch_up=8, log_max=log_max)
 
 
 class RandomSessionClient(Struct, kw_only=True, eq=False):
-    """A client in the audience. `first` is the number of the first turn that it must see, None before it is shown any.
-
-    `offset` is how far the count of events that it was offered is ahead of the log: always the same.
+    """A client of a random session. `first` is the number of the first turn that it must see, None before it sees any.
+    `offset` is the constant difference between its count of offered events and the log.
     """
 
     name: str
@@ -68,7 +67,7 @@ class RandomSessionClient(Struct, kw_only=True, eq=False):
         return self.peer.transport.reading.is_set()
 
     def seen(self) -> list[Seen]:
-        """The turns that it was shown."""
+        """The turns that this client was shown."""
         return READ[self.dialect](self.peer.frames(), self.sent)
 
 
@@ -86,25 +85,25 @@ class RandomSession:
 
     @staticmethod
     def upstream(dialect: str) -> Endpoint:
-        """Where a played backend of this dialect is reached."""
+        """Return the endpoint of a random backend of this dialect."""
         return UPSTREAMS[dialect]
 
     @staticmethod
     def played(dialect: str) -> RandomBackend:
-        """A backend of this dialect."""
+        """Return a random backend of this dialect."""
         return RandomPod() if dialect == "pod" else RandomSmoothServer()
 
     # -- steps -----------------------------------------------------------------------------------------
 
     async def step(self, step: Step) -> None:
-        """Run a step, until everything rests."""
+        """Run a step, and wait until everything is idle."""
         verb, who, n = step
         VERBS[verb](self, who, n)
         await self.rest()
         self.look()
 
     async def rest(self) -> None:
-        """Until the backend hears nothing new and has said what it answers."""
+        """Wait until the backend receives nothing new and has sent its answers."""
         while True:
             await self.stage.settle()
             self._connect()
@@ -144,7 +143,7 @@ class RandomSession:
             self.stage.pod.says(*said)
 
     def play(self, how_often: int, n: int) -> None:
-        """The backend makes its nth move, and some more, in one piece."""
+        """Let the backend make its nth move and some more, in one piece."""
         if not self._connected and self.backend.dialect == "smooth":
             return  # a server's turns belong to its connection
         before = len(self.backend.turns) - (self.backend.turn is not None)
@@ -156,11 +155,11 @@ class RandomSession:
         self._speak()
 
     def join(self, who: int, n: int) -> None:
-        """A further client, of either dialect."""
+        """Connect a further client of either dialect."""
         self.enter(("smooth", "pod")[n % 2])
 
     def enter(self, dialect: str) -> None:
-        """A client of this dialect comes; it looks for the session that there is."""
+        """Connect a client of this dialect, which looks for the existing session."""
         if sum(client.here for client in self.clients) >= CLIENTS_MAX:
             return
         name = f"{dialect} {len(self.clients)}"
@@ -177,7 +176,7 @@ class RandomSession:
 
     @property
     def session(self) -> Session | None:
-        """The one session, if it is there yet."""
+        """The only session, or None if there is none yet."""
         sessions = self.stage.router.sessions
         return sessions[0] if sessions else None
 
@@ -197,7 +196,7 @@ class RandomSession:
         return here[who % len(here)] if here and self.session is not None else None
 
     def speak(self, who: int, n: int) -> None:
-        """A client says something."""
+        """Send an input as a client."""
         client = self._client(who)
         if client is None:
             return
@@ -207,7 +206,7 @@ class RandomSession:
             self._say(client, {"method": "run", "params": {"input": [{"kind": "text", "content": f"What is {n}?"}]}})
 
     def cancel(self, who: int, n: int) -> None:
-        """A client wants the turn to stop."""
+        """Cancel the turn as a client."""
         client = self._client(who)
         if client is None:
             return
@@ -217,7 +216,7 @@ class RandomSession:
             self._say(client, {"method": "pause" if n % 3 == 0 else "cancel"})
 
     def ask(self, who: int, n: int) -> None:
-        """A client asks what has nothing to do with the turn."""
+        """Send a request that does not concern the turn."""
         client = self._client(who)
         if client is None:
             return
@@ -240,13 +239,13 @@ class RandomSession:
         self._say(client, questions[n % len(questions)])
 
     def resume(self, who: int, n: int) -> None:
-        """A pod client wants a paused run to go on."""
+        """Resume a paused run as a pod client."""
         client = self._client(who, "pod")
         if client is not None:
             self._say(client, {"method": "resume"})
 
     def stall(self, who: int, n: int) -> None:
-        """A client reads no more, or reads again."""
+        """Let a client stop reading, or read again."""
         client = self._client(who)
         if client is not None and client.reads:
             client.peer.transport.reading.clear()
@@ -254,14 +253,14 @@ class RandomSession:
             client.peer.transport.reading.set()
 
     def drop(self, who: int, n: int) -> None:
-        """A client goes."""
+        """Disconnect a client."""
         client = self._client(who)
         if client is not None:
             client.peer.transport.reading.set()
             client.peer.transport.hang_up()
 
     def lose(self, who: int, n: int) -> None:
-        """The connection to the backend is lost; every other time the backend goes with it, for a while."""
+        """Lose the connection to the backend; every second time the backend also goes away for a while."""
         self.stage.away = n % 2 == 1
         if self._connected:
             self.backend.lost(dies=n % 4 < 2)
@@ -269,11 +268,11 @@ class RandomSession:
             self.stage.pod.gone = True
 
     def come_back(self, who: int, n: int) -> None:
-        """The backend can be reached again."""
+        """Make the backend reachable again."""
         self.stage.away = False
 
     def wait(self, who: int, n: int) -> None:
-        """Time passes: a second, or until the deadline of a cancel or of an acceptance."""
+        """Advance the clock by a second, or to the deadline of a cancel or an acceptance."""
         seconds = (1.0, 11.0, 31.0)[n % 3]
         if seconds > 10 and self.backend.stopping and self.backend.turn is not None:
             self.backend.turn.whole = False
@@ -282,7 +281,7 @@ class RandomSession:
     # -- what holds at any time ------------------------------------------------------------------------
 
     def look(self) -> None:
-        """Assert the invariants of a session that goes on."""
+        """Assert the invariants of a running session."""
         session = self.session
         if session is None:
             return
@@ -303,8 +302,8 @@ class RandomSession:
 
     # -- the end ---------------------------------------------------------------------------------------
 
-    async def curtain(self) -> None:
-        """Everybody reads, the backend ends what is open; then what was seen is compared."""
+    async def finish_and_compare(self) -> None:
+        """Let all clients read and the backend end its turns; then compare what the clients saw."""
         self.stage.away = False
         for client in self.clients:
             client.peer.transport.reading.set()

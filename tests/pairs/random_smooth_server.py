@@ -17,12 +17,12 @@ __all__ = ["RandomSmoothServer"]
 
 
 def uuid(name: str) -> str:
-    """A UUID that is the same each time."""
+    """Return a UUID that is the same for the same number."""
     return str(uuid5(NAMESPACE_URL, name))
 
 
 class Turn(Struct):
-    """The turn that runs, under this request id."""
+    """The running turn, with its request id."""
 
     played: PlayedTurn
     request: str
@@ -119,7 +119,7 @@ class RandomSmoothServer:
         )
 
     def _say(self, kind: str, request: str | None, data: Frame | None = None, **fields: Any) -> None:
-        """An event with its mirrors."""
+        """Send an event with its mirrored fields."""
         data = {"requestId": request, **fields, **(data or {})}
         self.out.append({"type": kind, "requestId": request, **fields, "data": data, "timestamp": 1})
 
@@ -144,7 +144,7 @@ class RandomSmoothServer:
             self._refuse()
 
     def _push(self) -> None:
-        """A turn that somebody else began, for all sockets of the conversation (section 4, pushes)."""
+        """Send a turn that another client began to all sockets of the conversation (section 4, pushes)."""
         self._begin(uuid(f"pushed {len(self.turns)}"))
 
     def _forget(self) -> None:

@@ -35,7 +35,7 @@ PAUSE = 0.02  # seconds: as long as a cancel takes to get there; where nothing i
 
 
 def turns() -> list[list[Line]]:
-    """The first turn of these scripts, one after the other, without their long pauses."""
+    """Return the first turn of each of these scripts, one after the other, without their long pauses."""
     folder = files("dragoman.gateway.demo") / "scripts"
     read_turns = [(name, read((folder / f"{name}.jsonl").read_text("utf-8"), name)[0]) for name in SCRIPTS]
     return [
@@ -44,7 +44,7 @@ def turns() -> list[list[Line]]:
 
 
 async def conversation(peer: TurnClient) -> list[Seen]:
-    """Turns that answer, fail, are cancelled and ask, as SCRIPTS says; what a client saw of each."""
+    """Run turns that answer, fail, are cancelled and ask, as in SCRIPTS; return what a client saw of each."""
     seen = [await peer.turn(text) for text in ("Where is my order?", "Fail, please!", "Try again.")]
     seen.append(await peer.turn("Count slowly.", cancel_after=2))
     return [*seen, await peer.turn("Refund it."), await peer.approve(), await peer.turn("Once more.")]
@@ -54,7 +54,7 @@ async def conversation(peer: TurnClient) -> list[Seen]:
 async def served(
     dialect: str, upstream: Endpoint, folder: Path, recording: Path | None = None, *, rotate_bytes: int = 0
 ) -> AsyncIterator[str]:
-    """A gateway with one listener of this dialect, which records into a folder; its listener's address."""
+    """Run a gateway with a listener of this dialect that records into a folder; yield the listener's address."""
     folder.mkdir()
     kept = None
     if recording is not None:
@@ -79,7 +79,7 @@ async def record(
     script: list[list[Line]] | None = None,
     talk: Callable[[TurnClient], Awaitable[object]] = conversation,
 ) -> Path:
-    """The recording of a conversation of this pair."""
+    """Return the recording of a conversation of this pair."""
     kept = folder / "kept"
     (folder / "backend").mkdir()
     demo = demo_backend(parse(LISTEN[backend].format(folder=folder / "backend")), script or turns())
@@ -97,7 +97,7 @@ async def record(
 
 
 def spoken(folder: Path) -> Path:
-    """The one recording in which somebody said something: a project has sessions that nobody used."""
+    """Return the only recording with an input; a project has sessions that nobody used."""
     recordings = [open_recording(path) for path in folder.iterdir()]
     (found,) = {recording.path for recording in recordings if _has_input(recording)}
     return found

@@ -1,4 +1,4 @@
-"""The table of what a client of each dialect must see of a backend of each dialect, for people and for the tests.
+"""The table of what a client of each dialect must see of a backend of each dialect, for people and for tests.
 
 A row is a pair, its columns are COLUMNS. The backend is the demo backend in its dialect, which plays the same scripts
 in all; what is `-` cannot be seen. test_pairs.py holds the gateway to it, and the fidelity matrix to both.
@@ -65,5 +65,5 @@ ROWS = _read()
 
 
 def must_see(what: str, client: str, backend: str) -> str:
-    """The cell of one pair, in one of COLUMNS."""
+    """Return the cell of a pair in one of COLUMNS."""
     return ROWS[client, backend][what]

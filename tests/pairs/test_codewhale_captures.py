@@ -1,4 +1,4 @@
-"""A codewhale client that asks all that was recorded, line by line, of a child that plays the recording.
+"""A codewhale client sends all recorded requests, line by line, to a child that plays the recording.
 
 It is answered what was answered; what the gateway answers itself is compared as far as it can know it. The recorded
 turns are played to clients of all dialects in tests/players.
@@ -36,7 +36,7 @@ def capture(number: str) -> Path:
 
 @asynccontextmanager
 async def playing(path: Path, dialect: str, folder: Path) -> AsyncIterator[str]:
-    """A gateway before a child that plays a capture; where its clients of this dialect connect."""
+    """Run a gateway before a child that plays a capture; yield the address for clients of this dialect."""
     (folder / "atlas").mkdir()
     listen = LISTEN[dialect].format(folder=folder)
     async with bridged(captured_codewhale(path, folder, methods(HEAD)), listen=listen, limits=LIMITS) as (_, url):
@@ -66,7 +66,7 @@ OWN: dict[str, dict[int, str]] = {
 
 
 def timeless(value: Any) -> Any:
-    """An answer without times: the gateway's sessions have their own."""
+    """Return an answer without times, because the gateway's sessions have their own."""
     if isinstance(value, dict):
         return {key: timeless(member) for key, member in value.items() if key not in ("created_at", "updated_at")}
     return [timeless(member) for member in value] if isinstance(value, list) else value

@@ -1,4 +1,5 @@
-"""A gateway that spawns codewhales, and one that a codewhale client has spawned: who lives, who ends, what is told.
+"""A gateway that spawns codewhales, and one that a codewhale client has spawned: which processes live, which
+end.
 
 The children are programs with an inner server of their own, as the real ones have; none of them is ever left.
 """
@@ -46,7 +47,9 @@ def mark() -> Iterator[str]:
 
 
 class Spawned:
-    """`dragoman bridge codewhale+stdio: UPSTREAM` as a child of the test, by blocking pipes as scripts use them."""
+    """A gateway `dragoman bridge codewhale+stdio: UPSTREAM` as a child of the test, with blocking pipes as scripts use
+    them.
+    """
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
         self.process = process
@@ -59,7 +62,7 @@ class Spawned:
         os.write(self.process.stdin.fileno(), json.dumps(line).encode() + b"\n")
 
     def answer(self) -> dict[str, Any]:
-        """The answer to the last request; the lines before it are left out."""
+        """Return the answer to the last request, skipping the lines before it."""
         assert self.process.stdout is not None
         while line := self.process.stdout.readline():
             told: dict[str, Any] = json.loads(line)
@@ -68,7 +71,7 @@ class Spawned:
         raise AssertionError("it ended")
 
     def begin(self) -> str:
-        """Begin a thread, and have it say something; its id."""
+        """Begin a thread and a turn in it; return its id."""
         self.send("thread/start")
         thread = str(self.answer()["result"]["thread_id"])
         self.send("thread/message", thread_id=thread, input="hello")
@@ -172,7 +175,7 @@ def test_a_gateway_killed_during_a_turn_leaves_no_child_and_no_inner_server(
 
 
 def test_invalid_utf8_ends_the_program_like_a_real_server(mark: str, tmp_path: Path) -> None:
-    """docs/dialects/codewhale.md, section 1: fatal, one line on stderr, status 1."""
+    """The error is fatal, with one line on stderr and status 1 (docs/dialects/codewhale.md, section 1)."""
     done = subprocess.run(
         argv(child(mark, tmp_path)), input=b'{"id":1,"method":"healthz"}\n\xff\n', capture_output=True, check=False
     )
@@ -182,7 +185,7 @@ def test_invalid_utf8_ends_the_program_like_a_real_server(mark: str, tmp_path: P
 
 
 def test_a_script_that_pipes_its_requests_gets_every_answer_and_the_whole_turn(mark: str, tmp_path: Path) -> None:
-    """docs/dialects/codewhale.md, section 1: at EOF what was asked is answered, then the process ends with 0."""
+    """At EOF pending requests are answered, then the process ends with 0 (docs/dialects/codewhale.md, section 1)."""
     with spawned(child(mark, tmp_path)) as gateway:
         thread = gateway.begin()
         lines = [
@@ -220,7 +223,9 @@ async def test_a_client_that_can_only_spawn_a_program_joins_a_running_gateway(tm
 
 @asynccontextmanager
 async def parent(upstream: str, folder: Path, limits: Limits = LIMITS) -> AsyncIterator[list[str]]:
-    """A gateway in this process that spawns; listeners of codewhale and pod, without their dialects."""
+    """Run a gateway in this process that spawns children; yield its codewhale and pod listeners without their
+    dialects.
+    """
     (folder / "atlas").mkdir()
     listen = (parse(f"codewhale+unix:{folder}/front"), parse(f"pod+unix:{folder}/atlas/sock"))
     route = Route(name="parent", listen=listen, upstream=parse(upstream))

@@ -36,7 +36,7 @@ REAL = {
 
 @asynccontextmanager
 async def seed(folder: Path) -> AsyncIterator[CodewhaleClient]:
-    """A client of a listener of the seed, before the demo backend, with a thread."""
+    """Connect a client to a listener of the seed's generation before the demo backend, and begin a thread."""
     listen = f"codewhale@{SEED}+unix:{folder}/front"
     async with (
         serving(demo_backend(parse(f"pod+unix:{folder}/pod"))) as (upstream,),
@@ -132,7 +132,7 @@ async def test_a_thread_that_is_missing_is_a_result(tmp_path: Path) -> None:
 
 
 async def test_stdin_is_not_read_while_a_turn_runs(tmp_path: Path) -> None:
-    """Section 1.4: a shutdown waits for the turn, which runs to its end."""
+    """A shutdown waits for the turn, which runs to its end (section 1.4)."""
     async with seed(tmp_path) as client:
         turn = await client.say("count 500")
         last = await client.send("shutdown")

@@ -22,7 +22,7 @@ from tests.pairs.turn_clients import TurnClient, join
 
 @asynccontextmanager
 async def talking(dialect: str, folder: Path) -> AsyncIterator[TurnClient]:
-    """A client of this dialect in front of a codewhale child."""
+    """Connect a client of this dialect to a gateway before a codewhale child."""
     (folder / "front").mkdir()
     listen = LISTEN[dialect].format(folder=folder / "front")
     async with (

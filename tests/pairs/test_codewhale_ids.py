@@ -18,14 +18,14 @@ from tests.pairs.recorded import served
 
 @asynccontextmanager
 async def gateway(dialect: str, folder: Path, recording: Path | None = None) -> AsyncIterator[str]:
-    """A gateway of its own, in front of children that share one store."""
+    """Run a gateway before children that share one store."""
     upstream = parse(child(str(uuid4()), folder))
     async with served(dialect, upstream, folder / uuid4().hex[:8], recording) as url:
         yield url.removeprefix("unix:")
 
 
 async def opened(client: SmoothClient, **keys: Any) -> tuple[str, str]:
-    """Conversation and session id of what a smooth client opens."""
+    """Open a session as a smooth client; return the ids of the conversation and of the session."""
     request = {"action": "create_conversation_session", "agentId": str(uuid4()), "supports": [], **keys}
     data = (await client.ask(request))["data"]
     return data["conversationId"], data["sessionId"]

@@ -1,4 +1,6 @@
-"""A recording as a client: what it says to live backends of all dialects, on real sockets, and what is found."""
+"""A recording as a client: its commands to live backends of all dialects, on real sockets, and the differences
+found.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,7 @@ from tests.pairs.turn_clients import SmoothTurnClient, TurnClient
 
 @asynccontextmanager
 async def demo(dialect: str, folder: Path, script: list[list[Line]]) -> AsyncIterator[Endpoint]:
-    """A live demo backend that plays these turns."""
+    """Run a live demo backend that plays these turns."""
     folder.mkdir()
     app = demo_backend(parse(LISTEN[dialect].format(folder=folder)), script)
     ready: asyncio.Queue[str] = asyncio.Queue()
@@ -51,7 +53,7 @@ async def driven(recording: Path, dialect: str, folder: Path, script: list[list[
 
 @pytest.mark.parametrize("backend", DIALECTS)
 async def test_driving_an_unchanged_backend_finds_no_difference(backend: str, tmp_path: Path) -> None:
-    """Text, tools, failures, a cancel and a question, asked as its dialect can: in its own form, or in words."""
+    """The turns have text, tools, failures, a cancel and a question, in the form of the dialect or in words."""
     recording = await record("smooth", backend, tmp_path)
     found = await driven(recording, backend, tmp_path, turns())
     assert str(found) == ""
@@ -98,7 +100,7 @@ CHOSEN = {"answers": [{"header": "Size", "options": ["Large"]}, ON_IT]}
 
 
 def asks(kind: str, spec: object) -> list[list[Line]]:
-    """A turn in which a form is shown."""
+    """Return a turn that shows a form."""
     lines: list[dict[str, object]] = [
         {"type": "text_delta", "text": "One moment. "},
         {"type": "interaction_required", "question": "q", "kind": kind, "spec": spec, "reason": "For the order."},
@@ -124,9 +126,7 @@ IDENTITY = {"fields": [{"key": "name", "label": "name"}, {"key": "email", "requi
 async def test_a_recorded_form_is_typed_if_the_backend_asks_in_words(
     backend: str, kind: str, spec: object, answer: dict[str, object], tmp_path: Path
 ) -> None:
-    """The recorded turn is one, and so is that of a backend that ends its run with each field
-    (docs/translation.md, rule 3.3).
-    """
+    """The recorded turn equals that of a backend that ends its run with each field (docs/translation.md, rule 3.3)."""
 
     async def talk(peer: TurnClient) -> None:
         assert isinstance(peer, SmoothTurnClient)
@@ -146,7 +146,7 @@ async def test_a_recorded_form_is_typed_if_the_backend_asks_in_words(
 
 
 class Picky(DemoBackend):
-    """One that takes no short telephone numbers."""
+    """A backend that refuses short telephone numbers."""
 
     def send(self, commands: Sequence[Command]) -> None:
         for command in commands:
@@ -191,7 +191,7 @@ async def test_a_recorded_approval_is_typed_if_the_backend_asks_in_words(backend
 
 
 def said_otherwise(script: list[list[Line]]) -> list[list[Line]]:
-    """The third turn says something else, and the fourth fails."""
+    """Return the turns with a third one that has another text and a fourth one that fails."""
     other = structs.replace(script[2][0], event=TextDelta(text="Another answer. "))
     failed = structs.replace(script[3][-1], event=TurnEnded(end="failed"))
     return [*script[:2], [other, *script[2]], [*script[3][:2], failed], *script[4:]]

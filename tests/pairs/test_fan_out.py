@@ -1,4 +1,4 @@
-"""One session with clients of all dialects: who answers first, who does not read, how often anything is rendered."""
+"""A session with clients of all dialects: the first answer, clients that do not read, and the number of renderings."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ BURST = 50_000
 BRIEFLY = ZeroMQLimits().publish_wait
 
 
-class Court:
-    """A gateway that four dialects listen at, with one session behind it."""
+class FourDialectGateway:
+    """A gateway with listeners of four dialects and one session."""
 
     def __init__(self, app: App, addresses: list[str]) -> None:
         self.app = app
@@ -61,7 +61,7 @@ class Court:
         return found
 
     def has_told(self, client: PandoClient) -> bool:
-        """Whether the client got all that was published since it came."""
+        """Return True if the client received everything that was published since it connected."""
         return self._published[-len(client.told) :] == client.told
 
     def lost(self) -> int:
@@ -70,7 +70,7 @@ class Court:
 
 
 @asynccontextmanager
-async def court(folder: Path, limits: Limits = LIMITS) -> AsyncIterator[Court]:
+async def gateway(folder: Path, limits: Limits = LIMITS) -> AsyncIterator[FourDialectGateway]:
     (folder / "atlas").mkdir()
     listen = (
         "smooth+ws://127.0.0.1:0/ws",
@@ -78,18 +78,18 @@ async def court(folder: Path, limits: Limits = LIMITS) -> AsyncIterator[Court]:
         "pando+tcp://127.0.0.1:0",
         f"codewhale+unix:{folder}/codewhale",
     )
-    route = Route(name="court", listen=tuple(map(parse, listen)), upstream=BACKEND)
+    route = Route(name="gateway", listen=tuple(map(parse, listen)), upstream=BACKEND)
     app = App(
         Config(routes=(route,), limits=limits),
         make_backend=lambda session: DemoBackend(session, app.spawn, Scripts()),
     )
     async with asyncio.timeout(50), serving(app) as endpoints:
-        yield Court(app, endpoints)
+        yield FourDialectGateway(app, endpoints)
 
 
 async def test_all_clients_see_the_turn_of_one(tmp_path: Path) -> None:
     async with (
-        court(tmp_path) as made,
+        gateway(tmp_path) as made,
         SmoothClient.connected(made.smooth) as smooth,
         PodClient.connected(made.pod) as pod,
         PandoClient.connected(made.pando) as pando,
@@ -127,7 +127,7 @@ async def test_the_first_answer_of_any_client_in_any_dialect_counts(
     monkeypatch.setattr(DemoBackend, "_pause", pause)
     goes_on.set()
     async with (
-        court(tmp_path) as made,
+        gateway(tmp_path) as made,
         SmoothClient.connected(made.smooth) as smooth,
         PodClient.connected(made.pod) as pod,
         PandoClient.connected(made.pando) as pando,
@@ -168,7 +168,7 @@ async def test_each_batch_is_rendered_once_for_all_clients_with_the_same_view(
 
         monkeypatch.setattr(kind, "render", render)
     async with (
-        court(tmp_path) as made,
+        gateway(tmp_path) as made,
         SmoothClient.connected(made.smooth) as smooth,
         SmoothClient.connected(made.smooth),
         SmoothClient.connected(made.smooth),
@@ -192,7 +192,7 @@ async def test_each_batch_is_rendered_once_for_all_clients_with_the_same_view(
 
 
 async def test_a_burst_reaches_a_reading_subscriber_completely(tmp_path: Path) -> None:
-    async with court(tmp_path) as made, PandoClient.connected(made.pando) as pando:
+    async with gateway(tmp_path) as made, PandoClient.connected(made.pando) as pando:
         await pando.say(f"count {BURST}")
         await pando.until(lambda: "llm.end" in pando.topics())
         assert pando.shown[-1] == ("assistant", "".join(f"{n} " for n in range(BURST)))
@@ -204,7 +204,7 @@ async def test_frames_received_by_a_stalled_subscriber_plus_counted_losses_are_a
 ) -> None:
     limits = structs.replace(LIMITS, outbox_soft=64 * 1024, log_max=2 * BURST)
     async with (
-        court(tmp_path, limits) as made,
+        gateway(tmp_path, limits) as made,
         SmoothClient.connected(made.smooth) as smooth,
         PandoClient.connected(made.pando, room=100) as pando,
     ):
@@ -221,10 +221,12 @@ async def test_frames_received_by_a_stalled_subscriber_plus_counted_losses_are_a
 
 
 async def test_losses_of_several_stalled_subscribers_are_counted_for_the_publication(tmp_path: Path) -> None:
-    """A piece that one of them has no room for nobody gets: so each got what was published, and the rest is counted."""
+    """A message for which one subscriber has no room is sent to none; so each received every published message, and the
+    rest is counted.
+    """
     limits = structs.replace(LIMITS, outbox_soft=64 * 1024, log_max=2 * BURST)
     async with (
-        court(tmp_path, limits) as made,
+        gateway(tmp_path, limits) as made,
         SmoothClient.connected(made.smooth) as smooth,
         PandoClient.connected(made.pando) as reader,
         PandoClient.connected(made.pando, session=reader.session, room=100) as one,

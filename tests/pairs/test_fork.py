@@ -1,4 +1,4 @@
-"""A recording, then a live backend, on real sockets: the conversation is one to its client."""
+"""A recording that continues with a live backend, on real sockets: its client sees one conversation."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FIRST = "Where is my order?"
 
 @asynccontextmanager
 async def living(live: str, folder: Path) -> AsyncIterator[str]:
-    """A live demo backend of this dialect; its endpoint."""
+    """Run a live demo backend of this dialect; yield its endpoint."""
     folder.mkdir()
     demo = demo_backend(parse(LISTEN[live].format(folder=folder)))
     ready: asyncio.Queue[str] = asyncio.Queue()
@@ -34,7 +34,7 @@ async def living(live: str, folder: Path) -> AsyncIterator[str]:
 
 @asynccontextmanager
 async def forked(viewer: str, live: str, options: str, folder: Path) -> AsyncIterator[TurnClient]:
-    """A client of a recording of a pod, behind which a live demo backend of this dialect stands."""
+    """Connect a client to a recording of a pod that a live demo backend of this dialect continues."""
     recording = await record("pod", "pod", folder)
     async with living(live, folder / "live") as upstream:
         replay = parse(f"replay+file:{recording}?speed=instant&{options}{quote(upstream, safe='')}")
@@ -73,8 +73,8 @@ async def test_a_pod_client_learns_that_the_live_backend_lacks_the_context(tmp_p
 
 
 async def test_conversations_of_one_live_pando_neither_see_nor_record_each_other(tmp_path: Path) -> None:
-    """Two sessions and a client of the pando itself, which publishes all to everybody
-    (docs/dialects/pando.md, section 2).
+    """Two sessions and a client of the pando itself, which publishes everything to all (docs/dialects/pando.md, section
+    2).
     """
     recording, kept = await record("pod", "pod", tmp_path), tmp_path / "again"
     async with living("pando", tmp_path / "live") as upstream:

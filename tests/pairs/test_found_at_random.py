@@ -31,7 +31,7 @@ CALLED = {"kind": "assistant_item", "item": CALL, "ts": 1}
 
 
 async def with_a_pod_client(made: InMemoryGateway) -> Script:
-    """A smooth client `a` and a pod client `p` of an idle pod."""
+    """Connect a smooth client `a` and a pod client `p` to an idle pod."""
     await made.script().opens("a").done()
     made.join("p", dialect="pod")
     await settle()
@@ -40,7 +40,7 @@ async def with_a_pod_client(made: InMemoryGateway) -> Script:
 
 
 def form(state: SessionState) -> NormalForm:
-    """The normal form of what a smooth server says."""
+    """Return the normal form of a smooth server's frames."""
     numbers = count(1)
     return NormalForm(state, lambda: f"id {next(numbers)}", tells_model_turns=False)
 

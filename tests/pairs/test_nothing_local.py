@@ -116,7 +116,7 @@ async def told_to_codewhale(address: str) -> AsyncIterator[str]:
 
 
 async def lines(address: str, *frames: dict[str, object]) -> AsyncIterator[str]:
-    """The lines that a client is sent which says these."""
+    """Return the lines that a client receives after sending these."""
     reader, writer = await asyncio.open_unix_connection(address.removeprefix("unix:"))
     try:
         writer.writelines(json.dumps(frame).encode() + b"\n" for frame in frames)

@@ -1,4 +1,4 @@
-"""smooth, pod, pando and codewhale, each as client and as backend: every pair is held to the table of table.py.
+"""Every pair of dialects, as client and as backend: each is compared with the table of table.py.
 
 The backend is the demo backend, served in the backend's dialect; it plays the same scripts in all of them.
 """
@@ -44,7 +44,9 @@ pairs = pytest.mark.parametrize(("client", "backend"), PAIRS)
 
 @asynccontextmanager
 async def gateway(client: str, upstream: str, folder: Path) -> AsyncIterator[tuple[TurnClient, str]]:
-    """A gateway between a client of one dialect and a backend; and where further clients connect."""
+    """Run a gateway before a backend with a client of one dialect; yield the client and the address for
+    further ones.
+    """
     listen = LISTEN[client].format(folder=folder, name="atlas")
     async with bridged(upstream, listen=listen, limits=LIMITS) as (_, url), join(client, url) as peer:
         yield peer, url
@@ -52,7 +54,7 @@ async def gateway(client: str, upstream: str, folder: Path) -> AsyncIterator[tup
 
 @asynccontextmanager
 async def pair(client: str, backend: str, folder: Path) -> AsyncIterator[tuple[TurnClient, str]]:
-    """A gateway between a client of one dialect and the demo backend in another."""
+    """Run a gateway between a client of one dialect and the demo backend in another."""
     for name in ("backend", "atlas"):
         (folder / name).mkdir()
     app = demo_backend(parse(LISTEN[backend].format(folder=folder, name="backend")))
@@ -221,7 +223,7 @@ def test_a_question_has_a_form_if_it_is_exact_in_the_matrix(client: str, backend
 
 @pairs
 def test_an_end_shown_as_another_is_lossy_in_the_matrix(client: str, backend: str) -> None:
-    """On the way to a pando client; a pando backend says no more than that a run is over."""
+    """This concerns pando clients, because a pando backend reports only that a run is over."""
     found = cell("TurnEnded", client, backend)
     assert found is not None
     if backend != "pando":

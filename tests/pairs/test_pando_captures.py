@@ -28,7 +28,7 @@ played = pytest.mark.parametrize("path", CAPTURES, ids=lambda path: path.stem)
 
 
 class Audience(Struct):
-    """A conversation that was played, and clients that were there."""
+    """A played conversation, and its clients."""
 
     conversation: CapturedPandoConversation
     smooth: MemoryTransport
@@ -38,7 +38,7 @@ class Audience(Struct):
 
 @asynccontextmanager
 async def audience(path: Path) -> AsyncIterator[Audience]:
-    """Play it to a client of each dialect, and call what its client called."""
+    """Play a capture to a client of each dialect, and repeat the calls of its client."""
     conversation = CapturedPandoConversation(path)
     async with in_memory_pando_gateway() as made:
         made.time.seconds = NOW - made.time.clock() / 1e9
@@ -55,7 +55,7 @@ async def audience(path: Path) -> AsyncIterator[Audience]:
 
 
 async def test_an_interrupted_run_is_cancelled_for_a_pod_client_without_a_failure() -> None:
-    """Its end is the update after the answer: the next input of the capture is accepted without any wait."""
+    """Its end is the update after the answer: the next input of the capture is accepted at once."""
     async with audience(next(path for path in CAPTURES if path.stem.startswith("07-"))) as made:
         errors = [e["data"] for e in frames(made.pod) if e["event"] == "error"]
         assert errors == [{"code": "internal", "message": "Cancelled"}]
@@ -95,7 +95,7 @@ async def test_the_captured_client_gets_its_answers(path: Path) -> None:
 
 
 def _answer(method: str, reply: dict[str, Any]) -> Any:
-    """A reply as far as the gateway's is the captured one's equal."""
+    """Return the part of a reply in which the gateway's must equal the captured one."""
     result: Any = reply.get("result")
     error = reply.get("error")
     if error is not None:  # the details of bad params are those of a library, and so are the words for no method

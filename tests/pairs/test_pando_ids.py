@@ -1,4 +1,4 @@
-"""A pando client's own session id is what pando clients see of the session, in front of a backend of each dialect."""
+"""Pando clients see a session under the id that a pando client chose, in front of a backend of each dialect."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ backends = pytest.mark.parametrize("backend", DIALECTS)
 
 @asynccontextmanager
 async def viewer(backend: str, folder: Path) -> AsyncIterator[PandoClient]:
-    """A pando client of a gateway in front of the demo backend; it has opened nothing yet."""
+    """Connect a pando client without a session to a gateway before the demo backend."""
     (folder / "backend").mkdir()
     demo = demo_backend(parse(LISTEN[backend].format(folder=folder, name="backend")))
     async with (
@@ -39,7 +39,7 @@ async def viewer(backend: str, folder: Path) -> AsyncIterator[PandoClient]:
 
 
 async def create(client: PandoClient, id: str = OWN) -> dict[str, Any]:
-    """The row of a session that the client opens under an id of its own."""
+    """Return the row of a session that the client opens under its own id."""
     params = {
         "id": id,
         "parent_session_id": NOBODY,
@@ -55,7 +55,7 @@ async def create(client: PandoClient, id: str = OWN) -> dict[str, Any]:
 
 
 async def rename(client: PandoClient, title: str) -> dict[str, Any]:
-    """The row after UpdateSession."""
+    """Return the row after UpdateSession."""
     params = {
         "id": OWN,
         "title": title,
@@ -69,7 +69,7 @@ async def rename(client: PandoClient, title: str) -> dict[str, Any]:
 
 
 async def talk(client: PandoClient) -> None:
-    """A whole run in our session."""
+    """Run a whole turn in the client's session."""
     runs = client.topics().count("llm.end")
     await client.say("Where is my order?")
     await client.until(lambda: client.topics().count("llm.end") > runs)

@@ -1,4 +1,4 @@
-"""A primary that is replaced, on real sockets: its clients are told, and see what the next one has."""
+"""A primary that is replaced, on real sockets: its clients are told, and see the sessions of the next one."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ SINCE = (message("m-3", "user", "When?"), message("m-4", "assistant", "Now."))
 
 
 class Clients(Struct):
-    """One of each dialect, all at session ONE of the primary."""
+    """A client of each dialect, all in session ONE of the primary."""
 
     smooth: SmoothClient
     pod: PodClient
     pando: PandoClient
 
     async def see(self, token: str) -> None:
-        """Wait until each was sent this piece of an answer."""
+        """Wait until each client received this piece of an answer."""
         await self.smooth.until(lambda: token in [f.get("token") for f in self.smooth.frames])
         await self.pod.until(lambda: token in self.pod.joined("text_delta"))
         await self.pando.until(lambda: token in [p.get("token") for _, p in self.pando.told])
 
     async def see_a_failure(self) -> None:
-        """Wait until each was told that the open turn is over, and not well."""
+        """Wait until each client received the failed end of the open turn."""
         await self.smooth.until(lambda: any(f["type"] == "error" for f in self.smooth.frames))
         await self.pod.until(lambda: self.pod.idle() > 0)
         await self.pando.until(lambda: "llm.end" in self.pando.topics())
@@ -51,7 +51,7 @@ class Clients(Struct):
 
 @asynccontextmanager
 async def gateway(upstream: str, folder: Path) -> AsyncIterator[Clients]:
-    """A gateway at which three dialects listen, and a client of each."""
+    """Run a gateway with listeners of three dialects, and connect a client to each."""
     (folder / "atlas").mkdir()
     listen = ("smooth+ws://127.0.0.1:0/ws", f"pod+unix:{folder}/atlas/sock", "pando+tcp://127.0.0.1:0")
     route = Route(name="test", listen=tuple(map(parse, listen)), upstream=parse(upstream))
@@ -73,7 +73,7 @@ async def gateway(upstream: str, folder: Path) -> AsyncIterator[Clients]:
 
 
 async def said(smooth: SmoothClient) -> list[str]:
-    """The history of session ONE, oldest first."""
+    """Return the history of session ONE, oldest first."""
     answer = await smooth.ask({"action": "get_conversation_messages", "sessionId": ONE})
     return [m["content"]["text"] for m in reversed(answer["data"]["messages"])]
 

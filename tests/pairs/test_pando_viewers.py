@@ -1,4 +1,4 @@
-"""A pando viewer in front of one pod: to look is enough, nobody has to open a session first."""
+"""A pando viewer of a single pod sees its session without opening one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.pairs.pod_client import PodClient
 
 
 async def talk(pod: PodClient) -> None:
-    """A whole run in the pod."""
+    """Run a whole turn in the pod."""
     runs = pod.idle()
     await pod.say("Hello")
     await pod.until(lambda: pod.idle() > runs)
@@ -23,7 +23,7 @@ async def talk(pod: PodClient) -> None:
 
 @asynccontextmanager
 async def pod_and_gateway(folder: Path) -> AsyncIterator[tuple[PodClient, str]]:
-    """A client of the pod itself, and where a gateway in front of that pod listens for pandos."""
+    """Yield a client of the pod itself, and the address of the pando listener of a gateway before that pod."""
     endpoint = f"pod+unix:{folder}/sock"
     async with (
         asyncio.timeout(DEADLINE),

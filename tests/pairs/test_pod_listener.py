@@ -1,4 +1,4 @@
-"""A pod listener is one session: for every client, over disconnects and probes, as a parent pod uses it.
+"""A pod listener has one session: for every client, across disconnects and probes, as a parent pod uses it.
 
 The backends are the demo backend served as smooth server, which opens a conversation for each connection.
 """
@@ -28,7 +28,9 @@ from tests.pairs.pod_parent import probe, read_output, said, send, spawn, stop
 async def served(
     *listen: str, upstream: str = "", limits: Limits = LIMITS, **options: Any
 ) -> AsyncIterator[tuple[App, list[str]]]:
-    """A gateway with these listeners, and where they listen; before `upstream`, or before a smooth demo backend."""
+    """Run a gateway with these listeners before `upstream`, or before a smooth demo backend; yield it and their
+    addresses.
+    """
     backend = demo_backend(parse("smooth+ws://127.0.0.1:0/ws"), limits=LIMITS)
     told: asyncio.Queue[str] = asyncio.Queue()
     async with asyncio.timeout(DEADLINE), asyncio.TaskGroup() as group:
@@ -46,24 +48,24 @@ async def served(
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Wait until `condition()` holds; a gateway tells nobody when it has noticed that a client is gone."""
+    """Wait until `condition()` is true; a gateway does not report that it noticed a disconnect."""
     while not condition():  # noqa: ASYNC110  # nobody sets an event for it
         await asyncio.sleep(0.005)
 
 
 def only(app: App) -> Session:
-    """The one session of the gateway."""
+    """Return the only session of the gateway."""
     (session,) = app.routers[0].sessions
     return session
 
 
 def answered(client: SmoothClient, request: str) -> bool:
-    """The turn of this request has ended well."""
+    """Return True if the turn of this request was completed."""
     return any(frame["type"] == "eventual_response" for frame in client.of(request))
 
 
 def quiet(app: App) -> bool:
-    """Return True if something was said and no turn is open."""
+    """Return True if there is a message and no open turn."""
     session = only(app)
     return bool(session.state.transcript) and not session.is_busy
 

@@ -1,4 +1,4 @@
-"""Random legal sessions through every pair of dialects, in memory; see theatre.py for what must hold.
+"""Random legal sessions through every pair of dialects, in memory; random_session.py has the invariants.
 
 DRAGOMAN_EXAMPLES=5000 python -m pytest tests/pairs/test_random_sessions.py     a longer run, other each time
 """
@@ -35,27 +35,27 @@ STEPS = st.lists(
 
 @pytest.fixture(autouse=True, scope="module")
 def quiet() -> Iterator[None]:
-    """Thousands of sessions are not logged."""
+    """Turn off the log, because there are thousands of sessions."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     yield
     structlog.reset_defaults()
 
 
 async def played(client: str, backend: str, steps: list[Step], log_max: int) -> None:
-    """Run a session: a client of the pair's own dialect, then the steps."""
+    """Run a session: connect a client of the pair's own dialect, then run the steps."""
     async with asyncio.timeout(30), asyncio.TaskGroup() as group:
         stage = InMemoryGateway(
             group, limits(log_max), "coalesce", RandomSession.upstream(backend), keeps=False
         )  # one connection at a time
-        theatre = RandomSession(stage, RandomSession.played(backend))
+        session = RandomSession(stage, RandomSession.played(backend))
         try:
-            theatre.enter(client)
-            await theatre.rest()
+            session.enter(client)
+            await session.rest()
             for step in steps:
-                await theatre.step(step)
-            await theatre.curtain()
+                await session.step(step)
+            await session.finish_and_compare()
         finally:
-            for one in theatre.clients:
+            for one in session.clients:
                 one.peer.transport.reading.set()
             stage.end()
 

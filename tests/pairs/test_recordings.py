@@ -1,4 +1,4 @@
-"""Every pair recorded: the frames of both sides stand with the events that they mean, in the file of their session."""
+"""Every pair recorded: the frames of both sides are with their events, in the file of their session."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ SAID = ["Where is my order?", "Fail, please!", "Try again.", "Count slowly.", "R
 
 
 def says(line: FrameLine, text: str) -> bool:
-    """Whether this text stands in a frame."""
+    """Return True if a frame contains this text."""
     frame = line.frame()
     whole = b"".join(frame.parts) if isinstance(frame, Parts) else frame or b""
     return text.encode() in whole
 
 
 def before(lines: list[Line], at: int, dir: str, *, up: bool) -> list[FrameLine]:
-    """The frames of one side and direction that stand before a line, newest first."""
+    """Return the frames of one side and direction before a line, newest first."""
     frames = (line for line in reversed(lines[:at]) if isinstance(line, FrameLine))
     return [frame for frame in frames if frame.upstream is up and frame.dir == dir]
 

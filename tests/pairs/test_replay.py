@@ -1,4 +1,4 @@
-"""Every pair recorded, and each recording as a backend of clients of all dialects, on real sockets."""
+"""Every pair recorded, and each recording as a backend for clients of all dialects, on real sockets."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def replayed(recording: Path) -> Endpoint:
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
-    """The recording of a pair, made once for all of its replays."""
+    """Return the recording of a pair, made once for all of its replays."""
     known: dict[tuple[str, str], Path] = {}
 
     async def get(client: str, backend: str) -> Path:
@@ -56,14 +56,14 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
 
 
 def bare(value: Any) -> Any:
-    """Without what is another each time: ids, times, and how an answer was typed."""
+    """Return events without variable parts: ids, times, and how an answer was typed."""
     if isinstance(value, dict):
         return {key: bare(part) for key, part in value.items() if key not in IDS}
     return [bare(part) for part in value] if isinstance(value, list) else value
 
 
 def log(recording: Path) -> list[Any]:
-    """Return what all clients were shown."""
+    """Return the events that all clients were shown."""
     events = [event for _, event in open_recording(recording).events() if not isinstance(event, OF_THE_CLIENT)]
     told = [bare(msgspec.json.decode(msgspec.json.encode(event))) for event in events]
     for event in told:
@@ -73,7 +73,7 @@ def log(recording: Path) -> list[Any]:
 
 
 def check(seen: list[Seen], client: str, backend: str) -> None:
-    """A client saw what the table says of its dialect and the backend's."""
+    """Assert that a client saw what the table says of its dialect and the backend's."""
     first = seen[0]
     assert (first.text, first.thought if must_see("reasoning", client, backend) == "whole" else THOUGHT) == (
         ANSWER,
@@ -101,7 +101,7 @@ async def test_a_recording_of_any_pair_is_a_backend_of_clients_of_any_dialect(
 
 @pytest.mark.parametrize("viewer", DIALECTS)
 async def test_the_recording_of_a_replay_is_one_that_can_be_replayed(viewer: str, made: Made, tmp_path: Path) -> None:
-    """No backend was dialled in it, so what was asked is read off what clients said, in their own dialect."""
+    """A replay has no dialled backend, so the plan reads the commands of the clients, in their own dialect."""
     recording = await made("smooth", "smooth")
     for again in ("first", "second"):
         folder = tmp_path / again
@@ -158,7 +158,7 @@ _listening: list[list[tuple[str, Any]]] = []
 
 @cache
 def _hooked() -> None:
-    """A hook is added once, and stays."""
+    """Add the audit hook once; it cannot be removed."""
 
     def audit(event: str, args: Any) -> None:
         if event in WATCHED:
@@ -184,7 +184,7 @@ def overheard() -> Iterator[list[tuple[str, Any]]]:
 async def test_a_strict_replay_connects_to_nobody_and_starts_nothing(
     viewer: str, made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """ZeroMQ's connections cannot be overheard: that none is asked for is what the registry shows."""
+    """The audit hook does not see ZeroMQ's connections; the registry shows that none is requested."""
     recording = await made("pod", "pod")
 
     def never(*_asked: object) -> None:
@@ -199,7 +199,7 @@ async def test_a_strict_replay_connects_to_nobody_and_starts_nothing(
 
 
 def _is_ours(args: Any, url: str) -> bool:
-    """Whether this is the test's own client on its way in."""
+    """Return True if this is the connection of the test's own client."""
     host = args[0] if isinstance(args, tuple) else args
     return str(host) in url and (not isinstance(args, tuple) or str(args[1]) in url)
 

@@ -1,5 +1,5 @@
-"""A smooth client that does not read, on a real socket: it costs bounded memory and nobody else, and gets everything
-once it reads.
+"""A smooth client that does not read, on a real socket: it costs bounded memory, delays no other, and gets
+everything.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ async def test_a_client_that_does_not_read_delays_no_other(tmp_path: Path) -> No
 
 
 async def largest_outbox(app: App, reading: SmoothClient) -> int:
-    """Have the backend count; the most that waited for any client while it did."""
+    """Let the backend count; return the largest number of frames that waited for any client meanwhile."""
     largest = 0
     await reading.say(f"count {TOKENS}")
     async with asyncio.timeout(DEADLINE):

@@ -1,5 +1,5 @@
-"""The terminal client of the tests behaves as the real one (docs/dialects/pod.md, section 8): else it would prove
-nothing.
+"""The terminal client of the tests behaves like the real one (docs/dialects/pod.md, section 8); other tests
+rely on it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ RUNNING = ("status", {"status": "running"})
 
 
 class Pod:
-    """The other end of the socket, played by hand."""
+    """The other end of the socket, driven by hand."""
 
     def __init__(self, status: str) -> None:
         self._status = status
@@ -59,7 +59,7 @@ class Pod:
         await self.tui.until(lambda: len(self.tui.events) == before + len(events))
 
     async def hears(self) -> Any:
-        """The next method."""
+        """Return the next method."""
         async with asyncio.timeout(DEADLINE):
             return json.loads(await self._reader.readline())
 

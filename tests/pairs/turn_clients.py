@@ -1,4 +1,4 @@
-"""Clients of all dialects behind one interface, which reads their frames alone: one Peer for each."""
+"""Clients of all dialects behind one interface, `TurnClient`, which reads only their frames."""
 
 from __future__ import annotations
 
@@ -21,9 +21,8 @@ RESULTS = {"finished": "completed", "limit_reached": "limit_reached", "paused": 
 
 
 class Seen(Struct):
-    """The last run as a client saw it; its end is `asked` if a form waits for an answer.
-
-    `usage` is tokens in and out, None where nothing was told.
+    """The last run as a client saw it; its end is `asked` if a form waits for an answer. `usage` is tokens in and out,
+    or None if not reported.
     """
 
     text: str
@@ -35,37 +34,37 @@ class Seen(Struct):
 
 
 class TurnClient(Protocol):
-    """A client of some dialect. `client` is what it is made of."""
+    """A client of some dialect. `client` is the underlying client."""
 
     client: Any
 
     async def begin(self, text: str, tokens: int) -> None:
-        """Begin a run, and wait for that many tokens of it."""
+        """Begin a run, and wait for this many of its tokens."""
 
     async def finish(self) -> Seen:
-        """Wait until the run is over; what was seen of it."""
+        """Wait until the run is over; return what was seen of it."""
 
     async def cancel(self) -> None:
         """Stop the run."""
 
     async def approve(self) -> Seen:
-        """Answer the open question with yes; what was seen behind it."""
+        """Answer the open question with yes; return what was seen after it."""
 
     async def refused(self, text: str) -> str:
-        """Why this input is refused."""
+        """Return the reason why this input is refused."""
 
     async def history(self) -> list[tuple[str, str]]:
         """Return the messages of user and assistant, oldest first."""
 
     async def listed(self) -> list[str]:
-        """The sessions that it may open, by their titles or what else it is shown of each."""
+        """Return the sessions that the client may open, by title or by what else it sees of each."""
 
     async def turn(self, text: str, cancel_after: int = 0) -> Seen:
-        """A whole run."""
+        """Run a whole turn."""
 
 
 class Runs:
-    """The base of all peers: a whole run is its beginning and its end."""
+    """The base of all turn clients: a whole run is its beginning and its end."""
 
     async def begin(self, text: str, tokens: int) -> None:
         raise NotImplementedError
@@ -153,7 +152,7 @@ def _used(terminal: dict[str, Any]) -> tuple[int, int] | None:
 
 
 class PodTurnClient(Runs):
-    """A pod client; `path` is where another one may join."""
+    """A pod client; `path` is the socket for another one."""
 
     def __init__(self, client: PodClient, path: str) -> None:
         self.client = client
@@ -207,7 +206,7 @@ class PodTurnClient(Runs):
         return [str(data["code"]) for name, data in self._told() if name == "error"][-1]
 
     async def history(self) -> list[tuple[str, str]]:
-        """As a client that joins now is shown it."""
+        """Return the messages that a client which joins now receives."""
         async with PodClient.connected(self._path) as late:
             (entries,) = [data["entries"] for name, data in late.events if name == "snapshot"]
         return [said for entry in entries for said in pod_said(entry)]
@@ -272,7 +271,7 @@ class PandoTurnClient(Runs):
 
 
 class CodewhaleTurnClient(Runs):
-    """A codewhale client; `path` is where another one may join."""
+    """A codewhale client; `path` is the socket for another one."""
 
     def __init__(self, client: CodewhaleClient, path: str) -> None:
         self.client = client
@@ -309,7 +308,7 @@ class CodewhaleTurnClient(Runs):
         return await self.turn("approve")
 
     async def refused(self, text: str) -> str:
-        """Asked by another client: the first one's requests wait for each other."""
+        """Send the input from another client, because requests of the first one wait for each other."""
         async with CodewhaleClient.connected(self._path, self.client.thread) as other:
             return str((await other.ask("thread/message", thread_id=other.thread, input=text))["error"]["code"])
 
@@ -353,6 +352,6 @@ CLIENTS = {"smooth": _smooth, "pod": _pod, "pando": _pando, "codewhale": _codewh
 
 @asynccontextmanager
 async def join(dialect: str, url: str) -> AsyncIterator[TurnClient]:
-    """A client of this dialect at a listener's address without its dialect."""
+    """Connect a client of this dialect to a listener's address without its dialect."""
     async with CLIENTS[dialect](url) as peer:
         yield peer

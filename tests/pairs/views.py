@@ -27,7 +27,7 @@ class Seen(Struct):
     end: str = ""
 
     def add(self, kind: str, words: str) -> None:
-        """More of the turn."""
+        """Add more content of the turn."""
         if not words:
             return
         if self.parts and self.parts[-1][0] == kind != CALL:
@@ -40,13 +40,13 @@ class Seen(Struct):
 
     @property
     def empty(self) -> bool:
-        """Whether there is nothing to see."""
+        """True if nothing was shown."""
         return not self.parts and not self.results
 
 
 def arguments(name: str, said: object) -> str:
-    """A call as one text: arguments are an object or JSON text, in any order of keys
-    (docs/dialects/smooth.md, section 4).
+    """Return a call as one text: arguments are an object or JSON text, in any order of keys (docs/dialects/smooth.md,
+    section 4).
     """
     value = said
     if isinstance(said, str):
@@ -61,7 +61,7 @@ def arguments(name: str, said: object) -> str:
 
 
 def of_smooth(frames: Iterable[Frame], sent: Iterable[Frame]) -> list[Seen]:
-    """Turns by request id, in the order of their first frames; a refused send is none."""
+    """Return turns by request id, in the order of their first frames; a refused send is none."""
     ours = {message.get("requestId") for message in sent}
     turns: dict[str, Seen] = {}
     over: list[Seen] = []
@@ -110,7 +110,7 @@ def _smooth(turn: Seen, frame: Frame) -> None:
 
 
 def of_pod(frames: Iterable[Frame], _sent: Iterable[Frame]) -> list[Seen]:
-    """Runs, from one status to the next."""
+    """Return runs, from each status to the next."""
     turns: list[Seen] = []
     turn: Seen | None = None
     names: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""dragoman as users run it: a process of its own, awaited, ended by SIGTERM, its exit code checked."""
+"""A dragoman process as users run it: awaited, ended by SIGTERM, its exit code checked."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ END = 15.0  # seconds until a process must have ended after SIGTERM: its own dra
 
 
 class Process:
-    """A running `dragoman ...`: what it listens on, and what it logged so far."""
+    """A running `dragoman ...`: its endpoints, and its log so far."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self.process = process
@@ -31,24 +31,24 @@ class Process:
         return self.endpoints[0].partition("+")[2]
 
     async def kill(self) -> None:
-        """SIGKILL, and wait until it is gone."""
+        """Send SIGKILL, and wait until the process has ended."""
         self.process.kill()
         await self.process.wait()
 
     async def logs(self, text: str, mark: int = 0) -> None:
-        """Wait until it has logged this, in the lines from `mark` on."""
+        """Wait until the process has logged this, in the lines from `mark` on."""
         async with asyncio.timeout(START):
             while not any(text in line for line in self.log[mark:]):
                 self._more.clear()
                 await self._more.wait()
 
     def resident(self) -> int:
-        """Bytes of memory that it holds (Linux)."""
+        """Return the resident memory of the process in bytes (Linux)."""
         pages = Path(f"/proc/{self.process.pid}/statm").read_text("ascii").split()[1]
         return int(pages) * resource.getpagesize()
 
     def deafen(self) -> None:
-        """Close our end of its stderr: whatever it logs now fails."""
+        """Close our end of its stderr, so that all later log output fails."""
         transport = self.process._transport.get_pipe_transport(2)  # type: ignore[attr-defined]  # asyncio hides it
         transport.close()
 

@@ -1,4 +1,4 @@
-"""The real smooth client from PyPI, with a tap that holds every frame it is sent against the strict shapes."""
+"""The real smooth client from PyPI, with a tap that checks every received frame against the strict shapes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["RealSmoothClient", "connected"]
 
 
 class CheckedTransport(WebSocketTransport):  # type: ignore[misc]  # the package brings no types
-    """The real transport; the oracle hears what is sent on it."""
+    """The real transport; the oracle also receives what is sent on it."""
 
     oracle: SmoothOracle
 
@@ -30,7 +30,7 @@ class CheckedTransport(WebSocketTransport):  # type: ignore[misc]  # the package
 
 
 class RealSmoothClient:
-    """A connected client with its session, and everything that it was sent."""
+    """A connected client with its session, and every frame that it received."""
 
     def __init__(self, url: str) -> None:
         transport = CheckedTransport(url)
@@ -58,7 +58,7 @@ class RealSmoothClient:
         await self._news.wait()
 
     async def until(self, kind: str, count: int = 1) -> None:
-        """Wait until `count` frames of this type came."""
+        """Wait for `count` frames of this type."""
         async with asyncio.timeout(DEADLINE):
             while self.kinds().count(kind) < count:
                 await self.news()
@@ -72,11 +72,11 @@ class RealSmoothClient:
         return self.smooth.send_message(session_id=self.session, message=text)
 
     def kinds(self, request: str | None = None) -> list[str]:
-        """The types of the frames so far, of one request or of all."""
+        """Return the types of the frames so far, of one request or of all."""
         return [frame["type"] for frame in self.frames if request in (None, frame.get("requestId"))]
 
     def tokens(self, request: str) -> str:
-        """The concatenated answer of one turn."""
+        """Return the streamed answer of one turn."""
         return "".join(
             frame["token"] for frame in self.frames if frame["type"] == "stream_token" and frame["requestId"] == request
         )
@@ -84,7 +84,7 @@ class RealSmoothClient:
 
 @asynccontextmanager
 async def connected(url: str) -> AsyncIterator[RealSmoothClient]:
-    """A client with an open session; on the way out every frame must have been strict."""
+    """Connect a client with an open session; at the end of the block every frame must have been strict."""
     client = RealSmoothClient(url)
     await client.smooth.connect()
     try:

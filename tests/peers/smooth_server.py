@@ -24,7 +24,7 @@ __all__ = ["Codes", "RealServer", "hosted", "serving", "verified_only"]
 
 
 class RealServer:
-    """A running server; `model` is scripted first in, first out, and lookups wait while `shelves` is cleared."""
+    """A running server; `model` returns its scripted answers in order, and lookups wait while `shelves` is cleared."""
 
     def __init__(self, server: Any, model: MockLlmProvider, deleted: list[str], shelves: asyncio.Event) -> None:
         self.server = server
@@ -34,12 +34,12 @@ class RealServer:
 
     @property
     def url(self) -> str:
-        """Where a smooth client connects to it."""
+        """The address for smooth clients."""
         return str(self.server.ws_url())
 
     @property
     def endpoint(self) -> str:
-        """Where dragoman dials it."""
+        """The endpoint that dragoman dials."""
         return f"smooth+{self.url}"
 
     async def stop(self) -> None:
@@ -49,7 +49,7 @@ class RealServer:
 
 @asynccontextmanager
 async def hosted(model: MockLlmProvider, **parts: Any) -> AsyncIterator[Any]:
-    """A server with this model and what `parts` adds to its state: tools, confirm_tools, knowledge, otp_service ..."""
+    """Run a server with this model; `parts` are added to its state: tools, confirm_tools, knowledge, otp_service ..."""
     state = ServerState(store=InMemorySessionStore(), chat_client=model, **parts)
     server = await serve(state, "127.0.0.1", 0, admin_port=0)
     try:
@@ -59,7 +59,7 @@ async def hosted(model: MockLlmProvider, **parts: Any) -> AsyncIterator[Any]:
 
 
 async def _stop(server: Any) -> None:
-    """Stop it, if it runs. Its admin API looks twice a second whether it is to stop: a connection wakes it."""
+    """Stop the server if it runs. Its admin API checks twice a second whether to stop, so a connection wakes it."""
     if server.state.cancel.is_set():
         return
     admin = server._admin_httpd
@@ -74,7 +74,7 @@ async def _stop(server: Any) -> None:
 
 @asynccontextmanager
 async def serving(**parts: Any) -> AsyncIterator[RealServer]:
-    """A server with a tool that needs no approval (lookup_order) and one that does (delete_record)."""
+    """Run a server with a tool that needs no approval (lookup_order) and one that does (delete_record)."""
     model, deleted, shelves = MockLlmProvider(), list[str](), asyncio.Event()
     shelves.set()
 
@@ -97,7 +97,7 @@ async def serving(**parts: Any) -> AsyncIterator[RealServer]:
 
 
 class Codes(OtpService):  # type: ignore[misc]  # the package brings no types
-    """The right code is 123456."""
+    """One-time codes of the server: the right one is 123456."""
 
     def __init__(self) -> None:
         self.tried: list[str] = []
@@ -111,7 +111,7 @@ class Codes(OtpService):  # type: ignore[misc]  # the package brings no types
 
 
 def verified_only(agent: str) -> dict[str, Any]:
-    """Parts of a server on which this agent looks orders up for verified users alone."""
+    """Return parts of a server on which this agent looks up orders only for verified users."""
     tools = [EnabledTool(tool_id="lookup_order", auth_level="end_user")]
     config = AgentConfig(enabled_tools=tools, visibility="public")
     return {"otp_service": Codes(), "agent_config_resolver": StaticAgentConfigResolver({agent: config})}

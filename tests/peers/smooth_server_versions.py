@@ -120,7 +120,7 @@ class SmoothVersionServer:
 
     @property
     def endpoint(self) -> str:
-        """Where dragoman dials it."""
+        """The endpoint that dragoman dials."""
         return f"smooth+{self.url}"
 
     @asynccontextmanager
@@ -130,7 +130,7 @@ class SmoothVersionServer:
             yield self
 
     async def forget(self) -> None:
-        """As after a restart: no session, no connection."""
+        """Drop all sessions and connections, as a restart does."""
         self.sessions.clear()
         for link in list(self.links):
             await link.socket.close()
@@ -145,7 +145,7 @@ class SmoothVersionServer:
 
 
 class Link:
-    """A connection: its turns, and the one that is parked."""
+    """A connection: its turns, and the parked one."""
 
     def __init__(self, server: SmoothVersionServer, socket: ServerConnection) -> None:
         self.server = server
@@ -164,7 +164,7 @@ class Link:
                 turn.cancel()
 
     async def say(self, kind: str, request: str | None, **fields: Any) -> None:
-        """An event with its time, and its request id where it has one (section 2)."""
+        """Send an event with its time, and its request id if it has one (section 2)."""
         ids = {} if request is None else {"requestId": request}
         if self.flavour.optional:
             fields["timestamp"] = 1_750_000_000_000
@@ -303,7 +303,7 @@ class Link:
         await turn.end()
 
     async def _gated(self, turn: Turn) -> None:
-        """Section 6: the question, then the deferred call; R denies when its time is over."""
+        """Ask the question, then run the deferred call; R denies after a timeout (section 6)."""
         asked = {"toolId": "delete_record", "actionDescription": "Delete record 7"}
         data = {"requestId": turn.request, "data": asked}
         parked = asyncio.get_running_loop().create_future()
@@ -321,7 +321,7 @@ class Link:
 
 
 class Turn:
-    """A turn as its version writes it."""
+    """A turn as this version writes it."""
 
     def __init__(self, link: Link, session: Session, request: str) -> None:
         self.link = link
@@ -330,7 +330,7 @@ class Turn:
         self._said = ""
 
     def remember(self, direction: str, text: str) -> str:
-        """Section 5: a stored message; its id."""
+        """Store a message; return its id (section 5)."""
         message = {
             "id": str(uuid4()),
             "direction": direction,

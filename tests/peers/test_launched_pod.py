@@ -1,4 +1,6 @@
-"""`dragoman-pod` before the real smooth server: its conversation outlives its process, and its parent hears of it."""
+"""The program `dragoman-pod` before the real smooth server: its conversation outlives its process, and its parent gets
+reports.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,7 @@ async def server() -> AsyncIterator[RealServer]:
 
 @asynccontextmanager
 async def pod(server: RealServer, folder: Path, *arguments: str) -> AsyncIterator[str]:
-    """The socket of the program, launched as `atlas`; it is ended in order when the block is left."""
+    """Launch the program as `atlas`; yield its socket; end it in order when the block is left."""
     config = folder / "config.toml"
     config.write_text(f'[[route]]\nname = "assistant"\nupstream = "{server.endpoint}"\n')
     places = {"DRAGOMAN_CONFIG": str(config), "INSOMNIA_HOME": str(folder)}

@@ -1,4 +1,4 @@
-"""A long history of a real smooth server, as clients of other dialects read it: whole, and asked for in legal pages."""
+"""A long history of a real smooth server, as clients of other dialects read it: whole, and requested in legal pages."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ STORED = 250
 
 @asynccontextmanager
 async def long_history(limits: Limits = LIMITS) -> AsyncIterator[tuple[RealServer, Any, PandoClient]]:
-    """A pando client whose conversation has a turn and STORED messages that nobody here saw."""
+    """Connect a pando client to a conversation with a turn and STORED messages that no client has seen."""
     async with (
         serving() as server,
         bridged(server.endpoint, listen="pando+tcp://127.0.0.1:0", limits=limits) as (app, address),

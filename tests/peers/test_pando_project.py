@@ -1,4 +1,6 @@
-"""A project whose primary we are, as users run it: found by its lock and its registry entry, and by one process."""
+"""A project whose primary is dragoman, as users run it: found by its lock and its registry entry, owned by one
+process.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,7 @@ def lock_of(project: Path) -> Lock:
 
 
 def address(project: Path) -> str:
-    """Where a client looks: the ports that the lock tells."""
+    """Return the address that clients find in the lock."""
     lock = lock_of(project)
     return f"tcp://127.0.0.1:{lock.pub_port}?rpc={lock.rpc_port}"
 
@@ -52,14 +54,14 @@ async def test_a_viewer_finds_the_gateway_by_its_lock_and_no_file_is_left_when_i
 
 
 def registered() -> Iterator[dict[str, Any]]:
-    """Every entry of the registry, which is everybody's: others come and go meanwhile."""
+    """Return every entry of the registry, which other processes of this machine may change meanwhile."""
     for path in INSTANCES.glob("*.json"):
         with contextlib.suppress(FileNotFoundError, json.JSONDecodeError):
             yield json.loads(path.read_text("utf-8"))
 
 
 def bridge(project: Path) -> tuple[str, ...]:
-    """A gateway that is the primary of a project; its backend is not there, which is no reason not to start."""
+    """Run a gateway as the primary of a project; it starts although its backend does not exist."""
     return "bridge", f"pando+dir:{project}", f"pod+unix:{project}/nobody"
 
 
@@ -92,7 +94,7 @@ async def test_a_port_in_use_is_reported_and_the_lock_released(project: Path, wh
 
 
 async def test_a_lock_of_another_process_is_respected_although_it_is_half_written(project: Path) -> None:
-    """A loser may see an empty or half-written file (docs/dialects/pando.md, section 1.2)."""
+    """A process that loses the race may see an empty or incomplete file (docs/dialects/pando.md, section 1.2)."""
     lock = project / ".pando/ipc.lock"
     lock.parent.mkdir()
     lock.write_text('{"instance_id": "half', "utf-8")

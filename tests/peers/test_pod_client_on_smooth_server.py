@@ -1,4 +1,4 @@
-"""The pod's terminal client before the real smooth server: what that asks of its user, a pod's user is asked in words.
+"""The pod's terminal client before the real smooth server: the server's questions reach a pod's user in words.
 
 On the wire a question ends the client's run, not the turn (docs/translation.md, rule 3.3): text_delta and text_done
 with the question's words, run_end{paused}, status{paused}. The next input that answers it is echoed, and what remains
@@ -32,7 +32,7 @@ PATIENCE = 20.0  # seconds for a whole conversation: the server is scripted
 async def room(
     folder: Path, limits: Limits = LIMITS, **parts: Any
 ) -> AsyncIterator[tuple[RealServer, PodTerminalClient]]:
-    """A server, the gateway as a pod before it, and somebody at a terminal."""
+    """Run a server, the gateway as a pod before it, and a terminal client."""
     (folder / "atlas").mkdir()
     listen = f"pod+unix:{folder}/atlas/sock"
     async with (
@@ -45,7 +45,7 @@ async def room(
 
 
 async def says(tui: PodTerminalClient, text: str, status: str = "idle") -> int:
-    """Type a line and wait until the pod rests; the place before what it then said."""
+    """Type a line and wait until the pod is idle; return the position before its answer."""
     mark = len(tui.events)
     await tui.enter(text)
     await tui.rests(mark, status)
@@ -53,13 +53,13 @@ async def says(tui: PodTerminalClient, text: str, status: str = "idle") -> int:
 
 
 async def asked(tui: PodTerminalClient, text: str) -> str:
-    """Type a line that brings a question; its words."""
+    """Type a line that causes a question; return the question's text."""
     mark = await says(tui, text, "paused")
     return question(tui, mark)
 
 
 def question(tui: PodTerminalClient, mark: int) -> str:
-    """The words of the question that ended the last run, which must have ended as a question ends it."""
+    """Return the text of the question that ended the last run, and assert that the run ended as for a question."""
     ending = tui.events[-4:]
     assert [name for name, _ in ending] == ["text_delta", "text_done", "run_end", "status"], tui.since(mark)
     assert (ending[2][1], ending[3][1]) == ({"result": "paused"}, {"status": "paused"})
@@ -86,7 +86,7 @@ def answered(tui: PodTerminalClient, mark: int, words: str) -> None:
 
 
 def refusal(tui: PodTerminalClient, mark: int) -> tuple[str, str]:
-    """Code and text of the one error after `mark`."""
+    """Return code and text of the only error after `mark`."""
     (error,) = [data for name, data in tui.events[mark:] if name == "error"]
     return error["code"], error["message"]
 
@@ -174,7 +174,7 @@ async def test_a_shutdown_quits_the_terminal_and_not_the_server(tmp_path: Path) 
 
 
 def scripted(server: RealServer, answer: str = "As you said.") -> None:
-    """The next turn wants to delete a record, and then says this."""
+    """Let the model's next turn ask to delete a record, and then send this text."""
     server.model.push_tool_call("c1", "delete_record", '{"id": "42"}').push_text(answer)
 
 
@@ -342,7 +342,7 @@ IDENTITY = '{"fields": [{"key": "email", "required": true}], "reason": "to know 
 
 
 async def test_a_right_code_sends_the_refused_input_again(tmp_path: Path) -> None:
-    """An address given in a form is where the server then sends its code (docs/dialects/smooth.md, section 6)."""
+    """The server sends its code to the address that the user gave in a form (docs/dialects/smooth.md, section 6)."""
     parts = verified_only(AGENT)
     async with room(tmp_path, **parts) as (server, tui):
         server.model.push_tool_call("c0", "request_identity_intake", IDENTITY).push_text("Hello Ann.")
@@ -379,7 +379,7 @@ CHOICES = (
 
 
 def handed_in(server: RealServer) -> dict[str, Any]:
-    """Return what the model was told of the form."""
+    """Return the form values that the model received."""
     results = [message["content"] for message in server.model.calls[-1].messages if message["role"] == "tool"]
     handed: dict[str, Any] = json.loads(results[-1])
     return handed

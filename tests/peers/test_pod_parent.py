@@ -1,4 +1,4 @@
-"""A parent pod whose child is a conversation at the real smooth server; and conversations that are gone on with."""
+"""A parent pod whose child is a conversation at the real smooth server, and conversations that are resumed."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def socket(tmp_path: Path) -> str:
 
 
 async def talked(server: RealServer, *texts: str) -> str:
-    """Hold a conversation at the server, as a client of its own; its conversation id."""
+    """Hold a conversation at the server with another client; return its conversation id."""
     async with served(WS, upstream=server.endpoint) as (app, (url,)), connected(url) as client:
         for text in texts:
             server.model.push_text(f"You said {text}.")

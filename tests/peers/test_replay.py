@@ -1,4 +1,4 @@
-"""The real smooth client against recordings, served by `dragoman replay` as a process of its own."""
+"""The real smooth client against recordings that `dragoman replay` serves as a process."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ async def test_a_missing_turn_is_recorded_and_replayed_the_next_time(tmp_path: P
 
 @pytest.fixture
 def imported(tmp_path: Path) -> Callable[[str], str]:
-    """Makes recordings of what was captured between the real client and the real server."""
+    """Import the captures of the real client and the real server as recordings."""
 
     def make(name: str) -> str:
         assert SHARED is not None

@@ -1,4 +1,4 @@
-"""The real smooth client holds conversations with a pod, through `dragoman bridge` as a process of its own."""
+"""The real smooth client talks to a pod through `dragoman bridge` as a process."""
 
 from __future__ import annotations
 
@@ -211,9 +211,8 @@ async def test_two_clients_share_the_one_session_of_a_pod(
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads the memory of a process from /proc")
 async def test_a_client_that_does_not_read_costs_bounded_memory(gateway: tuple[str, Process]) -> None:
-    """At the default limits, over several long turns: the process grows by less than its own bounds allow.
-
-    Who asks is a plain client that looks at nothing but the end of a turn: the real one would take most of the time.
+    """At the default limits, over several long turns, the process grows by less than its own bounds allow. The asking
+    client is a plain one that reads only the end of a turn, because the real one would take most of the time.
     """
     backend, process = gateway
     host, port = process.url.removeprefix("ws://").partition("/")[0].split(":")
@@ -233,7 +232,7 @@ async def test_a_client_that_does_not_read_costs_bounded_memory(gateway: tuple[s
 
 
 async def count(asker: aiohttp.ClientWebSocketResponse, session: str, tokens: int) -> None:
-    """Hold a turn of so many tokens."""
+    """Run a turn with this many tokens."""
     await asker.send_json(
         {"action": "send_message", "requestId": "t", "sessionId": session, "message": f"count {tokens}"}
     )
@@ -250,7 +249,7 @@ HANDSHAKE = (
 
 
 def masked(text: bytes) -> bytes:
-    """A WebSocket text message as a client sends it, with a mask of zeros (RFC 6455, section 5.2)."""
+    """Return a WebSocket text message of a client, with a mask of zeros (RFC 6455, section 5.2)."""
     return bytes([0x81, 0x80 | len(text)]) + bytes(4) + text
 
 

@@ -1,4 +1,4 @@
-"""The real smooth server behind the gateway, the real smooth client before it: as without the gateway."""
+"""The real smooth server behind the gateway and the real smooth client before it behave as without the gateway."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ with_and_without = pytest.mark.parametrize("way", ["server", "gateway"])
 
 @asynccontextmanager
 async def plain(way: str, agent: str, **parts: Any) -> AsyncIterator[tuple[RealServer, SmoothClient]]:
-    """A client without manners whose user has an address, on a session of this agent."""
+    """Connect a bare client whose user has an address, in a session of this agent."""
     async with (
         asyncio.timeout(AT_ONCE),
         serving(**parts) as server,
@@ -160,7 +160,7 @@ async def plain(way: str, agent: str, **parts: Any) -> AsyncIterator[tuple[RealS
 
 
 async def turn(client: SmoothClient, text: str) -> list[str]:
-    """Hold a turn; the types of its frames."""
+    """Run a turn; return the types of its frames."""
     request = await client.say(text)
     await client.until(lambda: any(frame["type"] in TERMINALS for frame in client.of(request)))
     return [frame["type"] for frame in client.of(request)]
@@ -202,7 +202,7 @@ async def test_a_refused_form_is_answered_to_the_sender_and_stays_open(way: str)
 async def test_a_client_that_claims_no_forms_is_asked_by_the_server_itself(
     server: RealServer, client: RealSmoothClient
 ) -> None:
-    """docs/translation.md, rule 3.3: the real client cannot say `supports`, so nothing is claimed for it."""
+    """The real client cannot send `supports`, so nothing is claimed for it (docs/translation.md, rule 3.3)."""
     server.model.push_tool_call("c1", "request_identity_intake", IDENTITY).push_text("What is your email?")
     asked = client.say("a quote, please")
     assert parts(await asked) == client.tokens(asked.request_id) == "What is your email?"

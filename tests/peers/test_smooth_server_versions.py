@@ -36,7 +36,7 @@ both = pytest.mark.parametrize("dialect", LISTEN)
 async def before(
     flavour: SmoothVersion, dialect: str, folder: Path
 ) -> AsyncIterator[tuple[SmoothVersionServer, TurnClient]]:
-    """A client of a dialect, the gateway, and a server of a flavour, of which only legal actions may be asked."""
+    """Connect a client of a dialect to a gateway before this server, which accepts only legal actions."""
     (folder / "atlas").mkdir()
     async with (
         SmoothVersionServer(flavour).serving() as server,
@@ -61,12 +61,12 @@ async def before_smooth(
 
 
 def of(client: SmoothClient, request: str, kind: str) -> list[dict[str, Any]]:
-    """The frames of one type and request."""
+    """Return the frames of one type and request."""
     return [frame for frame in client.of(request) if frame["type"] == kind]
 
 
 def ended(client: SmoothClient, request: str) -> bool:
-    """Whether a turn has its terminal."""
+    """Return True if a turn has its terminal."""
     return any(frame["requestId"] == request for frame in client.terminals())
 
 
@@ -75,7 +75,7 @@ def ended(client: SmoothClient, request: str) -> bool:
 
 @asynccontextmanager
 async def talking_to(flavour: SmoothVersion) -> AsyncIterator[Any]:
-    """Ask a server itself: a frame in, the first frame out."""
+    """Return a function that sends a frame directly to the server and returns the first frame of the answer."""
     async with (
         SmoothVersionServer(flavour).serving() as server,
         aiohttp.ClientSession() as http,
@@ -214,7 +214,7 @@ async def test_a_failed_turn_keeps_the_servers_code(flavour: SmoothVersion) -> N
 
 
 async def park(client: SmoothClient) -> str:
-    """Have a turn wait for its confirmation."""
+    """Run a turn up to its confirmation."""
     request = await client.say("delete 7")
     await client.until(lambda: bool(of(client, request, "write_confirmation_required")))
     return request
@@ -257,7 +257,7 @@ def test_r_gives_up_on_a_write_after_five_minutes_and_t_never() -> None:
 
 
 async def begun(client: SmoothClient) -> str:
-    """Have a turn stand in the middle of its answer."""
+    """Run a turn up to the middle of its answer."""
     request = await client.say("wait")
     await client.until(lambda: bool(of(client, request, "stream_token")))
     return request
@@ -281,7 +281,7 @@ async def test_a_cancel_toward_the_seed_ends_the_turn_for_the_client(dialect: st
 
 
 async def accepted(client: SmoothClient) -> str:
-    """Say hello until it is no longer refused; that request."""
+    """Send hello until it is accepted; return that request."""
     while True:
         frame = await client.ask({"action": "send_message", "sessionId": client.session, "message": "hello"})
         if frame["type"] == "immediate_response":

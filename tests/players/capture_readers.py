@@ -20,9 +20,8 @@ Wire = Iterable[tuple[str, Any]]
 
 
 class Turn(Struct):
-    """A turn as it was shown. `end` is completed, failed, cancelled, or "" while it is open.
-
-    `ours` says that an input of this connection began it; `questions` counts what it asked in a form.
+    """A turn as it was shown. `end` is completed, failed, cancelled, or "" while it is open. `ours` is True if an input
+    of this connection began it; `questions` counts its questions in forms.
     """
 
     text: str = ""
@@ -35,7 +34,7 @@ class Turn(Struct):
 
     @property
     def empty(self) -> bool:
-        """Return True if nothing was shown of it but its beginning and its end."""
+        """Return True if nothing of the turn was shown except its beginning and its end."""
         return not (self.text or self.thought or self.calls or self.results)
 
 
@@ -54,7 +53,7 @@ def plain(arguments: object) -> str:
 
 
 class _PodReading:
-    """A run lives from `status{running}` to the next other status; a done text replaces its deltas."""
+    """A reader of runs from `status{running}` to the next other status; a done text replaces its deltas."""
 
     def __init__(self) -> None:
         self.turns: list[Turn] = []
@@ -128,7 +127,7 @@ class _PodReading:
 
 
 class _SmoothReading:
-    """A turn is what bears one request id; its terminal ends it. An input that is refused begins none."""
+    """A reader of turns by request id, up to their terminal. A refused input begins none."""
 
     ENDS: ClassVar = {"eventual_response": "completed", "error": "failed", "cancelled": "cancelled"}
     NONE = ("pong", "keepalive", "stream_preamble", "otp_verified", "otp_invalid", "interaction_invalid")
@@ -182,7 +181,7 @@ class _SmoothReading:
 
 
 class _PandoReading:
-    """A run lives from its first event to `llm.end`; one that was interrupted to the next `session.update`."""
+    """A reader of runs from their first event to `llm.end`, or to the next `session.update` after an interrupt."""
 
     def __init__(self) -> None:
         self.turns: list[Turn] = []
@@ -252,7 +251,9 @@ class _PandoReading:
 
 
 class _WhaleReading:
-    """A turn is what comes between a `thread/message` and its answer, and what that holds; others are not shown."""
+    """A reader of turns: the lines between a `thread/message` and its answer, and the content of the answer; others are
+    not shown.
+    """
 
     CANCELLED = ("turn interrupted", "turn canceled")
 

@@ -1,4 +1,5 @@
-"""How real backends say the same conversation otherwise: each manner gives the same messages, as rudely as one may.
+"""Variants of real backends for the same conversation: each gives the same messages in an extreme but legal
+form.
 
 A burst says all that stands between two inputs in one piece: real pods were seen to write 256 events and more at once.
 """

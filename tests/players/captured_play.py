@@ -1,4 +1,4 @@
-"""A play: a recorded backend, a client that drives it, and clients that join before, in the middle and behind.
+"""A play of a recording: its backend, a client that drives it, and clients that join before, during and after.
 
 Each play is made once and looked at by many tests.
 """
@@ -27,10 +27,8 @@ class ShownToClient(Struct):
 
 
 class CapturedPlay(Struct):
-    """The recorded turns, and those that each client was shown, by the time it joined and by its dialect.
-
-    `middle` is the number of the turn in which clients joined. `kept` is what pods tell where a
-    history was compacted.
+    """The recorded turns, and those that each client was shown, by the time it joined and by its dialect. `middle` is
+    the number of the turn in which clients joined. `kept` is what pods send where a history was compacted.
     """
 
     turns: list[Turn]
@@ -44,7 +42,9 @@ PLAYS: dict[tuple[str, str, str, str], CapturedPlay] = {}
 
 
 async def played(backend: str, number: str, driver: str, manner: str = "") -> CapturedPlay:
-    """Return the play of a recording, said in some manner, in which a client of dialect `driver` says what was said."""
+    """Return the play of a recording in this variant, driven by a client of dialect `driver` that repeats the recorded
+    inputs.
+    """
     key = backend, number, driver, manner
     if key not in PLAYS:
         PLAYS[key] = await _play(backend, number, driver, manner)

@@ -33,9 +33,8 @@ CAPTURES: dict[str, dict[str, Path]] = {
 
 
 class Message(Struct, frozen=True, kw_only=True):
-    """A recorded message: who said it, over which connection, its text, and its JSON value if it has one.
-
-    `way` is "said" for the client, "got" for what its client received. The value of a publication is its envelope.
+    """A recorded message: its sender, connection, text, and JSON value if it has one. `way` is "said" for a message of
+    the client and "got" for one to it. The value of a publication is its envelope.
     """
 
     conn: str
@@ -46,7 +45,7 @@ class Message(Struct, frozen=True, kw_only=True):
 
 @cache
 def messages(dialect: str, number: str) -> tuple[Message, ...]:
-    """All messages of one capture; a connection that was closed is a message without a text."""
+    """Return all messages of a capture; a closed connection is a message without text."""
     lines = CAPTURES[dialect][number].read_text("utf-8").split("\n")
     rows = [json.loads(line) for line in lines if line]
     return tuple(_message(row) for row in rows if "dir" in row)

@@ -1,4 +1,6 @@
-"""Clients of the four dialects in memory: each says what a user wants in its own words, and keeps what it was told."""
+"""Clients of the four dialects in memory: each sends a user's actions in its own dialect, and keeps what it
+receives.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ FORMS = ["identity_form", "choice_chips"]
 
 
 class InMemoryClient:
-    """A client of one dialect. `since` is how many frames it had been sent when it began to look."""
+    """A client of one dialect. `since` is the number of frames that it had received when it began to look."""
 
     dialect: str
 
@@ -43,7 +45,7 @@ class InMemoryClient:
         raise NotImplementedError
 
     async def look(self) -> None:
-        """Ask which conversations there are, as one does who wants to join one."""
+        """List the conversations, as a client does that wants to join one."""
         raise NotImplementedError
 
     async def join(self, session: Session) -> None:
@@ -51,7 +53,7 @@ class InMemoryClient:
         raise NotImplementedError
 
     def say(self, text: str) -> None:
-        """Say this as the user."""
+        """Send this input as the user."""
         raise NotImplementedError
 
     def cancel(self) -> None:
@@ -59,27 +61,27 @@ class InMemoryClient:
         raise NotImplementedError
 
     def answer(self, *, approved: bool) -> None:
-        """Answer the open question, in words where there is no form."""
+        """Answer the open question, in words if there is no form."""
         self.say("approve" if approved else "deny")
 
     async def history(self) -> list[Said]:
-        """Return who said what, as this client is shown it now."""
+        """Return the messages with their speakers, as this client sees them now."""
         raise NotImplementedError
 
     def turns(self) -> list[Turn]:
-        """Return the turns that it was shown."""
+        """Return the turns that this client was shown."""
         return READERS[self.dialect](self.wire())
 
     def wire(self) -> list[tuple[str, Any]]:
-        """Return what it said and got, in that order."""
+        """Return the sent and received frames, in that order."""
         return [(way, _value(frame)) for way, frame in self.peer.wire()]
 
     def check(self) -> list[str]:
-        """Return what has no answer yet; AssertionError when a real client could not have been sent this."""
+        """Return the requests without an answer; raise AssertionError if the frames are illegal for a real client."""
         return self.peer.judge(self.dialect)
 
     def unanswered(self) -> tuple[list[str], str]:
-        """Return what has no answer yet or has not ended, and what was illegal."""
+        """Return the requests without an answer, the open turns, and the illegal messages."""
         try:
             return self.check(), ""
         except AssertionError as error:
@@ -165,7 +167,7 @@ class InMemorySmoothClient(InMemoryClient):
 
 
 class InMemoryPodClient(InMemoryClient):
-    """A pod client: the session is what stands behind its listener."""
+    """A pod client: its session is the one of its listener."""
 
     dialect = "pod"
 
@@ -193,14 +195,14 @@ class InMemoryPodClient(InMemoryClient):
         self.run([{"kind": "text", "content": text}])
 
     def run(self, segments: list[Frame]) -> None:
-        """Say this in segments."""
+        """Send this input in segments."""
         self.peer.says({"method": "run", "params": {"input": segments}})
 
     def cancel(self) -> None:
         self.peer.says({"method": "cancel"})
 
     async def history(self) -> list[Said]:
-        """A pod tells its history to whoever connects."""
+        """Return the history that a pod sends to each client that connects."""
         assert self.session is not None
         late = InMemoryPodClient(self.stage, f"{self.name}+")
         await late.join(self.session)
@@ -240,7 +242,7 @@ def flat(segments: list[Frame]) -> str:
 
 
 class InMemoryPandoClient(InMemoryClient):
-    """A pando client: it looks at the one publication from now on, and calls."""
+    """A pando client: it reads the publication from now on, and makes calls."""
 
     dialect = "pando"
 
@@ -318,7 +320,7 @@ class InMemoryCodewhaleClient(InMemoryClient):
     dialect = "codewhale"
 
     def ask(self, method: str, **params: Any) -> int:
-        """Ask; return the request's id."""
+        """Send a request; return its id."""
         number = self.number()
         self.peer.says({"jsonrpc": "2.0", "id": number, "method": method, "params": params})
         return number

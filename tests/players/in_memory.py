@@ -33,7 +33,7 @@ LIMITS = Limits(backoff_first=AT_ONCE, backoff_max=AT_ONCE)
 
 
 class AnyBackendGateway(InMemoryGateway):
-    """The in-memory gateway with a backend of any dialect, pando too; the players check the order of messages."""
+    """The in-memory gateway with a backend of any dialect, also pando; the players check the order of messages."""
 
     def __init__(
         self, group: asyncio.TaskGroup, backend: str, *, upstream: Endpoint | None = None, keeps: bool = True
@@ -50,13 +50,13 @@ class AnyBackendGateway(InMemoryGateway):
 
     @cached_property
     def publication(self) -> InMemoryPeer:
-        """The one subscription of all pandos to everything."""
+        """The subscription of all pando clients to everything."""
         spoken = registry.dialect("pando")
         assert spoken.publication is not None
         return self._pando("publication", spoken, spoken.publication(self.time.clock, self.new_id), publishes=True)
 
     def caller(self, name: str) -> InMemoryPeer:
-        """Return a pando that makes calls."""
+        """Return a pando client that makes calls."""
         spoken = registry.dialect("pando")
         return self._pando(name, spoken, spoken.server(self.time.clock, self.new_id), publishes=False)
 
@@ -85,7 +85,7 @@ class AnyBackendGateway(InMemoryGateway):
 
 @asynccontextmanager
 async def any_backend_gateway(backend: str) -> AsyncIterator[AnyBackendGateway]:
-    """Make a stage; its tasks have ended when the block is left."""
+    """Run a gateway in memory; its tasks have ended when the block is left."""
     async with asyncio.timeout(50), asyncio.TaskGroup() as group:
         made = AnyBackendGateway(group, backend)
         try:

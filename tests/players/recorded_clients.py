@@ -1,4 +1,4 @@
-"""Recorded clients, word for word, in front of backends of any dialect that answer what was recorded."""
+"""Recorded clients, word for word, in front of backends of any dialect that play the recorded answers."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def _is_input(frame: dict[str, Any]) -> bool:
 
 
 class _Repetition:
-    """A recorded client in front of an acted backend."""
+    """A recorded client in front of a played backend."""
 
     def __init__(self, client: InMemoryClient, backend: RecordedTurnsBackend, recorded: list[Message]) -> None:
         self._client = client
@@ -72,7 +72,7 @@ class _Repetition:
         self.names: dict[str, str] = {}  # ids that were recorded -> ids that were given
 
     async def run(self) -> None:
-        """Say everything that was said, in the middle of a turn where it was said there."""
+        """Send all recorded messages, in the middle of a turn if they were recorded there."""
         client = self._client
         for at, message in enumerate(self._recorded):
             if message.way != "said":
@@ -116,7 +116,7 @@ def _ids(answers: list[dict[str, Any]]) -> list[str]:
 
 
 async def repeated(dialect: str, number: str, backend: str) -> Repeated:
-    """Let a recorded client say everything again, to a backend of this dialect."""
+    """Let a recorded client send everything again, to a backend of this dialect."""
     recorded = steps(dialect, number)
     turns = _ours(dialect, number) if BACKENDS[dialect].plays(number) else []
     acts = _acts(dialect, recorded, len(turns))
@@ -176,7 +176,7 @@ def _as_completed(turn: Turn) -> Turn:
 
 
 def _said(recorded: list[Message], turns: list[Turn], *, rolls_back: bool) -> list[Said]:
-    """Return who said what; a pod takes an input back that was stopped before anything came of it."""
+    """Return the messages with their speakers; a pod takes back an input that was stopped before any output."""
     inputs = [_text(usual(m.value)) for m in recorded if m.way == "said" and _is_input(m.value)]
     said: list[Said] = []
     for text, turn in zip(inputs, turns, strict=False):

@@ -1,4 +1,4 @@
-"""A backend of any dialect, in memory, that says in each turn what a recording shows of it.
+"""A backend of any dialect, in memory, that sends in each turn what a recording shows of it.
 
 It is the demo backend behind a route of its own: what the gateway under test says to its backend is handed to a client
 link of that route, and back. A turn waits where the recorded client did something in its middle.
@@ -41,7 +41,7 @@ END: dict[str, End] = {"completed": "completed", "failed": "failed", "cancelled"
 
 
 def script(turn: Turn, *, acts: bool) -> list[Line]:
-    """Return what the demo backend says in this turn; with `acts` it waits before the last word."""
+    """Return the script of the demo backend for this turn; with `acts` it waits before the last word."""
     told: list[Any] = [ModelTurnStarted()] if not turn.empty else []
     if turn.thought:
         told += [ReasoningStarted(), ReasoningDelta(text=turn.thought), ReasoningDone(text=turn.thought)]
@@ -63,12 +63,12 @@ def script(turn: Turn, *, acts: bool) -> list[Line]:
 
 
 class PausableDemoBackend(DemoBackend):
-    """The demo backend; its delays are over when `release` is called."""
+    """A demo backend whose delays end when `release` is called."""
 
     waits = False
 
     def release(self) -> None:
-        """Go on with the turn that waits, if one does."""
+        """Continue the turn that waits, if any."""
         self.waits = False
         self._wake.set()
 
@@ -80,7 +80,7 @@ class PausableDemoBackend(DemoBackend):
 
 
 class RecordedTurnsGateway(AnyBackendGateway):
-    """The route whose backend is the demo backend."""
+    """A route whose backend is the demo backend."""
 
     def __init__(self, group: asyncio.TaskGroup, dialect: str, turns: list[list[Line]]) -> None:
         self.turns = turns
@@ -96,7 +96,7 @@ class RecordedTurnsGateway(AnyBackendGateway):
 
 
 class RecordedTurnsBackend:
-    """The backend of `stage`. All that both sides say is handed over by `rest`."""
+    """The backend of `stage`. Its method `rest` passes on what both sides sent."""
 
     def __init__(self, stage: AnyBackendGateway, turns: list[list[Line]]) -> None:
         self._stage = stage
@@ -105,18 +105,18 @@ class RecordedTurnsBackend:
         self._passed: dict[int, int] = {}
 
     def release(self) -> None:
-        """Let the turn that waits go on."""
+        """Continue the turn that waits."""
         for actor in self._acted.actors:
             actor.release()
 
     async def rest(self) -> None:
-        """Let everything run until nobody has more to say."""
+        """Run until neither side sends anything."""
         await settle()
         while self._hand_over():
             await settle()
 
     def _hand_over(self) -> bool:
-        """Hand over what was said since the last time; return False if that was nothing."""
+        """Pass on what was sent since the last time; return False if there was nothing."""
         any_news = False
         for number, outer in enumerate(self._stage.pods):
             if number == len(self._peers):
@@ -149,5 +149,5 @@ class RecordedTurnsBackend:
         return peer.transport.got[before:]
 
     def end(self) -> None:
-        """Everybody goes."""
+        """Disconnect all clients."""
         self._acted.end()

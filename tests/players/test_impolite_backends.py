@@ -1,4 +1,4 @@
-"""The recorded conversations, said as rudely as real backends may: every client is shown what it is shown otherwise.
+"""Recorded conversations in the most extreme forms of real backends: every client sees the same as otherwise.
 
 The client that drives is a smooth one for a pod and a pod's for everybody else: what a manner changes, it changes in
 front of the session, which all clients share.

@@ -1,4 +1,4 @@
-"""Each recorded conversation of a backend, played to clients of all dialects, whenever they join.
+"""Each recorded conversation of a backend, played to clients of all dialects that join at different times.
 
 The first client drives: it says what the recorded client said, as far as its dialect can. Others of all four dialects
 join before the first input, in the middle of the longest answer, and behind the last end. All must be shown what the
@@ -65,7 +65,7 @@ def test_the_recordings_contain_texts_thoughts_calls_results_and_ends() -> None:
 
 
 def otherwise(play: CapturedPlay) -> dict[tuple[str, str], list[Said]]:
-    """Return the histories that do not say what was said, of a pod what its log keeps of that."""
+    """Return the histories that differ from the recorded messages; for a pod, from those that its log keeps."""
     kept = {key: play.kept if key[1] == "pod" and play.kept is not None else play.history for key in play.shown}
     return {key: shown.history for key, shown in play.shown.items() if not told_as_said(shown.history, kept[key])}
 
@@ -76,7 +76,7 @@ def otherwise(play: CapturedPlay) -> dict[tuple[str, str], list[Said]]:
 def compared(
     play: CapturedPlay, backend: str, when: str, dialect: str, got: list[Turn]
 ) -> tuple[list[Turn], list[Turn]]:
-    """Return the turns that a client must be shown, and those that it was shown, both in a form to be compared."""
+    """Return the turns that a client must be shown and those that it was shown, both in a comparable form."""
     due = [_through(turn, dialect, backend, when) for turn in _due(play, when, dialect)]
     if any(turn.questions for turn in due) and (when, dialect) != ("driver", "smooth"):
         parked = not due[-1].end  # its run is over for who was asked in words, its call is not told yet
@@ -122,7 +122,7 @@ def _through(turn: Turn, client: str, backend: str, when: str) -> Turn:
 
 
 def _without_head(due: list[Turn], got: list[Turn]) -> list[Turn]:
-    """Leave out what was published before somebody subscribed: what he got of the first turn is the end of it."""
+    """Leave out what was published before the client subscribed; of the first turn it received the end."""
     if not due or len(got) < len(due):
         return due[1:]
     first, seen = due[0], got[0]
@@ -133,7 +133,7 @@ def _without_head(due: list[Turn], got: list[Turn]) -> list[Turn]:
 
 
 def _whole(turns: list[Turn]) -> Turn:
-    """Return turns as one, without questions in words: each of those ends a run, and its answer begins the next."""
+    """Return turns as one, without questions in words: each question ends a run, and its answer begins the next."""
     texts = [CODE_WANTED.sub("", turn.text) for turn in turns if not turn.text.endswith(QUESTIONS)]
     return Turn(
         text="".join(texts),

@@ -1,4 +1,4 @@
-"""Each recorded client, word for word, in front of backends of all dialects that answer what was recorded.
+"""Each recorded client, word for word, in front of backends of all dialects that play the recorded answers.
 
 What it is shown is what the recording shows, less what the table of pairs declares as lost; each of its requests gets
 its one answer, and the history at the end is what was said.
@@ -50,7 +50,7 @@ says = pytest.mark.parametrize(("dialect", "number", "backend"), CASES)
 
 
 async def _again(dialect: str, number: str, backend: str) -> Repeated:
-    """Return what the recorded client was shown; each is played once."""
+    """Return what the recorded client was shown; each client is played once."""
     key = dialect, number, backend
     if key not in REPEATED:
         REPEATED[key] = await repeated(dialect, number, backend)

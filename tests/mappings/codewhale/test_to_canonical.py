@@ -1,4 +1,4 @@
-"""Results as typed answers."""
+"""The results of requests become typed answers."""
 
 from __future__ import annotations
 

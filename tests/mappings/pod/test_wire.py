@@ -110,7 +110,7 @@ def test_timestamps_above_i64_are_refused() -> None:
 
 
 def nested(depth: int) -> bytes:
-    """Return a pod inspection of `depth` levels in all."""
+    """Return a pod inspection with this many levels in total."""
     inner = depth - 2
     return b'{"event":"pod_inspection","data":{"pod":' + b"[" * inner + b"]" * inner + b"}}"
 

@@ -22,7 +22,7 @@ INPUT = commands.SubmitInput(request="q", session="s", segments=(Text(text="hi")
 
 
 class Link:
-    """A smooth server's link with its session open, played by hand."""
+    """The link of a smooth server with an open session, driven by hand."""
 
     def __init__(self) -> None:
         numbers = count(0)

@@ -44,7 +44,7 @@ def written(direction: Direction[Any], burst: Burst[Any]) -> list[Any]:
 
 
 def revived(item: dict[str, Any], union: object) -> Any:
-    """A canonical item from its golden JSON."""
+    """Return a canonical item from its golden JSON."""
     decoder: Any = msgspec.json.Decoder(union)
     return decoder.decode(json.dumps(item))
 

@@ -35,7 +35,7 @@ AT = 1_700_000_000_123_456_789
 
 
 def said(item: Any, asked: Any = None, request: str = "q") -> tuple[list[dict[str, Any]], list[Loss]]:
-    """The frames of an item that is said by itself, each of them strict, and what was lost."""
+    """Return the frames of a single item, each checked strictly, and the losses."""
     context = Context(FROM_EVENT, request, AT, asked)
     frames = [json.loads(EVENTS.encode(message)) for message in FROM_EVENT.functions[type(item)](item, context)]
     for frame in frames:

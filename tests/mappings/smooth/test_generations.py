@@ -1,4 +1,4 @@
-"""A server of the seed: it writes no later form and accepts no later action (docs/dialects/smooth.md, section 10)."""
+"""A server of the seed: it writes no later form and refuses later actions (docs/dialects/smooth.md, section 10)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def seed_frames(*items: Any) -> list[dict[str, Any]]:
 
 
 def hears(frame: dict[str, Any]) -> tuple[list[Any], list[dict[str, Any]]]:
-    """The commands and the answers that come of an action to a server of the seed."""
+    """Return the commands and answers for an action to a server of the seed."""
     step = ServerTranslator(lambda: 0, lambda: "minted", SEED).receive([json.dumps(frame).encode()])
     return [item for burst in step.bursts for item in burst.items], [json.loads(frame) for frame in step.frames]
 

@@ -37,7 +37,7 @@ def batch(*items: Event, turn: str = TURN) -> Batch:
 
 
 def frames(rendered: Rendered) -> list[dict[str, Any]]:
-    """The frames of a rendering, each strict, in time and small enough."""
+    """Return the frames of a rendering, each checked for shape, time and size."""
     decoded = [json.loads(frame) for frame in rendered.frames]
     for frame in decoded:
         assert_emitted(frame)
@@ -55,7 +55,7 @@ def oops(text: str = "oops") -> events.ErrorReported:
 
 
 def turn_of(end: End = "completed") -> list[Event]:
-    """A whole turn in its normal form."""
+    """Return a whole turn in its normal form."""
     return [
         events.TurnAccepted(request="q"),
         events.MessageAppended(message=Message(role="user", text="rain?")),

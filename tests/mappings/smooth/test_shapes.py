@@ -1,4 +1,4 @@
-"""The strict shapes agree with the schemas: on real and golden frames, and on each with one thing wrong."""
+"""The strict shapes agree with the schemas: on real and golden frames, and on each with one error."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def allowed(kind: str, frame: object) -> bool:
 
 
 def mutants(value: Any) -> Iterator[Any]:
-    """Yield `value` with one thing wrong: a key too many or too few, a value of another kind."""
+    """Yield `value` with one error: an extra or missing key, or a value of another kind."""
     for path in list(places(value)):
         for change in CHANGES:
             changed = copy.deepcopy(value)

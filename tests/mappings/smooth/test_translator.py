@@ -1,4 +1,4 @@
-"""A link with a smooth client as the peer: what is refused, what is answered, and the one turn at a time."""
+"""A link with a smooth client as the peer: what is refused, what is answered, and the single turn at a time."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ class Link:
         self.last: Step[Any] = Step()
 
     def says(self, *frames: Any) -> list[Any]:
-        """Return the commands from these frames."""
+        """Return the commands that these frames become."""
         encoded = [f if isinstance(f, bytes | Oversize) else json.dumps(f).encode() for f in frames]
         self.last = self.translator.receive(encoded)
         return [item for burst in self.last.bursts for item in burst.items]
 
     def hears(self) -> list[dict[str, Any]]:
-        """Return the answers to the client's last frames, each one strict."""
+        """Return the answers to the client's last frames, each checked strictly."""
         return strict(self.last)
 
     def gets(self, *items: Event) -> list[dict[str, Any]]:
-        """Return the client's frames for these answers."""
+        """Return the frames that these answers become."""
         return strict(self.translator.send(items))
 
     def begins_a_turn(self, request: str = "turn") -> None:

@@ -1,4 +1,4 @@
-"""Reading smooth: strict in writing, lax in reading, and only PeerError on garbage."""
+"""The wire of smooth: strict in writing, lenient in reading, and only PeerError for garbage."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Backends of the four dialects that play what was recorded of one."""
+"""Backends of the four dialects that play recordings."""
 
 from tests.players.captured.backend import CapturedBackend
 from tests.players.captured.codewhale import CapturedCodewhale

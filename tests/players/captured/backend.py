@@ -28,7 +28,9 @@ Hook = Callable[[int], Awaitable[None]]
 
 
 class CapturedBackend:
-    """A recording, played by a backend of its dialect: `recorded` is said in some manner, in these `steps`."""
+    """A recording played by a backend of its dialect: `recorded` is sent in one of several variants, in these
+    `steps`.
+    """
 
     dialect: str
 
@@ -42,7 +44,7 @@ class CapturedBackend:
 
     @classmethod
     def plays(cls, number: str) -> bool:
-        """Return True if anything in this recording can be played to anybody."""
+        """Return True if any part of this recording can be played."""
         return True
 
     def _chosen(self, recorded: tuple[Message, ...]) -> list[Message]:
@@ -59,15 +61,15 @@ class CapturedBackend:
         return READERS[self.dialect]((message.way, message.value) for message in self.steps[:step])
 
     def history(self) -> list[Said]:
-        """Return who said what by the end of the recording."""
+        """Return the messages by the end of the recording, each with its speaker."""
         raise NotImplementedError
 
     def kept(self) -> list[Said] | None:
-        """Return what a pod client that connects at the end is told, where that is not the whole history."""
+        """Return what a pod client that connects at the end receives, if that is not the whole history."""
         return None
 
     def middle(self) -> int:
-        """Return the step behind the second piece of the longest answer; before its end where it is told in one."""
+        """Return the step after the second piece of the longest answer, or before its end if it has a single piece."""
         answers: list[list[int]] = [[]]
         for at, message in enumerate(self.steps):
             if message.way == "got" and self.is_text(message.value):
@@ -91,7 +93,7 @@ class CapturedBackend:
     # -- playing ---------------------------------------------------------------------------------------
 
     async def play(self, before: Hook) -> None:
-        """Play all steps; `before` hears the number of each step."""
+        """Play all steps; `before` is called with the number of each."""
         for at, message in enumerate(self.steps):
             await before(at)
             if message.way == "got":
@@ -107,7 +109,7 @@ class CapturedBackend:
         await self.rest()
 
     async def rest(self) -> None:
-        """Let everything run until the gateway asks no more."""
+        """Run until the gateway sends no more requests."""
         for peer in self.stage.pods:
             peer.transport.join_pieces()
         await settle()
@@ -115,7 +117,7 @@ class CapturedBackend:
             await settle()
 
     def _answer_news(self) -> bool:
-        """Answer what the gateway asked meanwhile; return False if that was nothing."""
+        """Answer the gateway's new requests; return False if there were none."""
         news = False
         for number, peer in enumerate(self.stage.pods):
             frames = peer.transport.got[self._heard.get(number, 0) :]
@@ -126,14 +128,14 @@ class CapturedBackend:
         return news
 
     async def opened(self) -> Session:
-        """The driver opens its conversation; return it."""
+        """Let the driver open its conversation; return it."""
         await self.driver.open()
         await self.rest()
         assert self.driver.session is not None
         return self.driver.session
 
     def say(self, message: Message) -> None:
-        """Say what the backend said."""
+        """Send what the recorded backend sent."""
         raise NotImplementedError
 
     def bring_about(self, message: Message) -> None:
@@ -141,5 +143,5 @@ class CapturedBackend:
         raise NotImplementedError
 
     def asked(self, peer: InMemoryPeer, frame: Frame) -> None:
-        """The gateway said this."""
+        """Take a frame of the gateway."""
         raise NotImplementedError

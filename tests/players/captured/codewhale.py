@@ -16,7 +16,7 @@ TURN = ("thread/message", "thread/interrupt")
 
 
 class CapturedCodewhale(CapturedBackend):
-    """The turns of the first thread of a recording. What else is asked is answered as it was recorded."""
+    """The turns of the first thread of a recording; other requests are answered as recorded."""
 
     dialect = "codewhale"
 
@@ -32,7 +32,7 @@ class CapturedCodewhale(CapturedBackend):
         return any(_method(message.value) == "thread/message" for message in messages("codewhale", number))
 
     def _chosen(self, recorded: tuple[Message, ...]) -> list[Message]:
-        """Choose requests about the first thread that belong to its turns, and what came of them."""
+        """Return the requests about the first thread that belong to its turns, and their results."""
         ids: dict[Any, str] = {}
         thread = turn = None
         chosen: list[Message] = []
@@ -102,8 +102,8 @@ class CapturedCodewhale(CapturedBackend):
             peer.says({"jsonrpc": "2.0", "id": request, **self._answer(frame)})
 
     def _answer(self, frame: Frame) -> Frame:
-        """Answer as the recording does: to the same request, else to the same method; else as
-        docs/dialects/codewhale.md says.
+        """Answer as the recording answers the same request, else the same method; else as docs/dialects/codewhale.md
+        says.
         """
         method, params = frame["method"], frame.get("params")
         asked = [said for said in self._all if said.get("method") == method]

@@ -1,4 +1,4 @@
-"""A pando primary that plays what a recorded one published; its store holds what was said in its runs.
+"""A pando primary that plays what a recorded one published; its store has the messages of its runs.
 
 Where nobody of ours said what a run answers, it was typed in the pando itself: nothing tells it but the store.
 """
@@ -41,7 +41,7 @@ class CapturedPando(CapturedBackend):
         return any(_topic(message.value) == "llm.token" for message in messages("pando", number))
 
     def _chosen(self, recorded: tuple[Message, ...]) -> list[Message]:
-        """Choose what was published, inputs and interrupts, and their replies."""
+        """Return the publications, inputs and interrupts of the session, and their replies."""
         ids: set[str] = set()
         chosen: list[Message] = []
         for message in super()._chosen(recorded):
@@ -55,19 +55,19 @@ class CapturedPando(CapturedBackend):
 
     @staticmethod
     def _last_list(number: str) -> list[Frame]:
-        """Return the store at the end of the recording, as far as it was asked for."""
+        """Return the store at the end of the recording, as far as the recording shows it."""
         replies = [message.value.get("result") for message in messages("pando", number) if message.way == "got"]
         lists = [reply for reply in replies if isinstance(reply, list) and reply and "role" in reply[0]]
         return lists[-1] if lists else []
 
     def _before(self) -> list[Frame]:
-        """Return what stood in the store before the first recorded run."""
+        """Return the messages in the store before the first recorded run."""
         texts = [row["content"] for row in self._listed]
         first = self.turns()[0].text
         return self._listed[: len(texts) - 2 - texts[::-1].index(first)] if first in texts else []
 
     def _typed(self, run: int) -> str:
-        """Return the input of a run: what was sent, else what the recorded store tells, else what anybody may type."""
+        """Return the input of a run: the sent one, else that of the recorded store, else an arbitrary one."""
         sent = [m.value["params"]["content"] for m in self.recorded if m.value.get("method") == "message.send"]
         users = [row["content"] for row in self._listed[len(self._before()) :] if row["role"] == "user"]
         return str([*(sent or users), *[TYPED] * (run + 1)][run])
@@ -105,7 +105,7 @@ class CapturedPando(CapturedBackend):
             self.stage.pod.says(frame | {"id": self._ids[frame["id"]]})
 
     def _keep(self, topic: str, payload: Frame) -> None:
-        """Store what a run says; the input of a run stands before its first word."""
+        """Store the content of a run; the input of a run is stored before its first text."""
         if topic in RUN and not self._running:
             self._running = True
             self._append("user", self._typed(self._run))

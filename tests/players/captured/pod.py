@@ -1,4 +1,4 @@
-"""A pod that plays a recorded conversation, lane races included."""
+"""A pod that plays a recorded conversation, with its races between the log and the events."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class CapturedPod(CapturedBackend):
         return said
 
     def _text_before(self, message: Message) -> str:
-        """Return what the open run had said before this message."""
+        """Return the text of the open run before this message."""
         at = next(number for number, step in enumerate(self.recorded) if step is message)
         turns = READERS["pod"]((step.way, step.value) for step in self.recorded[:at])
         return turns[-1].text if turns and not turns[-1].end else ""

@@ -23,7 +23,7 @@ SECOND = 10**9
 
 
 class Primary:
-    """The primary behind a ClientTranslator, as a script that holds the clock."""
+    """The primary behind a ClientTranslator, as a script that controls the clock."""
 
     def __init__(self) -> None:
         self.now = START

@@ -22,7 +22,7 @@ class Stage:
         self.timers: list[tuple[float, Callable[[], None]]] = []
         self.off = 0
         own = structs.replace(services(limits=Limits(snapshot_wait=0.4)), schedule=self._later)
-        self.lobby = PendingAttach(lambda link: self.inside.append(link.id), own)
+        self.pending = PendingAttach(lambda link: self.inside.append(link.id), own)
 
     def _later(self, seconds: float, ring: Callable[[], None]) -> Any:
         self.timers.append((seconds, ring))
@@ -39,36 +39,36 @@ def link(name: str) -> Any:
 def test_links_wait_until_the_history_is_known_and_attach_once() -> None:
     stage = Stage()
     one, two = link("one"), link("two")
-    stage.lobby.enter(one)
-    stage.lobby.enter(two)
-    assert stage.lobby.waiting == [one, two]
+    stage.pending.enter(one)
+    stage.pending.enter(two)
+    assert stage.pending.waiting == [one, two]
     assert (stage.inside, [seconds for seconds, _ in stage.timers]) == ([], [0.4, 0.4])
-    stage.lobby.open()
-    stage.lobby.open()
-    stage.lobby.admit(one)
+    stage.pending.open()
+    stage.pending.open()
+    stage.pending.admit(one)
     assert (stage.inside, stage.off) == (["one", "two"], 2)
 
 
 def test_a_link_attaches_when_its_wait_is_over() -> None:
     stage = Stage()
-    stage.lobby.enter(link("one"))
+    stage.pending.enter(link("one"))
     stage.timers[0][1]()
-    stage.lobby.open()
+    stage.pending.open()
     assert stage.inside == ["one"]
 
 
 def test_a_link_attaches_when_it_sends_a_command() -> None:
     stage = Stage()
     one = link("one")
-    stage.lobby.enter(one)
-    stage.lobby.admit(one)
+    stage.pending.enter(one)
+    stage.pending.admit(one)
     assert stage.inside == ["one"]
 
 
 def test_no_link_waits_once_the_history_is_known() -> None:
     stage = Stage()
-    stage.lobby.open()
-    stage.lobby.enter(link("one"))
+    stage.pending.open()
+    stage.pending.enter(link("one"))
     assert (stage.inside, stage.timers) == (["one"], [])
 
 
@@ -76,10 +76,10 @@ def test_no_link_waits_once_the_history_is_known() -> None:
 def test_a_link_that_leaves_while_it_waits_never_attaches(close: bool) -> None:
     stage = Stage()
     one = link("one")
-    stage.lobby.enter(one)
+    stage.pending.enter(one)
     if close:
-        stage.lobby.close()
+        stage.pending.close()
     else:
-        assert stage.lobby.leave(one)
-    stage.lobby.open()
+        assert stage.pending.leave(one)
+    stage.pending.open()
     assert (stage.inside, stage.off) == ([], 1)
