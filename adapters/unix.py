@@ -18,7 +18,7 @@ import stat
 import struct
 import sys
 from collections.abc import Callable, Sequence
-from typing import cast
+from typing import Any, cast
 
 from msgspec import Struct
 
@@ -45,6 +45,7 @@ SUN_PATH = 107 if sys.platform == "linux" else 103  # bytes of a path that fit i
 READ_SIZE = 256 * 1024  # the size that asyncio uses
 OWNER_ONLY = 0o177  # umask of a socket: any process that may connect can control the agent
 LISTENS = (0, errno.EAGAIN)  # results of connect at a live listener; EAGAIN: its backlog is full
+KEEP_FILE: dict[str, Any] = {"cleanup_socket": False} if sys.version_info >= (3, 13) else {}  # UnixListener removes it
 PEERCRED = struct.Struct("3i")  # pid, uid, gid: struct ucred of Linux
 
 
@@ -184,13 +185,13 @@ class SocketFile(Struct, frozen=True, kw_only=True):
 
 
 class UnixListener:
-    """A listening Unix socket and its file."""
+    """A listening Unix socket and its file, which stays if somebody else made it."""
 
-    def __init__(self, path: str, server: asyncio.AbstractServer) -> None:
+    def __init__(self, path: str, server: asyncio.AbstractServer, *, owns_file: bool) -> None:
         self.address = f"unix:{path}"
         self._path = path
         self._server = server
-        self._file = _file(path)
+        self._file = _file(path) if owns_file else None
 
     async def close(self) -> None:
         # Unlink the file first: while we still listen, no other process can mistake it for stale and replace it.
@@ -228,28 +229,33 @@ def alive(path: str) -> bool:
 
 
 async def listen(
-    path: str, limits: TransportLimits, accept: Callable[[UnixTransport], None], file: SocketFile = OWN
+    path: str,
+    limits: TransportLimits,
+    accept: Callable[[UnixTransport], None],
+    file: SocketFile = OWN,
+    inherited: socket.socket | None = None,
 ) -> UnixListener:
-    """Listen at `path`, by default for the owner alone.
+    """Listen at `path`, by default for the owner alone, or on an `inherited` socket that is bound there.
 
     A stale file is replaced; a live one raises OSError EADDRINUSE. The file is never open to more users than `file`
     says: it is created for its owner alone, then given to its owner and group, and only then opened to others.
     """
-    bound = bind_socket(path)
+    bound = inherited if inherited is not None else bind_socket(path)
     try:
-        if file != OWN:
+        if inherited is None and file != OWN:
             os.chown(path, file.uid, file.gid)
             os.chmod(path, file.mode)
         server = await asyncio.get_running_loop().create_unix_server(
-            lambda: UnixTransport(limits, accept), sock=bound, backlog=BACKLOG
+            lambda: UnixTransport(limits, accept), sock=bound, backlog=BACKLOG, **KEEP_FILE
         )
     except BaseException as error:
         bound.close()
-        os.unlink(path)
+        if inherited is None:
+            os.unlink(path)
         if isinstance(error, PermissionError):
             raise OSError(error.errno, "its owner or group cannot be changed by this user", path) from error
         raise
-    return UnixListener(path, server)
+    return UnixListener(path, server, owns_file=inherited is None)
 
 
 def check_path(path: str) -> None:

@@ -202,8 +202,11 @@ def place(endpoint: Endpoint) -> Place | None:
 
 
 def owner_only(endpoint: Endpoint) -> bool:
-    """Return True if only the user who runs the gateway can reach a checked endpoint: its socket has mode 0600."""
-    return _spec(endpoint).owner_only and not any(map(endpoint.option, ("mode", "owner", "group")))
+    """Return True if only the user who runs the gateway can reach a checked endpoint: its socket has mode 0600.
+
+    An inherited socket (`fd`) has the mode that its service manager gave it.
+    """
+    return _spec(endpoint).owner_only and not any(map(endpoint.option, ("mode", "owner", "group", "fd")))
 
 
 def spawned(endpoint: Endpoint) -> bool:

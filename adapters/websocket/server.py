@@ -10,8 +10,10 @@ or, because browsers cannot set it, in the query (`?token=`). No text and no log
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Awaitable, Callable
 from ipaddress import ip_address
+from typing import Any
 from urllib.parse import urlsplit
 
 from aiohttp import web
@@ -76,13 +78,13 @@ class WebSocketListener:
         )
         self._server: asyncio.Server | None = None
 
-    async def start(self, host: str, port: int) -> None:
-        """Bind and accept connections; raise OSError if the address is not available."""
+    async def start(self, host: str, port: int, inherited: socket.socket | None = None) -> None:
+        """Bind, or take an inherited socket, and accept; raise OSError if the address is not available."""
         tls = self._rules.tls
+        place: dict[str, Any] = {"host": host, "port": port} if inherited is None else {"sock": inherited}
         self._server = await asyncio.get_running_loop().create_server(
             self._http,
-            host,
-            port,
+            **place,
             backlog=BACKLOG,
             ssl=tls.context if tls is not None else None,
             ssl_handshake_timeout=self._limits.handshake_deadline if tls is not None else None,
@@ -181,10 +183,11 @@ async def listen(
     path: str,
     limits: TransportLimits,
     rules: Handshakes,
+    inherited: socket.socket | None = None,
 ) -> WebSocketListener:
-    """Listen at ws://host:port/path; the OS chooses port 0."""
+    """Listen at ws://host:port/path, where the OS chooses port 0, or on an `inherited` socket that is bound there."""
     listener = WebSocketListener(path, limits, rules)
-    await listener.start(host, port)
+    await listener.start(host, port, inherited)
     return listener
 
 

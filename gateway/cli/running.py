@@ -19,6 +19,7 @@ from dragoman.gateway.cli import quick_start
 from dragoman.gateway.config.check import load
 from dragoman.gateway.config.probe import probe
 from dragoman.gateway.config.startup import find_hazards
+from dragoman.gateway.inherited_sockets import INHERITED
 from dragoman.gateway.reload import ConfigReloader
 from dragoman.gateway.systemd import ServiceNotifier
 from dragoman.mappings.errors import ConfigError
@@ -30,6 +31,7 @@ log = structlog.get_logger("dragoman")
 
 def set_up(log_level: str, log_json: bool) -> None:
     """Configure the logs of a serving command from its options."""
+    INHERITED.adopt()
     standard_descriptors.open_missing()
     descriptors.raise_limit()
     if log_level not in logs.LEVELS:
@@ -127,6 +129,8 @@ async def _warn(gateway: App, hazards: list[str]) -> None:
     await gateway.ready.wait()
     for text in hazards:
         log.warning(text)
+    for name in INHERITED.untaken:
+        log.warning("no listener has taken an inherited socket: add ?fd=NAME to its endpoint", name=name)
     for route, text in zip(gateway.config.routes, await probe(gateway.config, starting=True), strict=True):
         if text:
             log.warning("backend not reachable yet", route=route.name, cause=text)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import grp
 import pwd
 import re
+import socket
 from pathlib import Path
 
 from msgspec import structs
@@ -13,6 +14,7 @@ from dragoman.adapters import unix
 from dragoman.adapters.base import Listener
 from dragoman.gateway.config.model import Limits
 from dragoman.gateway.endpoint import Endpoint
+from dragoman.gateway.inherited_sockets import INHERITED
 from dragoman.gateway.pods.folder import PodFolder, check_name, runtime_directory
 from dragoman.gateway.pods.live import Pods
 from dragoman.gateway.transports.spec import (
@@ -30,24 +32,40 @@ __all__ = ["APP_SERVER", "DIRECTORY", "NAME", "UNIX", "bind_socket", "check_bind
 bind_socket, check_bindable = unix.bind_socket, unix.check_bindable
 
 
-ACCESS = frozenset({"uid", "gid", "mode", "owner", "group"})
+OF_FILE = ("mode", "owner", "group")
+ACCESS = frozenset({"uid", "gid", *OF_FILE})
 """Options of listeners: the users and groups that may connect, and the mode, owner and group of the socket's file."""
 
 
 async def _listen(endpoint: Endpoint, limits: Limits, callbacks: ListenerCallbacks) -> Listener:
-    return await _listen_at(endpoint.address, endpoint, limits, callbacks)
+    name = endpoint.option("fd")
+    inherited = _take_path(endpoint, name) if name else None
+    return await _listen_at(endpoint.address, endpoint, limits, callbacks, inherited)
 
 
-async def _listen_at(path: str, endpoint: Endpoint, limits: Limits, callbacks: ListenerCallbacks) -> Listener:
+def _take_path(endpoint: Endpoint, name: str) -> socket.socket:
+    try:
+        return INHERITED.take_path(name, endpoint.address)
+    except ConfigError as error:
+        raise ConfigError(f"{endpoint.masked}: {error}") from error
+
+
+async def _listen_at(
+    path: str,
+    endpoint: Endpoint,
+    limits: Limits,
+    callbacks: ListenerCallbacks,
+    inherited: socket.socket | None = None,
+) -> Listener:
     def accept(transport: unix.UnixTransport) -> None:
         callbacks.accept_as(transport.facts)(transport)
 
-    return await unix.listen(path, transport_limits(limits), accept, _file(endpoint))
+    return await unix.listen(path, transport_limits(limits), accept, _file(endpoint), inherited)
 
 
 def _file(endpoint: Endpoint) -> unix.SocketFile:
     """Return the mode, owner and group of a listener's file; raise ConfigError for one that this system cannot set."""
-    mode, owner, group = map(endpoint.option, ("mode", "owner", "group"))
+    mode, owner, group = map(endpoint.option, OF_FILE)
     try:
         return unix.SocketFile(
             mode=_mode(mode) if mode else unix.SocketFile().mode,
@@ -78,6 +96,13 @@ def _check_access(endpoint: Endpoint) -> None:
 def _check_socket(endpoint: Endpoint) -> None:
     unix.check_path(endpoint.address)
     _check_access(endpoint)
+    if endpoint.option("fd") and any(map(endpoint.option, OF_FILE)):
+        raise ConfigError(f"{endpoint.masked}: an inherited socket has the mode, owner and group of its .socket unit")
+
+
+def _check_place(endpoint: Endpoint) -> None:
+    if not endpoint.option("fd"):  # an inherited socket has its file already
+        unix.check_bindable(endpoint.address)
 
 
 def _check_named(endpoint: Endpoint) -> None:
@@ -119,14 +144,14 @@ def pods(endpoint: Endpoint) -> Pods | None:
 UNIX = TransportSpec(
     listen=_listen,
     dial=_dial,
-    listen_options=ACCESS | {"session"},
+    listen_options=ACCESS | {"session", "fd"},
     check=_check_socket,
-    check_place=lambda endpoint: unix.check_bindable(endpoint.address),
+    check_place=_check_place,
     place=_place,
     owner_only=True,
 )
 
-APP_SERVER = structs.replace(UNIX, listen_options=ACCESS, dial_options=frozenset({"cwd", "model"}))
+APP_SERVER = structs.replace(UNIX, listen_options=ACCESS | {"fd"}, dial_options=frozenset({"cwd", "model"}))
 """The Unix socket of an app-server. Clients of other dialects cannot send its options (docs/design.md, section 5)."""
 
 NAME = TransportSpec(

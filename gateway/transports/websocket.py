@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import socket
 import ssl
 from urllib.parse import urlencode
 
@@ -13,6 +14,7 @@ from dragoman.adapters import websocket
 from dragoman.adapters.base import Listener, Transport
 from dragoman.gateway.config.model import Limits
 from dragoman.gateway.endpoint import Endpoint, split_url
+from dragoman.gateway.inherited_sockets import INHERITED
 from dragoman.gateway.transports.spec import (
     Connect,
     ListenerCallbacks,
@@ -37,9 +39,18 @@ async def _listen(endpoint: Endpoint, limits: Limits, callbacks: ListenerCallbac
         rules = websocket.Handshakes(
             admit=callbacks.admit, origins=origins, hosts=hosts, full=callbacks.refusal, tls=_server_tls(endpoint)
         )
-        return await websocket.listen(host, port, path, bounds, rules)
+        name = endpoint.option("fd")
+        inherited = _take_port(endpoint, name, host, port) if name else None
+        return await websocket.listen(host, port, path, bounds, rules, inherited)
     except OSError as error:  # asyncio's own words name no endpoint, and an unknown host not at all
         raise bind_failure(endpoint, f"{host}:{port}", error) from error
+
+
+def _take_port(endpoint: Endpoint, name: str, host: str, port: int) -> socket.socket:
+    try:
+        return INHERITED.take_port(name, host, port)
+    except ConfigError as error:
+        raise ConfigError(f"{endpoint.masked}: {error}") from error
 
 
 def _dial(endpoint: Endpoint, limits: Limits, _spawner: Spawner) -> Connect:
@@ -95,7 +106,7 @@ def _place(endpoint: Endpoint) -> Place | None:
 WS = TransportSpec(
     listen=_listen,
     dial=_dial,
-    listen_options=frozenset({"origin", "host"}),
+    listen_options=frozenset({"origin", "host", "fd"}),
     dial_options=frozenset({"agent", "user", "token"}),  # what a client cannot say itself (docs/design.md, section 5)
     check=split_url,
     place=_place,

@@ -216,7 +216,7 @@ def test_without_arguments_the_help_is_printed_and_no_error() -> None:
         ((WS, "pod+ws://127.0.0.1:1/"), "can connect to smooth+ws:..."),
         ((WS, "pod+unix:/x", "--ops", "http://0.0.0.0:1"), "other machines can reach http://0.0.0.0:1: add a token"),
         (("smooth+ws:/ws", "pod+unix:/x"), "write host and port, for example smooth+ws://127.0.0.1:8787/ws"),
-        ((WS + "?orign=x", "pod+unix:/x"), "unknown option 'orign'; options of ws: host, origin"),
+        ((WS + "?orign=x", "pod+unix:/x"), "unknown option 'orign'; options of ws: fd, host, origin"),
         ((WS, "pod+unix:/x", "--log-level", "loud"), "write one of debug, info, warning, error"),
         (("smooth+ws://127.0.0.1:x/ws", "pod+unix:/x"), "the port must be a number from 0 to 65535"),
         (("smooth+ws://127.0.0.1:99999/ws", "pod+unix:/x"), "the port must be a number from 0 to 65535"),

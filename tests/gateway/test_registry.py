@@ -129,10 +129,10 @@ def test_supported_dial_endpoints_are_accepted(text: str) -> None:
         ("pod+ws://h:1", "cannot listen on this; it can listen on smooth+ws:..., smooth+wss:..., pod+unix:..."),
         ("smooth+unix:/x", "cannot listen on this; it can listen on smooth+ws:..., smooth+wss:..., pod+unix:..."),
         ("pod@2031+unix:/x", "unknown generation; pod has seed"),
-        ("pod+unix:/x?modes=0600", "unknown option 'modes'; options of unix: gid, group, mode, owner, session, uid"),
+        ("pod+unix:/x?modes=0600", "unknown option 'modes'; options of unix: fd, gid, group, mode, owner"),
         ("pod+name:a/b", "invalid pod name 'a/b'"),
         ("pod+dir:/x?session=new", "unknown option 'session'; options of dir: gid, group, mode, owner, uid"),
-        ("smooth+ws://h:1/?orign=x", "unknown option 'orign'; options of ws: host, origin"),
+        ("smooth+ws://h:1/?orign=x", "unknown option 'orign'; options of ws: fd, host, origin"),
     ],
 )
 def test_an_unsupported_listen_endpoint_is_refused_with_the_supported_ones(text: str, words: str) -> None:
