@@ -59,7 +59,7 @@ class Lists:
         others: list[ListedRow] = []
         for row in rows:
             session = self._sessions.index.find_session(row.session)
-            if self._sessions.is_hidden(row.session) or self._sessions.is_foreign(link, row.session):
+            if self._sessions.past.is_hidden(row.session) or self._sessions.is_foreign(link, row.session):
                 continue
             if session is not None:
                 listed = self._listed(completed(session, row), session)

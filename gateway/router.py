@@ -106,7 +106,7 @@ class Router:
         self._policy = self._all.policy
         self.watch = self._all.watch
         self.busy = self._all.busy
-        self.behind = self._all.known
+        self.behind = self._all.entrances.find_session
         self._events = events
 
     @property
@@ -126,7 +126,7 @@ class Router:
     @property
     def published(self) -> int:
         """Number of sessions that are published to every subscriber."""
-        return self._all.published
+        return self._all.publications.count
 
     def close_session(self, session: Session) -> str:
         """Close a session for an operator. Return why it cannot be closed, or ""."""
@@ -157,7 +157,7 @@ class Router:
         """Greet a peer. A dialect whose backends hold one session is shown the session of its listener at once."""
         link.open()
         if link.publishes:
-            self._all.publish(link)
+            self._all.publications.add_link(link)
         elif link.dialect.single_session:
             self._once_known(link, None, lambda: self._enter(link))
 
@@ -184,7 +184,7 @@ class Router:
     def _behind(self, link: Link) -> Session | None:
         """Return the session that all clients of a listener share; None if its backend has none for it now."""
         ingress = link.ingress
-        known = self._all.known(ingress)
+        known = self._all.entrances.find_session(ingress)
         if known is not None:
             return known
         wanted = ingress.session
@@ -200,7 +200,7 @@ class Router:
     def gone(self, link: Link) -> None:
         """Detach a peer that went away, and drop those of its sessions that nobody has used."""
         if link.publishes:
-            self._all.unpublish(link)
+            self._all.publications.remove_link(link)
         self._all.gone(link)
         self._work.stop_link(link.id)
 
@@ -220,7 +220,7 @@ class Router:
 
     def receive(self, link: Link, bursts: list[Burst[Command]]) -> None:
         """Act on commands of a peer. A peer that speaks before it was shown anything is shown what there is."""
-        if link.dialect.single_session and (own := self._all.known(link.ingress)) is not None:
+        if link.dialect.single_session and (own := self._all.entrances.find_session(link.ingress)) is not None:
             own.pending.admit(link)
         for burst in bursts:
             for command in burst.items:
@@ -277,7 +277,7 @@ class Router:
         if session is not None:
             self._show(link, session, command.request, command.agent)
             session.describe(SessionActivated)
-        elif self._all.is_hidden(command.session):
+        elif self._all.past.is_hidden(command.session):
             self._not_found(link, command)
         else:
             self._show_opened(link, command, lambda: self._backend.resume_session(link, command))
@@ -291,7 +291,7 @@ class Router:
             return
         session = self._find(link, command.session)
         answers = isinstance(command, AnswerApproval | AnswerOtp | AnswerInteraction)
-        if session is None and not self._all.is_hidden(command.session) and self._backend.ask_for(link, command):
+        if session is None and not self._all.past.is_hidden(command.session) and self._backend.ask_for(link, command):
             return
         if session is None or (answers and not self._policy.answers(link.principal, session.state)):
             self._not_found(link, command)
@@ -336,12 +336,12 @@ class Router:
             self._unsupported(link, command, self._backend.cannot_delete)
             return
         if session is not None:
-            self._all.hide(self._all.index.names(session))
+            self._all.past.hide(self._all.index.names(session))
             session.delivery.enter()
             session.describe(SessionClosed)
             self._all.drop(session)
-        elif listed is not None and not self._all.is_hidden(command.session):
-            self._all.hide((command.session, listed.session))
+        elif listed is not None and not self._all.past.is_hidden(command.session):
+            self._all.past.hide((command.session, listed.session))
         else:
             self._not_found(link, command)
             return
@@ -349,7 +349,7 @@ class Router:
 
     def _describe(self, link: Link, command: ListSessions | GetSession | ResumeSession) -> None:
         """Answer a client that is shown one session: with that, or with those of the directory it came by."""
-        own = self._all.known(link.ingress)
+        own = self._all.entrances.find_session(link.ingress)
         if own is not None and link.ingress.directory is not None:
             link.send([link.ingress.directory.answer(command, own.state)])
         elif own is not None and isinstance(command, ListSessions):
@@ -388,7 +388,7 @@ class Router:
         session = self._find(link, command.session)
         if session is not None:
             self._show(link, session, command.request, "")
-        elif self._all.is_hidden(command.session):
+        elif self._all.past.is_hidden(command.session):
             self._not_found(link, command)
         else:
             try:

@@ -25,7 +25,6 @@ MAX_PARAMETERS = 7  # past it some of them belong together; the options of a com
 LONG_CLASSES: dict[str, str] = {
     "gateway/replay/backend.py": "ReplayBackend",
     "gateway/router.py": "Router",
-    "gateway/routing/sessions.py": "Sessions",
 }
 NO_NOUNS = {"util", "utils", "helper", "helpers", "common", "misc", "manager"}  # names that say nothing
 

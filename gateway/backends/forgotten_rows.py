@@ -90,7 +90,7 @@ class RememberingOpener(SessionOpener):
         state.listed = row
         state.title = row.title or state.title
         state.updated_at = max(state.updated_at, row.updated_at)
-        self._sessions.note_changed(state.id)
+        self._sessions.list.note_changed(state.id)
 
     def _keep_row(self, session: Session) -> None:
         """Keep the row of a session that is about to be forgotten, if the backend has the session."""

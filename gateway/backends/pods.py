@@ -122,7 +122,7 @@ class PodsKind(BackendKind):
     def _needs_pods(self, link: Link, command: Command | None) -> bool:
         """Return True if the action needs more than the sessions that are open here."""
         if command is None:
-            return self._sessions.known(link.ingress) is None
+            return self._sessions.entrances.find_session(link.ingress) is None
         if isinstance(command, ListSessions | OpenSession):
             return isinstance(command, OpenSession) or not link.dialect.single_session
         return bool(command.session) and not self._is_open(link, command.session)
@@ -254,7 +254,7 @@ class PodsKind(BackendKind):
         """Take over what was read of a pod; return True if it is new. Its session may have another place in lists."""
         if not self._index.update_pod(pod):
             return False
-        self._sessions.note_changed(self._index.session_of(pod.name))
+        self._sessions.list.note_changed(self._index.session_of(pod.name))
         return True
 
     async def _read_folders(self) -> None:

@@ -258,7 +258,7 @@ class SharedKind(RememberingOpener):
         if isinstance(item, SessionsListed):
             self._receive_list(item)
         elif isinstance(item, StoreChanged):
-            self._sessions.publish_event(item)
+            self._sessions.publications.send(item)
         elif not isinstance(item, Heartbeat):  # the translator watches for those, and our own clients get ours
             self._services.ledger.record([Loss(kind=type(item).__name__, why="of the backend, and of no session")])
 

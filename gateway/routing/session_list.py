@@ -81,6 +81,11 @@ class SessionList:
         self.changed: set[str] = set()
         """Ids of sessions that may have another place now."""
 
+    def note_changed(self, id: str) -> None:
+        """Note that the session with this id, if it is open here, may have another place."""
+        if self._index.live_session(id) is not None:
+            self.changed.add(id)
+
     def forget(self, id: str) -> None:
         """Remove a session that is over, or has another id now."""
         self.changed.discard(id)

@@ -1,0 +1,53 @@
+"""The sessions behind the listeners of a route: clients that name no session share the one of their listener."""
+
+from __future__ import annotations
+
+from dragoman.gateway.ingress import Ingress
+from dragoman.gateway.session.session import Session
+
+__all__ = ["Entrances"]
+
+
+class Entrances:
+    """The session behind each listener, the listeners that lead to each session, and which sessions stay for them."""
+
+    def __init__(self) -> None:
+        self._sessions: dict[str, Session] = {}  # by the endpoint of the listener
+        self._listeners: dict[str, list[Ingress]] = {}  # by the id of the session
+        self._kept: set[str] = set()  # ids of sessions that are never forgotten
+
+    def find_session(self, ingress: Ingress) -> Session | None:
+        """Return the session that clients of this listener share, None if nobody has connected to it yet."""
+        return self._sessions.get(ingress.endpoint)
+
+    def lead(self, ingress: Ingress, session: Session) -> None:
+        """Let all further clients of `ingress` share this session."""
+        self._sessions[ingress.endpoint] = session
+        self._listeners.setdefault(session.state.id, []).append(ingress)
+
+    def move(self, session: Session, other: Session) -> None:
+        """Let the listeners that lead to `session` lead to another one."""
+        for ingress in self._listeners.pop(session.state.id, []):
+            self.lead(ingress, other)
+
+    def keep(self, session: Session) -> None:
+        """Keep a session while the route lives: its backend has no other."""
+        self._kept.add(session.state.id)
+
+    def remove_session(self, session: Session) -> None:
+        """Let no listener lead to a session that is over."""
+        self._kept.discard(session.state.id)
+        for ingress in self._listeners.pop(session.state.id, ()):
+            self._sessions.pop(ingress.endpoint, None)
+
+    def needs(self, session: Session) -> bool:
+        """Return True if clients may still come to a session that nobody has used."""
+        return session.state.id in self._listeners or session.state.id in self._kept
+
+    def keeps(self, session: Session) -> bool:
+        """Return True if a session is never forgotten: its backend has no other, or a listener always leads to it.
+
+        There is at most one such session for each listener.
+        """
+        listeners = self._listeners.get(session.state.id, ())
+        return session.state.id in self._kept or any(ingress.is_lasting for ingress in listeners)

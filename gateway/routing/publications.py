@@ -1,0 +1,68 @@
+"""The clients of a route that subscribe to everything, and the sessions that they are told of."""
+
+from __future__ import annotations
+
+from dragoman.gateway.link import Link
+from dragoman.gateway.routing.policy import Policy
+from dragoman.gateway.routing.session_index import SessionIndex
+from dragoman.gateway.session.session import Session
+from dragoman.mappings.canonical import Event
+
+__all__ = ["Publications"]
+
+
+class Publications:
+    """The subscribers of a route. A session is published once its backend has opened it, if the policy allows it.
+
+    `holds_one` says that the backend is one session, which is open from the beginning.
+    """
+
+    def __init__(self, index: SessionIndex, policy: Policy, *, holds_one: bool) -> None:
+        self._index = index
+        self._policy = policy
+        self._holds_one = holds_one
+        self._links: list[Link] = []
+        self._published: set[str] = set()  # ids of sessions
+
+    @property
+    def count(self) -> int:
+        """Number of sessions that are published."""
+        return len(self._published)
+
+    def add_link(self, link: Link) -> None:
+        """Tell `link` of everything that happens from now on."""
+        self._links.append(link)
+        for session in self._index:
+            self._update(link, session)
+
+    def remove_link(self, link: Link) -> None:
+        """Tell `link` nothing more: it is gone."""
+        self._links.remove(link)
+
+    def send(self, event: Event) -> None:
+        """Send every subscriber an event that belongs to no session."""
+        for link in self._links:
+            link.send([event])
+
+    def note_session(self, session: Session) -> None:
+        """Count a session that is new, has changed or is over as published, or as published no more."""
+        if session in self._index and self._publishes(session):
+            self._published.add(session.state.id)
+        else:
+            self._published.discard(session.state.id)
+
+    def update_session(self, session: Session) -> None:
+        """Attach every subscriber to a session that is published; detach them from one that is published no more."""
+        for link in self._links:
+            self._update(link, session)
+
+    def _update(self, link: Link, session: Session) -> None:
+        shown = self._publishes(session)
+        if shown and link.id not in session.delivery.attachments:
+            session.presence.attach(link)
+        elif not shown:
+            session.presence.detach(link)
+
+    def _publishes(self, session: Session) -> bool:
+        opened = session.state.backend_ids is not None or self._holds_one
+        return opened and self._policy.publishes(session.state)

@@ -1,0 +1,65 @@
+"""The accounts that a route keeps of its sessions by id: places in lists, owners, losses and recordings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from dragoman.gateway.routing.busy import BusySessions
+from dragoman.gateway.routing.quota import SessionQuota
+from dragoman.gateway.routing.session_list import SessionList
+from dragoman.gateway.services import Services
+from dragoman.gateway.session.session import Session
+from dragoman.mappings.canonical import SessionState
+
+if TYPE_CHECKING:
+    from dragoman.gateway.recording.recorder import Recorder, SessionRecorder
+
+__all__ = ["SessionAccounts"]
+
+Track = Callable[[SessionState], "SessionRecorder"]
+
+
+class SessionAccounts:
+    """The accounts of a route's sessions: all of them move when a session gets its id, and end with the session."""
+
+    def __init__(
+        self,
+        services: Services,
+        list: SessionList,
+        quota: SessionQuota,
+        busy: BusySessions,
+        recorder: Recorder | None,
+    ) -> None:
+        self._ledger = services.ledger
+        self._list = list
+        self._quota = quota
+        self._busy = busy
+        self._recorder = recorder
+
+    @property
+    def track(self) -> Track | None:
+        """Return the function that makes the recorder of a session, None if nothing is recorded."""
+        return self._recorder.track if self._recorder is not None else None
+
+    @property
+    def unnamed_track(self) -> Track | None:
+        """Return the function that makes the recorder of a session with a provisional id."""
+        return self._recorder.unnamed_track if self._recorder is not None else None
+
+    def rename(self, provisional: str, state: SessionState) -> None:
+        """Move everything from a provisional id to the id that the backend gave the session."""
+        self._list.forget(provisional)
+        self._quota.forget(provisional)
+        self._ledger.move_session(provisional, state.id)
+        if self._recorder is not None:
+            self._recorder.name_track(provisional, state)
+
+    def close(self, session: Session) -> None:
+        """Forget a session that has stopped; its losses stay in the sums, and its recording is closed."""
+        self._list.forget(session.state.id)
+        self._quota.forget(session.state.id)
+        self._busy.note(session, False)  # as an observer is called
+        self._ledger.move_session(session.state.id, "")
+        if self._recorder is not None:
+            self._recorder.over(session.state.id)

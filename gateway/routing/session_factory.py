@@ -1,0 +1,96 @@
+"""Make the sessions of a route, with the options of the route in their first state."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import PurePath
+from typing import TYPE_CHECKING, TypeVar
+
+from msgspec import Struct, structs
+
+from dragoman.gateway.config.model import Route
+from dragoman.gateway.routing.ids import agent_id
+from dragoman.gateway.services import Services
+from dragoman.gateway.session.ports import Backend
+from dragoman.gateway.session.session import Session, SessionObserver
+from dragoman.mappings.canonical import SessionState
+from dragoman.mappings.canonical.commands import OpenSession, ResumeSession
+from dragoman.mappings.canonical.values import BackendInfo, Ext
+from dragoman.mappings.dialect import Dialect
+
+if TYPE_CHECKING:
+    from dragoman.gateway.recording.recorder import SessionRecorder
+
+__all__ = ["NewSession", "SessionFactory"]
+
+Opening = TypeVar("Opening", bound=OpenSession | ResumeSession)
+
+
+class NewSession(Struct, frozen=True, kw_only=True):
+    """The facts about a session that is to be made.
+
+    `owner` is that of a forgotten session with the same id, `track` makes its recorder.
+    """
+
+    id: str
+    name: str = ""
+    ids: Ext | None = None
+    owner: str = ""
+    track: Callable[[SessionState], SessionRecorder] | None = None
+
+
+class SessionFactory:
+    """Makes sessions with the options, limits and upstream dialect of a route."""
+
+    def __init__(self, route: Route, services: Services, upstream: Dialect) -> None:
+        self._upstream = upstream
+        self.change_route(route, services)
+
+    def change_route(self, route: Route, services: Services) -> None:
+        """Make sessions with these options and limits from now on."""
+        self._route = route
+        self._services = services
+
+    def make(self, new: NewSession, connect: Callable[[Session], Backend], observer: SessionObserver) -> Session:
+        """Return a session with the backend that `connect` makes."""
+        state = SessionState(
+            id=new.id,
+            owner=new.owner,
+            opened_at=self._services.clock(),
+            opening=self.complete(OpenSession()),
+            backend=BackendInfo(name=new.name or _pod_name(self._route)),
+            backend_ids=new.ids,
+        )
+        return Session(
+            state,
+            self._route,
+            self._upstream,
+            self._services,
+            connect=connect,
+            observer=observer,
+            recorder=new.track(state) if new.track is not None else None,
+        )
+
+    def complete(self, command: Opening) -> Opening:
+        """Return the command with the route's agent, user, model and folder, where the client named none."""
+        upstream = self._route.upstream
+        agent = command.agent or upstream.option("agent") or agent_id(self._route.name)
+        user = command.user_name or upstream.option("user")
+        if isinstance(command, OpenSession):
+            model = command.model or upstream.option("model")
+            cwd = command.cwd or upstream.option("cwd")
+            command = structs.replace(command, model=model, cwd=cwd)
+        return structs.replace(command, agent=agent, user_name=user)
+
+
+def _pod_name(route: Route) -> str:
+    """Return the name that pod clients know: the folder of the socket (docs/dialects/pod.md, section 2)."""
+    for endpoint in route.listen:
+        if endpoint.dialect != "pod":
+            continue
+        if endpoint.transport == "name":
+            return endpoint.address
+        if endpoint.transport == "unix":
+            path = PurePath(endpoint.address)
+            return path.parent.name if path.name == "sock" else path.stem
+    return ""
