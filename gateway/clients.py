@@ -78,7 +78,10 @@ class Clients:
 
     def refusal(self, peer: str) -> str:
         """Return why a connection of this peer is not accepted now; "" if there is room."""
-        return self.admission.refusal(address_of(peer))
+        text = self.admission.refusal(address_of(peer))
+        if text:
+            self.services.audit.refuse("unknown", text, peer=peer)
+        return text
 
     def welcome(
         self,
@@ -118,6 +121,8 @@ class Clients:
         refused = principal.text if isinstance(principal, Refusal) else ""
         full = refused or (self.admission.refusal(address, connected=True) if address else "")
         if full:
+            if not refused:  # else the failed attempt was noted
+                self.services.audit.refuse(link, full)
             serving = self._send_away(link, full, "denied" if refused else "busy")
         else:
             serving = self._serve(link, router, address, named.expires)

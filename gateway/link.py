@@ -137,7 +137,7 @@ class Link:
         self._reason, self._why = CloseReason.DONE, ""  # of the close, for transports that can send them
         self._ended, self._flush = False, FLUSH_DEADLINE
         self._over, self._answered = asyncio.Event(), asyncio.Event()  # `_answered`: the peer may have its answers
-        self.log = log.bind(link=peer.id, dialect=peer.dialect.name, peer=transport.peer)
+        self.log = log.bind(link=peer.id, dialect=peer.dialect.name, peer=transport.peer, principal=peer.principal.name)
         self._rates = ClientRates(services.limits, services.clock) if peer.limited else None
         self._faults = FaultLog(peer.dialect.name, self.log, services)
 

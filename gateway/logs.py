@@ -24,8 +24,8 @@ __all__ = ["COMPONENTS", "LEVEL", "LEVELS", "Unfailing", "configure", "escaped",
 LEVELS = ("debug", "info", "warning", "error")
 COMPONENTS = frozenset(
     (
-        *("child", "codewhale", "dragoman", "identity", "link", "ops", "pando", "pod"),
-        *("questions", "recording", "replay", "session", "upstream"),
+        *("audit", "child", "codewhale", "dragoman", "identity", "link", "ops", "pando", "pod"),
+        *("questions", "recording", "replay", "session", "tls", "turn", "upstream"),
     )
 )
 """Names of loggers, without the `dragoman.` before them."""
@@ -64,6 +64,7 @@ def configure(level: str = "info", *, as_json: bool = False) -> None:
     LEVEL.change(level)
     processors: list[Any] = [
         _by_level,
+        _with_component,
         structlog.processors.format_exc_info,
         _without_secrets,
         structlog.processors.add_log_level,
@@ -186,6 +187,14 @@ def _by_level(logger: object, method: str, event: Fields) -> Fields:
         import structlog
 
         raise structlog.DropEvent
+    return event
+
+
+def _with_component(logger: object, _name: str, event: Fields) -> Fields:
+    """Name the component, so that its lines can be found and its level can be changed."""
+    component = getattr(logger, "component", "")
+    if component:
+        event.setdefault("logger", component)
     return event
 
 

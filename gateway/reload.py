@@ -30,7 +30,7 @@ FIXED_LIMITS = ("memory", "children")
 
 POLL = 1.0  # seconds between two looks at a watched file: an editor's save is noticed soon, and a look costs 5 us
 
-log = structlog.get_logger("dragoman")
+log = structlog.get_logger("dragoman.audit")
 
 
 class ConfigStatus(Struct, frozen=True, kw_only=True):
@@ -130,11 +130,23 @@ class ConfigReloader:
             cause = str(error)
             self._app.note_config(structs.replace(status, refused_at=time.time_ns(), cause=cause))
             log.error(  # noqa: TRY400  # its traceback says no more
-                "configuration refused, nothing changed", generation=status.generation, cause=cause
+                "configuration refused, nothing changed",
+                action="reload",
+                principal="operator",
+                outcome="refused",
+                generation=status.generation,
+                cause=cause,
             )
             return
         self._app.note_config(ConfigStatus(generation=status.generation + 1, since=time.time_ns()))
-        log.info("configuration reloaded", generation=status.generation + 1, **structs.asdict(changes))
+        log.info(
+            "configuration reloaded",
+            action="reload",
+            principal="operator",
+            outcome="done",
+            generation=status.generation + 1,
+            **structs.asdict(changes),
+        )
 
 
 def _stamp(file: Path) -> tuple[int, ...]:

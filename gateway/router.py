@@ -132,6 +132,7 @@ class Router:
         """Close a session for an operator. Return why it cannot be closed, or ""."""
         if self._backend.cannot_delete:
             return self._backend.cannot_delete.replace("deleted", "closed")
+        self._services.audit.note("close", "operator", session=session.state.id)
         session.delivery.enter()
         session.give_up(Failure(cause="upstream_lost", text="an operator closed the session"))
         session.describe(SessionClosed)
@@ -170,10 +171,12 @@ class Router:
         try:
             session = self._behind(link) if link.roles is None or "watch" in link.roles else None
         except Refused as refused:
+            self._services.audit.refuse(link, refused.failure.text)
             link.send([Reply(request="", failure=refused.failure)])
             link.end(CloseReason.FULL, refused.failure.text)
             return
         if session is None or not self._policy.sees(link.principal, session.state):
+            self._services.audit.refuse(link, "there is no session here for this client")
             link.send([Reply(request="", failure=Failure(cause="not_found", text="there is no session here for you"))])
             link.end(CloseReason.DONE)
             return
@@ -240,6 +243,8 @@ class Router:
         if role is None or role in roles:
             return True
         self._ledger.counters["commands_refused_by_role"] += 1
+        action = type(command).__name__
+        self._services.audit.refuse(link, f"needs the role `{role}`", session=command.session, command=action)
         link.refuse(command.request, "denied", f"you may not do this here: it needs the role `{role}`")
         return False
 
@@ -338,6 +343,7 @@ class Router:
         if session is not None:
             self._all.past.hide(self._all.index.names(session))
             session.delivery.enter()
+            self._services.audit.note("close", link, session=session.state.id)
             session.describe(SessionClosed)
             self._all.drop(session)
         elif listed is not None and not self._all.past.is_hidden(command.session):
@@ -373,10 +379,12 @@ class Router:
         try:
             session = find()
         except Refused as refused:
+            self._services.audit.refuse(link, refused.failure.text, command=type(command).__name__)
             link.send([Reply(request=command.request, failure=refused.failure)])
             return
         if session is None:
             return
+        self._services.audit.note("open", link, session=session.state.id)
         if command.agent:
             session.state.agent = command.agent
         if isinstance(command, OpenSession):
@@ -419,7 +427,10 @@ class Router:
             mine = self._all.index.sessions_of(link)
             return mine[0] if len(mine) == 1 else None
         session = self._named(name)
-        return session if session is not None and self._policy.sees(link.principal, session.state) else None
+        if session is None or self._policy.sees(link.principal, session.state):
+            return session
+        self._services.audit.refuse(link, "the session belongs to another principal", session=session.state.id)
+        return None
 
     def _named(self, name: str) -> Session | None:
         return self._all.index.find_session(name) or self._backend.find_session(name)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 
 from msgspec import Struct, field
 
+from dragoman.gateway.audit import Audit
 from dragoman.gateway.config.model import Limits
 from dragoman.gateway.fair_queue import FairQueue
 from dragoman.gateway.ledger import Ledger
@@ -20,7 +21,7 @@ __all__ = ["Services"]
 
 
 class Services(Struct, frozen=True, kw_only=True):
-    """The clock, id source, scheduler, limits, loss ledger, dialects and work queue of one gateway."""
+    """The clock, id source, scheduler, limits, loss ledger, dialects, work queue and audit log of one gateway."""
 
     clock: Clock
     """Returns the time in nanoseconds since 1970."""
@@ -34,3 +35,4 @@ class Services(Struct, frozen=True, kw_only=True):
     """Imports and returns every dialect that is installed."""
     memory: MemoryBudget = field(default_factory=MemoryBudget)
     queue: FairQueue = field(default_factory=FairQueue)
+    audit: Audit = field(default_factory=Audit)

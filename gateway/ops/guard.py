@@ -18,6 +18,7 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 from msgspec import Struct
 
+from dragoman.gateway.audit import Audit
 from dragoman.gateway.config.model import Ops
 
 __all__ = ["AUTHORISED", "BODY_MAX", "Guard", "ProblemDetails", "problem", "respond"]
@@ -61,6 +62,7 @@ class Guard:
         self._tokens = [token.encode() for token in options.tokens]
         self._hosts = frozenset(host.lower() for host in options.hosts)
         self._local = local
+        self._audit = Audit()
 
     @web.middleware
     async def middleware(self, request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -70,6 +72,7 @@ class Guard:
             return refusal
         request[AUTHORISED] = self._is_authorised(request.headers.get("Authorization", ""))
         if not request[AUTHORISED] and request.path not in FOR_PROBES:
+            self._audit.refuse("unknown", "no accepted token of the ops port", method=request.method, path=request.path)
             await asyncio.sleep(DELAY)
             text = "send one of the tokens of the ops port as `Authorization: Bearer TOKEN`"
             return problem(401, text, {"WWW-Authenticate": "Bearer"})

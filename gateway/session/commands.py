@@ -15,6 +15,7 @@ from typing import Any, Protocol, get_args
 
 from msgspec import UNSET, structs
 
+from dragoman.gateway.audit import Audit
 from dragoman.gateway.session.context import Effects, SessionContext
 from dragoman.gateway.session.history import page
 from dragoman.gateway.session.in_flight import OPENING, PendingCommand
@@ -102,6 +103,8 @@ class Commands:
                 client.send([Reply(request=command.request)])
             case c.AnswerApproval() | c.AnswerInteraction():
                 self._questions.answer(client, command)
+            case c.AnswerOtp():
+                self._questions.answer_code(client, command)
             case c.RenameSession() if not context.upstream.commands.can_write_type(c.RenameSession):
                 self._rename(client, command)
             case Unmapped():
@@ -166,6 +169,7 @@ class Commands:
             self._held.append((client, command))
             return
         if states.busy and states.cancel is CancelState.NONE:
+            services.audit.note("cancel", client or "gateway", session=self._context.state.id)
             states.on(Trigger.CANCELLED)
             self._deadline = services.schedule(services.limits.cancel_deadline, self._expire)
         self._in_flight.forward(client, command)
@@ -254,6 +258,7 @@ class Commands:
         command = pending.command
         if failure is not None and isinstance(command, c.CancelTurn | c.SubmitInput):
             self.cancel_over()
+        _note_result(self._context.services.audit, pending, failure)
         if isinstance(command, OPENING) and self._context.state.backend_ids is None:
             self._effects.refused()
         if isinstance(command, c.CancelTurn) and failure is not None and failure.cause == "unsupported":
@@ -311,6 +316,17 @@ class Commands:
         elif pending is not None and isinstance(pending.command, OPENING):
             cause = "busy"
         self.give(request, Failure(cause=cause, text="the backend did not answer in time"))
+
+
+def _note_result(audit: Audit, pending: PendingCommand, failure: Failure | None) -> None:
+    """Write a line of the audit log about a command that opens or closes a session, and is done or was refused."""
+    command, outcome = pending.command, failure.cause if failure is not None else "done"
+    if pending.client is None:
+        return
+    if isinstance(command, c.OpenSession | c.ResumeSession) and failure is not None:
+        audit.note("open", pending.client, session=command.session, outcome=outcome)
+    elif isinstance(command, c.DeleteSession):
+        audit.note("close", pending.client, session=command.session, outcome=outcome)
 
 
 def _opening_of(command: c.ResumeSession) -> c.OpenSession:

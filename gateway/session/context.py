@@ -25,6 +25,8 @@ from dragoman.mappings.dialect import Dialect
 
 __all__ = ["Effects", "SessionContext"]
 
+log = structlog.get_logger("dragoman.session")
+
 
 class Effects(Protocol):
     """The effect that every part has on its session; a part with further ones extends this protocol."""
@@ -44,4 +46,9 @@ class SessionContext(Struct, frozen=True, kw_only=True):
     states: TurnStates
     delivery: Delivery
     in_flight: InFlight
-    log: structlog.stdlib.BoundLogger
+
+    @property
+    def log(self) -> structlog.stdlib.BoundLogger:
+        """The log, with the id that the session has now and its owner."""
+        bound: structlog.stdlib.BoundLogger = log.bind(session=self.state.id, principal=self.state.owner)
+        return bound

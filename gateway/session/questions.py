@@ -27,7 +27,7 @@ from dragoman.mappings.canonical.commands import (
     SubmitInput,
 )
 from dragoman.mappings.canonical.state import QuestionBlock
-from dragoman.mappings.canonical.values import Failure, Origin, Segment, flatten
+from dragoman.mappings.canonical.values import Cause, Failure, Origin, Segment, flatten
 
 __all__ = ["QuestionEffects", "Questions"]
 
@@ -139,14 +139,9 @@ class Questions:
 
     def answer(self, client: Client, command: Answer) -> None:
         """Act on an answer that a client gave by a message of its dialect."""
-        block = self.open
-        approval = block is not None and isinstance(block.asked, e.ApprovalRequested)
-        if block is None or isinstance(command, AnswerApproval) is not approval:
-            client.refuse(command.request, "not_found", GONE)
-        elif command.question not in ("", block.asked.question):
-            client.refuse(command.request, "invalid", "another question is open")
-        elif fault := self._too_late(client):
-            client.refuse(command.request, "not_found", fault)
+        fault = _mismatch(self.open, command) or ("not_found", self._too_late(client))
+        if fault[1]:
+            _refuse(self._context, client, command, fault)
         else:
             self._give(client, command)
 
@@ -167,6 +162,7 @@ class Questions:
         self._giver = client.id if client is not None else ""
         origin = Origin(link=self._giver, request=command.request) if segments else None
         self.given = Given(resolved=_resolved(command), segments=segments, origin=origin)
+        _note_answer(self._context, client, command)
         if not self._context.in_flight.forward(client, command, segments):
             self.given = None  # it was refused
 
@@ -242,8 +238,13 @@ class Questions:
         if not code or state.otp is None or state.turn is not None or client.can_be_asked(state.otp.asked):
             return False
         answer = AnswerOtp(request=command.request, session=command.session, code=code)
-        self._context.in_flight.forward(client, answer, command.segments)
+        self.answer_code(client, answer, command.segments)
         return True
+
+    def answer_code(self, client: Client, command: AnswerOtp, segments: tuple[Segment, ...] = ()) -> None:
+        """Send the backend a one-time code; `segments` is what the client typed to say it in words."""
+        _note_answer(self._context, client, command)
+        self._context.in_flight.forward(client, command, segments)
 
     # -- what the backend says to an answer --------------------------------------------------------------
 
@@ -299,6 +300,35 @@ class Questions:
             client.send([e.QuestionAsked(text=text), e.Reply(request=request)])
         else:
             _acknowledge(client, request)
+
+
+def _mismatch(block: QuestionBlock | None, command: Answer) -> tuple[Cause, str] | None:
+    """Return why a command does not answer the open question, None if it does."""
+    if block is None or isinstance(command, AnswerApproval) is not isinstance(block.asked, e.ApprovalRequested):
+        return "not_found", GONE
+    if command.question not in ("", block.asked.question):
+        return "invalid", "another question is open"
+    return None
+
+
+def _refuse(context: SessionContext, client: Client, command: Answer, fault: tuple[Cause, str]) -> None:
+    """Refuse an answer, and write a line of the audit log about it."""
+    kind = type(command).__name__
+    context.services.audit.refuse(client, fault[1], session=context.state.id, command=kind)
+    client.refuse(command.request, *fault)
+
+
+def _note_answer(context: SessionContext, client: Client | None, command: Answer | AnswerOtp) -> None:
+    """Write a line of the audit log about an answer that goes to the backend."""
+    question = "" if isinstance(command, AnswerOtp) else command.question
+    if isinstance(command, AnswerApproval):
+        outcome = "approved" if command.approved else "denied"
+    elif isinstance(command, AnswerInteraction):
+        outcome = "declined" if command.declined else "answered"
+    else:
+        outcome = "code sent"
+    session = context.state.id
+    context.services.audit.note("answer", client or "gateway", session=session, outcome=outcome, question=question)
 
 
 def _acknowledge(client: Client | None, request: str) -> None:

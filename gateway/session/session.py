@@ -13,7 +13,6 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Any
 
-import structlog
 from msgspec import Struct, field, structs
 
 from dragoman.gateway.config.model import RouteOptions
@@ -44,8 +43,6 @@ from dragoman.mappings.canonical.values import Cause, Failure, SessionSummary
 from dragoman.mappings.dialect import Burst, Dialect
 
 __all__ = ["Session", "SessionObserver"]
-
-log = structlog.get_logger("dragoman.session")
 
 _ONLY_TEXT = frozenset({e.TextDelta})
 _TEXT = attrgetter("text")
@@ -111,7 +108,6 @@ class Session:
             states=self.states,
             delivery=self.delivery,
             in_flight=self.in_flight,
-            log=log.bind(session=state.id),
         )
         self.questions = Questions(context, me)
         self.inputs = Inputs(context, self.questions, me)
@@ -314,6 +310,7 @@ class Session:
         self.state.agent = event.agent or self.state.agent
         if not client.alive:
             return
+        self._services.audit.note("open", client, session=self.state.id)
         self.presence.attach(client, "" if then is not None else request)
         if then is not None:
             self.command(client, then)

@@ -72,6 +72,10 @@ def test_json_lines_are_json_objects() -> None:
     assert "RuntimeError: broken" in rows[2]["exception"]
 
 
+def test_a_line_names_its_component() -> None:
+    assert json.loads(lines(as_json=True)[0])["logger"] == "dragoman"
+
+
 def test_an_exception_in_logfmt_is_part_of_its_line() -> None:
     assert "RuntimeError: broken" in lines("error")[0]
 

@@ -67,6 +67,7 @@ async def test_a_reload_is_the_next_generation_and_one_log_line() -> None:
     assert (app.config_status.generation, app.config_status.cause) == (2, "")
     (line,) = logs
     assert (line["event"], line["generation"], line["removed"]) == ("configuration reloaded", 2, ["b"])
+    assert (line["action"], line["outcome"]) == ("reload", "done")
 
 
 @pytest.mark.parametrize("fault", [ConfigError("c.toml:3: no"), OSError(98, "in use")])
