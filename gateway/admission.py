@@ -1,7 +1,8 @@
-"""Decide whether a new connection is accepted: memory, descriptors, and the links and connections of its address.
+"""Decide whether a new connection is accepted: memory, descriptors, and the connections of its address.
 
-A listener that can refuse before a handshake asks here first; any other peer is refused in its dialect. The limit
-`links` of the whole gateway is not asked before a handshake: such a client gets its dialect's error in any case.
+A WebSocket listener counts each connection from its accept, so that connections without a handshake count too. Any
+other peer counts, and is refused in its dialect, when its link is made. The limit `links` of the whole gateway counts
+links alone: a client too many gets its dialect's error in any case.
 """
 
 from __future__ import annotations
@@ -31,15 +32,15 @@ ADDRESSES_MAX = 10_000  # addresses whose rate is remembered, the latest: as man
 
 
 class Admission:
-    """The links and connections of each address. `clock` returns nanoseconds."""
+    """The connections of each address, and the number of links. `clock` returns nanoseconds."""
 
     def __init__(self, limits: Limits, memory: MemoryBudget, ledger: Ledger, clock: Callable[[], int]) -> None:
         self._limits = limits
         self._memory = memory
         self._clock = clock
-        self._links: Counter[str] = Counter()
+        self._connections: Counter[str] = Counter()  # of each address
         self._rates: dict[str, TokenBucket] = {}  # the address that connected last at the end
-        self._count = 0  # all links
+        self._links = 0
         self._counters = ledger.counters
         self._lines: LogThrottle[str] = LogThrottle(
             clock, lambda text, count: log.warning("clients refused", cause=text, count=count)
@@ -49,24 +50,55 @@ class Admission:
         """Use other limits for the connections from now on."""
         self._limits = limits
 
-    def refusal(self, address: str, *, connected: bool = False) -> str:
-        """Return why no connection from this address is accepted now, in words for the peer; "" if there is room.
-
-        `connected`: its handshake is over, so `links` counts too. Refusals are logged at most once a second.
-        """
+    def connect(self, address: str) -> str:
+        """Count a connection from this address, or return why it is not accepted now, in words for the peer."""
         reason, text = self._shortage(address)
-        if connected and self._count >= self._limits.links:
-            reason, text = "links", f"too many clients: the limit `links` is {self._limits.links}"
         if text:
-            self._counters[f"refused_client_{reason}"] += 1
-            self._lines.note(text)
+            return self._refuse(reason, text)
+        rate = self._rates.pop(address, None)
+        if rate is None:
+            rate = TokenBucket(self._limits.connection_rate, self._limits.connection_burst, self._clock)
+        rate.take()
+        self._rates[address] = rate
+        if len(self._rates) > ADDRESSES_MAX:
+            del self._rates[next(iter(self._rates))]
+        self._connections[address] += 1
+        return ""
+
+    def disconnect(self, address: str) -> None:
+        """Count a connection no more."""
+        if self._connections[address] > 1:
+            self._connections[address] -= 1
+        else:
+            self._connections.pop(address, None)
+
+    def enter(self, address: str = "") -> str:
+        """Count a link, or return why it is not accepted now. With an address, its connection is counted too."""
+        most = self._limits.links
+        if self._links >= most:
+            return self._refuse("links", f"too many clients: the limit `links` is {most}")
+        text = self.connect(address) if address else ""
+        if not text:
+            self._links += 1
+        return text
+
+    def leave(self, address: str = "") -> None:
+        """Count a link no more, and with an address its connection neither."""
+        self._links -= 1
+        if address:
+            self.disconnect(address)
+
+    def _refuse(self, reason: str, text: str) -> str:
+        """Count a refusal and return its text. Refusals are logged at most once a second."""
+        self._counters[f"refused_client_{reason}"] += 1
+        self._lines.note(text)
         return text
 
     def _shortage(self, address: str) -> tuple[str, str]:
         """Return a code and the words of what there is too little of; "" twice if there is room."""
         limits = self._limits
         rate = self._rates.get(address)
-        if self._links[address] >= limits.address_links:
+        if self._connections[address] >= limits.address_links:
             text = f"too many clients from your address: the limit `address_links` is {limits.address_links}"
             return "address_links", text
         if rate is not None and rate.tokens < 1:
@@ -81,29 +113,6 @@ class Admission:
     def flush(self) -> None:
         """Log the refusals that no line has told of."""
         self._lines.flush()
-
-    def enter(self, address: str) -> None:
-        """Count a connection that was accepted; "" has no limits."""
-        if not address:
-            return
-        rate = self._rates.pop(address, None)
-        if rate is None:
-            rate = TokenBucket(self._limits.connection_rate, self._limits.connection_burst, self._clock)
-        rate.take()
-        self._rates[address] = rate
-        if len(self._rates) > ADDRESSES_MAX:
-            del self._rates[next(iter(self._rates))]
-        self._links[address] += 1
-        self._count += 1
-
-    def leave(self, address: str) -> None:
-        """Count a link no more; "" was not counted."""
-        if address:
-            self._count -= 1
-        if self._links[address] > 1:
-            self._links[address] -= 1
-        else:
-            self._links.pop(address, None)
 
 
 class ClientRates:

@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Callable, Coroutine
+from functools import partial
 from itertools import count
 from typing import Any
 
@@ -44,11 +45,15 @@ class Entrance(Struct, kw_only=True, eq=False):
 
 
 class ClientPort(Struct, frozen=True, kw_only=True):
-    """The dialect and ingress that clients of one listener have in common, and the entrance that they use."""
+    """The dialect and ingress that clients of one listener have in common, and the entrance that they use.
+
+    `counts` says that the listener itself counts the connections of each address.
+    """
 
     dialect: Dialect
     entrance: Entrance
     ingress: Ingress
+    counts: bool = False
 
 
 class Clients:
@@ -76,12 +81,16 @@ class Clients:
         self.services = services
         self.admission.change_limits(services.limits)
 
-    def refusal(self, peer: str) -> str:
-        """Return why a connection of this peer is not accepted now; "" if there is room."""
-        text = self.admission.refusal(address_of(peer))
+    def connect(self, peer: str) -> str:
+        """Count a connection of this peer for a listener that counts, or return why it is not accepted now."""
+        text = self.admission.connect(address_of(peer))
         if text:
             self.services.audit.refuse("unknown", text, peer=peer)
         return text
+
+    def disconnect(self, peer: str) -> None:
+        """Count a connection of this peer no more."""
+        self.admission.disconnect(address_of(peer))
 
     def welcome(
         self,
@@ -116,16 +125,18 @@ class Clients:
             LinkEvents(sink=router.receive, drained=router.drained, refused=_refuse),
             recorder.tap(name, dialect.name) if recorder is not None else None,
         )
-        # A listener bounds clients that only make calls, and there is one publication.
-        address = address_of(transport.peer) if attaches and not publishes else ""
         refused = principal.text if isinstance(principal, Refusal) else ""
-        full = refused or (self.admission.refusal(address, connected=True) if address else "")
+        # A listener bounds clients that only make calls, and there is one publication.
+        counted = attaches and not publishes
+        address = address_of(transport.peer) if counted and not port.counts else ""
+        full = refused or (self.admission.enter(address) if counted else "")
         if full:
             if not refused:  # else the failed attempt was noted
                 self.services.audit.refuse(link, full)
             serving = self._send_away(link, full, "denied" if refused else "busy")
         else:
-            serving = self._serve(link, router, address, named.expires)
+            leave = partial(self.admission.leave, address) if counted else None
+            serving = self._serve(link, router, leave, named.expires)
         try:
             self._spawn(serving, link.id)
         except RuntimeError:  # the app has ended; the end of the loop closes the connection
@@ -134,7 +145,6 @@ class Clients:
         if not full:
             self.links[link.id], self._routers[link.id] = link, router
             self._counts[router] += 1
-            self.admission.enter(address)
         if self._closing:  # the connection was made while the listener closed
             link.end(CloseReason.GOING_AWAY, STOPS)
 
@@ -171,7 +181,7 @@ class Clients:
 
         await link.run(refuse)
 
-    async def _serve(self, link: Link, router: Router, address: str, expires: float | None) -> None:
+    async def _serve(self, link: Link, router: Router, leave: Callable[[], None] | None, expires: float | None) -> None:
         link.log.info("client connected")
         try:
             with expiring(link, expires, self.services):
@@ -179,7 +189,8 @@ class Clients:
         finally:
             del self.links[link.id], self._routers[link.id]
             self._count_leave(router)
-            self.admission.leave(address)
+            if leave is not None:
+                leave()
             router.gone(link)
             link.log.info("client disconnected")
             self._gone(link)

@@ -121,7 +121,8 @@ class Listeners:
         dialect = registry.dialect(endpoint.dialect)
         spoken = dialect.served(us) if dialect.served is not None else dialect
         publication = spoken.publication
-        port = ClientPort(dialect=spoken, entrance=entrance, ingress=ingress)
+        counts = registry.counts_connections(endpoint)
+        port = ClientPort(dialect=spoken, entrance=entrance, ingress=ingress, counts=counts)
         clients = self._clients
 
         def accept(transport: Transport, principal: Principal | Refusal = LOCAL) -> None:
@@ -141,7 +142,9 @@ class Listeners:
             accept_as=lambda facts: identity().accept_as(facts),
             admit=lambda facts: identity().admit(facts),
             authenticated=identity().authenticated,
-            refusal=clients.refusal,
+            connect=clients.connect,
+            disconnect=clients.disconnect,
+            spawn=self._spawn,
             publish=publish,
             instance=us,
             lost=lambda loss: clients.services.ledger.record([loss], target=dialect.name),

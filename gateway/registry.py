@@ -39,6 +39,7 @@ __all__ = [
     "check_session",
     "check_upstream",
     "connector",
+    "counts_connections",
     "dialect",
     "dialects",
     "forms",
@@ -212,6 +213,11 @@ def owner_only(endpoint: Endpoint) -> bool:
 def spawned(endpoint: Endpoint) -> bool:
     """Return True if the only peer of a checked listener is the process that started us, with which we end."""
     return _spec(endpoint).spawned
+
+
+def counts_connections(endpoint: Endpoint) -> bool:
+    """Return True if a listener at this endpoint counts the connections of each address from their accept."""
+    return _spec(endpoint).counts_connections
 
 
 def _check(endpoint: Endpoint, *, listen: bool) -> None:

@@ -5,18 +5,24 @@ WebSocket to 127.0.0.1, and its browser sends the page's origin. An Origin that 
 is refused. A page may also reach 127.0.0.1 by a name of its own (DNS rebinding): then its browser sends that name as
 Host, which is refused unless it is allowed. A client may have to present a bearer token, in the header `Authorization`
 or, because browsers cannot set it, in the query (`?token=`). No text and no log line contains the query.
+
+A connection counts from its accept, before TLS and before its request. One too many is closed at once, except for a few
+that are kept until they have got the status 503.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from ipaddress import ip_address
-from typing import Any
+from typing import Any, cast
 from urllib.parse import urlsplit
 
 from aiohttp import web
+from aiohttp.web_protocol import RequestHandler
 from msgspec import Struct
 
 from dragoman.adapters.base import BACKLOG, Accept, PeerFacts, TransportLimits
@@ -35,6 +41,7 @@ from dragoman.adapters.websocket.transport import (
 __all__ = ["Handshakes", "WebSocketListener", "listen"]
 
 RETRY_AFTER = "1"  # seconds: `connection_rate` counts by the second, and a client of a full gateway loses little
+TOLD = 16  # refused connections at once that are kept to be told why: half of the descriptors that are kept free
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
@@ -43,15 +50,38 @@ class Handshakes(Struct, frozen=True, kw_only=True):
 
     `admit` returns what accepts a peer, or why it is not authenticated: such a peer gets the status 401. `origins` are
     allowed in addition to loopback; `*` allows every origin. `hosts` are the names by which clients reach the listener,
-    in addition to IP addresses and `localhost`; `*` allows every name. `full` returns why a peer of this address is not
-    accepted now, or "": such a peer gets the status 503. `tls` makes it a listener for `wss:`.
+    in addition to IP addresses and `localhost`; `*` allows every name. `connect` counts a connection of this peer, or
+    returns why it is not accepted now; `disconnect` counts it no more. `tls` makes it a listener for `wss:`; `spawn`
+    runs the TLS handshakes.
     """
 
     admit: Callable[[PeerFacts], Awaitable[Accept | str]]
+    spawn: Callable[[Coroutine[Any, Any, None], str], object]
     origins: tuple[str, ...] = ()
     hosts: tuple[str, ...] = ()
-    full: Callable[[str], str] = lambda _peer: ""
+    connect: Callable[[str], str] = lambda _peer: ""
+    disconnect: Callable[[str], None] = lambda _peer: None
     tls: ServerTls | None = None
+
+
+class _HttpServer(web.Server):
+    """aiohttp's server of one listener. It calls `lost` with each connection that is lost."""
+
+    lost: Callable[[RequestHandler], None]
+
+    def connection_lost(self, handler: RequestHandler, exc: BaseException | None = None) -> None:
+        super().connection_lost(handler, exc)
+        self.lost(handler)
+
+
+class _Accepted(asyncio.Protocol):
+    """The first protocol of a connection: it tells the listener of the accept, which comes before TLS."""
+
+    def __init__(self, accepted: Callable[[asyncio.Transport], None]) -> None:
+        self._accepted = accepted
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._accepted(cast(asyncio.Transport, transport))  # uvloop's transport does not inherit from it
 
 
 class WebSocketListener:
@@ -70,29 +100,26 @@ class WebSocketListener:
         self._origins = tuple(origin.rstrip("/").lower() for origin in rules.origins)
         self._hosts = frozenset(host.lower() for host in rules.hosts)
         self._upgraded: set[object] = set()
-        self._http = web.Server(
+        self._shaking: set[socket.socket] = set()  # connections in their TLS handshake
+        self._counted: dict[RequestHandler, str] = {}  # the peers of connections that count
+        self._refused: dict[RequestHandler, str] = {}  # why there is no room for a connection that is still to be told
+        self._http = _HttpServer(
             self._answer,
             handler_cancellation=True,
             access_log=None,
             keepalive_timeout=limits.handshake_deadline,
         )
+        self._http.lost = self._lost
         self._server: asyncio.Server | None = None
 
     async def start(self, host: str, port: int, inherited: socket.socket | None = None) -> None:
         """Bind, or take an inherited socket, and accept; raise OSError if the address is not available."""
-        tls = self._rules.tls
         place: dict[str, Any] = {"host": host, "port": port} if inherited is None else {"sock": inherited}
         self._server = await asyncio.get_running_loop().create_server(
-            self._http,
-            **place,
-            backlog=BACKLOG,
-            ssl=tls.context if tls is not None else None,
-            ssl_handshake_timeout=self._limits.handshake_deadline if tls is not None else None,
-            ssl_shutdown_timeout=self._limits.close_deadline if tls is not None else None,
+            lambda: _Accepted(self._accepted), **place, backlog=BACKLOG
         )
-        self.address = (
-            f"{'ws' if tls is None else 'wss'}://{address(self._server.sockets[0].getsockname())}{self._path}"
-        )
+        scheme = "ws" if self._rules.tls is None else "wss"
+        self.address = f"{scheme}://{address(self._server.sockets[0].getsockname())}{self._path}"
 
     async def close(self) -> None:
         if self._server is not None:
@@ -100,6 +127,51 @@ class WebSocketListener:
         for connection in self._http.connections:
             if connection not in self._upgraded:  # an idle HTTP client would keep its task until the deadline
                 connection.force_close()
+        for shaking in self._shaking:
+            with contextlib.suppress(OSError):  # it has just ended
+                shaking.shutdown(socket.SHUT_RDWR)
+
+    def _accepted(self, tcp: asyncio.Transport) -> None:
+        """Count a new connection and give it to aiohttp, or close it."""
+        peer = address(tcp.get_extra_info("peername"))
+        refusal = self._rules.connect(peer)
+        if refusal and len(self._refused) >= TOLD:
+            tcp.abort()
+            return
+        handler = self._http()
+        if refusal:
+            self._refused[handler] = refusal
+        else:
+            self._counted[handler] = peer
+        if self._rules.tls is None:
+            tcp.set_protocol(handler)
+            handler.connection_made(tcp)
+        else:
+            # `start_tls` would be too late: uvloop reads the peer's hello before it. So TLS gets its own transport.
+            connection = _detached(tcp)
+            self._shaking.add(connection)
+            self._rules.spawn(self._shake(connection, handler, self._rules.tls), f"{peer}:tls")
+
+    async def _shake(self, connection: socket.socket, handler: RequestHandler, tls: ServerTls) -> None:
+        """Do the TLS handshake of a connection and give it to aiohttp."""
+        try:
+            await asyncio.get_running_loop().connect_accepted_socket(
+                lambda: handler,
+                connection,
+                ssl=tls.context,
+                ssl_handshake_timeout=self._limits.handshake_deadline,
+                ssl_shutdown_timeout=self._limits.close_deadline,
+            )
+        except OSError:  # the peer went away, was too slow, or does not speak our TLS
+            self._lost(handler)
+        finally:
+            self._shaking.discard(connection)
+
+    def _lost(self, handler: RequestHandler) -> None:
+        self._refused.pop(handler, None)
+        peer = self._counted.pop(handler, None)
+        if peer is not None:
+            self._rules.disconnect(peer)
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
         batched = BatchWriter.possible(request.protocol)
@@ -137,6 +209,12 @@ class WebSocketListener:
         return socket
 
     def _refusal(self, request: web.BaseRequest, socket: ServerSocket) -> web.Response | None:
+        full = self._refused.get(request.protocol, "")
+        if full:
+            busy = _text(503, full)
+            busy.headers["Retry-After"] = RETRY_AFTER
+            busy.force_close()
+            return busy
         if request.path != self._path:
             return _text(404, f"nothing at {request.path!r}: open a WebSocket at {self._path}")
         host = request.headers.get("Host")
@@ -151,12 +229,6 @@ class WebSocketListener:
             refusal = _text(426, f"this is a WebSocket endpoint: open a WebSocket (version 13) at {self._path}")
             refusal.headers["Upgrade"] = "websocket"
             return refusal
-        tcp = request.transport
-        full = self._rules.full(address(tcp.get_extra_info("peername"))) if tcp is not None else ""
-        if full:
-            busy = _text(503, full)
-            busy.headers["Retry-After"] = RETRY_AFTER
-            return busy
         return None
 
     def _is_ours(self, host: str) -> bool:
@@ -189,6 +261,16 @@ async def listen(
     listener = WebSocketListener(path, limits, rules)
     await listener.start(host, port, inherited)
     return listener
+
+
+def _detached(tcp: asyncio.Transport) -> socket.socket:
+    """Return the socket of a transport that has read nothing, and close the transport."""
+    try:
+        detached = socket.socket(fileno=os.dup(tcp.get_extra_info("socket").fileno()))
+    finally:
+        tcp.abort()
+    detached.setblocking(False)
+    return detached
 
 
 def _is_address(name: str) -> bool:

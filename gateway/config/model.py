@@ -49,7 +49,7 @@ class Limits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rena
     callers: Count = 1024  # pando: connections that make calls; a view abandons one every few seconds
     subscribers: Count = 256  # pando: connections for publications; a project has a terminal and a few viewers
     subscriptions: Count = 256  # pando: topics of one of them; a real subscriber has at most ten
-    # clients of one address at once: below `links`, so that one address leaves room for others
+    # connections of one address at once: below `links`, so that one address leaves room for others
     address_links: Count = 8_000
     # sessions of one principal at once, twice as many as `links`; without authentication all clients are one principal
     principal_sessions: Count = 20_000

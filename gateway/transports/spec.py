@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -35,11 +35,11 @@ class ListenerCallbacks(Struct, frozen=True, kw_only=True):
     """The callbacks of a listener.
 
     `accept_as` returns what accepts a connected peer of these facts. `admit` does so before a handshake, or returns why
-    the peer is not authenticated. `accept` takes each peer of which no facts are known. `refusal` returns why a peer of
-    this address is not accepted now, "" if it is; a listener that can refuse a peer before its handshake asks it.
-    `authenticated` says that no peer is accepted for its address alone. `publish` takes the transport to all
-    subscribers, if there is one. `subscribed` is called for each subscription, and `lost` with each undelivered
-    message. `instance` identifies the gateway there.
+    the peer is not authenticated. `accept` takes each peer of which no facts are known. `authenticated` says that no
+    peer is accepted for its address alone. A listener that counts its connections calls `connect` and `disconnect`:
+    `connect` counts one of this peer, or returns why it is not accepted now. `spawn` runs the handshakes of a listener.
+    `publish` takes the transport to all subscribers, if there is one. `subscribed` is called for each subscription, and
+    `lost` with each undelivered message. `instance` identifies the gateway there.
     """
 
     accept: Accept
@@ -48,9 +48,11 @@ class ListenerCallbacks(Struct, frozen=True, kw_only=True):
     instance: Instance
     accept_as: Callable[[PeerFacts], Accept]
     admit: Callable[[PeerFacts], Awaitable[Accept | str]]
+    spawn: Callable[[Coroutine[Any, Any, None], str], object]
     authenticated: bool = False
     subscribed: Callable[[], None] = lambda: None
-    refusal: Callable[[str], str] = lambda _peer: ""
+    connect: Callable[[str], str] = lambda _peer: ""
+    disconnect: Callable[[str], None] = lambda _peer: None
 
 
 def _nothing(_endpoint: Endpoint) -> None:
@@ -83,6 +85,7 @@ class TransportSpec(Struct, frozen=True, kw_only=True):
     ConfigError: for any invalid endpoint, for an invalid upstream, and for an address on which this machine cannot
     listen. `place` returns what a listener occupies, None if that is nothing or chosen by the system. `owner_only`:
     only the gateway's own user can reach it. `spawned`: its only peer is the process that started us.
+    `counts_connections`: its listener counts the connections of each address from their accept.
     """
 
     listen: Callable[[Endpoint, Limits, ListenerCallbacks], Awaitable[Listener]] | None = _not_listened
@@ -95,6 +98,7 @@ class TransportSpec(Struct, frozen=True, kw_only=True):
     place: Callable[[Endpoint], Place | None] = _elsewhere
     owner_only: bool = False
     spawned: bool = False
+    counts_connections: bool = False
 
 
 def transport_limits(limits: Limits) -> TransportLimits:

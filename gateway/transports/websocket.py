@@ -37,7 +37,13 @@ async def _listen(endpoint: Endpoint, limits: Limits, callbacks: ListenerCallbac
     try:
         hosts = endpoint.all("host") or (("*",) if callbacks.authenticated else (host,))
         rules = websocket.Handshakes(
-            admit=callbacks.admit, origins=origins, hosts=hosts, full=callbacks.refusal, tls=_server_tls(endpoint)
+            admit=callbacks.admit,
+            spawn=callbacks.spawn,
+            origins=origins,
+            hosts=hosts,
+            connect=callbacks.connect,
+            disconnect=callbacks.disconnect,
+            tls=_server_tls(endpoint),
         )
         name = endpoint.option("fd")
         inherited = _take_port(endpoint, name, host, port) if name else None
@@ -110,6 +116,7 @@ WS = TransportSpec(
     dial_options=frozenset({"agent", "user", "token"}),  # what a client cannot say itself (docs/design.md, section 5)
     check=split_url,
     place=_place,
+    counts_connections=True,
 )
 
 WSS = structs.replace(

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Coroutine
+from typing import Any
+
 from dragoman.adapters.base import Accept, PeerFacts, Transport
 from dragoman.gateway.transports.spec import ListenerCallbacks
 from dragoman.mappings.dialect import Instance, Loss
@@ -11,6 +14,12 @@ __all__ = ["callbacks"]
 
 def nobody(_transport: Transport) -> None:
     """Do nothing with a peer; none is expected."""
+
+
+def nothing_spawned(work: Coroutine[Any, Any, None], name: str) -> None:
+    """Fail: only a TLS handshake is spawned."""
+    work.close()
+    raise AssertionError(f"spawned: {name}")
 
 
 def callbacks(accept: Accept = nobody, publish: Accept = nobody) -> ListenerCallbacks:
@@ -26,6 +35,7 @@ def callbacks(accept: Accept = nobody, publish: Accept = nobody) -> ListenerCall
         accept=accept,
         accept_as=lambda _facts: accept,
         admit=admit,
+        spawn=nothing_spawned,
         publish=publish,
         lost=lost,
         instance=Instance(id="us", started_at=1),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
+from typing import Any
 
 import pytest
 
@@ -51,7 +52,8 @@ async def serving(
     origins: tuple[str, ...] = (),
     hosts: tuple[str, ...] = (),
     tls: ServerTls | None = None,
-    full: Callable[[str], str] = lambda _peer: "",
+    connect: Callable[[str], str] = lambda _peer: "",
+    disconnect: Callable[[str], None] = lambda _peer: None,
     identify: Callable[[PeerFacts], str] = lambda _facts: "",
 ) -> AsyncIterator[Server]:
     """Run a listener; close its transports at the end within the deadline, and check that no task is left."""
@@ -60,11 +62,18 @@ async def serving(
     async def admit(facts: PeerFacts) -> Accept | str:
         return identify(facts) or server.accept
 
-    async with asyncio.timeout(DEADLINE):
+    async with asyncio.timeout(DEADLINE), asyncio.TaskGroup() as group:
         server = Server()
-        server.listener = await listen(
-            "127.0.0.1", 0, "/ws", limits, Handshakes(admit=admit, origins=origins, hosts=hosts, full=full, tls=tls)
+        rules = Handshakes(
+            admit=admit,
+            spawn=lambda work, name: group.create_task(work, name=name),
+            origins=origins,
+            hosts=hosts,
+            connect=connect,
+            disconnect=disconnect,
+            tls=tls,
         )
+        server.listener = await listen("127.0.0.1", 0, "/ws", limits, rules)
         try:
             yield server
         finally:
@@ -81,7 +90,13 @@ def everybody(accept: Accept) -> Handshakes:
     async def admit(_facts: PeerFacts) -> Accept | str:
         return accept
 
-    return Handshakes(admit=admit)
+    return Handshakes(admit=admit, spawn=nothing_spawned)
+
+
+def nothing_spawned(work: Coroutine[Any, Any, None], name: str) -> None:
+    """Fail: only a TLS handshake is spawned."""
+    work.close()
+    raise AssertionError(f"spawned: {name}")
 
 
 class RawPeer:

@@ -7,7 +7,7 @@ import base64
 import os
 import socket
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 
 import aiohttp
 import aiohttp.web
@@ -17,6 +17,7 @@ from websockets.asyncio.client import ClientConnection, connect
 
 from dragoman.adapters.base import CloseReason, TransportLimits
 from dragoman.adapters.websocket import WebSocketTransport, listen
+from dragoman.adapters.websocket.server import TOLD
 from dragoman.adapters.websocket.transport import BatchWriter
 from dragoman.mappings.dialect import Oversize
 from tests.adapters.websocket.peers import (
@@ -520,22 +521,60 @@ async def test_closing_a_listener_keeps_its_peers_and_disconnects_idle_http_clie
         assert await receive(ours) == [b"still here"]
 
 
+class Room:
+    """Room for so many connections at once, and the peers that asked for it."""
+
+    def __init__(self, room: int) -> None:
+        self.room = room
+        self.asked: list[str] = []
+        self.left = asyncio.Event()
+
+    def connect(self, peer: str) -> str:
+        self.asked.append(peer)
+        if not self.room:
+            return "no room"
+        self.room -= 1
+        return ""
+
+    def disconnect(self, peer: str) -> None:
+        assert peer in self.asked
+        self.room += 1
+        self.left.set()
+
+
 async def test_a_peer_for_which_there_is_no_room_gets_503_and_the_reason_before_its_handshake() -> None:
-    asked: list[str] = []
-
-    def full(peer: str) -> str:
-        asked.append(peer)
-        return "no room" if len(asked) == 1 else ""
-
-    async with serving(full=full) as server:
+    room = Room(0)
+    async with serving(connect=room.connect, disconnect=room.disconnect) as server:
         async with handshake(server) as (head, refused):
             assert head.startswith("HTTP/1.1 503")
             assert "Retry-After: 1" in head
-            assert await refused.reader.readline() == b"no room\n"
+            assert await refused.until_end() == b"no room\n"
         assert server.transports == []
+        room.room = 1
         async with handshake(server) as (head, _):
             assert head.startswith("HTTP/1.1 101")
-        assert all(peer.startswith("127.0.0.1:") for peer in asked)
+        assert all(peer.startswith("127.0.0.1:") for peer in room.asked)
+
+
+async def test_a_connection_counts_from_its_accept_until_it_is_lost() -> None:
+    room = Room(1)
+    async with serving(connect=room.connect, disconnect=room.disconnect) as server:
+        with upgrade(server, b""):
+            async with handshake(server) as (head, _):
+                assert head.startswith("HTTP/1.1 503")
+        await room.left.wait()
+        async with handshake(server) as (head, _):
+            assert head.startswith("HTTP/1.1 101")
+
+
+async def test_most_connections_without_room_are_closed_before_they_say_anything() -> None:
+    room = Room(0)
+    loop = asyncio.get_running_loop()
+    async with serving(connect=room.connect, disconnect=room.disconnect) as server, AsyncExitStack() as stack:
+        silent = [stack.enter_context(upgrade(server, b"")) for _ in range(TOLD + 3)]
+        for client in silent[TOLD:]:
+            assert await loop.sock_recv(client, 1) == b""
+        assert len(room.asked) == TOLD + 3
 
 
 async def test_a_client_that_leaves_during_its_handshake_is_no_error_in_the_log(

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from dragoman.adapters.base import PeerFacts
 from dragoman.adapters.websocket import CertificateFiles, ServerTls, client_context, connect
@@ -142,3 +143,59 @@ def test_an_error_names_the_file(authority: Authority, case: str, words: str) ->
     with pytest.raises(ConfigError) as caught:
         ServerTls(broken(authority, case), told.append)
     assert words in str(caught.value)
+
+
+@asynccontextmanager
+async def plain(port: int) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    """A connection without TLS."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    yield reader, writer
+    writer.transport.abort()
+
+
+async def test_a_connection_counts_before_and_during_its_tls_handshake(authority: Authority) -> None:
+    connections: list[str] = []
+    ended = asyncio.Event()
+
+    def connect(peer: str) -> str:
+        connections.append(peer)
+        return ""
+
+    def disconnect(peer: str) -> None:
+        connections.remove(peer)
+        ended.set()
+
+    async with serving(tls=server_tls(authority), connect=connect, disconnect=disconnect) as server:
+        port = int(server.url.split(":")[2].split("/")[0])
+        async with plain(port) as (_, writer):
+            async with dialled(server, trusting(authority)):
+                assert len(connections) == 2
+            writer.write(b"this is no TLS" * 100)
+            while connections:
+                ended.clear()
+                await ended.wait()
+
+
+async def test_a_connection_without_a_tls_handshake_ends_at_its_deadline(authority: Authority) -> None:
+    limits = structs.replace(LIMITS, handshake_deadline=0.05)
+    async with serving(limits, tls=server_tls(authority)) as server:
+        port = int(server.url.split(":")[2].split("/")[0])
+        async with plain(port) as (reader, _):
+            with suppress(ConnectionError):
+                assert await reader.read() == b""
+        assert server.transports == []
+
+
+async def test_a_listener_that_closes_ends_the_tls_handshakes(authority: Authority) -> None:
+    async with serving(tls=server_tls(authority)) as server:
+        port = int(server.url.split(":")[2].split("/")[0])
+        async with plain(port) as (reader, _):
+            await server.listener.close()
+            with suppress(ConnectionError):
+                assert await reader.read() == b""
+
+
+async def test_a_peer_for_which_there_is_no_room_gets_503_over_tls(authority: Authority) -> None:
+    async with serving(tls=server_tls(authority), connect=lambda _peer: "no room") as server:
+        with pytest.raises(OSError, match="HTTP 503 Service Unavailable: no room"):
+            await connect(server.url, LIMITS, trusting(authority))
