@@ -23,7 +23,6 @@ MAX_PARAMETERS = 7  # past it some of them belong together; the options of a com
 
 # Classes that are longer, by module: this table only shrinks.
 LONG_CLASSES: dict[str, str] = {
-    "gateway/replay/backend.py": "ReplayBackend",
     "gateway/router.py": "Router",
 }
 NO_NOUNS = {"util", "utils", "helper", "helpers", "common", "misc", "manager"}  # names that say nothing

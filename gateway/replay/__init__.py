@@ -6,5 +6,5 @@ backend       the recording as a session's backend      replayed_events  selects
 playing       the replay of one route                   live             a live backend behind a recording
 conversation  one conversation of a shared backend      missing          adds live turns to the recording
 driving       the recording as a client                 in_process       the transport of that client
-standalone    serves and drives with an app of its own
+standalone    serves and drives with an app of its own part_player      plays a part at its pace
 """

@@ -1,46 +1,33 @@
 """A recording as the backend of one session (docs/design.md, section 7).
 
 It sends what all clients received then, and the session makes its normal form again. So it leaves out events that the
-session adds itself (replayed_events.py). An input begins a recorded turn, which is played in parts. If a recorded
-command stands between two parts, the replay waits for that command. A command that comes early makes the rest of the
-part before it follow at once.
+session adds itself (replayed_events.py). An input begins a recorded turn, which is played in parts (part_player.py). If
+a recorded command stands between two parts, the replay waits for that command.
 
 This module has no I/O except reading the recording; `later` is injected.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 from msgspec import UNSET, structs
 
-from dragoman.gateway.recording.lines import EventLine
 from dragoman.gateway.replay.matching import ANSWERS, is_same_command
 from dragoman.gateway.replay.options import Pace
+from dragoman.gateway.replay.part_player import PartPlayer
 from dragoman.gateway.replay.plan import RecordedTurn, ReplayPlan, TurnPart
 from dragoman.gateway.replay.replayed_events import ReplayedEvents
 from dragoman.gateway.replay.turn_matcher import WHY, MatchReport, Outcome, Reporter, TurnMatcher, named
 from dragoman.gateway.session.history import page
 from dragoman.gateway.session.ports import BackendEvents
-from dragoman.gateway.timers import Schedule, Timer
+from dragoman.gateway.timers import Schedule
 from dragoman.mappings.canonical import Command, Event
-from dragoman.mappings.canonical.commands import (
-    GetHistory,
-    GetSession,
-    ListSessions,
-    OpenSession,
-    Ping,
-    ResumeSession,
-    ShutdownBackend,
-    SubmitInput,
-)
-from dragoman.mappings.canonical.events import Pong, Reply, SessionOpened, SessionsListed, TurnEnded
+from dragoman.mappings.canonical import commands as c
+from dragoman.mappings.canonical import events as e
 from dragoman.mappings.canonical.values import Cause, Failure
 from dragoman.mappings.dialect import Burst
 
-__all__ = ["ReplayBackend"]
-
-BURST = 512  # events sent at once if there are no pauses
 PAGE = 50  # messages of a page without a requested number: docs/dialects/smooth.md, section 5
 
 CAUSES: dict[Outcome, Cause] = {"used": "invalid", "not_recorded": "invalid", "playing": "unsupported"}
@@ -68,22 +55,15 @@ class ReplayBackend:
     ) -> None:
         self._session = session
         self._plan = plan
-        self._pace = pace
-        self._later = later
         self._reporter = reporter
         self._events = events
         self._auto = auto
         self._matcher = TurnMatcher(plan)
+        self._player = PartPlayer(plan, events, pace, later, self._send_events, self._end_part)
         self.ended: Callable[[], None] = lambda: None
         self._turn: RecordedTurn | None = None
         self._place = 0  # of the current part in its turn
-        self._rest: Iterator[tuple[EventLine, Event]] = iter(())
-        self._next: tuple[EventLine, Event] | None = None
-        self._then: Callable[[], None] | None = None  # a command that came early
-        self._timer: Timer | None = None
-        self._playing = False
         self._started = False
-        self._stopped = False
 
     def start(self) -> None:
         if not self._started:
@@ -94,48 +74,47 @@ class ReplayBackend:
         """Do nothing: an idle replay needs no resources."""
 
     def stop(self) -> None:
-        self._stopped = True
-        self._cancel_timer()
+        self._player.stop()
 
     def send(self, commands: Sequence[Command]) -> None:
         self._reporter.asked = True
         for command in commands:
             match command:
-                case OpenSession() | ResumeSession() | GetSession():
+                case c.OpenSession() | c.ResumeSession() | c.GetSession():
                     self._open_session(command)
-                case GetHistory():
+                case c.GetHistory():
                     self._send_page(command)
-                case ListSessions():
-                    self._send_events(SessionsListed(request=command.request, sessions=()))
-                case Ping():
-                    self._send_events(Pong(request=command.request))
-                case ShutdownBackend():
-                    self._send_events(Reply(request=command.request))
+                case c.ListSessions():
+                    self._send_events(e.SessionsListed(request=command.request, sessions=()))
+                case c.Ping():
+                    self._send_events(e.Pong(request=command.request))
+                case c.ShutdownBackend():
+                    self._send_events(e.Reply(request=command.request))
                 case _ if self._auto:
                     self._refuse(command, "playing")
-                case SubmitInput():
+                case c.SubmitInput():
                     self._take_input(command)
                 case _:
                     self._take_command(command)
 
     # -- what a session needs --------------------------------------------------------------------------
 
-    def _open_session(self, command: OpenSession | ResumeSession | GetSession) -> None:
+    def _open_session(self, command: c.OpenSession | c.ResumeSession | c.GetSession) -> None:
         """Open the recorded conversation as the session, also for a client that resumes another one."""
         known = self._plan.recording.header.session
-        if isinstance(command, GetSession) and not (known and command.session.endswith(known)):
+        if isinstance(command, c.GetSession) and not (known and command.session.endswith(known)):
             text = f"session {command.session!r} not found"
-            self._send_events(Reply(request=command.request, failure=Failure(cause="not_found", text=text)))
+            self._send_events(e.Reply(request=command.request, failure=Failure(cause="not_found", text=text)))
             return
-        agent = "" if isinstance(command, GetSession) else command.agent
+        agent = "" if isinstance(command, c.GetSession) else command.agent
         self._send_events(
-            SessionOpened(request=command.request, session=self._session.connected().id, agent=agent, ext={})
+            e.SessionOpened(request=command.request, session=self._session.connected().id, agent=agent, ext={})
         )
 
-    def _send_page(self, command: GetHistory) -> None:
+    def _send_page(self, command: c.GetHistory) -> None:
         answer = page(self._session.connected(), command.request, command.limit or PAGE, command.cursor)
         text = f"unknown cursor {command.cursor!r}"
-        self._send_events(answer or Reply(request=command.request, failure=Failure(cause="invalid", text=text)))
+        self._send_events(answer or e.Reply(request=command.request, failure=Failure(cause="invalid", text=text)))
 
     def _refuse(self, command: Command, outcome: Outcome, report: MatchReport | None = None) -> None:
         if self.passes_on is not None:
@@ -143,31 +122,31 @@ class ReplayBackend:
             return
         self._reporter.report(report or MatchReport(words=named(command), outcome=outcome))
         failure = Failure(cause=CAUSES.get(outcome, "unsupported"), text=f"replay: {WHY[outcome]}")
-        self._send_events(Reply(request=command.request, failure=failure))
+        self._send_events(e.Reply(request=command.request, failure=failure))
 
     # -- commands --------------------------------------------------------------------------------------
 
-    def _take_input(self, command: SubmitInput) -> None:
+    def _take_input(self, command: c.SubmitInput) -> None:
         self.start()
-        if self._events.turn or self._then is not None:
+        if self._events.turn or self._player.has_early_command:
             failure = Failure(cause="busy", text="a turn of the recording is being played")
-            self._send_events(Reply(request=command.request, failure=failure))
+            self._send_events(e.Reply(request=command.request, failure=failure))
             return
         turn, report = self._matcher.match_input(command)
         if turn is None:
             self._refuse(command, report.outcome, report)
             return
         self._reporter.report(report)
-        self._after_this_part(lambda: self._begin_turn(turn, command))
+        self._player.hurry(lambda: self._begin_turn(turn, command))
 
     def _take_command(self, command: Command) -> None:
         """Handle a command within a turn: the next recorded one, or one that was recorded at any time."""
         self.start()
         place = self._find_part(command)
-        if place is not None and self._then is None:
+        if place is not None and not self._player.has_early_command:
             self._reporter.report(MatchReport(words=named(command), outcome="exact"))
-            self._after_this_part(lambda: self._begin_part(place, command))
-        elif isinstance(command, ANSWERS) and self._open_question and self._then is None:
+            self._player.hurry(lambda: self._begin_part(place, command))
+        elif isinstance(command, ANSWERS) and self._open_question and not self._player.has_early_command:
             self._fail_after_another_answer(command)
         else:
             part, report = self._matcher.match_other(command)
@@ -197,21 +176,21 @@ class ReplayBackend:
 
     def _fail_after_another_answer(self, command: Command) -> None:
         """Fail the turn after an answer that differs from the recorded one, because its continuation is unknown."""
-        self._cancel_timer()
+        self._player.drop_rest()
         self._reporter.report(MatchReport(words=named(command), outcome="another_answer"))
-        self._turn, self._next, self._rest = None, None, iter(())
-        self._send_events(Reply(request=command.request))
+        self._turn = None
+        self._send_events(e.Reply(request=command.request))
         failure = Failure(cause="unsupported", text=f"replay: {WHY['another_answer']}")
-        self._send_events(*self._events.begin_forced_end(), TurnEnded(end="failed", failure=failure))
+        self._send_events(*self._events.begin_forced_end(), e.TurnEnded(end="failed", failure=failure))
         self._end_turn()
 
     def _send_answer(self, command: Command, answer: Event | None) -> None:
         """Send the recorded answer."""
-        self._send_events(structs.replace(answer or Reply(request=""), request=command.request))
+        self._send_events(structs.replace(answer or e.Reply(request=""), request=command.request))
 
     # -- turns and parts -----------------------------------------------------------------------------
 
-    def _begin_turn(self, turn: RecordedTurn, command: SubmitInput | None = None) -> None:
+    def _begin_turn(self, turn: RecordedTurn, command: c.SubmitInput | None = None) -> None:
         self._turn = turn
         self._begin_part(0, command)
 
@@ -221,65 +200,17 @@ class ReplayBackend:
             return
         self._place = place
         part = self._turn.parts[place]
-        self._pace.begin(part.t)
-        self._rest = self._plan.events(part)
-        self._next = next(self._rest, None)
+        self._player.begin(part)
         self._events.begin_part(command, auto=self._auto)
-        if command is not None and not (isinstance(command, SubmitInput) and _accepted(part.answer)):
+        if command is not None and not (isinstance(command, c.SubmitInput) and _accepted(part.answer)):
             self._send_answer(command, _without_result(part.answer))
         if part.command is None:
-            self._open_with_history()
-        self._go_on()
-
-    def _open_with_history(self) -> None:
-        """Send the events before the first turn at once, so that they are in the first client's snapshot."""
-        events: list[Event] = []
-        while self._next is not None and not self._next[0].turn:
-            self._pace.begin(self._next[0].t)
-            events += self._events.select(*self._next)
-            self._next = next(self._rest, None)
-        self._send_events(*events)
-
-    def _after_this_part(self, then: Callable[[], None]) -> None:
-        """Call `then` after the rest of this part, which follows at once."""
-        self._then = then
-        self._cancel_timer()
-        if not self._playing:
-            self._go_on()
-
-    def _go_on(self) -> None:
-        self._timer = None
-        if self._playing or self._stopped:
-            return
-        self._playing = True
-        events: list[Event] = []
-        try:
-            while self._next is not None and len(events) < BURST and self._due(self._next[0]):
-                events += self._events.select(*self._next)
-                self._next = next(self._rest, None)
-            self._send_events(*events)
-        finally:
-            self._playing = False
-        if self._next is None:
-            self._end_part()
-        else:
-            wait = 0.0 if self._then is not None else self._pace.wait(self._next[0].t)
-            self._timer = self._later(max(wait, 0.0), self._go_on)
-
-    def _due(self, line: EventLine) -> bool:
-        if self._pace.instant:
-            return True
-        if self._then is None and self._pace.wait(line.t) > 0:
-            return False
-        self._pace.reached(line.t)
-        return True
+            self._player.send_history()
+        self._player.play()
 
     def _end_part(self) -> None:
-        """Continue after a part: with an early command, with the next part if `auto`, else wait."""
-        then, self._then = self._then, None
-        if then is not None:
-            then()
-        elif self._auto:
+        """Continue after a part without an early command: with the next part if `auto`, else wait."""
+        if self._auto:
             self._play_next()
         elif not self._parts_ahead():
             self._end_turn()
@@ -288,28 +219,19 @@ class ReplayBackend:
         """End the turn, and the play after the last one."""
         if self._events.turn or self._events.input_pending:
             failure = Failure(cause="upstream_lost", text="the recording ends in the midst of this turn")
-            self._send_events(*self._events.begin_forced_end(), TurnEnded(end="failed", failure=failure))
+            self._send_events(*self._events.begin_forced_end(), e.TurnEnded(end="failed", failure=failure))
         if not self._matcher.unused:
             self.ended()
 
     def _play_next(self) -> None:
         coming = self._parts_ahead()
         if coming:
-            self._wait_for(coming[0][1], lambda: self._begin_part(coming[0][0], None))
+            self._player.wait_for(coming[0][1], lambda: self._begin_part(coming[0][0], None))
         elif left := self._matcher.unused:
             self._matcher.use(left[0])
-            self._wait_for(left[0].parts[0], lambda: self._begin_turn(left[0]))
+            self._player.wait_for(left[0].parts[0], lambda: self._begin_turn(left[0]))
         else:
             self._end_turn()
-
-    def _wait_for(self, part: TurnPart, then: Callable[[], None]) -> None:
-        wait = self._pace.wait(part.t)
-        self._timer = self._later(max(wait, 0.0), lambda: None if self._stopped else then())
-
-    def _cancel_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
 
     def _send_events(self, *events: Event) -> None:
         if events:
@@ -318,9 +240,9 @@ class ReplayBackend:
 
 def _accepted(answer: Event | None) -> bool:
     """Return True if an input was accepted: its answer in the log is then TurnAccepted."""
-    return not isinstance(answer, Reply) or answer.failure is None
+    return not isinstance(answer, e.Reply) or answer.failure is None
 
 
 def _without_result(answer: Event | None) -> Event | None:
     """Return a recorded answer without its result, which names the recorded session and question."""
-    return structs.replace(answer, result=UNSET) if isinstance(answer, Reply) else answer
+    return structs.replace(answer, result=UNSET) if isinstance(answer, e.Reply) else answer

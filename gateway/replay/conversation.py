@@ -15,7 +15,7 @@ from typing import Any
 
 from msgspec import structs
 
-from dragoman.adapters.base import CloseReason, Sink, Transport
+from dragoman.adapters.base import Sink, Transport
 from dragoman.gateway.backends.asking import AskingBackend, Script
 from dragoman.gateway.backends.upstream import Upstream
 from dragoman.gateway.routing.quota import Refused
@@ -36,8 +36,6 @@ from dragoman.mappings.canonical.events import (
 )
 from dragoman.mappings.canonical.values import Cause, Ext, Failure
 from dragoman.mappings.dialect import Burst, Dialect, Frame, Loss, Step
-
-__all__ = ["GONE", "PrivateConversation", "SessionFilter"]
 
 OF_THE_LIST = (SessionActivated, SessionUpdated, Heartbeat, StoreChanged)
 """Events about the backend's list of conversations, and about the connection; the gateway lists the session itself."""
@@ -152,11 +150,12 @@ class SessionFilter:
     """A transport of `dialect` without the frames that name a session for which `ours` is false."""
 
     def __init__(self, transport: Transport, dialect: Dialect, ours: Callable[[str], bool]) -> None:
-        self.peer = transport.peer
-        self.meter = transport.meter
         self._transport = transport
         self._dialect = dialect
         self._ours = ours
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
 
     async def run(self, sink: Sink) -> None:
         def hear(frames: Sequence[Frame]) -> int:
@@ -166,26 +165,8 @@ class SessionFilter:
 
         await self._transport.run(hear)
 
-    def resume(self) -> None:
-        self._transport.resume()
-
     def _named(self, frame: Frame) -> list[str]:
         """Return the sessions that a frame names; none for an invalid frame, which its translator reports."""
         step: Step[Event] = Step()
         self._dialect.events.receive((frame,), step)
         return [burst.session for burst in step.bursts if burst.session]
-
-    async def send(self, frames: Sequence[bytes]) -> None:
-        await self._transport.send(frames)
-
-    def try_send(self, frames: Sequence[bytes]) -> bool:
-        return self._transport.try_send(frames)
-
-    def peer_can_read(self) -> bool:
-        return self._transport.peer_can_read()
-
-    def discard(self) -> None:
-        self._transport.discard()
-
-    async def close(self, reason: CloseReason = CloseReason.DONE, text: str = "") -> None:
-        await self._transport.close(reason, text)

@@ -24,30 +24,10 @@ from dragoman.gateway.replay.matching import ANSWERS
 from dragoman.gateway.replay.plan import RecordedTurn, ReplayPlan, TurnPart
 from dragoman.gateway.session.wording import Form, in_words
 from dragoman.mappings.canonical import Command, Event
-from dragoman.mappings.canonical.commands import (
-    AnswerApproval,
-    AnswerInteraction,
-    CancelTurn,
-    OpenSession,
-    ResumeTurn,
-    SubmitInput,
-)
-from dragoman.mappings.canonical.events import (
-    ApprovalRequested,
-    ApprovalResolved,
-    InteractionInvalid,
-    InteractionRequired,
-    InteractionResolved,
-    MessageAppended,
-    Reply,
-    TextDelta,
-    TurnAccepted,
-    TurnEnded,
-)
+from dragoman.mappings.canonical import commands as c
+from dragoman.mappings.canonical import events as e
 from dragoman.mappings.canonical.values import Text, snake_case
 from dragoman.mappings.errors import ConfigError
-
-__all__ = ["DEADLINE", "Driven", "DrivenEvents", "Driver", "DrivingError", "Question", "resolved", "typed"]
 
 DEADLINE = 60.0  # seconds for one turn: a model may think for long
 
@@ -143,17 +123,17 @@ class Driver:
     # -- to the backend ------------------------------------------------------------------------------------
 
     async def _open(self) -> None:
-        request = self._send(OpenSession())
+        request = self._send(c.OpenSession())
         if not await self._wait_until(lambda: self._attached or request in self._answers):
             raise DrivingError("the backend opened no session in time")
         answer = self._answers.get(request)
-        if not self._attached and isinstance(answer, Reply) and answer.failure is not None:
+        if not self._attached and isinstance(answer, e.Reply) and answer.failure is not None:
             raise DrivingError(f"the backend opened no session: {answer.failure.text}")
 
     async def _drive_turn(self, turn: RecordedTurn) -> bool:
         """Send an input and what followed; return False if its turn did not end, which allows no further input."""
         first, *rest = turn.parts
-        if not isinstance(first.command, SubmitInput):
+        if not isinstance(first.command, c.SubmitInput):
             return True
         self._heard.begin()
         self._question, self._text = None, 0
@@ -165,13 +145,13 @@ class Driver:
         streamed = self._streamed(first)
         asked: Question | None = None
         for before, part in pairwise((first, *rest)):
-            refused = before.answer if isinstance(before.answer, InteractionInvalid) else None
+            refused = before.answer if isinstance(before.answer, e.InteractionInvalid) else None
             asked = self._question_in(before) if refused is None else asked  # it stays open
             await self._send_recorded(part, streamed, asked, refused)
             streamed += self._streamed(part)
         return await self._wait_for_end()
 
-    async def _send_input(self, command: SubmitInput) -> bool | None:
+    async def _send_input(self, command: c.SubmitInput) -> bool | None:
         """Send an input; return whether it was accepted, or None after the deadline."""
         self._accepted = self._ended = False
         request = self._send(command)
@@ -183,7 +163,7 @@ class Driver:
         return self._accepted
 
     async def _send_recorded(
-        self, part: TurnPart, streamed: int, asked: Question | None, refused: InteractionInvalid | None
+        self, part: TurnPart, streamed: int, asked: Question | None, refused: e.InteractionInvalid | None
     ) -> None:
         """Send a recorded command of a turn at its time: an answer to a question, or any other command."""
         command = part.command
@@ -196,29 +176,33 @@ class Driver:
                 await self._type(part, command, asked, refused)
             return
         await self._wait_until(lambda: self._ended or self._text >= streamed)
-        if self._ended and isinstance(command, CancelTurn):
+        if self._ended and isinstance(command, c.CancelTurn):
             return  # what is over cannot be cancelled
         over = self._ended
-        if isinstance(command, ResumeTurn) and any(line.turn for line, _ in self._plan.events(part)):
+        if isinstance(command, c.ResumeTurn) and any(line.turn for line, _ in self._plan.events(part)):
             self._ended = over = False  # else there was nothing to resume
         request = self._send(command)
         await self._wait_until(lambda: request in self._answers or (self._ended and not over))
         answer = self._answers.get(request)
-        if isinstance(answer, Reply) and answer.failure is not None:
+        if isinstance(answer, e.Reply) and answer.failure is not None:
             self._ended = True
             self._note_refusal(answer)
 
     def _answer(self, command: Command) -> None:
         """Give the recorded answer if the question is of its kind, else deny."""
         asked, self._question = self._question, None
-        if isinstance(asked, ApprovalRequested):
-            approved = isinstance(command, AnswerApproval) and command.approved
-            self._send(AnswerApproval(approved=approved, question=asked.question))
-        elif isinstance(asked, InteractionRequired):
-            given = command if isinstance(command, AnswerInteraction) else AnswerInteraction(question="", declined=True)
+        if isinstance(asked, e.ApprovalRequested):
+            approved = isinstance(command, c.AnswerApproval) and command.approved
+            self._send(c.AnswerApproval(approved=approved, question=asked.question))
+        elif isinstance(asked, e.InteractionRequired):
+            given = (
+                command if isinstance(command, c.AnswerInteraction) else c.AnswerInteraction(question="", declined=True)
+            )
             self._send(structs.replace(given, question=asked.question, kind=asked.kind))
 
-    async def _type(self, part: TurnPart, answer: Command, asked: Question, refused: InteractionInvalid | None) -> None:
+    async def _type(
+        self, part: TurnPart, answer: Command, asked: Question, refused: e.InteractionInvalid | None
+    ) -> None:
         """Type the answer to the recorded question, if the run ended in exactly the question's words."""
         for number, (words, text) in enumerate(typed(asked, answer, refused)):
             if not await self._wait_until(lambda: self._ended) or not (taken := self._heard.take_back(words)):
@@ -226,9 +210,9 @@ class Driver:
             self._text -= taken
             if number == 0 and refused is None:
                 self._heard.take_more(asked)
-            if number == 0 and not isinstance(part.answer, InteractionInvalid):
+            if number == 0 and not isinstance(part.answer, e.InteractionInvalid):
                 self._heard.take_more(resolved(asked, answer))
-            if not await self._send_input(SubmitInput(segments=(Text(text=text),))):
+            if not await self._send_input(c.SubmitInput(segments=(Text(text=text),))):
                 self._ended = True
                 return
 
@@ -242,23 +226,23 @@ class Driver:
         while await self._wait_until(lambda: self._ended or self._question is not None):
             if self._ended:
                 return True
-            self._answer(AnswerApproval(approved=False))
+            self._answer(c.AnswerApproval(approved=False))
         return self._give_up("did not end a turn")
 
     def _give_up(self, what: str) -> bool:
         self._refusals.append(f"the backend {what} within {self._deadline:g} s")
-        self._send(CancelTurn())
+        self._send(c.CancelTurn())
         return False
 
     def _note_refusal(self, answer: Event) -> None:
         """Note a refusal; raise DrivingError if the backend was never reached."""
-        if isinstance(answer, Reply) and answer.failure is not None:
+        if isinstance(answer, e.Reply) and answer.failure is not None:
             if answer.failure.cause == "upstream_lost" and not self._reached:
                 raise DrivingError(answer.failure.text)
             self._refusals.append(f"the backend refused: {answer.failure.text}")
 
     def _streamed(self, part: TurnPart) -> int:
-        return sum(len(event.text) for _, event in self._plan.events(part) if isinstance(event, TextDelta))
+        return sum(len(event.text) for _, event in self._plan.events(part) if isinstance(event, e.TextDelta))
 
     def _send(self, command: Command) -> str:
         request = f"drive-{next(self._requests)}"
@@ -276,17 +260,17 @@ class Driver:
         elif event is not None and (request := getattr(event, "request", "")):
             self._answers[request] = event
         match event:
-            case TurnAccepted():
+            case e.TurnAccepted():
                 self._accepted = True
-            case TextDelta():
+            case e.TextDelta():
                 self._text += len(event.text)
-            case ApprovalRequested() | InteractionRequired():
+            case e.ApprovalRequested() | e.InteractionRequired():
                 self._question = self._asked = event
-            case InteractionInvalid():
+            case e.InteractionInvalid():
                 self._question = self._asked  # it stays open
-            case ApprovalResolved() | InteractionResolved():
+            case e.ApprovalResolved() | e.InteractionResolved():
                 self._question = None
-            case TurnEnded():
+            case e.TurnEnded():
                 self._ended = True
         self._news.set()
 
@@ -302,7 +286,7 @@ class Driver:
         return True
 
 
-Question = ApprovalRequested | InteractionRequired
+Question = e.ApprovalRequested | e.InteractionRequired
 
 SKIP = "skip"
 """The input that declines a form."""
@@ -321,7 +305,7 @@ class DrivenEvents:
     def take(self, turn: str, event: Any) -> None:
         """Add a delivered event."""
         if self._into and turn != self._into:
-            if isinstance(event, MessageAppended) and event.message.role == "user":
+            if isinstance(event, e.MessageAppended) and event.message.role == "user":
                 return  # the typed answer
             turn = self._into
         self.events.append((turn, event))
@@ -341,7 +325,7 @@ class DrivenEvents:
         """
         turn = self.events[-1][0] if self.events else ""
         mine = [place for place, (of, _) in enumerate(self.events) if of == turn]
-        deltas = [place for place in mine if isinstance(self.events[place][1], TextDelta)]
+        deltas = [place for place in mine if isinstance(self.events[place][1], e.TextDelta)]
         text = "".join(self.events[place][1].text for place in deltas)
         if not text.endswith(words):
             return 0
@@ -351,19 +335,19 @@ class DrivenEvents:
             delta = self.events[place][1]
             self.events[place] = turn, structs.replace(delta, text=delta.text[: max(0, len(delta.text) - left)])
             left = max(0, left - len(delta.text))
-        self.events = [(of, event) for of, event in self.events if of != turn or not isinstance(event, TurnEnded)]
+        self.events = [(of, event) for of, event in self.events if of != turn or not isinstance(event, e.TurnEnded)]
         self._into = turn
         return len(words)
 
 
-def typed(asked: Question, answer: Command, refused: InteractionInvalid | None = None) -> Iterator[tuple[str, str]]:
+def typed(asked: Question, answer: Command, refused: e.InteractionInvalid | None = None) -> Iterator[tuple[str, str]]:
     """Yield the words of a question and the input that gives this answer, once for each field of a form.
 
     A form without a recorded answer is declined. A form that was `refused` is filled in again from the first wrong
     field.
     """
-    if isinstance(asked, ApprovalRequested):
-        yield in_words(asked), "approve" if isinstance(answer, AnswerApproval) and answer.approved else "deny"
+    if isinstance(asked, e.ApprovalRequested):
+        yield in_words(asked), "approve" if isinstance(answer, c.AnswerApproval) and answer.approved else "deny"
         return
     form = Form(asked)
     fault = form.again(refused) if refused is not None else ""
@@ -373,15 +357,15 @@ def typed(asked: Question, answer: Command, refused: InteractionInvalid | None =
         fault = form.take(text)
 
 
-def resolved(asked: Question, answer: Command) -> ApprovalResolved | InteractionResolved:
+def resolved(asked: Question, answer: Command) -> e.ApprovalResolved | e.InteractionResolved:
     """Return the event that resolves a question with this answer."""
-    if isinstance(asked, ApprovalRequested):
-        return ApprovalResolved(approved=isinstance(answer, AnswerApproval) and answer.approved)
-    return InteractionResolved(question=asked.question, declined=_values(answer) is None)
+    if isinstance(asked, e.ApprovalRequested):
+        return e.ApprovalResolved(approved=isinstance(answer, c.AnswerApproval) and answer.approved)
+    return e.InteractionResolved(question=asked.question, declined=_values(answer) is None)
 
 
 def _values(answer: Command) -> Raw | None:
     """Return the recorded values of a form, or None."""
-    if not isinstance(answer, AnswerInteraction) or answer.declined or answer.values is UNSET:
+    if not isinstance(answer, c.AnswerInteraction) or answer.declined or answer.values is UNSET:
         return None
     return answer.values

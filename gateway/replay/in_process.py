@@ -18,10 +18,18 @@ from dragoman.adapters.base import CloseReason, Sink
 from dragoman.adapters.inbound import PulledInbound
 from dragoman.adapters.meter import Meter
 from dragoman.mappings.canonical import Batch, Command, Event, SessionState
-from dragoman.mappings.dialect import Burst, Clock, Dialect, Frame, NewId, Rendered, SessionProjection, Step
+from dragoman.mappings.dialect import (
+    Burst,
+    Clock,
+    Dialect,
+    Frame,
+    NewId,
+    Rendered,
+    SessionProjection,
+    Step,
+    TranslatorDefaults,
+)
 from dragoman.mappings.rules import EXACT, Rule, RuleTable
-
-__all__ = ["InProcessEvent", "InProcessTransport", "in_process_dialect"]
 
 ENCODER = msgspec.json.Encoder()
 
@@ -120,16 +128,10 @@ def _told(**fields: Any) -> bytes:
     return ENCODER.encode(InProcessEvent(**fields))
 
 
-class _Translator:
-    view = ""
-    has_pending_replies = False
-
+class _Translator(TranslatorDefaults[Command]):
     def __init__(self, like: Dialect, clock: Clock, new_id: NewId, generation: str = "") -> None:
         """Ignore all arguments except `like`: this translator has no state."""
         self._like = like
-
-    def opened(self) -> Step[Command]:
-        return Step()
 
     def receive(self, frames: Sequence[Frame]) -> Step[Command]:
         return Step(bursts=[Burst(items=[COMMAND.decode(frame) for frame in frames if isinstance(frame, bytes)])])
@@ -144,14 +146,8 @@ class _Translator:
             frames.append(_told(event=state.turn.question.asked, turn=state.turn.id))
         return Step(frames=frames)
 
-    def on_delivered(self, batch: Batch) -> Step[Command]:  # it sees itself what begins and ends
-        return Step()
-
     def can_be_asked(self, question: Event) -> bool:  # it knows every form
         return True
-
-    def closed(self, cause: str) -> Step[Command]:  # nobody is there to be told
-        return Step()
 
 
 class _Projection:

@@ -21,12 +21,10 @@ from dragoman.gateway.replay.turn_matcher import MatchReport, Reporter, named
 from dragoman.gateway.services import Services
 from dragoman.gateway.session.ports import Backend, BackendEvents
 from dragoman.mappings.canonical import Command, Event, SessionState
-from dragoman.mappings.canonical.commands import OpenSession, ResumeSession, SubmitInput
-from dragoman.mappings.canonical.events import Alert, HistorySnapshot, Reply, SessionOpened, StatusChanged, TurnEnded
+from dragoman.mappings.canonical import commands as c
+from dragoman.mappings.canonical import events as e
 from dragoman.mappings.canonical.values import Cause, Ext, Item, Message
 from dragoman.mappings.dialect import Burst, Dialect, Loss
-
-__all__ = ["LiveBackend", "LiveFallback"]
 
 PATIENCE = 5.0  # seconds for the history; a pod's parent waits as long for its run (docs/dialects/pod.md, section 11)
 
@@ -68,7 +66,7 @@ class LiveBackend(AskingBackend):
             self._hold(commands)
             return
         for command in commands:
-            if isinstance(command, SubmitInput):
+            if isinstance(command, c.SubmitInput):
                 self.running, self._input = True, command.request
         self._unanswered.update(command.request for command in commands if command.request)
         if commands:
@@ -104,20 +102,20 @@ class LiveBackend(AskingBackend):
         """Track the state of the live backend; return True if the session gets this event."""
         request = getattr(item, "request", "")
         self._unanswered.discard(request)
-        if isinstance(item, TurnEnded) or (isinstance(item, StatusChanged) and item.status != "running"):
+        if isinstance(item, e.TurnEnded) or (isinstance(item, e.StatusChanged) and item.status != "running"):
             self.running = False
-        if isinstance(item, SessionOpened):
+        if isinstance(item, e.SessionOpened):
             self._ids = item.ext
         if self._asking.is_asked(request):
             self._asking.answer(item)
             return False
-        if isinstance(item, HistorySnapshot) and not request:
+        if isinstance(item, e.HistorySnapshot) and not request:
             loss = Loss(kind=type(item).__name__, why="the history of the live backend alone")
             self._services.ledger.record([loss], session=self._session.connected().id, source=self._dialect.name)
             return False
-        if isinstance(item, Reply) and item.failure is not None and request == self._input:
+        if isinstance(item, e.Reply) and item.failure is not None and request == self._input:
             self.running = False  # the input was refused
-        return not isinstance(item, SessionOpened) and type(item) not in self._left_out
+        return not isinstance(item, e.SessionOpened) and type(item) not in self._left_out
 
     def lost(self, text: str, unsent: Sequence[Command], cause: Cause = "upstream_lost") -> None:
         others, held = self._asking.lost(unsent)
@@ -134,23 +132,23 @@ class LiveBackend(AskingBackend):
     def _give_history(self, items: Sequence[Item], takes: Callable[[Sequence[Item]], Ext | None]) -> Script:
         """Open a conversation, and give it the messages of the session."""
         try:
-            opening = self._session.connected().opening or OpenSession()
+            opening = self._session.connected().opening or c.OpenSession()
             answer = yield structs.replace(opening, request="")
-            if isinstance(answer, SessionOpened):
-                answer = yield ResumeSession(session=answer.session, ext=takes(items))
+            if isinstance(answer, e.SessionOpened):
+                answer = yield c.ResumeSession(session=answer.session, ext=takes(items))
         except TimedOut:
             refusal = "it did not take it in time"
         else:
-            refused = answer.failure if isinstance(answer, Reply) else None
+            refused = answer.failure if isinstance(answer, e.Reply) else None
             refusal = refused.text if refused is not None else "it did not answer"
-            if isinstance(answer, SessionOpened):
+            if isinstance(answer, e.SessionOpened):
                 log.info("the live backend goes on", backend=self._name, messages=len(items))
                 return
         self._alert(f"the live backend goes on without the {len(items)} messages before: {refusal}")
 
     def _alert(self, text: str) -> None:
         log.warning(text)
-        alert = Alert(level="warn", source="gateway", text=text, at=self._services.clock())
+        alert = e.Alert(level="warn", source="gateway", text=text, at=self._services.clock())
         self._session.receive([Burst(items=[alert])])
 
 

@@ -19,19 +19,8 @@ import msgspec
 from msgspec import UNSET, Raw, Struct
 
 from dragoman.mappings.canonical import Command
-from dragoman.mappings.canonical.commands import AnswerApproval, AnswerInteraction
+from dragoman.mappings.canonical import commands as c
 from dragoman.mappings.canonical.values import flatten
-
-__all__ = [
-    "ANSWERS",
-    "NEAR",
-    "FieldDifference",
-    "Likeness",
-    "MatchLevel",
-    "compare_commands",
-    "is_same_command",
-    "nearest_commands",
-]
 
 MatchLevel = Literal["exact", "same", "near", "other"]
 
@@ -42,7 +31,7 @@ SAMPLE = 80  # characters of a differing field in a report
 
 NOT_COMPARED = frozenset({"request", "session", "ext"})
 OF_THE_QUESTION = frozenset({"question", "kind"})  # some clients leave these out; plan.py knows the open question
-ANSWERS = (AnswerApproval, AnswerInteraction)
+ANSWERS = (c.AnswerApproval, c.AnswerInteraction)
 
 _UUID = re.compile(r"\b[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}\b")
 _DAY, _CLOCK, _ZONE = r"\d{4}-\d{2}-\d{2}", r"\d{2}:\d{2}(?::\d{2}(?:\.\d+)?)?", r"(?:Z|[+-]\d{2}:?\d{2})?"

@@ -20,8 +20,6 @@ from dragoman.gateway.recording.reader import open_recording
 from dragoman.mappings.canonical.commands import SubmitInput
 from dragoman.mappings.errors import ConfigError
 
-__all__ = ["append_missing", "check_appendable", "keep_missing", "live_turns", "missing_folder"]
-
 PAUSE = 1_000_000  # µs between a recorded turn and an added one
 
 

@@ -17,19 +17,6 @@ from dragoman.gateway.recording.format import Header
 from dragoman.gateway.recording.reader import open_recording
 from dragoman.mappings.errors import ConfigError
 
-__all__ = [
-    "MODES",
-    "OPTIONS",
-    "Mode",
-    "Options",
-    "Pace",
-    "Until",
-    "header",
-    "read_options",
-    "read_speed",
-    "read_until",
-]
-
 Mode = Literal["strict", "spy"]
 MODES: tuple[Mode, ...] = ("strict", "spy")
 OPTIONS = frozenset({"mode", "upstream", "speed", "idle_cap", "auto", "explain", "until", "then"})

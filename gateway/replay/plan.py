@@ -20,42 +20,22 @@ from dragoman.gateway.recording.lines import UP, EventLine
 from dragoman.gateway.recording.reader import Reader, about_no_session
 from dragoman.gateway.replay.matching import ANSWERS, compare_commands
 from dragoman.mappings.canonical import Command, Event
-from dragoman.mappings.canonical.commands import (
-    AnswerApproval,
-    AnswerInteraction,
-    AnswerOtp,
-    CancelTurn,
-    Compact,
-    GetHistory,
-    GetSession,
-    ListSessions,
-    OpenSession,
-    PauseTurn,
-    Ping,
-    ResumeSession,
-    ResumeTurn,
-    SubmitInput,
-)
-from dragoman.mappings.canonical.events import (
-    ApprovalRequested,
-    ApprovalResolved,
-    HistorySnapshot,
-    InteractionRequired,
-    InteractionResolved,
-    ModelTurnStarted,
-    Reply,
-    SessionOpened,
-    TextDelta,
-    TurnAccepted,
-    TurnEnded,
-)
+from dragoman.mappings.canonical import commands as c
+from dragoman.mappings.canonical import events as e
 
-__all__ = ["ANSWERED_LOCALLY", "RecordedTurn", "ReplayPlan", "TurnPart", "cut_plan", "read_plan"]
-
-STEERING = (SubmitInput, CancelTurn, PauseTurn, ResumeTurn, Compact, AnswerApproval, AnswerOtp, AnswerInteraction)
+STEERING = (
+    c.SubmitInput,
+    c.CancelTurn,
+    c.PauseTurn,
+    c.ResumeTurn,
+    c.Compact,
+    c.AnswerApproval,
+    c.AnswerOtp,
+    c.AnswerInteraction,
+)
 """Commands on which the events after them depend."""
 
-ANSWERED_LOCALLY = (OpenSession, ResumeSession, GetSession, ListSessions, GetHistory, Ping)
+ANSWERED_LOCALLY = (c.OpenSession, c.ResumeSession, c.GetSession, c.ListSessions, c.GetHistory, c.Ping)
 """Commands that a replay answers from its own session."""
 
 PENDING_MAX = 256  # commands of clients that may still reach the backend; a session allows as many
@@ -144,8 +124,8 @@ class _FoundCommand(Struct, kw_only=True, eq=False):
         A refused command changed nothing, but a refused input is still an input.
         """
         answer = self.answer_to_client
-        refused = isinstance(answer, Reply) and answer.failure is not None
-        return isinstance(self.command, STEERING) and (not refused or isinstance(self.command, SubmitInput))
+        refused = isinstance(answer, e.Reply) and answer.failure is not None
+        return isinstance(self.command, STEERING) and (not refused or isinstance(self.command, c.SubmitInput))
 
     @property
     def answer_to_client(self) -> Event | None:
@@ -199,7 +179,7 @@ class _PlanReader:
             self._take_event(line, line.event)
 
     def _take_of_client(self, line: EventLine, command: Command) -> None:
-        begins = not isinstance(command, SubmitInput)  # TurnAccepted shows later that an input began a turn
+        begins = not isinstance(command, c.SubmitInput)  # TurnAccepted shows later that an input began a turn
         key = (line.link, command.request)
         found = _FoundCommand(line=line, command=command, key=key, question=self._question, begins=begins)
         self._of_clients.append(found)
@@ -220,7 +200,7 @@ class _PlanReader:
         A smooth client sends all commands of a turn under one request; the last unanswered one is meant.
         """
         request = getattr(event, "request", "")
-        if not request or isinstance(event, TurnAccepted | SessionOpened | HistorySnapshot):
+        if not request or isinstance(event, e.TurnAccepted | e.SessionOpened | e.HistorySnapshot):
             return
         recent = reversed(self._of_clients[-PENDING_MAX:])
         found = next((one for one in recent if one.key == (line.link, request) and not one.settled), None)
@@ -230,36 +210,36 @@ class _PlanReader:
                 self._pending.remove(found)
 
     def _take_event(self, line: EventLine, event: Event) -> None:
-        if type(event) is TextDelta and line.turn in self._turns:
+        if type(event) is e.TextDelta and line.turn in self._turns:
             return  # most lines are text
-        if isinstance(event, TurnAccepted) and line.turn not in self._turns:
+        if isinstance(event, e.TurnAccepted) and line.turn not in self._turns:
             key = (line.origin.link, line.origin.request)
             for found in reversed(self._of_clients):
-                if isinstance(found.command, SubmitInput) and found.key == key:
+                if isinstance(found.command, c.SubmitInput) and found.key == key:
                     found.begins = found.settled = True
                     break
-        elif isinstance(event, ApprovalRequested | InteractionRequired):
+        elif isinstance(event, e.ApprovalRequested | e.InteractionRequired):
             self._question = event.question
-        elif isinstance(event, ApprovalResolved | InteractionResolved):
+        elif isinstance(event, e.ApprovalResolved | e.InteractionResolved):
             self._take_resolution(line, event)
-        elif isinstance(event, TurnEnded):
+        elif isinstance(event, e.TurnEnded):
             self._ends.append(line.seq)
             self._question = ""
-        elif isinstance(event, ModelTurnStarted):
+        elif isinstance(event, e.ModelTurnStarted):
             self._has_model_turns = True
         if line.turn:
             self._turns.add(line.turn)
 
-    def _take_resolution(self, line: EventLine, event: ApprovalResolved | InteractionResolved) -> None:
+    def _take_resolution(self, line: EventLine, event: e.ApprovalResolved | e.InteractionResolved) -> None:
         """Make a command of an answer that clients typed in words, and that only the log shows."""
         answered = any(
             isinstance(found.command, ANSWERS) and found.question == self._question for found in self._of_clients
         )
         if self._question and not answered:
             command: Command = (
-                AnswerApproval(approved=event.approved, question=event.question)
-                if isinstance(event, ApprovalResolved)
-                else AnswerInteraction(question=event.question, declined=event.declined)
+                c.AnswerApproval(approved=event.approved, question=event.question)
+                if isinstance(event, e.ApprovalResolved)
+                else c.AnswerInteraction(question=event.question, declined=event.declined)
             )
             before = structs.replace(line, seq=line.seq - 1)  # the event itself follows the command
             self._of_clients.append(_FoundCommand(line=before, command=command, question=self._question))
@@ -272,7 +252,7 @@ class _PlanReader:
         lasts = [*(found.line.seq - 1 for found in steering), self.last]
         turns = [[TurnPart(seq=0, t=0, last=lasts[0])]]
         for found, last in zip(steering, lasts[1:], strict=True):
-            if isinstance(found.command, SubmitInput):
+            if isinstance(found.command, c.SubmitInput):
                 turns.append([])
             turns[-1].append(found.part(last))
         return ReplayPlan(

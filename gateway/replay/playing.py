@@ -24,8 +24,6 @@ from dragoman.mappings.canonical.events import ModelTurnStarted
 from dragoman.mappings.dialect import Dialect
 from dragoman.mappings.errors import ConfigError
 
-__all__ = ["MakeLiveBackend", "Replay"]
-
 log = structlog.get_logger("dragoman.replay")
 
 MakeLiveBackend = Callable[[BackendEvents, Endpoint, bool], LiveBackend]

@@ -21,37 +21,17 @@ from msgspec import structs
 from dragoman.gateway.recording.lines import EventLine
 from dragoman.gateway.replay.matching import ANSWERS
 from dragoman.mappings.canonical import Command, Event, SessionState
-from dragoman.mappings.canonical.commands import SubmitInput
-from dragoman.mappings.canonical.events import (
-    ApprovalResolved,
-    InteractionResolved,
-    MessageAppended,
-    ModelCallEnded,
-    ModelCallStarted,
-    ModelTurnEnded,
-    ModelTurnStarted,
-    QuestionAnswered,
-    QuestionAsked,
-    SessionActivated,
-    SessionClosed,
-    SessionUpdated,
-    StatusChanged,
-    TextDelta,
-    TurnAccepted,
-    TurnEnded,
-    TurnResult,
-)
+from dragoman.mappings.canonical import commands as c
+from dragoman.mappings.canonical import events as e
 
-__all__ = ["ADDED_BY_SESSION", "Counted", "ReplayedEvents", "uncounted"]
-
-ADDED_BY_SESSION = frozenset({ModelTurnStarted, ModelTurnEnded, TurnResult})
+ADDED_BY_SESSION = frozenset({e.ModelTurnStarted, e.ModelTurnEnded, e.TurnResult})
 """Events that a session adds, unless it relies on its backend for model turns.
 
 TurnResult is one of them, because a model turn is over before the output of the turn is.
 """
 
-IN_WORDS = frozenset({QuestionAsked, QuestionAnswered})
-Counted = ModelTurnStarted | ModelTurnEnded | ModelCallStarted | ModelCallEnded
+IN_WORDS = frozenset({e.QuestionAsked, e.QuestionAnswered})
+Counted = e.ModelTurnStarted | e.ModelTurnEnded | e.ModelCallStarted | e.ModelCallEnded
 
 
 class ReplayedEvents:
@@ -87,28 +67,28 @@ class ReplayedEvents:
         """Begin a part with this command of the session's client, or with none if `auto`."""
         self._auto = auto
         self._answered = self._run_begins = isinstance(command, ANSWERS)
-        if isinstance(command, SubmitInput):
+        if isinstance(command, c.SubmitInput):
             self._request = command.request
 
     def begin_forced_end(self) -> list[Event]:
         """Close the recorded turn that does not end in the recording; return the events before its TurnEnded."""
         self.turn = ""
         request, self._request = self._request, None
-        return [TurnAccepted(request=request)] if request is not None else []
+        return [e.TurnAccepted(request=request)] if request is not None else []
 
     def select(self, line: EventLine, event: Event) -> list[Event]:
         """Return the events to send for this line."""
-        if type(event) is TextDelta and not self._run_begins:
+        if type(event) is e.TextDelta and not self._run_begins:
             self.turn = line.turn or self.turn
             return [event]  # the shortest way, because most lines are text
         events = self._select(line, event)
         return self._with_model_turns(events) if self._adds_model_turns and events else events
 
     def _with_model_turns(self, events: list[Event]) -> list[Event]:
-        accepted = type(events[0]) is TurnAccepted
+        accepted = type(events[0]) is e.TurnAccepted
         if not accepted and not self._run_begins:
             return events
-        started = ModelTurnStarted(index=self._model_turns)
+        started = e.ModelTurnStarted(index=self._model_turns)
         self._model_turns += 1
         if accepted:
             return [*events, started]
@@ -116,25 +96,25 @@ class ReplayedEvents:
         return [started, *events]
 
     def _select(self, line: EventLine, event: Event) -> list[Event]:
-        self.turn = "" if isinstance(event, TurnEnded) else line.turn or self.turn
+        self.turn = "" if isinstance(event, e.TurnEnded) else line.turn or self.turn
         if type(event) in self._left_out:
             return []
         match event:
-            case ModelTurnStarted() | ModelTurnEnded() | ModelCallStarted() | ModelCallEnded():
+            case e.ModelTurnStarted() | e.ModelTurnEnded() | e.ModelCallStarted() | e.ModelCallEnded():
                 return [self._counting(event)]
-            case TurnAccepted():
+            case e.TurnAccepted():
                 return self._accepted()
-            case MessageAppended(message=message) if message.role == "user":
+            case e.MessageAppended(message=message) if message.role == "user":
                 echo, self._echo = self._echo, False
-                return [] if echo else [MessageAppended(message=structs.replace(message, id="", turn=""))]
-            case ApprovalResolved() | InteractionResolved() if self._answered:
+                return [] if echo else [e.MessageAppended(message=structs.replace(message, id="", turn=""))]
+            case e.ApprovalResolved() | e.InteractionResolved() if self._answered:
                 self._answered = False
                 return []
-            case StatusChanged(status=status) if line.turn and status != "running":
+            case e.StatusChanged(status=status) if line.turn and status != "running":
                 return []
-            case TurnEnded():
+            case e.TurnEnded():
                 return [structs.replace(event, message="")]
-            case SessionUpdated() | SessionActivated() | SessionClosed():
+            case e.SessionUpdated() | e.SessionActivated() | e.SessionClosed():
                 return self._titled(event)
         return [event]
 
@@ -153,14 +133,14 @@ class ReplayedEvents:
         if self._auto or request is None:
             return []
         self._echo = True
-        return [TurnAccepted(request=request)]
+        return [e.TurnAccepted(request=request)]
 
-    def _titled(self, event: SessionUpdated | SessionActivated | SessionClosed) -> list[Event]:
+    def _titled(self, event: e.SessionUpdated | e.SessionActivated | e.SessionClosed) -> list[Event]:
         """Return only the change of the title, because the other fields describe the recorded session."""
         title, state = event.session.title, self._state()
         if not title or title == state.title:
             return []
-        return [SessionUpdated(session=structs.replace(event.session, session=state.id, ext=None))]
+        return [e.SessionUpdated(session=structs.replace(event.session, session=state.id, ext=None))]
 
 
 def uncounted(event: Counted) -> Event:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from queue import Empty, Queue
@@ -28,8 +29,6 @@ from dragoman.mappings.canonical.events import (
     InteractionResolved,
 )
 from dragoman.mappings.errors import ConfigError, DragomanError
-
-__all__ = ["Served", "drive", "driven", "listen_endpoint", "replaying", "served"]
 
 LIMITS = Limits()
 
@@ -84,10 +83,8 @@ async def drive(
     return driven[0]
 
 
-LIMITS = Limits()
 QUICK = Limits(drain_deadline=0.2)  # the caller ends the replay when it needs no further output
 
-LIMITS = Limits()
 log = structlog.get_logger("dragoman.replay")
 
 START = 10.0  # seconds until the replay must listen
@@ -167,25 +164,18 @@ def served(file: Path, listen: Endpoint, **options: str) -> Iterator[Served]:
 
 def driven(file: Path, upstream: str, deadline: float = DEADLINE, *, ignore_inexpressible: bool = False) -> Driven:
     """Drive a live backend with a recording in a separate thread, because the caller may have a running event loop."""
-    found: list[Driven] = []
-    errors: list[BaseException] = []
 
-    def run() -> None:
+    def run() -> Driven:
+        plan = read_plan(open_recording(file))
+        if plan.recording.problems:
+            log.warning("the recording is incomplete", file=str(file), why=str(plan.recording.problems))
+        return asyncio.run(drive(plan, parse(upstream), deadline=deadline, ignore_inexpressible=ignore_inexpressible))
+
+    with ThreadPoolExecutor(1, thread_name_prefix="dragoman:drive") as pool:
         try:
-            plan = read_plan(open_recording(file))
-            if plan.recording.problems:
-                log.warning("the recording is incomplete", file=str(file), why=str(plan.recording.problems))
-            work = drive(plan, parse(upstream), deadline=deadline, ignore_inexpressible=ignore_inexpressible)
-            found.append(asyncio.run(work))
-        except BaseException as error:  # noqa: BLE001  # raised again in the caller's thread
-            errors.append(error)
-
-    thread = threading.Thread(target=run, name="dragoman:drive")
-    thread.start()
-    thread.join()
-    for error in errors:
-        raise _innermost(error)
-    return found[0]
+            return pool.submit(run).result()
+        except BaseExceptionGroup as error:
+            raise _innermost(error) from None
 
 
 def _first(told: Queue[str | BaseException]) -> str:

@@ -22,8 +22,6 @@ from dragoman.mappings.canonical import Command
 from dragoman.mappings.canonical.commands import SubmitInput
 from dragoman.mappings.canonical.values import flatten, snake_case
 
-__all__ = ["WHY", "MatchCandidate", "MatchReport", "Outcome", "Reporter", "TurnMatcher", "named"]
-
 SHOWN_MAX = 3  # candidates in an explanation
 SAMPLE = 60  # characters of an input in a line
 

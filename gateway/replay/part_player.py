@@ -1,0 +1,122 @@
+"""Play one part of a recorded turn at the pace of the replay (docs/design.md, section 7).
+
+A command that comes early makes the rest of the part follow at once, before the command takes effect.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from dragoman.gateway.recording.lines import EventLine
+from dragoman.gateway.replay.options import Pace
+from dragoman.gateway.replay.plan import ReplayPlan, TurnPart
+from dragoman.gateway.replay.replayed_events import ReplayedEvents
+from dragoman.gateway.timers import Schedule, Timer
+from dragoman.mappings.canonical import Event
+
+BURST = 512  # events sent at once if there are no pauses
+
+
+class PartPlayer:
+    """Sends the events of the current part to `send`, and calls `ended` after the last one."""
+
+    def __init__(
+        self,
+        plan: ReplayPlan,
+        events: ReplayedEvents,
+        pace: Pace,
+        later: Schedule,
+        send: Callable[..., None],
+        ended: Callable[[], None],
+    ) -> None:
+        self._plan = plan
+        self._events = events
+        self._pace = pace
+        self._later = later
+        self._send = send
+        self._ended = ended
+        self._rest: Iterator[tuple[EventLine, Event]] = iter(())
+        self._next: tuple[EventLine, Event] | None = None
+        self._then: Callable[[], None] | None = None  # a command that came early
+        self._timer: Timer | None = None
+        self._playing = False
+        self._stopped = False
+
+    @property
+    def has_early_command(self) -> bool:
+        """True if a command waits for the end of the part."""
+        return self._then is not None
+
+    def begin(self, part: TurnPart) -> None:
+        """Make this the current part; `play` sends its events."""
+        self._pace.begin(part.t)
+        self._rest = self._plan.events(part)
+        self._next = next(self._rest, None)
+
+    def send_history(self) -> None:
+        """Send the events before the first turn at once, so that they are in the first client's snapshot."""
+        events: list[Event] = []
+        while self._next is not None and not self._next[0].turn:
+            self._pace.begin(self._next[0].t)
+            events += self._take_next(*self._next)
+        self._send(*events)
+
+    def play(self) -> None:
+        """Send the events that are due, and wait for the next one or end the part."""
+        self._timer = None
+        if self._playing or self._stopped:
+            return
+        self._playing = True
+        events: list[Event] = []
+        try:
+            while self._next is not None and len(events) < BURST and self._is_due(self._next[0]):
+                events += self._take_next(*self._next)
+            self._send(*events)
+        finally:
+            self._playing = False
+        if self._next is not None:
+            wait = 0.0 if self._then is not None else self._pace.wait(self._next[0].t)
+            self._timer = self._later(max(wait, 0.0), self.play)
+            return
+        then, self._then = self._then, None
+        (then or self._ended)()
+
+    def hurry(self, then: Callable[[], None]) -> None:
+        """Send the rest of this part at once, and call `then` after it."""
+        self._then = then
+        self._cancel_timer()
+        if not self._playing:
+            self.play()
+
+    def wait_for(self, part: TurnPart, then: Callable[[], None]) -> None:
+        """Call `then` when this part is due."""
+        wait = max(self._pace.wait(part.t), 0.0)
+        self._timer = self._later(wait, lambda: None if self._stopped else then())
+
+    def drop_rest(self) -> None:
+        """Forget the rest of the current part."""
+        self._cancel_timer()
+        self._next, self._rest = None, iter(())
+
+    def stop(self) -> None:
+        """Play nothing more."""
+        self._stopped = True
+        self._cancel_timer()
+
+    def _take_next(self, line: EventLine, event: Event) -> list[Event]:
+        selected = self._events.select(line, event)
+        self._next = next(self._rest, None)
+        return selected
+
+    def _is_due(self, line: EventLine) -> bool:
+        if self._pace.instant:
+            return True
+        if self._then is None and self._pace.wait(line.t) > 0:
+            return False
+        self._pace.reached(line.t)
+        return True
+
+    def _cancel_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
