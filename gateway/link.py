@@ -29,7 +29,7 @@ from dragoman.gateway.timers import Schedule, Timer
 from dragoman.mappings.canonical import Batch, Event, SessionState
 from dragoman.mappings.canonical.events import Reply
 from dragoman.mappings.canonical.values import Cause, Failure
-from dragoman.mappings.dialect import Alarm, Burst, Dialect, Frame, Loss, Step, Translator
+from dragoman.mappings.dialect import Alarm, Burst, Dialect, Frame, Loss, Step, TextReader, TextSink, Translator
 from dragoman.mappings.errors import PeerError, PeerErrorCode
 
 if TYPE_CHECKING:
@@ -101,6 +101,10 @@ class AlarmTimer:
             self._timer = None
 
 
+def _read_nothing(_frame: Frame) -> None:
+    """Read no text: there is no text to which a piece could be added."""
+
+
 class Link:
     """A live peer with its transport, its translator and its outbox. `tap` records its frames."""
 
@@ -130,6 +134,8 @@ class Link:
         self._on_over, self._on_refused = events.over, events.refused
         self._ledger, self._memory = services.ledger, services.memory
         self._budget = services.queue.budget
+        self._add_text: TextSink | None = None  # takes lone pieces of text, which `_read_text` reads
+        self._read_text: TextReader = _read_nothing
         limits = CommandLimits(services.limits, peer.dialect) if peer.limited else None
         self._unchecked, self._each = (limits.unchecked, FRAME) if limits is not None else (sys.maxsize, EVENT)
         self._turns = Turns(services.queue, transport.resume, limits.check if limits is not None else None, self._each)
@@ -285,13 +291,19 @@ class Link:
             return 0
         if not self.heard:
             self.heard = self._understands(frames)
-        tap = self.tap
+        tap, add_text = self.tap, self._add_text
         if tap is None:
+            if add_text is not None and given == 1:
+                piece = self._read_text(frames[0])
+                if piece is not None and add_text(*piece):
+                    return 1
             self._apply(self._translator.receive(frames))
         elif tap.session:
             tap.heard(frames)
             try:
-                self._apply(self._translator.receive(frames))
+                piece = self._read_text(frames[0]) if add_text is not None and given == 1 else None
+                if piece is None or add_text is None or not add_text(*piece):
+                    self._apply(self._translator.receive(frames))
             finally:
                 tap.acted()
         else:
@@ -304,6 +316,11 @@ class Link:
         losses = [Loss(kind="frame", why=DISCONNECTED, count=count)] if count else []
         self._ledger.record(losses, source=self.dialect.name)
         return count
+
+    def stream_text(self, add_text: TextSink | None) -> None:
+        """Give lone further pieces of the text that the peer just said to this sink; None ends that."""
+        read = self._translator.text_reader() if add_text is not None else None
+        self._add_text, self._read_text = (add_text, read) if read is not None else (None, _read_nothing)
 
     def _take(self, frames: Sequence[Frame]) -> None:
         self._apply(self._translator.receive(frames))

@@ -72,6 +72,21 @@ class Missed(Struct, frozen=True):
 
 Frame = bytes | Parts | Oversize | Missed
 
+TextReader = Callable[[Frame], tuple[str, int] | None]
+"""Reads a frame that is nothing but a further piece of the open text, and changes nothing in its translator.
+
+Returns the text and its time (ns, 0 if the dialect has none); None for any other frame.
+"""
+
+TextSink = Callable[[str, int], bool]
+"""Takes a further piece of the open text at a time (ns, 0 for now).
+
+Returns False, having done nothing, if the piece must be received like any other message.
+"""
+
+TextWriter = Callable[[str, int], list[bytes]]
+"""Renders a further piece of the open text at a time (ns), exactly as `SessionProjection.render` does."""
+
 
 class Loss(Struct, frozen=True, kw_only=True, gc=False):
     """A message or a part of it that did not arrive.
@@ -175,6 +190,9 @@ class Translator(Protocol[Heard, Said]):
         Other peers are asked in words (docs/translation.md, rule 3.3).
         """
 
+    def text_reader(self) -> TextReader | None:
+        """Return a reader of further pieces of the text that was just received; None if `receive` must read them."""
+
     def closed(self, cause: str) -> Step[Heard]:
         """Return the last frames before the link closes."""
 
@@ -212,6 +230,10 @@ class TranslatorDefaults(Generic[Heard]):
         """Return False: the peer has no form for questions."""
         return False
 
+    def text_reader(self) -> TextReader | None:
+        """Return None: `receive` must read each piece of a text."""
+        return None
+
     def closed(self, cause: str) -> Step[Heard]:
         """Return an empty step: nothing is sent last."""
         return Step()
@@ -228,6 +250,9 @@ class SessionProjection(Protocol):
 
     def render(self, batch: Batch) -> Rendered:
         """Return the frames that broadcast this batch."""
+
+    def text_writer(self) -> TextWriter | None:
+        """Return a writer of further pieces of the text that was just rendered; None if `render` must write them."""
 
     def copy(self, request: str | None = None) -> SessionProjection:
         """Return an independent copy; with `request` for the link whose run this is from now on."""

@@ -28,7 +28,7 @@ from dragoman.gateway.session.ports import Backend, BackendEvents
 from dragoman.gateway.timers import Timer
 from dragoman.mappings.canonical import Command, Event, SessionState
 from dragoman.mappings.canonical.values import Cause, Failure
-from dragoman.mappings.dialect import Burst
+from dragoman.mappings.dialect import Burst, TextSink
 
 __all__ = ["Asking", "AskingBackend", "ConnectionLost", "RelayedBackend", "Script", "TimedOut"]
 
@@ -191,8 +191,8 @@ class RelayedBackend:
     def connected(self) -> SessionState:
         return self._session.connected()
 
-    def receive(self, bursts: list[Burst[Event]]) -> None:
-        self._session.receive(bursts)
+    def receive(self, bursts: list[Burst[Event]]) -> TextSink | None:
+        return self._session.receive(bursts)
 
     def lost(self, text: str, unsent: Sequence[Command], cause: Cause = "upstream_lost") -> bool | None:
         return self._session.lost(text, unsent, cause)

@@ -29,7 +29,7 @@ from dragoman.mappings.canonical import Command
 from dragoman.mappings.canonical.commands import GetHistory, GetSession, ListSessions, OpenSession, ResumeSession
 from dragoman.mappings.canonical.events import Alert, Event, HistorySnapshot, Reply, SessionOpened, SessionsListed
 from dragoman.mappings.canonical.values import Cause, Failure, Item
-from dragoman.mappings.dialect import Burst, Loss
+from dragoman.mappings.dialect import Burst, Loss, TextSink
 
 __all__ = ["PAGE", "HistoryLoader"]
 
@@ -97,10 +97,9 @@ class HistoryLoader(AskingBackend):
 
     # -- what the backend says -------------------------------------------------------------------------
 
-    def receive(self, bursts: list[Burst[Event]]) -> None:
+    def receive(self, bursts: list[Burst[Event]]) -> TextSink | None:
         if not (self._asking.active or self._openings or self._readings):
-            self._session.receive(bursts)
-            return
+            return self._session.receive(bursts)
         answers = [item for burst in bursts for item in burst.items if self._asked_for(item) is not None]
         others = [structs.replace(burst, items=[i for i in burst.items if i not in answers]) for burst in bursts]
         opened = self._opened_for_client(others)
@@ -113,6 +112,7 @@ class HistoryLoader(AskingBackend):
             asking = self._asked_for(answer)
             if asking is not None:
                 asking.answer(answer)
+        return None
 
     def lost(self, text: str, unsent: Sequence[Command], cause: Cause = "upstream_lost") -> bool | None:
         """End the histories that are read: a new connection answers none of the old requests."""

@@ -246,8 +246,8 @@ class Upstream:
             text = f"{text}: {public_reason(OSError(reason))}"
         self._may_go_on = bool(self._session.lost(text, []))
 
-    def _hear(self, _link: Link, bursts: list[Burst[Event]]) -> None:
-        self._session.receive(bursts)
+    def _hear(self, link: Link, bursts: list[Burst[Event]]) -> None:
+        link.stream_text(self._session.receive(bursts))
 
     def _begin(self, link: Link) -> None:
         link.open()

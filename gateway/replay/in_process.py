@@ -154,6 +154,9 @@ class _Projection:
     def render(self, batch: Batch) -> Rendered:
         return Rendered(frames=[_told(event=event, turn=batch.turn) for event in batch.events], losses=[])
 
+    def text_writer(self) -> None:
+        """Return None: each event is told with its turn."""
+
     def copy(self, request: str | None = None) -> SessionProjection:  # it has no state
         return self
 

@@ -18,6 +18,7 @@ from dragoman.gateway.ledger import Ledger
 from dragoman.gateway.services import Services
 from dragoman.gateway.session.log import Log
 from dragoman.gateway.session.ports import Client, EventRecorder
+from dragoman.gateway.session.text_stream import TextStream, TextTarget
 from dragoman.gateway.traffic import timed
 from dragoman.mappings.canonical import Batch, SessionState, prelude
 from dragoman.mappings.canonical import events as e
@@ -128,6 +129,9 @@ class Delivery:
         self.attachments: dict[str, Attachment] = {}
         self.publications: set[str] = set()  # ids of attached links that stand for all subscribers
         self._recorder = recorder
+        self._clock, self._turn_max = services.clock, services.limits.transcript_max
+        self.text: TextStream | None = None
+        """The open text, if nothing but text has happened since it was made."""
 
     @property
     def links(self) -> list[Client]:
@@ -143,6 +147,7 @@ class Delivery:
 
     def attach(self, link: Client, request: str) -> None:
         """Show the session to a link: a reply or snapshot, then the turn in progress, then further events."""
+        self.close_text()
         before = self._recorder.enter() if self._recorder is not None else None
         attachment = Attachment(link=link, cursor=self._state.seq)
         self.attachments[link.id] = attachment
@@ -175,11 +180,39 @@ class Delivery:
 
     def detach(self, link: Client) -> None:
         """Forget a link that is gone."""
+        self.close_text()
         attachment = self.attachments.pop(link.id, None)
         if attachment is not None:
             self.publications.discard(link.id)
             link.behind.pop(self._state.id, None)
             self._groups.leave(attachment)
+
+    # -- text that streams ---------------------------------------------------------------------------
+
+    def open_text(self) -> None:
+        """Make a stream of the text that was just delivered, if each rendering can write text by itself."""
+        turn, targets = self._state.turn, []
+        if turn is None or self._ledger.times:  # the general path measures its own time
+            return
+        for group in self._groups.by_key.values():
+            write = group.projection.text_writer()
+            if write is None:
+                return
+            targets.append(TextTarget(write=write, clients=[member.link for member in group.members]))
+        self.text = TextStream(
+            self._state, turn, self._log, self._clock, targets, self._recorder, turn_max=self._turn_max
+        )
+
+    def close_text(self) -> None:
+        """Account for the text that streamed: something else happens, or others are to be shown it."""
+        stream, self.text = self.text, None
+        if stream is None:
+            return
+        stream.close()
+        for group in self._groups.by_key.values():
+            for attachment in group.members:
+                attachment.offered += stream.count
+                attachment.rendered += stream.count
 
     # -- what happens ----------------------------------------------------------------------------------
 
@@ -340,6 +373,7 @@ class Delivery:
                 attachment.request, projection = "", link.dialect.projection("", attachment.view)
         attachment.behind = projection
         if attachment.cursor >= self._state.seq:
+            self.close_text()
             link.behind.pop(self._state.id, None)
             self._groups.join(attachment)
 

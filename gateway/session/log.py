@@ -28,6 +28,7 @@ __all__ = ["Log"]
 EVENT_SIZE = 256  # bytes of an event beside its text: a flood of tiny deltas is counted as its memory
 MERGED_AT_ONCE = 4096  # events: about 1 ms of work
 MERGED_MIN = 2  # deltas of a run
+PARTS = 4  # open text is at most one of so many parts of the log: a batch is dropped as a whole
 
 
 class MergedText(Struct, kw_only=True):
@@ -90,17 +91,28 @@ class Log:
             ids=ids,
         )
         state.seq += len(events)
-        self.turn_weight += weight
         self._batches.append((batch, weight))
-        self._count += len(events)
-        self._weight += weight
-        while (self._count > self._events_max or self._weight > self._weight_max) and len(self._batches) > 1:
-            self._shorten()
-        self._grown += weight + EVENT_SIZE * len(events)
-        if self._grown >= STEP:
-            self._grown = 0
-            self._on_growth()
+        self._grow(len(events), weight)
         return batch
+
+    def open_text(self, events: int, weight: int) -> tuple[Batch, int, int]:
+        """Return the newest batch, and how many events and characters of text may be added to it until `grow_text`.
+
+        There are at most this many, and room is made for them. The batch is a copy: others may keep the one that they
+        were given.
+        """
+        batch, known = self._batches[-1]
+        batch = structs.replace(batch, events=[*batch.events])
+        self._batches[-1] = (batch, known)
+        events, weight = min(events, self._events_max // PARTS), min(weight, self._weight_max // PARTS)
+        self._make_room(events, weight)
+        return batch, events, weight
+
+    def grow_text(self, count: int, weight: int) -> None:
+        """Count the events that were added to the newest batch."""
+        batch, before = self._batches[-1]
+        self._batches[-1] = (batch, before + weight)
+        self._grow(count, weight)
 
     def drop_half(self) -> None:
         """Merge, then drop the oldest batches until half of the memory is free.
@@ -113,8 +125,25 @@ class Log:
         while self.size > goal and len(self._merged) + len(self._batches) > 1:
             self._drop_oldest()
 
-    def _shorten(self) -> None:
-        if self._weight > self._weight_max or not self._merge_oldest():
+    def _grow(self, count: int, weight: int) -> None:
+        self.turn_weight += weight
+        self._count += count
+        self._weight += weight
+        if self._count > self._events_max or self._weight > self._weight_max:
+            self._make_room()
+        self._grown += weight + EVENT_SIZE * count
+        if self._grown >= STEP:
+            self._grown = 0
+            self._on_growth()
+
+    def _make_room(self, count: int = 0, weight: int = 0) -> None:
+        """Shorten the log until this much more fits, or only the newest batch is left."""
+        events_max, weight_max = self._events_max - count, self._weight_max - weight
+        while (self._count > events_max or self._weight > weight_max) and len(self._batches) > 1:
+            self._shorten(weight_max)
+
+    def _shorten(self, weight_max: int) -> None:
+        if self._weight > weight_max or not self._merge_oldest():
             self._drop_oldest()
 
     def _merge_oldest(self) -> bool:

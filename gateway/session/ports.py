@@ -19,7 +19,7 @@ from dragoman.adapters.base import CloseReason
 from dragoman.gateway.outbox import Outbox
 from dragoman.mappings.canonical import Batch, Command, Event, SessionState
 from dragoman.mappings.canonical.values import Cause
-from dragoman.mappings.dialect import Burst, Dialect
+from dragoman.mappings.dialect import Burst, Dialect, TextSink
 from dragoman.mappings.errors import PeerError
 
 __all__ = ["Backend", "BackendEvents", "Client", "EventRecorder"]
@@ -95,8 +95,8 @@ class Backend(Protocol):
 class BackendEvents(Protocol):
     """The calls that a backend makes to its session."""
 
-    def receive(self, bursts: list[Burst[Event]]) -> None:
-        """Act on what the backend said."""
+    def receive(self, bursts: list[Burst[Event]]) -> TextSink | None:
+        """Act on what the backend said. If that was a lone piece of text, return a sink for further pieces."""
 
     def connected(self) -> SessionState:
         """Return the state that a new connection is about."""

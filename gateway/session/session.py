@@ -40,7 +40,7 @@ from dragoman.mappings.canonical import events as e
 from dragoman.mappings.canonical.commands import CancelTurn
 from dragoman.mappings.canonical.state import TextBlock
 from dragoman.mappings.canonical.values import Cause, Failure, SessionSummary
-from dragoman.mappings.dialect import Burst, Dialect
+from dragoman.mappings.dialect import Burst, Dialect, TextSink
 
 __all__ = ["Session", "SessionObserver"]
 
@@ -160,8 +160,8 @@ class Session:
 
     # -- the backend -----------------------------------------------------------------------------------
 
-    def receive(self, bursts: Sequence[Burst[Event]]) -> None:
-        """Normalise, log and deliver what the backend said."""
+    def receive(self, bursts: Sequence[Burst[Event]]) -> TextSink | None:
+        """Normalise, log and deliver what the backend said. After a lone piece of text, return a sink for more."""
         now = self._services.clock()
         for burst in bursts:
             items, at = burst.items, burst.at or now
@@ -185,6 +185,8 @@ class Session:
                     self.deliver(self.form.feed(list(some), at), at)
             self.memory.trim_transcript()
             self.pending.open()  # a whole history is among them, or an answer: the backend has told what there was
+        stream = self.delivery.text
+        return stream.add_text if stream is not None else None
 
     def _deliver_text(self, events: list[Any], at: int) -> bool:
         """Deliver further text of the open block without the normal form: most of a turn is such text.
@@ -195,6 +197,8 @@ class Session:
         block = turn.open if turn is not None else None
         if turn is None or type(block) is not TextBlock or self.states.turn is TurnState.DISCARDED:
             return False
+        if self.delivery.text is not None:
+            self.delivery.close_text()
         texts = [*map(_TEXT, events)]
         block.parts += texts
         self.state.updated_at = turn.now = at
@@ -202,6 +206,8 @@ class Session:
         self.delivery.deliver(batch, opened=False, ended=False, plain=True)
         if self.log.turn_weight > self._services.limits.transcript_max:
             self._end_endless(at)
+        elif len(events) == 1:
+            self.delivery.open_text()
         return True
 
     def connected(self) -> SessionState:
@@ -234,6 +240,8 @@ class Session:
     def deliver(self, runs: list[Run], at: int) -> None:
         """Append runs to the log, and give them to every client."""
         finished: list[tuple[Attachment, Batch]] = []
+        if self.delivery.text is not None:
+            self.delivery.close_text()
         for run in runs:
             opened = bool(run.turn) and type(run.events[0]) is e.TurnAccepted
             if happens(run.events):

@@ -20,7 +20,7 @@ from dragoman.mappings.codewhale.ids import named_thread, thread_id
 from dragoman.mappings.codewhale.vocabulary import HEAD, SEED
 from dragoman.mappings.codewhale.wire import frames, results
 from dragoman.mappings.codewhale.wire.frames import FrameBase
-from dragoman.mappings.dialect import Rendered
+from dragoman.mappings.dialect import Rendered, TextWriter
 from dragoman.mappings.parked_turn import ParkedTurn
 
 FRAMES_MAX = 10_000
@@ -79,6 +79,15 @@ class Projection(Context):
             if type(event) is say.QuestionAsked and event.parked:
                 self._say(self.answer(accepted(self)), out)
         return Rendered(frames=bundled(out), losses=self.losses.take())
+
+    def text_writer(self) -> TextWriter | None:
+        """Return a writer of further text, if it is written in bare lines."""
+        writes = self.streams and self._started and not (self._hidden or self._over or self._asking.parked)
+        return self._write_text if writes else None
+
+    def _write_text(self, text: str, at: int) -> list[bytes]:
+        self.at = at
+        return bundled(FROM_EVENT.functions[say.TextDelta](say.TextDelta(text=text), self))
 
     def copy(self, request: str | None = None) -> Projection:
         """Return an independent projection in the same state; with `request` for the link that owns the run from now

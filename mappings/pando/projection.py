@@ -14,11 +14,12 @@ from dragoman.mappings.canonical.events import (
     Reply,
     SessionOpened,
     SessionUpdated,
+    TextDelta,
     TurnAccepted,
     TurnEnded,
 )
 from dragoman.mappings.canonical.values import Ext, Message
-from dragoman.mappings.dialect import Instance, Rendered
+from dragoman.mappings.dialect import Instance, Rendered, TextWriter
 from dragoman.mappings.pando.from_canonical import FROM_EVENT, Context, public_ids
 from dragoman.mappings.pando.from_canonical.context import NOBODY, Messages
 from dragoman.mappings.pando.wire import EVENTS
@@ -61,6 +62,14 @@ class Projection(Context):
                 frames += map(encode, functions[type(event)](event, self))
             self._note(event)
         return Rendered(frames=frames, losses=self.losses.take())
+
+    def text_writer(self) -> TextWriter | None:
+        """Return a writer of further text, unless a question parks the turn."""
+        return None if self._asking.parked else self._write_text
+
+    def _write_text(self, text: str, at: int) -> list[bytes]:
+        self.now(at)
+        return [EVENTS.encode(message) for message in FROM_EVENT.functions[TextDelta](TextDelta(text=text), self)]
 
     def copy(self, _request: str | None = None) -> Projection:
         """Return an independent projection in the same state; a publication is the same for every run."""

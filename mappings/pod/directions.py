@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dragoman.mappings.canonical import Command, Event
-from dragoman.mappings.dialect import Burst, Direction, Rendered
+from dragoman.mappings.codec import MALFORMED
+from dragoman.mappings.dialect import Burst, Direction, Frame, Rendered
 from dragoman.mappings.losses import Losses
 from dragoman.mappings.pod import wire
 from dragoman.mappings.pod.from_canonical.commands import FROM_COMMAND
@@ -11,6 +12,7 @@ from dragoman.mappings.pod.from_canonical.events import FROM_EVENT
 from dragoman.mappings.pod.projection import Projection
 from dragoman.mappings.pod.to_canonical.commands import TO_COMMAND
 from dragoman.mappings.pod.to_canonical.events import TO_EVENT
+from dragoman.mappings.pod.wire.events import TextDelta
 
 
 def _write_events(burst: Burst[Event]) -> Rendered:
@@ -31,6 +33,16 @@ FROM_SERVER = Direction(
     envelope=None,  # pods say neither request ids nor the time of a message
     write=_write_events,
 )
+
+
+def read_text(frame: Frame) -> tuple[str, int] | None:
+    """Return the text of a `text_delta`, and no time; None for any other frame."""
+    try:
+        message = wire.EVENTS.decode(frame)  # type: ignore[arg-type]  # other frames raise
+    except MALFORMED:
+        return None
+    return (message.data.text, 0) if type(message) is TextDelta else None
+
 
 FROM_CLIENT = Direction(
     codec=wire.METHODS, to_canonical=TO_COMMAND, from_canonical=FROM_COMMAND, envelope=None, write=_write_commands

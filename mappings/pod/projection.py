@@ -10,11 +10,12 @@ from collections.abc import Iterable
 from typing import Any
 
 from dragoman.mappings.canonical import Batch
-from dragoman.mappings.dialect import Rendered
+from dragoman.mappings.dialect import Rendered, TextWriter
 from dragoman.mappings.parked_turn import ParkedTurn
 from dragoman.mappings.pod.from_canonical.context import Context, Counter
 from dragoman.mappings.pod.from_canonical.events import FROM_EVENT
 from dragoman.mappings.pod.wire import EVENTS
+from dragoman.mappings.pod.wire import events as wire
 
 
 class Projection(Context):
@@ -31,6 +32,10 @@ class Projection(Context):
         self.turn = batch.turn
         return self.write(self._parked_turn.admit_events(batch.events, self.lose), batch.at)
 
+    def text_writer(self) -> TextWriter | None:
+        """Return a writer of further text, unless a question parks the turn."""
+        return None if self._parked_turn.parked else write_text
+
     def write(self, items: Iterable[Any], at: int) -> Rendered:
         """Return the items as lines, in order, and the losses."""
         self.at = at
@@ -45,3 +50,8 @@ class Projection(Context):
         twin.parked, twin._parked_turn = self.parked, self._parked_turn.copy()
         twin.turns, twin.model_calls = Counter(last=self.turns.last), Counter(last=self.model_calls.last)
         return twin
+
+
+def write_text(text: str, _at: int) -> list[bytes]:
+    """Return a piece of text as a line."""
+    return [EVENTS.encode(wire.TextDelta(data=wire.TextData(text=text)))]

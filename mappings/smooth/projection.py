@@ -15,7 +15,7 @@ import msgspec
 from dragoman.mappings.canonical import Batch, Event
 from dragoman.mappings.canonical.events import ErrorReported, QuestionAnswered, QuestionAsked, TextDelta
 from dragoman.mappings.canonical.values import Cause
-from dragoman.mappings.dialect import Rendered
+from dragoman.mappings.dialect import Rendered, TextWriter
 from dragoman.mappings.extras import as_json
 from dragoman.mappings.parked_turn import ParkedTurn
 from dragoman.mappings.smooth.from_canonical import FROM_EVENT, Context, derived, error_event
@@ -89,6 +89,20 @@ class Projection(Context):
                 else:
                     frames.append(frame)
         return Rendered(frames=frames, losses=self.losses.take() if self.losses.rows else [])
+
+    def text_writer(self) -> TextWriter | None:
+        """Return a writer of further text, unless a question parks the turn."""
+        return None if self._parked_turn.parked else self._write_text
+
+    def _write_text(self, text: str, at: int) -> list[bytes]:
+        message = wire.StreamToken(
+            request_id=self.top,
+            token=text,
+            data=wire.TokenData(request_id=self.request_id, token=text),
+            timestamp=at // NS_PER_MS,
+        )
+        frame = EVENTS.encode(message)
+        return [frame] if len(frame) <= MAX_EVENT else fitted(message, self)
 
     def copy(self, request: str | None = None) -> Projection:
         """Return an independent copy; with `request` for the link whose run this is from now on."""

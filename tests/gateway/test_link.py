@@ -42,6 +42,9 @@ class Scripted:
     def opened(self) -> Step[Any]:
         return Step(frames=[b"welcome"])
 
+    def text_reader(self) -> None:
+        return None
+
     def receive(self, frames: Sequence[Frame]) -> Step[Any]:
         step: Step[Any] = Step()
         for frame in frames:

@@ -18,7 +18,7 @@ import uvloop
 from tests.conformance.fake_pod import FakePod, event
 from tests.pairs.gateway import SmoothClient, bridged, socket_path
 
-CALLS_MAX = 20
+CALLS_MAX = 11
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = tuple(f"{ROOT}/dragoman/{name}/" for name in ("gateway", "adapters", "mappings"))
 WARM = 5  # tokens before the one that is counted: the turn is open and streams
@@ -62,6 +62,34 @@ async def counted_calls(folder: Path) -> list[str]:
 
 def tokens(client: SmoothClient) -> int:
     return sum(frame["type"] == "stream_token" for frame in client.frames)
+
+
+async def test_text_that_streams_reaches_each_client_once_and_in_order(tmp_path: Path) -> None:
+    path = socket_path(tmp_path)
+    async with (
+        FakePod.serving(path) as pod,
+        bridged(f"pod+unix:{path}") as (_app, url),
+        SmoothClient.connected(url) as client,
+        SmoothClient.connected(url) as other,
+    ):
+        await client.say("hold")
+        await pod.holds()
+        await pod.say(event("turn_start", turn=0))
+        expected = ""
+        for number in range(200):  # more than one batch of the log has room for
+            await pod.say(event("text_delta", text=f"{number} "))
+            expected += f"{number} "
+            if number == 100:
+                await client.until(lambda: tokens(client) == 101)
+                async with SmoothClient.connected(url) as late:
+                    await late.until(lambda: tokens(late) > 0)
+                    assert said(late).startswith("0 1 2 "), "a client that comes in the middle is told the text so far"
+        for one in (client, other):
+            await one.until(lambda one=one: said(one) == expected)
+
+
+def said(client: SmoothClient) -> str:
+    return "".join(frame["token"] for frame in client.frames if frame["type"] == "stream_token")
 
 
 def test_a_lone_token_takes_few_calls_from_the_read_to_the_write(calls: list[str]) -> None:

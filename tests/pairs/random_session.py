@@ -285,6 +285,7 @@ class RandomSession:
         session = self.session
         if session is None:
             return
+        stream = session.delivery.text
         for client in self.clients:
             attachment = session.delivery.attachments.get(client.peer.link.id)
             if attachment is None:
@@ -294,9 +295,11 @@ class RandomSession:
                 client.first = len(self.backend.turns) if turn is None else turn.number
             assert attachment.offered == attachment.rendered + attachment.merged, client.name
             reached = session.state.seq if attachment.behind is None else attachment.cursor
+            streamed = stream.count if stream is not None and attachment.behind is None else 0  # counted at its end
             if client.offset is None:
-                client.offset = attachment.offered - reached
-            assert attachment.offered - reached == client.offset, f"{client.name}: events that were not offered"
+                client.offset = attachment.offered + streamed - reached
+            offered = attachment.offered + streamed - reached
+            assert offered == client.offset, f"{client.name}: events that were not offered"
         rules = {peer.transport.closed for peer in [*self.stage.clients.values(), *self.stage.pods]}
         assert CloseReason.INTERNAL not in rules, "a rule failed: see the log"
 

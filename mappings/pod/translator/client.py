@@ -11,10 +11,10 @@ from dragoman.mappings.canonical import Command, Event
 from dragoman.mappings.canonical import commands as ask
 from dragoman.mappings.canonical import events as say
 from dragoman.mappings.canonical.values import Cause, Failure
-from dragoman.mappings.dialect import Burst, Clock, Frame, Loss, NewId, Step, TranslatorDefaults
+from dragoman.mappings.dialect import Burst, Clock, Frame, Loss, NewId, Step, TextReader, TranslatorDefaults
 from dragoman.mappings.losses import Losses
 from dragoman.mappings.pod import wire
-from dragoman.mappings.pod.directions import FROM_SERVER
+from dragoman.mappings.pod.directions import FROM_SERVER, read_text
 from dragoman.mappings.pod.from_canonical.commands import FROM_COMMAND
 from dragoman.mappings.pod.from_canonical.events import problem
 from dragoman.mappings.pod.segments import attachments
@@ -78,6 +78,10 @@ class ClientTranslator(TranslatorDefaults[Event]):
         if answers:
             step.bursts.append(Burst(items=answers))
         return step
+
+    def text_reader(self) -> TextReader:
+        """Return a reader of further text: it answers no command."""
+        return read_text
 
     def closed(self, cause: str) -> Step[Event]:
         """Fail all commands without an answer."""

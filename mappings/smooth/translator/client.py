@@ -31,13 +31,16 @@ from dragoman.mappings.canonical.events import (
 )
 from dragoman.mappings.canonical.unmapped import Unmapped
 from dragoman.mappings.canonical.values import Failure
-from dragoman.mappings.dialect import Burst, Clock, Frame, Loss, NewId, Step, TranslatorDefaults
+from dragoman.mappings.codec import MALFORMED
+from dragoman.mappings.dialect import Burst, Clock, Frame, Loss, NewId, Step, TextReader, TranslatorDefaults
 from dragoman.mappings.smooth.directions import FROM_SERVER
 from dragoman.mappings.smooth.from_canonical import FROM_COMMAND, Context
 from dragoman.mappings.smooth.to_canonical import history_page, session_opened, sessions_listed
 from dragoman.mappings.smooth.translator.opening import Opening
 from dragoman.mappings.smooth.vocabulary import given
-from dragoman.mappings.smooth.wire import ACTIONS
+from dragoman.mappings.smooth.wire import ACTIONS, EVENTS
+from dragoman.mappings.smooth.wire.events import StreamToken
+from dragoman.mappings.smooth.wire.times import NS_PER_MS
 
 WAITING_MAX = 1024
 """Commands and turns that a link remembers; the oldest is forgotten."""
@@ -105,6 +108,26 @@ class ClientTranslator(TranslatorDefaults[Event]):
         step: Step[Event] = Step()
         self._write_commands(self._opening.resume(state), step)
         return step
+
+    def text_reader(self) -> TextReader | None:
+        """Return a reader of further text of the turn that is open, if there is only one."""
+        if len(self._turns) != 1:
+            return None
+        turns = self._turns
+        (own,) = turns
+        if not own:
+            return None
+
+        def read_text(frame: Frame) -> tuple[str, int] | None:
+            try:
+                message = EVENTS.decode(frame)  # type: ignore[arg-type]  # other frames raise
+            except MALFORMED:
+                return None
+            if type(message) is StreamToken and message.request_id == own and own in turns and message.timestamp:
+                return message.token, message.timestamp * NS_PER_MS
+            return None
+
+        return read_text
 
     def _place_burst(self, burst: Burst[Event], step: Step[Event]) -> Burst[Event]:
         own = burst.request

@@ -1,0 +1,119 @@
+"""The open text of a turn while nothing else happens in its session (docs/design.md, section 6).
+
+Most of what a gateway carries is one more piece of text. The general path finds out anew for each piece that it changes
+nothing else, and touches a hundred objects for it. So the general path, once it has delivered text that came alone,
+makes a TextStream: the few objects that a further piece changes, and one function for each rendering. Whatever is not
+a further piece takes the general path, which closes the stream first.
+
+    made    by Delivery, after a lone text was delivered, if each rendering can write text by itself
+    left    by anything but a lone piece of text, by a full outbox, after EVENTS_MAX pieces or WEIGHT_MAX characters
+    closed  counts its pieces in the log and for the clients; the turn and the state have each piece at once
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec import Struct, structs
+
+from dragoman.gateway.session.log import Log
+from dragoman.gateway.session.ports import Client, EventRecorder
+from dragoman.mappings.canonical import OpenTurn, SessionState
+from dragoman.mappings.canonical.events import TextDelta
+from dragoman.mappings.dialect import Clock, TextWriter
+
+__all__ = ["TextStream", "TextTarget"]
+
+EVENTS_MAX = 64  # pieces of one batch of the log: the memory budget hears of them when the stream is closed
+WEIGHT_MAX = 16 * 1024  # characters, for the same reason
+
+
+class TextTarget(Struct, frozen=True, kw_only=True, gc=False):
+    """The clients that share a rendering, and the function that renders a further piece of text for them."""
+
+    write: TextWriter
+    clients: Sequence[Client]
+
+
+class TextStream:
+    """The open text block of a turn. `count` pieces of `weight` characters were added, for which `close` accounts."""
+
+    __slots__ = (
+        "_batch",
+        "_clock",
+        "_events",
+        "_events_max",
+        "_log",
+        "_parts",
+        "_recorder",
+        "_state",
+        "_targets",
+        "_turn",
+        "_weight_max",
+        "count",
+        "open",
+        "weight",
+    )
+
+    def __init__(
+        self,
+        state: SessionState,
+        turn: OpenTurn,
+        log: Log,
+        clock: Clock,
+        targets: Sequence[TextTarget],
+        recorder: EventRecorder | None,
+        turn_max: int,
+    ) -> None:
+        self.open = True
+        self.count = self.weight = 0
+        self._state, self._turn, self._log, self._clock = state, turn, log, clock
+        self._batch, self._events_max, weight_max = log.open_text(EVENTS_MAX, WEIGHT_MAX)
+        self._weight_max = min(weight_max, turn_max - log.turn_weight)
+        self._events = self._batch.events
+        self._parts: list[str] = turn.open.parts if turn.open is not None else []
+        self._targets = targets
+        self._recorder = recorder
+
+    def add_text(self, text: str, at: int) -> bool:
+        """Log a further piece of the text and give it to every client; `at` is its time (ns), 0 for now.
+
+        Return False, and do nothing, if the piece must take the general path.
+        """
+        if not self.open or not text or self.count >= self._events_max:
+            return False
+        weight = self.weight + len(text)
+        if weight > self._weight_max:
+            return False
+        now = at or self._clock()
+        rendered = []
+        for target in self._targets:
+            for client in target.clients:
+                if client.outbox.full:
+                    return False
+            try:
+                rendered.append((target, target.write(text, now)))
+            except Exception:  # noqa: BLE001  # the general path renders it again, and ends the clients of that dialect
+                return False
+        event, seq = TextDelta(text=text), self._state.seq
+        self._parts.append(text)
+        self._events.append(event)
+        self.count += 1
+        self.weight = weight
+        self._turn.now = self._state.updated_at = now
+        self._state.seq = seq + 1
+        recorder, before = self._recorder, None
+        if recorder is not None:
+            before = recorder.batch(structs.replace(self._batch, first_seq=seq, events=[event], at=now))
+        for target, frames in rendered:
+            for client in target.clients:
+                client.put(frames)
+        if recorder is not None and before is not recorder:
+            recorder.leave(before)
+        return True
+
+    def close(self) -> None:
+        """Account for what was added: something else happens, and no further piece is taken."""
+        self.open = False
+        if self.count:
+            self._log.grow_text(self.count, self.weight)
