@@ -134,8 +134,7 @@ class Link:
         self._on_over, self._on_refused = events.over, events.refused
         self._ledger, self._memory = services.ledger, services.memory
         self._budget = services.queue.budget
-        self._add_text: TextSink | None = None  # takes lone pieces of text, which `_read_text` reads
-        self._read_text: TextReader = _read_nothing
+        self.stream_text(None)
         limits = CommandLimits(services.limits, peer.dialect) if peer.limited else None
         self._unchecked, self._each = (limits.unchecked, FRAME) if limits is not None else (sys.maxsize, EVENT)
         self._turns = Turns(services.queue, transport.resume, limits.check if limits is not None else None, self._each)
@@ -154,7 +153,7 @@ class Link:
             begin(self)
             async with asyncio.TaskGroup() as group:
                 reader = group.create_task(self._read(), name=f"{self.id}:read")
-                writer = group.create_task(self._write(), name=f"{self.id}:write")
+                writer = group.create_task(_write(self, self._transport, self._drained), name=f"{self.id}:write")
                 await self._over.wait()
                 self._die()
                 reader.cancel()
@@ -320,23 +319,11 @@ class Link:
     def stream_text(self, add_text: TextSink | None) -> None:
         """Give lone further pieces of the text that the peer just said to this sink; None ends that."""
         read = self._translator.text_reader() if add_text is not None else None
-        self._add_text, self._read_text = (add_text, read) if read is not None else (None, _read_nothing)
+        self._add_text = add_text if read is not None else None
+        self._read_text: TextReader = read or _read_nothing
 
     def _take(self, frames: Sequence[Frame]) -> None:
         self._apply(self._translator.receive(frames))
-
-    async def _write(self) -> None:
-        try:
-            while frames := await self.outbox.take():
-                await self._transport.send(frames)
-                # Asked each time, all sessions of a route would be looked at for every token of one.
-                if self.outbox.was_full and self.outbox.empty and self._drained is not None:
-                    self._drained(self)
-                    self.outbox.mark_caught_up()
-        except ConnectionError as error:
-            # The peer may have written before it closed: what it said is still read and acted on.
-            self.log.debug("peer does not read any more", error=str(error))
-            self.outbox.discard()
 
     def _apply(self, step: Step[Any]) -> None:
         if step.frames:
@@ -388,6 +375,22 @@ def expiring(link: Link, expires: float | None, services: Services) -> Iterator[
         yield
     finally:
         timer.cancel()
+
+
+async def _write(link: Link, transport: Transport, drained: Callable[[Link], None] | None) -> None:
+    """Write what is put into the outbox of a link; call `drained` when one that had been full is written."""
+    outbox = link.outbox
+    try:
+        while frames := await outbox.take():
+            await transport.send(frames)
+            # Asked each time, all sessions of a route would be looked at for every token of one.
+            if outbox.was_full and outbox.empty and drained is not None:
+                drained(link)
+                outbox.mark_caught_up()
+    except ConnectionError as error:
+        # The peer may have written before it closed: what it said is still read and acted on.
+        link.log.debug("peer does not read any more", error=str(error))
+        outbox.discard()
 
 
 async def _last_answers(translator: Translator[Any, Any], transport: Transport, answered: asyncio.Event) -> None:

@@ -11,21 +11,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from msgspec import Struct, structs
+from msgspec import structs
 
 from dragoman.adapters.base import CloseReason
 from dragoman.gateway.ledger import Ledger
 from dragoman.gateway.services import Services
+from dragoman.gateway.session.attachments import Attachment, Group, is_own
+from dragoman.gateway.session.groups import Groups
 from dragoman.gateway.session.log import Log
 from dragoman.gateway.session.ports import Client, EventRecorder
-from dragoman.gateway.session.text_stream import TextStream, TextTarget
 from dragoman.gateway.traffic import timed
 from dragoman.mappings.canonical import Batch, SessionState, prelude
 from dragoman.mappings.canonical import events as e
 from dragoman.mappings.dialect import Dialect, Loss, Rendered, SessionProjection
 from dragoman.mappings.errors import PeerError
 
-__all__ = ["Attachment", "Delivery", "up_to_questions"]
+__all__ = ["Delivery", "up_to_questions"]
 
 ANSWERED = frozenset(("completed", "limit_reached"))
 """Ends of a turn that has an answer."""
@@ -33,73 +34,6 @@ ANSWERED = frozenset(("completed", "limit_reached"))
 GONE = PeerError(
     "too_slow", "read too slowly: text that it had not got is dropped (`log_bytes`, `log_max`)", can_continue=False
 )
-
-
-class Attachment(Struct, kw_only=True, eq=False):
-    """A link that is shown a session in one `view` of it.
-
-    `request` is the id under which its own turn runs, "" between turns and in those of others. `behind` is its own
-    projection while it lags, and `cursor` the seq of the first event that it lacks. `told` is the last gap of the
-    model's context that its client was told.
-    """
-
-    link: Client
-    view: str = ""
-    request: str = ""
-    behind: SessionProjection | None = None
-    cursor: int = 0
-    offered: int = 0
-    rendered: int = 0
-    merged: int = 0
-    told: e.Gap | None = None
-
-
-def is_own(attachment: Attachment, batch: Batch) -> bool:
-    """Return True if the run of a batch is that of the link."""
-    return bool(attachment.request) or attachment.link.id == batch.origin.link
-
-
-class Group(Struct, kw_only=True, eq=False):
-    """Attachments that share a rendering."""
-
-    projection: SessionProjection
-    members: list[Attachment]
-
-    @property
-    def dialect(self) -> Dialect:
-        """The dialect of all members."""
-        return self.members[0].link.dialect
-
-
-class Groups:
-    """The groups of a session: attachments of one dialect, view and request are in one group."""
-
-    def __init__(self) -> None:
-        self.by_key: dict[tuple[str, str, str], Group] = {}
-
-    def find_group(self, attachment: Attachment) -> Group | None:
-        """Return the group for an attachment, if there is one."""
-        return self.by_key.get(self._key(attachment))
-
-    def join(self, attachment: Attachment) -> None:
-        """Add an attachment to its group; the first member brings its projection along."""
-        group = self.find_group(attachment)
-        if group is None:
-            projection = attachment.behind or attachment.link.dialect.projection(attachment.request, attachment.view)
-            group = self.by_key[self._key(attachment)] = Group(projection=projection, members=[])
-        group.members.append(attachment)
-        attachment.behind = None
-
-    def leave(self, attachment: Attachment) -> None:
-        """Remove an attachment from its group."""
-        group = self.find_group(attachment)
-        if group is not None and attachment in group.members:
-            group.members.remove(attachment)
-            if not group.members:
-                del self.by_key[self._key(attachment)]
-
-    def _key(self, attachment: Attachment) -> tuple[str, str, str]:
-        return attachment.link.dialect.name, attachment.view, attachment.request
 
 
 def time_render(group: Group, batch: Batch, ledger: Ledger) -> Rendered:
@@ -125,13 +59,10 @@ class Delivery:
         self._source, self._ledger = source, services.ledger
         self._catch_up = services.limits.catch_up
         self._coalesce = coalesce
-        self._groups = Groups()
+        self.groups = Groups(state, log, services, recorder)
         self.attachments: dict[str, Attachment] = {}
         self.publications: set[str] = set()  # ids of attached links that stand for all subscribers
         self._recorder = recorder
-        self._clock, self._turn_max = services.clock, services.limits.transcript_max
-        self.text: TextStream | None = None
-        """The open text, if nothing but text has happened since it was made."""
 
     @property
     def links(self) -> list[Client]:
@@ -147,7 +78,6 @@ class Delivery:
 
     def attach(self, link: Client, request: str) -> None:
         """Show the session to a link: a reply or snapshot, then the turn in progress, then further events."""
-        self.close_text()
         before = self._recorder.enter() if self._recorder is not None else None
         attachment = Attachment(link=link, cursor=self._state.seq)
         self.attachments[link.id] = attachment
@@ -164,7 +94,7 @@ class Delivery:
                 events = [event for event in events if type(event) is not e.ModelTurnStarted]
             for part in up_to_questions(events):
                 self._render(attachment, attachment.behind, self._log.unlogged(part), len(part))
-        self._groups.join(attachment)
+        self.groups.join(attachment)
         if self._recorder is not None:
             self._recorder.leave(before)
 
@@ -180,39 +110,11 @@ class Delivery:
 
     def detach(self, link: Client) -> None:
         """Forget a link that is gone."""
-        self.close_text()
         attachment = self.attachments.pop(link.id, None)
         if attachment is not None:
             self.publications.discard(link.id)
             link.behind.pop(self._state.id, None)
-            self._groups.leave(attachment)
-
-    # -- text that streams ---------------------------------------------------------------------------
-
-    def open_text(self) -> None:
-        """Make a stream of the text that was just delivered, if each rendering can write text by itself."""
-        turn, targets = self._state.turn, []
-        if turn is None or self._ledger.times:  # the general path measures its own time
-            return
-        for group in self._groups.by_key.values():
-            write = group.projection.text_writer()
-            if write is None:
-                return
-            targets.append(TextTarget(write=write, clients=[member.link for member in group.members]))
-        self.text = TextStream(
-            self._state, turn, self._log, self._clock, targets, self._recorder, turn_max=self._turn_max
-        )
-
-    def close_text(self) -> None:
-        """Account for the text that streamed: something else happens, or others are to be shown it."""
-        stream, self.text = self.text, None
-        if stream is None:
-            return
-        stream.close()
-        for group in self._groups.by_key.values():
-            for attachment in group.members:
-                attachment.offered += stream.count
-                attachment.rendered += stream.count
+            self.groups.leave(attachment)
 
     # -- what happens ----------------------------------------------------------------------------------
 
@@ -228,7 +130,7 @@ class Delivery:
             before = self._recorder.batch(batch)
         if opened:
             self._begin_turn(batch)
-        for group in list(self._groups.by_key.values()):
+        for group in list(self.groups.by_key.values()):
             for attachment in group.members:
                 if attachment.link.outbox.full:
                     self._set_behind(group, batch)
@@ -294,7 +196,7 @@ class Delivery:
         if gap is None:
             return
         words: list[e.Event] = [e.ModelTurnStarted(), e.TextDelta(text=f"[{gap.text}]\n\n")]
-        for group in list(self._groups.by_key.values()):
+        for group in list(self.groups.by_key.values()):
             dialect = group.dialect
             own = not dialect.has_request_ids or bool(group.members[0].request)
             if own and not dialect.single_session and any(member.told is not gap for member in group.members):
@@ -313,12 +215,12 @@ class Delivery:
     def _begin_turn(self, batch: Batch) -> None:
         """Show the turn to the link that began it under its own request id."""
         own = self.attachments.get(batch.origin.link)
-        group = self._groups.find_group(own) if own is not None and own.behind is None else None
+        group = self.groups.find_group(own) if own is not None and own.behind is None else None
         if own is not None and group is not None and group.dialect.has_request_ids:
             own.behind = group.projection.copy(batch.origin.request)
-            self._groups.leave(own)
+            self.groups.leave(own)
             own.request = batch.origin.request
-            self._groups.join(own)
+            self.groups.join(own)
 
     def _end_turn(self, batch: Batch) -> None:
         """Return the links that had a turn of their own to their groups."""
@@ -328,22 +230,22 @@ class Delivery:
             if not answered and attachment.told is self._state.forgotten:
                 attachment.told = None  # it is told again before its first answer
             if attachment.request and attachment.behind is None:
-                self._groups.leave(attachment)
+                self.groups.leave(attachment)
                 attachment.request = ""
-                self._groups.join(attachment)
+                self.groups.join(attachment)
 
     # -- who is slow -----------------------------------------------------------------------------------
 
     def _set_behind(self, group: Group, batch: Batch) -> None:
         for attachment in [a for a in group.members if a.link.outbox.full]:
             if not self._coalesce:
-                self._groups.leave(attachment)
+                self.groups.leave(attachment)
                 attachment.link.cut(PeerError("too_slow", "does not read fast enough", can_continue=False))
                 continue
             attachment.behind = group.projection.copy()
             attachment.cursor = batch.first_seq
             attachment.link.behind[self._state.id] = None
-            self._groups.leave(attachment)
+            self.groups.leave(attachment)
             attachment.link.log.info("client is slow, merging its text deltas")
 
     def drained(self, link: Client) -> None:
@@ -373,9 +275,8 @@ class Delivery:
                 attachment.request, projection = "", link.dialect.projection("", attachment.view)
         attachment.behind = projection
         if attachment.cursor >= self._state.seq:
-            self.close_text()
             link.behind.pop(self._state.id, None)
-            self._groups.join(attachment)
+            self.groups.join(attachment)
 
     def _render(self, attachment: Attachment, projection: SessionProjection, batch: Batch, offered: int) -> None:
         """Render a batch for one link. It stands for `offered` events, some of which the log may have merged."""

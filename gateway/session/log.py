@@ -62,6 +62,7 @@ class Log:
         self._weight = 0
         self._grown = 0  # bytes appended since `_on_growth` was called
         self._on_growth: Callable[[], None] = _nothing
+        self._close_text: Callable[[], tuple[int, int]] | None = None  # while text may be added to the newest batch
         self.turn_weight = 0
 
     @property
@@ -78,6 +79,8 @@ class Log:
 
     def append(self, events: list[Event], turn: str, origin: Origin, at: int, weight: int) -> Batch:
         """Append events of one turn, which weigh so many characters, and return their batch."""
+        if self._close_text is not None:
+            self.close_text()
         state = self._state
         ids = state.chosen_ids if state.backend_ids is None else state.backend_ids  # no property: for each token
         batch = Batch(
@@ -95,12 +98,14 @@ class Log:
         self._grow(len(events), weight)
         return batch
 
-    def open_text(self, events: int, weight: int) -> tuple[Batch, int, int]:
-        """Return the newest batch, and how many events and characters of text may be added to it until `grow_text`.
+    def open_text(self, events: int, weight: int, close: Callable[[], tuple[int, int]]) -> tuple[Batch, int, int]:
+        """Return the newest batch, and how many events and characters of text may be added to it by the caller.
 
-        There are at most this many, and room is made for them. The batch is a copy: others may keep the one that they
-        were given.
+        There are at most this many, and room is made for them. Before anything else happens `close` is called, and
+        returns how many were added. The batch is a copy: others may keep the one that they were given.
         """
+        self.close_text()
+        self._close_text = close
         batch, known = self._batches[-1]
         batch = structs.replace(batch, events=[*batch.events])
         self._batches[-1] = (batch, known)
@@ -108,8 +113,12 @@ class Log:
         self._make_room(events, weight)
         return batch, events, weight
 
-    def grow_text(self, count: int, weight: int) -> None:
-        """Count the events that were added to the newest batch."""
+    def close_text(self) -> None:
+        """Count the text that was added to the newest batch; no more is added."""
+        close, self._close_text = self._close_text, None
+        if close is None:
+            return
+        count, weight = close()
         batch, before = self._batches[-1]
         self._batches[-1] = (batch, before + weight)
         self._grow(count, weight)

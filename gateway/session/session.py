@@ -17,9 +17,10 @@ from msgspec import Struct, field, structs
 
 from dragoman.gateway.config.model import RouteOptions
 from dragoman.gateway.services import Services
+from dragoman.gateway.session.attachments import Attachment
 from dragoman.gateway.session.commands import ADDRESSED, Commands, answers_one
 from dragoman.gateway.session.context import SessionContext
-from dragoman.gateway.session.delivery import Attachment, Delivery
+from dragoman.gateway.session.delivery import Delivery
 from dragoman.gateway.session.fold import happens
 from dragoman.gateway.session.held import SessionMemory
 from dragoman.gateway.session.in_flight import InFlight
@@ -185,20 +186,14 @@ class Session:
                     self.deliver(self.form.feed(list(some), at), at)
             self.memory.trim_transcript()
             self.pending.open()  # a whole history is among them, or an answer: the backend has told what there was
-        stream = self.delivery.text
-        return stream.add_text if stream is not None else None
+        return self.delivery.groups.text_sink
 
     def _deliver_text(self, events: list[Any], at: int) -> bool:
-        """Deliver further text of the open block without the normal form: most of a turn is such text.
-
-        Return False and do nothing if the normal form has anything to add.
-        """
+        """Deliver further text of the open block; return False, and do nothing, if the normal form adds anything."""
         turn = self.state.turn
         block = turn.open if turn is not None else None
         if turn is None or type(block) is not TextBlock or self.states.turn is TurnState.DISCARDED:
             return False
-        if self.delivery.text is not None:
-            self.delivery.close_text()
         texts = [*map(_TEXT, events)]
         block.parts += texts
         self.state.updated_at = turn.now = at
@@ -207,7 +202,7 @@ class Session:
         if self.log.turn_weight > self._services.limits.transcript_max:
             self._end_endless(at)
         elif len(events) == 1:
-            self.delivery.open_text()
+            self.delivery.groups.open_text()
         return True
 
     def connected(self) -> SessionState:
@@ -240,8 +235,6 @@ class Session:
     def deliver(self, runs: list[Run], at: int) -> None:
         """Append runs to the log, and give them to every client."""
         finished: list[tuple[Attachment, Batch]] = []
-        if self.delivery.text is not None:
-            self.delivery.close_text()
         for run in runs:
             opened = bool(run.turn) and type(run.events[0]) is e.TurnAccepted
             if happens(run.events):

@@ -5,9 +5,9 @@ nothing else, and touches a hundred objects for it. So the general path, once it
 makes a TextStream: the few objects that a further piece changes, and one function for each rendering. Whatever is not
 a further piece takes the general path, which closes the stream first.
 
-    made    by Delivery, after a lone text was delivered, if each rendering can write text by itself
+    made    by Groups, after a lone text was delivered, if each rendering can write text by itself
     left    by anything but a lone piece of text, by a full outbox, after EVENTS_MAX pieces or WEIGHT_MAX characters
-    closed  counts its pieces in the log and for the clients; the turn and the state have each piece at once
+    closed  by the log, which counts its pieces then, as do the attachments; the turn and the state have each at once
 """
 
 from __future__ import annotations
@@ -16,11 +16,13 @@ from collections.abc import Sequence
 
 from msgspec import Struct, structs
 
+from dragoman.gateway.services import Services
+from dragoman.gateway.session.attachments import Attachment
 from dragoman.gateway.session.log import Log
-from dragoman.gateway.session.ports import Client, EventRecorder
+from dragoman.gateway.session.ports import EventRecorder
 from dragoman.mappings.canonical import OpenTurn, SessionState
 from dragoman.mappings.canonical.events import TextDelta
-from dragoman.mappings.dialect import Clock, TextWriter
+from dragoman.mappings.dialect import TextWriter
 
 __all__ = ["TextStream", "TextTarget"]
 
@@ -29,14 +31,14 @@ WEIGHT_MAX = 16 * 1024  # characters, for the same reason
 
 
 class TextTarget(Struct, frozen=True, kw_only=True, gc=False):
-    """The clients that share a rendering, and the function that renders a further piece of text for them."""
+    """The attachments that share a rendering, and the function that renders a further piece of text for them."""
 
     write: TextWriter
-    clients: Sequence[Client]
+    members: Sequence[Attachment]
 
 
 class TextStream:
-    """The open text block of a turn. `count` pieces of `weight` characters were added, for which `close` accounts."""
+    """The open text block of a turn. `count` pieces of `weight` characters were added, not counted yet."""
 
     __slots__ = (
         "_batch",
@@ -60,16 +62,15 @@ class TextStream:
         state: SessionState,
         turn: OpenTurn,
         log: Log,
-        clock: Clock,
+        services: Services,
         targets: Sequence[TextTarget],
         recorder: EventRecorder | None,
-        turn_max: int,
     ) -> None:
         self.open = True
         self.count = self.weight = 0
-        self._state, self._turn, self._log, self._clock = state, turn, log, clock
-        self._batch, self._events_max, weight_max = log.open_text(EVENTS_MAX, WEIGHT_MAX)
-        self._weight_max = min(weight_max, turn_max - log.turn_weight)
+        self._state, self._turn, self._log, self._clock = state, turn, log, services.clock
+        self._batch, self._events_max, weight_max = log.open_text(EVENTS_MAX, WEIGHT_MAX, self._close)
+        self._weight_max = min(weight_max, services.limits.transcript_max - log.turn_weight)
         self._events = self._batch.events
         self._parts: list[str] = turn.open.parts if turn.open is not None else []
         self._targets = targets
@@ -88,8 +89,8 @@ class TextStream:
         now = at or self._clock()
         rendered = []
         for target in self._targets:
-            for client in target.clients:
-                if client.outbox.full:
+            for member in target.members:
+                if member.link.outbox.full:
                     return False
             try:
                 rendered.append((target, target.write(text, now)))
@@ -106,14 +107,17 @@ class TextStream:
         if recorder is not None:
             before = recorder.batch(structs.replace(self._batch, first_seq=seq, events=[event], at=now))
         for target, frames in rendered:
-            for client in target.clients:
-                client.put(frames)
+            for member in target.members:
+                member.link.put(frames)
         if recorder is not None and before is not recorder:
             recorder.leave(before)
         return True
 
-    def close(self) -> None:
-        """Account for what was added: something else happens, and no further piece is taken."""
+    def _close(self) -> tuple[int, int]:
+        """Take no further piece; return how many were added, and their weight."""
         self.open = False
-        if self.count:
-            self._log.grow_text(self.count, self.weight)
+        for target in self._targets:
+            for member in target.members:
+                member.offered += self.count
+                member.rendered += self.count
+        return self.count, self.weight

@@ -84,6 +84,7 @@ class Served:
         self.ledger = Ledger()
         self.heard: list[Any] = []
         self.drains: list[int] = []
+        self.on_drained: Callable[[Link], None] = lambda _link: self.drains.append(len(self.transport.got))
         self.sink: Callable[[Any], None] = self.heard.append
         self.refusals: list[str] = []
         self.time = ManualClock()
@@ -94,7 +95,7 @@ class Served:
             services(self.time, limits=limits, ledger=self.ledger, queue=queue),
             LinkEvents(
                 sink=self._sink,
-                drained=lambda _link: self.drains.append(len(self.transport.got)),
+                drained=lambda link: self.on_drained(link),  # noqa: PLW0108  # a test may replace it
                 refused=lambda _link, text: self.refusals.append(text),
             ),
         )
@@ -176,7 +177,7 @@ async def test_a_drained_outbox_is_reported_once_after_everything_was_written() 
 async def test_each_drain_is_reported_to_a_link_that_is_behind() -> None:
     async with served(soft=4) as made:
         more = [[b"a"], [b"b"]]
-        made.link._drained = lambda link: link.put(more.pop()) if more else made.drains.append(0)
+        made.on_drained = lambda link: link.put(more.pop()) if more else made.drains.append(0)
         made.link.put([b"too much"])
         await settle()
         assert (made.transport.got, made.drains) == ([b"too much", b"b", b"a"], [0])

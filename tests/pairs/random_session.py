@@ -285,7 +285,6 @@ class RandomSession:
         session = self.session
         if session is None:
             return
-        stream = session.delivery.text
         for client in self.clients:
             attachment = session.delivery.attachments.get(client.peer.link.id)
             if attachment is None:
@@ -295,10 +294,11 @@ class RandomSession:
                 client.first = len(self.backend.turns) if turn is None else turn.number
             assert attachment.offered == attachment.rendered + attachment.merged, client.name
             reached = session.state.seq if attachment.behind is None else attachment.cursor
-            streamed = stream.count if stream is not None and attachment.behind is None else 0  # counted at its end
-            if client.offset is None:
-                client.offset = attachment.offered + streamed - reached
+            text = session.delivery.groups.text  # counts its pieces when it is closed
+            streamed = text.count if text is not None and text.open and attachment.behind is None else 0
             offered = attachment.offered + streamed - reached
+            if client.offset is None:
+                client.offset = offered
             assert offered == client.offset, f"{client.name}: events that were not offered"
         rules = {peer.transport.closed for peer in [*self.stage.clients.values(), *self.stage.pods]}
         assert CloseReason.INTERNAL not in rules, "a rule failed: see the log"

@@ -1,0 +1,48 @@
+"""The clients that are attached to a session (docs/design.md, section 6)."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from dragoman.gateway.session.ports import Client
+from dragoman.mappings.canonical import Batch
+from dragoman.mappings.canonical import events as e
+from dragoman.mappings.dialect import Dialect, SessionProjection
+
+__all__ = ["Attachment", "Group", "is_own"]
+
+
+class Attachment(Struct, kw_only=True, eq=False):
+    """A link that is shown a session in one `view` of it.
+
+    `request` is the id under which its own turn runs, "" between turns and in those of others. `behind` is its own
+    projection while it lags, and `cursor` the seq of the first event that it lacks. `told` is the last gap of the
+    model's context that its client was told.
+    """
+
+    link: Client
+    view: str = ""
+    request: str = ""
+    behind: SessionProjection | None = None
+    cursor: int = 0
+    offered: int = 0
+    rendered: int = 0
+    merged: int = 0
+    told: e.Gap | None = None
+
+
+def is_own(attachment: Attachment, batch: Batch) -> bool:
+    """Return True if the run of a batch is that of the link."""
+    return bool(attachment.request) or attachment.link.id == batch.origin.link
+
+
+class Group(Struct, kw_only=True, eq=False):
+    """Attachments that share a rendering."""
+
+    projection: SessionProjection
+    members: list[Attachment]
+
+    @property
+    def dialect(self) -> Dialect:
+        """The dialect of all members."""
+        return self.members[0].link.dialect

@@ -1,0 +1,69 @@
+"""The groups of a session: attachments that see the same share a rendering, and the stream of open text goes to all.
+
+A stream ends as soon as a group changes, or anything is appended to the log.
+"""
+
+from __future__ import annotations
+
+from dragoman.gateway.services import Services
+from dragoman.gateway.session.attachments import Attachment, Group
+from dragoman.gateway.session.log import Log
+from dragoman.gateway.session.ports import EventRecorder
+from dragoman.gateway.session.text_stream import TextStream, TextTarget
+from dragoman.mappings.canonical import SessionState
+from dragoman.mappings.dialect import TextSink
+
+__all__ = ["Groups"]
+
+
+class Groups:
+    """The groups of a session: attachments of one dialect, view and request are in one group."""
+
+    def __init__(self, state: SessionState, log: Log, services: Services, recorder: EventRecorder | None) -> None:
+        self.by_key: dict[tuple[str, str, str], Group] = {}
+        self._state, self._log, self._services, self._recorder = state, log, services, recorder
+        self.text: TextStream | None = None
+
+    @property
+    def text_sink(self) -> TextSink | None:
+        """Return the sink for further pieces of the open text, if nothing but a lone piece of text has happened."""
+        text = self.text
+        return text.add_text if text is not None and text.open else None
+
+    def open_text(self) -> None:
+        """Make a stream of the text that was just delivered, if each rendering can write text by itself."""
+        turn, targets = self._state.turn, []
+        if turn is None or self._services.ledger.times:  # the general path measures its own time
+            return
+        for group in self.by_key.values():
+            write = group.projection.text_writer()
+            if write is None:
+                return
+            targets.append(TextTarget(write=write, members=[*group.members]))
+        self.text = TextStream(self._state, turn, self._log, self._services, targets, self._recorder)
+
+    def find_group(self, attachment: Attachment) -> Group | None:
+        """Return the group for an attachment, if there is one."""
+        return self.by_key.get(self._key(attachment))
+
+    def join(self, attachment: Attachment) -> None:
+        """Add an attachment to its group; the first member brings its projection along."""
+        self._log.close_text()
+        group = self.find_group(attachment)
+        if group is None:
+            projection = attachment.behind or attachment.link.dialect.projection(attachment.request, attachment.view)
+            group = self.by_key[self._key(attachment)] = Group(projection=projection, members=[])
+        group.members.append(attachment)
+        attachment.behind = None
+
+    def leave(self, attachment: Attachment) -> None:
+        """Remove an attachment from its group."""
+        self._log.close_text()
+        group = self.find_group(attachment)
+        if group is not None and attachment in group.members:
+            group.members.remove(attachment)
+            if not group.members:
+                del self.by_key[self._key(attachment)]
+
+    def _key(self, attachment: Attachment) -> tuple[str, str, str]:
+        return attachment.link.dialect.name, attachment.view, attachment.request

@@ -1,0 +1,51 @@
+"""Further text of an open block: added to the log and the turn at once, and counted when something else happens."""
+
+from __future__ import annotations
+
+import pytest
+
+from dragoman.mappings.canonical.events import TextDelta
+from tests.gateway.in_memory import InMemoryGateway, Script, in_memory_gateway
+from tests.gateway.pod_messages import delta
+from tests.gateway.session.test_session import begun
+from tests.gateway.smooth_client_messages import token
+
+
+def streaming(made: InMemoryGateway) -> Script:
+    """Return a client `a` whose turn r1 streams text: the first piece opened its block, the second is lone text."""
+    said = begun(made)
+    for text in ("a", "b"):
+        said = said.pod_says(delta(text)).gets("a", token("r1", text))
+    return said
+
+
+async def test_a_further_piece_is_logged_and_belongs_to_the_turn() -> None:
+    async with in_memory_gateway() as made:
+        await streaming(made).done()
+        before = made.session.state.seq
+        await made.script().pod_says(delta("c")).gets("a", token("r1", "c")).done()
+        assert [one.count for one in [made.session.delivery.groups.text] if one is not None] == [1]
+        assert [turn.text() for turn in [made.session.state.turn] if turn is not None] == ["abc"]
+        ((batch, after),) = made.session.log.batches_from(before - 1, 100)
+        assert batch.events == [TextDelta(text="b"), TextDelta(text="c")]
+        assert after == before + 1
+
+
+async def test_the_log_counts_the_pieces_when_the_stream_is_closed() -> None:
+    async with in_memory_gateway() as made:
+        await streaming(made).done()
+        size = made.session.log.size
+        for text in ("c", "d"):
+            await made.script().pod_says(delta(text)).gets("a", token("r1", text)).done()
+        made.session.log.close_text()
+        assert made.session.log.size == size + 2 * 256 + 2
+
+
+@pytest.mark.parametrize("text", ["", "x" * 20_000])
+async def test_a_piece_without_room_takes_the_general_path(text: str) -> None:
+    async with in_memory_gateway() as made:
+        await streaming(made).done()
+        stream = made.session.delivery.groups.text
+        assert stream is not None
+        assert not stream.add_text(text, 0)
+        assert stream.count == 0
