@@ -43,7 +43,7 @@ from dragoman.gateway.transports.spec import Children
 from dragoman.gateway.upstreams import MakeInProcess, Upstreams
 from dragoman.mappings.canonical import SessionState, events
 from dragoman.mappings.dialect import Dialect
-from dragoman.mappings.errors import PeerError
+from dragoman.mappings.errors import DragomanError
 
 if TYPE_CHECKING:
     from dragoman.gateway.recording.recordings import Recordings
@@ -98,7 +98,7 @@ class App:
         self._on_run = on_run
         self._wrap = wrap
         self._hurry = False
-        self._fault: PeerError | None = None  # error of the process that started us, for which it was disconnected
+        self._fault: DragomanError | None = None  # the error that ended the gateway
         self.ledger = Ledger(times=config.ops is not None)
         self.memory = MemoryBudget(config.limits.memory or default_limit())
         self.config_status = ConfigStatus(since=time.time_ns())
@@ -115,7 +115,7 @@ class App:
         """Serve until `stop` is set. `listening` is called with each bound endpoint; raise OSError if one cannot be
         bound.
 
-        Raise PeerError if the process that started us was disconnected for an error.
+        Raise PeerError if the process that started us was disconnected for an error, and the error of `fail`.
         """
         if self._recordings is not None:
             self._recordings.open()
@@ -193,6 +193,11 @@ class App:
         loop.add_signal_handler(signal.SIGQUIT, end)
         if reload is not None or signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
             loop.add_signal_handler(signal.SIGHUP, reload or ring)
+
+    def fail(self, error: DragomanError) -> None:
+        """Stop the app for an error, which `run` raises once all clients were told."""
+        self._fault = error
+        self.stop.set()
 
     @property
     def replays(self) -> dict[str, Replay]:

@@ -20,6 +20,8 @@ class BackendStatus(Struct, kw_only=True):
     """Attempts to connect since the start."""
     lost: int = 0
     """Failed attempts and lost connections since the start."""
+    dropped: int = 0
+    """Connections that ended by themselves after the backend had said something."""
     fault: str = ""
     """Why the last connection failed or was lost; "" once the backend has said something."""
     fault_at: int = 0

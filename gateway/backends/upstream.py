@@ -207,6 +207,7 @@ class Upstream:
             self._link = self._first = None
             self._status.connected -= 1
             self._status.heard -= link.heard
+            self._status.dropped += link.heard and not self._ending
         return link.heard
 
     def _understands(self, frames: Sequence[Frame]) -> bool:

@@ -9,7 +9,7 @@ import structlog
 import typer
 
 from dragoman.gateway.app import App
-from dragoman.gateway.cli.options import LogJson, LogLevel
+from dragoman.gateway.cli.options import ExitOnBackendLoss, LogJson, LogLevel
 from dragoman.gateway.cli.running import run, serve_until_signalled, set_up
 from dragoman.gateway.config import model as config
 from dragoman.gateway.config.access import public_faults, settled
@@ -63,6 +63,7 @@ def bridge(
             "DRAGOMAN_OPS_TOKEN is its token.",
         ),
     ] = None,
+    exit_on_backend_loss: ExitOnBackendLoss = False,
     log_level: LogLevel = "info",
     log_json: LogJson = False,
 ) -> None:
@@ -97,4 +98,5 @@ def bridge(
         check_ops(ops_port)
     redaction = config.Redact(enabled=redact)
     recording = config.Recording(path=record, compress=False, redact=redaction) if record is not None else None
-    run(serve_until_signalled(App(Config(routes=(route,), recording=recording, ops=ops_port)), warn=True))
+    app = App(Config(routes=(route,), recording=recording, ops=ops_port))
+    run(serve_until_signalled(app, warn=True, exit_on_backend_loss=exit_on_backend_loss))

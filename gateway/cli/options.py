@@ -9,9 +9,16 @@ import typer
 
 from dragoman.gateway import logs
 
-__all__ = ["AsJson", "LogJson", "LogLevel", "OpsConfig", "OpsUrl", "RecordingFile", "RedactConfig"]
+__all__ = ["AsJson", "ExitOnBackendLoss", "LogJson", "LogLevel", "OpsConfig", "OpsUrl", "RecordingFile", "RedactConfig"]
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
+ExitOnBackendLoss = Annotated[
+    bool,
+    typer.Option(
+        "--exit-on-backend-loss",
+        help="Exit with 1 if a backend that was there is gone for longer than `reconnect_grace`.",
+    ),
+]
 LogLevel = Annotated[str, typer.Option("--log-level", metavar="LEVEL", help=f"One of {', '.join(logs.LEVELS)}.")]
 LogJson = Annotated[bool, typer.Option("--log-json", help="Write logs as JSON lines.")]
 RecordingFile = Annotated[

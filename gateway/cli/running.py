@@ -15,6 +15,7 @@ import typer
 
 from dragoman.gateway import descriptors, logs, standard_descriptors
 from dragoman.gateway.app import App
+from dragoman.gateway.backends.loss import LOOK, BackendLosses
 from dragoman.gateway.cli import quick_start
 from dragoman.gateway.config.check import load
 from dragoman.gateway.config.probe import probe
@@ -22,7 +23,7 @@ from dragoman.gateway.config.startup import find_hazards
 from dragoman.gateway.inherited_sockets import INHERITED
 from dragoman.gateway.reload import ConfigReloader
 from dragoman.gateway.systemd import ServiceNotifier
-from dragoman.mappings.errors import ConfigError
+from dragoman.mappings.errors import ConfigError, DragomanError
 
 __all__ = ["run", "serve_until_signalled", "set_up"]
 
@@ -69,16 +70,24 @@ def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
 
 
 async def serve_until_signalled(
-    gateway: App, *, warn: bool = False, file: Path | None = None, watch: bool = False
+    gateway: App,
+    *,
+    warn: bool = False,
+    file: Path | None = None,
+    watch: bool = False,
+    exit_on_backend_loss: bool = False,
 ) -> None:
     """Run an app until SIGTERM or SIGINT, and print a line on stderr for each listener that accepts connections.
 
     With `warn`, log a warning for each thing that will not work, and for each backend that cannot be reached. With
-    `file`, SIGHUP reloads this configuration; with `watch`, each change of the file does so, too.
+    `file`, SIGHUP reloads this configuration; with `watch`, each change of the file does so, too. With
+    `exit_on_backend_loss`, raise DragomanError once a backend that was there is gone.
     """
     notifier = ServiceNotifier(partial(_describe, gateway))
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(notifier.follow(gateway), name="service manager")] if notifier.is_used else []
+        if exit_on_backend_loss:
+            tasks.append(group.create_task(_end_with_backend(gateway), name="backend loss"))
         reload = None
         if file is not None:
             reloader = ConfigReloader(gateway, partial(load, file), notifier.reloading)
@@ -92,6 +101,17 @@ async def serve_until_signalled(
         finally:
             for task in tasks:
                 task.cancel()
+
+
+async def _end_with_backend(gateway: App) -> None:
+    """Stop a gateway with an error once the backend of a route is lost."""
+    await gateway.ready.wait()
+    losses, clock = BackendLosses(), asyncio.get_running_loop().time
+    find_lost = losses.find_lost
+    while (lost := find_lost(gateway.backends, clock(), gateway.config.limits.reconnect_grace)) is None:  # noqa: ASYNC110  # looks at numbers that change anywhere
+        await asyncio.sleep(LOOK)
+    cause = gateway.backends[lost].fault
+    gateway.fail(DragomanError(f"the backend of route {lost!r} is lost (--exit-on-backend-loss): {cause}"))
 
 
 def _describe(gateway: App) -> str:

@@ -10,7 +10,7 @@ import typer
 
 from dragoman.gateway import logs
 from dragoman.gateway.app import App
-from dragoman.gateway.cli.options import LogJson, LogLevel
+from dragoman.gateway.cli.options import ExitOnBackendLoss, LogJson, LogLevel
 from dragoman.gateway.cli.running import run, serve_until_signalled, set_up
 from dragoman.gateway.config.check import check
 from dragoman.mappings.errors import ConfigError
@@ -23,6 +23,7 @@ EXAMPLES = ("dragoman serve --config config.toml   (`dragoman config example` sh
 def serve(
     config_file: Annotated[Path, typer.Option("--config", metavar="FILE", help="The configuration file (TOML).")],
     watch: Annotated[bool, typer.Option("--watch", help="Reload the configuration whenever its file changes.")] = False,
+    exit_on_backend_loss: ExitOnBackendLoss = False,
     log_level: LogLevel = "info",
     log_json: LogJson = False,
 ) -> None:
@@ -41,4 +42,8 @@ def serve(
         raise ConfigError("\n".join(map(str, checked.errors)))
     for warning in checked.problems:
         logs.tell(str(warning), sys.stderr)
-    run(serve_until_signalled(App(checked.config), warn=True, file=config_file, watch=watch))
+    run(
+        serve_until_signalled(
+            App(checked.config), warn=True, file=config_file, watch=watch, exit_on_backend_loss=exit_on_backend_loss
+        )
+    )
