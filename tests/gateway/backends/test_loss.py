@@ -65,10 +65,14 @@ async def test_a_bridge_ends_with_its_backend_and_tells_why(tmp_path: Path) -> N
                 assert line
             url = line.decode().split()[1].removeprefix("smooth+")
             async with http.ws_connect(url) as client:
+                agent = str(UUID(int=1))
+                await client.send_json({"action": "create_conversation_session", "requestId": "1", "agentId": agent})
+                session = (await client.receive_json())["data"]["sessionId"]
                 await client.send_json(
-                    {"action": "create_conversation_session", "requestId": "1", "agentId": str(UUID(int=1))}
+                    {"action": "send_message", "requestId": "2", "sessionId": session, "message": "slow"}
                 )
-                assert (await client.receive_json())["type"] == "immediate_response"
+                while (await client.receive_json())["type"] != "stream_token":
+                    pass
                 backend.kill()
                 errors = (await bridge.stderr.read()).decode()
             assert await bridge.wait() == 1
