@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import os
 import signal
 import time
 from collections.abc import Callable, Coroutine
@@ -38,8 +39,10 @@ from dragoman.gateway.routing.sessions import RouteEvents
 from dragoman.gateway.services import Services
 from dragoman.gateway.session.runs import Run
 from dragoman.gateway.session.session import Session
+from dragoman.gateway.trace_context import TraceContext
 from dragoman.gateway.transports.child_settings import route_spawner
 from dragoman.gateway.transports.spec import Children
+from dragoman.gateway.turn_watch import TurnWatch
 from dragoman.gateway.upstreams import MakeInProcess, Upstreams
 from dragoman.mappings.canonical import SessionState, events
 from dragoman.mappings.dialect import Dialect
@@ -48,6 +51,7 @@ from dragoman.mappings.errors import DragomanError
 if TYPE_CHECKING:
     from dragoman.gateway.recording.recordings import Recordings
     from dragoman.gateway.replay.playing import Replay
+    from dragoman.gateway.tracing import Telemetry
 
 COLLECT = (50_000, 20, 50)  # garbage collection thresholds: the gateway creates few reference cycles
 LOSSES_LOGGED = 100  # rows of the ledger that are logged at shutdown, the largest first
@@ -64,6 +68,15 @@ def _recordings(config: Config, ledger: Ledger, memory: MemoryBudget) -> Recordi
     from dragoman.gateway.recording.recordings import Recordings
 
     return Recordings(config.recording, ledger, memory)
+
+
+def _telemetry() -> Telemetry | None:
+    """Return the telemetry that the environment asks for; without, its modules are not imported."""
+    if not any(name.startswith("OTEL_") for name in os.environ):
+        return None
+    from dragoman.gateway.tracing import is_tracing_configured, start_telemetry
+
+    return start_telemetry() if is_tracing_configured() else None
 
 
 class App:
@@ -103,6 +116,9 @@ class App:
         self.memory = MemoryBudget(config.limits.memory or default_limit())
         self.config_status = ConfigStatus(since=time.time_ns())
         self._recordings = _recordings(config, self.ledger, self.memory)
+        self._telemetry = _telemetry()
+        spans = self._telemetry.spans if self._telemetry is not None else None
+        self._watch = TurnWatch(time.time_ns, self._trace_of, spans)
         self.stop = asyncio.Event()
         self.ready = asyncio.Event()  # every listener accepts
         for route in config.routes:
@@ -141,6 +157,8 @@ class App:
         finally:
             if self._recordings is not None:
                 await self._recordings.close()
+            if self._telemetry is not None:
+                await self._telemetry.close()
         self._tell()
         if self._fault is not None:
             raise self._fault
@@ -269,7 +287,12 @@ class App:
         last = run.events[-1]
         if isinstance(last, events.TurnEnded):
             self.ledger.counters[f"turns_{last.end}"] += 1
+        self._watch.note_run(session, run)
         self._on_run(session, run)
+
+    def _trace_of(self, link: str) -> TraceContext | None:
+        found = self._clients.links.get(link)
+        return found.trace if found is not None else None
 
     def _on_shutdown(self, _link: Link) -> None:
         if self._ends_with_client:

@@ -26,7 +26,9 @@ from dragoman.gateway.ingress import Ingress
 from dragoman.gateway.outbox import Outbox
 from dragoman.gateway.services import Services
 from dragoman.gateway.timers import Schedule, Timer
+from dragoman.gateway.trace_context import TraceContext, read_trace, trace_id, trace_of_metadata
 from dragoman.mappings.canonical import Batch, Event, SessionState
+from dragoman.mappings.canonical.commands import OpenSession, ResumeSession
 from dragoman.mappings.canonical.events import Reply
 from dragoman.mappings.canonical.values import Cause, Failure
 from dragoman.mappings.dialect import Alarm, Burst, Dialect, Frame, Loss, Step, TextReader, TextSink, Translator
@@ -35,7 +37,7 @@ from dragoman.mappings.errors import PeerError, PeerErrorCode
 if TYPE_CHECKING:
     from dragoman.gateway.recording.recorder import Tap
 
-__all__ = ["Link", "LinkEvents", "Peer", "expiring"]
+__all__ = ["Link", "LinkEvents", "Peer", "expiring", "opening_trace"]
 
 T = TypeVar("T")
 Said = TypeVar("Said")
@@ -117,8 +119,8 @@ class Link:
         events: LinkEvents[T],
         tap: Tap | None = None,
     ) -> None:
-        self.id, self.dialect = peer.id, peer.dialect
-        self.principal, self.ingress, self.roles = peer.principal.name, peer.ingress, peer.roles
+        self.id, self.dialect, self.principal = peer.id, peer.dialect, peer.principal.name
+        self.ingress, self.roles = peer.ingress, peer.roles
         self.attaches, self.publishes = peer.attaches, peer.publishes
         self.outbox = Outbox(services.limits.outbox_soft, services.limits.outbox_hard, transport.meter)
         self.tap = tap
@@ -142,7 +144,7 @@ class Link:
         self._reason, self._why = CloseReason.DONE, ""  # of the close, for transports that can send them
         self._ended, self._flush = False, FLUSH_DEADLINE
         self._over, self._answered = asyncio.Event(), asyncio.Event()  # `_answered`: the peer may have its answers
-        self.log = log.bind(link=peer.id, dialect=peer.dialect.name, peer=transport.peer, principal=peer.principal.name)
+        self.trace, self.log = _trace_and_log(peer, transport)
         self._rates = ClientRates(services.limits, services.clock) if peer.limited else None
         self._faults = FaultLog(peer.dialect.name, self.log, services)
 
@@ -355,6 +357,19 @@ class Link:
             self.log.exception("link failed at an alarm")
             self._reason = CloseReason.INTERNAL
             self._finish()
+
+
+def _trace_and_log(peer: Peer, transport: Transport) -> tuple[TraceContext | None, Any]:
+    """Return the trace context of a peer's handshake, and the log whose lines name both."""
+    trace = read_trace(getattr(transport, "headers", {}))
+    traced = {"trace": trace_id(trace)} if trace is not None else {}
+    named = {"link": peer.id, "dialect": peer.dialect.name, "peer": transport.peer, "principal": peer.principal.name}
+    return trace, log.bind(**named, **traced)
+
+
+def opening_trace(link: Link, command: OpenSession | ResumeSession) -> TraceContext | None:
+    """Return the trace context in which a client opens a session: that of the command, or of the client's handshake."""
+    return trace_of_metadata(command.metadata) or link.trace
 
 
 @contextlib.contextmanager

@@ -40,6 +40,8 @@ class LevelTable:
     def __init__(self) -> None:
         self.default = "info"
         self.components: dict[str, str] = {}
+        self.shows_content = False
+        """Lines of the component `turn` have the text of inputs, tool calls and answers, without secrets."""
 
     def change(self, default: str | None = None, components: Mapping[str, str | None] = MappingProxyType({})) -> None:
         """Set these levels; a component with None has the default level again."""
@@ -57,11 +59,12 @@ LEVEL = LevelTable()
 """The levels of the log of this process."""
 
 
-def configure(level: str = "info", *, as_json: bool = False) -> None:
-    """Set up logging for the process; `level` is one of LEVELS."""
+def configure(level: str = "info", *, as_json: bool = False, content: bool = False) -> None:
+    """Set up logging for the process; `level` is one of LEVELS. `content`: show that of turns, at the level debug."""
     import structlog  # with the redactor it takes 0.3 s to import, and an error of the command line needs neither
 
     LEVEL.change(level)
+    LEVEL.shows_content = content
     processors: list[Any] = [
         _by_level,
         _with_component,

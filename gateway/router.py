@@ -16,7 +16,7 @@ from dragoman.gateway.backends.kind import BackendKind, not_found
 from dragoman.gateway.config.model import Role, Route
 from dragoman.gateway.fair_queue import WorkOfLinks
 from dragoman.gateway.identity.roles import needed_role
-from dragoman.gateway.link import Link
+from dragoman.gateway.link import Link, opening_trace
 from dragoman.gateway.lists import Lists
 from dragoman.gateway.routing.quota import Refused
 from dragoman.gateway.routing.sessions import RouteEvents, Sessions
@@ -387,6 +387,7 @@ class Router:
         self._services.audit.note("open", link, session=session.state.id)
         if command.agent:
             session.state.agent = command.agent
+        session.state.trace = session.state.trace or opening_trace(link, command)
         if isinstance(command, OpenSession):
             self._all.choose(link, session, command.session)
             session.describe()

@@ -118,7 +118,8 @@ class Upstreams:
         ours: Callable[[str], bool] | None = None,
     ) -> Upstream:
         """Make the connection to a backend; with `ours` it carries only sessions for which `ours` is true."""
-        name, dialect = session.connected().id, registry.dialect(endpoint.dialect)
+        state, dialect = session.connected(), registry.dialect(endpoint.dialect)
+        name = state.id
         own = name if dialect.session_ref is None or ours is not None else ""
         connect = registry.connector(endpoint, self._services.limits, self._spawner(route))
         target = UpstreamTarget(
@@ -127,6 +128,7 @@ class Upstreams:
             connect=connect if ours is None else partial(_filtered, connect, dialect, ours),
             tap=recorder.upstream(dialect, own) if recorder is not None else None,
             status=self.statuses[route.name],
+            trace=lambda: state.trace,
         )
         return Upstream(name, target, session, self._services, self._spawn)
 

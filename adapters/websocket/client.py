@@ -12,8 +12,10 @@ import contextlib
 import os
 import re
 import ssl
+from collections.abc import Mapping
 from functools import cache
 from http import HTTPStatus
+from types import MappingProxyType
 
 from aiohttp import (
     ClientConnectorCertificateError,
@@ -127,10 +129,15 @@ class _RefusedError(ClientError):
     """The server answered the handshake with something else than a WebSocket."""
 
 
-async def connect(url: str, limits: TransportLimits, tls: ssl.SSLContext | None = None) -> DialledTransport:
+async def connect(
+    url: str,
+    limits: TransportLimits,
+    tls: ssl.SSLContext | None = None,
+    headers: Mapping[str, str] = MappingProxyType({}),
+) -> DialledTransport:
     """Connect to a `ws:` or `wss:` URL; raise OSError with the URL and the reason. The caller sets the time limit.
 
-    Without `tls` the authorities of the system are trusted.
+    Without `tls` the authorities of the system are trusted. `headers` are sent with the handshake.
     """
     if not url.startswith(("ws://", "wss://")):
         raise _failure(url, InvalidURL(url))
@@ -142,6 +149,7 @@ async def connect(url: str, limits: TransportLimits, tls: ssl.SSLContext | None 
         try:
             socket = await session.ws_connect(
                 url,
+                headers=headers,
                 ssl=(tls or _certificates()) if url.startswith("wss:") else True,
                 timeout=ClientWSTimeout(ws_close=limits.close_deadline),
                 autoping=False,

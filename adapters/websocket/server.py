@@ -199,6 +199,7 @@ class WebSocketListener:
         writer = BatchWriter(request.protocol, tcp, text_frames, PING) if batched else FrameWriter(socket, PING)
         transport = WebSocketTransport(socket, tcp, writer, self._limits)
         transport.count(request.protocol)
+        transport.headers = _trace_headers(request)
         self._upgraded.add(request.protocol)
         try:
             accept(transport)
@@ -288,6 +289,14 @@ def _facts(request: web.BaseRequest) -> PeerFacts:
     name = tcp.get_extra_info("peername")
     subject = subject_of(tcp.get_extra_info("peercert"))
     return PeerFacts(address=address(name) if name else "", token=_token(request), certificate=subject)
+
+
+def _trace_headers(request: web.BaseRequest) -> dict[str, str]:
+    """Return the headers of the W3C trace context. Two values of `traceparent` contradict each other: none counts."""
+    found = {name: request.headers.getall(name, []) for name in ("traceparent", "tracestate")}
+    if len(found["traceparent"]) != 1:
+        return {}
+    return {name: ",".join(values) for name, values in found.items() if values}
 
 
 def _token(request: web.BaseRequest) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, Protocol
 
 from aiohttp import ClientWebSocketResponse, WSMessage, WSMsgType, web
@@ -153,6 +153,8 @@ class WebSocketTransport:
         self._tcp = tcp
         self._writer = writer
         self._limits = limits
+        self.headers: Mapping[str, str] = {}
+        """The headers of the peer's handshake that carry its trace context."""
         self.meter = writer.meter
         self._reader: MeteredReader | None = None
         self._pulled = PulledInbound(self.meter)

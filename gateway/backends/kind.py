@@ -14,17 +14,19 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from typing import TypeVar
 
 from msgspec import structs
 
 from dragoman.gateway.endpoint import Endpoint
-from dragoman.gateway.link import Link
+from dragoman.gateway.link import Link, opening_trace
 from dragoman.gateway.routing.quota import Refused
 from dragoman.gateway.routing.session_factory import NewSession
 from dragoman.gateway.routing.session_index import Rows
 from dragoman.gateway.routing.sessions import Sessions
 from dragoman.gateway.session.ports import Backend, BackendEvents
 from dragoman.gateway.session.session import Session
+from dragoman.gateway.trace_context import TraceContext, add_trace
 from dragoman.mappings.canonical import Command
 from dragoman.mappings.canonical.commands import GetSession, ListSessions, OpenSession, ResumeSession
 from dragoman.mappings.canonical.events import Reply
@@ -32,6 +34,7 @@ from dragoman.mappings.canonical.values import Failure, SessionSummary
 
 __all__ = ["BackendKind", "MakeBackend", "SessionOpener", "not_found"]
 
+Opening = TypeVar("Opening", bound=OpenSession | ResumeSession)
 MakeBackend = Callable[[BackendEvents, Endpoint], Backend]
 """Makes the backend of a session at an endpoint."""
 
@@ -186,9 +189,19 @@ class SessionOpener(BackendKind):
         if listed is not None:
             session.state.listed, session.state.updated_at = listed, listed.updated_at
         session.delivery.enter()
-        session.commands.open(
-            link, command if isinstance(command, GetSession) else self._sessions.complete(command), then
-        )
+        if isinstance(command, GetSession):
+            session.state.trace = link.trace
+        else:
+            session.state.trace = opening_trace(link, command)
+            command = self._with_trace(self._sessions.complete(command), session.state.trace)
+        session.commands.open(link, command, then)
+
+    def _with_trace(self, command: Opening, trace: TraceContext | None) -> Opening:
+        """Return a command that opens a session with its trace context, if the backend has a place for it."""
+        lossy = self._sessions.upstream.commands.from_canonical.lossy.get(type(command))
+        if trace is None or (lossy is not None and "metadata" in lossy.fields):
+            return command
+        return structs.replace(command, metadata=add_trace(command.metadata, trace))
 
 
 def not_found(name: str) -> Failure:

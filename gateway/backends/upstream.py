@@ -24,6 +24,7 @@ from dragoman.gateway.link import Link, LinkEvents, Peer
 from dragoman.gateway.public_reason import exit_reason, public_reason
 from dragoman.gateway.services import Services
 from dragoman.gateway.session.ports import BackendEvents
+from dragoman.gateway.trace_context import OUTGOING, TraceContext
 from dragoman.gateway.traffic import observed
 from dragoman.mappings.canonical import Command, Event, SessionState
 from dragoman.mappings.canonical.values import Cause
@@ -43,13 +44,15 @@ log = structlog.get_logger("dragoman.upstream")
 class UpstreamTarget(Struct, frozen=True, kw_only=True):
     """A backend that can be dialled by `connect`.
 
-    `endpoint` names it in logs, `tap` records the connection, and `status` counts it.
+    `endpoint` names it in logs, `tap` records the connection, and `status` counts it. `trace` returns the trace context
+    of the session that the connection is for.
     """
 
     endpoint: str
     dialect: Dialect
     connect: Callable[[], Awaitable[Transport]]
     tap: Tap | None = None
+    trace: Callable[[], TraceContext | None] = lambda: None
     status: BackendStatus = field(default_factory=BackendStatus)
 
 
@@ -68,6 +71,7 @@ class Upstream:
         self._dialect = target.dialect
         self._connect = target.connect
         self._tap = target.tap
+        self._trace = target.trace
         self._status = target.status
         self._session = session
         self._spawn = spawn
@@ -145,6 +149,7 @@ class Upstream:
         while not self._ending:
             self._wanted.clear()
             self._status.attempts += 1
+            OUTGOING.set(self._trace())  # of this task alone
             try:
                 async with asyncio.timeout(self._limits.connect_deadline):
                     transport = await self._connect()

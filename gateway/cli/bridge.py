@@ -9,7 +9,7 @@ import structlog
 import typer
 
 from dragoman.gateway.app import App
-from dragoman.gateway.cli.options import ExitOnBackendLoss, LogJson, LogLevel
+from dragoman.gateway.cli.options import ExitOnBackendLoss, LogContent, LogJson, LogLevel
 from dragoman.gateway.cli.running import run, serve_until_signalled, set_up
 from dragoman.gateway.config import model as config
 from dragoman.gateway.config.access import public_faults, settled
@@ -66,13 +66,14 @@ def bridge(
     exit_on_backend_loss: ExitOnBackendLoss = False,
     log_level: LogLevel = "info",
     log_json: LogJson = False,
+    log_content: LogContent = False,
 ) -> None:
     """Connect clients of one dialect to a backend of another, without a configuration file.
 
     Prints `listening ENDPOINT` on stderr when a listener accepts connections. Port 0 lets the system choose a port. On
     SIGTERM, open turns can finish; then the clients are told and the exit code is 0.
     """
-    set_up(log_level, log_json)
+    set_up(log_level, log_json, log_content)
     if len(endpoints) < 2:
         raise ConfigError("bridge needs at least two endpoints: where clients connect, and the backend")
     listen, upstream = tuple(map(parse, endpoints[:-1])), parse(endpoints[-1])

@@ -9,7 +9,17 @@ import typer
 
 from dragoman.gateway import logs
 
-__all__ = ["AsJson", "ExitOnBackendLoss", "LogJson", "LogLevel", "OpsConfig", "OpsUrl", "RecordingFile", "RedactConfig"]
+__all__ = [
+    "AsJson",
+    "ExitOnBackendLoss",
+    "LogContent",
+    "LogJson",
+    "LogLevel",
+    "OpsConfig",
+    "OpsUrl",
+    "RecordingFile",
+    "RedactConfig",
+]
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
 ExitOnBackendLoss = Annotated[
@@ -20,6 +30,12 @@ ExitOnBackendLoss = Annotated[
     ),
 ]
 LogLevel = Annotated[str, typer.Option("--log-level", metavar="LEVEL", help=f"One of {', '.join(logs.LEVELS)}.")]
+LogContent = Annotated[
+    bool,
+    typer.Option(
+        "--log-content", help="At the level debug, log the text of inputs, tools and answers, without secrets."
+    ),
+]
 LogJson = Annotated[bool, typer.Option("--log-json", help="Write logs as JSON lines.")]
 RecordingFile = Annotated[
     Path, typer.Argument(metavar="FILE", help="A recording: its file, any part of it, or its folder.")

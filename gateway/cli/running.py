@@ -30,14 +30,14 @@ __all__ = ["run", "serve_until_signalled", "set_up"]
 log = structlog.get_logger("dragoman")
 
 
-def set_up(log_level: str, log_json: bool) -> None:
+def set_up(log_level: str, log_json: bool, log_content: bool = False) -> None:
     """Configure the logs of a serving command from its options."""
     INHERITED.adopt()
     standard_descriptors.open_missing()
     descriptors.raise_limit()
     if log_level not in logs.LEVELS:
         raise ConfigError(f"--log-level {log_level!r}: write one of {', '.join(logs.LEVELS)}")
-    logs.configure(log_level, as_json=log_json)
+    logs.configure(log_level, as_json=log_json, content=log_content)
 
 
 def run(work: Coroutine[Any, Any, Any]) -> Any:

@@ -10,7 +10,7 @@ import typer
 
 from dragoman.gateway import logs
 from dragoman.gateway.app import App
-from dragoman.gateway.cli.options import ExitOnBackendLoss, LogJson, LogLevel
+from dragoman.gateway.cli.options import ExitOnBackendLoss, LogContent, LogJson, LogLevel
 from dragoman.gateway.cli.running import run, serve_until_signalled, set_up
 from dragoman.gateway.config.check import check
 from dragoman.mappings.errors import ConfigError
@@ -26,6 +26,7 @@ def serve(
     exit_on_backend_loss: ExitOnBackendLoss = False,
     log_level: LogLevel = "info",
     log_json: LogJson = False,
+    log_content: LogContent = False,
 ) -> None:
     """Run the gateway with a configuration file.
 
@@ -36,7 +37,7 @@ def serve(
     SIGHUP reloads the configuration. Only what has changed is touched: other listeners keep their clients, and open
     sessions keep their settings. A file with an error changes nothing.
     """
-    set_up(log_level, log_json)
+    set_up(log_level, log_json, log_content)
     checked = check(config_file)
     if checked.config is None:
         raise ConfigError("\n".join(map(str, checked.errors)))

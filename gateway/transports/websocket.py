@@ -15,6 +15,7 @@ from dragoman.adapters.base import Listener, Transport
 from dragoman.gateway.config.model import Limits
 from dragoman.gateway.endpoint import Endpoint, split_url
 from dragoman.gateway.inherited_sockets import INHERITED
+from dragoman.gateway.trace_context import OUTGOING
 from dragoman.gateway.transports.spec import (
     Connect,
     ListenerCallbacks,
@@ -67,7 +68,7 @@ def _dial(endpoint: Endpoint, limits: Limits, _spawner: Spawner) -> Connect:
         except ConfigError as error:
             raise OSError(errno.EACCES, str(error)) from error
         url = f"{endpoint.transport}:{endpoint.address}" + (f"?{urlencode({'token': token})}" if token else "")
-        return await websocket.connect(url, transport_limits(limits), tls)
+        return await websocket.connect(url, transport_limits(limits), tls, OUTGOING.get() or {})
 
     return connect
 

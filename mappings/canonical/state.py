@@ -7,7 +7,7 @@ dialect's from_canonical/ renders it for its clients.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from msgspec import Raw, Struct, field, structs
 
@@ -201,6 +201,7 @@ class SessionState(Struct, kw_only=True):
     listed: SessionSummary | None = None  # the backend's description of it in a list
     archived: bool = False
     goal: Raw | None = None  # the backend's JSON
+    trace: Mapping[str, str] | None = None  # the headers of the W3C trace context in which it was opened
     epoch: int = 1
     seq: int = 0
 

@@ -72,10 +72,13 @@ class SmoothClient:
 
     @classmethod
     @asynccontextmanager
-    async def connected(cls, url: str, supports: tuple[str, ...] = FORMS) -> AsyncIterator[SmoothClient]:
+    async def connected(
+        cls, url: str, supports: tuple[str, ...] = FORMS, trace: str = ""
+    ) -> AsyncIterator[SmoothClient]:
+        headers = {"traceparent": trace} if trace else {}
         async with (
             aiohttp.ClientSession() as http,
-            http.ws_connect(url, max_msg_size=0) as socket,
+            http.ws_connect(url, max_msg_size=0, headers=headers) as socket,
             asyncio.TaskGroup() as group,
         ):
             client = cls(socket)

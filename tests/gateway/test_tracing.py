@@ -1,0 +1,58 @@
+"""Spans of turns with OpenTelemetry, collected in memory."""
+
+from __future__ import annotations
+
+import pytest
+
+from dragoman.gateway.app import App
+from dragoman.gateway.config.model import Config, Route
+from dragoman.gateway.endpoint import parse
+from dragoman.gateway.tracing import Telemetry, is_tracing_configured
+from tests.conformance.fake_smooth import FakeSmooth
+from tests.gateway.test_trace_context import PARENT
+from tests.pairs.gateway import LIMITS, SmoothClient, serving
+
+sdk = pytest.importorskip("opentelemetry.sdk.trace")
+export = pytest.importorskip("opentelemetry.sdk.trace.export")
+memory = pytest.importorskip("opentelemetry.sdk.trace.export.in_memory_span_exporter")
+
+
+async def test_a_turn_is_a_span_with_its_moments_in_the_trace_of_its_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    exporter = memory.InMemorySpanExporter()
+    provider = sdk.TracerProvider(shutdown_on_exit=False)
+    provider.add_span_processor(export.SimpleSpanProcessor(exporter))
+    monkeypatch.setattr("dragoman.gateway.app._telemetry", lambda: Telemetry(provider))
+    async with FakeSmooth.serving() as backend:
+        route = Route(name="test", listen=(parse("smooth+ws://127.0.0.1:0/ws"),), upstream=parse(backend.url))
+        app = App(Config(routes=(route,), limits=LIMITS))
+        async with (
+            serving(app) as (endpoint,),
+            SmoothClient.connected(endpoint.partition("+")[2], trace=PARENT) as client,
+        ):
+            await client.say("confirm")
+            await client.until(lambda: any(frame["type"] == "write_confirmation_required" for frame in client.frames))
+            await client.ask({"action": "confirm_tool_action", "sessionId": client.session, "approved": True})
+            await client.until(client.terminals)
+        (span,) = exporter.get_finished_spans()
+    assert format(span.context.trace_id, "032x") == PARENT[3:35]
+    assert format(span.parent.span_id, "016x") == PARENT[36:52]
+    names = [event.name for event in span.events]
+    assert names[-1] == "turn ended"
+    assert {"input", "turn accepted", "question", "answer", "first text"} <= set(names)
+    assert span.attributes["dragoman.end"] == "completed"
+    assert "Delete it?" not in span.to_json()
+
+
+@pytest.mark.parametrize(
+    ("environment", "configured"),
+    [
+        ({}, False),
+        ({"OTEL_SERVICE_NAME": "x"}, False),
+        ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector:4318"}, True),
+        ({"OTEL_TRACES_EXPORTER": "console"}, True),
+        ({"OTEL_TRACES_EXPORTER": "none", "OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector:4318"}, False),
+        ({"OTEL_SDK_DISABLED": "true", "OTEL_TRACES_EXPORTER": "otlp"}, False),
+    ],
+)
+def test_traces_are_made_if_the_environment_asks_for_them(environment: dict[str, str], configured: bool) -> None:
+    assert is_tracing_configured(environment) is configured
