@@ -172,7 +172,12 @@ class SmoothChaosClient(ByRequest):
 
 
 class LineClient(ChaosClient):
-    """The common part of pod and codewhale clients: JSON lines over a Unix socket."""
+    """The common part of pod and codewhale clients: JSON lines over a Unix socket.
+
+    Only lines with one of `MARKS` are decoded: tokens of many clients would keep this program busier than the gateway.
+    """
+
+    MARKS: tuple[bytes, ...]
 
     def __init__(self) -> None:
         super().__init__()
@@ -196,7 +201,8 @@ class LineClient(ChaosClient):
     async def _read(self, reader: asyncio.StreamReader) -> None:
         try:
             while (line := await reader.readline()).endswith(b"\n"):
-                self.note(json.loads(line))
+                if any(mark in line for mark in self.MARKS):
+                    self.note(json.loads(line))
         except OSError:
             pass
         finally:
@@ -216,6 +222,8 @@ class LineClient(ChaosClient):
 
 class PodChaosClient(LineClient):
     """A pod client: a run lasts from `status{running}` to the next other status, with at most one `run_end`."""
+
+    MARKS = (b'"snapshot"', b'"status"', b'"run_end"', b'"completions"', b'"error"')
 
     def __init__(self) -> None:
         super().__init__()
@@ -269,6 +277,8 @@ class PodChaosClient(LineClient):
 
 class CodewhaleChaosClient(LineClient, ByRequest):
     """A codewhale client: a turn ends with the answer to its request."""
+
+    MARKS = (b'"id"',)
 
     def __init__(self) -> None:
         super().__init__()
@@ -341,6 +351,8 @@ class PandoChaosClient(ChaosClient):
     async def _read(self, subscriber: zmq.asyncio.Socket) -> None:
         while True:
             (frame,) = await subscriber.recv_multipart()
+            if self.session.encode() not in frame:  # those of all other sessions come too
+                continue
             envelope = json.loads(frame.partition(b"\0")[2])
             payload = envelope["payload"]
             session = payload.get("session_id") or payload.get("id") or ""

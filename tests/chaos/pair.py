@@ -45,6 +45,7 @@ __all__ = [
     "LISTEN",
     "PAIRS",
     "STORY",
+    "TURN_DEADLINE",
     "FaultyPair",
     "Outcome",
     "Tally",
