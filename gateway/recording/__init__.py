@@ -7,6 +7,7 @@ parts                the files of one recording, and what happens if the disk is
 pending              steps that are not written yet; text that streams is folded
 writer, keeping      the Writer's thread; the Keeper compresses and deletes closed files
 reader, index        the Reader of a recording; the Index of a compressed file
+session_redactor     redacts the steps of one recording; redaction_worker is the thread for large ones
 places               names of files
 rewriting            remove secrets from existing recordings
 captures             recordings made of captured frames

@@ -54,16 +54,20 @@ STREAM_MIN = 4  # deltas of one step that are folded although their frames are n
 
 
 class PendingSteps:
-    """The steps of one recording that were not written yet, in their order. `count` is the number of their items."""
+    """The steps of one recording that were not written yet, in their order. `count` is the number of their items.
 
-    __slots__ = ("_rows", "_seq", "_size", "_steps", "count")
+    `searched` is how many bytes of them must be searched for secrets, one after the other.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("_rows", "_seq", "_size", "_steps", "count", "searched")
+
+    def __init__(self, seq: int = 1) -> None:
         self.count = 0
+        self.searched = 0
         self._size = 0  # bytes of frames and characters of texts, counted up to LINES_MAX items
         self._rows: list[Row] | None = None  # the last of the steps, if it is rows
         self._steps: list[tuple[int, int, Sequence[Note]] | tuple[int, list[Row]]] = []  # each with its first number
-        self._seq = 1  # of the first item of them
+        self._seq = seq  # of the first item of them
 
     def add(self, t: int, step: Sequence[Note]) -> bool:
         """Add a step at `t` (µs). Return True if so much is pending that it should be taken now."""
@@ -72,8 +76,9 @@ class PendingSteps:
             self._rows = None
             self._steps.append((self._seq + self.count, t, step))
             self.count += sum(map(_count, step))
-            if self.count < LINES_MAX:
-                self._size += sum([_size(note.frames) for note in step if isinstance(note, FramesNote)])
+            size = sum([_size(note.frames) for note in step if isinstance(note, FramesNote)])
+            self._size += size
+            self.searched += size
         else:
             if self._rows is None:
                 self._rows = []
@@ -81,11 +86,15 @@ class PendingSteps:
             self._rows.append(row)
             if type(text := row[TEXT]) is str:
                 self.count += len(step)
-                self._size += len(text) + _size(row[TAPPED + 1 :: 2])
+                size = len(text)
+                self._size += size + _size(row[TAPPED + 1 :: 2])
+                self.searched += size
             else:
                 self.count += len(step) * len(text)
+                size = sum(map(len, text))
+                self.searched += size
                 if self.count < LINES_MAX:
-                    self._size += sum(map(len, text)) + sum(map(_size, row[TAPPED + 1 :: 2]))
+                    self._size += size + sum(map(_size, row[TAPPED + 1 :: 2]))
         return self.count >= LINES_MAX or self._size >= SIZE_MAX
 
     @property
@@ -93,11 +102,20 @@ class PendingSteps:
         """Return True if the last steps are a text that streams."""
         return self._rows is not None
 
+    def detach(self) -> PendingSteps:
+        """Take all steps since the last call, for another thread that makes items of them."""
+        detached = PendingSteps(self._seq)
+        detached._steps, detached.count, detached.searched = self._steps, self.count, self.searched
+        self._steps, self._rows = [], None
+        self._seq += self.count
+        self.count = self._size = self.searched = 0
+        return detached
+
     def take(self) -> list[Item]:
         """Return the items of all steps since the last call."""
         steps, self._steps, self._rows = self._steps, [], None
         self._seq += self.count
-        self.count = self._size = 0
+        self.count = self._size = self.searched = 0
         items: list[Item] = []
         for step in steps:
             items += _items(*step) if len(step) == 3 else _folded(*step)

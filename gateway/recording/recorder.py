@@ -11,7 +11,8 @@ of them. This call is a step: its frames, events and commands are recorded toget
     translator keeps for later       the session that they name
 
 A SessionRecorder gathers steps for at most FLUSH. While a text streams it gathers them for three quarters of the time
-that the redactor may hold the text back. Then all of them are redacted, encoded and written in one piece.
+that the redactor may hold the text back. Then all of them are redacted, encoded and written in one piece. A large
+piece is redacted in a thread (redaction_worker.py).
 
 A client may send any number of frames that reach no session, and each is answered with an error. Above STRAY_RATE a
 session records only how many such frames and answers there were.
@@ -31,11 +32,13 @@ from msgspec import structs
 from dragoman.gateway.ledger import Ledger
 from dragoman.gateway.memory import MemoryBudget
 from dragoman.gateway.rates import TokenBucket
-from dragoman.gateway.recording.format import Header, Item, encode_lines, packed
+from dragoman.gateway.recording.format import Header, encode_lines, packed
 from dragoman.gateway.recording.lines import UP, EventLine, FrameLine
 from dragoman.gateway.recording.parts import RecordingParts
 from dragoman.gateway.recording.pending import FramesNote, Note, PendingSteps, TapPoint
-from dragoman.gateway.recording.redaction.redactor import FindingCounts, Redactor
+from dragoman.gateway.recording.redaction.redactor import Redactor
+from dragoman.gateway.recording.redaction_worker import RedactionWorker
+from dragoman.gateway.recording.session_redactor import SessionRedactor, write_lines
 from dragoman.gateway.recording.writer import Writer
 from dragoman.gateway.timers import Schedule, Timer
 from dragoman.mappings.canonical import Batch, Command, Event, SessionState
@@ -70,8 +73,10 @@ class RecordingContext:
         later: Schedule,
         *,
         redactor: Callable[[], Redactor] | None = None,
+        worker: RedactionWorker | None = None,
     ) -> None:
         self.writer = writer
+        self.worker = worker
         self.redactor = redactor
         self.ledger = ledger
         self.memory = memory
@@ -156,7 +161,11 @@ class SessionRecorder:
         self._ends = False  # a text may have ended: what the redactor holds back can be written
         self._waits = False  # for the flush timer of the context
         self._due: int | None = None  # in µs: when the redactor must be called again, while it holds a text back
-        self._redactor = context.redactor() if context.redactor is not None else None
+        self._redactor = (
+            SessionRedactor(context.redactor, self._parts, context.ledger, context.worker)
+            if context.redactor is not None
+            else None
+        )
         self._look: Timer | None = None
         self._held = False  # the session has no id yet
         self._stray_rate: TokenBucket | None = None
@@ -270,34 +279,30 @@ class SessionRecorder:
     def flush(self) -> None:
         """Redact and encode the gathered steps, and give them to the writer."""
         self._waits = self._ends = False
-        if self._held:
+        if self._held or self.closed:
             return
         redactor = self._redactor
         if redactor is None:
-            self._write(self._notes.take())
+            lines = self._notes.take()
+            write_lines(self._parts, lines, lambda: encode_lines(packed(lines)))
             return
-        now, streams = self._now(), self._notes.streams
-        self._write(self._redacted(self._notes.count, lambda: redactor.feed(self._notes.take(), now + 2 * MARGIN)))
-        since, self._due = redactor.since, None
+        now, streams = self._now() + 2 * MARGIN, self._notes.streams
+        redactor.redact(self._notes, now, lambda: self._plan_release(redactor, streams or self._notes.streams))
+
+    def _plan_release(self, redactor: SessionRedactor, streams: bool) -> None:
+        """Plan the flush that writes in time what the redactor holds back."""
+        if redactor.busy:
+            return  # its last job in the thread plans this again
+        since, self._due = redactor.redactor.since, None
         if since is not None:
-            self._due = since + redactor.window - MARGIN
+            self._due = since + redactor.redactor.window - MARGIN
             self._look_again()
         elif streams:
             self._plan(streams)
 
-    def _redacted(self, number: int, redact: Callable[[], list[Item]]) -> list[Item]:
-        """Return what the redactor lets go. If it fails, stop recording; `number` items are lost."""
-        try:
-            return redact()
-        except Exception:  # a failure must neither stop traffic nor let a secret pass
-            log.exception("redaction failed", session=self._parts.header.session)
-            self._redactor = self._context.redactor() if self._context.redactor is not None else None
-            self._parts.fail("redaction failed", number)
-            return []
-
     def _plan(self, streams: bool) -> None:
         """Delay flushing while text streams, so that it is redacted in larger pieces."""
-        window = self._redactor.window if self._redactor is not None else 0
+        window = self._redactor.redactor.window if self._redactor is not None else 0
         if window and streams:
             self._due = self._now() + window * 3 // 4
             self._look_again()
@@ -317,25 +322,19 @@ class SessionRecorder:
         elif self._due is not None:
             self._wants_flush()
 
-    def _write(self, lines: Sequence[Item]) -> None:
-        if not lines or self.closed:
-            return
-        number = lines[-1].seq + lines[-1].count - lines[0].seq
-        self._parts.write(lines[0].seq, number, lambda: encode_lines(packed(lines)))
-
     def close(self) -> None:
         """Write all that is left, and close the file."""
         self._held = False
         self._tell_left_out()
         self.acted()
         self.flush()
-        if self._redactor is not None:
-            if self._look is not None:
-                self._look.cancel()
-            self._write(self._redacted(0, self._redactor.finish))
-            _tell_redacted(self._redactor.ledger, self._context.ledger, self._parts.header.session)
-        self._parts.close()
         self.closed = True
+        if self._look is not None:
+            self._look.cancel()
+        if self._redactor is not None:
+            self._redactor.finish(self._parts.close)
+        else:
+            self._parts.close()
         self._state = self._redactor = None  # a link may still refer to this recorder
 
     def _now(self) -> int:
@@ -348,14 +347,6 @@ class SessionRecorder:
         if not self._waits:
             self._waits = True
             self._context.wants_flush(self)
-
-
-def _tell_redacted(redacted: FindingCounts, ledger: Ledger, session: str) -> None:
-    """Count the secrets that were left out of a recording, and log their kinds and places."""
-    if redacted.total:
-        ledger.counters["secrets_redacted"] += redacted.total
-        found = [f"{entry.kind} in {entry.place}: {entry.count}" for entry in redacted.entries()]
-        log.info("secrets were left out of the recording", session=session, found=found)
 
 
 class Recorder:

@@ -18,6 +18,7 @@ from dragoman.gateway.recording.places import place
 from dragoman.gateway.recording.recorder import Recorder, RecordingContext
 from dragoman.gateway.recording.redaction.redactor import Redactor
 from dragoman.gateway.recording.redaction.rules import rules
+from dragoman.gateway.recording.redaction_worker import RedactionWorker
 from dragoman.gateway.recording.writer import Writer
 from dragoman.mappings.canonical import SessionState
 
@@ -37,6 +38,7 @@ class Recordings:
         self._memory = memory
         self._context: RecordingContext | None = None
         self._writer: Writer | None = None
+        self._worker: RedactionWorker | None = None
         self._recorders: list[Recorder] = []
 
     @property
@@ -56,8 +58,9 @@ class Recordings:
             compresses=wanted.compress,
             rotate_bytes=wanted.rotate_bytes,
         )
+        self._worker = RedactionWorker(loop.call_soon_threadsafe)
         self._context = RecordingContext(
-            self._writer, self._ledger, self._memory, loop.call_later, redactor=self._redactor
+            self._writer, self._ledger, self._memory, loop.call_later, redactor=self._redactor, worker=self._worker
         )
         self._writer.start()
         if not wanted.redact.enabled:
@@ -86,6 +89,8 @@ class Recordings:
         """Write everything that was recorded, and stop. Log an error if the disk takes too long."""
         for recorder in self._recorders:
             recorder.close()
+        if self._worker is not None:
+            await self._worker.close()
         writer, self._writer = self._writer, None
         if writer is not None and not await asyncio.to_thread(writer.close):
             log.error("the end of the recordings was not written: the disk did not take it in time")

@@ -150,9 +150,10 @@ class Finder:
         if len(text) < self._least:
             return []
         if len(text) > KNOWN_MOST:
-            if self._large[0] != text:
-                self._large = (text, self._find_all(text))
-            return self._large[1]
+            large = self._large
+            if large[0] != text:
+                large = self._large = (text, self._find_all(text))
+            return large[1]
         known = self._found.get(text)
         if known is None:
             known = self._keep(self._found, text, self._find_all(text))

@@ -14,6 +14,7 @@ from dragoman.gateway.recording.places import Folder, Place
 from dragoman.gateway.recording.recorder import RecordingContext, SessionRecorder
 from dragoman.gateway.recording.redaction.redactor import Redactor
 from dragoman.gateway.recording.redaction.rules import rules
+from dragoman.gateway.recording.redaction_worker import RedactionWorker
 from dragoman.gateway.recording.writer import OutputFile, Writer
 from dragoman.mappings.canonical import Batch, Event, SessionState
 from dragoman.mappings.canonical.values import Origin
@@ -67,6 +68,7 @@ class Scene:
         rotate_bytes: int = 0,
         *,
         redacts: bool = False,
+        worker: RedactionWorker | None = None,
         place: Place = Folder(Path("/rec")),  # noqa: B008  # has no state
     ) -> None:
         self.disk = Disk(place, rotate_bytes)
@@ -82,6 +84,7 @@ class Scene:
             self.memory,
             self._later,
             redactor=(lambda: Redactor(compiled, b"salt")) if redacts else None,
+            worker=worker,
         )
         self.track = SessionRecorder(self.context, HEADER, self.state, clock=lambda: 1234, monotonic=lambda: self.now)
 

@@ -223,7 +223,7 @@ def test_two_recordings_have_salts_of_their_own_and_those_of_an_installation_one
 def test_a_redactor_that_fails_ends_the_recording_and_not_the_session() -> None:
     scene = Scene()
     assert scene.track._redactor is not None
-    scene.track._redactor.feed = lambda *_: 1 / 0  # type: ignore[assignment, method-assign]  # it is broken
+    scene.track._redactor.redactor.feed = lambda *_: 1 / 0  # type: ignore[assignment, method-assign]  # it is broken
     scene.happens(TextDone(text=f"x {KEY}"))
     with capture_logs() as logs:
         scene.passes(FLUSH)

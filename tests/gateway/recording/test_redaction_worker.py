@@ -1,0 +1,33 @@
+"""The thread that redacts, and what closing does while it works."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+
+from dragoman.gateway.recording import redaction_worker
+from dragoman.gateway.recording.redaction_worker import RedactionWorker
+
+
+async def test_closing_waits_for_the_thread() -> None:
+    worker = RedactionWorker(asyncio.get_running_loop().call_soon_threadsafe)
+    done = list[int]()
+    for number in range(3):
+        worker.add(1, lambda: None, lambda number=number: done.append(number))  # type: ignore[misc]  # mypy infers no default
+    await worker.close()
+    assert done == [0, 1, 2]
+
+
+async def test_closing_gives_up_on_a_thread_that_takes_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(redaction_worker, "CLOSE_DEADLINE", 0.01)
+    worker, go = RedactionWorker(asyncio.get_running_loop().call_soon_threadsafe), threading.Event()
+
+    def work() -> None:
+        go.wait(20)
+
+    worker.add(1, work, lambda: None)
+    await worker.close()
+    assert not worker.busy
+    go.set()
