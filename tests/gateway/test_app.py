@@ -452,11 +452,16 @@ async def test_an_address_with_too_many_clients_is_refused_until_one_of_them_lea
 
 async def test_without_memory_for_it_no_session_is_opened() -> None:
     limits = Limits(memory=1024 * 1024)
-    async with bridged("pod+unix:/nowhere/sock", limits=limits) as (app, url), SmoothClient.connected(url) as client:
+    async with (
+        bridged("smooth+ws://127.0.0.1:9/ws", limits=limits) as (app, url),
+        aiohttp.ClientSession() as http,
+        http.ws_connect(url) as client,
+    ):
         held = Meter()
         app.memory.watch(held, lambda: None)
         held.add(900 * 1024)
-        refused = await client.ask({"action": "create_conversation_session", "agentId": str(uuid4())})
+        await client.send_json({"action": "create_conversation_session", "agentId": str(uuid4()), "requestId": "r"})
+        refused = await client.receive_json()
         assert refused["type"] == "error"
         assert "`memory`" in json.dumps(refused)
 
