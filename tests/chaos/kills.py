@@ -19,13 +19,13 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from random import Random
 
-from msgspec import Struct, field, structs
+from msgspec import field, structs
 
 from dragoman.gateway.config.model import Limits
 from dragoman.gateway.recording.reader import recordings_in
 from dragoman.mappings.canonical.events import TurnEnded
 from tests.chaos.clients import connected
-from tests.chaos.pair import DIALECTS, LIMITS, LISTEN, NO_TURN, completes, first_of
+from tests.chaos.pair import DIALECTS, LIMITS, LISTEN, NO_TURN, EndTally, completes, first_of
 from tests.chaos.processes import Program, children_of, running, wait_until_gone
 from tests.chaos.waiting import comes_true
 from tests.reserved_ports import reserved_port
@@ -40,22 +40,15 @@ CHILD = f"{sys.executable} -m dragoman demo-backend codewhale+stdio: --script"
 LIMITS_OF_TOWN = structs.replace(LIMITS, session_ttl=2.0, children=64, restarts=1000)
 
 
-class KillTally(Struct):
+class KillTally(EndTally):
     """The counts of all kills, by what was killed."""
 
     kills: Counter[str] = field(default_factory=Counter)
-    ended: Counter[str] = field(default_factory=Counter)
-    disconnected: Counter[str] = field(default_factory=Counter)
-    lost: Counter[str] = field(default_factory=Counter)
-    ended_twice: Counter[str] = field(default_factory=Counter)
-    not_recovered: Counter[str] = field(default_factory=Counter)
     left_behind: Counter[str] = field(default_factory=Counter)
-    details: list[str] = field(default_factory=list)
 
     @property
     def clean(self) -> bool:
-        bad = (self.lost, self.ended_twice, self.not_recovered, self.left_behind)
-        return not sum(count.total() for count in bad)
+        return super().clean and not self.left_behind.total()
 
 
 class Town:

@@ -107,17 +107,26 @@ class Outcome(Struct, frozen=True, kw_only=True):
     recovered: bool
 
 
-class Tally(Struct):
-    """The counts of many rounds, by kind of fault and side."""
+class EndTally(Struct):
+    """The counts of the ends of turns, by what happened to them. `details` describes the bad ones."""
 
-    rounds: Counter[str] = field(default_factory=Counter)
-    struck: Counter[str] = field(default_factory=Counter)
     ended: Counter[str] = field(default_factory=Counter)
     disconnected: Counter[str] = field(default_factory=Counter)
     lost: Counter[str] = field(default_factory=Counter)
     ended_twice: Counter[str] = field(default_factory=Counter)
     not_recovered: Counter[str] = field(default_factory=Counter)
     details: list[str] = field(default_factory=list)
+
+    @property
+    def clean(self) -> bool:
+        return not (self.lost.total() or self.ended_twice.total() or self.not_recovered.total())
+
+
+class Tally(EndTally):
+    """The counts of many rounds, by kind of fault and side."""
+
+    rounds: Counter[str] = field(default_factory=Counter)
+    struck: Counter[str] = field(default_factory=Counter)
 
     def add(self, pair: str, each: Round, outcome: Outcome) -> None:
         key = each.fault.title
@@ -130,10 +139,6 @@ class Tally(Struct):
         self.not_recovered[key] += not outcome.recovered
         if outcome.lost or outcome.ended_twice or not outcome.recovered:
             self.details.append(f"{pair}: {each}: {outcome}")
-
-    @property
-    def clean(self) -> bool:
-        return not (self.lost.total() or self.ended_twice.total() or self.not_recovered.total())
 
 
 class GatewayTurns:

@@ -34,8 +34,8 @@ from dragoman.gateway.session.session import Session
 from dragoman.gateway.upstreams import kind_of
 from dragoman.mappings.canonical import Command
 from dragoman.mappings.dialect import Burst, Parts
-from tests.gateway.pod_messages import snapshot
-from tests.gateway.smooth_client_messages import CREATE, opened
+from tests.gateway.pod_messages import run, snapshot
+from tests.gateway.smooth_client_messages import CREATE, opened, send
 from tests.idle import run_turns, settle
 from tests.memory_transport import MemoryTransport
 from tests.oracle import ORACLES, SmoothOracle, heard
@@ -375,6 +375,10 @@ class Script:
     def says(self, name: str, *messages: dict[str, Any] | bytes) -> Script:
         """Send these frames as this client, in one write."""
         return self._then(f"{name} says", lambda: self._stage.clients[name].says(*map(self._filled, messages)))
+
+    def submits(self, name: str, request: str, text: str) -> Script:
+        """Send an input as this client, and assert that the pod receives it."""
+        return self.says(name, send(request, text)).pod_gets(run(text))
 
     def gets(self, name: str, *expected: dict[str, Any]) -> Script:
         """Assert that the client received exactly these frames since it was last checked."""

@@ -42,8 +42,7 @@ def begun(made: InMemoryGateway) -> Script:
     return (
         made.script()
         .opens("a")
-        .says("a", send("r1", "Hi"))
-        .pod_gets(run("Hi"))
+        .submits("a", "r1", "Hi")
         .pod_says(*took("Hi"), delta("Hel"))
         .gets("a", accepted("r1"), token("r1", "Hel"))
         .pod_dies()
@@ -53,7 +52,7 @@ def begun(made: InMemoryGateway) -> Script:
 
 def submitted(made: InMemoryGateway) -> Script:
     """Return a client `a` whose input r1 was written to a pod that is lost before it answers."""
-    return made.script().opens("a").says("a", send("r1", "Hi")).pod_gets(run("Hi")).pod_dies().gets("a")
+    return made.script().opens("a").submits("a", "r1", "Hi").pod_dies().gets("a")
 
 
 def said(made: InMemoryGateway) -> list[tuple[str, str]]:
@@ -119,8 +118,7 @@ async def test_content_received_before_is_not_sent_again() -> None:
         await (
             made.script()
             .opens("a")
-            .says("a", send("r1", "Hi"))
-            .pod_gets(run("Hi"))
+            .submits("a", "r1", "Hi")
             .pod_says(*took("Hi"), delta("Hello"), done("Hello"), *called, result)
             .gets("a", accepted("r1"), token("r1", "Hello"), {"type": "stream_chunk"}, {"type": "stream_chunk"})
             .pod_dies()
@@ -227,8 +225,7 @@ async def test_an_input_that_the_pod_took_back_is_rolled_back() -> None:
         await (
             made.script()
             .opens("a")
-            .says("a", send("r1", "Hi"))
-            .pod_gets(run("Hi"))
+            .submits("a", "r1", "Hi")
             .pod_says(*took("Hi"), rotated())
             .gets("a", accepted("r1"))
             .pod_dies()
@@ -262,8 +259,7 @@ async def test_a_new_pod_in_place_of_the_old_one_does_not_count_as_a_rollback() 
         await (
             made.script()
             .opens("a")
-            .says("a", send("r1", "Hi"))
-            .pod_gets(run("Hi"))
+            .submits("a", "r1", "Hi")
             .pod_says(*took("Hi"))
             .gets("a", accepted("r1"))
             .pod_dies()
@@ -279,8 +275,7 @@ async def test_another_conversation_with_the_same_input_fails_the_turn() -> None
         await (
             made.script()
             .opens("a")
-            .says("a", send("r1", "Hi"))
-            .pod_gets(run("Hi"))
+            .submits("a", "r1", "Hi")
             .pod_says(*took("Hi"), rotated(), delta("Hel"))
             .gets("a", accepted("r1"), token("r1", "Hel"))
             .pod_dies()
@@ -363,12 +358,10 @@ async def test_the_same_text_in_an_earlier_run_is_not_mistaken_for_the_input() -
             .says("a", {"action": "ping", "requestId": "p"})
             .gets("a", {"type": "pong"})
             .opens("b")
-            .says("b", send("r0", "Hi"))
-            .pod_gets(run("Hi"))
+            .submits("b", "r0", "Hi")
             .pod_says(*took("Hi"), delta("Yes"), done("Yes"), *FINISHED)
             .gets("b", accepted("r0"), token("r0", "Yes"), answer("r0", "Yes"))
-            .says("b", send("r1", "Hi"))
-            .pod_gets(run("Hi"))
+            .submits("b", "r1", "Hi")
             .pod_dies()
             .pod_says(snapshot(*run_entries("Hi", answer_entry("Yes"), end=completed())))
             .gets("b", error("r1", "INTERNAL_ERROR"))
@@ -382,8 +375,7 @@ async def test_a_cancel_in_flight_succeeds_if_the_run_has_ended() -> None:
         await (
             made.script()
             .opens("a")
-            .says("a", send("r1", "Hi"))
-            .pod_gets(run("Hi"))
+            .submits("a", "r1", "Hi")
             .pod_says(*took("Hi"), delta("Hel"))
             .gets("a", accepted("r1"), token("r1", "Hel"))
             .says("a", cancel("r1"))

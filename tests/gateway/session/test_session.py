@@ -40,14 +40,7 @@ FAR = Limits(backoff_first=NEVER, backoff_max=NEVER)  # nobody connects again by
 
 def begun(made: InMemoryGateway) -> Script:
     """Return a client `a` whose turn r1 runs."""
-    return (
-        made.script()
-        .opens("a")
-        .says("a", send("r1", "Hi"))
-        .pod_gets(run("Hi"))
-        .pod_says(*took("Hi"))
-        .gets("a", accepted("r1"))
-    )
+    return made.script().opens("a").submits("a", "r1", "Hi").pod_says(*took("Hi")).gets("a", accepted("r1"))
 
 
 # -- a turn ------------------------------------------------------------------------------------------
@@ -58,8 +51,7 @@ async def test_an_input_is_accepted_by_the_echo_of_the_pod_and_ends_once() -> No
         await (
             made.script()
             .opens("a")
-            .says("a", send("r1", "Hi"))
-            .pod_gets(run("Hi"))
+            .submits("a", "r1", "Hi")
             .gets("a")
             .pod_says(*took("Hi"))
             .gets("a", accepted("r1"))
@@ -78,8 +70,7 @@ async def test_an_acceptance_read_together_with_the_whole_turn_comes_before_its_
         await (
             made.script()
             .opens("a")
-            .says("a", send("r1", "Hi"))
-            .pod_gets(run("Hi"))
+            .submits("a", "r1", "Hi")
             .pod_says(*took("Hi"), delta("Hello"), *FINISHED)
             .gets("a", accepted("r1"), token("r1", "Hello"), answer("r1", "Hello"))
             .done()
@@ -91,8 +82,7 @@ async def test_content_before_the_acceptance_belongs_to_the_accepted_input() -> 
         names = await (
             made.script()
             .opens("a")
-            .says("a", send("r1", "Hi"))
-            .pod_gets(run("Hi"))
+            .submits("a", "r1", "Hi")
             .pod_says(say("turn_start", turn=0), delta("He"))
             .gets("a", token("$turn", "He"))
             .pod_says(*took("Hi"), delta("llo"), *FINISHED)
@@ -141,8 +131,7 @@ async def test_an_input_that_the_pod_refuses_is_busy_and_the_next_one_works() ->
             .pod_says(problem("already_running", "a run is in progress"))
             .gets("a", error("r1", "TURN_IN_PROGRESS"))
             .pod_gets(run("Hi"))
-            .says("a", send("r2", "Hi again"))
-            .pod_gets(run("Hi again"))
+            .submits("a", "r2", "Hi again")
             .pod_says(*took("Hi again"))
             .gets("a", accepted("r2"))
             .done()
@@ -229,8 +218,7 @@ async def test_an_unanswered_input_fails_and_its_late_acceptance_still_opens_a_t
         await (
             made.script()
             .opens("a")
-            .says("a", send("r1", "Hi"))
-            .pod_gets(run("Hi"))
+            .submits("a", "r1", "Hi")
             .passes(Limits().accept_deadline)
             .gets("a", error("r1", "INTERNAL_ERROR"))
             .pod_says(*took("Hi"), delta("Late"), *FINISHED)
@@ -284,8 +272,7 @@ async def test_a_cancel_that_the_pod_ignores_is_forced_and_the_rest_of_the_turn_
             .says("a", send("r2", "Hello?"))
             .gets("a", error("r2", "TURN_IN_PROGRESS"))
             .pod_says(problem("internal", "Cancelled"), status("idle"))
-            .says("a", send("r3", "Now"))
-            .pod_gets(run("Now"))
+            .submits("a", "r3", "Now")
             .pod_says(*took("Now"))
             .gets("a", accepted("r3"))
             .done()
@@ -317,8 +304,7 @@ async def test_a_pod_that_is_lost_is_free_again_after_a_cancel_by_force() -> Non
             .gets("a", cancelled("r1"))
             .pod_dies()
             .pod_says(snapshot())
-            .says("a", send("r2", "Hi"))
-            .pod_gets(run("Hi"))
+            .submits("a", "r2", "Hi")
             .done()
         )
 
@@ -345,8 +331,7 @@ async def test_the_cancel_of_an_input_that_was_refused_does_not_end_the_next_tur
             .pod_gets(run("Hi"), CANCEL)
             .pod_says(problem("already_running", "no"), problem("not_running", "no"))
             .gets("a", error("r1", "TURN_IN_PROGRESS"))
-            .says("a", send("r2", "Again"))
-            .pod_gets(run("Again"))
+            .submits("a", "r2", "Again")
             .pod_says(*took("Again"))
             .gets("a", accepted("r2"))
             .passes(Limits().cancel_deadline)
@@ -401,8 +386,7 @@ async def test_an_input_that_waits_for_an_answer_fails_when_the_pod_is_lost() ->
         await (
             made.script()
             .opens("a")
-            .says("a", send("r1", "Hi"))
-            .pod_gets(run("Hi"))
+            .submits("a", "r1", "Hi")
             .pod_dies()
             .passes(Limits().reconnect_grace)
             .gets("a", error("r1", "INTERNAL_ERROR"))
@@ -419,8 +403,7 @@ async def test_a_session_continues_after_the_pod_came_back() -> None:
             .passes(Limits().reconnect_grace)
             .gets("a", error("r1", "INTERNAL_ERROR"))
             .pod_says(snapshot(user_entry("Hi")))
-            .says("a", send("r2", "Still there?"))
-            .pod_gets(run("Still there?"))
+            .submits("a", "r2", "Still there?")
             .pod_says(*took("Still there?"), delta("Yes"), *FINISHED)
             .gets("a", accepted("r2"), token("r2", "Yes"), answer("r2", "Yes"))
             .done()
@@ -478,8 +461,7 @@ async def test_a_client_that_left_before_its_input_was_accepted_leaves_it_in_the
         await (
             made.script()
             .opens("a")
-            .says("a", send("r1", "Hi"))
-            .pod_gets(run("Hi"))
+            .submits("a", "r1", "Hi")
             .leaves("a")
             .pod_says(*took("Hi"), delta("Hello"), *FINISHED)
             .done()
@@ -527,8 +509,7 @@ async def test_a_session_without_clients_closes_its_backend_after_its_time_and_r
             made.script()
             .opens("b")
             .pod_says(snapshot())
-            .says("b", send("r1", "Hi"))
-            .pod_gets(run("Hi"))
+            .submits("b", "r1", "Hi")
             .pod_says(*took("Hi"))
             .gets("b", accepted("r1"))
             .done()
@@ -571,8 +552,7 @@ async def test_a_session_keeps_a_bounded_transcript_and_counts_dropped_items() -
             begun(made)
             .pod_says(delta("12345678"), *FINISHED)
             .gets("a", token("r1", "12345678"), answer("r1", "12345678"))
-            .says("a", send("r2", "x"))
-            .pod_gets(run("x"))
+            .submits("a", "r2", "x")
             .pod_says(*took("x"), delta("y"), *FINISHED)
             .gets("a", accepted("r2"), token("r2", "y"), answer("r2", "y"))
             .done()
@@ -603,7 +583,7 @@ async def test_waiting_commands_are_bounded() -> None:
 
 async def test_an_echo_of_another_clients_input_stays_a_message_of_that_client() -> None:
     async with in_memory_gateway() as made:
-        await made.script().opens("a").says("a", send("r1", "Hi")).pod_gets(run("Hi")).pod_says(echo("Hey")).done()
+        await made.script().opens("a").submits("a", "r1", "Hi").pod_says(echo("Hey")).done()
         assert [m.text for m in made.session.state.messages()] == ["Hey"]
 
 
