@@ -23,6 +23,7 @@ from msgspec import structs
 from dragoman.adapters.base import Transport
 from dragoman.gateway import registry
 from dragoman.gateway.admission import address_of
+from dragoman.gateway.backends.failover import UpstreamPool
 from dragoman.gateway.backends.status import BackendStatus
 from dragoman.gateway.clients import ClientPort, Clients, Entrance
 from dragoman.gateway.config.model import Config, Route
@@ -125,7 +126,8 @@ class App:
             for endpoint in route.listen:
                 registry.check_listen(endpoint)
             if make_backend is None:
-                registry.check_upstream(route.upstream)
+                for upstream in route.upstreams:
+                    registry.check_upstream(upstream)
 
     async def run(self, listening: Callable[[str], None] = lambda _endpoint: None) -> None:
         """Serve until `stop` is set. `listening` is called with each bound endpoint; raise OSError if one cannot be
@@ -226,6 +228,11 @@ class App:
     def backends(self) -> dict[str, BackendStatus]:
         """The connections to the backend of each route by its name, for routes whose backend is not in this process."""
         return self._upstreams.statuses
+
+    @property
+    def upstream_pools(self) -> dict[str, UpstreamPool]:
+        """The upstreams of each route that has several, by its name."""
+        return self._upstreams.pools
 
     @property
     def recordings(self) -> Recordings | None:

@@ -188,7 +188,7 @@ class Router:
         """Return the session that all clients of a listener share; None if its backend has none for it now."""
         ingress = link.ingress
         known = self._all.entrances.find_session(ingress)
-        if known is not None:
+        if known is not None and self._backend.leads_to(known):
             return known
         wanted = ingress.session
         session = self._named(wanted) or self._backend.session_behind(wanted, link.principal)

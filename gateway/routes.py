@@ -31,7 +31,7 @@ from dragoman.gateway.services import Services
 
 __all__ = ["Routes", "RunningRoute"]
 
-BACKEND = ("upstream", "env", "rlimits", "reap", "record")
+BACKEND = ("upstream", "failover", "env", "rlimits", "reap", "record")
 """The options of a route that its router has from the beginning: what changes them gets a new router."""
 
 log = structlog.get_logger("dragoman")

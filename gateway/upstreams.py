@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from dragoman.adapters.base import Transport
 from dragoman.gateway import registry
 from dragoman.gateway.backends.conversations import ConversationsKind, ReplayedKind
+from dragoman.gateway.backends.failover import FailoverConnection, UpstreamPool
 from dragoman.gateway.backends.kind import BackendKind, MakeBackend
 from dragoman.gateway.backends.pods import PodsKind
 from dragoman.gateway.backends.shared import SharedKind
@@ -53,6 +54,7 @@ class Upstreams:
         self._spawn = spawn
         self._make_backend = make_backend
         self.statuses: dict[str, BackendStatus] = {}  # by route name, for routes whose backend is dialled
+        self.pools: dict[str, UpstreamPool] = {}  # by route name, for routes with several upstreams
         self.replays: dict[str, Replay] = {}  # by route name, for routes whose backend is a recording
 
     def change_services(self, services: Services) -> None:
@@ -65,8 +67,14 @@ class Upstreams:
         if make is not None:
             return kind_of(upstream, lambda session, _endpoint: make(session), in_process=True)
         self.statuses[route.name] = BackendStatus()
+        self.pools.pop(route.name, None)
         if not registry.played(route.upstream):
             dial = partial(self._dial, route, recorder)
+            if route.failover:
+                pool = self.pools[route.name] = self._make_pool(route)
+                dial = partial(self._dial_pool, pool, route, recorder)
+                if upstream.single_session:
+                    return lambda sessions: SingleKind(sessions, dial, pool.choose)
             pods = registry.pods(route.upstream)
             if pods is not None:
                 return lambda sessions: PodsKind(sessions, dial, pods, self._spawn)
@@ -83,6 +91,33 @@ class Upstreams:
             live=partial(self._live, route, recorder),
         )
         return kind_of(upstream, lambda session, _endpoint: replay.backend(session), in_process=True)
+
+    def _make_pool(self, route: Route) -> UpstreamPool:
+        limits, spawner = self._services.limits, self._spawner(route)
+        return UpstreamPool(
+            route.name,
+            [(endpoint, registry.connector(endpoint, limits, spawner)) for endpoint in route.upstreams],
+            limits,
+            self._services.clock,
+        )
+
+    def _dial_pool(
+        self, pool: UpstreamPool, route: Route, recorder: Recorder | None, session: BackendEvents, endpoint: Endpoint
+    ) -> Upstream:
+        """Make the connection of a session to the upstreams of a pool; one session of a pod is at `endpoint` alone."""
+        dialect, state = registry.dialect(endpoint.dialect), session.connected()
+        only = pool.find_upstream(endpoint) if dialect.single_session else None
+        failover = FailoverConnection(pool, state, only)
+        target = UpstreamTarget(
+            endpoint=failover.endpoint,
+            dialect=dialect,
+            connect=failover.connect,
+            tap=recorder.upstream(dialect, state.id if dialect.session_ref is None else "") if recorder else None,
+            status=self.statuses[route.name],
+            trace=lambda: state.trace,
+            failover=failover,
+        )
+        return Upstream(state.id, target, session, self._services, self._spawn)
 
     def _live(
         self,

@@ -99,6 +99,10 @@ class BackendKind(ABC):
         None: the backend has none for it now. Raise Refused if none may be made for a client of this principal.
         """
 
+    def leads_to(self, _session: Session) -> bool:
+        """Return True if further clients of a listener get this session, which others of them share already."""
+        return True
+
     # -- open ------------------------------------------------------------------------------------------
 
     @abstractmethod

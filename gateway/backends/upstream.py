@@ -18,6 +18,7 @@ import structlog
 from msgspec import Struct, field
 
 from dragoman.adapters.base import CloseReason, Transport
+from dragoman.gateway.backends.failover import FailoverConnection
 from dragoman.gateway.backends.status import BackendStatus
 from dragoman.gateway.first_frames import FirstFrames
 from dragoman.gateway.link import Link, LinkEvents, Peer
@@ -45,7 +46,8 @@ class UpstreamTarget(Struct, frozen=True, kw_only=True):
     """A backend that can be dialled by `connect`.
 
     `endpoint` names it in logs, `tap` records the connection, and `status` counts it. `trace` returns the trace context
-    of the session that the connection is for.
+    of the session that the connection is for. `failover` is set if the route has several upstreams: `connect` is a
+    method of it then.
     """
 
     endpoint: str
@@ -54,6 +56,7 @@ class UpstreamTarget(Struct, frozen=True, kw_only=True):
     tap: Tap | None = None
     trace: Callable[[], TraceContext | None] = lambda: None
     status: BackendStatus = field(default_factory=BackendStatus)
+    failover: FailoverConnection | None = None
 
 
 class Upstream:
@@ -73,6 +76,7 @@ class Upstream:
         self._tap = target.tap
         self._trace = target.trace
         self._status = target.status
+        self._failover = target.failover
         self._session = session
         self._spawn = spawn
         self._services = services
@@ -89,8 +93,7 @@ class Upstream:
         self._may_go_on = False  # that turn may go on over a new connection
         self._translator: Translator[Event, Command] | None = None
         self._complaint = ""  # what the log said last about a backend of another dialect
-        self._endpoint = target.endpoint
-        self._log = log.bind(session=name, endpoint=target.endpoint)
+        self._use_endpoint(target.endpoint)
 
     def start(self) -> None:
         # A backend that opens conversations is dialled with the first command that needs it.
@@ -151,7 +154,7 @@ class Upstream:
             self._status.attempts += 1
             OUTGOING.set(self._trace())  # of this task alone
             try:
-                async with asyncio.timeout(self._limits.connect_deadline):
+                async with asyncio.timeout(self._limits.connect_deadline if self._failover is None else None):
                     transport = await self._connect()
             except (OSError, TimeoutError) as error:
                 late = f"no connection within {self._limits.connect_deadline:g} s"
@@ -166,6 +169,8 @@ class Upstream:
                 self._may_go_on = bool(self._session.lost(text, unsent, cause))
             else:
                 reached = True
+                if self._failover is not None:
+                    self._use_endpoint(self._failover.endpoint)
                 heard = await self._serve(transport)
                 failures = 0 if heard else failures + 1  # a backend that accepts and drops is not dialled again at once
                 if self._may_go_on and heard and not self._is_in_grace():
@@ -173,6 +178,11 @@ class Upstream:
                     continue
             await self._pause(0 if self._is_in_grace() else failures)
         self._running = False
+
+    def _use_endpoint(self, endpoint: str) -> None:
+        """Name the upstream of this connection in the log."""
+        self._endpoint = endpoint
+        self._log = log.bind(session=self._name, endpoint=endpoint)
 
     def _is_in_grace(self) -> bool:
         """Return True while a turn that was open when the connection was lost may be found again."""
@@ -183,6 +193,8 @@ class Upstream:
         """Use this connection until it ends; return True if the backend sent anything."""
         if self._ending:  # while we were connecting
             await transport.close()
+            if self._failover is not None:
+                self._failover.note_end("")
             return False
         if self._translator is None or not (self._may_go_on and self._is_in_grace()):
             self._translator = self._dialect.client(self._clock, self._services.new_id)
@@ -213,12 +225,17 @@ class Upstream:
             self._status.connected -= 1
             self._status.heard -= link.heard
             self._status.dropped += link.heard and not self._ending
+            if self._failover is not None:
+                is_fault = not link.heard and not self._ending
+                self._failover.note_end("the connection ended before the backend said anything" if is_fault else "")
         return link.heard
 
     def _understands(self, frames: Sequence[Frame]) -> bool:
         if self._first is None or not self._first.take(frames):
             return False
         self._status.note_heard()
+        if self._failover is not None:
+            self._failover.note_heard()
         return True
 
     def _give_up(self) -> None:

@@ -67,14 +67,18 @@ def _probed(path: Path, checked: Checked, console: Console, *, quiet: bool) -> l
     with console.status("connecting to the backends") if console.is_terminal and not quiet else console:
         answers = run(probe_upstreams(config))
     problems = []
-    for index, (route, answer) in enumerate(zip(config.routes, answers, strict=True)):
+    upstreams = [
+        (("route", index, "upstream", *((place,) if route.failover else ())), route.name, upstream)
+        for index, route in enumerate(config.routes)
+        for place, upstream in enumerate(route.upstreams)
+    ]
+    for (key, name, upstream), answer in zip(upstreams, answers, strict=True):
         if answer:
-            key = ("route", index, "upstream")
             problems.append(Problem(file=str(path), line=lines.of(key), path=written(key), text=answer))
         if not quiet and answer:
             console.print(Text(str(problems[-1]), style="red"))
         elif not quiet:
-            console.print(Text.assemble(f"{route.name}: ", ("ok", "green"), f", {route.upstream.masked}"))
+            console.print(Text.assemble(f"{name}: ", ("ok", "green"), f", {upstream.masked}"))
     return problems
 
 

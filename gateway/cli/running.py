@@ -151,6 +151,7 @@ async def _warn(gateway: App, hazards: list[str]) -> None:
         log.warning(text)
     for name in INHERITED.untaken:
         log.warning("no listener has taken an inherited socket: add ?fd=NAME to its endpoint", name=name)
-    for route, text in zip(gateway.config.routes, await probe(gateway.config, starting=True), strict=True):
+    routes = [route for route in gateway.config.routes for _upstream in route.upstreams]
+    for route, text in zip(routes, await probe(gateway.config, starting=True), strict=True):
         if text:
             log.warning("backend not reachable yet", route=route.name, cause=text)

@@ -27,6 +27,7 @@ from dragoman.gateway.config.ops_address import faults_of_ops
 from dragoman.gateway.config.paths import resolve_paths
 from dragoman.gateway.config.shape import faults
 from dragoman.gateway.config.source import read_small
+from dragoman.gateway.config.upstreams import failover_faults
 from dragoman.gateway.endpoint import Endpoint, parse
 from dragoman.gateway.recording.places import OneFile, place
 from dragoman.mappings.canonical.commands import ShutdownBackend
@@ -81,6 +82,7 @@ class Draft(Struct, frozen=True, kw_only=True):
     name: Any
     listen: dict[int, Endpoint]
     upstream: Endpoint | None
+    upstreams: dict[KeyPath, Endpoint]
     shutdown: Any
     env: Any = None
     rlimits: Any = None
@@ -141,10 +143,24 @@ def check_route(route: Route) -> None:
     for endpoint in route.listen:
         registry.check_listen(endpoint)
         registry.check_place(endpoint)
-    registry.check_upstream(route.upstream)
+    for upstream in route.upstreams:
+        registry.check_upstream(upstream)
+    upstreams: dict[KeyPath, Endpoint] = {("upstream", index): one for index, one in enumerate(route.upstreams)}
     listen = dict(enumerate(route.listen))
-    draft = Draft(at=(), name=route.name, listen=listen, upstream=route.upstream, shutdown=route.shutdown)
-    for _, text in (*_overlaps([draft]), *_sessions([draft]), *_shutdowns([draft])):
+    draft = Draft(
+        at=(),
+        name=route.name,
+        listen=listen,
+        upstream=route.upstream,
+        upstreams=upstreams,
+        shutdown=route.shutdown,
+    )
+    for _, text in (
+        *failover_faults(upstreams),
+        *_overlaps([draft]),
+        *_sessions([draft]),
+        *_shutdowns([draft]),
+    ):
         raise ConfigError(text)
 
 
@@ -167,6 +183,8 @@ def _read(table: dict[str, Any], listens: bool) -> tuple[list[Found], list[Draft
     for index, route in enumerate(table["route"] if isinstance(table["route"], list) else []):
         if isinstance(route, dict):
             drafts.append(_draft(("route", index), route, found, listens))
+    for draft in drafts:
+        found += failover_faults(draft.upstreams)
     found += [*_same_names(drafts), *_overlaps(drafts), *_sessions(drafts), *_shutdowns(drafts)]
     auth = table.get("auth")
     found += jwt_faults(auth.get("jwt", {}) if isinstance(auth, dict) else {})
@@ -185,7 +203,7 @@ def _draft(at: KeyPath, table: dict[str, Any], found: list[Found], listens: bool
         found.append(((*at, "listen"), "must contain an endpoint"))
     texts = enumerate(listen) if isinstance(listen, list) else ()
     read = {index: _endpoint((*at, "listen", index), text, found) for index, text in texts}
-    upstream = _endpoint((*at, "upstream"), table.get("upstream"), found)
+    upstreams = _upstreams((*at, "upstream"), table.get("upstream"), found)
     return Draft(
         at=at,
         name=table.get("name", "default"),
@@ -194,9 +212,21 @@ def _draft(at: KeyPath, table: dict[str, Any], found: list[Found], listens: bool
         rlimits=table.get("rlimits"),
         share=table.get("share"),
         insecure=table.get("insecure"),
-        upstream=upstream,
+        upstream=next(iter(upstreams.values()), None),
+        upstreams=upstreams,
         listen={index: endpoint for index, endpoint in read.items() if endpoint is not None},
     )
+
+
+def _upstreams(at: KeyPath, value: Any, found: list[Found]) -> dict[KeyPath, Endpoint]:
+    """Return the endpoints of the upstreams by their keys, after adding their errors to `found`."""
+    if not isinstance(value, list):
+        endpoint = _endpoint(at, value, found)
+        return {at: endpoint} if endpoint is not None else {}
+    if not value:
+        found.append((at, "must contain an endpoint"))
+    read = {index: _endpoint((*at, index), text, found) for index, text in enumerate(value)}
+    return {(*at, index): endpoint for index, endpoint in read.items() if endpoint is not None}
 
 
 def _endpoint(at: KeyPath, text: Any, found: list[Found]) -> Endpoint | None:
@@ -205,7 +235,7 @@ def _endpoint(at: KeyPath, text: Any, found: list[Found]) -> Endpoint | None:
         return None
     try:
         endpoint = parse(text)
-        if at[-1] == "upstream":
+        if "upstream" in at:
             registry.check_upstream(endpoint)
         else:
             registry.check_listen(endpoint)
@@ -237,7 +267,7 @@ def _overlaps(drafts: Sequence[Draft]) -> Iterator[Found]:
                 continue
             if place in taken:
                 yield at, f"{endpoint.masked}: {taken[place]} listens there already"
-            elif draft.upstream is not None and registry.place(draft.upstream) == place:
+            elif any(registry.place(upstream) == place for upstream in draft.upstreams.values()):
                 yield (
                     at,
                     f"{endpoint.masked}: this route's `upstream` is the same place, so it would be its own backend",
@@ -371,7 +401,7 @@ def _shared(path: Path, drafts: Sequence[Draft], table: dict[str, Any]) -> list[
     """Find tokens and salts in a file that other users may read."""
     text = f"contains a token, and other users may read this file; `chmod 600 {path}`"
     found: list[Found] = [
-        ((*d.at, "upstream"), text) for d in drafts if d.upstream is not None and d.upstream.has_literal_secret
+        (key, text) for d in drafts for key, upstream in d.upstreams.items() if upstream.has_literal_secret
     ]
     try:
         salted = bool(table["recording"]["redact"]["salt"])
@@ -385,14 +415,16 @@ def _config(table: dict[str, Any], secrets: set[KeyPath]) -> Config:
     """Return the configuration of a valid table."""
     file = msgspec.convert(table, ConfigFile)
     auth = read_auth(file.auth)
+    upstreams = [[route.upstream] if isinstance(route.upstream, str) else route.upstream for route in file.route]
     routes = (
         Route(
             name=route.name,
             listen=tuple(map(parse, route.listen)),
-            upstream=parse(route.upstream),
+            upstream=parse(first),
+            failover=tuple(map(parse, others)),
             **{name: getattr(route, name) for name in RouteOptions.__struct_fields__},
         )
-        for route in file.route
+        for route, (first, *others) in zip(file.route, upstreams, strict=True)
     )
     return Config(
         limits=file.limits,

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from dragoman.gateway.config.lines import KeyPath, written
-from dragoman.gateway.config.model import Config
+from dragoman.gateway.config.model import Config, Route
 from dragoman.gateway.endpoint import MASK, Endpoint, masked_text
 
 __all__ = ["list_defaults", "masked_table", "to_toml"]
@@ -69,7 +69,10 @@ def _mask(value: Any, hint: Any, path: KeyPath, secrets: frozenset[KeyPath]) -> 
     if isinstance(value, Struct):
         hints = get_type_hints(type(value), include_extras=True)
         names = [name for name in value.__struct_fields__ if name != "authenticated"]  # of a route, not of its table
-        return {name: _mask(getattr(value, name), hints[name], (*path, name), secrets) for name in names}
+        table = {name: _mask(getattr(value, name), hints[name], (*path, name), secrets) for name in names}
+        if isinstance(value, Route):  # one key of the file
+            table["upstream"] = [table["upstream"], *others] if (others := table.pop("failover")) else table["upstream"]
+        return table
     if isinstance(value, Mapping):
         return {name: _mask(item, hint, (*path, name), secrets) for name, item in value.items()}
     if isinstance(value, list | tuple):

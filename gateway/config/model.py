@@ -69,6 +69,9 @@ class Limits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rena
     reconnect_grace: Seconds = 2.0  # docs/translation.md, rule 4.10
     backoff_first: Seconds = 0.1
     backoff_max: Seconds = 5.0
+    # of an upstream of several, within `fail_timeout`: new sessions then go to another (one failure may be a restart)
+    max_fails: Count = 3
+    fail_timeout: Seconds = 10.0  # also the time until such an upstream is tried again, as long as nginx's
     snapshot_wait: Seconds = 0.4  # a pod's prober waits 0.5 s for the first line
     session_ttl: Seconds = 3600.0  # a session without clients is then forgotten (docs/design.md, section 5)
     children: Count = 16  # child processes at once: a codewhale with its inner server takes some 100 MB
@@ -175,18 +178,26 @@ class Route(RouteOptions, frozen=True, kw_only=True):
     name: str
     listen: tuple[Endpoint, ...]
     upstream: Endpoint
+    failover: tuple[Endpoint, ...] = ()
+    """The further upstreams of the route, which are used in this order if the first is not healthy."""
     authenticated: bool = False
     """True if each client of the route has a principal of its own; else all are `local`."""
+
+    @property
+    def upstreams(self) -> tuple[Endpoint, ...]:
+        """All upstreams of the route, in the order in which new sessions try them."""
+        return (self.upstream, *self.failover)
 
 
 class RouteTable(RouteOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A `[[route]]` of the file, before its endpoints are parsed.
 
-    A route that only a launched program serves has no `listen`.
+    A route that only a launched program serves has no `listen`. `upstream` is one endpoint, or several in the order in
+    which new sessions try them.
     """
 
     listen: list[str] = []
-    upstream: str
+    upstream: str | list[str]
     name: str = "default"
 
 

@@ -22,7 +22,7 @@ __all__ = ["probe"]
 
 
 async def probe(config: Config, *, starting: bool = False) -> list[str]:
-    """Return for each route, in order, why its upstream cannot be reached, or "".
+    """Return for each upstream of each route, in order, why it cannot be reached, or "".
 
     A gateway that is `starting` starts no child and connects to no server of this machine: it looks whether one
     listens. To other machines it connects, but does not wait for a first frame.
@@ -31,7 +31,7 @@ async def probe(config: Config, *, starting: bool = False) -> list[str]:
         tasks = [
             group.create_task(
                 _dial(
-                    route.upstream,
+                    upstream,
                     config.limits,
                     route_spawner(children, route, inherit=config.inherit_env),
                     starting,
@@ -39,6 +39,7 @@ async def probe(config: Config, *, starting: bool = False) -> list[str]:
                 name=f"{route.name}:probe",
             )
             for route in config.routes
+            for upstream in route.upstreams
         ]
     return [task.result() for task in tasks]
 

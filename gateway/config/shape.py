@@ -31,7 +31,9 @@ PLAIN = {
 def faults(value: Any, wanted: Any, path: KeyPath = ()) -> Iterator[tuple[KeyPath, str]]:
     """Yield each mismatch of `value`, parsed from TOML, with the type `wanted`: its key path and what to write."""
     if isinstance(wanted, UnionType):  # X | None: TOML has no null, so an optional key is left out
-        (wanted,) = (option for option in get_args(wanted) if option is not type(None))
+        options = [option for option in get_args(wanted) if option is not type(None)]
+        # Of text and a list of text the list is wanted if the value is one.
+        wanted = next((one for one in options if isinstance(value, list) and get_origin(one) is list), options[0])
     if isinstance(wanted, type) and issubclass(wanted, Struct):
         if isinstance(value, dict):
             yield from _faults_of_table(value, wanted, path)

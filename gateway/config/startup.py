@@ -28,8 +28,9 @@ def find_hazards(config: Config) -> Iterator[str]:
         for endpoint in route.listen:
             if is_public(endpoint) and not (route.authenticated and names_clients(endpoint, config.auth)):
                 yield f"{endpoint.masked} accepts clients from other machines without authentication"
-        if route.upstream.transport == "stdio" and not is_program_found(shlex.split(route.upstream.address)[0]):
-            yield f"{route.upstream.masked}: no such program in PATH; install it, or write its full path"
+        for upstream in route.upstreams:
+            if upstream.transport == "stdio" and not is_program_found(shlex.split(upstream.address)[0]):
+                yield f"{upstream.masked}: no such program in PATH; install it, or write its full path"
     if config.recording is not None and (reason := why_unwritable(config.recording.path)):
         yield f"recordings cannot be written to {config.recording.path}: {reason}"
 

@@ -12,6 +12,7 @@ from typing import Any
 from msgspec import Struct, structs
 
 from dragoman.gateway.app import App
+from dragoman.gateway.backends.failover import CircuitState, UpstreamPool
 from dragoman.gateway.endpoint import MASK, Endpoint, masked_text
 from dragoman.gateway.ledger import Entry
 from dragoman.gateway.link import Link
@@ -100,8 +101,25 @@ class SessionDetail(Struct, frozen=True, kw_only=True):
     log_end: str
 
 
+class UpstreamRow(Struct, frozen=True, kw_only=True):
+    """An upstream of a route that has several, with its circuit. `fault` is its last failure, `failures` their number.
+
+    `takes_new` says that new sessions try it first.
+    """
+
+    upstream: str
+    circuit: CircuitState
+    takes_new: bool
+    connected: int
+    failures: int
+    fault: str
+
+
 class RouteRow(Struct, frozen=True, kw_only=True):
-    """A route with the connections to its backend. `fault` says why the last connection failed."""
+    """A route with the connections to its backend. `fault` says why the last connection failed.
+
+    `upstreams` are those of a route that has several, in their order.
+    """
 
     name: str
     listen: list[str]
@@ -113,6 +131,7 @@ class RouteRow(Struct, frozen=True, kw_only=True):
     attempts: int
     failures: int
     fault: str
+    upstreams: list[UpstreamRow] = []
 
 
 class RouteList(Struct, frozen=True, kw_only=True):
@@ -249,7 +268,25 @@ def _route_row(gateway: App, router: Router) -> RouteRow:
         attempts=status.attempts if status is not None else 0,
         failures=status.lost if status is not None else 0,
         fault=status.fault if status is not None else "",
+        upstreams=_upstream_rows(gateway.upstream_pools.get(route.name)),
     )
+
+
+def _upstream_rows(pool: UpstreamPool | None) -> list[UpstreamRow]:
+    if pool is None:
+        return []
+    first = pool.candidates()[0]
+    return [
+        UpstreamRow(
+            upstream=one.endpoint.masked,
+            circuit=one.breaker.state,
+            takes_new=one is first,
+            connected=one.connected,
+            failures=one.failures,
+            fault=one.fault,
+        )
+        for one in pool.upstreams
+    ]
 
 
 def loss_page(gateway: App, session: str, limit: int) -> LossPage:

@@ -19,6 +19,7 @@ from dragoman.gateway.backends.status import BackendStatus
 from dragoman.gateway.config.model import Config, Route
 from dragoman.gateway.config.probe import probe
 from dragoman.gateway.config.startup import is_program_found, why_unwritable
+from dragoman.gateway.endpoint import Endpoint
 from dragoman.gateway.ops.gateway_loop import GatewayLoop
 from dragoman.gateway.recording.parts import RETRY
 
@@ -60,7 +61,7 @@ class Health:
     def __init__(self, gateway: App, loop: GatewayLoop) -> None:
         self._gateway = gateway
         self._loop = loop
-        self._probed: dict[str, tuple[float, str]] = {}  # route -> when a probe ended, and what it found
+        self._probed: dict[Endpoint, tuple[float, str]] = {}  # upstream -> when a probe ended, and what it found
 
     async def find_readiness(self) -> Readiness:
         """Return all checks; raise TimeoutError if the loop of the gateway does not answer."""
@@ -77,24 +78,37 @@ class Health:
         return Readiness(ready=ready, status="ready" if ready else "not ready", checks=checks)
 
     async def _check_route(self, route: Route, known: _Known) -> Check:
-        status = known.backends.get(route.name)
+        name, status = f"route {route.name}", known.backends.get(route.name)
+        if route.name in known.circuits:
+            return await self._check_upstreams(name, route, known.circuits[route.name])
         cause = ""
         if status is not None and not status.heard:
-            cause = _fault(route, status, self._gateway.config) or await self._probe(route)
-        return Check(name=f"route {route.name}", ready=not cause, cause=cause)
+            cause = _fault(route, status, self._gateway.config) or await self._probe(route, route.upstream)
+        return Check(name=name, ready=not cause, cause=cause)
 
-    async def _probe(self, route: Route) -> str:
-        """Return why the backend of a route cannot be reached now, or ""."""
-        at, found = self._probed.get(route.name, (0.0, ""))
+    async def _check_upstreams(self, name: str, route: Route, circuits: dict[Endpoint, str]) -> Check:
+        """Check a route with several upstreams. It is ready if one of them is; the cause names the others anyway.
+
+        `circuits` has the faults of open circuits, "" for an upstream whose circuit is not open.
+        """
+        causes = [
+            f"{upstream.masked}: its circuit is open: {fault}" if fault else await self._probe(route, upstream)
+            for upstream, fault in circuits.items()
+        ]
+        return Check(name=name, ready=not all(causes), cause="; ".join(filter(None, causes)))
+
+    async def _probe(self, route: Route, upstream: Endpoint) -> str:
+        """Return why an upstream of a route cannot be reached now, or ""."""
+        at, found = self._probed.get(upstream, (0.0, ""))
         if time.monotonic() - at < PROBE_EVERY:
             return found
-        upstream = route.upstream
         if upstream.transport == "stdio":
             found = "" if is_program_found(shlex.split(upstream.address)[0]) else f"{upstream.masked}: no such program"
         else:
             limits = structs.replace(self._gateway.config.limits, connect_deadline=PROBE_DEADLINE)
-            (found,) = await probe(Config(routes=(route,), limits=limits), starting=True)
-        self._probed[route.name] = time.monotonic(), found
+            alone = structs.replace(route, upstream=upstream, failover=())
+            (found,) = await probe(Config(routes=(alone,), limits=limits), starting=True)
+        self._probed[upstream] = time.monotonic(), found
         return found
 
     def _check_recording(self) -> Iterator[Check]:
@@ -115,6 +129,8 @@ class _Known(Struct, frozen=True, kw_only=True):
 
     checks: list[Check]
     backends: dict[str, BackendStatus]
+    circuits: dict[str, dict[Endpoint, str]]
+    """The upstreams of each route that has several, with the faults of those whose circuit is open."""
 
 
 async def _known(gateway: App) -> _Known:
@@ -122,6 +138,10 @@ async def _known(gateway: App) -> _Known:
     return _Known(
         checks=[Check(name="memory", ready=not refusal, cause=refusal)],
         backends={name: structs.replace(status) for name, status in gateway.backends.items()},
+        circuits={
+            name: {one.endpoint: one.fault if one.breaker.state == "open" else "" for one in pool.upstreams}
+            for name, pool in gateway.upstream_pools.items()
+        },
     )
 
 

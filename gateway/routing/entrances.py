@@ -22,8 +22,18 @@ class Entrances:
 
     def lead(self, ingress: Ingress, session: Session) -> None:
         """Let all further clients of `ingress` share this session."""
+        self._leave(ingress)
         self._sessions[ingress.endpoint] = session
         self._listeners.setdefault(session.state.id, []).append(ingress)
+
+    def _leave(self, ingress: Ingress) -> None:
+        """Let a listener lead no longer to the session behind it."""
+        previous = self._sessions.get(ingress.endpoint)
+        listeners = self._listeners.get(previous.state.id, []) if previous is not None else []
+        if previous is not None and ingress in listeners:
+            listeners.remove(ingress)
+            if not listeners:
+                del self._listeners[previous.state.id]
 
     def move(self, session: Session, other: Session) -> None:
         """Let the listeners that lead to `session` lead to another one."""

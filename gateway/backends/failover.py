@@ -1,0 +1,207 @@
+"""Several upstreams of a route: which one gets new sessions, and a circuit breaker for each.
+
+    closed     --  max_fails failures within fail_timeout  -->  open
+    open       --  fail_timeout passes                     -->  half-open: one connection is tried
+    half-open  --  the backend answers                     -->  closed
+    half-open  --  the connection fails                    -->  open
+
+A failure is a connection that cannot be made, or that ends before the backend has said anything. A session that its
+backend has opened stays at its upstream, however the circuit stands; all others go to the first upstream that takes
+them. If no upstream takes any, the one whose circuit has been open for longest is tried.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Literal
+
+import structlog
+from msgspec import Struct
+
+from dragoman.adapters.base import Transport
+from dragoman.gateway.config.local_sockets import find_local_server
+from dragoman.gateway.config.model import Limits
+from dragoman.gateway.endpoint import Endpoint
+from dragoman.mappings.canonical import SessionState
+
+__all__ = ["CircuitBreaker", "CircuitState", "FailoverConnection", "PooledUpstream", "UpstreamPool"]
+
+CircuitState = Literal["closed", "open", "half-open"]
+NS = 1_000_000_000
+
+log = structlog.get_logger("dragoman.upstream")
+
+
+class CircuitBreaker:
+    """The circuit of one upstream. Times are those of `clock`, in nanoseconds."""
+
+    def __init__(self, limits: Limits, clock: Callable[[], int]) -> None:
+        self._clock = clock
+        self._period = int(limits.fail_timeout * NS)
+        self._failures: deque[int] = deque(maxlen=limits.max_fails)
+        self._probed_at: int | None = None  # a connection is tried since then
+        self.opened_at: int | None = None
+
+    @property
+    def state(self) -> CircuitState:
+        """The state now: time alone makes an open circuit half-open."""
+        if self.opened_at is None:
+            return "closed"
+        return "half-open" if self._clock() - self.opened_at >= self._period else "open"
+
+    @property
+    def takes(self) -> bool:
+        """True if a new session may be connected now. A half-open circuit takes one, and waits how it ends."""
+        is_probed = self._probed_at is not None and self._clock() - self._probed_at < self._period
+        return self.state == "closed" or (self.state == "half-open" and not is_probed)
+
+    def note_attempt(self) -> None:
+        """Note that a connection is tried."""
+        if self.state == "half-open":
+            self._probed_at = self._clock()
+
+    def note_failure(self) -> None:
+        """Count a failure. It opens a half-open circuit again, and a closed one if there were too many."""
+        now, state = self._clock(), self.state
+        self._failures.append(now)
+        is_full = len(self._failures) == self._failures.maxlen and now - self._failures[0] < self._period
+        if state == "half-open" or (state == "closed" and is_full):
+            self.opened_at, self._probed_at = now, None
+
+    def note_success(self) -> None:
+        """Close the circuit: the backend has answered."""
+        self._failures.clear()
+        self.opened_at = self._probed_at = None
+
+
+class PooledUpstream(Struct, kw_only=True, eq=False):
+    """An upstream of a route that has several. `connected` counts its connections, `fault` is its last failure."""
+
+    endpoint: Endpoint
+    connect: Callable[[], Awaitable[Transport]]
+    breaker: CircuitBreaker
+    connected: int = 0
+    failures: int = 0
+    fault: str = ""
+
+
+class UpstreamPool:
+    """The upstreams of one route, in the order of preference."""
+
+    def __init__(
+        self,
+        route: str,
+        upstreams: Sequence[tuple[Endpoint, Callable[[], Awaitable[Transport]]]],
+        limits: Limits,
+        clock: Callable[[], int],
+    ) -> None:
+        self.limits = limits
+        self.upstreams = [
+            PooledUpstream(endpoint=endpoint, connect=connect, breaker=CircuitBreaker(limits, clock))
+            for endpoint, connect in upstreams
+        ]
+        self._log = log.bind(route=route)
+
+    def find_upstream(self, endpoint: Endpoint) -> PooledUpstream:
+        """Return the upstream with this endpoint."""
+        return next(one for one in self.upstreams if one.endpoint == endpoint)
+
+    def choose(self, preferred: Endpoint | None = None) -> Endpoint:
+        """Return the upstream for a client where each upstream is one session: `preferred`, if it is healthy.
+
+        The system tells at once, without a connection, if no server listens at a socket of this machine.
+        """
+        candidates = sorted(self.candidates(), key=lambda one: one.endpoint != preferred)
+        for upstream in candidates:
+            if upstream.connected or find_local_server(upstream.endpoint) is not False:
+                return upstream.endpoint
+            self.note_failure(upstream, "nothing listens there")
+        return candidates[0].endpoint
+
+    def candidates(self) -> list[PooledUpstream]:
+        """Return the upstreams that take a new session, in their order: at least one."""
+        taking = [one for one in self.upstreams if one.breaker.takes]
+        return taking or [min(self.upstreams, key=lambda one: one.breaker.opened_at or 0)]
+
+    def note_failure(self, upstream: PooledUpstream, text: str) -> None:
+        """Count a failure of an upstream, and log it if its circuit opens."""
+        before = upstream.breaker.opened_at
+        upstream.failures += 1
+        upstream.fault = text
+        upstream.breaker.note_failure()
+        if before is None and upstream.breaker.opened_at is not None:  # a failed probe changes nothing for operators
+            self._log.warning(
+                "upstream not healthy, its circuit is open",
+                endpoint=upstream.endpoint.masked,
+                cause=text,
+                next=self.candidates()[0].endpoint.masked,
+            )
+
+    def note_success(self, upstream: PooledUpstream) -> None:
+        """Note that an upstream has answered, and log it if that closes its circuit."""
+        upstream.fault = ""
+        was_closed = upstream.breaker.opened_at is None
+        upstream.breaker.note_success()
+        if not was_closed:
+            self._log.info("upstream healthy again, its circuit is closed", endpoint=upstream.endpoint.masked)
+
+
+class FailoverConnection:
+    """Connects one session to the upstreams of a pool. `only` is set if the session belongs to one of them anyway."""
+
+    def __init__(self, pool: UpstreamPool, state: SessionState, only: PooledUpstream | None = None) -> None:
+        self._pool = pool
+        self._state = state
+        self._only = only
+        self._last: PooledUpstream | None = None
+
+    @property
+    def endpoint(self) -> str:
+        """The upstream of the last connection, for logs."""
+        return (self._last or self._pool.upstreams[0]).endpoint.masked
+
+    async def connect(self) -> Transport:
+        """Connect to the first upstream that accepts; raise OSError if none does.
+
+        The attempts share `connect_deadline` in equal parts.
+        """
+        upstreams = self._usable()
+        seconds = self._pool.limits.connect_deadline / len(upstreams)
+        failure: OSError | None = None
+        for upstream in upstreams:
+            upstream.breaker.note_attempt()
+            self._last = upstream
+            try:
+                async with asyncio.timeout(seconds):
+                    transport = await upstream.connect()
+            except OSError as error:  # TimeoutError is one
+                if error.errno == errno.EBUSY:  # our own limit of children: no upstream is to blame
+                    raise
+                self._pool.note_failure(upstream, str(error) or f"no connection within {seconds:g} s")
+                failure = error
+            else:
+                upstream.connected += 1
+                return transport
+        raise failure or OSError("no upstream")
+
+    def _usable(self) -> list[PooledUpstream]:
+        if self._only is not None:
+            return [self._only]
+        if self._state.backend_ids is not None and self._last is not None:
+            return [self._last]  # it opened this session
+        return self._pool.candidates()
+
+    def note_heard(self) -> None:
+        """Note that the backend has said something over this connection."""
+        if self._last is not None:
+            self._pool.note_success(self._last)
+
+    def note_end(self, fault: str) -> None:
+        """Note the end of a connection, with the fault if the backend had not said anything, else ""."""
+        if self._last is not None:
+            self._last.connected -= 1
+            if fault:
+                self._pool.note_failure(self._last, fault)
