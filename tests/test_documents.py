@@ -27,6 +27,7 @@ def named(path: Path) -> Iterator[str]:
 def existing() -> set[str]:
     """Return the files that a document may name, and their folders, relative to the repository."""
     files = {name(path) for path in [*SOURCES, *TESTS, *(ROOT / "docs").rglob("*.md"), *ROOT.glob("tests/data/**/*")]}
+    files |= {name(path) for path in (ROOT / "deploy").rglob("*")}
     files |= {path.name for path in ROOT.iterdir()}
     return files | {folder.as_posix() for file in files for folder in Path(file).parents}
 
