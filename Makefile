@@ -40,10 +40,10 @@ endef
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test lint bench chaos soak fuzz docs format coverage constraints clean
+.PHONY: help setup demo demo-sidecar test lint bench chaos soak fuzz docs format coverage constraints clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 setup: $(STAMP) ## create .venv with all dependencies; does nothing if it is up to date
 
@@ -54,6 +54,9 @@ $(STAMP): pyproject.toml constraints.txt
 
 demo: setup ## watch clients of all four dialects talk to one bundled backend through the gateway
 	@$(BIN)/dragoman demo
+
+demo-sidecar: setup ## show tokens, TLS, reload, readiness, metrics and drain of a gateway beside the demo agent
+	@$(BIN)/python -m tests.demo_sidecar
 
 test: lint ## run lint, then all tests; ARGS="..." is passed to pytest
 	$(BIN)/pytest --numprocesses=2 --dist=worksteal $(ARGS)
