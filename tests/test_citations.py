@@ -35,6 +35,7 @@ UNRESOLVED = re.compile(
 )
 """Names of documents that are not in this repository, documents without their folder, and other forms of citations."""
 
+NAMED_TEST = re.compile(r"(?P<path>tests/[a-z_/]+\.py), `(?P<test>test_\w+)`")
 HEADING = re.compile(rf"#+ (?P<number>{NUMBER})\.? ")
 ITEM = re.compile(r"(?P<number>\d+)\. ")
 
@@ -104,6 +105,29 @@ def test_every_link_of_a_page_leads_to_a_file() -> None:
         if not (path.parent / link["target"]).exists()
     ]
     assert not found, "\n" + "\n".join(found)
+
+
+def named_tests(text: str) -> list[tuple[str, str]]:
+    """Return the file and the function of each test that a page names."""
+    return [(match["path"], match["test"]) for match in NAMED_TEST.finditer(text)]
+
+
+def test_every_test_that_a_page_names_exists() -> None:
+    found = [
+        f"    {name(page)}: {path}, {test}"
+        for page in (ROOT / "docs").rglob("*.md")
+        for path, test in named_tests(page.read_text("utf-8"))
+        if not (ROOT / path).is_file() or f"def {test}(" not in (ROOT / path).read_text("utf-8")
+    ]
+    assert not found, "\n" + "\n".join(found)
+
+
+def test_every_default_and_every_right_in_the_page_about_security_names_its_test() -> None:
+    page = (ROOT / "docs/security.md").read_text("utf-8")
+    rows = [line for line in page.partition("## 2.")[2].split("\n") if line.startswith("| ")]
+    rows = [row for row in rows if not row.endswith("| test |")]
+    assert len(rows) > 30
+    assert [row for row in rows if not named_tests(row)] == []
 
 
 def test_the_source_cites_every_document_about_it() -> None:

@@ -88,8 +88,6 @@ class ConversationsKind(ReplayedKind):
     def ask_for(self, link: Link, command: Command) -> bool:
         if not command.session or isinstance(command, OF_A_TURN):
             return False
-        if self._sessions.is_foreign(link, command.session):
-            return False
         self._seek(link, GetSession(request=command.request, session=command.session), command)
         return True
 

@@ -155,14 +155,9 @@ class SessionOpener(BackendKind):
         return None
 
     def resume_session(self, link: Link, command: ResumeSession) -> Session | None:
-        if self._sessions.is_foreign(link, command.session):
-            # An unused name makes the backend answer as for an unknown session.
-            command = structs.replace(command, session=self._services.new_id(), ext=None)
         return self.open_session(link, command)
 
     def get_session(self, link: Link, command: GetSession) -> None:
-        if self._sessions.is_foreign(link, command.session):  # it counts as unknown
-            raise Refused(not_found(command.session))
         self._seek(link, command)
 
     def _seek(self, link: Link, command: GetSession, then: Command | None = None) -> None:
@@ -176,8 +171,11 @@ class SessionOpener(BackendKind):
     def _ask(self, link: Link, command: OpenSession | ResumeSession | GetSession, then: Command | None = None) -> None:
         """Ask the backend to open this session, and act on `then` once it is open.
 
-        A name that a list gave to a client is translated into the backend's own.
+        A name that a list gave to a client is translated into the backend's own. The backend never hears the name of
+        another user's session: an unused name makes it answer as for an unknown one, after the same time.
         """
+        if not isinstance(command, OpenSession) and self._sessions.is_foreign(link, command.session):
+            command = structs.replace(command, session=self._services.new_id(), ext=None)
         listed = self.listed(command.session)
         if listed is not None and isinstance(command, GetSession):
             command = ResumeSession(request=command.request, session=listed.session)

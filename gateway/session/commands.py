@@ -40,6 +40,7 @@ from dragoman.mappings.dialect import Loss
 
 __all__ = ["ADDRESSED", "CommandEffects", "Commands", "answers_one"]
 
+NOT_FOUND = Failure(cause="not_found", text="session not found")
 PAGE = 50  # messages on a page of history, if the client does not say how many
 
 ADDRESSED = frozenset(kind for kind in get_args(Event) if kind.answers != "never")
@@ -273,6 +274,8 @@ class Commands:
         if self._questions.replied(pending, failure) or pending.client is None:
             return
         result = event.result if event is not None else UNSET
+        if self._context.route.share == "owner" and _is_unknown(command, failure):
+            failure, result = NOT_FOUND, UNSET  # the backend's own words could tell it from one of another user
         pending.client.send([Reply(request=command.request, failure=failure, result=result)])
 
     def give_all(self, kind: type, failure: Failure | None = None) -> None:
@@ -316,6 +319,12 @@ class Commands:
         elif pending is not None and isinstance(pending.command, OPENING):
             cause = "busy"
         self.give(request, Failure(cause=cause, text="the backend did not answer in time"))
+
+
+def _is_unknown(command: Command, failure: Failure | None) -> bool:
+    """Return True if the backend does not know the session of this command."""
+    asks = isinstance(command, c.ResumeSession | c.GetSession)
+    return asks and failure is not None and failure.cause == "not_found"
 
 
 def _note_result(audit: Audit, pending: PendingCommand, failure: Failure | None) -> None:

@@ -239,7 +239,7 @@ async def test_a_message_to_a_session_that_only_the_server_knows_is_sent_there()
 
 @pytest.mark.parametrize("known", [True, False])
 async def test_a_thread_of_another_owner_is_answered_like_an_unknown_one(known: bool) -> None:
-    """The backend is not asked for the thread (docs/design.md, section 5)."""
+    """The backend is asked for an unused name (docs/design.md, section 5)."""
     async with in_memory_gateway(upstream="codewhale", share="owner") as made:
         if known:
             owner = made.join("owner", principal="ann", dialect="codewhale")
@@ -253,6 +253,24 @@ async def test_a_thread_of_another_owner_is_answered_like_an_unknown_one(known: 
         (answer,) = eve.news()
         assert answer["error"]["data"] == {"error": "thread_not_found", "thread_id": KEPT}
         assert (asked(made, "thread/resume")[-1]["params"]["thread_id"] == KEPT) is not known
+
+
+@pytest.mark.parametrize("method", ["thread/resume", "thread/fork", "thread/archive"])
+async def test_a_backend_never_hears_the_name_of_a_foreign_thread(method: str) -> None:
+    async with in_memory_gateway(upstream="codewhale", share="owner") as made:
+        owner = made.join("owner", principal="ann", dialect="codewhale")
+        owner.says(line(1, "thread/resume", thread_id=KEPT))
+        await answers(made, "thread/resume", **shown(KEPT))
+        await answers(made, "thread/read", **shown(KEPT, "ok", SAID))
+        before = [len(child.frames()) for child in made.pods]
+        eve = made.join("eve", principal="eve", dialect="codewhale")
+        eve.says(line(2, method, thread_id=KEPT))
+        await settle()
+        news = [frame for child, old in zip(made.pods, [*before, 0], strict=False) for frame in child.frames()[old:]]
+        (asking,) = [frame for frame in news if frame["method"].startswith("thread/")]
+        assert KEPT not in str(news)
+        await refuses(made, asking["method"], -32004, "no such thread in this store")
+        assert "this store" not in str(eve.news())
 
 
 def _call(id: str, method: str, params: Frame) -> bytes:

@@ -1,21 +1,40 @@
-"""The rights of clients on sessions, by action and by client (docs/security.md, section 3)."""
+"""The rights of clients on sessions: dialect, action, and who asks (docs/security.md, section 3).
+
+client      is told
+owner       what the action gives
+other       what it is told of a session that does not exist, byte for byte except for the name and the time
+outsider    nothing: it opens no connection, or is refused in its dialect before it is shown anything
+"""
 
 from __future__ import annotations
 
+import asyncio
+import json
+import os
+import re
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 from uuid import uuid4
 
 import aiohttp
+import jwt
 import pytest
+from structlog.testing import capture_logs
 
-from dragoman.gateway.config.model import Auth
-from tests.gateway.identity.test_listeners import ALICE, BOB, WS, gateway
+from dragoman.gateway.app import App
+from dragoman.gateway.config.model import Auth, Jwt
+from tests.gateway.identity.test_listeners import ALICE, BOB, WS, gateway, shake
 from tests.pairs.gateway import SmoothClient
 
 WATCHER = "watcher-watcher-watcher"
-AUTH = Auth(tokens={"alice": ALICE, "bob": BOB, "watcher": WATCHER})
+SECRET = "s" * 40
+AUTH = Auth(
+    tokens={"alice": ALICE, "bob": BOB, "watcher": WATCHER}, jwt=Jwt(secret=SECRET, audience="dragoman", leeway=0.0)
+)
 Frame = dict[str, Any]
 
 ACTIONS: dict[str, Frame] = {
@@ -23,6 +42,19 @@ ACTIONS: dict[str, Frame] = {
     "history": {"action": "get_conversation_messages"},
     "send": {"action": "send_message", "message": "Hi"},
     "answer": {"action": "confirm_tool_action", "approved": True},
+    "code": {"action": "verify_otp", "code": "123456"},
+    "form": {"action": "submit_interaction", "interactionId": "i", "kind": "identity_form", "values": {}},
+}
+METHODS: dict[str, Frame] = {
+    "thread/read": {},
+    "thread/resume": {},
+    "thread/fork": {},
+    "thread/message": {"input": "Hi"},
+    "thread/archive": {},
+    "thread/unarchive": {},
+    "thread/set_name": {"name": "mine"},
+    "thread/goal/get": {},
+    "thread/goal/set": {"objective": "win"},
 }
 
 
@@ -37,21 +69,109 @@ async def clients(**options: Any) -> AsyncIterator[tuple[SmoothClient, SmoothCli
         yield owner, other
 
 
+@asynccontextmanager
+async def beside(listener: str) -> AsyncIterator[tuple[App, SmoothClient]]:
+    """The owner of a session, in a gateway that also listens at a Unix socket: its user is somebody else."""
+    async with (
+        gateway(WS, listener, auth=AUTH) as (app, (url, _)),
+        SmoothClient.connected(f"{url}?token={ALICE}") as owner,
+    ):
+        yield app, owner
+
+
 def told(frame: Frame) -> str:
     """Return the code of an error, or the type of a frame."""
     return str(frame["error"]["code"]) if "error" in frame else str(frame["type"])
 
 
+def without(text: str, name: str) -> str:
+    """Return a frame with this name and its time replaced."""
+    return re.sub(r'"timestamp":\d+', '"timestamp":0', text.replace(name, "NAME"))
+
+
+async def first_frame(socket: aiohttp.ClientWebSocketResponse, frame: Frame) -> str:
+    """Send a frame; return the first one that arrives then."""
+    await socket.send_json({"requestId": "q", **frame})
+    return str(await socket.receive_str())
+
+
+async def first_line(path: Path, method: str, params: Frame) -> str:
+    """Call a method of a codewhale over a connection of its own; return the first line of the answer."""
+    reader, writer = await asyncio.open_unix_connection(path)
+    writer.write(json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).encode() + b"\n")
+    line = await reader.readline()
+    writer.close()
+    return line.decode()
+
+
 @pytest.mark.parametrize("action", ACTIONS)
 async def test_an_action_on_a_foreign_session_is_answered_like_one_on_an_unknown_session(action: str) -> None:
-    async with clients() as (owner, other):
-        unknown = str(uuid4())
-        foreign = await other.ask({**ACTIONS[action], "sessionId": owner.session, "requestId": "q"})
-        none = await other.ask({**ACTIONS[action], "sessionId": unknown, "requestId": "q"})
+    unknown = str(uuid4())
+    async with (
+        gateway(WS, auth=AUTH) as (_, (url,)),
+        SmoothClient.connected(f"{url}?token={ALICE}") as owner,
+        aiohttp.ClientSession() as http,
+        http.ws_connect(f"{url}?token={BOB}") as other,
+    ):
+        foreign = await first_frame(other, {**ACTIONS[action], "sessionId": owner.session})
+        none = await first_frame(other, {**ACTIONS[action], "sessionId": unknown})
         assert "error" in foreign
-        same = [str(frame).replace(name, "NAME") for frame, name in ((foreign, owner.session), (none, unknown))]
-        assert same[0].partition("timestamp")[0] == same[1].partition("timestamp")[0]
-        assert told(foreign) == told(none)
+        assert without(foreign, owner.session) == without(none, unknown)
+
+
+async def test_a_client_that_attaches_to_a_foreign_conversation_gets_a_new_one() -> None:
+    async with clients() as (owner, other):
+        own = (await owner.ask({"action": "get_session", "sessionId": owner.session}))["data"]["conversationId"]
+        wanted = {"action": "create_conversation_session", "agentId": str(uuid4()), "conversationId": own}
+        opened = (await other.ask(wanted))["data"]
+        unknown = (await other.ask({**wanted, "conversationId": str(uuid4())}))["data"]
+        assert opened.keys() == unknown.keys()
+        assert not {*opened.values()} & {owner.session, own}
+
+
+async def test_a_client_cannot_cancel_the_turn_of_a_foreign_session() -> None:
+    async with clients() as (owner, other):
+        await owner.say("count 5")
+        await owner.until(lambda: any(frame["type"] == "stream_token" for frame in owner.frames))
+        await other.send({"action": "cancel", "sessionId": owner.session})
+        assert "error" in await other.ask({"action": "get_session", "sessionId": owner.session}), "the cancel was read"
+        await owner.until(owner.terminals)
+        assert [frame["type"] for frame in owner.terminals()] == ["eventual_response"]
+
+
+@pytest.mark.parametrize("method", METHODS)
+async def test_a_method_on_a_foreign_thread_is_answered_like_one_on_an_unknown_thread(
+    method: str, tmp_path: Path
+) -> None:
+    path, unknown = tmp_path / "sock", f"thread-{uuid4()}"
+    async with beside(f"codewhale+unix:{path}") as (app, owner):
+        (session,) = app.routers[0].sessions
+        foreign = f"thread-{session.state.id}"
+        answers = [
+            await first_line(path, method, {"thread_id": name, **METHODS[method]}) for name in (foreign, unknown)
+        ]
+        assert without(answers[0], foreign) == without(answers[1], unknown)
+        assert owner.session not in answers[0]
+
+
+async def test_a_list_of_threads_has_none_of_others(tmp_path: Path) -> None:
+    async with beside(f"codewhale+unix:{tmp_path}/sock") as (app, _):
+        listed = await first_line(tmp_path / "sock", "thread/list", {})
+        assert json.loads(listed)["result"]["threads"] == []
+        assert app.routers[0].sessions, "there is one to hide"
+
+
+async def test_a_pod_client_at_the_socket_of_a_foreign_session_is_shown_nothing() -> None:
+    with TemporaryDirectory() as folder:  # a path below `tmp_path` would be too long for a socket
+        async with beside(f"pod+dir:{folder}") as (app, owner):
+            await owner.say("Hi")
+            await owner.until(owner.terminals)
+            (session,) = app.routers[0].sessions
+            reader, writer = await asyncio.open_unix_connection(f"{folder}/{session.state.id}/sock")
+            said = await reader.read()
+            writer.close()
+    assert b"there is no session here for you" in said
+    assert b"snapshot" not in said
 
 
 @pytest.mark.parametrize("action", ["read", "history"])
@@ -90,3 +210,41 @@ async def test_a_client_without_a_principal_opens_no_connection(query: str) -> N
         with pytest.raises(aiohttp.WSServerHandshakeError) as caught:
             await http.ws_connect(url + query)
         assert caught.value.status == 401
+
+
+def signed(**changed: Any) -> str:
+    """Return a token of the authority."""
+    return jwt.encode({"sub": "alice", "aud": "dragoman", "exp": time.time() + 600, **changed}, SECRET, "HS256")
+
+
+@pytest.mark.parametrize(
+    ("claims", "text"),
+    [({"exp": 1}, "the token has expired"), ({"aud": "another"}, "the token is for another audience")],
+    ids=["expired", "wrong audience"],
+)
+async def test_a_client_with_a_token_that_is_not_valid_opens_no_connection(claims: Frame, text: str) -> None:
+    async with gateway(WS, auth=AUTH) as (_, (url,)):
+        status, _, said = await shake(f"{url}?token={signed(**claims)}")
+        assert (status, said) == (401, text + "\n")
+
+
+async def test_the_names_of_a_token_and_of_a_subject_are_two_principals() -> None:
+    async with (
+        gateway(WS, auth=AUTH) as (_, (url,)),
+        SmoothClient.connected(f"{url}?token={ALICE}") as named,
+        SmoothClient.connected(f"{url}?token={signed()}") as other,
+    ):
+        assert "error" in await other.ask({"action": "get_session", "sessionId": named.session})
+
+
+@pytest.mark.parametrize("dialect", ["pod", "codewhale"])
+async def test_a_user_without_a_principal_is_refused_in_its_dialect(dialect: str, tmp_path: Path) -> None:
+    path = tmp_path / "sock"
+    with capture_logs():
+        async with gateway(f"{dialect}+unix:{path}?uid={os.getuid() + 1}", WS, auth=AUTH):
+            reader, writer = await asyncio.open_unix_connection(path)
+            writer.write(b'{"jsonrpc":"2.0","id":1,"method":"thread/list","params":{}}\n')
+            said = await reader.read()
+            writer.close()
+    assert b"your user may not use this socket" in said
+    assert not any(word in said for word in (b"threads", b"snapshot"))
