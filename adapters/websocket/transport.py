@@ -51,6 +51,9 @@ class SocketWriter(Protocol):
     @property
     def meter(self) -> Meter: ...
 
+    ended: bool
+    """True once the closing handshake has begun: nothing more is written."""
+
     async def send(self, frames: Sequence[bytes]) -> None: ...
 
     def try_send(self, frames: Sequence[bytes]) -> bool: ...
@@ -66,6 +69,7 @@ class BatchWriter:
         self, protocol: BaseProtocol, tcp: asyncio.Transport, encode: Callable[[Sequence[bytes]], bytes], ping: bytes
     ) -> None:
         self.ping = ping
+        self.ended = False
         self.meter = Meter()
         self._unsent = 0  # bytes counted as waiting for the peer to read
         self._protocol = protocol
@@ -85,7 +89,7 @@ class BatchWriter:
         await self._wait_writable()
 
     def try_send(self, frames: Sequence[bytes]) -> bool:
-        if self._protocol._paused or self._tcp.is_closing():  # noqa: SLF001  # `writing_paused` costs a call for each token
+        if self._protocol._paused or self.ended or self._tcp.is_closing():  # noqa: SLF001  # `writing_paused` costs a call for each token
             return False
         self._tcp.write(self._encode(frames))
         if self._protocol._paused:  # noqa: SLF001  # as above
@@ -129,6 +133,7 @@ class FrameWriter:
 
     def __init__(self, socket: ClientSocket | ServerSocket, ping: bytes) -> None:
         self.ping = ping
+        self.ended = False
         self.meter = Meter()  # stays at zero: `send` waits for the peer after each frame
         self._socket = socket
 
@@ -152,11 +157,15 @@ class WebSocketTransport:
         self._socket = socket
         self._tcp = tcp
         self._writer = writer
+        self.try_send = writer.try_send  # no method of its own: it would be one more call for each token
         self._limits = limits
         self.headers: Mapping[str, str] = {}
         """The headers of the peer's handshake that carry its trace context."""
         self.meter = writer.meter
         self._reader: MeteredReader | None = None
+        self._sink: Sink | None = None
+        self._waits = False  # for a message, and holds none
+        self._failure: Exception | None = None  # of the sink, outside of the task
         self._pulled = PulledInbound(self.meter)
         # Messages that aiohttp has buffered; empty if this aiohttp hides its buffer.
         self._unread: Sequence[tuple[WSMessage, int]] = getattr(getattr(socket, "_reader", None), "_buffer", ())
@@ -168,8 +177,14 @@ class WebSocketTransport:
 
     async def run(self, sink: Sink) -> None:
         # aiohttp reads in C code without callbacks, so this transport must wait in a task.
-        while not self._ended:
-            await self._pulled.give(sink, await self._read())  # a local name would keep the frames in memory
+        self._sink = sink
+        try:
+            while not self._ended:
+                await self._pulled.give(sink, await self._read())  # a local name would keep the frames in memory
+        finally:
+            self._sink = None
+        if self._failure is not None:
+            raise self._failure
 
     def resume(self) -> None:
         self._pulled.resume()
@@ -179,24 +194,21 @@ class WebSocketTransport:
             raise ConnectionResetError(f"{self.peer} is gone")
         await self._writer.send(frames)
 
-    def try_send(self, frames: Sequence[bytes]) -> bool:
-        return not self._ended and self._writer.try_send(frames)
-
     def peer_can_read(self) -> bool:
         return False
 
     def count(self, protocol: BaseProtocol) -> None:
         """Count what aiohttp's `protocol` holds of this peer's messages; called by the code that made the transport."""
         if MeteredReader.possible(protocol, self._socket):
-            self._reader = MeteredReader(protocol, self._socket, self.meter)
+            self._reader = MeteredReader(protocol, self._socket, self.meter, self._push)
 
     def discard(self) -> None:
-        self._ended = True
+        self._end()
         if self._reader is not None:
             self._reader.discard()
 
     async def close(self, reason: CloseReason = CloseReason.DONE, text: str = "") -> None:
-        self._ended = True
+        self._end()
         cut = text.encode()[:REASON_SIZE].decode(errors="ignore")
         if self._reader is not None:
             self._reader.close(self._tcp.abort)
@@ -209,6 +221,22 @@ class WebSocketTransport:
             if not self._lost.is_set():
                 self._tcp.abort()
         await self._lost.wait()
+
+    def _end(self) -> None:
+        self._ended = self._writer.ended = True
+
+    def _push(self, message: bytes) -> bool:
+        """Give a message that came alone to the sink at once; return False if the task must read it."""
+        sink = self._sink
+        if sink is None or not self._waits or self._ended or len(message) > self._limits.max_message:
+            return False
+        self._heard = True
+        try:
+            return sink((message,)) == 1
+        except Exception as error:  # noqa: BLE001  # `run` raises it: aiohttp would only log it
+            self._failure = error
+            self._tcp.abort()
+            return True
 
     def lost(self) -> None:
         """Mark the TCP connection as gone; called by the code that created this transport."""
@@ -242,7 +270,9 @@ class WebSocketTransport:
             if read and read % AT_ONCE == 0:
                 await asyncio.sleep(0)  # a flood of pings: reading a buffered message does not wait
             read += 1
+            self._waits = not frames
             message = await self._socket.receive()
+            self._waits = False
             self._heard = True
             kind = message.type
             if kind is WSMsgType.TEXT or kind is WSMsgType.BINARY:
@@ -252,7 +282,7 @@ class WebSocketTransport:
                 with contextlib.suppress(ConnectionError):  # messages behind the ping must still be read
                     await self._socket.pong(message.data)
             elif kind is not WSMsgType.PONG:  # CLOSE, CLOSING, CLOSED or ERROR
-                self._ended = True
+                self._end()
         if frames and self._reader is not None and self._reader.counted:
             self._reader.messages_read()
         return frames

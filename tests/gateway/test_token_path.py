@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -16,23 +19,25 @@ import pytest
 import uvloop
 
 from tests.conformance.fake_pod import FakePod, event
+from tests.conformance.fake_smooth import FakeSmooth, of_turn
 from tests.pairs.gateway import SmoothClient, bridged, socket_path
+from tests.pairs.pod_client import PodClient
 
-CALLS_MAX = 11
+CALLS_MAX = 10
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = tuple(f"{ROOT}/dragoman/{name}/" for name in ("gateway", "adapters", "mappings"))
 WARM = 5  # tokens before the one that is counted: the turn is open and streams
 
 
 @pytest.fixture(params=[None, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
-def calls(request: pytest.FixtureRequest) -> list[str]:
-    """Return the calls of one token, in order, on either event loop."""
+def runner(request: pytest.FixtureRequest) -> Iterator[asyncio.Runner]:
+    """Either loop."""
     with asyncio.Runner(loop_factory=request.param) as runner:
-        counted: list[str] = runner.run(counted_calls(request.getfixturevalue("tmp_path")))
-    return counted
+        yield runner
 
 
-async def counted_calls(folder: Path) -> list[str]:
+async def calls_from_pod(folder: Path) -> list[str]:
+    """Return the calls of one token from a pod to a smooth client, in order."""
     path = socket_path(folder)
     async with (
         FakePod.serving(path) as pod,
@@ -45,19 +50,49 @@ async def counted_calls(folder: Path) -> list[str]:
         for number in range(WARM):
             await pod.say(event("text_delta", text=f"{number}"))
             await client.until(lambda number=number: tokens(client) == number + 1)
-        called: list[str] = []
-
-        def note(frame: FrameType, what: str, _argument: Any) -> None:
-            if what == "call" and frame.f_code.co_filename.startswith(PACKAGES):
-                called.append(f"{Path(frame.f_code.co_filename).stem}.{frame.f_code.co_qualname}")
-
-        sys.setprofile(note)
-        try:
+        with counting() as called:
             await pod.say(event("text_delta", text="counted"))
             await client.until(lambda: tokens(client) == WARM + 1)
-        finally:
-            sys.setprofile(None)
         return called
+
+
+async def calls_from_smooth(folder: Path) -> list[str]:
+    """Return the calls of one token from a smooth server to a pod client, in order."""
+    path = str(socket_path(folder))
+    async with (
+        FakeSmooth.serving() as server,
+        bridged(server.url, listen=f"pod+unix:{path}"),
+        PodClient.connected(path) as client,
+    ):
+        await client.say("hold")
+        await server.asked()
+        token = of_turn("stream_token", token="said")
+        for number in range(WARM):
+            await server.say(token)
+            await client.until(partial(has_tokens, client, number + 1))
+        with counting() as called:
+            await server.say(token)
+            await client.until(partial(has_tokens, client, WARM + 1))
+        return called
+
+
+def has_tokens(client: PodClient, number: int) -> bool:
+    return client.names().count("text_delta") == number
+
+
+@contextmanager
+def counting() -> Iterator[list[str]]:
+    called: list[str] = []
+
+    def note(frame: FrameType, what: str, _argument: Any) -> None:
+        if what == "call" and frame.f_code.co_filename.startswith(PACKAGES):
+            called.append(f"{Path(frame.f_code.co_filename).stem}.{frame.f_code.co_qualname}")
+
+    sys.setprofile(note)
+    try:
+        yield called
+    finally:
+        sys.setprofile(None)
 
 
 def tokens(client: SmoothClient) -> int:
@@ -92,7 +127,19 @@ def said(client: SmoothClient) -> str:
     return "".join(frame["token"] for frame in client.frames if frame["type"] == "stream_token")
 
 
-def test_a_lone_token_takes_few_calls_from_the_read_to_the_write(calls: list[str]) -> None:
+def test_a_lone_token_of_a_pod_takes_few_calls_from_the_read_to_the_write(
+    runner: asyncio.Runner, tmp_path: Path
+) -> None:
+    calls = runner.run(calls_from_pod(tmp_path))
     assert calls[0] == "unix.UnixTransport.data_received"
     assert calls[-1] == "frames.text_frames", "written in the call that read it: no task was woken for it"
+    assert len(calls) <= CALLS_MAX, "\n".join(calls)
+
+
+def test_a_lone_token_of_a_smooth_server_takes_few_calls_from_the_read_to_the_write(
+    runner: asyncio.Runner, tmp_path: Path
+) -> None:
+    calls = runner.run(calls_from_smooth(tmp_path))
+    assert calls[0] == "metered.MeteredReader.feed_data"
+    assert calls[-1] == "lines.join", "written in the call that read it: no task was woken for it"
     assert len(calls) <= CALLS_MAX, "\n".join(calls)
