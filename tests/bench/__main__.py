@@ -1,6 +1,6 @@
-"""`make bench`: every goal of docs/performance.md that can be measured so far, as ratios in one interleaved run.
+"""`make bench`: every goal of docs/performance.md, as ratios in interleaved runs.
 
-    python -m tests.bench [--quick] [--json] [--write docs/performance.md]
+    python -m tests.bench [--quick] [--only PART...] [--json] [--write docs/performance.md]
 
 Exits 1 when a goal is missed. Ratios are what counts: absolute figures belong to the machine.
 """
@@ -16,64 +16,66 @@ from pathlib import Path
 
 import msgspec
 
-from tests.bench import bulk, codec, pairs, recording, replay, report, sessions, start, stdio, steady, zeromq
-from tests.bench.report import Report
+from tests.bench import codec, live, recording, replay, report, sessions, start, stdio, text, zeromq
+from tests.bench.text import Report
 
 PARTS: dict[str, Callable[[int, bool], Report]] = {
     "start": lambda rounds, _quick: report.start_report(start.measure(rounds)),
     "codec": lambda rounds, _quick: report.codec_report(codec.measure(rounds)),
-    "bulk": lambda rounds, quick: report.bulk_report(bulk.measure(rounds, quick)),
+    "steady": live.steady,
+    "bulk": live.bulk,
+    "scale": live.scale,
+    "options": live.options,
+    "pairs": lambda rounds, quick: live.pairs(min(rounds, PAIR_ROUNDS), quick),
     "stdio": lambda rounds, _quick: report.stdio_report(stdio.measure(rounds)),
-    "steady": lambda rounds, quick: report.steady_report(steady.measure(rounds, quick)),
     "zeromq": lambda rounds, _quick: report.zeromq_report(zeromq.measure(rounds)),
-    "pairs": lambda rounds, quick: report.pairs_report(pairs.measure(rounds, quick)),
     "replay": lambda rounds, quick: report.replay_report(replay.measure(rounds, quick)),
     "recording": lambda rounds, quick: report.recording_report(recording.measure(rounds, quick)),
     "sessions": lambda _rounds, quick: sessions.sessions_report(sessions.measure(quick)),
 }
 """What is measured: so many rounds of it, short ones for a first look."""
 
-ROUNDS, QUICK_ROUNDS = 7, 3
+PAIR_ROUNDS = 3  # sixteen pairs, each lone and in bulk, through two programs: a round takes three minutes
+ROUNDS, QUICK_ROUNDS = 5, 1
+WRITTEN = tuple(part for part in PARTS if part != "sessions")
 QUOTED_ROUNDS = 5  # fewer are not worth quoting (docs/performance.md: medians of at least five)
-BEGIN, END = "<!-- bench -->", "<!-- /bench -->"
+BEGIN, END = "<!-- bench {part} -->", "<!-- /bench {part} -->"
 
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument(
-        "--quick", action="store_true", help=f"{QUICK_ROUNDS} short rounds: a first look, not for quoting"
-    )
+    parser.add_argument("--quick", action="store_true", help="a short round: a first look, not for quoting")
     parser.add_argument("--rounds", type=int, help=f"how many rounds (default {ROUNDS})")
-    parser.add_argument("--only", choices=tuple(PARTS), help="one part alone")
+    parser.add_argument("--only", choices=tuple(PARTS), nargs="+", help="these parts alone")
     parser.add_argument("--json", action="store_true", help="the figures as JSON, for scripts")
-    parser.add_argument("--write", type=Path, metavar="FILE", help=f"put the figures between {BEGIN} and {END}")
+    parser.add_argument("--write", type=Path, metavar="FILE", help="put each part where the page has its marks")
     return parser.parse_args()
 
 
 def main() -> int:
     given = arguments()
     rounds = max(1, given.rounds or (QUICK_ROUNDS if given.quick else ROUNDS))
-    if given.write and (given.quick or given.only or rounds < QUOTED_ROUNDS):
-        print(f"error: --write wants the whole run, at least {QUOTED_ROUNDS} rounds of it", file=sys.stderr)
+    if given.write and (given.quick or rounds < QUOTED_ROUNDS):
+        print(f"error: --write wants at least {QUOTED_ROUNDS} whole rounds", file=sys.stderr)
         return 2
     if given.write and not has_markers(given.write):
-        print(f"error: {given.write} has no {BEGIN} ... {END}", file=sys.stderr)
+        print(f"error: {given.write} has no {BEGIN.format(part='steady')} ...", file=sys.stderr)
         return 2
     reports: dict[str, Report] = {}
     for name, measured in PARTS.items():
-        if given.only in (None, name):
+        if name in (given.only or PARTS):
             with affinity_kept():
                 reports[name] = measured(rounds, given.quick)
+            if given.write:  # at once, so that a part that fails takes no other with it
+                write(given.write, name, reports[name], text.machine(rounds))
     figures = [figure for part in reports.values() for figure in part.figures]
-    said = report.machine(rounds)
+    said = text.machine(rounds)
     if given.json:
         print(as_json(reports, said))
     else:
         for name, part in reports.items():
-            print(f"\n{name}\n\n{report.table(part.rows)}")
-        print(f"\n{report.table(report.goals(figures))}\n\n{said}")
-    if given.write:
-        write(given.write, report.as_markdown(figures, said))
+            print(f"\n{name}\n\n{text.table(part.rows)}")
+        print(f"\n{text.table(text.goals(figures))}\n\n{said}")
     return int(any(figure.verdict == "MISSED" for figure in figures))
 
 
@@ -108,14 +110,23 @@ def as_json(reports: dict[str, Report], said: str) -> str:
 
 
 def has_markers(path: Path) -> bool:
-    text = path.read_text() if path.exists() else ""
-    return -1 < text.find(BEGIN) < text.find(END)
+    """Return whether the page has a place for every part that has goals."""
+    page = path.read_text() if path.exists() else ""
+    marks = [(page.find(BEGIN.format(part=part)), page.find(END.format(part=part))) for part in WRITTEN]
+    return all(-1 < begin < end for begin, end in marks)
 
 
-def write(path: Path, figures: str) -> None:
-    before, rest = path.read_text().split(BEGIN, 1)
-    after = rest.split(END, 1)[1]
-    path.write_text(f"{before}{BEGIN}\n{figures}\n{END}{after}")
+def write(path: Path, part: str, measured: Report, said: str) -> None:
+    """Replace the figures and the rows of a part."""
+    if part not in WRITTEN:
+        return
+    begin, end = BEGIN.format(part=part), END.format(part=part)
+    tables = [text.goals(measured.figures)] if measured.figures else []
+    tables += text.split(measured.rows)
+    before, rest = path.read_text().split(begin, 1)
+    after = rest.split(end, 1)[1]
+    shown = "\n\n".join(map(text.as_markdown, tables))
+    path.write_text(f"{before}{begin}\n{shown}\n\n{said}.\n{end}{after}")
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 __all__ = ["Process", "cores", "pin"]
@@ -29,16 +29,24 @@ def pin(core: int, pid: int = 0) -> None:
 
 
 class Process:
-    """`python -m ARGUMENTS`, running inside a `with` block; `endpoints` are what it says that it listens on."""
+    """A program that runs inside a `with` block; `endpoints` are what it says that it listens on.
+
+    Its first argument is the path of a program, or a module for `python -m`.
+    """
 
     def __init__(
-        self, *arguments: str, core: int | None, listeners: int = 1, environment: Mapping[str, str] | None = None
+        self,
+        *arguments: str,
+        core: int | None,
+        listeners: int = 1,
+        environment: Mapping[str, str] | None = None,
+        endpoints: Sequence[str] = (),
     ) -> None:
         self._arguments = arguments
         self._environment = environment
         self._core = core
         self._listeners = listeners
-        self.endpoints: list[str] = []
+        self.endpoints = list(endpoints)  # of a program that does not say them; they are paths
 
     @property
     def endpoint(self) -> str:
@@ -48,7 +56,7 @@ class Process:
     def __enter__(self) -> Process:
         self._log = tempfile.TemporaryFile()  # closed by __exit__
         self._process = subprocess.Popen(
-            [sys.executable, "-m", *self._arguments],
+            self._command(),
             stdin=subprocess.DEVNULL,
             stderr=self._log,
             env=self._environment,
@@ -56,6 +64,9 @@ class Process:
         if self._core is not None:
             pin(self._core, self._process.pid)
         deadline = time.monotonic() + START
+        for endpoint in self.endpoints:
+            while not os.path.exists(endpoint.partition(":")[2]) and time.monotonic() < deadline:
+                time.sleep(0.02)
         while len(self.endpoints) < self._listeners:
             time.sleep(0.02)
             lines = self._said().splitlines()
@@ -65,9 +76,17 @@ class Process:
                 raise RuntimeError(f"{' '.join(self._arguments)} does not listen:\n{self._said()}")
         return self
 
+    def _command(self) -> list[str]:
+        return [*([] if "/" in self._arguments[0] else [sys.executable, "-m"]), *self._arguments]
+
+    @property
+    def pid(self) -> int:
+        """Return its process id."""
+        return self._process.pid
+
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         if error is not None:
-            print(f"{' '.join(self._arguments)}:\n{self._said()[-2000:]}", file=sys.stderr)
+            print(f"{' '.join(self._arguments)[:300]}:\n{self._said()[-2000:]}", file=sys.stderr)
         self._process.terminate()
         try:
             self._process.wait(END)

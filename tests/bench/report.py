@@ -1,71 +1,16 @@
-"""From samples to figures: each goal as the median of its ratio over the rounds, with the spread; tables and JSON."""
+"""From samples of the parts that need no load to figures and rows."""
 
 from __future__ import annotations
 
-import os
-import platform
-from collections.abc import Callable, Iterable
-from importlib.metadata import version
+from collections.abc import Callable
 from statistics import median
 
-from msgspec import Struct
+from tests.bench import codec, recording, replay, start, stdio, zeromq
+from tests.bench.text import Figure, Report, spread
 
-from tests.bench import bulk, codec, pairs, recording, replay, start, stdio, steady, zeromq
+__all__ = ["codec_report", "recording_report", "replay_report", "start_report", "stdio_report", "zeromq_report"]
 
-__all__ = [
-    "Figure",
-    "Report",
-    "as_markdown",
-    "bulk_report",
-    "codec_report",
-    "machine",
-    "pairs_report",
-    "recording_report",
-    "replay_report",
-    "start_report",
-    "stdio_report",
-    "steady_report",
-    "table",
-]
-
-LIBRARIES = ("aiohttp", "msgspec", "uvloop", "websockets")
-
-
-class Figure(Struct, frozen=True, kw_only=True):
-    """A ratio of two measurements, with a value for each round. `goal` and `stretch` are 0 where it is reported only.
-
-    `at_most` says which way is good: a cost against a floor must stay below, a rate against a peer above.
-    """
-
-    id: str
-    title: str
-    rounds: list[float]
-    goal: float = 0.0
-    stretch: float = 0.0
-    at_most: bool = False
-
-    @property
-    def value(self) -> float:
-        return median(self.rounds)
-
-    @property
-    def verdict(self) -> str:
-        if not self.goal:
-            return ""
-        return "stretch" if self._reaches(self.stretch) else "goal" if self._reaches(self.goal) else "MISSED"
-
-    def _reaches(self, bound: float) -> bool:
-        return self.value <= bound if self.at_most else self.value >= bound
-
-
-class Report(Struct, frozen=True, kw_only=True):
-    """The figures of one benchmark, and the rows behind them: a heading, then lines of text cells."""
-
-    figures: list[Figure]
-    rows: list[list[str]]
-
-
-# -- codec ------------------------------------------------------------------------------------------
+# -- codec ----------------------------------------------------------------------
 
 
 def codec_report(rounds: list[list[codec.Sample]]) -> Report:
@@ -139,55 +84,7 @@ def _codec_rows(rounds: list[list[codec.Sample]]) -> list[list[str]]:
     return rows
 
 
-# -- bulk -------------------------------------------------------------------------------------------
-
-
-def bulk_report(rounds: list[list[bulk.Sample]]) -> Report:
-    """G3 and G4: events a second, and CPU beside."""
-    figures = []
-    for name, peer, goal, stretch in (
-        ("G3", bulk.NAIVE_WEBSOCKETS, 8.0, 15.0),
-        ("G4", bulk.NAIVE_AIOHTTP, 5.0, 10.0),
-    ):
-        pairs = [(_of(samples, bulk.DRAGOMAN), _of(samples, peer)) for samples in rounds]
-        figures += [
-            Figure(
-                id=name,
-                title=f"bulk, one session, events a second: times {peer}",
-                rounds=[ours.rate / theirs.rate for ours, theirs in pairs],
-                goal=goal,
-                stretch=stretch,
-            ),
-            Figure(
-                id="",
-                title="the same in CPU an event",
-                rounds=[theirs.cpu / theirs.events / (ours.cpu / ours.events) for ours, theirs in pairs],
-            ),
-        ]
-    return Report(figures=figures, rows=_bulk_rows(rounds))
-
-
-def _of(samples: list[bulk.Sample], bridge: str) -> bulk.Sample:
-    return next(sample for sample in samples if sample.bridge == bridge)
-
-
-def _bulk_rows(rounds: list[list[bulk.Sample]]) -> list[list[str]]:
-    rows = [["bridge", "events a round", "events/s", "CPU us/event", "merged"]]
-    for bridge in bulk.BRIDGES:
-        samples = [_of(taken, bridge) for taken in rounds]
-        rows.append(
-            [
-                bridge,
-                f"{samples[0].events:,}",
-                spread([s.rate for s in samples], "{:,.0f}"),
-                spread([s.cpu / s.events * 1e6 for s in samples]),
-                f"{sum(s.merged for s in samples) / sum(s.events for s in samples):.1%}",
-            ]
-        )
-    return rows
-
-
-# -- stdio ------------------------------------------------------------------------------------------
+# -- stdio ----------------------------------------------------------------------
 
 
 def stdio_report(rounds: list[list[stdio.Sample]]) -> Report:
@@ -219,50 +116,7 @@ def _stdio_rows(rounds: list[list[stdio.Sample]]) -> list[list[str]]:
     return rows
 
 
-# -- steady -----------------------------------------------------------------------------------------
-
-
-def steady_report(rounds: list[list[steady.Sample]]) -> Report:
-    """G9, both ways: CPU an event."""
-    figures = [
-        Figure(
-            id="G9",
-            title=f"steady, {steady.SESSIONS} sessions, {way}: CPU an event, to that of {steady.NAIVE}",
-            rounds=[
-                _steady(samples, way, steady.DRAGOMAN).cost / _steady(samples, way, steady.NAIVE).cost
-                for samples in rounds
-            ],
-            goal=0.8,
-            stretch=0.65,
-            at_most=True,
-        )
-        for way in steady.WAYS
-    ]
-    return Report(figures=figures, rows=_steady_rows(rounds))
-
-
-def _steady(samples: list[steady.Sample], way: str, bridge: str) -> steady.Sample:
-    return next(sample for sample in samples if (sample.way, sample.bridge) == (way, bridge))
-
-
-def _steady_rows(rounds: list[list[steady.Sample]]) -> list[list[str]]:
-    rows = [["bridge", "what", "events a round", "CPU us/event", "seconds, as planned 1"]]
-    for way in steady.WAYS:
-        for bridge in steady.BRIDGES:
-            samples = [_steady(taken, way, bridge) for taken in rounds]
-            rows.append(
-                [
-                    bridge,
-                    way,
-                    f"{samples[0].events:,}",
-                    spread(s.cost * 1e6 for s in samples),
-                    spread(s.seconds / s.planned for s in samples),
-                ]
-            )
-    return rows
-
-
-# -- start ------------------------------------------------------------------------------------------
+# -- start ----------------------------------------------------------------------
 
 
 def start_report(rounds: list[dict[str, start.Sample]]) -> Report:
@@ -310,33 +164,7 @@ def zeromq_report(rounds: list[zeromq.Sample]) -> Report:
     return Report(figures=[figure], rows=rows)
 
 
-# -- pairs ------------------------------------------------------------------------------------------
-
-
-def pairs_report(rounds: list[dict[tuple[str, str], pairs.Sample]]) -> Report:
-    """All pairs, to smooth from smooth: of the slowest one a figure, all of them as rows."""
-
-    def ratios(pair: tuple[str, str]) -> list[float]:
-        return [samples[pair].rate / samples[pairs.BASE].rate for samples in rounds]
-
-    slowest = min(pairs.PAIRS, key=lambda pair: median(ratios(pair)))
-    client, backend = slowest
-    title = f"of {len(pairs.PAIRS)} pairs the slowest, {client} from {backend}: events a second, to smooth from smooth"
-    rows = [["client", "backend", "events/s", "CPU us/event", "x smooth from smooth"]]
-    for pair in pairs.PAIRS:
-        samples = [taken[pair] for taken in rounds]
-        rows.append(
-            [
-                *pair,
-                spread([s.rate for s in samples], "{:,.0f}"),
-                spread([s.cpu / s.events * 1e6 for s in samples]),
-                spread(ratios(pair)),
-            ]
-        )
-    return Report(figures=[Figure(id="", title=title, rounds=ratios(slowest))], rows=rows)
-
-
-# -- replay -----------------------------------------------------------------------------------------
+# -- replay ----------------------------------------------------------------------
 
 
 def replay_report(rounds: list[replay.Sample]) -> Report:
@@ -358,94 +186,18 @@ def replay_report(rounds: list[replay.Sample]) -> Report:
     return Report(figures=figures, rows=rows)
 
 
-# -- recording --------------------------------------------------------------------------------------
+# -- recording ----------------------------------------------------------------------
 
 
-def recording_report(rounds: list[recording.Sample]) -> Report:
-    """G17: with recording to without it; and how soon a line is found."""
-
-    def rates(way: str) -> list[float]:
-        return [sample.bulk[way].rate / sample.bulk[recording.OFF].rate for sample in rounds]
-
-    figures = [
-        Figure(
-            id="G17",
-            title="bulk with recording, events a second: to without",
-            rounds=rates(recording.REDACTED),
-            goal=0.6,
-            stretch=0.75,
-        ),
-        Figure(id="", title="the same without redaction", rounds=rates(recording.ON)),
-        Figure(
-            id="G17",
-            title=f"steady, {steady.SESSIONS} sessions, with recording, CPU an event: to without",
-            rounds=[recorded.cost / plain.cost for sample in rounds for plain, recorded in sample.steady],
-            goal=1.1,
-            stretch=1.03,
-            at_most=True,
-        ),
-        Figure(
-            id="",
-            title="finding a line of a compressed recording: to reading all of it",
-            rounds=[sample.seek.compressed / sample.seek.whole for sample in rounds],
-        ),
-    ]
-    rows = [["", "events/s", "CPU us/event"]]
-    for way in recording.WAYS:
-        taken = [sample.bulk[way] for sample in rounds]
-        rows.append(
-            [
-                f"bulk, {way}",
-                spread([one.rate for one in taken], "{:,.0f}"),
-                spread(one.cpu / one.events * 1e6 for one in taken),
-            ]
-        )
-    for number, way in enumerate((recording.OFF, recording.REDACTED)):
-        costs = [pair[number].cost * 1e6 for sample in rounds for pair in sample.steady]
-        rows.append([f"steady, {way}", "", spread(costs)])
-    lines = f"a line of {rounds[0].seek.lines:,}"
-    rows.append([f"{lines}, plain: ms", spread(sample.seek.plain * 1e3 for sample in rounds), ""])
-    rows.append([f"{lines}, compressed: ms", spread(sample.seek.compressed * 1e3 for sample in rounds), ""])
-    return Report(figures=figures, rows=rows)
-
-
-# -- text -------------------------------------------------------------------------------------------
-
-
-def spread(values: Iterable[float], form: str = "{:.2f}") -> str:
-    """`median [least..greatest]`."""
-    known = list(values)
-    return f"{form.format(median(known))} [{form.format(min(known))}..{form.format(max(known))}]"
-
-
-def machine(rounds: int) -> str:
-    """Where and with what this was measured."""
-    libraries = ", ".join(f"{name} {version(name)}" for name in LIBRARIES)
-    return (
-        f"{os.cpu_count()} CPUs ({platform.machine()}, {platform.system()}), {platform.python_implementation()} "
-        f"{platform.python_version()}, {libraries}; {rounds} interleaved rounds: median [least..greatest]"
+def recording_report(rounds: list[recording.Seek]) -> Report:
+    """How soon a line is found."""
+    found = Figure(
+        id="",
+        title="finding a line of a compressed recording: to reading all of it",
+        rounds=[seek.compressed / seek.whole for seek in rounds],
     )
-
-
-def goals(figures: list[Figure]) -> list[list[str]]:
-    """The table of all figures."""
-    rows = [["", "what", "ratio", "goal", "stretch", ""]]
-    for figure in figures:
-        sign = "<=" if figure.at_most else ">="
-        bounds = [f"{sign} {figure.goal:g}x", f"{sign} {figure.stretch:g}x"] if figure.goal else ["", ""]
-        rows.append([figure.id, figure.title, spread(figure.rounds, "{:.2f}x"), *bounds, figure.verdict])
-    return rows
-
-
-def table(rows: list[list[str]]) -> str:
-    """Columns of equal width; the first row is the heading."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-    return "\n".join([lines[0], "  ".join("-" * width for width in widths), *lines[1:]])
-
-
-def as_markdown(figures: list[Figure], said: str) -> str:
-    """Return the figures as a Markdown table, for docs/performance.md."""
-    rows = goals(figures)
-    rows.insert(1, ["---"] * len(rows[0]))
-    return "\n".join(["| " + " | ".join(row) + " |" for row in rows] + ["", said + "."])
+    lines = f"a line of {rounds[0].lines:,}"
+    rows = [["", "ms"]]
+    rows.append([f"{lines}, plain", spread(seek.plain * 1e3 for seek in rounds)])
+    rows.append([f"{lines}, compressed", spread(seek.compressed * 1e3 for seek in rounds)])
+    return Report(figures=[found], rows=rows)

@@ -17,7 +17,7 @@ import msgspec
 import structlog
 from msgspec import Struct
 
-from tests.bench.report import Report
+from tests.bench.text import Report
 from tests.gateway.routing.counted_route import CountedRoute
 
 __all__ = ["Sample", "measure", "sessions_report"]
