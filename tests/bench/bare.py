@@ -19,7 +19,7 @@ from uuid import uuid4
 import msgspec
 import uvloop
 import zmq
-from aiohttp import ClientSession, WSMsgType, web
+from aiohttp import ClientSession, TCPConnector, WSMsgType, web
 from msgspec import Struct
 
 encode = msgspec.json.Encoder().encode
@@ -58,24 +58,24 @@ Dial = Callable[[Client], Awaitable[Backend]]
 # -- smooth -----------------------------------------------------------------------------------------------------
 
 
-class TokenData(Struct, gc=False):
-    requestId: str
+class TokenData(Struct, gc=False, rename="camel"):
+    request_id: str
     token: str
 
 
-class StreamToken(Struct, gc=False, tag="stream_token"):
-    requestId: str
+class StreamToken(Struct, gc=False, rename="camel", tag="stream_token"):
+    request_id: str
     token: str
     data: TokenData
     timestamp: int
 
 
-class Smooth(Struct, gc=False):
+class Smooth(Struct, gc=False, rename="camel"):
     """Every message of a smooth peer, as far as a bridge reads it."""
 
     type: str = ""
     action: str = ""
-    requestId: str = ""
+    request_id: str = ""
     token: str = ""
     message: str = ""
 
@@ -124,13 +124,13 @@ async def serve_smooth(dials: list[Dial]) -> None:
                 break
             action = SMOOTH(message.data)
             if action.action == "send_message":
-                client.request = action.requestId
-                client.send("immediate_response", action.requestId, status=202, message="Accepted", data={})
+                client.request = action.request_id
+                client.send("immediate_response", action.request_id, status=202, message="Accepted", data={})
                 backend.run(action.message)
             else:
                 names = ("sessionId", "conversationId", "agentId", "userParticipantId", "agentParticipantId")
                 data = {name: str(uuid4()) for name in names}
-                client.send("immediate_response", action.requestId, status=200, message="OK", data=data)
+                client.send("immediate_response", action.request_id, status=200, message="OK", data=data)
         return socket
 
     app = web.Application()
@@ -366,12 +366,12 @@ class PandoPayload(Struct, gc=False):
     token: str = ""
 
 
-class PandoEvent(Struct, gc=False):
+class PandoEvent(Struct, gc=False, rename="camel"):
     topic: str
     timestamp: str
     payload: PandoPayload
-    instanceId: str = "bare"
-    projectId: str = ""
+    instance_id: str = "bare"
+    project_id: str = ""
 
 
 PANDO = msgspec.json.Decoder(PandoEvent).decode
@@ -519,7 +519,7 @@ def dials_of(backend: str, addresses: list[str], session: ClientSession) -> list
 
 async def main(client: str, backend: str, doors: str, *addresses: str) -> None:
     """Serve until killed. `doors` is a path, or for pando the number of listeners."""
-    async with ClientSession() as session:
+    async with ClientSession(connector=TCPConnector(limit=0)) as session:
         dials = dials_of(backend, list(addresses), session)
         if client == "smooth":
             await serve_smooth(dials)
