@@ -48,7 +48,7 @@ def changing(old: str, new: str) -> Bridge:
     return start
 
 
-def test_what_a_relay_carries_is_counted_and_timed() -> None:
+def test_tokens_through_a_relay_are_counted_and_timed() -> None:
     result = run(PAIR, relay, separate=False)
     assert (result.sessions, result.merged) == (2, 0)
     assert 0 < result.events <= 40

@@ -24,6 +24,8 @@ from msgspec import Struct
 
 encode = msgspec.json.Encoder().encode
 
+TASKS = asyncio.TaskGroup()  # owns whatever the bridge does beside reading and writing
+
 
 class Client(Protocol):
     """The client's side of a session."""
@@ -148,13 +150,13 @@ class SmoothBackend(Backend):
         self.sends: set[asyncio.Task[None]] = set()
         await self.act("create_conversation_session", agentId=str(uuid4()))
         self.session = msgspec.json.decode((await self.socket.receive()).data)["data"]["sessionId"]
-        self.reading = asyncio.get_running_loop().create_task(self.read())
+        self.reading = TASKS.create_task(self.read())
 
     async def act(self, action: str, **fields: str) -> None:
         await self.socket.send_str(encode({"action": action, "requestId": str(uuid4()), **fields}).decode())
 
     def run(self, text: str) -> None:
-        task = asyncio.get_running_loop().create_task(self.act("send_message", sessionId=self.session, message=text))
+        task = TASKS.create_task(self.act("send_message", sessionId=self.session, message=text))
         self.sends.add(task)
         task.add_done_callback(self.sends.discard)
 
@@ -205,7 +207,7 @@ class LinesClient(Lines):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = transport
         self.transport.pause_reading()
-        self.dialling = asyncio.get_running_loop().create_task(self.begin())
+        self.dialling = TASKS.create_task(self.begin())
 
     async def begin(self) -> None:
         self.backend = await self.dial(self)  # type: ignore[arg-type]  # its subclasses are clients
@@ -519,7 +521,7 @@ def dials_of(backend: str, addresses: list[str], session: ClientSession) -> list
 
 async def main(client: str, backend: str, doors: str, *addresses: str) -> None:
     """Serve until killed. `doors` is a path, or for pando the number of listeners."""
-    async with ClientSession(connector=TCPConnector(limit=0)) as session:
+    async with ClientSession(connector=TCPConnector(limit=0)) as session, TASKS:
         dials = dials_of(backend, list(addresses), session)
         if client == "smooth":
             await serve_smooth(dials)

@@ -1,7 +1,7 @@
-"""What load.c says in each dialect, as templates: the messages of a caller and of a backend, and what they wait for.
+"""Templates of the messages of each dialect, for load.c: of a caller, of a backend, and of what each waits for.
 
-A template may contain `$t` (the token), `$w` (the whole text), `$n` (the number of the session), `$u` (a new uuid),
-`$z` (a zero byte) and `$0` to `$7` (JSON values that a rule took from a message).
+A template may contain `$t` (the token), `$w` (the whole text), `$n` (the number of the session) and `$u` (a new uuid).
+`$z` is a zero byte, and `$0` to `$7` are JSON values that a rule took from a message.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Said = tuple[int, str]
 
 
 class Rule(Struct, frozen=True):
-    """What a message means that contains all of `marks`: the first rule that matches counts."""
+    """The meaning of a message that contains all of `marks`. The first rule that matches counts."""
 
     action: str  # ready, begin, token, whole, end, fail or reply
     marks: str  # separated by "&"

@@ -27,7 +27,7 @@ PATIENCE = 300  # seconds for a whole run
 
 
 class Load(Struct, frozen=True, kw_only=True):
-    """What is played. With a `rate`, each session sends so many tokens a second; without one, as fast as it can."""
+    """The sessions that are played. With a `rate`, each sends so many tokens a second, and else as fast as it can."""
 
     client: str = "smooth"
     backend: str = "pod"
@@ -42,7 +42,7 @@ class Load(Struct, frozen=True, kw_only=True):
 
 
 class Result(Struct, frozen=True, kw_only=True):
-    """What the load measured: latencies in microseconds, memory in bytes before, with open sessions, and at the end.
+    """The result of a run: latencies in microseconds, memory in bytes before, with open sessions, and at the end.
 
     With a rate, `events`, `seconds`, `cpu`, `p50` and `p99` are of the time in which all turns were open. `p99_all` and
     `worst` include the openings.
