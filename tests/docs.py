@@ -1,9 +1,9 @@
-"""Writes the generated parts of the documents: docs/fidelity.md, the README's table of pairs, the states of a turn,
-and what redaction finds.
+"""Write the generated parts of the documents: docs/fidelity.md, the README's table of pairs, the states of a turn, and
+what redaction finds.
 
     python -m tests.docs
 
-`make docs` writes them; test_matrix.py, test_turn_states.py and test_measured.py hold them to it.
+`make docs` writes them; test_matrix.py, test_turn_states.py and test_measured.py compare them with the documents.
 """
 
 from __future__ import annotations

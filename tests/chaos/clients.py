@@ -98,7 +98,7 @@ class ByRequest(ChaosClient):
             waiting.set_result(frame)
 
     async def reply_to(self, request: Any, sending: Any) -> Frame:
-        """Send, and return the first reply; ConnectionError if the connection ends before."""
+        """Send a request, and return the first reply; raise ConnectionError if the connection ends before."""
         answer: asyncio.Future[Frame] = asyncio.get_running_loop().create_future()
         self._replies[request] = answer
         async with asyncio.timeout(CALL_DEADLINE):

@@ -50,11 +50,9 @@ def _error(request: str, code: str) -> dict[str, Any]:
 
 
 class FakeSmooth:
-    """A smooth server.
-
-    A turn whose message is `hold` is accepted and stays open, `mute` is not even accepted, `confirm` and `form` park
-    with a question; every other one is answered at once. What it is told to say goes to the connection on which such a
-    turn was asked for.
+    """A smooth server. It accepts a turn with the message `hold` and leaves it open, and does not even accept `mute`.
+    `confirm` and `form` wait for an answer to a question. Every other turn is answered at once. Messages from the
+    test go to the connection of the last such turn.
     """
 
     def __init__(self) -> None:

@@ -77,10 +77,10 @@ a bystander's is. `paused`: a bystander's turn is paused."""
 
 class MalformedInput(Struct, frozen=True, kw_only=True):
     """A row of a table of malformed messages; `name` begins with a section of the dialect's page in docs/dialects.
-
-    `answer` is all that the asker is told, each frame as far as that page says it (see `fits`). `closes` is the code
-    with which the gateway closes (a pod's end has none: 0), None where the connection stays. `runs`: the answer is a
-    turn, of which `answer` holds no stream; then the bystanders see that turn whole, and else nothing at all.
+    `answer` is everything that the sender receives, as far as the page specifies each frame (see `fits`). `closes`
+    is the code with which the gateway closes the connection (0 for a pod, which has no code), or None if it stays
+    open. With `runs` the answer is a turn, given without its streamed text, which the bystanders see whole.
+    Otherwise they receive nothing.
     """
 
     name: str

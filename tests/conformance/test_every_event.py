@@ -1,7 +1,7 @@
-"""Every event that a smooth server may say in a turn reaches a smooth client as it was said
+"""Every event that a smooth server may send in a turn reaches a smooth client unchanged
 (docs/dialects/smooth.md, section 4).
 
-The real server says only some of them; here a server that says anything is asked by a client through the gateway.
+The real server sends only some of them. Here a client asks, through the gateway, a server that sends any event.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Everything that a codewhale client can say wrong to us as its server
+"""Malformed input of codewhale clients, with the gateway as their server
 (docs/dialects/codewhale.md, sections 1.1 to 1.4 and 2).
 
-The process is the one that clients spawn, on its real pipes; behind it a demo pod, at which a pod client watches that
-nothing of all this reaches it. One process is told every line that it survives, and answers each one in its turn: what
-the real server answered in the captures, else what that page says. Where ours differs on purpose it is said so.
+The tested process is the one that clients spawn, on its real pipes, with a demo pod behind it. A pod client checks that
+none of the input reaches the pod. One process gets every line that it survives, and answers each line in turn. The
+expected answer is the captured one of the real server, else that of the page. Deliberate differences are marked.
 """
 
 from __future__ import annotations

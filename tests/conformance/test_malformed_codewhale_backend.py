@@ -1,8 +1,8 @@
-"""Everything that a codewhale can say wrong to us as its client
+"""Malformed messages of codewhale servers, with the gateway as their client
 (docs/dialects/codewhale.md, sections 0, 1, 3, 5, 6 and 11).
 
-Clients see legal lines alone and one end a turn; what was dropped is counted; the connection stays, and carries the
-next turn; a client in another session, whose codewhale is another process, notices nothing.
+Clients receive only legal lines and one end of each turn, and dropped messages are counted. The connection stays, and
+carries the next turn. A client in another session, whose codewhale is another process, notices nothing.
 """
 
 from __future__ import annotations
@@ -36,10 +36,9 @@ WELL = {"id": "$id", "result": "$accepted"}
 
 
 class Row(Struct, frozen=True, kw_only=True):
-    """Lines that the codewhale server sends in a turn that stays open, or in none.
-
-    `text` and `end` are what the client sees of its turn, if that ends by it; `counted` is how many faults and losses
-    it makes, -1 where a test is not about it.
+    """Lines that the codewhale server sends in a turn that stays open, or in none. `text` and `end` are what the client
+    sees of its turn, if the lines end it. `counted` is the number of faults and losses, or -1 if the test ignores
+    it.
     """
 
     name: str

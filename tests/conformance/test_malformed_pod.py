@@ -1,8 +1,8 @@
-"""Everything that a pod client can say wrong (docs/dialects/pod.md, sections 1, 3 to 5 and 8), to us as its pod.
+"""Malformed input of pod clients, with the gateway as their pod (docs/dialects/pod.md, sections 1, 3 to 5 and 8).
 
-A seed pod broadcasts its errors; ours go to the asker alone (docs/translation.md, rule 3.14). So each row says what the
-asker is told and what becomes of its connection. The bystanders are one smooth and one pod client of the same session:
-they see nothing of it.
+A seed pod broadcasts its errors; ours go to the sender alone (docs/translation.md, rule 3.14). So each row has the
+answer to the sender, and whether its connection is closed. The bystanders, a smooth and a pod client of the same
+session, receive nothing of it.
 """
 
 from __future__ import annotations

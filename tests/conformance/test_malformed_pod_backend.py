@@ -1,6 +1,6 @@
-"""Everything that a pod can say wrong to us as its client (docs/dialects/pod.md, sections 1, 4, 6 to 8).
+"""Malformed messages of pods, with the gateway as their client (docs/dialects/pod.md, sections 1, 4, 6 to 8).
 
-Both clients, a smooth and a pod one, see legal frames alone and one terminal a turn; what was dropped is counted; the
+A smooth and a pod client receive only legal frames and one terminal of each turn, and dropped messages are counted. The
 connection to the pod stays, and carries the next turn.
 """
 
@@ -25,10 +25,9 @@ HANGS_UP = b""
 
 
 class Row(Struct, frozen=True, kw_only=True):
-    """Lines that the pod sends, in an open run of the smooth client or in none, and what both clients receive.
-
-    `smooth` and `pod` are what each is told, fits() deciding. `counted` is how many faults and losses it makes.
-    `again`: the connection ends and is made again.
+    """Lines that the pod sends, in an open run of the smooth client or in none, and what both clients receive. `smooth`
+    and `pod` are compared by fits(). `counted` is the number of faults and losses. With `again` the connection ends
+    and is made again.
     """
 
     name: str

@@ -1,8 +1,9 @@
-"""Everything that a smooth client can say wrong (docs/dialects/smooth.md, sections 1 to 3, 5, 6 and 8), to us as its
-server.
+"""Malformed input of smooth clients, with the gateway as their server (docs/dialects/smooth.md, sections 1 to 3, 5, 6
+and 8).
 
-Each row: what the asker is answered, what becomes of its connection; the bystanders, one smooth and one pod client of
-the same session, see nothing of it. Where the servers of smooth differ, the row's name says whose word it is.
+Each row has the answer to the sender, and whether its connection is closed. The bystanders, a smooth and a pod client
+of the same session, receive nothing of it. If the servers of smooth differ, the name of the row tells which one we
+follow.
 """
 
 from __future__ import annotations

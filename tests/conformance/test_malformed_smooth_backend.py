@@ -1,9 +1,9 @@
-"""Everything that a smooth server can say wrong to us as its client
+"""Malformed messages of smooth servers, with the gateway as their client
 (docs/dialects/smooth.md, sections 1, 2, 4, 6, 8 and 11).
 
-Three clients look on: who asked for the turn, another of the same session, and one of another session. They see legal
-frames alone and one terminal a turn; what was dropped is counted; the connection to the server stays, and carries the
-next turn.
+Three clients observe: the one that began the turn, another of the same session, and one of another session. They
+receive only legal frames and one terminal of each turn, and dropped messages are counted. The connection to the server
+stays, and carries the next turn.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ class HangsUp(Struct, frozen=True):
 
 
 class Row(Struct, frozen=True, kw_only=True):
-    """Frames that the server sends in an open turn, what the asker receives, and the number of faults and losses.
-
-    `own` says that not even the other client of the session is told. `again`: the connection ends and is made again.
+    """Frames that the server sends in an open turn, the frames that the asking client receives, and the number of
+    faults and losses. With `own` no other client of the session receives anything. With `again` the connection ends
+    and is made again.
     """
 
     name: str

@@ -1,5 +1,5 @@
-"""The scenario corpus: the real server passes it, and passes it through the gateway too, for a plain socket and for
-the real client.
+"""The scenario corpus: the real server passes it directly and through the gateway, for a plain socket and for the real
+client.
 """
 
 from __future__ import annotations

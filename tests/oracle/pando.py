@@ -20,8 +20,8 @@ Data = dict[str, Any]
 
 
 class Session(Struct):
-    """A session: `running` is None while nobody can know, `calls` are those without a result, and whether their input
-    came.
+    """A session: `running` is None while its state is unknown, `calls` are those without a result, with whether their
+    input came.
     """
 
     running: bool | None = None

@@ -81,7 +81,7 @@ class PandoPrimary:
         self.messages[session["id"]] = list(messages)
 
     async def publish(self, topic: str, **payload: Any) -> None:
-        """Publish once somebody has subscribed."""
+        """Publish after a client has subscribed."""
         async with asyncio.timeout(DEADLINE):
             await self._subscribed.wait()
         envelope = {"instanceId": self.instance, "projectId": "", "topic": topic, "payload": payload}

@@ -55,7 +55,7 @@ LISTEN = (
 
 @asynccontextmanager
 async def failing(folder: Path) -> AsyncIterator[None]:
-    """The programs and sockets of the backends that fail."""
+    """Return the programs and sockets of the failing backends."""
     (folder / "fails.py").write_text(FAILS)
     (folder / "dies.py").write_text(DIES)
 

@@ -221,7 +221,7 @@ async def park(client: SmoothClient) -> str:
 
 
 def outcome(client: SmoothClient, request: str) -> tuple[str, bool]:
-    """The gated tool's result, and whether it is one of failure."""
+    """Return the gated tool's result, and whether it is a failure."""
     chunks = [frame["data"]["state"].get("rawResponse", {}) for frame in of(client, request, "stream_chunk")]
     (result,) = [chunk["toolResult"] for chunk in chunks if "toolResult" in chunk]
     return result["result"], result["isError"]

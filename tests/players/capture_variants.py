@@ -23,7 +23,7 @@ def _name(message: Message) -> str:
 
 
 def same(messages: list[Message]) -> list[Message]:
-    """Leave everything as it was."""
+    """Change nothing."""
     return messages
 
 

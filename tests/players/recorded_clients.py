@@ -95,7 +95,7 @@ class _Repetition:
         return bool(turns) and not turns[-1].end
 
     def _learn(self, asked: dict[str, Any]) -> None:
-        """Find the ids in the answer to a request that stand where others were recorded."""
+        """Learn the ids in the answer to a request that replace recorded ones."""
         key = "requestId" if self._client.dialect == "smooth" else "id"
         if key not in asked:
             return

@@ -122,7 +122,7 @@ def _through(turn: Turn, client: str, backend: str, when: str) -> Turn:
 
 
 def _without_head(due: list[Turn], got: list[Turn]) -> list[Turn]:
-    """Leave out what was published before the client subscribed; of the first turn it received the end."""
+    """Leave out messages published before the client subscribed; of the first turn it received only the end."""
     if not due or len(got) < len(due):
         return due[1:]
     first, seen = due[0], got[0]

@@ -147,7 +147,7 @@ def test_an_error_names_the_file(authority: Authority, case: str, words: str) ->
 
 @asynccontextmanager
 async def plain(port: int) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
-    """A connection without TLS."""
+    """Return a connection without TLS."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     yield reader, writer
     writer.transport.abort()

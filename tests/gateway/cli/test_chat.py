@@ -19,7 +19,7 @@ IN_TERMINAL = "import os, sys; os.login_tty(0); os.execv(sys.executable, [sys.ex
 
 
 class PseudoTerminal:
-    """A program in a terminal: types, and waits for what it shows."""
+    """A program in a terminal: the test types into it, and waits for its output."""
 
     def __init__(self, *arguments: str, state: Path) -> None:
         self._terminal, theirs = os.openpty()

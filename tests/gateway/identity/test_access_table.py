@@ -60,7 +60,7 @@ METHODS: dict[str, Frame] = {
 
 @asynccontextmanager
 async def clients(**options: Any) -> AsyncIterator[tuple[SmoothClient, SmoothClient]]:
-    """A session's owner, and another client with a token of its own."""
+    """Connect the owner of a session, and another client with its own token."""
     async with (
         gateway(WS, auth=AUTH, **options) as (_, (url,)),
         SmoothClient.connected(f"{url}?token={ALICE}") as owner,

@@ -35,7 +35,7 @@ async def gateway(
     principals: dict[str, tuple[str, ...]] | None = None,
     **options: Any,
 ) -> AsyncIterator[tuple[App, list[str]]]:
-    """A gateway in front of a demo backend of its own, and the addresses of its listeners without their dialect."""
+    """Run a gateway in front of its own demo backend; yield the addresses of its listeners without their dialect."""
     async with serving(demo_backend(parse("smooth+ws://127.0.0.1:0/ws"))) as (backend,):
         route = Route(name="test", listen=tuple(map(parse, listen)), upstream=parse(backend), **options)
         app = App(Config(routes=(settled(route, auth),), limits=limits, auth=auth, principals=principals or {}))

@@ -23,7 +23,7 @@ from tests.pairs.gateway import DEADLINE, SmoothClient, socket_path
 
 @asynccontextmanager
 async def talking(folder: Path) -> AsyncIterator[tuple[OpsClient, SmoothClient, str]]:
-    """A gateway in front of a pod with a client that had one turn, and the id of its session."""
+    """Run a gateway in front of a pod with a client that had one turn; yield it and the id of its session."""
     path = socket_path(folder)
     async with (
         FakePod.serving(path),

@@ -1,6 +1,4 @@
-"""Cancelling a turn (docs/translation.md, rule 3.4): asked of the backend, and done without it when it cannot or
-does not.
-"""
+"""Cancelling a turn (docs/translation.md, rule 3.4): by the backend, or by the gateway if the backend cannot."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A model that has forgotten the conversation is told to every client of the session
+"""Every client of a session is told when the model has lost the context of the conversation
 (docs/translation.md, rule 4.11).
 """
 

@@ -1,8 +1,8 @@
-"""Custody of questions, as conversations (docs/design.md, section 5; docs/translation.md, rule 3.3): who is asked, who
-may answer, what the others are told, and what happens when nobody does.
+"""Custody of questions, as conversations (docs/design.md, section 5; docs/translation.md, rule 3.3): which clients are
+asked, which may answer, what the others receive, and what happens without an answer.
 
-The backend is a smooth server. `p` and `q` are pod clients, who are asked in words; `a` and `b` smooth clients, who see
-approvals natively, and forms if they claim them.
+The backend is a smooth server. `p` and `q` are pod clients, which are asked in words. `a` and `b` are smooth clients,
+which see approvals natively, and forms if they claim them.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ class Primary:
         self.alarm: Any = None
 
     def opened(self, instance: str = "i-1") -> Primary:
-        """Connect, and answer everything that is asked first."""
+        """Connect, and answer all first requests of the translator."""
         self._did(self.link.opened())
         self.says("instance.ping", {"status": "ok", "instance_id": instance, "uptime": "0s"})
         self.says("session.list", [])
