@@ -22,7 +22,7 @@ class ZeroMQLimits(Struct, frozen=True, kw_only=True, gc=False):
     send_hwm: int = 1000  # libzmq's default; a full subscriber must read half of it before it takes more
     # a pando client ends each call after 10 s (docs/dialects/pando.md, section 5)
     idle: float = 60.0
-    answered: float = 5.0  # a view makes one call and is abandoned; each holds about 40 KiB until it is removed
+    answered: float = 5.0  # a view makes one call and is abandoned; 1,000 of them held 40 MiB, with their connections
     callers: int = 1024  # a view abandons one every few seconds, and each stays for `answered`
     subscribers: int = 256  # a project has a terminal and a few viewers
     subscriptions: int = 256  # a real subscriber has at most ten
