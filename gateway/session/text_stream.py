@@ -30,7 +30,7 @@ EVENTS_MAX = 64  # pieces of one batch of the log: the memory budget hears of th
 WEIGHT_MAX = 16 * 1024  # characters, for the same reason
 
 
-class TextTarget(Struct, frozen=True, kw_only=True, gc=False):
+class TextTarget(Struct, frozen=True, kw_only=True):
     """The attachments that share a rendering, and the function that renders a further piece of text for them."""
 
     write: TextWriter

@@ -29,7 +29,7 @@ async def test_only_the_token_option_is_sent_when_dialling(
 ) -> None:
     dialled: list[str] = []
 
-    async def connect(url: str, _limits: TransportLimits, _tls: object) -> None:
+    async def connect(url: str, _limits: TransportLimits, _tls: object, _headers: object) -> None:
         dialled.append(url)
 
     monkeypatch.setattr("dragoman.adapters.websocket.connect", connect)
@@ -41,7 +41,7 @@ async def test_only_the_token_option_is_sent_when_dialling(
 async def test_the_file_of_a_token_is_read_for_each_connection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     dialled: list[str] = []
 
-    async def connect(url: str, _limits: TransportLimits, _tls: object) -> None:
+    async def connect(url: str, _limits: TransportLimits, _tls: object, _headers: object) -> None:
         dialled.append(url)
 
     monkeypatch.setattr("dragoman.adapters.websocket.connect", connect)
