@@ -16,6 +16,7 @@ from dragoman.gateway.ingress import LATEST, NEW
 from dragoman.gateway.link import Link
 from dragoman.gateway.routing.ids import canonical_id
 from dragoman.gateway.routing.session_index import Rows
+from dragoman.gateway.routing.sessions import clients_of
 from dragoman.gateway.session.ports import Backend, BackendEvents
 from dragoman.gateway.session.session import Session
 from dragoman.mappings.canonical import Command
@@ -64,10 +65,19 @@ class ReplayedKind(SessionOpener):
             self._connect_upstream,
             resume=resume,
             taken=lambda conversation: self._sessions.merge(session, conversation),
+            visible=lambda conversation: self._may_resume(session, conversation),
         )
         if not resume:
             session.pending.open()  # a new conversation has no history to wait for
         return loader
+
+    def _may_resume(self, session: Session, conversation: str) -> bool:
+        """Return True if no client of `session` would be shown a conversation of another owner."""
+        sessions = self._sessions
+        known = sessions.index.find_session(conversation)
+        forgotten = sessions.past.owner_of(canonical_id(sessions.route.name, conversation))
+        owner = known.state.owner if known is not None else forgotten
+        return sessions.policy.shared or not owner or all(c.principal == owner for c in clients_of(session))
 
 
 class ConversationsKind(ReplayedKind):

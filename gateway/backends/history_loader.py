@@ -44,7 +44,7 @@ class HistoryLoader(AskingBackend):
     """The backend of one session, with the whole history of its conversation.
 
     `resume` is the conversation that a listener asks for. `taken` returns True if another session has it open already;
-    the clients of this session then go there.
+    the clients of this session then go there. `visible` returns False if it belongs to another user than these clients.
     """
 
     def __init__(
@@ -55,10 +55,12 @@ class HistoryLoader(AskingBackend):
         *,
         resume: str = "",
         taken: Callable[[str], bool] = lambda _id: False,
+        visible: Callable[[str], bool] = lambda _id: True,
     ) -> None:
         self._services = services
         self._resume = resume
         self._taken = taken
+        self._visible = visible
         self._openings: set[str] = set()  # requests of clients that resume
         self._readings: dict[str, Asking[Command]] = {}  # histories that clients wait for, by request
         super().__init__(session, services, connect)
@@ -182,10 +184,11 @@ class HistoryLoader(AskingBackend):
         """Open the conversation that the listener asks for, then load its history."""
         if self._resume == LATEST:
             listed = yield ListSessions(limit=1)
-            if not isinstance(listed, SessionsListed) or not listed.sessions:
-                self._tell(None, [])  # there is nothing to resume
+            latest = listed.sessions[0].session if isinstance(listed, SessionsListed) and listed.sessions else ""
+            if not latest or not self._visible(latest):
+                self._tell(None, [])  # there is nothing to resume for these clients
                 return
-            self._resume = listed.sessions[0].session
+            self._resume = latest
             if self._taken(self._resume):
                 raise Refused(failure("the conversation is already open in another session"))
         wanted = self.connected().opening or OpenSession()

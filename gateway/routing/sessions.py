@@ -24,7 +24,7 @@ from dragoman.gateway.routing.session_index import SessionIndex
 from dragoman.gateway.routing.session_list import SessionList
 from dragoman.gateway.routing.unopened import UnopenedSessions
 from dragoman.gateway.services import Services
-from dragoman.gateway.session.ports import Backend
+from dragoman.gateway.session.ports import Backend, Client
 from dragoman.gateway.session.runs import Run
 from dragoman.gateway.session.session import Session, SessionObserver
 from dragoman.mappings.canonical.values import Ext, Failure
@@ -33,7 +33,7 @@ from dragoman.mappings.dialect import Dialect
 if TYPE_CHECKING:
     from dragoman.gateway.recording.recorder import Recorder
 
-__all__ = ["RouteEvents", "Sessions"]
+__all__ = ["RouteEvents", "Sessions", "clients_of"]
 
 
 class RouteEvents(Struct, frozen=True, kw_only=True):
@@ -218,7 +218,7 @@ class Sessions:
         other = self.index.find_session(conversation)
         if other is None or other is session:
             return False
-        links = session.pending.waiting + [a.link for a in session.delivery.attachments.values()]
+        links = clients_of(session)
         self.entrances.move(session, other)
         self.services.schedule(0, lambda: self.drop(session))  # once what it has to say to them is said
         for link in links:
@@ -295,3 +295,8 @@ class Sessions:
         """Let all further clients of `ingress` share this session."""
         self.entrances.lead(ingress, session)
         self.tell(session)
+
+
+def clients_of(session: Session) -> list[Client]:
+    """Return the clients that are attached to a session, and those that wait for it."""
+    return session.pending.waiting + [attachment.link for attachment in session.delivery.attachments.values()]

@@ -45,7 +45,14 @@ def message(text: str) -> Message:
 class Stage:
     """A HistoryLoader between a session and a backend that are both played by the test."""
 
-    def __init__(self, resume: str = "", *, taken: bool = False, limits: Limits = Limits()) -> None:  # noqa: B008  # frozen
+    def __init__(
+        self,
+        resume: str = "",
+        *,
+        taken: bool = False,
+        visible: bool = True,
+        limits: Limits = Limits(),  # noqa: B008  # frozen
+    ) -> None:
         numbers = count(1)
         self.state = SessionState(id="s", opening=OpenSession(agent="agent", user_name="Ann"))
         self.asked: list[Command] = []
@@ -58,6 +65,7 @@ class Stage:
             lambda _events: self,
             resume=resume,
             taken=lambda _id: taken,
+            visible=lambda _id: visible,
         )
         self.starts = 0
 
@@ -181,6 +189,14 @@ def test_a_conversation_that_is_already_open_is_not_opened_twice() -> None:
     stage.answers(SessionsListed(request="", sessions=(SessionSummary(session="c9"),)))
     assert [type(command) for command in stage.asked] == [ListSessions]
     assert [requests for _, requests in stage.failed] == [["r"]]
+
+
+def test_the_latest_conversation_of_another_user_is_not_resumed() -> None:
+    stage = Stage("latest", taken=True, visible=False)
+    stage.loader.send([submit("r")])
+    stage.answers(SessionsListed(request="", sessions=(SessionSummary(session="c9"),)))
+    assert stage.told == [HistorySnapshot(items=())]
+    assert stage.asked[-1] == submit("r")
 
 
 def test_opening_another_conversation_than_requested_is_reported() -> None:
