@@ -23,8 +23,6 @@ from msgspec import structs
 from dragoman.adapters.base import Transport
 from dragoman.gateway import registry
 from dragoman.gateway.admission import address_of
-from dragoman.gateway.backends.failover import UpstreamPool
-from dragoman.gateway.backends.status import BackendStatus
 from dragoman.gateway.clients import ClientPort, Clients, Entrance
 from dragoman.gateway.config.model import Config, Route
 from dragoman.gateway.identity.listeners import Identities
@@ -225,14 +223,14 @@ class App:
         return self._upstreams.replays
 
     @property
-    def backends(self) -> dict[str, BackendStatus]:
-        """The connections to the backend of each route by its name, for routes whose backend is not in this process."""
-        return self._upstreams.statuses
+    def upstreams(self) -> Upstreams:
+        """The connections to backends, and the upstreams of routes that have several."""
+        return self._upstreams
 
     @property
-    def upstream_pools(self) -> dict[str, UpstreamPool]:
-        """The upstreams of each route that has several, by its name."""
-        return self._upstreams.pools
+    def waiting_links(self) -> int:
+        """The number of links whose frames wait for a later step of the event loop."""
+        return len(self._services.queue)
 
     @property
     def recordings(self) -> Recordings | None:

@@ -17,6 +17,7 @@ from typing import Literal, Protocol
 import structlog
 
 from dragoman.gateway.rates import TokenBucket
+from dragoman.gateway.trace_context import TraceContext, trace_id
 
 __all__ = ["Action", "Actor", "Audit"]
 
@@ -33,6 +34,7 @@ class Actor(Protocol):
 
     id: str
     principal: str
+    trace: TraceContext | None
 
 
 class Audit:
@@ -46,8 +48,9 @@ class Audit:
         self, action: Action, by: Actor | str, *, session: str = "", outcome: str = "done", **details: object
     ) -> None:
         """Write a line about an action. `by` is a link, or the name of who acted without one."""
-        link, principal = ("", by) if isinstance(by, str) else (by.id, by.principal)
-        named = {name: text for name, text in (("link", link), ("session", session)) if text}
+        link, principal, trace = ("", by, None) if isinstance(by, str) else (by.id, by.principal, by.trace)
+        facts = {"link": link, "session": session, "trace": trace_id(trace)}
+        named = {name: text for name, text in facts.items() if text}
         log.info("audit", action=action, principal=principal, outcome=outcome, **named, **details)
 
     def refuse(self, by: Actor | str, reason: str, *, session: str = "", **details: object) -> None:

@@ -71,6 +71,10 @@ class FairQueue:
         self._clock = 0
         self._scheduled = False
 
+    def __len__(self) -> int:
+        """Return the number of links that wait for a later step."""
+        return len(self._waiting)
+
     def admit(self, frames: Sequence[Frame], each: int = FRAME) -> Sequence[Frame]:
         """Return the first frames, as many as this turn has room for, and count their work: their bytes, and `each`.
 

@@ -108,9 +108,9 @@ async def _end_with_backend(gateway: App) -> None:
     await gateway.ready.wait()
     losses, clock = BackendLosses(), asyncio.get_running_loop().time
     find_lost = losses.find_lost
-    while (lost := find_lost(gateway.backends, clock(), gateway.config.limits.reconnect_grace)) is None:  # noqa: ASYNC110  # looks at numbers that change anywhere
+    while (lost := find_lost(gateway.upstreams.statuses, clock(), gateway.config.limits.reconnect_grace)) is None:  # noqa: ASYNC110  # looks at numbers that change anywhere
         await asyncio.sleep(LOOK)
-    cause = gateway.backends[lost].fault
+    cause = gateway.upstreams.statuses[lost].fault
     gateway.fail(DragomanError(f"the backend of route {lost!r} is lost (--exit-on-backend-loss): {cause}"))
 
 

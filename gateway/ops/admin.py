@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Annotated, Literal, TypeVar
 
@@ -25,6 +26,7 @@ __all__ = ["Admin", "Detached", "LogLevelChange", "LogLevels"]
 T = TypeVar("T")
 Level = Literal["debug", "info", "warning", "error"]
 
+BODY_DEADLINE = 5.0  # seconds for the body of a request, which is one packet
 LIMIT_MAX = 1000  # rows of one page: 100 us of the gateway's loop for each ten
 
 
@@ -144,7 +146,12 @@ class Admin:
 
     async def _set_log_level(self, request: web.Request) -> web.Response:
         try:
-            change = msgspec.json.decode(await request.read(), type=LogLevelChange)
+            async with asyncio.timeout(BODY_DEADLINE):
+                body = await request.read()
+        except TimeoutError:
+            return problem(408, f"the body did not come within {BODY_DEADLINE:g} s")
+        try:
+            change = msgspec.json.decode(body, type=LogLevelChange)
         except msgspec.MsgspecError as error:
             return problem(400, f'{error}; send for example {{"level": "info", "components": {{"link": "debug"}}}}')
         unknown = sorted(change.components.keys() - logs.COMPONENTS)
@@ -158,6 +165,6 @@ class Admin:
 
 def _limit(request: web.Request) -> int:
     text = request.query.get("limit", "100")
-    if not text.isdecimal() or not 1 <= int(text[:6]) <= LIMIT_MAX:
+    if not (text.isascii() and text.isdecimal()) or not 1 <= int(text[:6]) <= LIMIT_MAX:
         raise web.HTTPBadRequest(text=f"limit={text[:20]}: write a number from 1 to {LIMIT_MAX}")
     return int(text)

@@ -6,6 +6,7 @@ Each function makes one answer of the gateway's tables; call it in the event loo
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from heapq import nsmallest
 from itertools import islice
 from typing import Any
 
@@ -180,12 +181,11 @@ def session_page(gateway: App, wanted: SessionQuery) -> SessionPage:
         for session in router.sessions
         if wanted.status in ("", session.state.status)
     ]
-    found.sort(key=lambda pair: pair[1].state.id)
-    rest = [pair for pair in found if pair[1].state.id > wanted.cursor]
-    rows = [_session_row(*pair) for pair in rest[: wanted.limit]]
-    return SessionPage(
-        sessions=rows, total=len(found), next_cursor=rows[-1].id if len(rest) > wanted.limit and rows else None
-    )
+    later = (pair for pair in found if pair[1].state.id > wanted.cursor)
+    page = nsmallest(wanted.limit + 1, later, key=lambda pair: pair[1].state.id)  # sorting all would take longer
+    rows = [_session_row(*pair) for pair in page[: wanted.limit]]
+    more = len(page) > wanted.limit
+    return SessionPage(sessions=rows, total=len(found), next_cursor=rows[-1].id if more else None)
 
 
 def find_session(gateway: App, id: str) -> tuple[Router, Session] | None:
@@ -256,7 +256,7 @@ def route_list(gateway: App) -> RouteList:
 
 
 def _route_row(gateway: App, router: Router) -> RouteRow:
-    route, status = router.route, gateway.backends.get(router.route.name)
+    route, status = router.route, gateway.upstreams.statuses.get(router.route.name)
     return RouteRow(
         name=route.name,
         listen=[endpoint.masked for endpoint in route.listen],
@@ -268,7 +268,7 @@ def _route_row(gateway: App, router: Router) -> RouteRow:
         attempts=status.attempts if status is not None else 0,
         failures=status.lost if status is not None else 0,
         fault=status.fault if status is not None else "",
-        upstreams=_upstream_rows(gateway.upstream_pools.get(route.name)),
+        upstreams=_upstream_rows(gateway.upstreams.pools.get(route.name)),
     )
 
 

@@ -137,10 +137,10 @@ async def _known(gateway: App) -> _Known:
     refusal = gateway.memory.refusal()
     return _Known(
         checks=[Check(name="memory", ready=not refusal, cause=refusal)],
-        backends={name: structs.replace(status) for name, status in gateway.backends.items()},
+        backends={name: structs.replace(status) for name, status in gateway.upstreams.statuses.items()},
         circuits={
             name: {one.endpoint: one.fault if one.breaker.state == "open" else "" for one in pool.upstreams}
-            for name, pool in gateway.upstream_pools.items()
+            for name, pool in gateway.upstreams.pools.items()
         },
     )
 

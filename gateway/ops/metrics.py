@@ -88,6 +88,8 @@ def _of_links(gateway: App) -> Iterator[Metric]:
         behind += bool(link.behind)
     yield _gauge("links", "Clients that are connected.", ("dialect",), links)
     yield _gauge("queued_bytes", "Bytes that wait to be written to clients.", ("dialect",), queued)
+    waiting = {(): gateway.waiting_links}
+    yield _gauge("links_waiting", "Links whose messages wait for a later step of the event loop.", (), waiting)
     yield _gauge("links_behind", "Clients that read slowly and get merged text later.", (), {(): behind})
 
 
@@ -160,7 +162,7 @@ def _of_refusals(counters: Mapping[str, int]) -> Iterator[Metric]:
 
 
 def _of_backends(gateway: App) -> Iterator[Metric]:
-    backends = gateway.backends.items()
+    backends = gateway.upstreams.statuses.items()
     labels = ("route",)
     yield _gauge("backend_connections", "Connections to the backend.", labels, {(n,): b.connected for n, b in backends})
     wanted = {(name,): one.wanted - one.connected for name, one in backends}

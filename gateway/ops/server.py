@@ -26,6 +26,7 @@ from dragoman.gateway.app import App
 from dragoman.gateway.config.model import Ops
 from dragoman.gateway.config.ops_address import OpsAddress, parse_ops_address
 from dragoman.gateway.ops.admin import Admin
+from dragoman.gateway.ops.connections import OpsConnections
 from dragoman.gateway.ops.gateway_loop import GatewayLoop
 from dragoman.gateway.ops.guard import AUTHORISED, BODY_MAX, Guard, respond
 from dragoman.gateway.ops.health import Check, Health, Liveness, Readiness
@@ -97,7 +98,8 @@ class OpsServer:
     async def _serve(self) -> None:
         self._loop = asyncio.get_running_loop()
         guard = Guard(self._options, local=bool(self._address.path))
-        app = web.Application(middlewares=[guard.middleware], client_max_size=BODY_MAX)
+        connections = OpsConnections()
+        app = web.Application(middlewares=[connections.middleware, guard.middleware], client_max_size=BODY_MAX)
         app.add_routes(
             [web.get("/livez", self._livez), web.get("/readyz", self._readyz), web.get("/metrics", self._metrics)]
         )
@@ -106,20 +108,28 @@ class OpsServer:
             app, access_log=None, keepalive_timeout=KEEP_ALIVE, shutdown_timeout=CLOSE_DEADLINE, handle_signals=False
         )
         await runner.setup()
-        await web.SockSite(runner, self._socket).start()
+        if runner.server is None:
+            raise RuntimeError("aiohttp made no server")
+        connections.use_server(runner.server)
+        listener = await self._loop.create_server(connections.accept, sock=self._socket)
         self._started.set_result(None)
         try:
-            await self._watch()
+            await self._watch(connections)
         finally:
+            listener.close()
             await runner.cleanup()
 
-    async def _watch(self) -> None:
-        """Log the stack of the gateway's thread whenever its loop gets stuck, until the server is stopped."""
+    async def _watch(self, connections: OpsConnections) -> None:
+        """Log the stack of the gateway's thread whenever its loop gets stuck, until the server is stopped.
+
+        Close idle connections meanwhile.
+        """
         reported = False
         while not self._stop.is_set():
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(LOOK):
                     await self._stop.wait()
+            connections.close_idle()
             stuck = self._heartbeat.stuck_for
             if stuck >= self._options.stuck_after and not reported:
                 frame = sys._current_frames().get(self._gateway_loop.thread)  # noqa: SLF001  # the one way to see its stack

@@ -17,6 +17,7 @@ import structlog
 
 from dragoman.adapters.base import CloseReason
 from dragoman.gateway.outbox import Outbox
+from dragoman.gateway.trace_context import TraceContext
 from dragoman.mappings.canonical import Batch, Command, Event, SessionState
 from dragoman.mappings.canonical.values import Cause
 from dragoman.mappings.dialect import Burst, Dialect, TextSink
@@ -28,9 +29,9 @@ __all__ = ["Backend", "BackendEvents", "Client", "EventRecorder"]
 class Client(Protocol):
     """A live peer that attaches to a session or calls it.
 
-    `id` is unique in this process, and `principal` names the user. A peer that does not `attaches` only makes calls,
-    and is shown nothing but their answers; one that `publishes` stands for all subscribers of a publication. `outbox`
-    has the frames that wait for it, and `alive` is False once it is gone.
+    `id` is unique in this process, `principal` names the user, and `trace` is the trace context that it came with. A
+    peer that does not `attaches` only makes calls, and is shown nothing but their answers; one that `publishes` stands
+    for all subscribers of a publication. `outbox` has the frames that wait for it; `alive` is False once it is gone.
 
     `sessions` has the ids of the sessions to which it is attached or waits to be attached, `behind` those of which it
     has not been sent everything. So a client that leaves, or has read everything, concerns no other session.
@@ -39,6 +40,7 @@ class Client(Protocol):
     id: str
     dialect: Dialect
     principal: str
+    trace: TraceContext | None
     attaches: bool
     publishes: bool
     alive: bool

@@ -115,4 +115,4 @@ async def test_the_lines_of_a_client_have_its_trace() -> None:
     with capture_logs() as lines:
         async with noted_backend() as (upstream, _, _), bridged(upstream) as (_app, url):
             await open_session(url, {"traceparent": PARENT})
-    assert [line["trace"] for line in lines if line["event"] == "client connected"] == [ID]
+    assert [line["trace"] for line in lines if line["event"] in ("client connected", "audit")] == [ID, ID]

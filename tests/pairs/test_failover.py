@@ -67,7 +67,7 @@ async def test_a_turn_goes_on_at_a_second_upstream_while_new_sessions_return_to_
         FakeSmooth.serving() as second,
         route_to(first.url, second.url) as port,
     ):
-        pool = port.app.upstream_pools["test"]
+        pool = port.app.upstreams.pools["test"]
         pool.note_failure(pool.upstreams[0], "a test")
         async with SmoothClient.connected(url(port)) as early:
             await early.say("hold")
@@ -112,7 +112,7 @@ async def test_new_clients_get_the_session_of_the_first_live_pod(tmp_path: Path)
         async with asyncio.timeout(DEADLINE):
             await pod.connected(1)
         async with FakePod.serving(first) as preferred:
-            port.app.upstream_pools["test"].note_success(port.app.upstream_pools["test"].upstreams[0])
+            port.app.upstreams.pools["test"].note_success(port.app.upstreams.pools["test"].upstreams[0])
             async with SmoothClient.connected(url(port)) as late:
                 async with asyncio.timeout(DEADLINE):
                     await preferred.connected(1)

@@ -113,7 +113,9 @@ async def test_detaching_disconnects_the_clients_of_a_session_and_keeps_it(tmp_p
         assert (await port.ask(f"/sessions/{session}"))[1]["links"] == []
 
 
-@pytest.mark.parametrize("path", ["/sessions?limit=0", "/links?limit=x", "/losses?limit=1001", "/sessions?colour=red"])
+@pytest.mark.parametrize(
+    "path", ["/sessions?limit=0", "/links?limit=x", "/losses?limit=1001", "/links?limit=%D9%A3", "/sessions?colour=red"]
+)
 async def test_a_wrong_parameter_is_refused(path: str) -> None:
     async with operated() as port:
         status, body = await port.ask(path)

@@ -76,7 +76,7 @@ async def test_a_route_is_not_ready_from_the_loss_of_its_backend_until_the_backe
         async with FakePod.serving(path) as pod, SmoothClient.connected(url) as client:
             await client.say("hello")
             await becomes(port, 200)
-            assert port.app.backends["test"].heard == 1
+            assert port.app.upstreams.statuses["test"].heard == 1
             path.unlink()
             pod.hang_up()
             assert causes(await becomes(port, 503))["route test"]
