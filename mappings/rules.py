@@ -44,7 +44,13 @@ class Lossy(Struct, frozen=True):
         """Return the fields that this item has and that do not arrive in any way."""
         if self.whole_if is not None and self.whole_if(item):
             return ()
-        return tuple(field for field in self.fields if not item.implies(field) and _has(item, field.split(".")))
+        lost = []
+        for field in self.fields:
+            head, _, rest = field.partition(".")
+            value = getattr(item, head, None)  # nearly always empty: looked at before anything is called
+            if value and not item.implies(field) and _has(value, rest.split(".") if rest else ()):
+                lost.append(field)
+        return tuple(lost)
 
 
 class Emulated(Struct, frozen=True):
@@ -92,8 +98,8 @@ class Rule(Struct, frozen=True):
 class LossCounter(Protocol):
     """The interface that the functions of `Rules.none` need of their first parameter after the source."""
 
-    def lose(self, source: object) -> None:
-        """Count that `source` does not arrive."""
+    def lose(self, source: object, field: str, why: str) -> None:
+        """Count that `source`, or a field of it, does not arrive, and why."""
 
 
 class RuleTable:
@@ -144,7 +150,7 @@ class Rules(RuleTable, Generic[P, T]):
         """Declare that the target has no form for `sources`; `lose` of the context counts each one."""
 
         def count_loss(source: object, /, *args: P.args, **_kwargs: P.kwargs) -> tuple[T, ...]:
-            cast(LossCounter, args[0]).lose(source)
+            cast(LossCounter, args[0]).lose(source, "", why)
             return ()
 
         for source in sources:

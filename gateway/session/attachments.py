@@ -37,12 +37,8 @@ def is_own(attachment: Attachment, batch: Batch) -> bool:
 
 
 class Group(Struct, kw_only=True, eq=False):
-    """Attachments that share a rendering."""
+    """Attachments that share a rendering, of one dialect."""
 
     projection: SessionProjection
+    dialect: Dialect
     members: list[Attachment]
-
-    @property
-    def dialect(self) -> Dialect:
-        """The dialect of all members."""
-        return self.members[0].link.dialect

@@ -48,22 +48,26 @@ class Groups:
 
     def join(self, attachment: Attachment) -> None:
         """Add an attachment to its group; the first member brings its projection along."""
-        self._log.close_text()
-        group = self.find_group(attachment)
+        if self._log.text_is_open:
+            self._log.close_text()
+        key = self._key(attachment)
+        group = self.by_key.get(key)
         if group is None:
             projection = attachment.behind or attachment.link.dialect.projection(attachment.request, attachment.view)
-            group = self.by_key[self._key(attachment)] = Group(projection=projection, members=[])
+            group = self.by_key[key] = Group(projection=projection, dialect=attachment.link.dialect, members=[])
         group.members.append(attachment)
         attachment.behind = None
 
     def leave(self, attachment: Attachment) -> None:
         """Remove an attachment from its group."""
-        self._log.close_text()
-        group = self.find_group(attachment)
+        if self._log.text_is_open:
+            self._log.close_text()
+        key = self._key(attachment)
+        group = self.by_key.get(key)
         if group is not None and attachment in group.members:
             group.members.remove(attachment)
             if not group.members:
-                del self.by_key[self._key(attachment)]
+                del self.by_key[key]
 
     def _key(self, attachment: Attachment) -> tuple[str, str, str]:
         return attachment.link.dialect.name, attachment.view, attachment.request

@@ -120,12 +120,17 @@ class Inputs:
 # -- attached files ---------------------------------------------------------------------------------------
 
 
+_ATTACHED = frozenset((ImageAttachment, FileAttachment))
+
+
 def as_references(segments: Sequence[Segment], roots: Sequence[str]) -> tuple[Segment, ...]:
     """Return the segments with references in place of attachments inside `roots` (docs/translation.md, rule 3.10).
 
     No request can name a file outside of the route's `file_roots` (docs/design.md, section 6): a path counts as it
     resolves, with all links followed.
     """
+    if _ATTACHED.isdisjoint(map(type, segments)):
+        return tuple(segments)
     resolved = [Path(root).resolve() for root in roots]
     return tuple(_reference(segment, resolved) for segment in segments)
 

@@ -62,7 +62,8 @@ class Log:
         self._weight = 0
         self._grown = 0  # bytes appended since `_on_growth` was called
         self._on_growth: Callable[[], None] = _nothing
-        self._close_text: Callable[[], tuple[int, int]] | None = None  # while text may be added to the newest batch
+        self._close_text: Callable[[], tuple[int, int]] | None = None
+        self.text_is_open = False  # more text may be added to the newest batch
         self.turn_weight = 0
 
     @property
@@ -79,7 +80,7 @@ class Log:
 
     def append(self, events: list[Event], turn: str, origin: Origin, at: int, weight: int) -> Batch:
         """Append events of one turn, which weigh so many characters, and return their batch."""
-        if self._close_text is not None:
+        if self.text_is_open:
             self.close_text()
         state = self._state
         ids = state.chosen_ids if state.backend_ids is None else state.backend_ids  # no property: for each token
@@ -105,7 +106,7 @@ class Log:
         returns how many were added. The batch is a copy: others may keep the one that they were given.
         """
         self.close_text()
-        self._close_text = close
+        self._close_text, self.text_is_open = close, True
         batch, known = self._batches[-1]
         batch = structs.replace(batch, events=[*batch.events])
         self._batches[-1] = (batch, known)
@@ -115,7 +116,7 @@ class Log:
 
     def close_text(self) -> None:
         """Count the text that was added to the newest batch; no more is added."""
-        close, self._close_text = self._close_text, None
+        close, self._close_text, self.text_is_open = self._close_text, None, False
         if close is None:
             return
         count, weight = close()

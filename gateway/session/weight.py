@@ -30,7 +30,14 @@ def of_events(events: Sequence[Event]) -> int:
     """Return the weight of a batch; deltas of text, which are nearly all, are weighed without a call for each."""
     if _ONLY_TEXT.issuperset(map(type, events)):
         return sum(map(len, map(_TEXT, events)))
-    return sum(_WEIGHTS.get(type(event), _nothing)(event) for event in events)
+    weight = 0
+    for event in events:
+        kind = type(event)
+        if kind in _WITH_TEXT:
+            weight += len(_TEXT(event))
+        elif kind in _WEIGHTS:
+            weight += _WEIGHTS[kind](event)
+    return weight
 
 
 def of_item(item: Item) -> int:
@@ -46,10 +53,6 @@ def of_item(item: Item) -> int:
             assert_never(item)
 
 
-def _nothing(_event: Event) -> int:
-    return 0
-
-
 def _result(event: ToolCallFinished) -> int:
     return len(event.output or "") + len(event.summary or "")
 
@@ -58,8 +61,9 @@ def _history(event: HistorySnapshot) -> int:
     return sum(map(of_item, event.items)) + sum(len(bytes(raw)) for raw in (event.ext or {}).values())
 
 
+_WITH_TEXT = frozenset((TextDelta, TextDone, ReasoningDelta, ReasoningDone, TurnEnded))
+
 _WEIGHTS: dict[type, Callable[[Any], int]] = {
-    **dict.fromkeys((TextDelta, TextDone, ReasoningDelta, ReasoningDone, TurnEnded), lambda event: len(event.text)),
     ToolCallArguments: lambda event: len(event.json),
     ToolCallFinished: _result,
     MessageAppended: lambda event: of_item(event.message),

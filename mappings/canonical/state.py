@@ -151,7 +151,11 @@ class OpenTurn(Struct, kw_only=True):
 
     def text(self) -> str:
         """Return all visible text of the turn so far, without separators (docs/translation.md, rule 3.7)."""
-        return "".join("".join(block.parts) for block in self.blocks if isinstance(block, TextBlock))
+        parts: list[str] = []
+        for block in self.blocks:
+            if isinstance(block, TextBlock):
+                parts += block.parts
+        return "".join(parts)
 
     def correct_text(self, text: str) -> None:
         """Make `text` the visible text of the turn; blocks that agree with its beginning and end stay."""

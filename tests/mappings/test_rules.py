@@ -22,7 +22,7 @@ class Noting:
     def __init__(self) -> None:
         self.lost: list[object] = []
 
-    def lose(self, source: object) -> None:
+    def lose(self, source: object, _field: str = "", _why: str = "") -> None:
         self.lost.append(source)
 
 

@@ -8,6 +8,7 @@ ours belongs to them.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from operator import attrgetter
 
 from msgspec import Struct, field
 
@@ -45,6 +46,9 @@ class PendingMethod(Struct, kw_only=True):
     running: bool = False
 
 
+_ECHOED = attrgetter("echoed")
+
+
 class PendingMethods(Struct):
     """The commands of one link that have no answer, oldest first.
 
@@ -67,7 +71,10 @@ class PendingMethods(Struct):
 
     def find_oldest(self, *kinds: type) -> PendingMethod | None:
         """Return the oldest command of these kinds."""
-        return next((entry for entry in self.entries if entry.kind in kinds), None)
+        for entry in self.entries:  # no generator: most often there is no entry, or one
+            if entry.kind in kinds:
+                return entry
+        return None
 
     def take_oldest(self, *kinds: type) -> PendingMethod | None:
         """Remove and return the oldest command of these kinds, which is answered now."""
@@ -90,8 +97,12 @@ class PendingMethods(Struct):
         section 1.2).
         """
         runs = [entry for entry in self.entries if entry.kind is SubmitInput]
-        run = next((entry for entry in runs if entry.segments == segments and not entry.echoed), None)
-        if run is None or any(entry.echoed for entry in runs):
+        if any(map(_ECHOED, runs)):
+            return None
+        for run in runs:
+            if run.segments == segments:
+                break
+        else:
             return None
         for lost in runs[: runs.index(run)]:
             self.entries.remove(lost)
@@ -102,7 +113,10 @@ class PendingMethods(Struct):
     def take_accepted_run(self) -> PendingMethod | None:
         """Remove and return the oldest run, once both its echo and status{running} have come."""
         run = self.find_oldest(SubmitInput)
-        return self.take_oldest(SubmitInput) if run is not None and run.echoed and run.running else None
+        if run is None or not (run.echoed and run.running):
+            return None
+        self.entries.remove(run)
+        return run
 
     def begin_run(self) -> None:
         """Note that status{running} came: stops sent ahead of it stop this run."""
