@@ -527,7 +527,7 @@ async def main(client: str, backend: str, doors: str, *addresses: str) -> None:
             await serve_smooth(dials)
         elif client == "pando":
             for n in range(int(doors)):
-                await PandoClient().begin(dials[n % len(dials)])
+                TASKS.create_task(PandoClient().begin(dials[n % len(dials)]))
         else:
             taken = iter(dials * 10_000)
             made = PodClient if client == "pod" else CodewhaleClient
