@@ -230,7 +230,7 @@ class App:
     @property
     def waiting_links(self) -> int:
         """The number of links whose frames wait for a later step of the event loop."""
-        return len(self._services.queue)
+        return self._services.queue.waiting_links
 
     @property
     def recordings(self) -> Recordings | None:

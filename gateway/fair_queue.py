@@ -71,8 +71,9 @@ class FairQueue:
         self._clock = 0
         self._scheduled = False
 
-    def __len__(self) -> int:
-        """Return the number of links that wait for a later step."""
+    @property
+    def waiting_links(self) -> int:
+        """The number of links that wait for a later step."""
         return len(self._waiting)
 
     def admit(self, frames: Sequence[Frame], each: int = FRAME) -> Sequence[Frame]:
