@@ -135,12 +135,15 @@ class Listener(Protocol):
 class PeerFacts(Struct, frozen=True, kw_only=True, gc=False):
     """The facts that a listener knows of a peer before it is accepted. `token` is a secret: it is never logged.
 
+    `several_tokens` says that it presented different ones, none of which counts.
+
     `address` is a host and port. `uid` and `gid` are of the process at the other end of a Unix socket. `certificate` is
     the subject of a client certificate that was verified.
     """
 
     address: str = ""
     token: str = ""
+    several_tokens: bool = False
     uid: int | None = None
     gid: int | None = None
     certificate: str = ""

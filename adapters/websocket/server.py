@@ -4,7 +4,8 @@ The handshake refuses any other request with one line of text that says what wou
 WebSocket to 127.0.0.1, and its browser sends the page's origin. An Origin that is neither loopback nor allowed by name
 is refused. A page may also reach 127.0.0.1 by a name of its own (DNS rebinding): then its browser sends that name as
 Host, which is refused unless it is allowed. A client may have to present a bearer token, in the header `Authorization`
-or, because browsers cannot set it, in the query (`?token=`). No text and no log line contains the query.
+or, because browsers cannot set it, in the query (`?token=`). A request with two different tokens has none that counts.
+No text and no log line contains the query.
 
 A connection counts from its accept, before TLS and before its request. One too many is closed at once, except for a few
 that are kept until they have got the status 503.
@@ -188,7 +189,7 @@ class WebSocketListener:
             return refusal
         accept = await self._rules.admit(_facts(request))
         if isinstance(accept, str):
-            return _unauthorized(accept, presented=bool(_token(request)))
+            return _unauthorized(accept, presented=any(_tokens(request)))
         try:
             await socket.prepare(request)
         except ConnectionError:
@@ -288,7 +289,13 @@ def _facts(request: web.BaseRequest) -> PeerFacts:
         return PeerFacts()
     name = tcp.get_extra_info("peername")
     subject = subject_of(tcp.get_extra_info("peercert"))
-    return PeerFacts(address=address(name) if name else "", token=_token(request), certificate=subject)
+    tokens = _tokens(request)
+    return PeerFacts(
+        address=address(name) if name else "",
+        token=tokens[0] if len(tokens) == 1 else "",
+        several_tokens=len(tokens) > 1,
+        certificate=subject,
+    )
 
 
 def _trace_headers(request: web.BaseRequest) -> dict[str, str]:
@@ -299,10 +306,11 @@ def _trace_headers(request: web.BaseRequest) -> dict[str, str]:
     return {name: ",".join(values) for name, values in found.items() if values}
 
 
-def _token(request: web.BaseRequest) -> str:
-    """Return the bearer token of a request; the header counts before the query."""
-    scheme, _, token = request.headers.get("Authorization", "").partition(" ")
-    return token.strip() if scheme.lower() == "bearer" else request.query.get("token", "")
+def _tokens(request: web.BaseRequest) -> tuple[str, ...]:
+    """Return the different bearer tokens of a request: those of its headers, then those of its query."""
+    headers = (text.partition(" ") for text in request.headers.getall("Authorization", []))
+    found = [token.strip() for scheme, _, token in headers if scheme.lower() == "bearer"]
+    return tuple(dict.fromkeys([*found, *request.query.getall("token", [])]))
 
 
 def _unauthorized(text: str, *, presented: bool) -> web.Response:

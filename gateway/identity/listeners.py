@@ -20,7 +20,7 @@ from dragoman.gateway.identity.attempts import FailedAttempts
 from dragoman.gateway.identity.certificates import ClientCertificates
 from dragoman.gateway.identity.local_users import LocalUsers
 from dragoman.gateway.identity.principal import LOCAL, Authenticator, Principal, Refusal
-from dragoman.gateway.identity.tokens import BearerTokens, EitherToken
+from dragoman.gateway.identity.tokens import SEVERAL, BearerTokens, EitherToken
 
 __all__ = ["Identities", "ListenerIdentity", "names_clients"]
 
@@ -114,6 +114,8 @@ class ListenerIdentity:
     def _identify(self, facts: PeerFacts) -> Principal | Refusal:
         if self._authenticator is None:
             return LOCAL
+        if facts.several_tokens:
+            return SEVERAL
         return self._identities.join_names(self._authenticator.identify(facts))
 
     def _count(self, facts: PeerFacts, refusal: Refusal) -> None:

@@ -62,6 +62,7 @@ async def shake(url: str, headers: dict[str, str] | None = None) -> tuple[int, s
         ("", {"Authorization": f"Bearer {ALICE}"}),
         ("", {"Authorization": f"bearer  {ALICE}"}),
         (f"?token={ALICE}", {}),
+        (f"?token={ALICE}", {"Authorization": f"Bearer {ALICE}"}),
     ],
 )
 async def test_a_client_with_a_token_is_served(query: str, headers: dict[str, str]) -> None:
@@ -76,11 +77,16 @@ async def test_a_client_with_a_token_is_served(query: str, headers: dict[str, st
         ("?token=", {}, 'Bearer realm="dragoman"', "a token is needed"),
         ("", {"Authorization": "Basic YTpi"}, 'Bearer realm="dragoman"', "a token is needed"),
         ("?token=wrong", {}, 'Bearer realm="dragoman", error="invalid_token"', "this token is not accepted"),
-        (
-            f"?token={ALICE}",
-            {"Authorization": "Bearer wrong"},
-            'Bearer realm="dragoman", error="invalid_token"',
-            "this token is not accepted",
+        *(
+            (query, headers, 'Bearer realm="dragoman", error="invalid_token"', "this request has several tokens")
+            for query, headers in (
+                (f"?token={ALICE}", {"Authorization": "Bearer wrong"}),
+                ("?token=wrong", {"Authorization": f"Bearer {ALICE}"}),
+                (f"?token={ALICE}&token=wrong", {}),
+                (f"?token=wrong&token={ALICE}", {}),
+                (f"?token={ALICE}&token=", {}),
+                (f"?token={ALICE}&token={BOB}", {}),
+            )
         ),
     ],
 )
