@@ -17,24 +17,6 @@ from msgspec import Struct
 from dragoman.adapters.meter import Meter
 from dragoman.mappings.dialect import Frame
 
-__all__ = [
-    "BACKLOG",
-    "CLOSE_DEADLINE",
-    "HANDSHAKE_DEADLINE",
-    "HEARTBEAT",
-    "MAX_MESSAGE",
-    "MAX_PARTS",
-    "RECEIVE_HIGH",
-    "SEND_HIGH",
-    "Accept",
-    "CloseReason",
-    "Listener",
-    "PeerFacts",
-    "Sink",
-    "Transport",
-    "TransportLimits",
-]
-
 MAX_MESSAGE = 16 * 1024 * 1024  # the largest tool results seen are below 4 MiB
 MAX_PARTS = 64  # parts of a ZeroMQ message: real ones have at most three
 SEND_HIGH = 256 * 1024  # one full socket buffer ahead of the kernel's own: more only hides a peer that does not read

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import asyncio
 
-__all__ = ["close_server"]
-
 ARRIVING = 8  # loop rounds: a connection needs three to reach its protocol, a WebSocket handshake needs seven
 
 

@@ -21,8 +21,6 @@ from dragoman.adapters.lines import LineSplitter
 from dragoman.adapters.meter import Meter
 from dragoman.mappings.dialect import Frame, Parts
 
-__all__ = ["Inbound", "PulledInbound", "memory"]
-
 FRAME_OVERHEAD = 64  # bytes of an object beside its content, so that a flood of tiny frames is counted as its memory
 SLICE = 1024  # waiting frames that a sink is shown at once: they are copied, and the sink may leave most of them
 

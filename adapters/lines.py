@@ -15,8 +15,6 @@ from collections.abc import Sequence
 from dragoman.adapters.meter import Meter
 from dragoman.mappings.dialect import Frame, Oversize
 
-__all__ = ["LINES_AT_ONCE", "LineSplitter", "join"]
-
 LINES_AT_ONCE = 4096  # lines of a read that are split at once: about 0.4 ms; one read may have 262,144
 
 WHITE_SPACE = (

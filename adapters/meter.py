@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-__all__ = ["STEP", "Meter"]
-
 STEP = 16 * 1024  # less than an idle client costs in all, so that rounding up is no exaggeration
 
 

@@ -29,18 +29,6 @@ from dragoman.adapters.lines import LINES_AT_ONCE, LineSplitter, join
 from dragoman.adapters.meter import Meter
 from dragoman.mappings.errors import ConfigError
 
-__all__ = [
-    "SocketFile",
-    "UnixListener",
-    "UnixTransport",
-    "alive",
-    "bind_socket",
-    "check_bindable",
-    "check_path",
-    "connect",
-    "listen",
-]
-
 SUN_PATH = 107 if sys.platform == "linux" else 103  # bytes of a path that fit into sockaddr_un, without its NUL
 READ_SIZE = 256 * 1024  # the size that asyncio uses
 OWNER_ONLY = 0o177  # umask of a socket: any process that may connect can control the agent

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from dragoman.gateway.replay.driving import Driven
     from dragoman.gateway.replay.standalone import Served
 
-__all__ = ["Drive", "Replay", "dragoman_drive", "dragoman_replay"]
-
 
 class Replay(Protocol):
     """Serves a recording until the test ends."""

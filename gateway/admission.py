@@ -24,8 +24,6 @@ from dragoman.gateway.rates import TokenBucket
 from dragoman.mappings.dialect import Frame
 from dragoman.mappings.errors import PeerErrorCode
 
-__all__ = ["Admission", "ClientRates", "address_of"]
-
 log = structlog.get_logger("dragoman")
 
 ADDRESSES_MAX = 10_000  # addresses whose rate is remembered, the latest: as many as there can be links

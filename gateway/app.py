@@ -39,8 +39,8 @@ from dragoman.gateway.services import Services
 from dragoman.gateway.session.runs import Run
 from dragoman.gateway.session.session import Session
 from dragoman.gateway.trace_context import TraceContext
+from dragoman.gateway.transports import Children
 from dragoman.gateway.transports.child_settings import route_spawner
-from dragoman.gateway.transports.spec import Children
 from dragoman.gateway.turn_watch import TurnWatch
 from dragoman.gateway.upstreams import MakeInProcess, Upstreams
 from dragoman.mappings.canonical import SessionState, events
@@ -54,8 +54,6 @@ if TYPE_CHECKING:
 
 COLLECT = (50_000, 20, 50)  # garbage collection thresholds: the gateway creates few reference cycles
 LOSSES_LOGGED = 100  # rows of the ledger that are logged at shutdown, the largest first
-
-__all__ = ["App"]
 
 log = structlog.get_logger("dragoman")
 

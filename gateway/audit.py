@@ -19,8 +19,6 @@ import structlog
 from dragoman.gateway.rates import TokenBucket
 from dragoman.gateway.trace_context import TraceContext, trace_id
 
-__all__ = ["Action", "Actor", "Audit"]
-
 Action = Literal["open", "attach", "answer", "cancel", "close", "detach", "refusal", "log level"]
 
 REFUSAL_RATE = 10.0  # lines a second: a person who is refused causes one

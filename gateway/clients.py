@@ -27,8 +27,6 @@ from dragoman.mappings.canonical.events import Reply
 from dragoman.mappings.canonical.values import Cause, Failure
 from dragoman.mappings.dialect import Dialect, Loss, Translator
 
-__all__ = ["ClientPort", "Clients", "Entrance"]
-
 STOPS = "the gateway stops"
 
 

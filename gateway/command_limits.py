@@ -11,8 +11,6 @@ from dragoman.mappings.dialect import Dialect, Frame, Oversize, Parts
 from dragoman.mappings.errors import PeerError
 from dragoman.mappings.value_count import check_value_count
 
-__all__ = ["CommandLimits"]
-
 
 class CommandLimits:
     """The limits `max_command` and `message_values` for clients of one dialect."""

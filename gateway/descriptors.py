@@ -9,8 +9,6 @@ from __future__ import annotations
 import os
 import resource
 
-__all__ = ["INHERITED_LIMIT", "RESERVE", "descriptor_shortage", "raise_limit"]
-
 INHERITED_LIMIT = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 """The soft limit at the start. Children get it: a program that uses select(2) fails above 1,024."""
 

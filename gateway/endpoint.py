@@ -19,8 +19,6 @@ from msgspec import Struct, structs
 from dragoman.gateway.config.source import ENV, FILE, find_secret
 from dragoman.mappings.errors import ConfigError
 
-__all__ = ["EXAMPLES", "Endpoint", "masked_text", "parse", "split_url"]
-
 EXAMPLES = "smooth+ws://127.0.0.1:8787/ws or pod+unix:/run/x/sock"
 
 COMMAND = "stdio"  # the transport whose address is a command line, or nothing

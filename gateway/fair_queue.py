@@ -25,8 +25,6 @@ from msgspec import Struct
 from dragoman.adapters.inbound import memory
 from dragoman.mappings.dialect import Frame
 
-__all__ = ["EVENT", "FRAME", "PUT", "QUANTUM", "STEP", "FairQueue", "SlicedWork", "StepBudget", "Turns", "WorkOfLinks"]
-
 # docs/performance.md, section 8, has the measurement behind these numbers.
 STEP = 1024 * 1024  # units of one step of the event loop: 3 to 10 ms
 QUANTUM = STEP // 8  # units of one turn while others wait

@@ -8,8 +8,6 @@ from dragoman.gateway.log_throttle import LogThrottle
 from dragoman.gateway.services import Services
 from dragoman.mappings.errors import PeerError
 
-__all__ = ["FaultLog"]
-
 
 class FaultLog:
     """Counts the faults of a peer in the ledger, and logs the last one of each second with their number."""

@@ -13,8 +13,6 @@ from dragoman.gateway.timers import Schedule
 from dragoman.mappings.canonical import Event, Unmapped
 from dragoman.mappings.dialect import Dialect, Frame, Parts, Step
 
-__all__ = ["PATIENCE", "FirstFrames"]
-
 PATIENCE = 1.0  # seconds for a good frame after a bad one: a backend writes its banner and its first message together
 QUOTED = 120  # characters of the first frame that the log shows
 

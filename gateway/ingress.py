@@ -9,8 +9,6 @@ from msgspec import Struct
 from dragoman.mappings.canonical import Event, SessionState
 from dragoman.mappings.canonical.commands import GetSession, ListSessions, ResumeSession
 
-__all__ = ["LATEST", "NEW", "Directory", "Ingress"]
-
 NEW, LATEST = "new", "latest"
 
 

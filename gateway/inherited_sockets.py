@@ -16,8 +16,6 @@ from ipaddress import ip_address
 
 from dragoman.mappings.errors import ConfigError
 
-__all__ = ["INHERITED", "InheritedSockets"]
-
 FIRST = 3  # SD_LISTEN_FDS_START
 
 

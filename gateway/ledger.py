@@ -17,8 +17,6 @@ from dragoman.gateway.traffic import Role, Traffic
 from dragoman.mappings.dialect import Loss
 from dragoman.mappings.rules import Lossy
 
-__all__ = ["Entry", "Ledger"]
-
 Key = tuple[str, str, str, str, str, str]
 ENTRIES_MAX = 10_000  # a peer that invents field names must not fill the memory
 SAMPLE_MAX = 200  # characters: enough to recognise a message, too few to leak a document

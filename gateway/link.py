@@ -37,8 +37,6 @@ from dragoman.mappings.errors import PeerError, PeerErrorCode
 if TYPE_CHECKING:
     from dragoman.gateway.recording.recorder import Tap
 
-__all__ = ["Link", "LinkEvents", "Peer", "expiring", "opening_trace"]
-
 T = TypeVar("T")
 Said = TypeVar("Said")
 

@@ -25,8 +25,6 @@ from dragoman.gateway.transports.spec import ListenerCallbacks
 from dragoman.mappings.canonical import SessionState
 from dragoman.mappings.dialect import Instance
 
-__all__ = ["Listeners", "OpenListener", "new_id"]
-
 
 def new_id() -> str:
     """Return a new UUID as text."""

@@ -17,8 +17,6 @@ from dragoman.mappings.canonical.commands import ListSessions
 from dragoman.mappings.canonical.events import SessionsListed
 from dragoman.mappings.canonical.values import SessionSummary
 
-__all__ = ["Lists"]
-
 DoWork = Callable[[Link, Iterator[None]], None]
 """Does work of a link in slices, between which other links are served."""
 

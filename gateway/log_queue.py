@@ -15,8 +15,6 @@ import threading
 from collections import deque
 from collections.abc import Callable
 
-__all__ = ["LogQueue"]
-
 LINES_MAX = 4096  # ten seconds of a busy gateway that logs each connection
 BYTES_MAX = 1024 * 1024  # of those lines: a few with large tracebacks must not stay in memory for good
 PIECE = 4096  # bytes of one write: what a pipe takes without mixing it with the lines of other processes

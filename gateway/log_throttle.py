@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-__all__ = ["LogThrottle"]
-
 LINE_EVERY = 1_000_000_000  # nanoseconds between two log lines: a flood must not cost a line for each event
 
 T = TypeVar("T")

@@ -19,8 +19,6 @@ from typing import Any, TextIO
 
 from dragoman.gateway.log_queue import LogQueue
 
-__all__ = ["COMPONENTS", "LEVEL", "LEVELS", "Unfailing", "configure", "escaped", "tell"]
-
 LEVELS = ("debug", "info", "warning", "error")
 COMPONENTS = frozenset(
     (

@@ -10,8 +10,6 @@ from rich.text import Text
 
 from dragoman.mappings.fidelity import Cell
 
-__all__ = ["markdown", "pairs", "show"]
-
 PIPE_WIDTH = 1000  # characters: wide enough that no line is folded without a terminal
 
 MARKS = {"exact": ("=", "green"), "lossy": ("~", "yellow"), "emulated": ("*", "cyan"), "none": ("-", "dim")}

@@ -14,8 +14,6 @@ from pathlib import Path
 
 from dragoman.adapters.meter import STEP, Meter
 
-__all__ = ["MEMORY_MAX", "MemoryBudget", "default_limit"]
-
 MEMORY_MAX = 1024 * 1024 * 1024  # the default on a large machine: 10,000 idle clients count as a third of it
 SHARE = 4  # a quarter of the memory: the agent beside the gateway needs the rest
 TIGHT = 0.8  # above this part of the limit new connections and sessions are refused

@@ -12,8 +12,6 @@ from collections.abc import Sequence
 
 from dragoman.adapters.meter import Meter
 
-__all__ = ["Outbox"]
-
 TAKE = 256 * 1024  # what a transport writes ahead of the kernel (SEND_HIGH of adapters/base.py)
 
 

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["exit_reason", "public_reason"]
-
 TEXT_MAX = 1000  # characters: five lines of a child's last words; a pattern never sees more
 
 HIDDEN = "…"

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-__all__ = ["TokenBucket"]
-
 NS = 1_000_000_000
 
 

@@ -31,31 +31,6 @@ if TYPE_CHECKING:
     from dragoman.gateway.pods.live import Pods
     from dragoman.gateway.recording.format import Header
 
-__all__ = [
-    "PLAYED",
-    "TRANSPORTS",
-    "check_listen",
-    "check_place",
-    "check_session",
-    "check_upstream",
-    "connector",
-    "counts_connections",
-    "dialect",
-    "dialects",
-    "forms",
-    "imported",
-    "listen",
-    "names",
-    "owner_only",
-    "owner_only_forms",
-    "place",
-    "played",
-    "pods",
-    "recorded",
-    "spawned",
-    "upstream",
-]
-
 OURS = ("smooth", "pod", "pando", "codewhale")
 """The dialects of this package: each is a package of mappings with a DIALECT."""
 

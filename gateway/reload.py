@@ -21,8 +21,6 @@ from msgspec import Struct, structs
 from dragoman.gateway.config.model import Config
 from dragoman.mappings.errors import ConfigError
 
-__all__ = ["ConfigReloader", "ConfigStatus", "RouteChanges", "compare"]
-
 RELOADED = ("routes", "limits", "auth", "principals", "given", "secrets")
 """What a reload can change; the last two are only for display."""
 FIXED_LIMITS = ("memory", "children")

@@ -61,8 +61,6 @@ from dragoman.mappings.dialect import Burst, Dialect, Loss
 if TYPE_CHECKING:
     from dragoman.gateway.recording.recorder import Recorder
 
-__all__ = ["Router"]
-
 OF_THE_BACKEND = (
     GetCapabilities,
     GetConfig,

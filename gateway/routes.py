@@ -29,8 +29,6 @@ from dragoman.gateway.listeners import Listeners, OpenListener
 from dragoman.gateway.router import Router
 from dragoman.gateway.services import Services
 
-__all__ = ["Routes", "RunningRoute"]
-
 BACKEND = ("upstream", "failover", "env", "rlimits", "reap", "record")
 """The options of a route that its router has from the beginning: what changes them gets a new router."""
 

@@ -17,8 +17,6 @@ from dragoman.gateway.memory import MemoryBudget
 from dragoman.gateway.timers import Schedule
 from dragoman.mappings.dialect import Clock, Dialect, NewId
 
-__all__ = ["Services"]
-
 
 class Services(Struct, frozen=True, kw_only=True):
     """The clock, id source, scheduler, limits, loss ledger, dialects, work queue and audit log of one gateway."""

@@ -9,8 +9,6 @@ from __future__ import annotations
 import os
 import sys
 
-__all__ = ["open_missing"]
-
 
 def open_missing() -> None:
     """Open /dev/null in the place of each standard descriptor that is closed. Call it before anything is opened."""

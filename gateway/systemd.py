@@ -22,8 +22,6 @@ from typing import Protocol
 
 import structlog
 
-__all__ = ["NotifyingApp", "ServiceNotifier"]
-
 US = 1_000_000
 STATUS_MAX = 256  # characters: one line of `systemctl status`
 

@@ -65,8 +65,6 @@ from dragoman.mappings.canonical.events import (
 from dragoman.mappings.canonical.values import Failure, Text
 from dragoman.mappings.errors import ConfigError, DragomanError
 
-__all__ = ["Asked", "BackendClient", "TurnOutcome", "TurnTalk", "TypedAnswer", "question_words"]
-
 OPEN_DEADLINE = 15.0  # seconds: above Limits.open_deadline, so that the gateway's own error comes first
 CANCEL_WAIT = 3.0  # seconds for the end of a turn that the user cancelled
 DRAIN = 1.0  # seconds for the gateway to end what is open

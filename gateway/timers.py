@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-__all__ = ["Schedule", "Timer"]
-
 
 class Timer(Protocol):
     """A scheduled call that can be cancelled."""

@@ -17,8 +17,6 @@ from contextvars import ContextVar
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
-__all__ = ["OUTGOING", "TraceContext", "add_trace", "read_trace", "trace_id", "trace_of_metadata"]
-
 TraceContext = Mapping[str, str]
 """The headers `traceparent` and, if there is one, `tracestate`."""
 

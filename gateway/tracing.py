@@ -17,8 +17,6 @@ import structlog
 
 from dragoman.gateway.turn_watch import Moment, WatchedTurn
 
-__all__ = ["OpenTelemetrySpans", "Telemetry", "is_tracing_configured", "start_telemetry"]
-
 FLUSH_DEADLINE = 2.0  # seconds at the end for the last spans: a collector that answers takes milliseconds
 POLL = 0.02  # seconds between two looks whether they are exported
 

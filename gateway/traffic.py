@@ -12,8 +12,6 @@ from dragoman.adapters.base import Sink, Transport
 from dragoman.adapters.inbound import memory
 from dragoman.mappings.dialect import Frame, Translator
 
-__all__ = ["Role", "Traffic", "observed", "size_of_frames", "timed"]
-
 Role = Literal["client", "backend"]
 Given = TypeVar("Given")
 Result = TypeVar("Result")

@@ -22,8 +22,6 @@ from dragoman.mappings.canonical.values import flatten
 from dragoman.mappings.dialect import Burst, Dialect, Direction, Frame, Loss, Rendered, Step
 from dragoman.mappings.errors import PeerError
 
-__all__ = ["Report", "translate"]
-
 
 class Report(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A JSON line about a bad line or a loss; `line` counts from 1."""

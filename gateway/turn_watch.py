@@ -21,8 +21,6 @@ from dragoman.gateway.trace_context import TraceContext, trace_id
 from dragoman.mappings.canonical import Event
 from dragoman.mappings.canonical import events as e
 
-__all__ = ["Moment", "TurnSpans", "TurnWatch", "WatchedTurn"]
-
 NS = 1_000_000_000
 
 log = structlog.get_logger("dragoman.turn")

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from dragoman.gateway.replay.live import LiveBackend
     from dragoman.gateway.replay.playing import Replay
 
-__all__ = ["MakeInProcess", "Upstreams", "kind_of"]
-
 MakeInProcess = Callable[[BackendEvents], Backend]
 """Makes the backend of a session in this process."""
 

@@ -24,8 +24,6 @@ from uuid import uuid4
 
 import aiohttp
 
-__all__ = ["main"]
-
 DEADLINE = 60.0  # seconds for the whole demo, which takes nine
 POLL = 0.05  # seconds between two looks at /readyz
 SHOWN = ("dragoman_sessions{", "dragoman_turns_total{", "dragoman_refused_total{", "dragoman_backend_failures_total{")

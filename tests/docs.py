@@ -16,8 +16,6 @@ from dragoman.gateway.session.turn_states import TABLES
 from dragoman.mappings import fidelity
 from tests.gateway.recording.redaction.measured import findings_table
 
-__all__ = ["DESIGN", "FIDELITY", "README", "RECORDING", "with_findings", "with_pairs", "with_turn_states"]
-
 ROOT = Path(__file__).parents[1]
 FIDELITY, README = ROOT / "docs" / "fidelity.md", ROOT / "README.md"
 BEGIN, END = "<!-- pairs -->\n", "<!-- /pairs -->"

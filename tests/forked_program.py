@@ -24,8 +24,6 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-__all__ = ["dragoman", "dragoman_bytes"]
-
 ROOT = Path(__file__).parents[1]
 DEADLINE = 50.0  # seconds for one call
 PIECE = 1 << 16

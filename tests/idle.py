@@ -10,8 +10,6 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 
-__all__ = ["run_turns", "settle"]
-
 QUIET = 2  # turns in a row: the second polls the sockets that the last callbacks wrote to
 BUSY = 10_000  # turns after which the tasks are said to spin; the longest honest wait of the suite takes a few hundred
 BOUNDED = 40  # turns where idle cannot be known: more than any message takes through a gateway in memory

@@ -17,8 +17,6 @@ from dragoman.mappings.canonical import commands, events
 from dragoman.mappings.canonical.values import Failure, Message, Text, flatten
 from tests.samples import full, least
 
-__all__ = ["legal_samples", "plain"]
-
 SESSION = "0b0e9b0e-0000-4000-8000-00000000000a"
 MS = 1_000_000  # ns
 

@@ -10,8 +10,6 @@ from dragoman.adapters.inbound import PulledInbound
 from dragoman.adapters.meter import Meter
 from dragoman.mappings.dialect import Frame
 
-__all__ = ["MemoryTransport"]
-
 
 class MemoryTransport:
     """A transport in memory: `said` are the frames of the peer, `got` those sent to it. With `reading` cleared the peer

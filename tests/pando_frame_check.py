@@ -11,8 +11,6 @@ import json
 import re
 from typing import Any
 
-__all__ = ["check_published", "check_reply"]
-
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:\d\d)")
 DURATION = re.compile(r"(\d+h\d+m\d+s|\d+m\d+s|\d+s)?")
 

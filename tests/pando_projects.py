@@ -14,8 +14,6 @@ from pathlib import Path
 from dragoman.gateway.transports.pando_project import derive_ports
 from tests.reserved_ports import reserve
 
-__all__ = ["free_project"]
-
 
 @contextmanager
 def free_project(base: Path) -> Iterator[Path]:

@@ -11,8 +11,6 @@ import socket
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
-__all__ = ["reserve", "reserved_port"]
-
 
 def reserve(port: int) -> socket.socket:
     """Reserve a port of loopback, 0 for any, until the socket is closed; raise OSError if it is in use."""

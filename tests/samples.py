@@ -6,8 +6,6 @@ from typing import Any, get_args
 
 from msgspec import Raw, inspect
 
-__all__ = ["full", "least", "samples"]
-
 
 def least(kind: type[Any]) -> Any:
     """Return a minimal instance: only its required fields are set."""

@@ -15,9 +15,6 @@ from dragoman.gateway.services import Services
 from dragoman.gateway.timers import Timer
 from dragoman.mappings.dialect import NewId
 
-__all__ = ["services"]
-
-
 all_dialects = cache(registry.dialects)  # the search for those of other packages takes 3 ms
 
 

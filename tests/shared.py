@@ -11,8 +11,6 @@ from pathlib import Path
 
 import pytest
 
-__all__ = ["NOT_FOUND", "SHARED", "find", "needs_shared"]
-
 NOT_FOUND = "no shared test material: neither DRAGOMAN_SHARED nor ../shared"
 FOLDER = "smooth-operator"
 BESIDE = Path(__file__).resolve().parents[2] / "shared"

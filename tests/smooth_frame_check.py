@@ -13,8 +13,6 @@ import jsonschema
 from tests.shared import SHARED
 from tests.smooth_shapes import assert_strict
 
-__all__ = ["check", "check_action"]
-
 
 def check(frame: dict[str, Any]) -> None:
     """Raise AssertionError if a strict client would drop this frame."""

@@ -10,8 +10,6 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
-__all__ = ["REPLIES", "SHAPES", "assert_emitted", "assert_reply", "assert_strict", "faults"]
-
 UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")
 

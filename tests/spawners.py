@@ -7,8 +7,6 @@ import os
 from dragoman.adapters.stdio import Children, ChildSettings
 from dragoman.gateway.transports.spec import Spawner
 
-__all__ = ["spawner_of"]
-
 
 def spawner_of(children: Children) -> Spawner:
     """Return a spawner whose children get the whole environment."""

@@ -13,8 +13,6 @@ from collections.abc import Callable, Container
 from types import FrameType
 from typing import Any
 
-__all__ = ["GROWTH", "count_steps", "growth"]
-
 GROWTH = 2.3  # times as many steps for twice the input: linear work has 2, with some that does not grow less
 
 

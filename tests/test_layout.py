@@ -217,6 +217,27 @@ def test_a_package_file_holds_no_code_of_its_own() -> None:
     assert not holding, listed(holding)
 
 
+def test_only_a_package_file_lists_names_for_others() -> None:
+    """`__all__` elsewhere repeats the names of the module; an import of a name from its owner needs none."""
+    listing = [
+        name(path)
+        for path in SOURCES + TESTS
+        if path.stem != "__init__"
+        if any("__all__" in assigned_names(node) for node in parsed(path).body)
+    ]
+    assert not listing, listed(listing)
+
+
+def assigned_names(node: ast.stmt) -> set[str]:
+    match node:
+        case ast.Assign(targets=targets):
+            return {target.id for target in targets if isinstance(target, ast.Name)}
+        case ast.AnnAssign(target=ast.Name(id=assigned)):
+            return {assigned}
+        case _:
+            return set()
+
+
 def test_each_task_belongs_to_a_task_group() -> None:
     loose = [
         f"{name(path)}:{line}: {owner}.create_task"

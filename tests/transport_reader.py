@@ -9,8 +9,6 @@ from typing import Protocol
 from dragoman.adapters.base import Sink
 from dragoman.mappings.dialect import Frame
 
-__all__ = ["receive", "receive_all"]
-
 
 class PushingTransport(Protocol):
     """The reading part of a Transport."""

@@ -1,8 +1,9 @@
 """Newline-delimited frames over stdin and stdout: of child processes (`Children`) and of this process (`listen`)."""
 
-from dragoman.adapters.stdio.child import ChildLimits, ChildTransport
+from dragoman.adapters.stdio.child import ChildTransport
 from dragoman.adapters.stdio.children import Children
 from dragoman.adapters.stdio.own import OwnListener, OwnTransport, listen
+from dragoman.adapters.stdio.process import ChildLimits
 from dragoman.adapters.stdio.settings import ChildSettings
 
 __all__ = ["ChildLimits", "ChildSettings", "ChildTransport", "Children", "OwnListener", "OwnTransport", "listen"]

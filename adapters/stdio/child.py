@@ -19,11 +19,10 @@ from dragoman.adapters.stdio.ends import REST
 from dragoman.adapters.stdio.process import ChildLimits, Process
 from dragoman.adapters.stdio.settings import ChildSettings
 from dragoman.adapters.stdio.stderr_tail import StderrTail
-from dragoman.adapters.stdio.strays import MARK, end_strays
+from dragoman.adapters.stdio.strays import end_strays
 from dragoman.adapters.stdio.stream import LineStream
 from dragoman.adapters.stdio.watchdog import Watchdog
-
-__all__ = ["ChildLimits", "ChildTransport"]
+from dragoman.adapters.stdio.watchdog_program import MARK
 
 log = structlog.get_logger("dragoman.child")
 

@@ -17,11 +17,10 @@ from types import TracebackType
 from typing import Self
 
 from dragoman.adapters.base import TransportLimits
-from dragoman.adapters.stdio.child import ChildLimits, ChildTransport
+from dragoman.adapters.stdio.child import ChildTransport
+from dragoman.adapters.stdio.process import ChildLimits
 from dragoman.adapters.stdio.settings import ChildSettings
 from dragoman.adapters.stdio.watchdog import Watchdog
-
-__all__ = ["Children"]
 
 DEFAULTS = ChildLimits()
 

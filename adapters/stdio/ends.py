@@ -20,8 +20,6 @@ from typing import Protocol
 
 from dragoman.adapters.meter import Meter
 
-__all__ = ["READ_SIZE", "REST", "File", "ReadEnd", "WriteEnd"]
-
 READ_SIZE = 64 * 1024  # the capacity of a Linux pipe
 REST = 16  # reads after a child has exited: a full pipe; bounded, as a process that inherited it may write on
 PIECE = 4096  # a pipe that polls as writable has a page free (pipe(7): PIPE_BUF); sockets have more

@@ -17,8 +17,6 @@ from dragoman.adapters.base import Accept, CloseReason, TransportLimits
 from dragoman.adapters.stdio.stream import LineStream
 from dragoman.mappings.errors import ConfigError
 
-__all__ = ["OwnListener", "OwnTransport", "listen"]
-
 STDIN, STDOUT, STDERR = 0, 1, 2
 
 _taken = threading.Lock()  # a process has one stdin and one stdout

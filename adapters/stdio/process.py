@@ -26,8 +26,6 @@ from msgspec import Struct
 from dragoman.adapters.stdio.ends import File
 from dragoman.mappings.errors import ConfigError
 
-__all__ = ["ChildLimits", "Process", "Streams"]
-
 POLL = 0.02  # seconds between two polls for grandchildren, whose exit sends us no signal
 
 

@@ -6,8 +6,6 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-__all__ = ["ChildSettings"]
-
 
 class ChildSettings(Struct, frozen=True, kw_only=True):
     """The environment and the bounds of a child process.

@@ -14,8 +14,6 @@ from dragoman.adapters.lines import LineSplitter
 from dragoman.adapters.stdio.ends import REST, File, ReadEnd
 from dragoman.mappings.dialect import Frame, Oversize
 
-__all__ = ["StderrTail"]
-
 TAIL_LINES = 5  # lines in an error message: the end of most stack traces, and still one log line
 LINE_SIZE = 200  # characters of one line in logs and error messages
 

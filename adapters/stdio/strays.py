@@ -15,8 +15,6 @@ from structlog.typing import FilteringBoundLogger
 
 from dragoman.adapters.stdio.watchdog_program import MARK, find_marked, send
 
-__all__ = ["MARK", "end_strays"]
-
 POLL = 0.05  # seconds between two looks for what has ended
 
 

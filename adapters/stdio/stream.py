@@ -12,8 +12,6 @@ from dragoman.adapters.lines import LINES_AT_ONCE, LineSplitter, join
 from dragoman.adapters.meter import Meter
 from dragoman.adapters.stdio.ends import File, ReadEnd, WriteEnd
 
-__all__ = ["LineStream"]
-
 
 class LineStream:
     """The common part of transports over two ends; each subclass defines `close`."""

@@ -15,8 +15,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-__all__ = ["Watchdog"]
-
 PROGRAM = Path(__file__).with_name("watchdog_program.py")
 
 

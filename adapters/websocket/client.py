@@ -46,8 +46,6 @@ from dragoman.adapters.websocket.transport import (
     retrieve,
 )
 
-__all__ = ["DialledTransport", "connect"]
-
 BODY_SIZE = 1024  # bytes of a refusal's body that are read
 LINE_SIZE = 200  # characters of an error's text: one log line
 SECRETS = re.compile(r"(?i)(?<=token=)[^&#\s]+|(?<=://)[^/@\s]+(?=@)")

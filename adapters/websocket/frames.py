@@ -9,8 +9,6 @@ import os
 import struct
 from collections.abc import Sequence
 
-__all__ = ["MASKED_PING", "PING", "masked", "masked_text_frames", "text_frames"]
-
 FINAL_TEXT = 0x81
 MASKED = 0x80  # in the second byte of a header
 KEY_SIZE = 4

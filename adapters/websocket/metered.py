@@ -24,8 +24,6 @@ from aiohttp import WSMsgType
 
 from dragoman.adapters.meter import STEP, Meter
 
-__all__ = ["MeteredReader", "lone_text"]
-
 NOTHING = (False, b"")  # what a parser returns if the stream goes on
 CLOSING_MAX = 64 * 1024  # bytes that a peer may send after our close frame: 5 ms of tiny messages, and usually none
 FINAL_TEXT = 0x81

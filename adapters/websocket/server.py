@@ -39,8 +39,6 @@ from dragoman.adapters.websocket.transport import (
     address,
 )
 
-__all__ = ["Handshakes", "WebSocketListener", "listen"]
-
 RETRY_AFTER = "1"  # seconds: `connection_rate` counts by the second, and a client of a full gateway loses little
 TOLD = 16  # refused connections at once that are kept to be told why: half of the descriptors that are kept free
 LOOPBACK = ("localhost", "127.0.0.1", "::1")

@@ -15,8 +15,6 @@ from msgspec import Struct
 
 from dragoman.mappings.errors import ConfigError
 
-__all__ = ["CertificateFiles", "ServerTls", "client_context", "subject_of"]
-
 SHORT_NAMES = {
     "commonName": "CN",
     "organizationName": "O",

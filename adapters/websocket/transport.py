@@ -21,17 +21,6 @@ from dragoman.adapters.meter import Meter
 from dragoman.adapters.websocket.metered import MeteredReader
 from dragoman.mappings.dialect import Frame, Oversize
 
-__all__ = [
-    "HARD_LIMIT",
-    "BatchWriter",
-    "ClientSocket",
-    "FrameWriter",
-    "ServerSocket",
-    "WebSocketTransport",
-    "address",
-    "retrieve",
-]
-
 HARD_LIMIT = 4  # times max_message: below it only the message is refused, above it the connection closes with 1009
 AT_ONCE = 64  # messages that are read in a row: about 0.2 ms, then other tasks run
 REASON_SIZE = 123  # bytes of text that fit into a close frame (RFC 6455, section 5.5)

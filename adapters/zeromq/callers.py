@@ -27,8 +27,6 @@ from dragoman.adapters.zeromq.polled import BATCH, Message
 from dragoman.adapters.zeromq.sockets import Sockets, oversize
 from dragoman.mappings.dialect import Frame, Loss, Parts
 
-__all__ = ["Caller", "Callers"]
-
 NAME_MAX = 64  # characters of an identity in logs: the peer chooses that text
 
 

@@ -22,8 +22,6 @@ from dragoman.adapters.zeromq.intake import Intake
 from dragoman.adapters.zeromq.polled import BATCH
 from dragoman.adapters.zeromq.sockets import Sockets
 
-__all__ = ["CONNECT_DEADLINE", "DialledSockets", "connect"]
-
 CONNECT_DEADLINE = 5.0  # seconds: what a pando client allows for a connection (docs/dialects/pando.md, section 5)
 RECEIVE_HWM = 100_000  # messages that libzmq buffers while the event loop is busy: half a second at full speed
 

@@ -20,8 +20,6 @@ from dragoman.adapters.zeromq.polled import Message
 from dragoman.adapters.zeromq.sockets import Sockets, oversize
 from dragoman.mappings.dialect import Frame, Missed, Parts
 
-__all__ = ["Intake"]
-
 NEVER = 3_600_000  # ms before libzmq reconnects by itself: practically never
 
 FAILED = zmq.EVENT_CONNECT_RETRIED | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL

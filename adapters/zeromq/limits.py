@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-__all__ = ["ZeroMQLimits"]
-
 
 class ZeroMQLimits(Struct, frozen=True, kw_only=True, gc=False):
     """The bounds of a ZeroMQ listener, beside TransportLimits. Times are in seconds.

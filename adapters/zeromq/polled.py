@@ -21,8 +21,6 @@ from collections.abc import Callable, Sequence
 
 import zmq
 
-__all__ = ["BATCH", "SLICE", "Message", "Polled"]
-
 BATCH = 256  # messages in a row: about 0.2 ms, then other tasks run
 SLICE = 1024  # parts in a row: four for each message of a batch, more than any real message has
 RETRY = 0.1  # seconds: the longest delay after another call has cleared the signal

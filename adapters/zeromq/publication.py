@@ -24,8 +24,6 @@ from dragoman.adapters.zeromq.sockets import Sockets
 from dragoman.adapters.zeromq.subscribers import Subscribers
 from dragoman.mappings.dialect import Loss
 
-__all__ = ["TOPIC_MAX", "Publication"]
-
 TOPIC_MAX = 256  # bytes of a subscription, ten times those of the longest real one
 UNREAD = 256  # subscriptions of a connection that libzmq takes before we look at them
 

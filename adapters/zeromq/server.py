@@ -20,8 +20,6 @@ from dragoman.adapters.zeromq.publication import Publication
 from dragoman.adapters.zeromq.sockets import Sockets
 from dragoman.mappings.dialect import Loss
 
-__all__ = ["PrimaryEvents", "ZeroMQLimits", "ZeroMQListener", "listen"]
-
 PORT_TRIES = 32  # the port next to a chosen one is in use about once in a thousand times
 DEFAULTS = ZeroMQLimits()
 

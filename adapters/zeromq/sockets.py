@@ -20,8 +20,6 @@ from dragoman.adapters.base import TransportLimits
 from dragoman.adapters.zeromq.polled import Message, Polled
 from dragoman.mappings.dialect import Oversize
 
-__all__ = ["HARD_LIMIT", "OVERHEAD", "OnSocketEvent", "Sockets", "oversize", "weight"]
-
 HARD_LIMIT = 4  # times max_message: below it only the message is refused, above it libzmq drops the connection
 SPARE_PARTS = 2  # kept above the limit: a caller's identity, and one part that reveals the excess
 OVERHEAD = 64  # bytes of an object beside its content, so that a flood of tiny messages is counted as its memory

@@ -25,8 +25,6 @@ from contextlib import contextmanager
 import zmq
 from msgspec import Struct, field
 
-__all__ = ["Subscribers"]
-
 QUEUE = struct.Struct("i")
 
 

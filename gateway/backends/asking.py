@@ -30,8 +30,6 @@ from dragoman.mappings.canonical import Command, Event, SessionState
 from dragoman.mappings.canonical.values import Cause, Failure
 from dragoman.mappings.dialect import Burst, TextSink
 
-__all__ = ["Asking", "AskingBackend", "ConnectionLost", "RelayedBackend", "Script", "TimedOut"]
-
 HELD_MAX = 1024  # items that one script holds: four times the commands that a session may have in flight
 
 Held = TypeVar("Held")

@@ -25,8 +25,6 @@ from dragoman.mappings.canonical.events import SessionsListed
 from dragoman.mappings.canonical.values import Cause, SessionSummary
 from dragoman.mappings.dialect import Burst, Loss
 
-__all__ = ["BackendCatalog"]
-
 # rows that are asked for: the largest page of servers (docs/dialects/smooth.md, section 3: list_conversations)
 STORED_MAX = 200
 WAITING_MAX = 1024  # lists that wait for one answer; a further one shows only the sessions that live here

@@ -33,8 +33,6 @@ from dragoman.mappings.canonical.commands import (
 )
 from dragoman.mappings.canonical.values import SessionSummary
 
-__all__ = ["ConversationsKind", "ReplayedKind"]
-
 OF_A_TURN = (CancelTurn, PauseTurn, ResumeTurn, AnswerApproval, AnswerOtp, AnswerInteraction)
 """Commands about an open turn: a session that is not open here has none."""
 

@@ -27,8 +27,6 @@ from dragoman.gateway.config.model import Limits
 from dragoman.gateway.endpoint import Endpoint
 from dragoman.mappings.canonical import SessionState
 
-__all__ = ["CircuitBreaker", "CircuitState", "FailoverConnection", "PooledUpstream", "UpstreamPool"]
-
 CircuitState = Literal["closed", "open", "half-open"]
 NS = 1_000_000_000
 

@@ -18,8 +18,6 @@ from dragoman.mappings.canonical.commands import ListSessions
 from dragoman.mappings.canonical.values import SessionSummary
 from dragoman.mappings.dialect import Dialect, Loss
 
-__all__ = ["ROWS_MAX", "ForgottenRows", "RememberingOpener"]
-
 ROWS_MAX = 10_000  # rows of about 1 KB each; the row that was added first is dropped first
 
 

@@ -31,8 +31,6 @@ from dragoman.mappings.canonical.events import Alert, Event, HistorySnapshot, Re
 from dragoman.mappings.canonical.values import Cause, Failure, Item
 from dragoman.mappings.dialect import Burst, Loss, TextSink
 
-__all__ = ["PAGE", "HistoryLoader"]
-
 PAGE = 100  # messages: the largest page that the schema of every server allows (docs/dialects/smooth.md, section 3)
 RESUMED_MAX = 20 * PAGE  # messages of a resumed conversation that are loaded
 ITEM_WEIGHT = 300  # bytes that a message costs beside its text: pages of empty messages end too

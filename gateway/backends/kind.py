@@ -32,8 +32,6 @@ from dragoman.mappings.canonical.commands import GetSession, ListSessions, OpenS
 from dragoman.mappings.canonical.events import Reply
 from dragoman.mappings.canonical.values import Failure, SessionSummary
 
-__all__ = ["BackendKind", "MakeBackend", "SessionOpener", "not_found"]
-
 Opening = TypeVar("Opening", bound=OpenSession | ResumeSession)
 MakeBackend = Callable[[BackendEvents, Endpoint], Backend]
 """Makes the backend of a session at an endpoint."""

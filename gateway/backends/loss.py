@@ -10,8 +10,6 @@ from collections.abc import Mapping
 
 from dragoman.gateway.backends.status import BackendStatus
 
-__all__ = ["LOOK", "BackendLosses"]
-
 LOOK = 0.25  # seconds between two looks: well below `reconnect_grace`
 
 

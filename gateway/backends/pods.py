@@ -37,8 +37,6 @@ from dragoman.mappings.canonical import Command
 from dragoman.mappings.canonical.commands import GetSession, ListSessions, OpenSession, ResumeSession
 from dragoman.mappings.canonical.values import Failure, SessionSummary
 
-__all__ = ["PodsKind"]
-
 NONE_FREE = Failure(cause="busy", text="no pod is free")
 NONE_RUNS = Failure(cause="busy", text="no pod is running")
 READ_AGAIN_NS = 1_000_000_000  # between two readings of all folders: 5,000 take about 15 ms of a thread

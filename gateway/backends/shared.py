@@ -58,8 +58,6 @@ from dragoman.mappings.canonical.values import Cause, Ext, Failure, SessionSumma
 from dragoman.mappings.dialect import Burst, Dialect, Loss
 from dragoman.mappings.errors import ConfigError
 
-__all__ = ["SharedBackend", "SharedKind"]
-
 ASKED_MAX = 4096  # requests of all sessions without an answer: each session bounds its own
 GONE = Failure(cause="upstream_lost", text="the backend does not have this session any more")
 

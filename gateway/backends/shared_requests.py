@@ -11,8 +11,6 @@ from dragoman.gateway.session.session import Session
 from dragoman.mappings.canonical import Command, Event
 from dragoman.mappings.dialect import Burst
 
-__all__ = ["SharedRequest", "SharedRequests"]
-
 
 class SharedRequest(Struct, frozen=True, kw_only=True):
     """A request that waits for its answer. `session` is told if the connection is lost, None if it need not be.

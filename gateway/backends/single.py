@@ -17,8 +17,6 @@ from dragoman.gateway.session.session import Session
 from dragoman.mappings.canonical.commands import OpenSession, ResumeSession
 from dragoman.mappings.canonical.values import Failure
 
-__all__ = ["ChooseUpstream", "SingleKind"]
-
 ChooseUpstream = Callable[[Endpoint | None], Endpoint]
 """Returns one of several upstreams for a client: the given one, if it is healthy."""
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-__all__ = ["BackendStatus"]
-
 
 class BackendStatus(Struct, kw_only=True):
     """Numbers of connections to a backend, and why the last one failed. Each connection counts itself here."""

@@ -34,8 +34,6 @@ from dragoman.mappings.dialect import Burst, Dialect, Frame, Translator
 if TYPE_CHECKING:
     from dragoman.gateway.recording.recorder import Tap
 
-__all__ = ["Upstream", "UpstreamTarget"]
-
 NS = 1_000_000_000
 WAITING_MAX = 64  # commands that wait for one connection attempt: more than a client sends by hand
 

@@ -19,8 +19,6 @@ from dragoman.gateway.config.ops_address import check_ops
 from dragoman.gateway.endpoint import parse
 from dragoman.mappings.errors import ConfigError
 
-__all__ = ["EXAMPLES", "bridge"]
-
 EXAMPLES = (
     "dragoman bridge smooth+ws://127.0.0.1:8787/ws pod+unix:/run/user/1000/insomnia/atlas/sock",
     "dragoman bridge smooth+ws://127.0.0.1:0/ws pod+unix:/tmp/front.sock smooth+ws://127.0.0.1:8787/ws",

@@ -22,8 +22,6 @@ from dragoman.mappings.canonical.commands import CancelTurn, GetHistory, ListSes
 from dragoman.mappings.canonical.values import Message
 from dragoman.mappings.errors import ConfigError
 
-__all__ = ["EXAMPLES", "chat"]
-
 EXAMPLES = (
     "dragoman chat pod+name:atlas",
     "dragoman chat smooth+ws://127.0.0.1:8787/ws --session 5f1d8c3e-5d0f-4a53-8f0e-2f1e0c6b7a90",

@@ -19,8 +19,6 @@ from dragoman.gateway.config.check import check as check_file
 from dragoman.gateway.config.lines import written
 from dragoman.gateway.config.probe import probe as probe_upstreams
 
-__all__ = ["EXAMPLES", "check"]
-
 EXAMPLES = ("dragoman check config.toml", "dragoman check config.toml --probe", "dragoman check config.toml --json")
 
 

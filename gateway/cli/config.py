@@ -12,8 +12,6 @@ import dragoman
 from dragoman.gateway.cli.options import AsJson
 from dragoman.mappings.errors import ConfigError
 
-__all__ = ["EXAMPLES", "config"]
-
 EXAMPLES = ("dragoman config example > config.toml", "dragoman config show config.toml")
 
 

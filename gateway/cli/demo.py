@@ -8,8 +8,6 @@ from dragoman.gateway import logs
 from dragoman.gateway.cli.running import run
 from dragoman.gateway.demo.conversation import demo as play_demo
 
-__all__ = ["EXAMPLES", "demo"]
-
 EXAMPLES = ("dragoman demo",)
 
 

@@ -13,8 +13,6 @@ from dragoman.gateway.demo.app import demo_backend as make_demo_backend
 from dragoman.gateway.demo.script import load as load_script
 from dragoman.gateway.endpoint import parse
 
-__all__ = ["EXAMPLES", "demo_backend"]
-
 EXAMPLES = (
     "dragoman demo-backend pod+unix:/tmp/demo.sock",
     "dragoman demo-backend smooth+ws://127.0.0.1:8787/ws --script turns.jsonl",

@@ -10,8 +10,6 @@ from rich.table import Table
 from dragoman.gateway import registry
 from dragoman.gateway.cli.options import AsJson
 
-__all__ = ["EXAMPLES", "dialects"]
-
 EXAMPLES = ("dragoman dialects --json",)
 
 

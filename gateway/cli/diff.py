@@ -13,8 +13,6 @@ from dragoman.gateway.recording.printable import printable
 from dragoman.gateway.recording.reader import Reader, open_recording
 from dragoman.gateway.recording.show.compare import Difference, compare, turns
 
-__all__ = ["EXAMPLES", "diff"]
-
 EXAMPLES = ("dragoman diff before.jsonl after.jsonl",)
 
 

@@ -16,8 +16,6 @@ from dragoman.gateway.cli.options import AsJson
 from dragoman.gateway.config.shape import nearest
 from dragoman.mappings.errors import ConfigError
 
-__all__ = ["EXAMPLES", "docs"]
-
 EXAMPLES = ("dragoman docs", "dragoman docs translation", "dragoman docs dialects/pod | less")
 
 

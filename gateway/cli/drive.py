@@ -22,8 +22,6 @@ from dragoman.gateway.replay.driving import DEADLINE, Driven
 from dragoman.gateway.replay.plan import read_plan
 from dragoman.gateway.replay.standalone import drive as drive_plan
 
-__all__ = ["EXAMPLES", "drive"]
-
 EXAMPLES = (
     "dragoman drive session.jsonl pod+unix:/run/user/1000/insomnia/atlas/sock",
     "dragoman drive session.jsonl smooth+ws://127.0.0.1:8787/ws --json",

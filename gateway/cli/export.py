@@ -16,8 +16,6 @@ from dragoman.gateway.recording.show.cloudevents import cloud_events
 from dragoman.gateway.recording.show.page import page
 from dragoman.mappings.errors import ConfigError
 
-__all__ = ["EXAMPLES", "export"]
-
 EXAMPLES = ("dragoman export atlas.jsonl", "dragoman export atlas.jsonl --format cloudevents -o - | head")
 
 Format = Literal["html", "cloudevents"]

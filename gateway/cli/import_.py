@@ -20,8 +20,6 @@ from dragoman.gateway.recording.format import Header, Item, encode, packed
 from dragoman.gateway.recording.rewriting import redacted
 from dragoman.mappings.errors import ConfigError
 
-__all__ = ["EXAMPLES", "import_"]
-
 EXAMPLES = ("dragoman import capture.jsonl --dialect smooth -o atlas.jsonl",)
 
 SHOWN = 20  # problems of a capture that are reported one by one

@@ -14,8 +14,6 @@ from dragoman.gateway.matrix import markdown, show
 from dragoman.mappings import fidelity
 from dragoman.mappings.errors import ConfigError
 
-__all__ = ["EXAMPLES", "matrix"]
-
 EXAMPLES = ("dragoman matrix --from smooth --to pod", "dragoman matrix --json")
 
 

@@ -11,8 +11,6 @@ from rich.text import Text
 
 from dragoman.gateway.logs import escaped
 
-__all__ = ["print_table"]
-
 PIPED = 240  # columns of a table that no terminal shows
 
 

@@ -9,18 +9,6 @@ import typer
 
 from dragoman.gateway import logs
 
-__all__ = [
-    "AsJson",
-    "ExitOnBackendLoss",
-    "LogContent",
-    "LogJson",
-    "LogLevel",
-    "OpsConfig",
-    "OpsUrl",
-    "RecordingFile",
-    "RedactConfig",
-]
-
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
 ExitOnBackendLoss = Annotated[
     bool,

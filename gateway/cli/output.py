@@ -11,8 +11,6 @@ from typing import BinaryIO
 
 from dragoman.mappings.errors import ConfigError
 
-__all__ = ["check_is_new", "open_output"]
-
 
 def check_is_new(target: str) -> None:
     """Raise ConfigError if the target is a file that exists: no command overwrites one."""

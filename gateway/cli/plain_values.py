@@ -13,8 +13,6 @@ from typing import Any, Literal, get_args, get_origin
 import typer.core
 from typer._coercion import RuntimeParam, TypeDescriptor, build_runtime_param
 
-__all__ = ["convert_plainly"]
-
 
 def convert_plainly() -> None:
     """Let all parameters that have a plain type convert their values without pydantic."""

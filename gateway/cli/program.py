@@ -27,8 +27,6 @@ from dragoman import __version__
 from dragoman.gateway.cli.plain_values import convert_plainly
 from dragoman.mappings.errors import ConfigError, DragomanError
 
-__all__ = ["COMMANDS", "app", "load_command", "main"]
-
 COMMANDS: dict[str, tuple[str, str]] = {
     "bridge": ("Run", "Connect clients of one dialect to a backend of another, without a configuration file."),
     "serve": ("Run", "Run the gateway with a configuration file."),

@@ -17,8 +17,6 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-__all__ = ["progress", "steps"]
-
 LONG = 8 << 20  # bytes: a smaller file is done before anybody looks
 
 

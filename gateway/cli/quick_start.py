@@ -15,8 +15,6 @@ import ssl
 import sys
 from importlib import import_module
 
-__all__ = ["begin", "end"]
-
 
 def begin() -> None:
     """Prepare this process for the imports of a serving command."""

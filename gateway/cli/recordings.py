@@ -12,8 +12,6 @@ from dragoman.gateway import logs
 from dragoman.gateway.cli.progress import progress
 from dragoman.gateway.recording.reader import Reader, open_recording
 
-__all__ = ["opened", "reading", "tell_problems"]
-
 
 @contextmanager
 def opened(file: Path) -> Iterator[Reader]:

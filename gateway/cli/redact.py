@@ -16,8 +16,6 @@ from dragoman.gateway.cli.redactor import redaction_rules
 from dragoman.gateway.recording import rewriting
 from dragoman.gateway.recording.redaction.redactor import FindingCount, Redactor
 
-__all__ = ["EXAMPLES", "redact"]
-
 EXAMPLES = ("dragoman redact atlas.jsonl", "dragoman redact atlas.jsonl.zst -o clean.jsonl --config config.toml")
 
 

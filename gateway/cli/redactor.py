@@ -10,8 +10,6 @@ from dragoman.gateway.config.model import Redact
 from dragoman.gateway.recording.redaction.redactor import Redactor
 from dragoman.gateway.recording.redaction.rules import EVER, RedactionRules, rules
 
-__all__ = ["default_redactor", "redaction_rules"]
-
 WINDOW = 1 << 20  # characters of a text that are searched at once: unlike a live client, a command can wait
 
 

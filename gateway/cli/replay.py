@@ -17,8 +17,6 @@ from dragoman.gateway.replay.options import MODES
 from dragoman.gateway.replay.standalone import replaying
 from dragoman.mappings.errors import ConfigError
 
-__all__ = ["EXAMPLES", "replay"]
-
 EXAMPLES = (
     "dragoman replay session.jsonl --listen smooth+ws://127.0.0.1:8787/ws --speed instant",
     "dragoman replay session.jsonl --listen pod+unix:/tmp/replay.sock --auto --idle-cap 2",

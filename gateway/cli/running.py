@@ -25,8 +25,6 @@ from dragoman.gateway.reload import ConfigReloader
 from dragoman.gateway.systemd import ServiceNotifier
 from dragoman.mappings.errors import ConfigError, DragomanError
 
-__all__ = ["run", "serve_until_signalled", "set_up"]
-
 log = structlog.get_logger("dragoman")
 
 

@@ -18,8 +18,6 @@ from dragoman.gateway.recording import rewriting
 from dragoman.gateway.recording.reader import Reader
 from dragoman.gateway.recording.redaction.redactor import Finding, Redactor
 
-__all__ = ["EXAMPLES", "scan"]
-
 EXAMPLES = ("dragoman scan recordings/*.jsonl", "dragoman scan atlas.jsonl --json")
 
 

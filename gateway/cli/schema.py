@@ -14,8 +14,6 @@ from dragoman.gateway.config.model import ConfigFile
 from dragoman.mappings.canonical import Command, Event
 from dragoman.mappings.errors import ConfigError
 
-__all__ = ["EXAMPLES", "schema"]
-
 HEADING = re.compile(r"\[+([\w.]+)\]+")
 COMMENTED_KEY = re.compile(r"(\w+) = .*?\s# (.+)")
 OF_TABLES = {

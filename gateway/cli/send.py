@@ -19,8 +19,6 @@ from dragoman.mappings.canonical.events import TextDelta
 from dragoman.mappings.canonical.values import End, Failure, Usage
 from dragoman.mappings.errors import ConfigError, DragomanError
 
-__all__ = ["EXAMPLES", "send"]
-
 EXAMPLES = (
     "dragoman send smooth+ws://127.0.0.1:8787/ws 'Where is order A-1042?'",
     "dragoman send pod+name:atlas 'Run the tests' --json",

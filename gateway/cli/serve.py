@@ -15,8 +15,6 @@ from dragoman.gateway.cli.running import run, serve_until_signalled, set_up
 from dragoman.gateway.config.check import check
 from dragoman.mappings.errors import ConfigError
 
-__all__ = ["EXAMPLES", "serve"]
-
 EXAMPLES = ("dragoman serve --config config.toml   (`dragoman config example` shows every key)",)
 
 

@@ -13,8 +13,6 @@ from dragoman.gateway.cli.options import AsJson, OpsConfig, OpsUrl
 from dragoman.gateway.ops.connection import OpsConnection, find_ops_port
 from dragoman.mappings.errors import ConfigError
 
-__all__ = ["EXAMPLES", "sessions"]
-
 EXAMPLES = (
     "dragoman sessions --config config.toml",
     "dragoman sessions show 4f1c --ops http://127.0.0.1:8790",

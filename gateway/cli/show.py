@@ -28,8 +28,6 @@ from dragoman.gateway.recording.show.turns import turn_figures
 from dragoman.mappings.dialect import Dialect
 from dragoman.mappings.errors import ConfigError
 
-__all__ = ["EXAMPLES", "show"]
-
 EXAMPLES = (
     "dragoman show atlas.jsonl",
     "dragoman show atlas.jsonl --turns",

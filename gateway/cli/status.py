@@ -10,8 +10,6 @@ from dragoman.gateway.cli.options import AsJson, OpsConfig, OpsUrl
 from dragoman.gateway.logs import escaped
 from dragoman.gateway.ops.connection import find_ops_port
 
-__all__ = ["EXAMPLES", "status"]
-
 EXAMPLES = ("dragoman status --config config.toml", "dragoman status --ops http://127.0.0.1:8790 --json")
 
 ROUTES = ("name", "upstream", "sessions", "busy", "connected", "missing", "failures", "fault")

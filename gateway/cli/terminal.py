@@ -18,8 +18,6 @@ from types import ModuleType
 from dragoman.gateway import logs
 from dragoman.gateway.recording.printable import printable
 
-__all__ = ["Terminal"]
-
 HISTORY_MAX = 1000  # inputs that are kept: years of use, in a file that is read at once
 DIM, RED, PLAIN = "\x1b[2m", "\x1b[31m", "\x1b[0m"
 CLEAR = "\r\x1b[K"

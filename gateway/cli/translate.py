@@ -17,8 +17,6 @@ from dragoman.gateway.translate import Report
 from dragoman.gateway.translate import translate as run_translate
 from dragoman.mappings.dialect import Frame
 
-__all__ = ["EXAMPLES", "translate"]
-
 EXAMPLES = (
     "dragoman translate --from pod --to smooth < events.jsonl",
     "dragoman translate --from smooth --to pod --commands < actions.jsonl",

@@ -19,8 +19,6 @@ from dragoman.gateway.endpoint import Endpoint
 from dragoman.gateway.identity.listeners import names_clients
 from dragoman.mappings.errors import ConfigError
 
-__all__ = ["auth_faults", "is_public", "jwt_faults", "public_faults", "read_auth", "settled", "share_faults"]
-
 ASKING = ("uid", "gid", "client_ca")  # options of a listener that needs authentication
 SECRET_MIN = 32  # characters: as many as the bytes of an HS256 signature (RFC 7518, section 3.2)
 TOKEN_MIN = 16  # characters: fewer can be guessed

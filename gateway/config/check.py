@@ -33,8 +33,6 @@ from dragoman.gateway.recording.places import OneFile, place
 from dragoman.mappings.canonical.commands import ShutdownBackend
 from dragoman.mappings.errors import ConfigError
 
-__all__ = ["Checked", "Problem", "check", "check_route", "load"]
-
 MAX_FILE = 1024 * 1024  # bytes: a route takes about 300
 SALT_MIN = 16  # characters
 READABLE = stat.S_IRGRP | stat.S_IROTH

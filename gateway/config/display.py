@@ -16,8 +16,6 @@ from dragoman.gateway.config.lines import KeyPath, written
 from dragoman.gateway.config.model import Config, Route
 from dragoman.gateway.endpoint import MASK, Endpoint, masked_text
 
-__all__ = ["list_defaults", "masked_table", "to_toml"]
-
 OF_THE_FILE = {"routes": "route"}
 """A field of Config -> its key in a file, where they differ."""
 NOT_IN_A_FILE = ("given", "secrets", "inherit_env")

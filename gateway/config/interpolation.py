@@ -20,8 +20,6 @@ from dragoman.gateway.config.lines import KeyPath
 from dragoman.gateway.config.source import read_secret
 from dragoman.mappings.errors import ConfigError
 
-__all__ = ["Interpolation"]
-
 REFERENCE = re.compile(
     r"\$\$|\$\{(?:file:(?P<file>[^}]+)|(?P<name>[A-Za-z_]\w*)(?::-(?P<default>[^}]*))?)\}|\$\{", re.ASCII
 )

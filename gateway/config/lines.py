@@ -12,8 +12,6 @@ from typing import Any
 
 import tomli
 
-__all__ = ["KeyPath", "TomlLines", "written"]
-
 KeyPath = tuple[str | int, ...]
 """The keys and indices that lead to a value: `("route", 0, "listen", 1)`."""
 

@@ -12,8 +12,6 @@ from urllib.parse import urlsplit
 
 from dragoman.gateway.endpoint import DEFAULT_PORTS, Endpoint
 
-__all__ = ["find_local_server"]
-
 TABLES = Path("/proc/net")
 ACCEPTS = 1 << 16  # __SO_ACCEPTCON among the flags of /proc/net/unix
 LISTEN = "0A"  # the state of a listening socket in /proc/net/tcp

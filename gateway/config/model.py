@@ -11,8 +11,6 @@ from msgspec import Meta, Struct
 
 from dragoman.gateway.endpoint import Endpoint
 
-__all__ = ["Auth", "Config", "ConfigFile", "Limits", "Ops", "Recording", "Route", "RouteOptions", "RouteTable"]
-
 Bytes = Annotated[int, Meta(ge=1024)]
 MaybeBytes = Annotated[int, Meta(ge=0)]
 Count = Annotated[int, Meta(ge=1)]

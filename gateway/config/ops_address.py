@@ -11,8 +11,6 @@ from msgspec import Struct
 from dragoman.gateway.config.model import Ops
 from dragoman.mappings.errors import ConfigError
 
-__all__ = ["OpsAddress", "check_ops", "faults_of_ops", "parse_ops_address"]
-
 EXAMPLES = "http://127.0.0.1:8790 or unix:/run/user/1000/dragoman-ops.sock"
 TOKEN_MIN = 16  # characters: a shorter one can be guessed
 

@@ -13,8 +13,6 @@ from dragoman.gateway.config.source import FILE
 from dragoman.gateway.endpoint import parse
 from dragoman.mappings.errors import ConfigError
 
-__all__ = ["resolve_paths"]
-
 
 def resolve_paths(table: dict[str, Any], folder: Path) -> dict[str, Any]:
     """Return the table of a configuration with absolute paths. What has another type than it should stays as it is."""

@@ -14,11 +14,10 @@ from dragoman.gateway.config.model import Config, Limits
 from dragoman.gateway.endpoint import Endpoint
 from dragoman.gateway.first_frames import PATIENCE, FirstFrames
 from dragoman.gateway.public_reason import exit_reason
+from dragoman.gateway.transports import Children
 from dragoman.gateway.transports.child_settings import route_spawner
-from dragoman.gateway.transports.spec import Children, Spawner
+from dragoman.gateway.transports.spec import Spawner
 from dragoman.mappings.dialect import Frame
-
-__all__ = ["probe"]
 
 
 async def probe(config: Config, *, starting: bool = False) -> list[str]:

@@ -14,8 +14,6 @@ from msgspec import Struct
 from dragoman.gateway.config.lines import KeyPath
 from dragoman.gateway.endpoint import masked_text
 
-__all__ = ["either", "faults", "nearest"]
-
 SHOWN = 60  # characters of a wrong value in an error
 
 PLAIN = {

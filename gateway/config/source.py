@@ -14,8 +14,6 @@ from pathlib import Path
 
 from dragoman.mappings.errors import ConfigError
 
-__all__ = ["FILE", "find_secret", "read_secret", "read_small"]
-
 WAIT = 5.0  # seconds for a pipe or a device to deliver: a process substitution of a shell takes milliseconds
 MAX_SECRET = 64 * 1024  # bytes of a file with a secret: a certificate chain has some 10 KiB
 ENV, FILE = "env:", "file:"

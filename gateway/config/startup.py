@@ -17,8 +17,6 @@ from dragoman.gateway.config.model import Config
 from dragoman.gateway.identity.listeners import names_clients
 from dragoman.gateway.recording.places import OneFile, place
 
-__all__ = ["find_hazards", "is_program_found", "why_unwritable"]
-
 FREE_MIN = 1024 * 1024  # bytes: a second of a busy stream
 
 

@@ -8,8 +8,6 @@ from dragoman.gateway import registry
 from dragoman.gateway.config.lines import KeyPath
 from dragoman.gateway.endpoint import Endpoint
 
-__all__ = ["failover_faults"]
-
 
 def failover_faults(upstreams: Mapping[KeyPath, Endpoint]) -> Iterator[tuple[KeyPath, str]]:
     """Yield the key of each upstream that cannot be one of several, and what to write instead."""

@@ -12,9 +12,6 @@ from dragoman.gateway.demo.like_real import LikeReal, flavours
 from dragoman.gateway.demo.script import Line, Scripts
 from dragoman.gateway.endpoint import Endpoint
 
-__all__ = ["demo_backend"]
-
-
 DEFAULTS = Limits()
 
 

@@ -48,8 +48,6 @@ from dragoman.mappings.canonical.events import (
 from dragoman.mappings.canonical.values import BackendInfo, Cause, Completion, End, Failure, Status, flatten
 from dragoman.mappings.dialect import Burst
 
-__all__ = ["DemoBackend"]
-
 BURST = 512  # events sent at once if the script has no delays
 
 PAGE = 50  # messages of a page without a requested number: docs/dialects/smooth.md, section 5

@@ -19,8 +19,6 @@ import zmq
 import zmq.asyncio
 from msgspec import Struct
 
-__all__ = ["CLIENTS", "DemoClient", "Heard", "connected"]
-
 Kind = Literal["thinks", "says", "calls", "gets", "ends", "fails", ""]
 
 DEADLINE = 10.0  # seconds for an answer, which takes milliseconds

@@ -17,8 +17,6 @@ from dragoman.gateway.demo.app import demo_backend
 from dragoman.gateway.demo.clients import Heard, Listening, connected
 from dragoman.gateway.endpoint import parse
 
-__all__ = ["QUESTIONS", "demo"]
-
 QUESTIONS = {"smooth": "Where is my order A-1042?", "codewhale": "Thank you!"}
 """The asking client -> its input."""
 

@@ -14,8 +14,6 @@ import msgspec
 from dragoman.adapters.base import CloseReason, Sink, Transport
 from dragoman.mappings.dialect import Frame, Parts
 
-__all__ = ["LikeReal", "flavours"]
-
 Message = dict[str, Any]
 
 

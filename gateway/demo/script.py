@@ -23,8 +23,6 @@ from dragoman.mappings.canonical import Event, Unmapped
 from dragoman.mappings.canonical.events import ModelTurnStarted, TextDelta, TurnEnded
 from dragoman.mappings.errors import ConfigError
 
-__all__ = ["Line", "Outcome", "Scripts", "load", "read"]
-
 COUNT_MAX = 1_000_000  # a demo backend is no load generator
 DIGITS = 9  # of a number that are read: more is above COUNT_MAX anyway
 DELAY_MAX = 3_600_000  # ms: an hour between two lines is a mistake

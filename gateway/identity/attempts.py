@@ -9,8 +9,6 @@ import structlog
 from dragoman.gateway.audit import Audit
 from dragoman.mappings.bounded import remember
 
-__all__ = ["FailedAttempts"]
-
 ADDRESSES_MAX = 10_000  # addresses whose failures are remembered, the latest
 
 log = structlog.get_logger("dragoman.identity")

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dragoman.adapters.base import PeerFacts
 from dragoman.gateway.identity.principal import Principal, Refusal
 
-__all__ = ["ClientCertificates"]
-
 
 class ClientCertificates:
     """Names a client by the subject of its certificate, for example `cert:CN=alice,O=Example`."""

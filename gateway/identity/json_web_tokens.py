@@ -23,8 +23,6 @@ from dragoman.gateway.identity.principal import Principal, Refusal
 from dragoman.gateway.identity.tokens import NEEDED, NOT_ACCEPTED
 from dragoman.mappings.errors import ConfigError
 
-__all__ = ["REFRESH", "JsonWebTokens", "KeySet", "file_loader"]
-
 REFRESH = 60.0  # seconds between two reads of a JWKS, so that invented keys cannot make us flood its server
 TIMEOUT = 5.0  # seconds for one read: clients give up a handshake after 10
 ALGORITHMS = ("RS256", "ES256")

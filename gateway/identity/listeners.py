@@ -22,8 +22,6 @@ from dragoman.gateway.identity.local_users import LocalUsers
 from dragoman.gateway.identity.principal import LOCAL, Authenticator, Principal, Refusal
 from dragoman.gateway.identity.tokens import SEVERAL, BearerTokens, EitherToken
 
-__all__ = ["Identities", "ListenerIdentity", "names_clients"]
-
 OF_WEB_SOCKETS = ("ws", "wss")
 OF_LOCAL_USERS = ("unix", "name", "dir", "stdio")
 

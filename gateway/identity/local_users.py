@@ -7,8 +7,6 @@ from collections.abc import Collection
 from dragoman.adapters.base import PeerFacts
 from dragoman.gateway.identity.principal import Principal, Refusal
 
-__all__ = ["LocalUsers"]
-
 
 class LocalUsers:
     """The users and groups that may connect; without any, everybody who can open the socket may.

@@ -14,8 +14,6 @@ from msgspec import Struct
 
 from dragoman.adapters.base import PeerFacts
 
-__all__ = ["LOCAL", "Authenticator", "Principal", "Refusal"]
-
 
 class Principal(Struct, frozen=True, kw_only=True):
     """The user at the other end of a link. `groups` are the names by which roles may mean several users at once."""

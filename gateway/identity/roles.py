@@ -14,8 +14,6 @@ from dragoman.gateway.config.model import Role, Route
 from dragoman.gateway.identity.principal import Principal
 from dragoman.mappings.canonical import Command, commands
 
-__all__ = ["ALL_BUT_ADMIN", "needed_role", "roles_of"]
-
 ALL_BUT_ADMIN: frozenset[Role] = frozenset({"watch", "send", "answer", "cancel", "open", "close"})
 
 ROLES: dict[Role, tuple[type, ...]] = {

@@ -9,8 +9,6 @@ from hmac import compare_digest
 from dragoman.adapters.base import PeerFacts
 from dragoman.gateway.identity.principal import Authenticator, Principal, Refusal
 
-__all__ = ["NEEDED", "NOT_ACCEPTED", "SEVERAL", "BearerTokens", "EitherToken"]
-
 NEEDED = Refusal(text="a token is needed: send `Authorization: Bearer TOKEN`, or from a browser the parameter `token`")
 NOT_ACCEPTED = Refusal(text="this token is not accepted")
 SEVERAL = Refusal(text="this request has several tokens: send one, in the header or as the parameter `token`")

@@ -22,8 +22,6 @@ from dragoman.gateway.config.model import Config
 from dragoman.gateway.endpoint import Endpoint
 from dragoman.gateway.launched.route import choose_route, run_program
 
-__all__ = ["launch", "main"]
-
 DESCRIPTION = "A gateway that is launched as a codewhale is; DRAGOMAN_CONFIG names its configuration."
 STDIO = Endpoint(dialect="codewhale", transport="stdio", address="")
 

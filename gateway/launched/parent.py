@@ -22,12 +22,11 @@ from dragoman.gateway import registry
 from dragoman.gateway.config.model import Limits
 from dragoman.gateway.endpoint import Endpoint
 from dragoman.gateway.session.runs import Run
-from dragoman.gateway.transports.spec import Children, ChildSettings, Spawner
+from dragoman.gateway.transports import Children, ChildSettings
+from dragoman.gateway.transports.spec import Spawner
 from dragoman.mappings.canonical.commands import InjectNote
 from dragoman.mappings.canonical.events import RunStarted, TurnEnded
 from dragoman.mappings.dialect import Burst, Frame
-
-__all__ = ["Parent"]
 
 READ_DEADLINE = 5.0  # seconds for the parent's snapshot, as real pods allow
 CALLED_BY_USERS = "user_send"

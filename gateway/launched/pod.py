@@ -40,8 +40,6 @@ from dragoman.gateway.session.runs import Run
 from dragoman.gateway.session.session import Session
 from dragoman.mappings.errors import ConfigError
 
-__all__ = ["Conversation", "KeptConversation", "Launch", "launch", "main"]
-
 DESCRIPTION = "A gateway that is launched as a pod is; DRAGOMAN_CONFIG names its configuration."
 CONVERSATION_MAX = 64 * 1024  # bytes of a kept conversation: a real one has about 200
 READY = "INSOMNIA-READY\t{name}\t{path}"

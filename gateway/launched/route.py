@@ -21,8 +21,6 @@ from dragoman.gateway.config import check
 from dragoman.gateway.config.model import Config, Route
 from dragoman.mappings.errors import ConfigError, DragomanError
 
-__all__ = ["choose_route", "run_program"]
-
 
 def choose_route(environment: Mapping[str, str]) -> tuple[Config, Route]:
     """Return the configuration and the selected route; raise ConfigError if a setting is missing."""

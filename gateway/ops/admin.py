@@ -21,8 +21,6 @@ from dragoman.gateway.ops.guard import problem, respond
 from dragoman.gateway.router import Router
 from dragoman.gateway.session.session import Session
 
-__all__ = ["Admin", "Detached", "LogLevelChange", "LogLevels"]
-
 T = TypeVar("T")
 Level = Literal["debug", "info", "warning", "error"]
 

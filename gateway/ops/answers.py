@@ -21,27 +21,6 @@ from dragoman.gateway.router import Router
 from dragoman.gateway.session.session import Session
 from dragoman.mappings.canonical.values import Status
 
-__all__ = [
-    "ConfigInForce",
-    "LinkPage",
-    "LinkRow",
-    "LossPage",
-    "RouteList",
-    "RouteRow",
-    "SessionDetail",
-    "SessionPage",
-    "SessionQuery",
-    "SessionRow",
-    "config_in_force",
-    "find_session",
-    "link_page",
-    "loss_page",
-    "mask_config",
-    "route_list",
-    "session_detail",
-    "session_page",
-]
-
 NS = 1_000_000_000
 SECRETS = ("token", "secret", "passw", "salt", "private")
 """Parts of the names of keys whose text is never shown."""

@@ -12,8 +12,6 @@ from typing import Any
 from dragoman.gateway.config.ops_address import OpsAddress, parse_ops_address
 from dragoman.mappings.errors import ConfigError, DragomanError
 
-__all__ = ["GatewayRefusalError", "OpsConnection", "find_ops_port"]
-
 TIMEOUT = 10.0  # seconds: the port itself gives up after 4
 HOW = "name it by --config FILE, --ops URL or the variable DRAGOMAN_OPS"
 

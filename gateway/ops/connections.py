@@ -14,8 +14,6 @@ from collections.abc import Callable
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
-__all__ = ["CONNECTIONS_MAX", "OpsConnections"]
-
 CONNECTIONS_MAX = 64  # at once: probes, a scraper or two and some operators need ten
 IDLE_MAX = 30.0  # seconds without a whole request: longer than the usual 15 s between two scrapes
 

@@ -7,8 +7,6 @@ import threading
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
-__all__ = ["ANSWER_DEADLINE", "GatewayLoop"]
-
 T = TypeVar("T")
 
 ANSWER_DEADLINE = 4.0  # seconds for the gateway's loop to answer: below the 5 s and more of most scrapers

@@ -21,8 +21,6 @@ from msgspec import Struct
 from dragoman.gateway.audit import Audit
 from dragoman.gateway.config.model import Ops
 
-__all__ = ["AUTHORISED", "BODY_MAX", "Guard", "ProblemDetails", "problem", "respond"]
-
 AUTHORISED = web.RequestKey("authorised", bool)
 """True if the request may have everything; otherwise it may only have whether the gateway is alive and ready."""
 

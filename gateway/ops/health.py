@@ -23,8 +23,6 @@ from dragoman.gateway.endpoint import Endpoint
 from dragoman.gateway.ops.gateway_loop import GatewayLoop
 from dragoman.gateway.recording.parts import RETRY
 
-__all__ = ["Check", "Health", "Liveness", "Readiness"]
-
 Status = Literal["ready", "not ready", "starting", "draining"]
 
 PROBE_DEADLINE = 1.0  # seconds to connect to a backend of another machine: probes wait for that long by default

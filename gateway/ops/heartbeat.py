@@ -8,8 +8,6 @@ from bisect import bisect_left
 from collections.abc import Callable
 from itertools import accumulate
 
-__all__ = ["BEAT", "LAG_BUCKETS", "LoopHeartbeat"]
-
 BEAT = 0.25  # seconds between two beats: a beat costs 10 us
 LAG_BUCKETS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)  # seconds; one step of the loop takes 0.01
 

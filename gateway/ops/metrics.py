@@ -29,8 +29,6 @@ from dragoman.mappings.canonical import Command, Event
 from dragoman.mappings.canonical.values import End
 from dragoman.mappings.errors import PeerErrorCode
 
-__all__ = ["KINDS", "collect_metrics", "encode_metrics"]
-
 OTHER = "other"
 KINDS = frozenset(kind.__name__ for union in (Event, Command) for kind in get_args(union)) | {
     *("call", "frame", "link", "publication", "subscriber", "transcript"),

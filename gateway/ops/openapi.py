@@ -12,8 +12,6 @@ from dragoman.gateway.ops.answers import ConfigInForce, LinkPage, LossPage, Rout
 from dragoman.gateway.ops.guard import ProblemDetails
 from dragoman.gateway.ops.health import Liveness, Readiness
 
-__all__ = ["OPERATIONS", "describe_ops"]
-
 PAGE = ("cursor", "limit")
 
 OPERATIONS: tuple[tuple[str, str, str, type | None, tuple[str, ...]], ...] = (

@@ -32,8 +32,6 @@ from dragoman.gateway.ops.guard import AUTHORISED, BODY_MAX, Guard, respond
 from dragoman.gateway.ops.health import Check, Health, Liveness, Readiness
 from dragoman.gateway.ops.heartbeat import LoopHeartbeat
 
-__all__ = ["OpsServer"]
-
 LOOK = 0.5  # seconds between two looks at the heartbeat
 KEEP_ALIVE = 30.0  # seconds that an idle connection stays open: longer than the usual 15 s between two scrapes
 CLOSE_DEADLINE = 1.0  # seconds for requests that are being answered when the gateway ends

@@ -25,8 +25,6 @@ from dragoman.mappings.canonical.events import PodAttached, PodInspected, Reply,
 from dragoman.mappings.canonical.values import Failure, SessionSummary
 from dragoman.mappings.errors import ConfigError
 
-__all__ = ["Listen", "PodDirectory"]
-
 NAME_LENGTH = 40  # characters of a title in a folder's name: a socket's path has at most 107 bytes
 
 Listen = Callable[[str, Ingress], Awaitable[Listener]]

@@ -19,8 +19,6 @@ from dragoman.adapters.base import Listener
 from dragoman.mappings.canonical import SessionState
 from dragoman.mappings.errors import ConfigError
 
-__all__ = ["PodFolder", "check_name", "runtime_directory", "sessions_directory"]
-
 NAME_MAX = 255  # bytes of a file name
 STDERR_LOG = "stderr.log"  # written by the launcher and removed with the folder, as for a pod
 

@@ -18,8 +18,6 @@ from itertools import islice
 
 from dragoman.gateway.pods.live import Pod
 
-__all__ = ["SLICE", "PodIndex"]
-
 SLICE = 128  # pods at a time: about 5 ms to index them, 4 ms to read them
 NEWEST = 64  # folders that came last: a pod makes its folder first, then binds its socket
 

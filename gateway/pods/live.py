@@ -25,8 +25,6 @@ from msgspec import Struct, structs
 from dragoman.gateway.endpoint import Endpoint
 from dragoman.mappings.canonical.values import Status
 
-__all__ = ["Pod", "Pods"]
-
 STATUS_MAX = 64 * 1024  # bytes of a status.json: a real one has a hundred
 COARSEST_NS = 1_000_000_000  # the coarsest modification times of file systems with sockets: ext3 counts seconds
 

@@ -45,8 +45,6 @@ from dragoman.mappings.canonical.events import (
 from dragoman.mappings.canonical.values import Failure, Message, Origin, flatten
 from dragoman.mappings.dialect import Burst, Dialect, Direction, Frame, Parts, Step
 
-__all__ = ["Capture", "CapturedFrame", "Import", "read_capture"]
-
 T = TypeVar("T")  # Event or Command
 
 BEGINS = frozenset(

@@ -23,23 +23,6 @@ from msgspec import Meta, Struct, structs
 from dragoman.gateway.recording.lines import EventLine, FrameLine, Line, Micros
 from dragoman.mappings.errors import ConfigError
 
-__all__ = [
-    "FORMAT",
-    "VERSION",
-    "Header",
-    "Item",
-    "LineError",
-    "RecordingError",
-    "Round",
-    "StepLine",
-    "VersionError",
-    "decode_header",
-    "decode_line",
-    "encode",
-    "encode_lines",
-    "packed",
-]
-
 FORMAT = "dragoman-recording"
 VERSION = 4
 

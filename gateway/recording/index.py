@@ -21,8 +21,6 @@ from msgspec import Struct
 
 from dragoman.gateway.recording.format import LineError, decode_line
 
-__all__ = ["BLOCK_SIZE", "MAGIC", "Index", "IndexEntry", "Lost", "compressed", "decompressed", "read_index"]
-
 MAGIC = b"\x28\xb5\x2f\xfd"  # of a zstd frame
 SKIPPABLE = 0x184D2A5D  # one of the sixteen magic numbers that zstd leaves to applications
 TAIL = struct.Struct("<I8s")  # length of the index, and OURS

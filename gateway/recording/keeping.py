@@ -22,8 +22,6 @@ from msgspec import Struct
 from dragoman.gateway.recording import index
 from dragoman.gateway.recording.places import OURS, ZST, Folder, Place
 
-__all__ = ["Keep", "Keeper", "compress", "left_files", "lock", "new_file", "sweep", "sync_file_system", "sync_folder"]
-
 MODE = 0o600
 
 log = structlog.get_logger("dragoman.recording")

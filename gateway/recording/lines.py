@@ -15,8 +15,6 @@ from dragoman.mappings.canonical import Command, Event
 from dragoman.mappings.canonical.values import Origin
 from dragoman.mappings.dialect import Frame, Missed, Oversize, Parts
 
-__all__ = ["UP", "Cursor", "Direction", "EventLine", "FrameLine", "Line", "Micros", "Part", "frame_line"]
-
 UP = "up"
 """The link of a session to its backend, in every recording. Clients' links have the ids that the gateway gave them."""
 

@@ -24,8 +24,6 @@ from dragoman.gateway.memory import MemoryBudget
 from dragoman.gateway.recording.format import Header, encode
 from dragoman.gateway.recording.writer import OutputFile, Writer
 
-__all__ = ["RETRY", "RecordingParts"]
-
 EARLY_MAX = 8 << 20  # bytes that wait for the first input
 RETRY = 30.0  # seconds until a disk that was full is tried again
 

@@ -25,8 +25,6 @@ from dragoman.mappings.canonical import Batch
 from dragoman.mappings.canonical.events import ToolOutputDelta
 from dragoman.mappings.dialect import Frame, Parts
 
-__all__ = ["LINES_MAX", "SIZE_MAX", "FramesNote", "Note", "PendingSteps", "TapPoint", "frame_lines"]
-
 
 class TapPoint(NamedTuple):
     """The place where frames are recorded: one direction of one link, and its dialect."""

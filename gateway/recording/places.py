@@ -14,8 +14,6 @@ from pathlib import Path
 
 from dragoman.mappings.errors import ConfigError
 
-__all__ = ["OURS", "ZST", "Folder", "OneFile", "Place", "has_recording_name", "part_names", "place", "siblings"]
-
 SUFFIX = ".jsonl"
 ZST = ".zst"  # follows the suffix of a compressed file
 OURS = re.compile(r"\d{8}T\d{6}Z-[A-Za-z0-9._~-]*\.jsonl(\.zst)?")

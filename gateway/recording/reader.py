@@ -37,18 +37,6 @@ from dragoman.gateway.recording.places import has_recording_name, siblings
 from dragoman.mappings.canonical import Batch, Command, Event
 from dragoman.mappings.canonical.events import QuestionAnswered, QuestionAsked
 
-__all__ = [
-    "Missing",
-    "PartFile",
-    "Problems",
-    "Reader",
-    "about_no_session",
-    "batches",
-    "open_part",
-    "open_recording",
-    "recordings_in",
-]
-
 CHUNK = 1 << 18  # bytes read at once
 LINE_MAX = 128 << 20  # bytes: the largest message as JSON in JSON, with each byte escaped as six; more is garbage
 NEAR = 1 << 16  # bytes: binary search ends at such a distance, and the rest is read

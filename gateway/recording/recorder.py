@@ -46,8 +46,6 @@ from dragoman.mappings.canonical.commands import SubmitInput
 from dragoman.mappings.canonical.events import TurnAccepted, TurnEnded
 from dragoman.mappings.dialect import Dialect, Frame, Step
 
-__all__ = ["FLUSH", "Recorder", "RecordingContext", "SessionRecorder", "Tap"]
-
 FLUSH = 0.02  # seconds: with the writer's round, a step is on the disk within 50 ms
 STRAY_RATE, STRAY_BURST = 10.0, 100  # frames of clients that mean nothing: more of them tell a reader nothing new
 LEFT_OUT = "frames are not recorded: the client sends too many that mean nothing, or are wrong"

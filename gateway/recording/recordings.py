@@ -22,8 +22,6 @@ from dragoman.gateway.recording.redaction_worker import RedactionWorker
 from dragoman.gateway.recording.writer import Writer
 from dragoman.mappings.canonical import SessionState
 
-__all__ = ["Recordings", "redactors"]
-
 log = structlog.get_logger("dragoman.recording")
 
 

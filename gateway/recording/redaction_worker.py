@@ -19,8 +19,6 @@ from queue import SimpleQueue
 import structlog
 from msgspec import Struct
 
-__all__ = ["INLINE_MAX", "RedactionWorker"]
-
 INLINE_MAX = 32 * 1024  # bytes: 3 to 20 ms in the loop
 BACKLOG_MAX = 64 * 1024 * 1024  # bytes: four of the largest messages
 CLOSE_DEADLINE = 5.0  # seconds that `close` waits for the queue

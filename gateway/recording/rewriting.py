@@ -20,8 +20,6 @@ from dragoman.gateway.recording.reader import Reader
 from dragoman.gateway.recording.redaction.redactor import FindingCount, Redactor
 from dragoman.mappings.errors import ConfigError
 
-__all__ = ["redact", "redacted", "scan"]
-
 AT_ONCE = 1024  # items
 
 

@@ -13,8 +13,6 @@ from dragoman.gateway.recording.pending import PendingSteps
 from dragoman.gateway.recording.redaction.redactor import Redactor
 from dragoman.gateway.recording.redaction_worker import INLINE_MAX, RedactionWorker
 
-__all__ = ["SessionRedactor", "write_lines"]
-
 log = structlog.get_logger("dragoman.recording")
 
 Encoded = tuple[Sequence[Item], bytes]

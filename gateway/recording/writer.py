@@ -24,8 +24,6 @@ import structlog
 from dragoman.gateway.recording.keeping import Keep, Keeper, lock, sync_file_system, sync_folder
 from dragoman.gateway.recording.places import Folder, Place
 
-__all__ = ["OutputFile", "Writer"]
-
 BACKLOG_MAX = 64 << 20  # bytes: four of the largest messages, and half a second of a stream at full speed
 CLOSE_DEADLINE = 5.0  # seconds that `close` waits for the disk, and for files that are still to be compressed
 BURST = 32 << 10  # bytes: written at once, while they are in the processor's cache

@@ -6,8 +6,6 @@ import asyncio
 
 from dragoman.gateway.session.session import Session
 
-__all__ = ["BusySessions"]
-
 
 class BusySessions:
     """The busy sessions of a route, so that a gateway that stops asks no other."""

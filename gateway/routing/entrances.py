@@ -5,8 +5,6 @@ from __future__ import annotations
 from dragoman.gateway.ingress import Ingress
 from dragoman.gateway.session.session import Session
 
-__all__ = ["Entrances"]
-
 
 class Entrances:
     """The session behind each listener, the listeners that lead to each session, and which sessions stay for them."""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from uuid import NAMESPACE_URL, UUID, uuid5
 
-__all__ = ["agent_id", "canonical_id", "session_id"]
-
 
 def session_id(route: str, endpoint: str) -> str:
     """Return the id of the one session behind `endpoint`, or of another thing that has a name in a route."""

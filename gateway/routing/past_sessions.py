@@ -7,8 +7,6 @@ from collections.abc import Iterable
 from dragoman.gateway.routing.ids import canonical_id
 from dragoman.mappings.bounded import remember
 
-__all__ = ["PastSessions"]
-
 REMEMBERED_MAX = 10_000
 """Names that are remembered, of which each session has two or three."""
 

@@ -9,8 +9,6 @@ from __future__ import annotations
 from dragoman.gateway.config.model import RouteOptions
 from dragoman.mappings.canonical import SessionState
 
-__all__ = ["Policy"]
-
 
 class Policy:
     """The rules of one route; `holds_one` says that a backend of its upstream is one session."""

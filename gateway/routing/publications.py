@@ -8,8 +8,6 @@ from dragoman.gateway.routing.session_index import SessionIndex
 from dragoman.gateway.session.session import Session
 from dragoman.mappings.canonical import Event
 
-__all__ = ["Publications"]
-
 
 class Publications:
     """The subscribers of a route. A session is published once its backend has opened it, if the policy allows it.

@@ -11,8 +11,6 @@ from dragoman.gateway.services import Services
 from dragoman.mappings.canonical import SessionState
 from dragoman.mappings.canonical.values import Failure
 
-__all__ = ["Refused", "SessionQuota"]
-
 
 class Refused(Exception):  # noqa: N818  # an answer to a client, and no error of ours
     """The refusal of what a client asked for, with the failure that the client is told."""

@@ -15,8 +15,6 @@ from dragoman.mappings.canonical import SessionState
 if TYPE_CHECKING:
     from dragoman.gateway.recording.recorder import Recorder, SessionRecorder
 
-__all__ = ["SessionAccounts"]
-
 Track = Callable[[SessionState], "SessionRecorder"]
 
 

@@ -21,8 +21,6 @@ from dragoman.mappings.dialect import Dialect
 if TYPE_CHECKING:
     from dragoman.gateway.recording.recorder import SessionRecorder
 
-__all__ = ["NewSession", "SessionFactory"]
-
 Opening = TypeVar("Opening", bound=OpenSession | ResumeSession)
 
 

@@ -11,8 +11,6 @@ from dragoman.gateway.session.session import Session
 from dragoman.mappings.canonical.values import SessionSummary
 from dragoman.mappings.dialect import Dialect
 
-__all__ = ["Rows", "SessionIndex", "completed"]
-
 NAMES_MAX = 1024  # names of one session: who opens the one session of a backend chooses another each time
 
 Rows = Sequence[SessionSummary]

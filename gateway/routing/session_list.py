@@ -27,8 +27,6 @@ from dragoman.mappings.canonical.commands import ListSessions
 from dragoman.mappings.canonical.events import SessionsListed
 from dragoman.mappings.canonical.values import SessionSummary
 
-__all__ = ["LIST_DEFAULT", "LIST_MAX", "ROW", "ListedRow", "SessionList", "WantedPage", "page_size"]
-
 LIST_DEFAULT, LIST_MAX = 50, 200  # docs/dialects/smooth.md, section 3: list_conversations
 ROW = 512  # units of work (gateway/fair_queue.py) of one session that is placed or looked at: about 5 us
 CHUNK = 64  # sessions that are taken from the order at a time: it may change between two slices

@@ -33,8 +33,6 @@ from dragoman.mappings.dialect import Dialect
 if TYPE_CHECKING:
     from dragoman.gateway.recording.recorder import Recorder
 
-__all__ = ["RouteEvents", "Sessions", "clients_of"]
-
 
 class RouteEvents(Struct, frozen=True, kw_only=True):
     """Functions of the program that are called when something happens on a route."""

@@ -10,8 +10,6 @@ from collections.abc import Iterator
 from dragoman.gateway.link import Link
 from dragoman.gateway.session.session import Session
 
-__all__ = ["UnopenedSessions"]
-
 ChosenName = tuple[str, str]
 """A dialect, and the name that one of its clients chose for a session."""
 

@@ -9,8 +9,6 @@ from dragoman.mappings.canonical import Batch
 from dragoman.mappings.canonical import events as e
 from dragoman.mappings.dialect import Dialect, SessionProjection
 
-__all__ = ["Attachment", "Group", "is_own"]
-
 
 class Attachment(Struct, kw_only=True, eq=False):
     """A link that is shown a session in one `view` of it.

@@ -38,8 +38,6 @@ from dragoman.mappings.canonical.unmapped import Unmapped
 from dragoman.mappings.canonical.values import Cause, Failure
 from dragoman.mappings.dialect import Loss
 
-__all__ = ["ADDRESSED", "CommandEffects", "Commands", "answers_one"]
-
 NOT_FOUND = Failure(cause="not_found", text="session not found")
 PAGE = 50  # messages on a page of history, if the client does not say how many
 

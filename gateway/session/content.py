@@ -13,8 +13,6 @@ from dragoman.mappings.canonical import events as e
 from dragoman.mappings.canonical.state import CallBlock, ReasoningBlock, TextBlock
 from dragoman.mappings.canonical.values import ToolCall
 
-__all__ = ["Content"]
-
 
 class Content:
     """Brings the content of a turn into its normal form; content without a turn opens one of the backend's own."""

@@ -23,8 +23,6 @@ from dragoman.gateway.session.turn_states import TurnStates
 from dragoman.mappings.canonical import SessionState
 from dragoman.mappings.dialect import Dialect
 
-__all__ = ["Effects", "SessionContext"]
-
 log = structlog.get_logger("dragoman.session")
 
 

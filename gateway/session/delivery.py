@@ -26,8 +26,6 @@ from dragoman.mappings.canonical import events as e
 from dragoman.mappings.dialect import Dialect, Loss, Rendered, SessionProjection
 from dragoman.mappings.errors import PeerError
 
-__all__ = ["Delivery", "up_to_questions"]
-
 ANSWERED = frozenset(("completed", "limit_reached"))
 """Ends of a turn that has an answer."""
 

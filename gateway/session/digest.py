@@ -12,8 +12,6 @@ from dragoman.gateway.session.weight import of_item
 from dragoman.mappings.canonical.state import continues
 from dragoman.mappings.canonical.values import Item, Message
 
-__all__ = ["TranscriptDigest"]
-
 
 class TranscriptDigest:
     """The sums over the items of one transcript. `update` adds the items that are new.

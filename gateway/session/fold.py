@@ -15,8 +15,6 @@ from dragoman.mappings.canonical import events as e
 from dragoman.mappings.canonical.state import CallBlock, Otp, QuestionBlock, ReasoningBlock, ResultBlock, TextBlock
 from dragoman.mappings.canonical.values import Item, Message, Reasoning, Text, ToolCall, ToolResult, Usage
 
-__all__ = ["FOLD", "add_usage", "fold", "happens"]
-
 Fold = Callable[[SessionState, Any], None]
 N = TypeVar("N", int, float)
 

@@ -30,8 +30,6 @@ from dragoman.mappings.canonical import events as e
 from dragoman.mappings.canonical.state import ReasoningBlock, TextBlock
 from dragoman.mappings.canonical.values import End, Failure, Item, Message, PastRun, Reasoning, ToolCall, ToolResult
 
-__all__ = ["CONTENT", "FoundTurn", "Repeated", "look", "missed"]
-
 
 class FoundTurn(Struct, frozen=True, kw_only=True):
     """The state of a turn. `own` are the items of its run behind its input, as far as the history has them."""

@@ -13,8 +13,6 @@ from dragoman.gateway.session.text_stream import TextStream, TextTarget
 from dragoman.mappings.canonical import SessionState
 from dragoman.mappings.dialect import TextSink
 
-__all__ = ["Groups"]
-
 
 class Groups:
     """The groups of a session: attachments of one dialect, view and request are in one group."""

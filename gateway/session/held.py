@@ -13,8 +13,6 @@ from dragoman.mappings.canonical import SessionState
 from dragoman.mappings.canonical.values import SessionSummary
 from dragoman.mappings.dialect import Loss
 
-__all__ = ["SessionMemory"]
-
 
 class SessionMemory:
     """Counts what a session holds, and drops the oldest half of it if the gateway is out of memory."""

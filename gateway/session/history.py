@@ -32,8 +32,6 @@ from dragoman.mappings.canonical.events import HistorySnapshot
 from dragoman.mappings.canonical.values import Item, Message, Reasoning, ToolCall
 from dragoman.mappings.dialect import NewId
 
-__all__ = ["Addition", "fold_in", "page", "renew"]
-
 Mark = tuple[type, str, str]
 SPOKEN = ("user", "assistant")
 

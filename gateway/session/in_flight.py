@@ -17,8 +17,6 @@ from dragoman.mappings.canonical.commands import GetSession, OpenSession, Resume
 from dragoman.mappings.canonical.values import Segment
 from dragoman.mappings.dialect import Dialect
 
-__all__ = ["OPENING", "PENDING_MAX", "InFlight", "PendingCommand"]
-
 PENDING_MAX = 256  # commands of all links that wait for the backend's answer
 
 OPENING = (OpenSession, ResumeSession, GetSession)

@@ -32,8 +32,6 @@ from dragoman.mappings.canonical.values import (
     flatten,
 )
 
-__all__ = ["BUSY", "Inputs", "as_references"]
-
 BUSY = "the connection to the backend was lost and is being made again; try again"
 
 

@@ -23,8 +23,6 @@ from dragoman.mappings.canonical import Batch, Event, SessionState
 from dragoman.mappings.canonical.events import QuestionAsked, TextDelta
 from dragoman.mappings.canonical.values import Origin
 
-__all__ = ["Log"]
-
 EVENT_SIZE = 256  # bytes of an event beside its text: a flood of tiny deltas is counted as its memory
 MERGED_AT_ONCE = 4096  # events: about 1 ms of work
 MERGED_MIN = 2  # deltas of a run

@@ -21,8 +21,6 @@ from dragoman.mappings.canonical.events import (
 from dragoman.mappings.canonical.values import Item, ToolCall, ToolResult
 from dragoman.mappings.dialect import Loss
 
-__all__ = ["tool_names_only"]
-
 KEPT = "{}"  # whoever parses arguments still gets an object
 
 

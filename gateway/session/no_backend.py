@@ -10,8 +10,6 @@ from collections.abc import Sequence
 
 from dragoman.mappings.canonical import Command
 
-__all__ = ["NO_BACKEND", "NoBackend"]
-
 
 class NoBackend:
     """A backend that does nothing."""

@@ -33,8 +33,6 @@ from dragoman.mappings.canonical.state import ReasoningBlock, TextBlock
 from dragoman.mappings.canonical.values import End, Failure, Message, Origin, Segment, Status
 from dragoman.mappings.dialect import NewId
 
-__all__ = ["Given", "NormalForm", "denied"]
-
 Question = e.ApprovalRequested | e.InteractionRequired
 Resolved = e.ApprovalResolved | e.InteractionResolved
 

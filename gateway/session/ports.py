@@ -23,8 +23,6 @@ from dragoman.mappings.canonical.values import Cause
 from dragoman.mappings.dialect import Burst, Dialect, TextSink
 from dragoman.mappings.errors import PeerError
 
-__all__ = ["Backend", "BackendEvents", "Client", "EventRecorder"]
-
 
 class Client(Protocol):
     """A live peer that attaches to a session or calls it.

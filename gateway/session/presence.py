@@ -15,8 +15,6 @@ from dragoman.gateway.session.context import SessionContext
 from dragoman.gateway.session.ports import Backend, Client
 from dragoman.gateway.timers import Timer
 
-__all__ = ["PendingAttach", "Presence", "PresenceEffects"]
-
 NS = 1_000_000_000
 TIMER_ERROR = 0.01  # seconds: the timer and the clock may disagree by so much
 

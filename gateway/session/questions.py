@@ -29,8 +29,6 @@ from dragoman.mappings.canonical.commands import (
 from dragoman.mappings.canonical.state import QuestionBlock
 from dragoman.mappings.canonical.values import Cause, Failure, Origin, Segment, flatten
 
-__all__ = ["QuestionEffects", "Questions"]
-
 NS = 1_000_000_000
 
 Answer = AnswerApproval | AnswerInteraction

@@ -28,8 +28,6 @@ from dragoman.mappings.canonical import events as e
 from dragoman.mappings.canonical.commands import CancelTurn, PauseTurn, SubmitInput
 from dragoman.mappings.canonical.values import Failure, Message, flatten
 
-__all__ = ["Reconnect", "ReconnectEffects"]
-
 STOPS = (CancelTurn, PauseTurn)
 STARTED = CONTENT - {e.ToolCallFinished}  # a result may belong to the model turn before
 UNKNOWN = Failure(cause="upstream_lost", text="the connection was lost before the backend answered")

@@ -15,8 +15,6 @@ from dragoman.mappings.canonical.events import Gap, ModelTurnStarted, StatusChan
 from dragoman.mappings.canonical.values import Origin
 from dragoman.mappings.dialect import Loss, NewId
 
-__all__ = ["Run", "Runs"]
-
 
 class Run(Struct, kw_only=True, gc=False):
     """Events that belong to one turn ("" to none), in order. `ended` is True if the last one ends the turn."""

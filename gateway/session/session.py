@@ -43,8 +43,6 @@ from dragoman.mappings.canonical.state import TextBlock
 from dragoman.mappings.canonical.values import Cause, Failure, SessionSummary
 from dragoman.mappings.dialect import Burst, Dialect, TextSink
 
-__all__ = ["Session", "SessionObserver"]
-
 _ONLY_TEXT = frozenset({e.TextDelta})
 _TEXT = attrgetter("text")
 

@@ -24,8 +24,6 @@ from dragoman.mappings.canonical import OpenTurn, SessionState
 from dragoman.mappings.canonical.events import TextDelta
 from dragoman.mappings.dialect import TextWriter
 
-__all__ = ["TextStream", "TextTarget"]
-
 EVENTS_MAX = 64  # pieces of one batch of the log: the memory budget hears of them when the stream is closed
 WEIGHT_MAX = 16 * 1024  # characters, for the same reason
 

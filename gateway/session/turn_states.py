@@ -12,16 +12,6 @@ from typing import Any
 
 from dragoman.mappings.canonical import SessionState
 
-__all__ = [
-    "TABLES",
-    "CancelState",
-    "ConnectionState",
-    "InputState",
-    "Trigger",
-    "TurnState",
-    "TurnStates",
-]
-
 
 class TurnState(Enum):
     """The turn as clients see it. `DISCARDED`: it ended for them, and what its backend still says is dropped."""

@@ -20,8 +20,6 @@ from dragoman.mappings.canonical.events import (
 )
 from dragoman.mappings.canonical.values import Item, Message, Reasoning, ToolCall, ToolResult
 
-__all__ = ["of_events", "of_item"]
-
 _TEXT = attrgetter("text")
 _ONLY_TEXT = frozenset({TextDelta})
 

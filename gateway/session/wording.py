@@ -23,19 +23,6 @@ from dragoman.mappings.canonical.events import (
     OtpSent,
 )
 
-__all__ = [
-    "ANSWER_FIRST",
-    "Form",
-    "code",
-    "code_invalid",
-    "code_sent",
-    "code_wanted",
-    "declines",
-    "find_question",
-    "in_words",
-    "verdict",
-]
-
 ANSWER_FIRST = "not sent: answer approve or deny first"
 ANSWER_APPROVAL = "Answer approve or deny."
 ANSWER_FORM = "skip declines."

@@ -3,3 +3,7 @@
 Each module defines a TransportSpec for gateway/registry.py. No other module of the gateway imports an adapter by its
 transport.
 """
+
+from dragoman.adapters.stdio import Children, ChildSettings
+
+__all__ = ["ChildSettings", "Children"]

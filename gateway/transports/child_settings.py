@@ -8,9 +8,8 @@ from collections.abc import Mapping
 
 from dragoman.gateway.config.model import RouteOptions
 from dragoman.gateway.descriptors import INHERITED_LIMIT
-from dragoman.gateway.transports.spec import Children, ChildSettings, Spawner
-
-__all__ = ["child_settings", "route_spawner"]
+from dragoman.gateway.transports import Children, ChildSettings
+from dragoman.gateway.transports.spec import Spawner
 
 OURS = "DRAGOMAN_"  # variables that configure the gateway itself
 PROXIES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")

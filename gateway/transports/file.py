@@ -6,8 +6,6 @@ from dragoman.gateway.endpoint import Endpoint
 from dragoman.gateway.replay.options import OPTIONS, header, read_options
 from dragoman.gateway.transports.spec import TransportSpec
 
-__all__ = ["FILE"]
-
 
 def _check(endpoint: Endpoint) -> None:
     """Raise ConfigError if the options are invalid or the recording cannot be read."""

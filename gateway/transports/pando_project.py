@@ -23,8 +23,6 @@ from msgspec import Struct
 from dragoman.adapters.base import Listener
 from dragoman.mappings.errors import ConfigError
 
-__all__ = ["INSTANCES", "InstanceRecord", "Lock", "Project", "ProjectListener", "derive_ports", "find_ports"]
-
 log = structlog.get_logger("dragoman.pando")
 
 INSTANCES = Path("/tmp/pando-instances")  # noqa: S108  # pando's own folder; `_write` guards against other writers

@@ -15,18 +15,6 @@ from dragoman.gateway.config.model import Limits
 from dragoman.gateway.endpoint import Endpoint
 from dragoman.mappings.dialect import Instance, Loss
 
-__all__ = [
-    "ChildSettings",
-    "Children",
-    "Connect",
-    "ListenerCallbacks",
-    "Place",
-    "Spawner",
-    "TransportSpec",
-    "bind_failure",
-    "transport_limits",
-]
-
 Connect = Callable[[], Awaitable[Transport]]
 Place = tuple[object, ...]
 

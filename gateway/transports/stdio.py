@@ -28,8 +28,6 @@ from dragoman.gateway.transports.spec import (
 )
 from dragoman.mappings.errors import ConfigError
 
-__all__ = ["STDIO", "Starter"]
-
 EXAMPLE = "for example codewhale+stdio:codewhale app-server --stdio"
 OURS = ("stdio",)
 WHO_STARTED_US = PeerFacts(uid=os.getuid(), gid=os.getgid())

@@ -27,8 +27,6 @@ from dragoman.gateway.transports.spec import (
 )
 from dragoman.mappings.errors import ConfigError
 
-__all__ = ["APP_SERVER", "DIRECTORY", "NAME", "UNIX", "bind_socket", "check_bindable", "pods"]
-
 bind_socket, check_bindable = unix.bind_socket, unix.check_bindable
 
 

@@ -27,8 +27,6 @@ from dragoman.gateway.transports.spec import (
 )
 from dragoman.mappings.errors import ConfigError
 
-__all__ = ["WS", "WSS"]
-
 log = structlog.get_logger("dragoman.tls")
 
 

@@ -25,8 +25,6 @@ from dragoman.gateway.transports.spec import (
 )
 from dragoman.mappings.errors import ConfigError
 
-__all__ = ["PROJECT", "TCP"]
-
 HOST = "127.0.0.1"  # a pando listens only here (docs/dialects/pando.md, section 1)
 EXAMPLE = "write host and port, for example pando+tcp://127.0.0.1:48254"
 

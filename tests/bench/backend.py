@@ -18,8 +18,6 @@ from functools import cache
 
 import msgspec
 
-__all__ = ["LINES", "answer"]
-
 LINES = 32  # lines in one write
 
 WORDS = (

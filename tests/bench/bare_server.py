@@ -13,8 +13,6 @@ import uvloop
 import zmq.asyncio
 from aiohttp import WSMsgType, web
 
-__all__: list[str] = []
-
 
 class Message(msgspec.Struct):
     text: str

@@ -8,18 +8,6 @@ from pathlib import Path
 
 from tests.bench.load import Bridge, Load, Started, compiled
 
-__all__ = [
-    "OPTIONS",
-    "bare",
-    "dragoman",
-    "naive_aiohttp",
-    "naive_websockets",
-    "pairwise",
-    "relay",
-    "socat",
-    "with_option",
-]
-
 LISTEN = {
     "smooth": "smooth+ws://127.0.0.1:0/ws",
     "pod": "pod+unix:{path}",

@@ -19,8 +19,6 @@ import msgspec
 
 from tests.bench.frames import TEXT, frame, headed, payloads
 
-__all__ = ["Client", "Seen"]
-
 READ_SIZE = 1 << 20
 PATIENCE = 120.0  # seconds without a byte after which the bridge counts as broken
 TERMINAL = b"eventual_response"

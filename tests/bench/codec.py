@@ -22,8 +22,6 @@ from tests.bench.ours import Bare, Live
 from tests.bench.plain import PLAIN
 from tests.bench.processes import cores, pin
 
-__all__ = ["LIVE", "Sample", "measure"]
-
 SAMPLE = 0.02  # seconds that one variant runs at least in one round
 DELTAS = 2_000  # of the whole turn: an answer of two pages
 NOW = 1_779_800_000_000

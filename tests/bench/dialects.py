@@ -10,8 +10,6 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-__all__ = ["BACKENDS", "CALLERS", "Role", "Rule", "described"]
-
 Said = tuple[int, str]
 """A channel and a template. Only ZeroMQ has a channel 1: its calls."""
 

@@ -15,8 +15,6 @@ from dragoman.mappings.pod.wire import events as pod
 from dragoman.mappings.smooth.wire import events as smooth
 from tests.bench.material import ANSWER, MESSAGE, REQUEST
 
-__all__ = ["DIRECT", "Turn"]
-
 DECODER: msgspec.json.Decoder[Any] = msgspec.json.Decoder(pod.Event)
 decode = DECODER.decode
 encode = msgspec.json.Encoder().encode

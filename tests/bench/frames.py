@@ -7,8 +7,6 @@ import hashlib
 import socket
 from collections.abc import Iterator
 
-__all__ = ["TEXT", "accept", "frame", "headed", "payloads", "text", "unmasked"]
-
 TEXT = 0x1
 MAGIC = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"  # RFC 6455, section 1.3
 

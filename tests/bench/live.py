@@ -18,8 +18,6 @@ from tests.bench import bridges
 from tests.bench.load import Bridge, Load, Result, run
 from tests.bench.text import Figure, Report, spread
 
-__all__ = ["bulk", "options", "pairs", "scale", "steady"]
-
 OURS, BARE, WEBSOCKETS, AIOHTTP = "dragoman", "bare bridge", "naive websockets", "naive aiohttp"
 RELAY, SOCAT = "relay in C", "socat"
 

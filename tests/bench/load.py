@@ -20,8 +20,6 @@ from msgspec import Struct
 from tests.bench.dialects import BACKENDS, CALLERS, described
 from tests.bench.processes import Process, cores, pin
 
-__all__ = ["Bridge", "Load", "Result", "Started", "compiled", "run"]
-
 SOURCE = Path(__file__).with_name("load.c")
 PATIENCE = 300  # seconds for a whole run
 

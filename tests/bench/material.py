@@ -21,8 +21,6 @@ from dragoman.mappings.canonical.events import (
 )
 from dragoman.mappings.canonical.values import Failure
 
-__all__ = ["ANSWER", "BATCH", "KINDS", "MESSAGE", "REQUEST", "Kind", "turn"]
-
 BATCH = 256  # kinds in a batch: about what one read of a streaming pod brings
 
 REQUEST = "req-7f6d3c1e-52a8-4f0e-9d6b-0c1f4a3b2d10"

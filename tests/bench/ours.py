@@ -24,8 +24,6 @@ from dragoman.mappings.smooth import DIALECT as SMOOTH
 from tests.bench.material import MESSAGE, REQUEST
 from tests.services import services
 
-__all__ = ["Bare", "Live"]
-
 SESSION = "5e550000-0000-4000-8000-000000000001"
 TURN = "70a70000-0000-4000-8000-000000000001"
 NS_PER_MS = 1_000_000

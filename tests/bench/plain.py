@@ -11,8 +11,6 @@ from typing import Any
 
 from tests.bench.material import ANSWER, MESSAGE, REQUEST
 
-__all__ = ["PLAIN"]
-
 Translate = Callable[[Sequence[bytes], int], list[bytes]]
 
 

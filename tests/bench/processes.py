@@ -10,8 +10,6 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-__all__ = ["Process", "cores", "pin"]
-
 START = 30.0  # seconds until a process must listen
 END = 15.0  # seconds until it must have ended after SIGTERM: the gateway's own drain deadline is 10
 TICKS = os.sysconf("SC_CLK_TCK")

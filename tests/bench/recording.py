@@ -20,8 +20,6 @@ from dragoman.gateway.recording.reader import Reader, open_recording
 from dragoman.mappings.canonical.events import TextDelta
 from tests.bench.backend import answer
 
-__all__ = ["Seek", "measure"]
-
 LINES, QUICK_LINES = 400_000, 100_000  # of a recording in which lines are looked for
 SEEKS = 20
 

@@ -32,8 +32,6 @@ from tests.gateway.in_memory import ManualClock
 from tests.gateway.replay.recording_builder import RecordingBuilder
 from tests.services import services
 
-__all__ = ["EVENTS", "Sample", "measure"]
-
 EVENTS, QUICK_EVENTS = 50_000, 10_000
 INPUT = SubmitInput(request="r", segments=(Text(text="one"),))
 

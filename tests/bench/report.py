@@ -6,9 +6,8 @@ from collections.abc import Callable
 from statistics import median
 
 from tests.bench import codec, recording, replay, start, stdio, zeromq
+from tests.bench.backend import LINES
 from tests.bench.text import Figure, Report, spread
-
-__all__ = ["codec_report", "recording_report", "replay_report", "start_report", "stdio_report", "zeromq_report"]
 
 # -- codec ----------------------------------------------------------------------
 
@@ -90,7 +89,7 @@ def _codec_rows(rounds: list[list[codec.Sample]]) -> list[list[str]]:
 def stdio_report(rounds: list[list[stdio.Sample]]) -> Report:
     """G7, at one line a write and at many; without websocketd on this machine only the pump is there to compare."""
     figures = []
-    for lines, goal, stretch in ((1, 1.5, 3.0), (stdio.LINES, 3.0, 6.0)):
+    for lines, goal, stretch in ((1, 1.5, 3.0), (LINES, 3.0, 6.0)):
         what = "line" if lines == 1 else "lines"
         title = f"a child's stdout to a WebSocket with translation, {lines} {what} a write, events a second: times"
         for peer in (stdio.WEBSOCKETD, stdio.PUMP):

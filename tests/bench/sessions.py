@@ -20,8 +20,6 @@ from msgspec import Struct
 from tests.bench.text import Report
 from tests.gateway.routing.counted_route import CountedRoute
 
-__all__ = ["Sample", "measure", "sessions_report"]
-
 COUNT, QUICK_COUNT = 100_000, 10_000
 FIRST = 1_000
 AT_ONCE = 100  # sessions that are opened in half a second

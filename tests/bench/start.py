@@ -17,8 +17,6 @@ from msgspec import Struct
 
 from tests.bench.processes import Process, cores, pin
 
-__all__ = ["BARE", "DRAGOMAN", "Sample", "measure"]
-
 BARE, DRAGOMAN = "bare server", "dragoman"
 SETTLE = 0.5  # seconds from `listening` to an idle process
 

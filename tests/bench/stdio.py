@@ -42,8 +42,6 @@ from tests.bench.ours import Live
 from tests.bench.processes import Process, cores, pin
 from tests.transport_reader import receive
 
-__all__ = ["LINES", "OURS", "PUMP", "WEBSOCKETD", "Sample", "measure", "ratio", "websocketd"]
-
 OURS, PUMP, WEBSOCKETD = "dragoman", "asyncio pump", "websocketd"
 TURN = 50_000  # events; below the megabyte that smooth clients read of one terminal
 TURNS = {OURS: 8, PUMP: 2, WEBSOCKETD: 2}  # so that each sample lasts about as long

@@ -10,8 +10,6 @@ from statistics import median
 
 from msgspec import Struct
 
-__all__ = ["Figure", "Report", "as_markdown", "goals", "machine", "split", "spread", "table"]
-
 LIBRARIES = ("aiohttp", "msgspec", "uvloop", "websockets")
 
 

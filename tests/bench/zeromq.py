@@ -30,8 +30,6 @@ from dragoman.mappings.dialect import Parts
 from tests.bench.processes import cores, pin
 from tests.transport_reader import receive
 
-__all__ = ["Sample", "measure", "ratio"]
-
 BURST = 50_000  # events; about 0.1 s for the cheaper of the two
 WARM_UP = 2_000
 ROUNDS = 7

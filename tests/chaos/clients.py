@@ -20,8 +20,6 @@ import zmq
 import zmq.asyncio
 from msgspec import Struct, field
 
-__all__ = ["CLIENTS", "ChaosClient", "ObservedTurn", "connected"]
-
 ROOM = 1 << 24
 CALL_DEADLINE = 8.0  # seconds for the answer to a call: above every deadline of the gateway under test
 SUBSCRIBED = 0.05  # seconds between two looks whether a subscription has begun

@@ -9,8 +9,6 @@ from typing import Literal
 
 from msgspec import Struct
 
-__all__ = ["FAULTS", "Fault", "FaultKind", "Round", "Side", "Way", "choose_rounds"]
-
 Side = Literal["client", "backend"]
 """The connection with the fault: between client and gateway, or between gateway and backend."""
 

@@ -30,8 +30,6 @@ from tests.chaos.processes import Program, children_of, running, wait_until_gone
 from tests.chaos.waiting import comes_true
 from tests.reserved_ports import reserved_port
 
-__all__ = ["KILLS", "KillTally", "Town", "limits_table", "route_table", "town"]
-
 KILLS = ("backend", "gateway", "client", "child")
 TURN_TIME = 0.5  # seconds that a turn of the backends takes: a kill comes somewhere in it
 RECOVERY_DEADLINE = 30.0  # seconds: a backend and its child may have to start

@@ -39,22 +39,6 @@ from tests.chaos.faults import Fault, FaultKind, Round
 from tests.chaos.proxy import FaultProxy
 from tests.chaos.waiting import comes_true
 
-__all__ = [
-    "DIALECTS",
-    "LIMITS",
-    "LISTEN",
-    "PAIRS",
-    "STORY",
-    "TURN_DEADLINE",
-    "FaultyPair",
-    "Outcome",
-    "Tally",
-    "completes",
-    "faulty_pair",
-    "first_of",
-    "play_rounds",
-]
-
 DIALECTS = ("smooth", "pod", "pando", "codewhale")
 PAIRS = [(client, backend) for client in DIALECTS for backend in DIALECTS]
 LISTEN = {

@@ -13,8 +13,6 @@ from pathlib import Path
 
 from tests.chaos.waiting import comes_true
 
-__all__ = ["Program", "children_of", "is_running", "running", "wait_until_gone"]
-
 START = 30.0  # seconds until a program must listen, on a machine that does other things too
 END = 15.0  # seconds until a program must have ended after SIGTERM
 GONE = 10.0  # seconds until the children of a killed gateway must have ended

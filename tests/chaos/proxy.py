@@ -14,8 +14,6 @@ from pathlib import Path
 
 from tests.chaos.faults import Fault, FaultKind, Way
 
-__all__ = ["FaultProxy"]
-
 PIECE = 1 << 16
 DELAY = 0.02  # seconds for each of `DELAYED` reads
 DELAYED = 10

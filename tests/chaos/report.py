@@ -17,8 +17,6 @@ from tests.chaos.pair import Tally
 from tests.chaos.shapes import SHAPES, ShapeTally
 from tests.chaos.soak import CLIENTS, QUANTITIES, SoakResult
 
-__all__ = ["RELIABILITY", "ChaosRun", "chaos_report", "fault_titles", "replace_section", "soak_report"]
-
 RELIABILITY = Path(__file__).parents[2] / "docs" / "reliability.md"
 MIB = 1 << 20
 UNITS = {"memory": "MiB", "descriptors": "", "tasks": "", "timers": ""}

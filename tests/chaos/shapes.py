@@ -20,8 +20,6 @@ from tests.chaos.kills import Town
 from tests.chaos.pair import DIALECTS, LIMITS, NO_TURN, FaultyPair
 from tests.chaos.processes import Program
 
-__all__ = ["SHAPES", "ShapeTally", "play_backend_shapes", "play_shapes", "send_shape"]
-
 MIB = 1 << 20
 SEND_DEADLINE = 30.0  # seconds for a peer that the gateway does not read any more
 READ_DEADLINE = 0.5  # seconds in which the hostile client reads what it is told

@@ -20,8 +20,6 @@ from tests.chaos.kills import limits_table, route_table
 from tests.chaos.pair import DIALECTS, LISTEN, NO_TURN, TURN_DEADLINE, first_of
 from tests.chaos.processes import running
 
-__all__ = ["CLIENTS", "QUANTITIES", "Slope", "SoakResult", "slope", "soak"]
-
 CLIENTS = 200
 # Sessions that live all the time, such as that of a pod, reach the bounds of their history within the warm-up: else the
 # slope would show how they fill.

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-__all__ = ["comes_true"]
-
 
 async def comes_true(condition: Callable[[], Awaitable[bool]], deadline: float, every: float) -> bool:
     """Poll the condition; return False if it is not true before the deadline."""

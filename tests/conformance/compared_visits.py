@@ -22,8 +22,6 @@ from tests.pairs.gateway import bridged
 from tests.peers.smooth_server import RealServer, serving
 from tests.smooth_frame_check import check
 
-__all__ = ["AGENT", "TERMINALS", "Frame", "Visit", "VisitingClient", "Walk", "difference", "normal", "received"]
-
 Frame = dict[str, Any]
 
 AGENT = "11111111-1111-4111-8111-111111111111"

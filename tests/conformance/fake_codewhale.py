@@ -16,8 +16,6 @@ from uuid import uuid4
 
 from dragoman.mappings.codewhale.vocabulary import HEAD, methods
 
-__all__ = ["FakeCodewhale", "accepted", "bare"]
-
 DEADLINE = 20.0  # seconds for anything that a test waits for
 NAME = "thr_1:turn_1"
 

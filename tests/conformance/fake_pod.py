@@ -9,8 +9,6 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-__all__ = ["ENDED", "GREETING", "FakePod", "event", "snapshot"]
-
 DEADLINE = 20.0  # seconds for anything that a test waits for
 
 GREETING = {

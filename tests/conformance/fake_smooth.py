@@ -14,8 +14,6 @@ import websockets
 from websockets.asyncio.server import ServerConnection
 from websockets.exceptions import ConnectionClosed
 
-__all__ = ["FakeSmooth", "ended", "of_turn"]
-
 DEADLINE = 20.0  # seconds for anything that a test waits for
 MIRRORED = ("token", "node")
 

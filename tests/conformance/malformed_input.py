@@ -31,25 +31,6 @@ from dragoman.gateway.session.ports import BackendEvents
 from dragoman.mappings.pod.wire import EVENTS
 from tests.smooth_frame_check import check
 
-__all__ = [
-    "ABSENT",
-    "EOF",
-    "GOOD",
-    "MAX_MESSAGE",
-    "TERMINALS",
-    "Frame",
-    "MalformedInput",
-    "MalformedInputHarness",
-    "PodBystander",
-    "Said",
-    "SmoothBystander",
-    "State",
-    "fits",
-    "listening",
-    "malformed_input_harness",
-    "play",
-]
-
 DEADLINE = 20.0  # seconds for anything that a party waits for
 MAX_MESSAGE = 4 * 1024 * 1024  # above the 3 MB line that a pod takes (docs/dialects/pod.md, section 1)
 TERMINALS = ("eventual_response", "error", "cancelled")

@@ -22,8 +22,6 @@ from smooth_operator_core import FunctionTool, InMemoryKnowledge, MockLlmProvide
 from tests.peers.smooth_server import hosted
 from tests.shared import SHARED
 
-__all__ = ["DEADLINE", "Diverged", "Scenario", "Wire", "corpus", "play", "read", "server_of"]
-
 DEADLINE = 20.0  # seconds for the next frame of a scripted server on this machine
 PASSED_OVER = {"keepalive", "pong"}  # never part of a conversation
 FENCE = "fence"  # the request id of the ping that proves that nothing more was said

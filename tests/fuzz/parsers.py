@@ -26,8 +26,6 @@ from dragoman.mappings import rfc3339
 from dragoman.mappings.dialect import Frame, Parts
 from dragoman.mappings.errors import ConfigError
 
-__all__ = ["PARSERS", "seeds"]
-
 DATA = Path(__file__).parents[1] / "data"
 SMOOTH_SEEDS = (
     {"action": "send_message", "requestId": "r1", "sessionId": "s1", "message": "hello"},

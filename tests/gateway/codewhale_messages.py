@@ -9,8 +9,6 @@ from typing import Any
 from tests.gateway.in_memory import InMemoryGateway, InMemoryPeer
 from tests.idle import settle
 
-__all__ = ["answers", "asked", "line", "refuses", "shown", "thread"]
-
 Frame = dict[str, Any]
 
 

@@ -42,8 +42,6 @@ from tests.oracle import ORACLES, SmoothOracle, heard
 from tests.services import services
 from tests.smooth_frame_check import check
 
-__all__ = ["NEVER", "InMemoryGateway", "Script", "in_memory_gateway"]
-
 LISTEN = (parse("smooth+ws://127.0.0.1:1/ws"),)
 UPSTREAMS = {
     "pod": parse("pod+unix:/pod"),

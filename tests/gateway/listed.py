@@ -12,8 +12,6 @@ from dragoman.mappings.canonical.commands import ListSessions
 from dragoman.mappings.canonical.events import SessionsListed
 from dragoman.mappings.canonical.values import SessionSummary
 
-__all__ = ["UnknownCursor", "do_at_once", "listed"]
-
 
 def do_at_once(_link: Link, work: Iterator[None]) -> None:
     """Run all slices of a piece of work."""

@@ -9,8 +9,6 @@ from dragoman.adapters.base import Accept, PeerFacts, Transport
 from dragoman.gateway.transports.spec import ListenerCallbacks
 from dragoman.mappings.dialect import Instance, Loss
 
-__all__ = ["callbacks"]
-
 
 def nobody(_transport: Transport) -> None:
     """Do nothing with a peer; none is expected."""

@@ -4,27 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = [
-    "CANCEL",
-    "FINISHED",
-    "call_entries",
-    "completed",
-    "delta",
-    "done",
-    "echo",
-    "errored",
-    "problem",
-    "rotated",
-    "run",
-    "run_end",
-    "run_entries",
-    "say",
-    "snapshot",
-    "status",
-    "took",
-    "user_entry",
-]
-
 Frame = dict[str, Any]
 
 GREETING = {

@@ -9,25 +9,6 @@ from typing import Any
 from dragoman.gateway.routing.ids import session_id
 from dragoman.mappings.smooth.from_canonical import public_ids
 
-__all__ = [
-    "AGENT",
-    "CONVERSATION",
-    "CREATE",
-    "SHOWN",
-    "accepted",
-    "answer",
-    "ask",
-    "cancel",
-    "cancelled",
-    "error",
-    "history",
-    "loose",
-    "opened",
-    "reply",
-    "send",
-    "token",
-]
-
 Frame = dict[str, Any]
 
 AGENT = "0198c3a1-0000-4000-8000-0000000000aa"

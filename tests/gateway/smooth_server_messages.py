@@ -10,33 +10,6 @@ from typing import Any
 
 from tests.gateway.smooth_client_messages import AGENT
 
-__all__ = [
-    "CONVERSATION",
-    "CREATED",
-    "IDENTITY",
-    "SERVER_SESSION",
-    "acknowledged",
-    "answered",
-    "called",
-    "code_sent",
-    "code_valid",
-    "code_wanted",
-    "code_wrong",
-    "confirmation",
-    "confirmed",
-    "create",
-    "form",
-    "form_refused",
-    "problem",
-    "result",
-    "said",
-    "stopped",
-    "submitted",
-    "taken",
-    "told",
-    "verified",
-]
-
 Frame = dict[str, Any]
 
 SERVER_SESSION = "0198c3a1-0000-4000-8000-0000000000b1"

@@ -17,9 +17,6 @@ from tests.mappings.pod import test_directions as pod
 from tests.mappings.pod.data import CAPTURES, VECTORS, captured
 from tests.mappings.smooth import test_directions as smooth
 
-__all__ = ["GOLDEN", "documented", "fields_of", "said"]
-
-
 POD_EVENTS = [
     b'{"event":"llm_continuation","data":{"llm_call":1,"attempt":2,"max_attempts":3,"reason":"r"}}',
     (

@@ -24,8 +24,6 @@ from dragoman.mappings.dialect import Burst, Dialect, Direction, Loss, Step, Tra
 from dragoman.mappings.rules import Emulated, Exact, Fidelity, Lossy, Nothing
 from tests.legal_samples import SESSION, legal_samples
 
-__all__ = ["QUESTIONS", "differing", "faults", "misheard"]
-
 AT = 1_000_000  # ns
 
 COUNTED = "a pod counts all of them"

@@ -11,8 +11,6 @@ import json
 from collections import deque
 from typing import Any, Protocol
 
-__all__ = ["Oracle", "Record", "heard"]
-
 SHOWN = 12  # messages that a failure shows
 WIDTH = 300  # characters of each
 

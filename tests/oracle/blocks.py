@@ -12,8 +12,6 @@ from typing import Any
 
 from msgspec import Struct, field
 
-__all__ = ["Blocks"]
-
 Hold = Callable[[bool, str], None]
 
 

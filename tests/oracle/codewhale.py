@@ -12,8 +12,6 @@ from typing import Any
 
 from tests.oracle.base import Record
 
-__all__ = ["CodewhaleOracle"]
-
 Data = dict[str, Any]
 
 HEAD, SEED = "0.9.10", "0.8.59"

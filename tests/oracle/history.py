@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["Said", "joined", "told_as_said"]
-
 Said = tuple[str, str]
 """Who (user or assistant) said what."""
 

@@ -14,8 +14,6 @@ from msgspec import Struct, field
 
 from tests.oracle.base import Record
 
-__all__ = ["PandoOracle"]
-
 Data = dict[str, Any]
 
 

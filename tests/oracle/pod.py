@@ -15,8 +15,6 @@ from msgspec import Struct
 from tests.oracle.base import Record
 from tests.oracle.blocks import Blocks
 
-__all__ = ["PodOracle"]
-
 Data = dict[str, Any]
 
 COUNTERS = {"turn_start": "turn", "turn_end": "turn", "llm_call_start": "llm_call", "llm_call_end": "llm_call"}

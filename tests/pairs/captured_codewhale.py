@@ -19,8 +19,6 @@ from msgspec import Struct, field
 from tests.adapters.stdio.programs import python
 from tests.mappings.codewhale.data import captured
 
-__all__ = ["CapturedTurn", "captured_codewhale", "captured_turns"]
-
 CODE = """
     import json, sys
 

@@ -20,8 +20,6 @@ from tests.idle import settle
 from tests.mappings.pando.data import captured, value
 from tests.memory_transport import MemoryTransport
 
-__all__ = ["Called", "CapturedPandoConversation"]
-
 NO_ROWS = {"code": -32000, "message": "session.get: sql: no rows in result set"}
 NO_SERVICE = {"code": -32000, "message": "message.list: message service not available on this instance"}
 NO_METHOD = {"code": -32601, "message": "ipc: method not found"}

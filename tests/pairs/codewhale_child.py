@@ -16,8 +16,6 @@ from pathlib import Path
 
 from tests.adapters.stdio.programs import python
 
-__all__ = ["child"]
-
 CODE = """
     import collections, json, os, signal, subprocess, sys, uuid
 

@@ -14,8 +14,6 @@ from typing import Any
 
 from tests.oracle.codewhale import CodewhaleOracle
 
-__all__ = ["CodewhaleClient"]
-
 DEADLINE = 20.0  # seconds for anything that a test waits for
 ROOM = 1 << 24
 

@@ -19,8 +19,6 @@ from dragoman.gateway.upstreams import MakeInProcess
 from tests.oracle import SmoothOracle
 from tests.smooth_frame_check import check
 
-__all__ = ["SmoothClient", "bridged", "serving"]
-
 TERMINALS = {"eventual_response", "error", "cancelled"}
 # A test that leaves a turn open does not wait for it; on a busy machine a pod client still waits for what its backend
 # is about to tell.

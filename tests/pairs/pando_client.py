@@ -22,8 +22,6 @@ import zmq.asyncio
 from tests.oracle.pando import PandoOracle
 from tests.pando_frame_check import check_published, check_reply
 
-__all__ = ["PandoClient", "RefusalError"]
-
 DEADLINE = 20.0  # seconds for anything that a test waits for
 NOBODY = {"String": "", "Valid": False}
 

@@ -13,8 +13,6 @@ import zmq.asyncio
 
 from tests.reserved_ports import reserved_port
 
-__all__ = ["PandoPrimary", "message", "row"]
-
 DEADLINE = 20.0  # seconds for anything that a test waits for
 SUBSCRIBED = 1
 NO_ROWS = {"code": -32000, "message": "session.get: sql: no rows in result set"}

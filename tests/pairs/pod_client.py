@@ -13,8 +13,6 @@ from typing import Any, get_args
 from dragoman.mappings.pod.wire.events import Event
 from tests.oracle import PodOracle
 
-__all__ = ["PodClient"]
-
 DEADLINE = 20.0  # seconds for anything that a test waits for
 KNOWN = {event.__struct_config__.tag for event in get_args(Event)}
 

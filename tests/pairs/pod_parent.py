@@ -8,8 +8,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-__all__ = ["probe", "read_output", "said", "send", "spawn", "stop"]
-
 PATIENCE = 20.0  # seconds for each line: a parent waits five, on a machine that does nothing else
 
 Pair = tuple[asyncio.StreamReader, asyncio.StreamWriter]

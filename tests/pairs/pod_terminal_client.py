@@ -17,8 +17,6 @@ import msgspec
 from dragoman.mappings.pod.wire.events import Event
 from tests.pairs.pod_client import PodClient
 
-__all__ = ["PodTerminalClient"]
-
 STRICT = msgspec.json.Decoder(Event)
 AFTER_RUN = {"paused": "paused"}  # any other result is idle
 

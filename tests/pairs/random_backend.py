@@ -13,8 +13,6 @@ from msgspec import Struct, field
 
 from tests.pairs.views import Seen
 
-__all__ = ["INTERNAL", "REASONING", "Move", "NumberedText", "PlayedTurn", "RandomBackend"]
-
 Frame = dict[str, Any]
 Move = Callable[[], None]
 

@@ -13,8 +13,6 @@ from tests.gateway.pod_messages import answer_entry, echo, problem, rotated, run
 from tests.pairs.random_backend import INTERNAL, REASONING, Frame, Move, NumberedText, PlayedTurn
 from tests.pairs.views import CALL, TEXT, THOUGHT, arguments
 
-__all__ = ["RandomPod"]
-
 SEGMENT = "0198c3a1-7b52-7c40-9d1e-5f0a6b7c8d9e"
 
 

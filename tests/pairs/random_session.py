@@ -28,8 +28,6 @@ from tests.pairs.random_pod import RandomPod
 from tests.pairs.random_smooth_server import RandomSmoothServer
 from tests.pairs.views import READ, TEXT, Seen
 
-__all__ = ["VERBS", "RandomSession", "Step", "limits"]
-
 Step = tuple[str, int, int]
 Frame = dict[str, Any]
 

@@ -13,8 +13,6 @@ from msgspec import Struct, field
 from tests.pairs.random_backend import REASONING, Frame, Move, NumberedText, PlayedTurn
 from tests.pairs.views import CALL, TEXT, THOUGHT, arguments
 
-__all__ = ["RandomSmoothServer"]
-
 
 def uuid(name: str) -> str:
     """Return a UUID that is the same for the same number."""

@@ -19,8 +19,6 @@ from dragoman.gateway.recording.reader import Reader, open_recording
 from dragoman.mappings.canonical.commands import SubmitInput
 from tests.pairs.turn_clients import Seen, TurnClient, join
 
-__all__ = ["LIMITS", "LISTEN", "conversation", "record", "served", "spoken", "turns"]
-
 LISTEN = {
     "smooth": "smooth+ws://127.0.0.1:0/ws",
     "pod": "pod+unix:{folder}/sock",

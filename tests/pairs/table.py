@@ -6,8 +6,6 @@ in all; what is `-` cannot be seen. test_pairs.py holds the gateway to it, and t
 
 from __future__ import annotations
 
-__all__ = ["DIALECTS", "PAIRS", "must_see"]
-
 DIALECTS = ("smooth", "pod", "pando", "codewhale")
 PAIRS = [(client, backend) for client in DIALECTS for backend in DIALECTS]
 

@@ -14,8 +14,6 @@ from tests.pairs.pando_client import PandoClient, RefusalError
 from tests.pairs.pod_client import PodClient
 from tests.players.clients import pod_said
 
-__all__ = ["CLIENTS", "Seen", "TurnClient", "join"]
-
 ENDS = {"eventual_response": "completed", "error": "failed", "cancelled": "cancelled"}
 RESULTS = {"finished": "completed", "limit_reached": "limit_reached", "paused": "paused", "rolled_back": "cancelled"}
 

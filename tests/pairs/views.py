@@ -12,8 +12,6 @@ from typing import Any
 
 from msgspec import Struct, field
 
-__all__ = ["READ", "Seen", "arguments"]
-
 Frame = dict[str, Any]
 
 THOUGHT, TEXT, CALL = "thought", "text", "call"

@@ -10,8 +10,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-__all__ = ["Process", "running"]
-
 START = 20.0  # seconds until a process must listen, on a machine that does other things too
 END = 15.0  # seconds until a process must have ended after SIGTERM: its own drain deadline is 10
 

@@ -16,8 +16,6 @@ from tests.oracle import SmoothOracle
 from tests.pairs.gateway import DEADLINE
 from tests.smooth_frame_check import check
 
-__all__ = ["RealSmoothClient", "connected"]
-
 
 class CheckedTransport(WebSocketTransport):  # type: ignore[misc]  # the package brings no types
     """The real transport; the oracle also receives what is sent on it."""

@@ -20,8 +20,6 @@ from smooth_operator_server.otp import (
     OtpVerified,
 )
 
-__all__ = ["Codes", "RealServer", "hosted", "serving", "verified_only"]
-
 
 class RealServer:
     """A running server; `model` returns its scripted answers in order, and lookups wait while `shelves` is cleared."""

@@ -19,8 +19,6 @@ from websockets.exceptions import ConnectionClosed
 
 from tests.smooth_frame_check import check_action
 
-__all__ = ["FLAVOURS", "SmoothVersion", "SmoothVersionServer"]
-
 SEED_ACTIONS = frozenset(
     (
         "create_conversation_session",

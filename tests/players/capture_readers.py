@@ -12,8 +12,6 @@ from typing import Any, ClassVar
 
 from msgspec import Struct, field
 
-__all__ = ["READERS", "Turn", "Wire", "plain"]
-
 Frame = dict[str, Any]
 Wire = Iterable[tuple[str, Any]]
 """Messages in their order: ("said" by the client or "got" by it, JSON value)."""

@@ -10,8 +10,6 @@ from collections.abc import Callable
 
 from tests.players.captures import Message
 
-__all__ = ["BURST", "VARIANTS"]
-
 BURST = "burst"
 LOG_LANE = ("segment_rotated", "invoke_start", "system_item")
 LATE = 4  # events of the other lane behind which one of the log lane comes

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from msgspec import Struct, field
 
+from tests.oracle.history import Said
 from tests.players.capture_readers import Turn
 from tests.players.captured import BACKENDS
-from tests.players.clients import CLIENTS, InMemoryClient, Said
+from tests.players.clients import CLIENTS, InMemoryClient
 from tests.players.in_memory import any_backend_gateway
-
-__all__ = ["DIALECTS", "WHEN", "CapturedPlay", "ShownToClient", "played"]
 
 DIALECTS = tuple(CLIENTS)
 WHEN = ("driver", "before", "middle", "after")

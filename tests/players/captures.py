@@ -15,8 +15,6 @@ from msgspec import Struct
 
 from tests.shared import SHARED
 
-__all__ = ["CAPTURES", "Message", "messages"]
-
 DATA = Path(__file__).parents[1] / "data" / "captures"
 SMOOTH = SHARED / "smooth-operator" / "captures" if SHARED is not None else DATA / "smooth"
 

@@ -19,8 +19,6 @@ from tests.players.capture_readers import READERS, Turn
 from tests.players.in_memory import AnyBackendGateway
 from tests.smooth_frame_check import check
 
-__all__ = ["CLIENTS", "InMemoryClient", "Said", "flat", "pod_said"]
-
 Frame = dict[str, Any]
 FORMS = ["identity_form", "choice_chips"]
 

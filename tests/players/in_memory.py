@@ -21,8 +21,6 @@ from tests.gateway.in_memory import AT_ONCE, InMemoryGateway, InMemoryPeer
 from tests.idle import settle
 from tests.memory_transport import MemoryTransport
 
-__all__ = ["AnyBackendGateway", "any_backend_gateway"]
-
 UPSTREAMS = {
     "pod": parse("pod+unix:/pod"),
     "smooth": parse("smooth+ws://127.0.0.1:2/ws"),

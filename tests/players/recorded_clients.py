@@ -7,16 +7,15 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from tests.oracle.history import Said
 from tests.players.capture_readers import READERS, Turn
 from tests.players.captured import BACKENDS
 from tests.players.captured.codewhale import usual
 from tests.players.captured.pando import SESSION
 from tests.players.captures import Message, messages
-from tests.players.clients import CLIENTS, InMemoryClient, InMemoryPandoClient, InMemoryPodClient, Said, flat
+from tests.players.clients import CLIENTS, InMemoryClient, InMemoryPandoClient, InMemoryPodClient, flat
 from tests.players.in_memory import any_backend_gateway
 from tests.players.recorded_turns_backend import RecordedTurnsBackend, script
-
-__all__ = ["Repeated", "repeated", "steps"]
 
 PARTING = {"shutdown"}
 

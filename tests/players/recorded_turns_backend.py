@@ -32,8 +32,6 @@ from tests.idle import settle
 from tests.players.capture_readers import Turn
 from tests.players.in_memory import AnyBackendGateway
 
-__all__ = ["RecordedTurnsBackend", "script"]
-
 WAITS = 1.0  # a delay that is over when the test says so
 PIECE = 5  # characters of a piece of text
 ONE_SESSION = ("pod",)

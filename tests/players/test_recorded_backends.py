@@ -13,12 +13,12 @@ import pytest
 from msgspec import structs
 
 from tests.oracle import told_as_said
+from tests.oracle.history import Said
 from tests.pairs.table import must_see
 from tests.players.capture_readers import Turn
 from tests.players.captured import BACKENDS
 from tests.players.captured_play import DIALECTS, CapturedPlay, played
 from tests.players.captures import CAPTURES
-from tests.players.clients import Said
 
 PLAYED = [(backend, number) for backend in BACKENDS for number in CAPTURES[backend] if BACKENDS[backend].plays(number)]
 QUESTIONS = ("Answer approve or deny.", "skip declines.", "answer code and the number.")

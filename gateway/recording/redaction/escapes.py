@@ -11,8 +11,6 @@ import re
 from bisect import bisect_left
 from collections.abc import Iterator
 
-__all__ = ["DEPTH", "Layer", "layers", "undecided", "unescaped"]
-
 DEPTH = 8  # layers: a frame, its string, arguments in it, JSON in those, and as much again
 
 ESCAPE = re.compile(

@@ -19,8 +19,6 @@ from msgspec import Struct, field
 from dragoman.gateway.recording.redaction.escapes import unescaped
 from dragoman.gateway.recording.redaction.values import KeyedText, gather_texts
 
-__all__ = ["FieldText", "FieldTexts", "ParsedFrame", "Part", "TapKey"]
-
 FIELDS_MAX = 4096  # of all taps of a recording; past it everything is forgotten
 SHAPES_MAX = 1024  # likewise
 

@@ -19,8 +19,6 @@ from dragoman.gateway.recording.redaction.escapes import Layer, layers, undecide
 from dragoman.gateway.recording.redaction.prefixed_keys import PrefixedKeys
 from dragoman.gateway.recording.redaction.spans import PLACEHOLDER, PLACEHOLDER_MAX, PREFIX, Span, merged
 
-__all__ = ["HIDDEN", "KNOWN_MOST", "UNSEARCHED", "Detector", "Finder", "Judge", "Shape", "finder", "value_of"]
-
 Judge = Callable[[re.Match[str]], bool]
 
 RUN = 16  # characters without a space: longer than most words, shorter than any key

@@ -19,8 +19,6 @@ from dragoman.gateway.recording.redaction.escapes import layers
 from dragoman.gateway.recording.redaction.finder import Finder
 from dragoman.gateway.recording.redaction.spans import Mark, Note, replaced
 
-__all__ = ["FrameCleaner", "Frames", "has_credentials", "texts_of"]
-
 Frames = FrameLine | StepLine
 
 SECRETS_MAX = 64  # different secrets of one frame that are looked for in the rest of it; with more it is emptied

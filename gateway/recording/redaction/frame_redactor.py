@@ -24,8 +24,6 @@ from dragoman.gateway.recording.redaction.shapes import NAME_MAX, ends_as_secret
 from dragoman.gateway.recording.redaction.spans import overlapping
 from dragoman.gateway.recording.redaction.values import find_in_rows
 
-__all__ = ["FrameRedactor"]
-
 LARGE = 8192  # characters: more than any delta, and as much as a slow client is given at once
 
 FEW = 12  # frames that are added one by one: enough to learn more of their shape

@@ -19,8 +19,6 @@ from msgspec import Struct
 from dragoman.gateway.recording.redaction.finder import HIDDEN, Finder
 from dragoman.gateway.recording.redaction.spans import Mark, Span, merged, overlapping, replaced_in_pieces
 
-__all__ = ["BEHIND", "BEHIND_MAX", "HeldDelta", "HeldText", "Released"]
-
 Slot = TypeVar("Slot")
 
 BEHIND = 512  # characters of released text that are searched again: a name, its sign and the start of its value

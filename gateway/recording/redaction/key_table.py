@@ -7,8 +7,6 @@ in that part. A prefix `*:AA` does not begin a word: its sign follows a letter o
 
 from __future__ import annotations
 
-__all__ = ["ALPHABETS", "KEY_TABLE"]
-
 ALPHABETS = {
     "alnum": "A-Za-z0-9",
     "lower": "a-z0-9",

@@ -16,8 +16,6 @@ from dragoman.gateway.recording.redaction.escapes import Layer, unescaped
 from dragoman.gateway.recording.redaction.spans import PREFIX, Span
 from dragoman.mappings.errors import ConfigError
 
-__all__ = ["JsonPath", "JsonPaths", "Keys", "json_path"]
-
 Keys = tuple[str | int, ...]
 
 KEYS_MAX = 128  # containers in each other: everything deeper in a document is removed

@@ -15,8 +15,6 @@ from msgspec import Struct
 
 from dragoman.gateway.recording.redaction.key_table import ALPHABETS, KEY_TABLE
 
-__all__ = ["KeyFormat", "PrefixedKeys", "key_formats"]
-
 LEAST = 12  # characters: keys are longer, most words are shorter
 LARGE = 1024 * 1024  # characters: less than 80,000 keys
 CHARACTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789!$%+-./=@_~"  # of any key

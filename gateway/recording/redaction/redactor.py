@@ -39,8 +39,6 @@ from dragoman.mappings.canonical.events import (
 )
 from dragoman.mappings.canonical.values import Origin
 
-__all__ = ["Finding", "FindingCount", "FindingCounts", "Redactor"]
-
 TextKey = tuple[str, str, str]
 """Identifies a text that streams: its kind, and the call and name of a tool."""
 

@@ -16,8 +16,6 @@ from dragoman.gateway.recording.redaction.shapes import BUILT_IN
 from dragoman.gateway.recording.redaction.spans import KIND, merged, placeholders, replaced
 from dragoman.mappings.errors import ConfigError
 
-__all__ = ["EVER", "PATTERN_MAX", "REACH_MAX", "RedactionRules", "pattern", "redact_text", "rules"]
-
 PATTERN_MAX = 1000  # characters of a pattern
 WAYS_MAX = 256  # ways in which a pattern is tried at one place: every character of a text may cost as many steps
 CAP = WAYS_MAX + 1  # no count goes on past it

@@ -17,8 +17,6 @@ from typing import Literal
 from dragoman.gateway.recording.redaction.finder import Detector, Judge, Shape, value_of
 from dragoman.gateway.recording.redaction.prefixed_keys import PrefixedKeys
 
-__all__ = ["ALWAYS", "BUILT_IN", "NAME_MAX", "TOKEN", "USER_INFO", "ends_as_secret", "is_secret_name", "named"]
-
 ANCHORS = ("passw", "passphrase", "pwd", "secret", "credential", "authorization", "key")
 KEYS = ("api", "access", "private", "account", "signing", "encryption", "master", "auth")
 NAMES = (

@@ -15,21 +15,6 @@ from msgspec import Struct
 
 from dragoman.gateway.recording.redaction.escapes import layers
 
-__all__ = [
-    "KIND",
-    "PLACEHOLDER",
-    "PLACEHOLDER_MAX",
-    "PREFIX",
-    "Mark",
-    "Note",
-    "Span",
-    "merged",
-    "overlapping",
-    "placeholders",
-    "replaced",
-    "replaced_in_pieces",
-]
-
 PREFIX = "[redacted:"
 PLACEHOLDER = re.compile(r"\[redacted:[a-z0-9_]{1,32}:[0-9a-f]{8}\]")
 PLACEHOLDER_MAX = len(PREFIX) + 32 + 1 + 8 + 1  # characters

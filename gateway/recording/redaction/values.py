@@ -25,8 +25,6 @@ from dragoman.gateway.recording.redaction.spans import PREFIX, Mark, Span, merge
 from dragoman.mappings.canonical.commands import AnswerOtp, SetConfig
 from dragoman.mappings.canonical.events import ToolCallArguments
 
-__all__ = ["KeyedText", "ValueRedactor", "find_in_rows", "gather_texts", "place_of", "replace_texts"]
-
 AnyStruct = TypeVar("AnyStruct", bound=Struct)
 
 KeyedText = tuple[str, str]

@@ -16,8 +16,6 @@ import msgspec
 from dragoman.gateway.recording.format import Header
 from dragoman.gateway.recording.lines import FrameLine, Line
 
-__all__ = ["cloud_events"]
-
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 _ENCODER = msgspec.json.Encoder()

@@ -17,8 +17,6 @@ from dragoman.gateway.recording.lines import EventLine
 from dragoman.mappings.canonical import events as e
 from dragoman.mappings.canonical.values import End
 
-__all__ = ["COMPARED", "ComparedTurn", "Difference", "TurnBlock", "compare", "turns", "turns_of"]
-
 What = Literal["input", "text", "tool", "question", "answer"]
 ORDER: dict[What, int] = {"input": 0, "text": 1, "tool": 2, "question": 3, "answer": 3}
 """The order of a turn's blocks. A codewhale sends its tools after the text, others within it; both compare equal."""

@@ -16,8 +16,6 @@ from dragoman.mappings.canonical import Batch
 from dragoman.mappings.dialect import Dialect, Loss
 from dragoman.mappings.errors import ConfigError
 
-__all__ = ["LossFinder"]
-
 
 class LossFinder:
     """Finds what clients did not get of the events of one recording."""

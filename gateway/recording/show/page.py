@@ -31,8 +31,6 @@ from dragoman.gateway.recording.show.turns import TurnFigures, turn_figures
 from dragoman.gateway.recording.show.wire import WireRow, folded, label_of, wire_rows
 from dragoman.mappings.dialect import Dialect
 
-__all__ = ["page"]
-
 HIDDEN = frozenset({"detail", "asked"})  # entries that the wire shows better
 NAMED = frozenset({"tool", "result", "output", "error", "command", "reply", "loss"})
 LARGE = 1 << 11  # characters: a longer text on the wire is compressed, because it stands there several times

@@ -14,8 +14,6 @@ from dragoman.mappings.canonical import Batch
 from dragoman.mappings.canonical.events import TurnAccepted, TurnEnded
 from dragoman.mappings.dialect import Dialect, Rendered
 
-__all__ = ["ProjectedSession", "projected"]
-
 
 class ProjectedSession:
     """A session as it is rendered for a client of one dialect that begins every turn."""

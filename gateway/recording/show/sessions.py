@@ -9,8 +9,6 @@ from msgspec import Struct
 from dragoman.gateway.recording.reader import Reader, recordings_in
 from dragoman.mappings.canonical.events import MessageAppended
 
-__all__ = ["RecordedSession", "sessions_in"]
-
 
 class RecordedSession(Struct, frozen=True, kw_only=True):
     """One session in a folder of recordings.

@@ -17,8 +17,6 @@ from dragoman.gateway.recording.show.sessions import RecordedSession
 from dragoman.gateway.recording.show.transcript import TranscriptEntry
 from dragoman.gateway.recording.show.turns import TurnFigures
 
-__all__ = ["print_entries", "print_sessions", "print_turns"]
-
 STYLES = {
     "input": "bold cyan",
     "text": "",

@@ -25,8 +25,6 @@ from dragoman.mappings.canonical.commands import SubmitInput
 from dragoman.mappings.canonical.unmapped import Unmapped
 from dragoman.mappings.canonical.values import Failure, Usage, flatten
 
-__all__ = ["KINDS", "Kind", "TranscriptEntry", "kind_of", "transcript"]
-
 Kind = Literal[
     "input",
     "text",

@@ -16,8 +16,6 @@ from dragoman.mappings.canonical import events as e
 from dragoman.mappings.canonical.commands import SubmitInput
 from dragoman.mappings.canonical.values import Usage
 
-__all__ = ["TurnFigures", "TurnNumbers", "turn_figures"]
-
 INPUTS_MAX = 1_000  # inputs without an answer whose time is kept
 
 

@@ -18,8 +18,6 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 
 from dragoman.gateway.recording.lines import EventLine, FrameLine, Line
 
-__all__ = ["BACKEND", "CANONICAL", "CLIENTS", "WireRow", "folded", "label_of", "wire_rows"]
-
 BACKEND, CANONICAL, CLIENTS = range(3)
 
 TOGETHER = 5_000  # µs between the first and the last line of one row

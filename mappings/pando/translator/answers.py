@@ -11,8 +11,6 @@ from dragoman.mappings.dialect import Burst, Step
 from dragoman.mappings.pando.from_canonical import FROM_COMMAND
 from dragoman.mappings.pando.to_canonical import history, pong, session_opened, sessions_listed
 
-__all__ = ["refuse", "typed_answer", "unsupported"]
-
 
 def unsupported(command: Command) -> Failure | None:
     """Return why a pando cannot be asked this, None if it can."""

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dragoman.mappings.canonical import Event
 from dragoman.mappings.canonical import events as say
 
-__all__ = ["OPENS", "StreamedOutput"]
-
 TEXT_MAX = 4 * 1024 * 1024  # characters of one turn that are kept for comparison; a longer turn is not repaired
 
 Output = say.ModelTurnStarted | say.TextDelta | say.ToolCallStarted | say.ToolCallArguments | say.ToolCallFinished

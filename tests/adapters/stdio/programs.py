@@ -15,20 +15,6 @@ from pathlib import Path
 from textwrap import dedent
 from uuid import uuid4
 
-__all__ = [
-    "DEADLINE",
-    "ENV",
-    "FAMILY",
-    "family",
-    "marker",
-    "open_files",
-    "python",
-    "reap",
-    "running",
-    "unreaped",
-    "until",
-]
-
 DEADLINE = 20.0  # what should happen at once happens far below
 ENV = dict(os.environ)
 

@@ -29,8 +29,6 @@ from tests.idle import settle
 from tests.memory_transport import MemoryTransport
 from tests.services import services
 
-__all__ = ["ROUTE", "InMemoryPando", "InMemoryPandoGateway", "frames", "in_memory_pando_gateway", "row"]
-
 ROUTE = Route(name="test", listen=(parse("smooth+ws://127.0.0.1:1/ws"),), upstream=parse("pando+tcp://127.0.0.1:1"))
 LIMITS = Limits(backoff_first=AT_ONCE, backoff_max=AT_ONCE)
 

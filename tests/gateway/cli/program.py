@@ -7,8 +7,6 @@ import pytest
 from dragoman.gateway.cli import main
 from tests.gateway.recording.lines import FROZEN
 
-__all__ = ["RECORDED", "Run"]
-
 RECORDED = str(FROZEN / "v4.jsonl")
 
 

@@ -15,8 +15,6 @@ from dragoman.gateway.endpoint import parse
 from dragoman.gateway.ops.server import OpsServer
 from tests.pairs.gateway import LIMITS, serving
 
-__all__ = ["LOCAL", "OpsClient", "operated"]
-
 LOCAL = Ops(listen="http://127.0.0.1:0")
 
 

@@ -16,21 +16,6 @@ from dragoman.gateway.recording.pending import FramesNote, Note, PendingSteps, T
 from dragoman.mappings.canonical import Batch
 from dragoman.mappings.canonical.events import TextDelta
 
-__all__ = [
-    "FROZEN",
-    "HEADER",
-    "compressed",
-    "decoded",
-    "in_parts",
-    "in_runs",
-    "in_streams",
-    "lines_of",
-    "numbered",
-    "raw",
-    "read_back",
-    "written",
-]
-
 FROZEN = Path(__file__).resolve().parents[2] / "data" / "recordings"
 HEADER = Header(gateway="0.1.0", started_at=1_700_000_000_000_000_000, route="test", session="s")
 

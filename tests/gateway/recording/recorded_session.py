@@ -20,8 +20,6 @@ from dragoman.mappings.canonical import Batch, Event, SessionState
 from dragoman.mappings.canonical.values import Origin
 from tests.gateway.recording.lines import HEADER, decoded
 
-__all__ = ["SECOND", "Disk", "Scene"]
-
 SECOND = 1_000_000_000
 
 

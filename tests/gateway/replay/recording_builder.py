@@ -31,8 +31,6 @@ from dragoman.mappings.dialect import Burst
 from tests.gateway.in_memory import ManualClock
 from tests.gateway.recording.lines import HEADER, written
 
-__all__ = ["SESSION", "RecordingBuilder", "WatchedReplay", "said", "types"]
-
 SESSION = "5b1c8c7e-0d4e-5c1a-9f0e-2f6a3c1d7e90"
 OF_A_POD = Header(
     gateway=HEADER.gateway,

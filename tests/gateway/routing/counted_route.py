@@ -28,8 +28,6 @@ from dragoman.mappings.dialect import Burst
 from tests.memory_transport import MemoryTransport
 from tests.services import services as make_services
 
-__all__ = ["TTL", "CountedRoute", "OpenedConversation", "touched"]
-
 TTL = Limits().session_ttl
 
 

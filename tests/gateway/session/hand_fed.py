@@ -11,8 +11,6 @@ from dragoman.gateway.session.runs import Run
 from dragoman.mappings.canonical import Event, SessionState
 from dragoman.mappings.canonical.values import Message, Origin
 
-__all__ = ["OURS", "Session", "kinds"]
-
 OURS = Origin(link="smooth-1", request="r1")
 
 

@@ -10,8 +10,6 @@ from typing import Any
 from dragoman.mappings.codewhale import DIALECT
 from dragoman.mappings.dialect import Direction, Step
 
-__all__ = ["CAPTURES", "LINES", "VECTORS", "back_and_forth", "captured", "direction_of"]
-
 DATA = Path(__file__).parents[2] / "data"
 
 

@@ -10,8 +10,6 @@ from typing import Any
 from dragoman.mappings.dialect import Direction, Frame, Parts, Step
 from dragoman.mappings.pando import DIALECT
 
-__all__ = ["CAPTURES", "VECTORS", "back_and_forth", "captured", "direction_of", "parts", "read_of", "value"]
-
 DATA = Path(__file__).parents[2] / "data"
 
 

@@ -10,8 +10,6 @@ from typing import Any
 from dragoman.mappings.dialect import Direction, Step
 from dragoman.mappings.pod import DIALECT
 
-__all__ = ["CAPTURES", "VECTORS", "back_and_forth", "captured", "direction_of"]
-
 DATA = Path(__file__).parents[2] / "data"
 
 

@@ -9,8 +9,6 @@ from msgspec import json
 from dragoman.mappings.canonical import Batch, Event
 from dragoman.mappings.pod import Projection
 
-__all__ = ["SESSION", "batch", "lines", "said"]
-
 SESSION = "0192f0e8-4d84-7d6e-a000-0000000000aa"
 
 

@@ -15,13 +15,12 @@ from typing import Any
 from dragoman.gateway.session.session import Session
 from tests.gateway.in_memory import InMemoryPeer
 from tests.idle import settle
+from tests.oracle.history import Said
 from tests.players.capture_readers import READERS, Turn
 from tests.players.capture_variants import BURST, VARIANTS
 from tests.players.captures import Message, messages
-from tests.players.clients import InMemoryClient, Said
+from tests.players.clients import InMemoryClient
 from tests.players.in_memory import AnyBackendGateway
-
-__all__ = ["CapturedBackend", "Frame"]
 
 Frame = dict[str, Any]
 Hook = Callable[[int], Awaitable[None]]

@@ -10,11 +10,9 @@ from typing import Any
 
 from dragoman.gateway.session.session import Session
 from tests.gateway.in_memory import InMemoryPeer
+from tests.oracle.history import Said
 from tests.players.captured.backend import CapturedBackend, Frame
 from tests.players.captures import Message, messages
-from tests.players.clients import Said
-
-__all__ = ["CapturedPando"]
 
 SESSION = "5b0c6a0e-2f7d-4c57-9a34-0c1d2e3f4a5b"  # which all recorded runs are about
 AT = "2026-05-09T23:32:00+02:00"

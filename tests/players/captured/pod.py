@@ -6,12 +6,11 @@ from msgspec import structs
 
 from dragoman.gateway.session.session import Session
 from tests.gateway.in_memory import InMemoryPeer
+from tests.oracle.history import Said
 from tests.players.capture_readers import READERS, Turn
 from tests.players.captured.backend import CapturedBackend, Frame
 from tests.players.captures import Message
-from tests.players.clients import InMemoryPodClient, Said, flat, pod_said
-
-__all__ = ["CapturedPod"]
+from tests.players.clients import InMemoryPodClient, flat, pod_said
 
 
 class CapturedPod(CapturedBackend):

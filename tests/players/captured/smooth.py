@@ -7,11 +7,10 @@ from typing import Any
 from uuid import NAMESPACE_URL, uuid5
 
 from tests.gateway.in_memory import InMemoryPeer
+from tests.oracle.history import Said
 from tests.players.captured.backend import CapturedBackend, Frame
 from tests.players.captures import Message, messages
-from tests.players.clients import InMemorySmoothClient, Said
-
-__all__ = ["CapturedSmoothServer"]
+from tests.players.clients import InMemorySmoothClient
 
 ANSWERS = ("confirm_tool_action", "verify_otp", "submit_interaction")
 PARKS = ("write_confirmation_required", "interaction_required")

@@ -5,8 +5,6 @@ from __future__ import annotations
 import base64
 import json
 
-__all__ = ["PRIVATE", "SAID", "SHAPES", "escaped", "jwt", "private_key"]
-
 PRIVATE = "PRIVATE" + " KEY"
 LETTERS = "aB3dE5gH7jK9mN1pQ3rS5tU7vW9xY1zA"
 

@@ -19,8 +19,6 @@ from dragoman.gateway.recording.redaction.prefixed_keys import KeyFormat, key_fo
 from dragoman.gateway.recording.redaction.shapes import BUILT_IN
 from tests.gateway.recording.redaction.corpus import jwt, private_key
 
-__all__ = ["FORMS", "INNOCENT", "PLACES", "false_findings", "findings_table", "found", "keys"]
-
 FINDER = Finder(BUILT_IN)
 
 CLASSES = {

@@ -13,8 +13,6 @@ from typing import Any
 
 import aiohttp
 
-__all__ = ["PROGRAM", "BrowserPage", "opened"]
-
 PROGRAM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
 OPTIONS = (
