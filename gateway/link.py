@@ -73,7 +73,7 @@ class LinkEvents(Struct, Generic[T], frozen=True, kw_only=True):
 
     sink: Callable[[Link, list[Burst[T]]], None]
     drained: Callable[[Link], None] | None = None
-    """The outbox had been full, and is written."""
+    """Everything is written that was put, and the peer is behind in some session."""
     over: Callable[[Link], None] = lambda _link: None
     """The peer is gone, and its transport is about to be closed; called once."""
     refused: Callable[[Link, str], None] = lambda _link, _text: None
@@ -391,15 +391,13 @@ def expiring(link: Link, expires: float | None, services: Services) -> Iterator[
 
 
 async def _write(link: Link, transport: Transport, drained: Callable[[Link], None] | None) -> None:
-    """Write what is put into the outbox of a link; call `drained` when one that had been full is written."""
+    """Write what is put into the outbox of a link; call `drained` when all is written and the link is behind."""
     outbox = link.outbox
     try:
         while frames := await outbox.take():
             await transport.send(frames)
-            # Asked each time, all sessions of a route would be looked at for every token of one.
-            if outbox.was_full and outbox.empty and drained is not None:
+            if link.behind and outbox.empty and drained is not None:
                 drained(link)
-                outbox.mark_caught_up()
     except ConnectionError as error:
         # The peer may have written before it closed: what it said is still read and acted on.
         link.log.debug("peer does not read any more", error=str(error))

@@ -5,10 +5,9 @@ A client whose listener shows one session gets that session, or what the directo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-
 from dragoman.gateway.backends.kind import BackendKind
 from dragoman.gateway.link import Link
+from dragoman.gateway.routing.catch_ups import DoWork
 from dragoman.gateway.routing.session_index import Rows, completed
 from dragoman.gateway.routing.session_list import ListedRow, WantedPage
 from dragoman.gateway.routing.sessions import Sessions
@@ -16,9 +15,6 @@ from dragoman.gateway.session.session import Session
 from dragoman.mappings.canonical.commands import ListSessions
 from dragoman.mappings.canonical.events import SessionsListed
 from dragoman.mappings.canonical.values import SessionSummary
-
-DoWork = Callable[[Link, Iterator[None]], None]
-"""Does work of a link in slices, between which other links are served."""
 
 
 class Lists:

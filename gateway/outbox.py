@@ -30,7 +30,6 @@ class Outbox:
         """True past `soft` bytes: a broadcast must not be put here now."""
         self.size = 0
         self.closed = False
-        self.was_full = False  # so whoever broadcasts may keep a cursor for it
 
     @property
     def over(self) -> bool:
@@ -50,13 +49,8 @@ class Outbox:
         self._frames += frames
         self.size += size
         self.full = self.size > self._soft
-        self.was_full = self.was_full or self.full
         self._wake()
         self._meter.add(size)
-
-    def mark_caught_up(self) -> None:
-        """Clear `was_full` if nothing was put since the writer took all: nobody keeps a cursor any more."""
-        self.was_full = not self.empty
 
     def close(self) -> None:
         """Accept no more frames: `take` returns those that are left, then []."""

@@ -18,6 +18,7 @@ from dragoman.gateway.fair_queue import WorkOfLinks
 from dragoman.gateway.identity.roles import needed_role
 from dragoman.gateway.link import Link, opening_trace
 from dragoman.gateway.lists import Lists
+from dragoman.gateway.routing.catch_ups import CatchUps
 from dragoman.gateway.routing.quota import Refused
 from dragoman.gateway.routing.sessions import RouteEvents, Sessions
 from dragoman.gateway.services import Services
@@ -101,6 +102,8 @@ class Router:
         self._backend = make_kind(self._all)
         self._work = WorkOfLinks(services.queue)
         self._lists = Lists(self._all, self._backend, self._do_work)
+        self._catch_ups = CatchUps(self._all.index, self._do_work)
+        self.drained = self._catch_ups.drained
         self._policy = self._all.policy
         self.watch = self._all.watch
         self.busy = self._all.busy
@@ -204,6 +207,7 @@ class Router:
             self._all.publications.remove_link(link)
         self._all.gone(link)
         self._work.stop_link(link.id)
+        self._catch_ups.stop_link(link)
 
     def _do_work(self, link: Link, work: Iterator[None]) -> None:
         """Do work of a link in slices, between which other links are served."""
@@ -213,11 +217,6 @@ class Router:
             link.end(CloseReason.INTERNAL)
 
         self._work.add_work(link.id, work, fail)
-
-    def drained(self, link: Link) -> None:
-        """Deliver to a peer that has read everything what was kept for it."""
-        for session in self._all.index.sessions_behind(link):
-            session.delivery.drained(link)
 
     def receive(self, link: Link, bursts: list[Burst[Command]]) -> None:
         """Act on commands of a peer. A peer that speaks before it was shown anything is shown what there is."""

@@ -39,7 +39,7 @@ class Limits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rena
     log_max: Count = 65_536  # events a session keeps in memory, above which text deltas are merged: three long turns
     log_bytes: Bytes = 32 * 1024 * 1024  # text of those events: twice the largest message
     transcript_max: Bytes = 16 * 1024 * 1024  # history text of a session; older messages are dropped and counted
-    catch_up: Count = 4_096  # events rendered at once for a link that fell behind
+    catch_up: Count = 512  # events rendered at once for a link that fell behind: 2 to 4 ms
     connect_deadline: Seconds = 5.0  # below a pando call's 10 s and a smooth request's 30 s
     handshake_deadline: Seconds = 10.0  # a WebSocket client's whole request: real clients give up after this time
     # clients at once: twice as many as sessions were measured with (docs/performance.md, section 3)

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from msgspec import structs
 
 from dragoman.adapters.base import CloseReason
+from dragoman.gateway.fair_queue import EVENT, FRAME
 from dragoman.gateway.ledger import Ledger
 from dragoman.gateway.services import Services
 from dragoman.gateway.session.attachments import Attachment, Group, is_own
@@ -55,7 +56,7 @@ class Delivery:
     ) -> None:
         self._state, self._log = state, log
         self._source, self._ledger = source, services.ledger
-        self._catch_up = services.limits.catch_up
+        self._slice, self._budget = services.limits.catch_up, services.queue.budget
         self._coalesce = coalesce
         self.groups = Groups(state, log, services, recorder)
         self.attachments: dict[str, Attachment] = {}
@@ -86,11 +87,7 @@ class Delivery:
         if self._state.turn is not None:
             # What it holds back of the turn so far, its group goes on with.
             attachment.behind = link.dialect.projection("", attachment.view)
-            events = prelude(self._state)
-            # its clients may wait for the begin of a turn of their own (docs/dialects/pod.md, section 11)
-            if link.dialect.single_session:
-                events = [event for event in events if type(event) is not e.ModelTurnStarted]
-            for part in up_to_questions(events):
+            for part in up_to_questions(_turn_so_far(self._state, link.dialect)):
                 self._render(attachment, attachment.behind, self._log.unlogged(part), len(part))
         self.groups.join(attachment)
         if self._recorder is not None:
@@ -246,24 +243,26 @@ class Delivery:
             self.groups.leave(attachment)
             attachment.link.log.info("client is slow, merging its text deltas")
 
-    def drained(self, link: Client) -> None:
-        """Give a link that has written everything what it missed, a slice at a time."""
+    def catch_up(self, link: Client) -> Iterator[None]:
+        """Give a link that has written everything what it missed, a slice between two yields.
+
+        It goes on after a slice without frames, which wakes no writer to ask for the next slice.
+        """
         attachment = self.attachments.get(link.id)
-        if attachment is None:
-            return
-        before = self._recorder.enter() if self._recorder is not None else None
-        # A slice that its dialect has no frame for wakes no writer, who would ask for the next one.
-        while attachment.behind is not None and link.outbox.empty and link.alive:
+        while attachment is not None and attachment.behind is not None and link.outbox.empty and link.alive:
             if not self._log.reaches(attachment.cursor):
                 link.cut(GONE)
-                break
+                return
+            before = self._recorder.enter() if self._recorder is not None else None
             self._catch_up_a_slice(attachment, attachment.behind)
-        if self._recorder is not None:
-            self._recorder.leave(before)
+            if self._recorder is not None:
+                self._recorder.leave(before)
+            yield
+            attachment = self.attachments.get(link.id)
 
     def _catch_up_a_slice(self, attachment: Attachment, projection: SessionProjection) -> None:
         link = attachment.link
-        for batch, after in self._log.batches_from(attachment.cursor, self._catch_up):
+        for batch, after in self._log.batches_from(attachment.cursor, self._slice):
             projection = turn_projection(attachment, projection, batch)
             self._render(attachment, projection, batch, after - batch.first_seq)
             attachment.cursor = after
@@ -288,8 +287,19 @@ class Delivery:
         attachment.offered += offered
         attachment.rendered += len(merged)
         attachment.merged += offered - len(merged)
+        self._budget.left -= EVENT * offered + FRAME * len(merged) + sum(map(len, rendered.frames))
         self._ledger.counters["events_merged"] += offered - len(merged)
         attachment.link.put(rendered.frames)
+
+
+def _turn_so_far(state: SessionState, dialect: Dialect) -> list[e.Event]:
+    """Return the events that show the open turn to a client of this dialect which joins."""
+    events = prelude(state)
+    if (
+        dialect.single_session
+    ):  # its clients may wait for the begin of their own turn (docs/dialects/pod.md, section 11)
+        events = [event for event in events if type(event) is not e.ModelTurnStarted]
+    return events
 
 
 def turn_projection(attachment: Attachment, projection: SessionProjection, batch: Batch) -> SessionProjection:

@@ -11,8 +11,9 @@ where the text of each seq ends. So a cursor inside it still finds exactly the r
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate, chain
 
 from msgspec import Struct, structs
@@ -45,6 +46,8 @@ class MergedText(Struct, kw_only=True):
 
 
 Logged = Batch | MergedText
+Entry = tuple[Logged, int]
+"""A part of the log with its weight."""
 
 
 class Log:
@@ -219,10 +222,9 @@ class Log:
         """
         joined: Batch | None = None
         after = cursor
-        for logged, _ in (*self._merged, *self._batches):  # whoever delivers them may have the log shortened
+        # Copied, because whoever delivers these may have the log shortened.
+        for logged, _ in (*_from_cursor(self._merged, cursor, limit), *_from_cursor(self._batches, cursor, limit)):
             end = _seq_after(logged)
-            if end <= cursor:
-                continue
             if limit <= 0:
                 break
             batch = logged.text_from(cursor) if isinstance(logged, MergedText) else _from(logged, cursor)
@@ -236,6 +238,16 @@ class Log:
             after = end
         if joined is not None:
             yield joined, after
+
+
+def _from_cursor(entries: Sequence[Entry], cursor: int, limit: int) -> list[Entry]:
+    """Return the entries with the event at the cursor and with the next events, as many as `limit` events need."""
+    start = bisect_right(entries, cursor, key=_end_of_entry)
+    return [entries[at] for at in range(start, min(start + limit + 1, len(entries)))]
+
+
+def _end_of_entry(entry: Entry) -> int:
+    return _seq_after(entry[0])
 
 
 def _seq_after(logged: Logged) -> int:

@@ -87,14 +87,6 @@ async def test_a_discarded_outbox_returns_nothing() -> None:
     assert await outbox.take() == []
 
 
-def test_an_outbox_remembers_that_it_was_full() -> None:
-    outbox = Outbox(4, 1000)
-    outbox.put([b"four"])
-    assert not outbox.was_full
-    outbox.put([b"!"])
-    assert outbox.was_full
-
-
 async def test_a_long_queue_is_taken_in_pieces_and_nothing_is_left_out() -> None:
     outbox = Outbox(TAKE, 100 * TAKE)
     frames = [bytes([number]) * (TAKE // 3) for number in range(10)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -13,6 +13,7 @@ import pytest
 from dragoman.adapters.base import CloseReason
 from dragoman.gateway import registry
 from dragoman.gateway.config.model import Limits
+from dragoman.gateway.fair_queue import QUANTUM, STEP, WorkOfLinks
 from dragoman.gateway.ledger import Ledger
 from dragoman.gateway.link import Link, LinkEvents, Peer
 from dragoman.gateway.session.delivery import Delivery
@@ -31,7 +32,7 @@ from dragoman.mappings.canonical.events import (
     TurnResult,
 )
 from dragoman.mappings.canonical.values import End, Message, Origin
-from tests.idle import settle
+from tests.idle import run_turns, settle
 from tests.memory_transport import MemoryTransport
 from tests.services import services
 
@@ -54,6 +55,9 @@ class Stage:
         self.delivery = Delivery(self.state, self.log, self.services, coalesce=coalesce, source=source)
         self.origin = Origin()
         self.links: list[Link] = []
+        self.work = WorkOfLinks(self.services.queue)
+        self.seen: list[str] = []
+        """The slices that were rendered, and the links that were heard."""
 
     def join(self, name: str) -> tuple[Link, MemoryTransport]:
         transport, dialect = MemoryTransport(), registry.dialect("smooth")
@@ -62,12 +66,20 @@ class Stage:
             transport,
             dialect.server(lambda: 0, lambda: "id"),
             self.services,
-            LinkEvents(sink=lambda _link, _bursts: None, drained=self.delivery.drained),
+            LinkEvents(sink=lambda link, _bursts: self.seen.append(link.id), drained=self._drained),
         )
         self.links.append(link)
         self.group.create_task(link.run(), name=name)
         self.delivery.attach(link, "")
         return link, transport
+
+    def _drained(self, link: Link) -> None:
+        self.work.add_work(link.id, self._slices(link), lambda error: pytest.fail(str(error)))
+
+    def _slices(self, link: Link) -> Iterator[None]:
+        for _ in self.delivery.catch_up(link):
+            self.seen.append(f"slice of {link.id}")
+            yield
 
     def play(self, *events: Event, opened: bool = False, ended: bool = False, turn: str = TURN) -> None:
         batch = self.log.append(list(events), turn, self.origin, 10**9, of_events(events))
@@ -262,6 +274,29 @@ async def test_a_client_that_is_behind_by_many_hidden_events_still_gets_the_end(
         stalled.reading.set()
         await settle()
         assert shown(stalled)[-1]["type"] == "eventual_response"
+        assert made.delivery.attachments["slow"].behind is None
+
+
+async def test_an_innocent_client_is_heard_between_two_slices_of_a_client_that_catches_up() -> None:
+    async with stage(soft=1_000) as made:
+        slow, stalled = made.join("slow")
+        _, innocent = made.join("innocent")
+        stalled.reading.clear()
+        made.begin()
+        while not slow.outbox.full:
+            made.play(TextDelta(text="x"))
+            await settle()
+        for _ in range(20_000):
+            made.play(ToolCallArguments(call="c", name="grep", json="1"))
+            made.play(ToolCallArguments(call="d", name="grep", json="1"))
+        stalled.reading.set()
+        while made.seen.count("slice of slow") < 3:
+            await run_turns(1)
+        innocent.say(b'{"action":"ping","requestId":"p"}')
+        await settle()
+        heard = made.seen.index("innocent")
+        assert heard <= 3 + 2 * STEP // QUANTUM
+        assert len(made.seen) > heard + 100
         assert made.delivery.attachments["slow"].behind is None
 
 
