@@ -13,7 +13,7 @@ from ipaddress import IPv6Address
 
 import structlog
 
-from dragoman.adapters.base import Sink
+from dragoman.adapters.base import Sink, Transport
 from dragoman.gateway.config.model import Limits
 from dragoman.gateway.descriptors import descriptor_shortage
 from dragoman.gateway.faults import FaultLog
@@ -121,16 +121,27 @@ class ClientRates:
         self._faults = TokenBucket(limits.fault_rate, limits.fault_burst, clock)
         self._total = 0  # faults that were counted
 
-    def limited(self, hear: Sink, faults: FaultLog, refuse: Callable[[PeerErrorCode, str], None]) -> Sink:
-        """Return a sink that acts on frames like `hear`, and calls `refuse` if there were too many in a time."""
+    def limited(
+        self, transport: Transport, hear: Sink, faults: FaultLog, refuse: Callable[[PeerErrorCode, str], None]
+    ) -> Sink:
+        """Return a sink that acts on frames like `hear`, and calls `refuse` if there were too many in a time.
+
+        The pings and pongs of the transport's peer count as messages too: it answers and reads them.
+        """
+
+        def count(messages: int) -> None:
+            excess = self.excess(messages, faults.total)
+            if excess is not None:
+                refuse(*excess)
 
         def take(frames: Sequence[Frame]) -> int:
             taken = hear(frames)
-            excess = self.excess(taken, faults.total)
-            if excess is not None:
-                refuse(*excess)
+            count(taken)
             return taken
 
+        watch_pings = getattr(transport, "watch_pings", None)  # only a WebSocket has them
+        if watch_pings is not None:
+            watch_pings(count)
         return take
 
     def excess(self, messages: int, total_faults: int) -> tuple[PeerErrorCode, str] | None:

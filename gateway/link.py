@@ -269,7 +269,7 @@ class Link:
 
     async def _read(self) -> None:
         try:
-            limited = self._rates is not None and self._rates.limited(self._hear, self._faults, self._refuse)
+            limited = self._rates and self._rates.limited(self._transport, self._hear, self._faults, self._refuse)
             await self._transport.run(limited or self._hear)
             await _last_answers(self._translator, self._transport, self._answered)
         finally:

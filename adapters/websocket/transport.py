@@ -161,6 +161,7 @@ class WebSocketTransport:
         self._ended = False  # the closing handshake has begun: no more reads or writes
         self._lost = asyncio.Event()
         self._heard = False  # a message has arrived since the last heartbeat check
+        self._count_pings: Callable[[int], None] = lambda _count: None
         self._look: asyncio.TimerHandle | None = None
         self._look_in(limits.heartbeat)
 
@@ -185,6 +186,10 @@ class WebSocketTransport:
 
     def peer_can_read(self) -> bool:
         return False
+
+    def watch_pings(self, count: Callable[[int], None]) -> None:
+        """Call `count` with the number of pings and pongs that were read: `run` passes only messages."""
+        self._count_pings = count
 
     def count(self, protocol: BaseProtocol) -> None:
         """Count what aiohttp's `protocol` holds of this peer's messages; called by the code that made the transport."""
@@ -267,10 +272,12 @@ class WebSocketTransport:
             if kind is WSMsgType.TEXT or kind is WSMsgType.BINARY:
                 size, limit = len(message.data), self._limits.max_message
                 frames.append(message.data if size <= limit else Oversize(size=size, limit=limit))
-            elif kind is WSMsgType.PING:
-                with contextlib.suppress(ConnectionError):  # messages behind the ping must still be read
-                    await self._socket.pong(message.data)
-            elif kind is not WSMsgType.PONG:  # CLOSE, CLOSING, CLOSED or ERROR
+            elif kind is WSMsgType.PING or kind is WSMsgType.PONG:
+                self._count_pings(1)
+                if kind is WSMsgType.PING:
+                    with contextlib.suppress(ConnectionError):  # messages behind the ping must still be read
+                        await self._socket.pong(message.data)
+            else:  # CLOSE, CLOSING, CLOSED or ERROR
                 self._end()
         if frames and self._reader is not None and self._reader.counted:
             self._reader.messages_read()

@@ -53,7 +53,7 @@ class Limits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rena
     principal_sessions: Count = 20_000
     connection_rate: Rate = 200.0  # connections of one address a second; the demos and real clients make a few
     connection_burst: Count = 10_000  # so many at once: all clients after a restart (docs/performance.md, section 3)
-    message_rate: Rate = 5_000.0  # messages of one client a second: 190 times the busiest client that was recorded
+    message_rate: Rate = 5_000.0  # messages and pings of one client a second: 190 times the busiest recorded one
     message_burst: Count = 100_000  # so many at once
     fault_rate: Rate = 100.0  # bad messages of one client a second: a person's mistakes are far fewer
     fault_burst: Count = 2_500  # so many at once: 100 times those of the recorded client that sends only bad ones

@@ -649,6 +649,24 @@ async def test_a_client_with_too_many_messages_in_a_time_is_told_so_and_disconne
         assert made.ledger.counters["links_cut_too_many_messages"] == 1
 
 
+async def test_pings_of_a_client_count_as_messages() -> None:
+    watching: list[Callable[[int], None]] = []
+    made = Served(Scripted(), Limits(message_rate=10.0, message_burst=100), limited=True)
+    made.transport.watch_pings = watching.append  # type: ignore[attr-defined]  # only a WebSocket has pings
+    async with asyncio.timeout(20), asyncio.TaskGroup() as group:
+        group.create_task(made.link.run(), name="link")
+        await settle()
+        (count,) = watching
+        made.transport.say(*[b"x"] * 50)
+        count(50)
+        await settle()
+        assert made.transport.is_open()
+        count(1)
+        await settle()
+        assert made.transport.closed is CloseReason.FULL
+    assert made.refusals == ["too many messages in a short time (`message_rate`)"]
+
+
 async def test_a_client_with_too_many_faults_in_a_time_is_told_so_and_disconnected() -> None:
     limits = Limits(fault_rate=10.0, fault_burst=100)
     async with served(limits=limits, limited=True, bad=Step(faults=[fault(can_continue=True)])) as made:

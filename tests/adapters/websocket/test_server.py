@@ -157,6 +157,15 @@ async def test_a_ping_among_messages_is_answered_without_delaying_them() -> None
             client.write((0x81, b"two"))
 
 
+async def test_each_ping_and_pong_of_a_client_is_counted() -> None:
+    counted: list[int] = []
+    async with serving() as server, raw(server) as (client, ours):
+        ours.watch_pings(counted.append)
+        client.write(*[(0x89, b"")] * 100, *[(0x8A, b"")] * 50, (0x81, b"one"))
+        assert await receive(ours) == [b"one"]
+    assert sum(counted) == 150
+
+
 async def test_an_oversized_message_loses_only_itself() -> None:
     async with serving(SMALL) as server, dialled(server) as (client, ours):
         for size in (1000, 1001, 3999):
