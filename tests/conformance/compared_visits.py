@@ -122,7 +122,7 @@ class Visit:
         self._stack = stack
         self._strict = strict
 
-    async def enter(self, *, elsewhere: bool = False) -> VisitingClient:
+    async def connect(self, *, elsewhere: bool = False) -> VisitingClient:
         """Connect a further client. With `elsewhere` it never uses the gateway, which therefore does not know its
         sessions.
         """

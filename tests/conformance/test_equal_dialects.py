@@ -44,7 +44,7 @@ async def test_a_client_of_the_gateway_receives_what_a_client_of_the_server_rece
 @walk()
 async def a_turn_its_history_and_its_list(visit: Visit) -> None:
     visit.server.model.push_text("Hello from the engine!")
-    client = await visit.enter()
+    client = await visit.connect()
     await client.open(userName="Ann", userEmail="ann@example.com")
     await client.turn("t", "hello there")
     await client.ask("get_conversation_messages", "h", sessionId=client.session)
@@ -56,11 +56,11 @@ async def a_turn_its_history_and_its_list(visit: Visit) -> None:
 @walk()
 async def a_session_is_gone_on_with_on_another_socket(visit: Visit) -> None:
     visit.server.model.push_text("One.").push_text("Two.")
-    first = await visit.enter(elsewhere=True)
+    first = await visit.connect(elsewhere=True)
     await first.open()
     await first.turn("t1", "one?")
     await first.leave()
-    second = await visit.enter()
+    second = await visit.connect()
     second.session = first.session
     await second.ask("get_session", "g", sessionId=first.session)
     await second.ask("get_conversation_messages", "h", sessionId=first.session)
@@ -70,7 +70,7 @@ async def a_session_is_gone_on_with_on_another_socket(visit: Visit) -> None:
 
 @walk()
 async def sessions_that_nobody_knows(visit: Visit) -> None:
-    client = await visit.enter()
+    client = await visit.connect()
     await client.ask("get_session", "g", sessionId=NOBODY)
     await client.ask("get_conversation_messages", "h", sessionId=NOBODY)
     await client.ask("send_message", "t", sessionId=NOBODY, message="hi")
@@ -81,7 +81,7 @@ async def sessions_that_nobody_knows(visit: Visit) -> None:
 @walk()
 async def a_conversation_that_nobody_knows_begins_anew(visit: Visit) -> None:
     visit.server.model.push_text("Fresh.")
-    client = await visit.enter()
+    client = await visit.connect()
     await client.open(conversationId=NOBODY)
     assert client.conversation != NOBODY
     await client.turn("t", "hello")
@@ -89,7 +89,7 @@ async def a_conversation_that_nobody_knows_begins_anew(visit: Visit) -> None:
 
 @walk()
 async def history_is_paged(visit: Visit) -> None:
-    client = await visit.enter()
+    client = await visit.connect()
     await client.open()
     for number in range(4):
         visit.server.model.push_text(f"Answer {number}.")
@@ -113,7 +113,7 @@ async def history_is_paged(visit: Visit) -> None:
 
 @walk()
 async def conversations_are_listed_newest_first(visit: Visit) -> None:
-    client = await visit.enter()
+    client = await visit.connect()
     for number in range(3):
         visit.server.model.push_text(f"Answer {number}.")
         await client.open(f"c{number}")
@@ -132,7 +132,7 @@ async def conversations_are_listed_newest_first(visit: Visit) -> None:
 @walk()
 async def a_tool_call_and_its_result(visit: Visit) -> None:
     visit.server.model.push_tool_call("c1", "lookup_order", '{"id": "123"}').push_text("It has shipped.")
-    client = await visit.enter()
+    client = await visit.connect()
     await client.open()
     await client.turn("t", "where is order 123?")
 
@@ -142,7 +142,7 @@ async def several_tool_calls_in_one_turn(visit: Visit) -> None:
     model = visit.server.model
     model.push_tool_call("c1", "lookup_order", '{"id": "1"}').push_tool_call("c2", "lookup_order", '{"id": "2"}')
     model.push_text("Both have shipped.")
-    client = await visit.enter()
+    client = await visit.connect()
     await client.open()
     await client.turn("t", "where are my orders?")
 
@@ -150,7 +150,7 @@ async def several_tool_calls_in_one_turn(visit: Visit) -> None:
 @walk()
 async def a_tool_that_nobody_has(visit: Visit) -> None:
     visit.server.model.push_tool_call("c1", "unheard_of", "{}").push_text("I cannot do that.")
-    client = await visit.enter()
+    client = await visit.connect()
     await client.open()
     await client.turn("t", "do it")
 
@@ -158,7 +158,7 @@ async def a_tool_that_nobody_has(visit: Visit) -> None:
 @walk()
 async def an_empty_answer(visit: Visit) -> None:
     visit.server.model.push_text("")
-    client = await visit.enter()
+    client = await visit.connect()
     await client.open()
     await client.turn("t", "say nothing")
     await client.ask("get_conversation_messages", "h", sessionId=client.session)
@@ -167,7 +167,7 @@ async def an_empty_answer(visit: Visit) -> None:
 @walk()
 async def a_model_that_fails(visit: Visit) -> None:
     visit.server.model.push_error("no such model").push_text("Here again.")
-    client = await visit.enter()
+    client = await visit.connect()
     await client.open()
     await client.turn("t1", "hello")
     await client.turn("t2", "hello again")
@@ -178,7 +178,7 @@ async def a_model_that_fails(visit: Visit) -> None:
 async def attachments_a_model_and_a_skill(visit: Visit) -> None:
     for _ in range(4):
         visit.server.model.push_text("I see.")
-    client = await visit.enter()
+    client = await visit.connect()
     await client.open()
     image = {"url": "data:image/png;base64,AA==", "detail": "low"}
     file = {"name": "a.txt", "url": "data:text/plain,a", "mimeType": "text/plain"}
@@ -192,7 +192,7 @@ async def attachments_a_model_and_a_skill(visit: Visit) -> None:
 
 @walk()
 async def inputs_that_are_refused(visit: Visit) -> None:
-    client = await visit.enter()
+    client = await visit.connect()
     await client.open()
     blank: list[Any] = ["", "  ", None, 7, []]
     for number, message in enumerate(blank):
@@ -206,7 +206,7 @@ async def inputs_that_are_refused(visit: Visit) -> None:
 async def a_second_input_while_a_turn_runs(visit: Visit) -> None:
     visit.server.shelves.clear()
     visit.server.model.push_tool_call("c1", "lookup_order", '{"id": "1"}').push_text("It has shipped.")
-    client = await visit.enter()
+    client = await visit.connect()
     await client.open()
     await client.send("t", "where is it?")
     await client.read_type("stream_chunk")
@@ -222,7 +222,7 @@ async def a_second_input_while_a_turn_runs(visit: Visit) -> None:
 async def a_second_input_under_the_id_of_the_turn_that_runs(visit: Visit) -> None:
     visit.server.shelves.clear()
     visit.server.model.push_tool_call("c1", "lookup_order", '{"id": "1"}').push_text("It has shipped.")
-    client = await visit.enter()
+    client = await visit.connect()
     await client.open()
     await client.send("t", "where is it?")
     await client.read_type("stream_chunk")
@@ -234,7 +234,7 @@ async def a_second_input_under_the_id_of_the_turn_that_runs(visit: Visit) -> Non
 @walk()
 async def a_turn_without_a_request_id(visit: Visit) -> None:
     visit.server.model.push_text("Hello.")
-    client = await visit.enter()
+    client = await visit.connect()
     await client.open()
     await client.say({"action": "send_message", "sessionId": client.session, "message": "hi"})
     await client.read_type("eventual_response")
@@ -243,7 +243,7 @@ async def a_turn_without_a_request_id(visit: Visit) -> None:
 @walk()
 async def a_request_id_that_is_used_again(visit: Visit) -> None:
     visit.server.model.push_text("One.").push_text("Two.")
-    client = await visit.enter()
+    client = await visit.connect()
     await client.open("r")
     await client.turn("r", "one?")
     await client.turn("r", "two?")
@@ -259,7 +259,7 @@ def grounded() -> dict[str, Any]:
 @walk(**grounded())
 async def an_answer_with_its_sources(visit: Visit) -> None:
     visit.server.model.push_text("Nine days.")
-    client = await visit.enter()
+    client = await visit.connect()
     await client.open()
     ended = await client.turn("t", "How long do parcels to islands take?")
     assert [source["id"] for source in ended["data"]["data"]["citations"]]
@@ -270,7 +270,7 @@ async def an_answer_with_its_sources(visit: Visit) -> None:
 
 @walk()
 async def a_cancel_without_a_turn(visit: Visit) -> None:
-    client = await visit.enter()
+    client = await visit.connect()
     await client.say({"action": "cancel", "requestId": "c"})
     await client.fence()
     await client.open()
@@ -282,7 +282,7 @@ async def a_cancel_without_a_turn(visit: Visit) -> None:
 async def a_cancel_in_the_middle_of_a_tool(visit: Visit) -> None:
     visit.server.shelves.clear()
     visit.server.model.push_tool_call("c1", "lookup_order", '{"id": "1"}').push_text("Next.")
-    client = await visit.enter()
+    client = await visit.connect()
     await client.open()
     await client.send("t", "where is it?")
     await client.read_type("stream_chunk")
@@ -297,7 +297,7 @@ async def a_cancel_in_the_middle_of_a_tool(visit: Visit) -> None:
 @walk()
 async def a_cancel_while_parked_then_the_next_turn(visit: Visit) -> None:
     visit.server.model.push_tool_call("c1", "delete_record", '{"id": "42"}').push_text("Free again.")
-    client = await visit.enter()
+    client = await visit.connect()
     await client.open()
     await client.send("t", "delete 42")
     await client.read_type("stream_chunk")
@@ -322,7 +322,7 @@ async def park(client: VisitingClient, *, request: str = "t", text: str = "delet
 def confirmation(approved: bool) -> Walk:
     async def confirmed(visit: Visit) -> None:
         visit.server.model.push_tool_call("c1", "delete_record", '{"id": "42"}').push_text("As you said.")
-        client = await visit.enter()
+        client = await visit.connect()
         await client.open()
         await client.ask("confirm_tool_action", "early", sessionId=client.session, approved=approved)
         await park(client)
@@ -345,7 +345,7 @@ WALKS["a write that is denied"] = confirmation(False), {}
 @walk()
 async def a_confirmation_under_the_id_of_its_turn(visit: Visit) -> None:
     visit.server.model.push_tool_call("c1", "delete_record", '{"id": "42"}').push_text("Gone.")
-    client = await visit.enter()
+    client = await visit.connect()
     await client.open()
     await park(client)
     await client.ask("confirm_tool_action", "t", sessionId=client.session, approved=True)
@@ -358,7 +358,7 @@ async def two_writes_in_one_turn(visit: Visit) -> None:
     model = visit.server.model
     model.push_tool_call("c1", "delete_record", '{"id": "1"}').push_tool_call("c2", "delete_record", '{"id": "2"}')
     model.push_text("One of them.")
-    client = await visit.enter()
+    client = await visit.connect()
     await client.open()
     await park(client)
     await client.ask("confirm_tool_action", "q1", sessionId=client.session, approved=True)
@@ -391,7 +391,7 @@ CHOICE = json.dumps(
 async def asked_by(visit: Visit, tool: str, spec: str, supports: list[str] | None) -> tuple[VisitingClient, Any]:
     """Return a client whose turn waits for a form."""
     visit.server.model.push_tool_call("c1", tool, spec).push_text("Thank you.")
-    client = await visit.enter()
+    client = await visit.connect()
     await client.open(**({} if supports is None else {"supports": supports}))
     return client, await park(client, text="an offer, please")
 
@@ -443,7 +443,7 @@ async def a_stale_answer_under_the_id_of_the_turn(visit: Visit) -> None:
 
 @walk()
 async def an_answer_that_nobody_asked_for(visit: Visit) -> None:
-    client = await visit.enter()
+    client = await visit.connect()
     await client.open(supports=["identity_form"])
     await client.ask("submit_interaction", "s", sessionId=client.session, interactionId="i", values={})
 
@@ -452,7 +452,7 @@ def fallback(**claims: Any) -> Walk:
     async def asks_in_its_own_words(visit: Visit) -> None:
         visit.server.model.push_tool_call("c1", "request_identity_intake", IDENTITY).push_text("What is your email?")
         visit.server.model.push_tool_call("c2", "submit_interaction", json.dumps(SUBMITTED)).push_text("Thank you.")
-        client = await visit.enter()
+        client = await visit.connect()
         await client.open(**claims)
         await client.turn("t1", "an offer, please")
         await client.turn("t2", "ann@example.com")
@@ -471,12 +471,12 @@ WALKS["a form for a client whose claims are no list"] = fallback(supports="ident
 def resumed(then: list[str] | None) -> Walk:
     async def claims_again(visit: Visit) -> None:
         visit.server.model.push_text("Hello.")
-        first = await visit.enter(elsewhere=True)
+        first = await visit.connect(elsewhere=True)
         await first.open(supports=["identity_form"])
         await first.turn("t0", "hello")
         await first.leave()
         visit.server.model.push_tool_call("c1", "request_identity_intake", IDENTITY).push_text("Thank you.")
-        client = await visit.enter()
+        client = await visit.connect()
         claims = {} if then is None else {"supports": then}
         await client.open(conversationId=first.conversation, **claims)
         await client.send("t", "an offer, please")
@@ -501,7 +501,7 @@ WALKS["a resumed conversation claims nothing any more"] = resumed([]), {}
 async def codes(visit: Visit) -> None:
     visit.server.model.push_tool_call("c1", "lookup_order", '{"id": "123"}').push_text("Please verify.")
     visit.server.model.push_tool_call("c2", "lookup_order", '{"id": "123"}').push_text("It has shipped.")
-    client = await visit.enter()
+    client = await visit.connect()
     await client.open(userEmail="ann@example.com")
     await client.turn("t1", "where is order 123?")
     verify = {"sessionId": client.session}
@@ -515,7 +515,7 @@ async def codes(visit: Visit) -> None:
 
 @walk()
 async def a_code_that_nobody_asked_for(visit: Visit) -> None:
-    client = await visit.enter()
+    client = await visit.connect()
     await client.open()
     await client.ask("verify_otp", "v", sessionId=client.session, code="123456")
 
@@ -551,7 +551,7 @@ WRONG: list[str] = [
 
 @walk()
 async def frames_that_are_wrong(visit: Visit) -> None:
-    client = await visit.enter()
+    client = await visit.connect()
     for wrong in WRONG:
         await client.say(wrong)
         await client.read(lambda _frame: True)

@@ -283,7 +283,7 @@ def dropped(app: App) -> int:
     return faults + sum(entry.count for entry in app.ledger.entries() if not entry.target and entry.kind != "Gap")
 
 
-async def says(fake: FakeCodewhale, row: Row) -> None:
+async def sends(fake: FakeCodewhale, row: Row) -> None:
     for said in row.say:
         if said == HANGS_UP:
             fake.hang_up()
@@ -323,7 +323,7 @@ async def test_a_turn_ends_once_whatever_the_server_sends(row: Row, dialect: str
         await at.asker.begin("hold", tokens=0)
         await at.fake.holds()
         before = dropped(at.app)
-        await says(at.fake, row)
+        await sends(at.fake, row)
         seen = await at.asker.finish()
         assert (seen.text, seen.end) == (row.text, row.end)
         await goes_on(at, row, before)
@@ -337,15 +337,15 @@ async def test_unreadable_lines_and_unexpected_answers_lose_only_themselves(dial
             await at.asker.begin("hold", tokens=0)
             await at.fake.holds()
             before = dropped(at.app)
-            await says(at.fake, row)
-            await says(at.fake, ENDS[0])
+            await sends(at.fake, row)
+            await sends(at.fake, ENDS[0])
             seen = await at.asker.finish()
             assert (seen.text, seen.end) == ("ab", "completed"), row.name
             assert row.counted == -1 or dropped(at.app) - before == row.counted, (row.name, at.app.ledger.entries())
             at.fake.asked = None
         for row in IDLE:
             before = dropped(at.app)
-            await says(at.fake, row)
+            await sends(at.fake, row)
             seen = await at.asker.turn("next")
             assert (seen.text, seen.end) == ("Well.", "completed"), row.name
             assert row.counted == -1 or dropped(at.app) - before == row.counted, (row.name, at.app.ledger.entries())

@@ -52,14 +52,14 @@ async def answers(made: InMemoryGateway, method: str, **result: Any) -> None:
     """Answer the last request of this method as its child."""
     child, request = await _last(made, method)
     whole = {"thread_id": "", "status": "ok", "threads": [], "events": [], "data": {}} | result
-    child.says({"jsonrpc": "2.0", "id": request, "result": whole})
+    child.sends({"jsonrpc": "2.0", "id": request, "result": whole})
     await settle()
 
 
 async def refuses(made: InMemoryGateway, method: str, code: int, text: str) -> None:
     """Answer the last request of this method with an error, as its child."""
     child, request = await _last(made, method)
-    child.says({"jsonrpc": "2.0", "id": request, "error": {"code": code, "message": text, "data": None}})
+    child.sends({"jsonrpc": "2.0", "id": request, "error": {"code": code, "message": text, "data": None}})
     await settle()
 
 

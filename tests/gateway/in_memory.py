@@ -123,7 +123,7 @@ class InMemoryPeer:
         self.seen += len(frames)
         return frames
 
-    def says(self, *messages: dict[str, Any] | bytes) -> None:
+    def sends(self, *messages: dict[str, Any] | bytes) -> None:
         """Send these frames in one write."""
         frames = [m if isinstance(m, bytes) else json.dumps(m).encode() for m in messages]
         self._said += [(len(self.transport.got), frame) for frame in frames]
@@ -356,31 +356,31 @@ class Script:
 
     # -- clients ---------------------------------------------------------------------------------------
 
-    def joins(
+    def connects(
         self, name: str, principal: str = "local", *, dialect: str = "smooth", limits: Limits | None = None
     ) -> Script:
         """Connect a client."""
         return self._then(
-            f"{name} joins", lambda: self._ignore(self._stage.join(name, principal, dialect, limits=limits))
+            f"{name} connects", lambda: self._ignore(self._stage.join(name, principal, dialect, limits=limits))
         )
 
     def opens(self, name: str) -> Script:
         """Connect a smooth client and open the session; a newly dialled pod sends its snapshot."""
-        self.joins(name).says(name, CREATE)
+        self.connects(name).sends(name, CREATE)
         self._then("the pod shows itself", self._shows)
-        return self.gets(name, opened("open"))
+        return self.receives(name, opened("open"))
 
-    def says(self, name: str, *messages: dict[str, Any] | bytes) -> Script:
+    def sends(self, name: str, *messages: dict[str, Any] | bytes) -> Script:
         """Send these frames as this client, in one write."""
-        return self._then(f"{name} says", lambda: self._stage.clients[name].says(*map(self._filled, messages)))
+        return self._then(f"{name} sends", lambda: self._stage.clients[name].sends(*map(self._filled, messages)))
 
     def submits(self, name: str, request: str, text: str) -> Script:
         """Send an input as this client, and assert that the pod receives it."""
-        return self.says(name, send(request, text)).pod_gets(run(text))
+        return self.sends(name, send(request, text)).pod_receives(run(text))
 
-    def gets(self, name: str, *expected: dict[str, Any]) -> Script:
+    def receives(self, name: str, *expected: dict[str, Any]) -> Script:
         """Assert that the client received exactly these frames since it was last checked."""
-        return self._then(f"{name} gets", lambda: self._compare(self._stage.clients[name].news(), expected))
+        return self._then(f"{name} receives", lambda: self._compare(self._stage.clients[name].news(), expected))
 
     def ignores(self, *names: str) -> Script:
         """Skip the frames that these clients have received since the last step."""
@@ -400,13 +400,13 @@ class Script:
 
     # -- the pod ---------------------------------------------------------------------------------------
 
-    def pod_says(self, *messages: dict[str, Any] | bytes) -> Script:
+    def pod_sends(self, *messages: dict[str, Any] | bytes) -> Script:
         """Send these events as the pod, in one write."""
-        return self._then("the pod says", lambda: self._stage.pod.says(*map(self._filled, messages)))
+        return self._then("the pod sends", lambda: self._stage.pod.sends(*map(self._filled, messages)))
 
-    def pod_gets(self, *expected: dict[str, Any]) -> Script:
+    def pod_receives(self, *expected: dict[str, Any]) -> Script:
         """Assert that the pod received exactly these methods since it was last checked."""
-        return self._then("the pod gets", lambda: self._compare(self._stage.pod.news(), expected))
+        return self._then("the pod receives", lambda: self._compare(self._stage.pod.news(), expected))
 
     def pod_dies(self) -> Script:
         """Lose the connection to the pod."""
@@ -414,13 +414,13 @@ class Script:
 
     # -- the smooth server -----------------------------------------------------------------------------
 
-    def server_says(self, *messages: dict[str, Any]) -> Script:
+    def server_sends(self, *messages: dict[str, Any]) -> Script:
         """Send these events as the smooth server, in one write."""
-        return self._then("the server says", lambda: self._stage.pod.says(*map(self._filled, messages)))
+        return self._then("the server sends", lambda: self._stage.pod.sends(*map(self._filled, messages)))
 
-    def server_gets(self, *expected: dict[str, Any]) -> Script:
+    def server_receives(self, *expected: dict[str, Any]) -> Script:
         """Assert that the smooth server received exactly these actions since it was last checked."""
-        return self._then("the server gets", lambda: self._compare(self._stage.pod.news(), expected))
+        return self._then("the server receives", lambda: self._compare(self._stage.pod.news(), expected))
 
     def server_dies(self) -> Script:
         """Lose the connection to the smooth server."""
@@ -444,7 +444,7 @@ class Script:
 
     def _shows(self) -> None:
         if self._stage.pods and not self._stage.session.state.backend.name:
-            self._stage.pod.says(snapshot())
+            self._stage.pod.sends(snapshot())
 
     def _hang_up(self, peer: InMemoryPeer) -> None:
         peer.transport.hang_up()

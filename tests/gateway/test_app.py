@@ -64,7 +64,7 @@ class Played:
     def stop(self) -> None:
         self.stopped = True
 
-    def says(self, *events: Event) -> None:
+    def sends(self, *events: Event) -> None:
         self.session.receive([Burst(items=list(events))])
 
 
@@ -94,10 +94,10 @@ async def turn(limits: Limits) -> AsyncIterator[tuple[App, Played, SmoothClient,
         Watched.connected(url) as client,
     ):
         backend = backends.one
-        backend.says(HistorySnapshot(items=(), status="idle"))
+        backend.sends(HistorySnapshot(items=(), status="idle"))
         await client.say("Hi")
         command = await backend.asked.get()
-        backend.says(TurnAccepted(request=command.request), StatusChanged(status="running"), TextDelta(text="He"))
+        backend.sends(TurnAccepted(request=command.request), StatusChanged(status="running"), TextDelta(text="He"))
         await client.until(lambda: client.frames[-1]["type"] == "stream_token")
         yield app, backend, client, url
 
@@ -196,7 +196,7 @@ async def test_a_stopping_app_lets_an_open_turn_finish_and_takes_no_new_clients(
         app.stop.set()
         while await takes_clients(url):
             await settle()
-        backend.says(TextDelta(text="llo"), TurnResult(end="completed"), StatusChanged(status="idle"))
+        backend.sends(TextDelta(text="llo"), TurnResult(end="completed"), StatusChanged(status="idle"))
         assert await closed(client) == CloseReason.GOING_AWAY
         (terminal,) = client.terminals()
         assert terminal["data"]["data"]["response"]["responseParts"] == ["Hello"]
@@ -288,7 +288,7 @@ async def test_a_second_signal_ends_the_app_during_a_turn_and_closes_everything(
         await told.get()
         reader, writer = await asyncio.open_unix_connection(tmp_path / "sock")
         assert b"snapshot" in await reader.readline()
-        backends.one.says(TextDelta(text="endless"))
+        backends.one.sends(TextDelta(text="endless"))
         assert b"endless" in await reader.readuntil(b"endless")
         os.kill(os.getpid(), signal.SIGTERM)
         async with asyncio.timeout(DEADLINE):
@@ -322,7 +322,7 @@ class Door:
     async def close(self) -> None:
         self.is_open = False
 
-    def enter(self) -> MemoryTransport:
+    def connect(self) -> MemoryTransport:
         peer = MemoryTransport()
         self.accept(peer)
         return peer
@@ -353,8 +353,8 @@ async def test_a_client_above_the_limit_is_refused_and_counted_until_another_one
     backends = Backends()
     async with entered(monkeypatch, backends, Limits(links=1)) as (app, door):
         backends.one.session.pending.open()
-        inside = door.enter()
-        refused = door.enter()
+        inside = door.connect()
+        refused = door.connect()
         await settle()
         assert inside.is_open()
         assert refused.closed is CloseReason.FULL
@@ -365,7 +365,7 @@ async def test_a_client_above_the_limit_is_refused_and_counted_until_another_one
         assert (row.target, row.count) == ("pod", 1)
         inside.hang_up()
         await settle()
-        later = door.enter()
+        later = door.connect()
         await settle()
         assert later.is_open()
         assert b'"snapshot"' in later.got[0]
@@ -377,17 +377,17 @@ async def test_above_four_fifths_of_the_memory_a_new_client_is_refused_and_the_o
     backends = Backends()
     async with entered(monkeypatch, backends, Limits(memory=1024 * 1024)) as (_, door):
         backends.one.session.pending.open()
-        inside = door.enter()
+        inside = door.connect()
         await settle()
         inside.meter.add(900 * 1024)
-        refused = door.enter()
+        refused = door.connect()
         await settle()
         assert (inside.is_open(), refused.closed) == (True, CloseReason.FULL)
         (error,) = [json.loads(frame) for frame in refused.got]
         assert error["data"]["code"] == "already_running"
         assert "`memory`" in error["data"]["message"]
         inside.meter.add(-900 * 1024)
-        later = door.enter()
+        later = door.connect()
         await settle()
         assert later.is_open()
 
@@ -398,7 +398,7 @@ async def test_at_the_limit_the_client_that_holds_most_is_told_why_and_disconnec
     backends = Backends()
     async with entered(monkeypatch, backends, Limits(memory=1024 * 1024)) as (app, door):
         backends.one.session.pending.open()
-        innocent, greedy = door.enter(), door.enter()
+        innocent, greedy = door.connect(), door.connect()
         await settle()
         innocent.meter.add(300 * 1024)
         greedy.meter.add(800 * 1024)
@@ -425,7 +425,7 @@ async def test_an_address_that_connects_too_often_is_refused_before_its_handshak
 
 async def test_a_codewhale_client_too_many_gets_an_error_line_without_an_id(monkeypatch: pytest.MonkeyPatch) -> None:
     async with entered(monkeypatch, Backends(), Limits(address_links=1), "codewhale+unix:/memory") as (_, door):
-        first, refused = door.enter(), door.enter()
+        first, refused = door.connect(), door.connect()
         await settle()
         assert (first.is_open(), refused.closed) == (True, CloseReason.FULL)
         line = json.loads(refused.got[0])
@@ -439,13 +439,13 @@ async def test_an_address_with_too_many_clients_is_refused_until_one_of_them_lea
     backends = Backends()
     async with entered(monkeypatch, backends, Limits(address_links=1)) as (_, door):
         backends.one.session.pending.open()
-        first, refused = door.enter(), door.enter()
+        first, refused = door.connect(), door.connect()
         await settle()
         assert (first.is_open(), refused.closed) == (True, CloseReason.FULL)
         assert b"`address_links`" in refused.got[0]
         first.hang_up()
         await settle()
-        later = door.enter()
+        later = door.connect()
         await settle()
         assert later.is_open()
 
@@ -485,12 +485,12 @@ async def test_a_failure_while_attaching_disconnects_only_that_client(
     async with entered(monkeypatch, backends) as (_, door):
         backends.one.failures = 1
         with capture_logs() as logs:
-            unlucky = door.enter()
+            unlucky = door.connect()
             await settle()
         assert unlucky.closed is CloseReason.INTERNAL
         assert "link failed" in [entry["event"] for entry in logs]
         backends.one.session.pending.open()
-        lucky = door.enter()
+        lucky = door.connect()
         await settle()
         assert lucky.is_open()
         assert b'"snapshot"' in lucky.got[0]
@@ -499,7 +499,7 @@ async def test_a_failure_while_attaching_disconnects_only_that_client(
 
 async def test_a_client_that_connects_while_the_app_closes_is_disconnected(monkeypatch: pytest.MonkeyPatch) -> None:
     async with entered(monkeypatch, Backends()) as (app, door):
-        inside = door.enter()
+        inside = door.connect()
         await settle()
         closing: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
@@ -510,7 +510,7 @@ async def test_a_client_that_connects_while_the_app_closes_is_disconnected(monke
         app.stop.set()
         await settle()
         assert not door.is_open
-        late = door.enter()
+        late = door.connect()
         await settle()
         assert late.closed is CloseReason.GOING_AWAY
         closing.set_result(None)
@@ -519,7 +519,7 @@ async def test_a_client_that_connects_while_the_app_closes_is_disconnected(monke
 async def test_a_client_that_is_gone_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     backends = Backends()
     async with entered(monkeypatch, backends) as (app, door):
-        peer = door.enter()
+        peer = door.connect()
         await settle()
         assert len(app.links) == 1
         peer.hang_up()
@@ -554,7 +554,7 @@ async def test_the_log_of_a_chat_without_losses_mentions_no_loss(
 async def test_losses_are_logged_at_the_end() -> None:
     with capture_logs() as logs:
         async with turn(Limits(drain_deadline=0.05)) as (_, backend, _, _):
-            backend.says(TurnAccepted(request="nobody's"))
+            backend.sends(TurnAccepted(request="nobody's"))
     assert logs[-1]["event"] == "stopped"
     assert [entry["kind"] for entry in logs if entry["event"] == "not delivered" and entry["log_level"] == "info"] == [
         "TurnAccepted"

@@ -23,13 +23,13 @@ async def test_a_script_that_is_never_finished_fails() -> None:
 async def test_a_frame_that_no_step_expects_fails() -> None:
     with pytest.RaisesGroup(pytest.RaisesExc(AssertionError, match="said and not expected")):
         async with in_memory_gateway() as made:
-            await made.script().opens("a").pod_says(delta("surprise")).done()
+            await made.script().opens("a").pod_sends(delta("surprise")).done()
 
 
 async def test_a_missing_frame_fails_and_its_step_is_named() -> None:
-    with pytest.RaisesGroup(pytest.RaisesExc(AssertionError, match="step 5, a gets")):
+    with pytest.RaisesGroup(pytest.RaisesExc(AssertionError, match="step 5, a receives")):
         async with in_memory_gateway() as made:
-            await made.script().opens("a").gets("a", opened("never")).done()
+            await made.script().opens("a").receives("a", opened("never")).done()
 
 
 async def test_a_name_is_the_same_text_each_time() -> None:
@@ -38,9 +38,9 @@ async def test_a_name_is_the_same_text_each_time() -> None:
             await (
                 made.script()
                 .opens("a")
-                .says("a", send("r1", "Hi"))
-                .pod_says(delta("x"), *took("Hi"), delta("y"))
-                .gets("a", token("$turn", "x"), accepted("r1"), token("$turn", "y"))
+                .sends("a", send("r1", "Hi"))
+                .pod_sends(delta("x"), *took("Hi"), delta("y"))
+                .receives("a", token("$turn", "x"), accepted("r1"), token("$turn", "y"))
                 .done()
             )
 
@@ -49,12 +49,12 @@ async def test_a_peer_answers_with_the_ids_that_it_received() -> None:
     async with in_memory_gateway(upstream="smooth") as made:
         names = await (
             made.script()
-            .joins("p", dialect="pod")
-            .gets("p", say("snapshot"))
-            .says("p", run("Hi"))
-            .server_gets(create("$open"))
-            .server_says(acknowledged("$open", **CREATED))
-            .server_gets(told("$t", "Hi"))
+            .connects("p", dialect="pod")
+            .receives("p", say("snapshot"))
+            .sends("p", run("Hi"))
+            .server_receives(create("$open"))
+            .server_sends(acknowledged("$open", **CREATED))
+            .server_receives(told("$t", "Hi"))
             .done()
         )
         assert names["$open"] != names["$t"]
@@ -66,12 +66,12 @@ async def test_a_client_that_stops_reading_gets_the_rest_when_it_reads_on() -> N
             made.script()
             .opens("a")
             .stops_reading("a")
-            .says("a", {"action": "ping", "requestId": "1"})
-            .gets("a", {"type": "pong", "requestId": "1"})
-            .says("a", {"action": "ping", "requestId": "2"})
-            .gets("a")
+            .sends("a", {"action": "ping", "requestId": "1"})
+            .receives("a", {"type": "pong", "requestId": "1"})
+            .sends("a", {"action": "ping", "requestId": "2"})
+            .receives("a")
             .reads_on("a")
-            .gets("a", {"type": "pong", "requestId": "2"})
+            .receives("a", {"type": "pong", "requestId": "2"})
             .done()
         )
 
@@ -79,13 +79,13 @@ async def test_a_client_that_stops_reading_gets_the_rest_when_it_reads_on() -> N
 async def test_a_frame_that_is_not_strict_fails() -> None:
     with pytest.RaisesGroup(pytest.RaisesExc(AssertionError, match="undocumented")):
         async with in_memory_gateway() as made:
-            await made.script().joins("a").done()
+            await made.script().connects("a").done()
             made.clients["a"].transport.got.append(b'{"type":"keepalive","data":{"requestId":"r"},"extra":1}')
 
 
 async def test_frames_in_an_illegal_order_fail() -> None:
     with pytest.RaisesGroup(pytest.RaisesExc(AssertionError, match="a 202 answers a send_message")):
         async with in_memory_gateway() as made:
-            await made.script().joins("a").done()
+            await made.script().connects("a").done()
             second = accepted("r1") | {"message": "", "data": {}, "timestamp": 1}
             made.clients["a"].transport.got.append(json.dumps(second).encode())

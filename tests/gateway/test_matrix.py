@@ -171,16 +171,16 @@ def test_a_vertical_bar_in_a_detail_is_escaped() -> None:
 async def test_commands_that_the_gateway_answers_by_the_matrix_never_reach_the_backend() -> None:
     async with in_memory_gateway() as made:
         smooth, pod = made.join("a"), made.join("b", dialect="pod")
-        smooth.says(CREATE)
+        smooth.sends(CREATE)
         await settle()
-        smooth.says(
+        smooth.sends(
             {"action": "ping", "requestId": "1"},
             CREATE | {"requestId": "2", "conversationId": CONVERSATION, "agentId": AGENT},
             ask("get_session", "3"),
             {"action": "list_conversations", "requestId": "4"},
             history("5"),
         )
-        pod.says({"method": "list_visible_pods"}, {"method": "shutdown"})
+        pod.sends({"method": "list_visible_pods"}, {"method": "shutdown"})
         await settle()
         answered = {frame["requestId"] for frame in smooth.frames() if frame["type"] != "error"}
         assert answered == {"open", "1", "2", "3", "4", "5"}

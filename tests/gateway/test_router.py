@@ -42,10 +42,10 @@ def talked(made: InMemoryGateway, name: str = "a") -> Script:
     return (
         made.script()
         .opens(name)
-        .says(name, send("r1", "Hi"))
-        .pod_gets(run("Hi"))
-        .pod_says(*took("Hi"), delta("Hello"), *FINISHED)
-        .gets(name, accepted("r1"), token("r1", "Hello"), answer("r1", "Hello"))
+        .sends(name, send("r1", "Hi"))
+        .pod_receives(run("Hi"))
+        .pod_sends(*took("Hi"), delta("Hello"), *FINISHED)
+        .receives(name, accepted("r1"), token("r1", "Hello"), answer("r1", "Hello"))
     )
 
 
@@ -59,7 +59,7 @@ def test_the_session_id_of_an_endpoint_survives_a_restart_and_differs_between_en
 
 async def test_a_client_that_only_connects_gets_no_frame_and_causes_no_dial() -> None:
     async with in_memory_gateway() as made:
-        await made.script().joins("a").gets("a").done()
+        await made.script().connects("a").receives("a").done()
         assert made.dialled == 0
 
 
@@ -67,9 +67,9 @@ async def test_a_created_session_dials_the_backend_and_shows_its_two_ids() -> No
     async with in_memory_gateway() as made:
         await (
             made.script()
-            .joins("a")
-            .says("a", CREATE)
-            .gets("a", reply("open", sessionId=SHOWN, conversationId=CONVERSATION))
+            .connects("a")
+            .sends("a", CREATE)
+            .receives("a", reply("open", sessionId=SHOWN, conversationId=CONVERSATION))
             .done()
         )
         assert made.dialled == 1
@@ -80,10 +80,10 @@ async def test_creating_twice_gives_the_same_session_and_attaches_once() -> None
         await (
             made.script()
             .opens("a")
-            .says("a", CREATE | {"requestId": "again"})
-            .gets("a", opened("again"))
-            .pod_says(*took("Hi"), delta("once"))
-            .gets("a", token("$turn", "once"))
+            .sends("a", CREATE | {"requestId": "again"})
+            .receives("a", opened("again"))
+            .pod_sends(*took("Hi"), delta("once"))
+            .receives("a", token("$turn", "once"))
             .done()
         )
 
@@ -91,7 +91,13 @@ async def test_creating_twice_gives_the_same_session_and_attaches_once() -> None
 @pytest.mark.parametrize("known", [CONVERSATION, UNKNOWN])
 async def test_resuming_a_conversation_gives_the_single_session_of_the_backend(known: str) -> None:
     async with in_memory_gateway() as made:
-        await made.script().joins("a").says("a", CREATE | {"conversationId": known}).gets("a", opened("open")).done()
+        await (
+            made.script()
+            .connects("a")
+            .sends("a", CREATE | {"conversationId": known})
+            .receives("a", opened("open"))
+            .done()
+        )
 
 
 @pytest.mark.parametrize("name", [SHOWN, CONVERSATION])
@@ -99,13 +105,13 @@ async def test_both_ids_name_the_session(name: str) -> None:
     async with in_memory_gateway() as made:
         await (
             made.script()
-            .joins("a")
-            .says("a", {"action": "get_session", "requestId": "g", "sessionId": name})
-            .gets("a", opened("g"))
-            .says("a", send("r1", "Hi") | {"sessionId": name})
-            .pod_says(snapshot(), *took("Hi"))
-            .gets("a", accepted("r1"))
-            .pod_gets(run("Hi"))
+            .connects("a")
+            .sends("a", {"action": "get_session", "requestId": "g", "sessionId": name})
+            .receives("a", opened("g"))
+            .sends("a", send("r1", "Hi") | {"sessionId": name})
+            .pod_sends(snapshot(), *took("Hi"))
+            .receives("a", accepted("r1"))
+            .pod_receives(run("Hi"))
             .done()
         )
 
@@ -123,9 +129,9 @@ async def test_an_unknown_session_is_not_found(action: Frame) -> None:
     async with in_memory_gateway() as made:
         await (
             made.script()
-            .joins("a")
-            .says("a", action | {"sessionId": UNKNOWN})
-            .gets("a", error("x", "SESSION_NOT_FOUND"))
+            .connects("a")
+            .sends("a", action | {"sessionId": UNKNOWN})
+            .receives("a", error("x", "SESSION_NOT_FOUND"))
             .done()
         )
         assert made.dialled == 0
@@ -136,10 +142,10 @@ async def test_an_input_on_a_new_connection_attaches_to_the_session_that_it_name
         await (
             talked(made)
             .leaves("a")
-            .joins("b")
+            .connects("b")
             .submits("b", "r2", "Back")
-            .pod_says(*took("Back"), delta("Welcome"), *FINISHED)
-            .gets("b", accepted("r2"), token("r2", "Welcome"), answer("r2", "Welcome"))
+            .pod_sends(*took("Back"), delta("Welcome"), *FINISHED)
+            .receives("b", accepted("r2"), token("r2", "Welcome"), answer("r2", "Welcome"))
             .done()
         )
 
@@ -150,14 +156,14 @@ async def test_a_client_that_reconnects_during_a_turn_sees_the_turn_continue() -
             made.script()
             .opens("a")
             .submits("a", "r1", "Hi")
-            .pod_says(*took("Hi"), delta("Hel"))
-            .gets("a", accepted("r1"), token("r1", "Hel"))
+            .pod_sends(*took("Hi"), delta("Hel"))
+            .receives("a", accepted("r1"), token("r1", "Hel"))
             .leaves("a")
-            .joins("b")
-            .says("b", history("h"))
-            .gets("b", token("$turn", "Hel"), reply("h", hasMore=False))
-            .pod_says(delta("lo"), *FINISHED)
-            .gets("b", token("$turn", "lo"), answer("$turn", "Hello"))
+            .connects("b")
+            .sends("b", history("h"))
+            .receives("b", token("$turn", "Hel"), reply("h", hasMore=False))
+            .pod_sends(delta("lo"), *FINISHED)
+            .receives("b", token("$turn", "lo"), answer("$turn", "Hello"))
             .done()
         )
 
@@ -169,16 +175,18 @@ async def test_both_of_two_clients_see_the_turn_of_one() -> None:
             .opens("a")
             .opens("b")
             .submits("b", "r1", "Hi")
-            .pod_says(*took("Hi"), delta("Hello"), *FINISHED)
-            .gets("a", token("$turn", "Hello"), answer("$turn", "Hello"))
-            .gets("b", accepted("r1"), token("r1", "Hello"), answer("r1", "Hello"))
+            .pod_sends(*took("Hi"), delta("Hello"), *FINISHED)
+            .receives("a", token("$turn", "Hello"), answer("$turn", "Hello"))
+            .receives("b", accepted("r1"), token("r1", "Hello"), answer("r1", "Hello"))
             .done()
         )
 
 
 async def test_a_client_that_left_is_attached_to_no_session() -> None:
     async with in_memory_gateway() as made:
-        await made.script().opens("a").opens("b").leaves("a").pod_says(delta("x")).gets("b", token("$t", "x")).done()
+        await (
+            made.script().opens("a").opens("b").leaves("a").pod_sends(delta("x")).receives("b", token("$t", "x")).done()
+        )
         assert list(made.session.delivery.attachments) == ["b"]
 
 
@@ -195,11 +203,11 @@ FOREIGN: list[Callable[[str], Frame]] = [
 @pytest.mark.parametrize("action", FOREIGN, ids=["get_session", "send_message", "history", "create"])
 async def test_a_foreign_session_is_answered_exactly_like_an_unknown_one(action: Callable[[str], Frame]) -> None:
     async with in_memory_gateway(share="owner") as made:
-        await talked(made).joins("eve", principal="eve").done()
+        await talked(made).connects("eve", principal="eve").done()
         eve = made.clients["eve"]
         answers = []
         for name in (CONVERSATION, UNKNOWN):
-            eve.says(action(name))
+            eve.sends(action(name))
             await settle()
             answers.append([str(frame).replace(name, "NAME") for frame in eve.news()])
         assert answers[0] == answers[1]
@@ -212,9 +220,9 @@ async def test_a_backend_with_one_session_is_busy_for_clients_that_do_not_own_it
         await (
             made.script()
             .opens("a")
-            .joins("eve", principal="eve")
-            .says("eve", CREATE)
-            .gets("eve", error("open", "TURN_IN_PROGRESS"))
+            .connects("eve", principal="eve")
+            .sends("eve", CREATE)
+            .receives("eve", error("open", "TURN_IN_PROGRESS"))
             .done()
         )
         assert made.dialled == 1
@@ -225,11 +233,13 @@ async def test_a_foreign_session_is_not_listed() -> None:
     async with in_memory_gateway(share="owner") as made:
         await (
             talked(made)
-            .joins("eve", principal="eve")
-            .says("eve", listing)
-            .gets("eve", reply("l", conversations=[]))
-            .says("a", listing)
-            .gets("a", reply("l", conversations=[{"conversationId": CONVERSATION, "title": "Hi", "messageCount": 2}]))
+            .connects("eve", principal="eve")
+            .sends("eve", listing)
+            .receives("eve", reply("l", conversations=[]))
+            .sends("a", listing)
+            .receives(
+                "a", reply("l", conversations=[{"conversationId": CONVERSATION, "title": "Hi", "messageCount": 2}])
+            )
             .done()
         )
 
@@ -247,10 +257,10 @@ async def test_a_list_has_the_sessions_whose_title_has_the_words(query: str, fou
 async def test_a_list_dials_the_single_backend_and_is_answered_after_its_description() -> None:
     async with in_memory_gateway() as made:
         listing = {"action": "list_conversations", "requestId": "l"}
-        await made.script().joins("a").says("a", listing).gets("a").done()
+        await made.script().connects("a").sends("a", listing).receives("a").done()
         assert made.dialled == 1
         made.time.passes(LIMITS.snapshot_wait)
-        await made.script().gets("a", reply("l", conversations=[])).done()
+        await made.script().receives("a", reply("l", conversations=[])).done()
 
 
 async def test_a_session_in_which_nobody_spoke_is_not_listed() -> None:
@@ -258,8 +268,8 @@ async def test_a_session_in_which_nobody_spoke_is_not_listed() -> None:
         await (
             made.script()
             .opens("a")
-            .says("a", {"action": "list_conversations", "requestId": "l"})
-            .gets("a", reply("l", conversations=[]))
+            .sends("a", {"action": "list_conversations", "requestId": "l"})
+            .receives("a", reply("l", conversations=[]))
             .done()
         )
 
@@ -271,9 +281,9 @@ async def test_a_ping_is_answered_without_a_session() -> None:
     async with in_memory_gateway() as made:
         await (
             made.script()
-            .joins("a")
-            .says("a", {"action": "ping", "requestId": "p"})
-            .gets("a", {"type": "pong", "requestId": "p", "timestamp": made.time.clock() // 10**6})
+            .connects("a")
+            .sends("a", {"action": "ping", "requestId": "p"})
+            .receives("a", {"type": "pong", "requestId": "p", "timestamp": made.time.clock() // 10**6})
             .done()
         )
         assert made.dialled == 0
@@ -283,30 +293,30 @@ async def test_each_command_gets_one_answer_when_they_come_in_one_piece() -> Non
     async with in_memory_gateway() as made:
         await (
             made.script()
-            .joins("a")
-            .says("a", {"action": "ping", "requestId": "p"}, CREATE, history("h"), ask("get_session", "g"))
-            .gets("a", {"type": "pong", "requestId": "p"}, opened("open"), reply("h", messages=[]), opened("g"))
+            .connects("a")
+            .sends("a", {"action": "ping", "requestId": "p"}, CREATE, history("h"), ask("get_session", "g"))
+            .receives("a", {"type": "pong", "requestId": "p"}, opened("open"), reply("h", messages=[]), opened("g"))
             .done()
         )
 
 
 async def test_a_command_without_a_session_means_the_session_of_its_link() -> None:
     async with in_memory_gateway() as made:
-        await made.script().opens("a").joins("b").done()
+        await made.script().opens("a").connects("b").done()
         for name in "ab":
             made.clients[name].send_directly(made.router, GetHistory(request="h"), "get_conversation_messages")
         await settle()
-        await made.script().gets("a", reply("h", messages=[])).gets("b", error("h", "SESSION_NOT_FOUND")).done()
+        await made.script().receives("a", reply("h", messages=[])).receives("b", error("h", "SESSION_NOT_FOUND")).done()
 
 
 async def test_an_unknown_command_is_answered() -> None:
     async with in_memory_gateway() as made:
-        await made.script().joins("a").done()
+        await made.script().connects("a").done()
         made.router.receive(
             made.clients["a"].link, [Burst(items=[Unmapped(dialect="x", tag="dance", raw="{}", request="u")])]
         )
         await settle()
-        await made.script().gets("a", error("u", "UNSUPPORTED_ACTION")).done()
+        await made.script().receives("a", error("u", "UNSUPPORTED_ACTION")).done()
 
 
 async def test_a_command_that_a_pod_cannot_execute_is_refused_with_its_reason() -> None:
@@ -315,7 +325,7 @@ async def test_a_command_that_a_pod_cannot_execute_is_refused_with_its_reason() 
         link = made.clients["a"].link
         made.router.receive(link, [Burst(items=[SetGoal(request="n", session=CONVERSATION, objective="win")])])
         await settle()
-        await made.script().gets("a", error("n", "UNSUPPORTED_ACTION")).pod_gets().done()
+        await made.script().receives("a", error("n", "UNSUPPORTED_ACTION")).pod_receives().done()
 
 
 async def test_the_gateway_keeps_titles_for_a_backend_that_does_not() -> None:
@@ -324,9 +334,9 @@ async def test_the_gateway_keeps_titles_for_a_backend_that_does_not() -> None:
         await (
             made.script()
             .opens("a")
-            .says("a", rename)
-            .gets("a", reply("n", conversationId=CONVERSATION, title="New"))
-            .pod_gets()
+            .sends("a", rename)
+            .receives("a", reply("n", conversationId=CONVERSATION, title="New"))
+            .pod_receives()
             .done()
         )
         assert made.session.state.title == "New"
@@ -338,8 +348,8 @@ async def test_pings_are_answered_while_the_backend_is_away() -> None:
         await (
             made.script()
             .opens("a")
-            .says("a", {"action": "ping", "requestId": "p"})
-            .gets("a", {"type": "pong", "requestId": "p"})
+            .sends("a", {"action": "ping", "requestId": "p"})
+            .receives("a", {"type": "pong", "requestId": "p"})
             .done()
         )
 
@@ -349,9 +359,9 @@ async def test_the_agent_that_a_client_named_is_shown_to_the_next_one() -> None:
         await (
             made.script()
             .opens("a")
-            .joins("b")
-            .says("b", ask("get_session", "g"))
-            .gets("b", reply("g", agentId=AGENT, status="idle"))
+            .connects("b")
+            .sends("b", ask("get_session", "g"))
+            .receives("b", reply("g", agentId=AGENT, status="idle"))
             .done()
         )
 
@@ -378,13 +388,15 @@ async def test_a_shared_session_is_seen_and_driven_by_everybody() -> None:
     async with in_memory_gateway(share="all") as made:
         await (
             talked(made)
-            .joins("eve", principal="eve")
-            .says("eve", listing)
-            .gets("eve", reply("l", conversations=[{"conversationId": CONVERSATION, "title": "Hi", "messageCount": 2}]))
+            .connects("eve", principal="eve")
+            .sends("eve", listing)
+            .receives(
+                "eve", reply("l", conversations=[{"conversationId": CONVERSATION, "title": "Hi", "messageCount": 2}])
+            )
             .submits("eve", "r2", "Me too")
-            .pod_says(*took("Me too"), delta("Fine"), *FINISHED)
-            .gets("eve", accepted("r2"), token("r2", "Fine"), answer("r2", "Fine"))
-            .gets("a", token("$turn", "Fine"), answer("$turn", "Fine"))
+            .pod_sends(*took("Me too"), delta("Fine"), *FINISHED)
+            .receives("eve", accepted("r2"), token("r2", "Fine"), answer("r2", "Fine"))
+            .receives("a", token("$turn", "Fine"), answer("$turn", "Fine"))
             .done()
         )
 
@@ -393,11 +405,11 @@ async def test_opening_attaches_to_the_session_of_another_owner_if_the_route_say
     async with in_memory_gateway(share="owner", open="attach") as made:
         await (
             talked(made)
-            .joins("eve", principal="eve")
-            .says("eve", CREATE)
-            .gets("eve", opened("open"))
-            .says("eve", history("h"))
-            .gets("eve", reply("h", hasMore=False))
+            .connects("eve", principal="eve")
+            .sends("eve", CREATE)
+            .receives("eve", opened("open"))
+            .sends("eve", history("h"))
+            .receives("eve", reply("h", hasMore=False))
             .done()
         )
         assert made.session.state.owner == "local"
@@ -420,14 +432,14 @@ async def test_a_turn_whose_last_client_leaves_is_cancelled_if_the_route_says_so
             .opens("a")
             .opens("b")
             .submits("a", "r1", "Hi")
-            .pod_says(*took("Hi"), delta("Hel"))
-            .gets("a", accepted("r1"), token("r1", "Hel"))
-            .gets("b", token("$turn", "Hel"))
+            .pod_sends(*took("Hi"), delta("Hel"))
+            .receives("a", accepted("r1"), token("r1", "Hel"))
+            .receives("b", token("$turn", "Hel"))
             .leaves("a")
-            .pod_gets()
+            .pod_receives()
             .leaves("b")
-            .pod_gets(CANCEL)
-            .pod_says(problem("internal", "Cancelled"), status("idle"))
+            .pod_receives(CANCEL)
+            .pod_sends(problem("internal", "Cancelled"), status("idle"))
             .sees("the turn is over", lambda: made.session.state.turn is None)
             .done()
         )
@@ -435,7 +447,7 @@ async def test_a_turn_whose_last_client_leaves_is_cancelled_if_the_route_says_so
 
 async def test_no_cancel_is_sent_if_no_turn_is_open() -> None:
     async with in_memory_gateway(on_last_detach="cancel") as made:
-        await made.script().opens("a").leaves("a").pod_gets().done()
+        await made.script().opens("a").leaves("a").pod_receives().done()
 
 
 async def test_a_turn_that_does_not_end_without_clients_is_ended_after_the_deadline() -> None:
@@ -444,10 +456,10 @@ async def test_a_turn_that_does_not_end_without_clients_is_ended_after_the_deadl
             made.script()
             .opens("a")
             .submits("a", "r1", "Hi")
-            .pod_says(*took("Hi"), delta("Hel"))
-            .gets("a", accepted("r1"), token("r1", "Hel"))
+            .pod_sends(*took("Hi"), delta("Hel"))
+            .receives("a", accepted("r1"), token("r1", "Hel"))
             .leaves("a")
-            .pod_gets(CANCEL)
+            .pod_receives(CANCEL)
             .passes(Limits().cancel_deadline)
             .sees("the turn is over", lambda: made.session.state.turn is None)
             .done()
@@ -458,7 +470,7 @@ async def test_a_turn_that_does_not_end_without_clients_is_ended_after_the_deadl
 async def test_a_shutdown_reaches_the_backend_only_if_the_route_says_so(shutdown: str, reaches: list[Frame]) -> None:
     async with in_memory_gateway(shutdown=shutdown) as made:
         await made.script().opens("a").done()
-        made.join("tui", dialect="pod").says({"method": "shutdown"})
+        made.join("tui", dialect="pod").sends({"method": "shutdown"})
         await settle()
         assert made.pod.news() == reaches
         made.clients["tui"].seen = len(made.clients["tui"].frames())
@@ -474,10 +486,10 @@ async def test_requests_about_no_session_use_a_backend_connection_of_their_own()
     async with in_memory_gateway(upstream="codewhale") as made:
         client = made.join("editor", dialect="codewhale")
         for _ in range(2):
-            client.says(MODELS)
+            client.sends(MODELS)
             await settle()
             asked = [frame for frame in made.pod.news() if frame["method"] == "app/models"]
-            made.pod.says({"jsonrpc": "2.0", "id": asked[0]["id"], "result": {"ok": True, "data": {"models": []}}})
+            made.pod.sends({"jsonrpc": "2.0", "id": asked[0]["id"], "result": {"ok": True, "data": {"models": []}}})
             await settle()
             (answer,) = client.news()
             assert (answer["id"], answer["result"]["data"]) == (7, {"models": []})
@@ -488,7 +500,7 @@ async def test_requests_about_no_session_use_a_backend_connection_of_their_own()
 async def test_a_request_without_a_backend_form_is_refused_without_a_session() -> None:
     async with in_memory_gateway() as made:
         client = made.join("editor", dialect="codewhale")
-        client.says(MODELS)
+        client.sends(MODELS)
         await settle()
         (answer,) = client.news()
         assert answer["result"]["ok"] is False, "a client shall not think that the server is old"
@@ -499,7 +511,7 @@ async def test_a_request_without_a_backend_form_is_refused_without_a_session() -
 async def test_a_client_without_a_session_is_disconnected_when_it_sends_shutdown() -> None:
     async with in_memory_gateway() as made:
         client = made.join("editor", dialect="codewhale")
-        client.says({"jsonrpc": "2.0", "id": 1, "method": "shutdown"})
+        client.sends({"jsonrpc": "2.0", "id": 1, "method": "shutdown"})
         await settle()
         assert client.news() == [{"jsonrpc": "2.0", "id": 1, "result": {"ok": True, "status": "stopped"}}]
         assert not client.link.alive
@@ -508,7 +520,7 @@ async def test_a_client_without_a_session_is_disconnected_when_it_sends_shutdown
 
 async def test_options_of_a_new_session_that_a_client_cannot_send_come_from_the_endpoint() -> None:
     async with in_memory_gateway(upstream="codewhale") as made:
-        made.join("a").says(CREATE)
+        made.join("a").sends(CREATE)
         await settle()
         (start,) = [frame for frame in made.pod.news() if frame["method"] == "thread/start"]
         assert (start["params"]["cwd"], start["params"]["model"]) == ("/src", "whale-1")

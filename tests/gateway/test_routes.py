@@ -84,7 +84,7 @@ async def test_a_client_of_an_unchanged_listener_stays_connected(tmp_path: Path,
         reader = await clients.connect("s")
         inode = (tmp_path / "s").stat().st_ino
         await app.change_config(config_of(structs.replace(route, overflow="disconnect")))
-        played[0].says(TextDelta(text="still here"))
+        played[0].sends(TextDelta(text="still here"))
         assert b"still here" in await reader.readuntil(b"here")
         assert (tmp_path / "s").stat().st_ino == inode
         assert len(told) == 1
@@ -120,12 +120,12 @@ async def test_a_removed_route_lets_an_open_turn_finish(tmp_path: Path, clients:
     patient = Limits(drain_deadline=DEADLINE)
     async with running(config_of(route_of(tmp_path, "a", "s"))) as (app, played, _):
         reader = await clients.connect("s")
-        played[0].says(TurnAccepted(request="1"), TextDelta(text="half"))
+        played[0].sends(TurnAccepted(request="1"), TextDelta(text="half"))
         assert b"half" in await reader.readuntil(b"half")
         await app.change_config(Config(routes=(route_of(tmp_path, "b", "t"),), limits=patient))
         await settle()
         assert not played[0].stopped
-        played[0].says(TextDelta(text="whole"))
+        played[0].sends(TextDelta(text="whole"))
         assert b"whole" in await reader.readuntil(b"whole")
         await app.change_config(config_of(route_of(tmp_path, "b", "t")))  # so that the test does not wait
 
@@ -140,7 +140,7 @@ async def test_a_session_stays_with_the_backend_that_a_reload_takes_from_its_rou
         newer = await clients.connect("s")
         assert len(played) == 2
         for backend, reader, text in ((played[0], older, b"old"), (played[1], newer, b"new")):
-            backend.says(TextDelta(text=text.decode()))
+            backend.sends(TextDelta(text=text.decode()))
             assert text in await reader.readuntil(text)
 
 
@@ -171,7 +171,7 @@ async def test_a_port_that_cannot_be_bound_changes_nothing(tmp_path: Path, clien
             assert app.config.routes == (route,)
             assert len(told) == 1
             assert not (tmp_path / "t").exists()
-            played[0].says(TextDelta(text="still here"))
+            played[0].sends(TextDelta(text="still here"))
             assert b"still here" in await reader.readuntil(b"here")
             await clients.connect("s")
 

@@ -11,11 +11,11 @@ from tests.oracle import SmoothOracle
 Message = dict[str, Any]
 
 
-def says(action: str, request: str | None = "r") -> Message:
+def sends(action: str, request: str | None = "r") -> Message:
     return {"action": action} if request is None else {"action": action, "requestId": request}
 
 
-def gets(kind: str, request: str | None = "r", **fields: Any) -> Message:
+def receives(kind: str, request: str | None = "r", **fields: Any) -> Message:
     """Take a received frame with its mirrored fields (docs/dialects/smooth.md, section 2)."""
     ids = {} if request is None else {"requestId": request}
     return {"type": kind, **ids, **fields, "data": {**ids, **fields}, "timestamp": 1}
@@ -26,35 +26,35 @@ def pong(request: str = "r") -> Message:
 
 
 def accepted(request: str = "r") -> Message:
-    return gets("immediate_response", request, status=202)
+    return receives("immediate_response", request, status=202)
 
 
 def reply(request: str | None = "r") -> Message:
-    return gets("immediate_response", request, status=200)
+    return receives("immediate_response", request, status=200)
 
 
 def token(text: str, request: str | None = "r") -> Message:
-    return gets("stream_token", request, token=text)
+    return receives("stream_token", request, token=text)
 
 
 def chunk(name: str, what: str, request: str = "r") -> Message:
-    frame = gets("stream_chunk", request, node=name)
+    frame = receives("stream_chunk", request, node=name)
     frame["data"]["state"] = {"rawResponse": {what: {"name": name}}}
     return frame
 
 
 def answer(text: str, request: str = "r") -> Message:
-    frame = gets("eventual_response", request, status=200)
+    frame = receives("eventual_response", request, status=200)
     frame["data"]["data"] = {"response": {"responseParts": [text] if text else []}}
     return frame
 
 
 def error(request: str | None = "r") -> Message:
-    return gets("error", request, error={"code": "X", "message": "x"})
+    return receives("error", request, error={"code": "X", "message": "x"})
 
 
 def cancelled(request: str = "r") -> Message:
-    return gets("cancelled", request, status=499)
+    return receives("cancelled", request, status=499)
 
 
 def told(*messages: Message) -> SmoothOracle:
@@ -64,16 +64,16 @@ def told(*messages: Message) -> SmoothOracle:
     return oracle
 
 
-SEND = says("send_message")
+SEND = sends("send_message")
 
 LEGAL = {
     "a turn with all there is": (
-        says("create_conversation_session", "c"),
+        sends("create_conversation_session", "c"),
         reply("c"),
         SEND,
         accepted(),
-        gets("stream_preamble", token="so"),
-        gets("stream_reasoning", token="hm"),
+        receives("stream_preamble", token="so"),
+        receives("stream_reasoning", token="hm"),
         token("a"),
         chunk("t", "toolCall"),
         chunk("t", "toolResult"),
@@ -82,22 +82,22 @@ LEGAL = {
     ),
     "commands in the middle of a turn": (
         SEND,
-        says("ping", "p"),
+        sends("ping", "p"),
         accepted(),
         pong("p"),
-        says("get_session", None),
+        sends("get_session", None),
         token("a"),
         reply(None),
         answer("a"),
     ),
     "a rejected send": (SEND, error()),
-    "a rejected send without an id": (says("send_message", None), error("minted")),
-    "a send without an id": (says("send_message", None), accepted("minted"), answer("", "minted")),
-    "a second input while a turn is open": (SEND, accepted(), says("send_message", "s"), error("s"), answer("")),
+    "a rejected send without an id": (sends("send_message", None), error("minted")),
+    "a send without an id": (sends("send_message", None), accepted("minted"), answer("", "minted")),
+    "a second input while a turn is open": (SEND, accepted(), sends("send_message", "s"), error("s"), answer("")),
     "the same id twice": (SEND, accepted(), SEND, error(None), token("a"), answer("a")),
     "a used id once more": (SEND, accepted(), answer(""), SEND, accepted(), error()),
-    "cancel under another id": (SEND, accepted(), says("cancel", "c"), token("a"), cancelled()),
-    "a cancel with nothing to cancel": (says("cancel", "c"), says("ping", "p"), pong("p")),
+    "cancel under another id": (SEND, accepted(), sends("cancel", "c"), token("a"), cancelled()),
+    "a cancel with nothing to cancel": (sends("cancel", "c"), sends("ping", "p"), pong("p")),
     "a turn of somebody else": (token("a", "t"), chunk("t", "toolCall", "t"), answer("a", "t")),
     "a call that waited for an answer in words": (
         SEND,
@@ -114,9 +114,9 @@ LEGAL = {
     "a confirmation under its turn's id": (
         SEND,
         accepted(),
-        gets("write_confirmation_required"),
+        receives("write_confirmation_required"),
         chunk("t", "toolCall"),
-        says("confirm_tool_action"),
+        sends("confirm_tool_action"),
         reply(),
         chunk("t", "toolResult"),
         answer(""),
@@ -124,25 +124,25 @@ LEGAL = {
     "a code": (
         SEND,
         accepted(),
-        gets("otp_verification_required"),
-        gets("otp_sent"),
+        receives("otp_verification_required"),
+        receives("otp_sent"),
         answer(""),
-        says("verify_otp"),
-        gets("otp_invalid"),
-        says("verify_otp"),
-        gets("otp_verified"),
+        sends("verify_otp"),
+        receives("otp_invalid"),
+        sends("verify_otp"),
+        receives("otp_verified"),
     ),
     "a form that was filled in wrong": (
         SEND,
         accepted(),
-        gets("interaction_required"),
-        says("submit_interaction"),
-        gets("interaction_invalid"),
-        says("submit_interaction"),
+        receives("interaction_required"),
+        sends("submit_interaction"),
+        receives("interaction_invalid"),
+        sends("submit_interaction"),
         reply(),
         answer(""),
     ),
-    "pushes that nobody asked for": (gets("keepalive"), gets("whatever", None), error(None)),
+    "pushes that nobody asked for": (receives("keepalive"), receives("whatever", None), error(None)),
 }
 
 
@@ -181,11 +181,11 @@ ILLEGAL = [
     ("node is mirrored", [SEND, accepted(), without(chunk("t", "toolCall"), "node")]),
     ("status is mirrored", [SEND, accepted(), without(cancelled(), "status")]),
     ("error is mirrored", [SEND, without(error(), "error")]),
-    ("timestamp is mirrored", [says("ping"), {**pong(), "data": {"timestamp": 2}}]),
+    ("timestamp is mirrored", [sends("ping"), {**pong(), "data": {"timestamp": 2}}]),
     ("a 202 answers", [accepted()]),
     ("a 202 answers", [SEND, accepted(), answer(""), accepted()]),
-    ("a 202 answers", [says("ping"), accepted()]),
-    ("one turn at a time", [SEND, accepted(), says("send_message", "s"), accepted("s")]),
+    ("a 202 answers", [sends("ping"), accepted()]),
+    ("one turn at a time", [SEND, accepted(), sends("send_message", "s"), accepted("s")]),
     ("stands under a turn's id", [token("a", None)]),
     ("the 202 comes before stream_token", [SEND, token("a")]),
     ("the 202 comes before eventual_response", [SEND, answer("")]),
@@ -195,8 +195,8 @@ ILLEGAL = [
     ("nothing of a turn after its end: cancelled", [SEND, accepted(), cancelled(), cancelled()]),
     ("nothing of a turn after its end: eventual_response", [token("a", "t"), answer("a", "t"), answer("a", "t")]),
     ("an error answers one command, or ends one turn", [SEND, accepted(), answer(""), error()]),
-    ("an error answers one command, or ends one turn", [says("ping"), pong(), error()]),
-    ("stream_token answers no command", [says("ping"), token("a")]),
+    ("an error answers one command, or ends one turn", [sends("ping"), pong(), error()]),
+    ("stream_token answers no command", [sends("ping"), token("a")]),
     ("a tool's result comes after its call", [SEND, accepted(), chunk("t", "toolResult")]),
     (
         "a tool's result comes after its call",
@@ -205,12 +205,12 @@ ILLEGAL = [
     ("the tokens of a turn are its answer", [SEND, accepted(), token("a"), answer("ab")]),
     ("the tokens of a turn are its answer", [token("b", "t"), answer("ab", "t")]),
     ("immediate_response answers a command", [reply()]),
-    ("immediate_response answers a command", [says("get_session"), reply("other")]),
-    ("immediate_response answers a command", [says("get_session"), reply(), reply()]),
-    ("immediate_response answers a command", [says("ping"), reply()]),
-    ("pong answers a command", [says("get_session"), pong()]),
-    ("otp_verified answers a command", [says("ping"), gets("otp_verified")]),
-    ("interaction_invalid answers a command", [gets("interaction_invalid")]),
+    ("immediate_response answers a command", [sends("get_session"), reply("other")]),
+    ("immediate_response answers a command", [sends("get_session"), reply(), reply()]),
+    ("immediate_response answers a command", [sends("ping"), reply()]),
+    ("pong answers a command", [sends("get_session"), pong()]),
+    ("otp_verified answers a command", [sends("ping"), receives("otp_verified")]),
+    ("interaction_invalid answers a command", [receives("interaction_invalid")]),
 ]
 
 
@@ -226,5 +226,9 @@ def test_a_failure_shows_what_came_before() -> None:
 
 
 def test_the_oracle_knows_what_is_open() -> None:
-    assert told(SEND, accepted(), token("b", "t"), says("ping", "p"), says("cancel", "c")).open == ["r", "t", "ping p"]
+    assert told(SEND, accepted(), token("b", "t"), sends("ping", "p"), sends("cancel", "c")).open == [
+        "r",
+        "t",
+        "ping p",
+    ]
     assert told(SEND, accepted(), answer("")).open == []

@@ -138,7 +138,7 @@ class RandomSession:
         if self._connected and said:
             for frame in said:
                 self._oracle.got(frame)
-            self.stage.pod.says(*said)
+            self.stage.pod.sends(*said)
 
     def play(self, how_often: int, n: int) -> None:
         """Let the backend make its nth move and some more, in one piece."""
@@ -154,9 +154,9 @@ class RandomSession:
 
     def join(self, who: int, n: int) -> None:
         """Connect a further client of either dialect."""
-        self.enter(("smooth", "pod")[n % 2])
+        self.connect_client(("smooth", "pod")[n % 2])
 
-    def enter(self, dialect: str) -> None:
+    def connect_client(self, dialect: str) -> None:
         """Connect a client of this dialect, which looks for the existing session."""
         if sum(client.here for client in self.clients) >= CLIENTS_MAX:
             return
@@ -187,7 +187,7 @@ class RandomSession:
         if client.dialect == "smooth":
             message = {"requestId": f"{client.name}.{client.asked}", **message}
         client.sent.append(message)
-        client.peer.says(message)
+        client.peer.sends(message)
 
     def _client(self, who: int, *dialects: str) -> RandomSessionClient | None:
         here = [client for client in self.clients if client.here and client.dialect in (dialects or ORACLES)]

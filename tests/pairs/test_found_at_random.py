@@ -35,7 +35,7 @@ async def with_a_pod_client(made: InMemoryGateway) -> Script:
     await made.script().opens("a").done()
     made.join("p", dialect="pod")
     await settle()
-    await made.script().gets("p", {"event": "snapshot"}).done()
+    await made.script().receives("p", {"event": "snapshot"}).done()
     return made.script()
 
 
@@ -56,12 +56,12 @@ async def test_a_run_without_output_ends_for_pod_clients_when_the_pod_is_lost() 
     async with in_memory_gateway(limits=FAR) as made:
         script = await with_a_pod_client(made)
         await (
-            script.pod_says(status("running"))
-            .gets("p", status("running"))
+            script.pod_sends(status("running"))
+            .receives("p", status("running"))
             .pod_dies()
             .passes(FAR.reconnect_grace)
-            .gets("p", {"event": "error"}, status("idle"))
-            .gets("a", {"type": "error", "requestId": None})
+            .receives("p", {"event": "error"}, status("idle"))
+            .receives("a", {"type": "error", "requestId": None})
             .done()
         )
 
@@ -70,11 +70,11 @@ async def test_a_paused_pod_that_comes_back_idle_is_idle_for_its_clients() -> No
     async with in_memory_gateway() as made:
         script = await with_a_pod_client(made)
         await (
-            script.pod_says(status("running"), run_end("paused"), status("paused"))
-            .gets("p", status("running"), run_end("paused"), status("paused"))
+            script.pod_sends(status("running"), run_end("paused"), status("paused"))
+            .receives("p", status("running"), run_end("paused"), status("paused"))
             .pod_dies()
-            .pod_says(snapshot())
-            .gets("p", {"event": "segment_rotated"}, status("idle"))
+            .pod_sends(snapshot())
+            .receives("p", {"event": "segment_rotated"}, status("idle"))
             .done()
         )
 
@@ -86,12 +86,12 @@ async def test_a_result_has_the_name_of_its_call_in_the_history() -> None:
     async with in_memory_gateway() as made:
         await (
             made.script()
-            .joins("a")
-            .says("a", CREATE)
-            .pod_says(snapshot(CALLED, status="paused"))
-            .gets("a", opened("open"))
-            .pod_says(status("running"), say("tool_result", id="c", summary="s", is_error=False))
-            .gets("a", {"type": "stream_chunk", "node": "lookup"})
+            .connects("a")
+            .sends("a", CREATE)
+            .pod_sends(snapshot(CALLED, status="paused"))
+            .receives("a", opened("open"))
+            .pod_sends(status("running"), say("tool_result", id="c", summary="s", is_error=False))
+            .receives("a", {"type": "stream_chunk", "node": "lookup"})
             .done()
         )
 
@@ -102,11 +102,11 @@ async def test_a_call_received_from_its_middle_has_its_name_and_all_of_its_argum
         whole = say("tool_call_done", id="c", name="lookup", arguments='{"a":1}')
         await (
             script.pod_dies()
-            .pod_says(snapshot(status="running"))
-            .gets("p", {"event": "segment_rotated"}, status("running"))
-            .pod_says(say("tool_call_args_delta", id="c", json="1}"), whole)
-            .gets("p", say("tool_call_start", id="c", name="lookup"), whole)
-            .gets("a", {"type": "stream_chunk", "node": "lookup"})
+            .pod_sends(snapshot(status="running"))
+            .receives("p", {"event": "segment_rotated"}, status("running"))
+            .pod_sends(say("tool_call_args_delta", id="c", json="1}"), whole)
+            .receives("p", say("tool_call_start", id="c", name="lookup"), whole)
+            .receives("a", {"type": "stream_chunk", "node": "lookup"})
             .sees("the fragment was counted", lambda: made.losses("ToolCallArguments") == 1)
             .done()
         )
@@ -150,12 +150,12 @@ async def test_an_input_given_up_and_then_accepted_is_in_the_transcript() -> Non
         await (
             made.script()
             .opens("a")
-            .says("a", send("r1", "Hi"))
-            .pod_gets(run("Hi"))
+            .sends("a", send("r1", "Hi"))
+            .pod_receives(run("Hi"))
             .passes(31)
-            .gets("a", error("r1", "INTERNAL_ERROR"))
-            .pod_says(*took("Hi"), delta("x"))
-            .gets("a", {"type": "stream_token"})
+            .receives("a", error("r1", "INTERNAL_ERROR"))
+            .pod_sends(*took("Hi"), delta("x"))
+            .receives("a", {"type": "stream_token"})
             .done()
         )
         assert [message.text for message in made.session.state.messages()] == ["Hi"]

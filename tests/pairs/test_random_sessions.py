@@ -49,7 +49,7 @@ async def played(client: str, backend: str, steps: list[Step], log_max: int) -> 
         )  # one connection at a time
         session = RandomSession(stage, RandomSession.played(backend))
         try:
-            session.enter(client)
+            session.connect_client(client)
             await session.rest()
             for step in steps:
                 await session.step(step)

@@ -18,7 +18,7 @@ from tests.pairs.table import PAIRS
 SAID = ["Where is my order?", "Fail, please!", "Try again.", "Count slowly.", "Refund it."]
 
 
-def says(line: FrameLine, text: str) -> bool:
+def has_text(line: FrameLine, text: str) -> bool:
     """Return True if a frame contains this text."""
     frame = line.frame()
     whole = b"".join(frame.parts) if isinstance(frame, Parts) else frame or b""
@@ -48,10 +48,10 @@ async def test_the_recording_of_a_pair_holds_the_frames_of_both_sides(
         if not isinstance(line, EventLine):
             continue
         if isinstance(line.event, TextDelta) and line.event.text.isascii() and (words := line.event.text.split()):
-            told.append(any(says(frame, words[0]) for frame in before(lines, at, "receive", up=True)))
+            told.append(any(has_text(frame, words[0]) for frame in before(lines, at, "receive", up=True)))
         elif isinstance(line.command, SubmitInput) and line.link != UP:
             text = line.command.segments[0].text  # type: ignore[union-attr]  # these clients type text
-            assert says(before(lines, at, "receive", up=False)[0], text)
+            assert has_text(before(lines, at, "receive", up=False)[0], text)
     assert len(told) > 5
     assert all(told)  # the backend's own words, in frames that stand in this session's file
     assert {frame.dialect for frame in before(lines, len(lines), "receive", up=True)} == {backend}

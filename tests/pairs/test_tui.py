@@ -51,7 +51,7 @@ class Pod:
         writer.write(json.dumps({"event": "snapshot", "data": snapshot}).encode() + b"\n")
         self._ready.set()
 
-    async def says(self, *events: tuple[str, dict[str, Any]]) -> None:
+    async def sends(self, *events: tuple[str, dict[str, Any]]) -> None:
         """Send these events and wait until the client has seen them."""
         before = len(self.tui.events)
         for name, data in events:
@@ -87,11 +87,11 @@ def run(text: str) -> dict[str, Any]:
 @pytest.mark.parametrize("result", ["finished", "limit_reached"])
 async def test_input_typed_during_a_run_is_sent_after_it(tmp_path: Path, result: str) -> None:
     async with playing(tmp_path) as (tui, pod):
-        await pod.says(RUNNING)
+        await pod.sends(RUNNING)
         await tui.enter("one")
         await tui.enter("two")
         assert tui.held == ["one", "two"]
-        await pod.says(("run_end", {"result": result}))
+        await pod.sends(("run_end", {"result": result}))
         assert await pod.hears() == run("one")
         assert tui.held == ["two"]
 
@@ -99,10 +99,10 @@ async def test_input_typed_during_a_run_is_sent_after_it(tmp_path: Path, result:
 @pytest.mark.parametrize("result", ["paused", "rolled_back"])
 async def test_input_typed_during_a_run_is_kept_if_the_run_did_not_complete(tmp_path: Path, result: str) -> None:
     async with playing(tmp_path) as (tui, pod):
-        await pod.says(RUNNING)
+        await pod.sends(RUNNING)
         await tui.enter("one")
         rest = "paused" if result == "paused" else "idle"
-        await pod.says(("run_end", {"result": result}), ("status", {"status": rest}))
+        await pod.sends(("run_end", {"result": result}), ("status", {"status": rest}))
         await tui.enter("two")
         assert await pod.hears() == run("two"), "nothing was sent before it"
         assert tui.held == ["one"]
@@ -127,7 +127,7 @@ async def test_the_meaning_of_a_key_depends_on_the_status(tmp_path: Path, status
 async def test_an_input_that_was_rolled_back_is_in_the_editor_again(tmp_path: Path) -> None:
     async with playing(tmp_path) as (tui, pod):
         segments = [{"kind": "text", "content": "never mind"}]
-        await pod.says(("user_message", {"segments": segments}), RUNNING, ("run_end", {"result": "rolled_back"}))
+        await pod.sends(("user_message", {"segments": segments}), RUNNING, ("run_end", {"result": "rolled_back"}))
         assert (tui.editor, tui.lines) == ("never mind", [])
 
 
@@ -135,24 +135,24 @@ async def test_a_result_of_an_unknown_call_is_a_warning(tmp_path: Path) -> None:
     result = {"summary": "s", "is_error": False}
     async with playing(tmp_path) as (tui, pod):
         tui.judged = False  # no legal order
-        await pod.says(RUNNING, ("turn_start", {"turn": 0}), ("tool_call_start", {"id": "a", "name": "n"}))
-        await pod.says(("tool_result", {"id": "a", **result}))
+        await pod.sends(RUNNING, ("turn_start", {"turn": 0}), ("tool_call_start", {"id": "a", "name": "n"}))
+        await pod.sends(("tool_result", {"id": "a", **result}))
         assert tui.warnings == []
-        await pod.says(("tool_result", {"id": "b", **result}))
+        await pod.sends(("tool_result", {"id": "b", **result}))
         assert tui.warnings == ["a result of an unknown call b"]
 
 
 async def test_an_ended_run_is_idle_before_its_status_event(tmp_path: Path) -> None:
     async with playing(tmp_path) as (tui, pod):
-        await pod.says(RUNNING, ("turn_start", {"turn": 0}))
+        await pod.sends(RUNNING, ("turn_start", {"turn": 0}))
         assert tui.status == "running"
-        await pod.says(("run_end", {"result": "paused"}))
+        await pod.sends(("run_end", {"result": "paused"}))
         assert tui.status == "paused"
 
 
 async def test_shutdown_ends_the_client(tmp_path: Path) -> None:
     async with playing(tmp_path) as (tui, pod):
-        await pod.says(("shutdown", {}))
+        await pod.sends(("shutdown", {}))
         assert tui.quit
 
 
@@ -162,5 +162,5 @@ async def test_shutdown_ends_the_client(tmp_path: Path) -> None:
 async def test_an_event_of_another_type_ends_the_client(tmp_path: Path, event: tuple[str, dict[str, Any]]) -> None:
     with pytest.raises(BaseExceptionGroup) as died:
         async with playing(tmp_path) as (_, pod):
-            await pod.says(event)
+            await pod.sends(event)
     assert died.group_contains((AssertionError, ValueError), depth=1)

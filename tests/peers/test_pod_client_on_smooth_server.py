@@ -44,7 +44,7 @@ async def room(
         yield server, tui
 
 
-async def says(tui: PodTerminalClient, text: str, status: str = "idle") -> int:
+async def sends(tui: PodTerminalClient, text: str, status: str = "idle") -> int:
     """Type a line and wait until the pod is idle; return the position before its answer."""
     mark = len(tui.events)
     await tui.enter(text)
@@ -54,7 +54,7 @@ async def says(tui: PodTerminalClient, text: str, status: str = "idle") -> int:
 
 async def asked(tui: PodTerminalClient, text: str) -> str:
     """Type a line that causes a question; return the question's text."""
-    mark = await says(tui, text, "paused")
+    mark = await sends(tui, text, "paused")
     return question(tui, mark)
 
 
@@ -97,7 +97,7 @@ def refusal(tui: PodTerminalClient, mark: int) -> tuple[str, str]:
 async def test_a_turn_streams(tmp_path: Path) -> None:
     async with room(tmp_path) as (server, tui):
         server.model.push_text("Hello from the engine!")
-        mark = await says(tui, "hello there")
+        mark = await sends(tui, "hello there")
         echoed(tui, mark, "hello there")
         names = tui.since(mark)
         assert names.count("text_delta") > 1, "it streams"
@@ -109,7 +109,7 @@ async def test_a_turn_streams(tmp_path: Path) -> None:
 async def test_a_tool_call_is_shown_with_its_result(tmp_path: Path) -> None:
     async with room(tmp_path) as (server, tui):
         server.model.push_tool_call("c1", "lookup_order", '{"id": "123"}').push_text("It has shipped.")
-        mark = await says(tui, "where is order 123?")
+        mark = await sends(tui, "where is order 123?")
         (call,) = [data for name, data in tui.events[mark:] if name == "tool_call_done"]
         (result,) = [data for name, data in tui.events[mark:] if name == "tool_result"]
         assert (call["name"], json.loads(call["arguments"])) == ("lookup_order", {"id": "123"})
@@ -158,7 +158,7 @@ async def test_a_cancelled_run_ends_and_the_next_one_runs(tmp_path: Path) -> Non
         assert (await tui.rests(mark))[-2:] == ["error", "status"]
         assert refusal(tui, mark) == ("internal", "Cancelled")
         server.model.push_text("Here I am.")
-        assert tui.text(await says(tui, "and now?")) == "Here I am."
+        assert tui.text(await sends(tui, "and now?")) == "Here I am."
 
 
 async def test_a_shutdown_quits_the_terminal_and_not_the_server(tmp_path: Path) -> None:
@@ -167,7 +167,7 @@ async def test_a_shutdown_quits_the_terminal_and_not_the_server(tmp_path: Path) 
         await tui.until(lambda: tui.quit)
         server.model.push_text("Still here.")
         async with PodTerminalClient.started(f"{tmp_path}/atlas/sock") as other:
-            assert other.text(await says(other, "anybody?")) == "Still here."
+            assert other.text(await sends(other, "anybody?")) == "Still here."
 
 
 # -- approvals --------------------------------------------------------------------------------------
@@ -187,7 +187,7 @@ async def test_an_approval_lets_the_tool_run(tmp_path: Path, words: str) -> None
         assert "approve" in told
         assert "deny" in told
         assert server.deleted == []
-        mark = await says(tui, words)
+        mark = await sends(tui, words)
         answered(tui, mark, words)
         assert server.deleted == ["42"]
         assert tui.text(mark) == "As you said."
@@ -210,7 +210,7 @@ async def test_a_denial_keeps_the_tool_from_running(tmp_path: Path) -> None:
     async with room(tmp_path) as (server, tui):
         scripted(server)
         await asked(tui, "delete record 42")
-        mark = await says(tui, "deny")
+        mark = await sends(tui, "deny")
         answered(tui, mark, "deny")
         assert server.deleted == []
         (result,) = [data for name, data in tui.events[mark:] if name == "tool_result"]
@@ -232,7 +232,7 @@ async def test_a_question_that_nobody_answers_is_denied_at_the_deadline(tmp_path
         assert tui.text(mark) == "As you said."
         assert server.deleted == []
         server.model.push_text("Fine.")
-        assert tui.text(await says(tui, "never mind")) == "Fine."
+        assert tui.text(await sends(tui, "never mind")) == "Fine."
 
 
 async def test_any_other_input_is_refused_until_the_question_is_answered(tmp_path: Path) -> None:
@@ -246,7 +246,7 @@ async def test_any_other_input_is_refused_until_the_question_is_answered(tmp_pat
         assert code == "already_running"
         assert "approve or deny first" in text
         assert tui.since(mark) == ["error"], "nothing was sent, nothing is queued"
-        mark = await says(tui, "approve")
+        mark = await sends(tui, "approve")
         answered(tui, mark, "approve")
         assert server.deleted == ["42"]
         assert server.model.call_count == 2, "what was refused never reached the model"
@@ -262,7 +262,7 @@ async def test_resume_shows_the_question_again_and_answers_nothing(tmp_path: Pat
         assert question(tui, mark) == told
         assert "user_message" not in tui.since(mark)
         assert server.deleted == []
-        await says(tui, "approve")
+        await sends(tui, "approve")
         assert server.deleted == ["42"]
 
 
@@ -296,11 +296,11 @@ async def test_two_questions_of_one_turn_are_asked_one_after_the_other(tmp_path:
         server.model.push_tool_call("c1", "delete_record", '{"id": "42"}')
         server.model.push_tool_call("c2", "delete_record", '{"id": "43"}').push_text("One of them.")
         await asked(tui, "delete records 42 and 43")
-        mark = await says(tui, "approve", "paused")
+        mark = await sends(tui, "approve", "paused")
         assert tui.since(mark)[:4] == ["user_message", "status", "invoke_start", "turn_start"]
         question(tui, mark)
         assert server.deleted == ["42"]
-        mark = await says(tui, "deny")
+        mark = await sends(tui, "deny")
         answered(tui, mark, "deny")
         assert server.deleted == ["42"]
 
@@ -313,7 +313,7 @@ async def test_a_cancel_ends_question_and_turn(tmp_path: Path) -> None:
         await tui.send("cancel")
         await tui.rests(mark)
         server.model.push_text("Fine.")
-        mark = await says(tui, "never mind")
+        mark = await sends(tui, "never mind")
         echoed(tui, mark, "never mind")
         assert server.deleted == []
 
@@ -347,7 +347,7 @@ async def test_a_right_code_sends_the_refused_input_again(tmp_path: Path) -> Non
     async with room(tmp_path, **parts) as (server, tui):
         server.model.push_tool_call("c0", "request_identity_intake", IDENTITY).push_text("Hello Ann.")
         await asked(tui, "hello")
-        await says(tui, "ann@example.com")
+        await sends(tui, "ann@example.com")
         server.model.push_tool_call("c1", "lookup_order", '{"id": "123"}').push_text("Please verify.")
         mark = len(tui.events)
         await tui.enter("where is order 123?")
@@ -392,7 +392,7 @@ async def test_an_identity_is_asked_for_field_by_field(tmp_path: Path) -> None:
         assert "to send you the quote" in told
         assert "name" in told.lower()
         assert "email" in (await asked(tui, "Ann")).lower()
-        mark = await says(tui, "ann@example.com")
+        mark = await sends(tui, "ann@example.com")
         answered(tui, mark, "ann@example.com")
         assert tui.text(mark) == "Thank you, Ann."
         assert handed_in(server) == {"status": "submitted", "values": {"name": "Ann", "email": "ann@example.com"}}
@@ -404,7 +404,7 @@ async def test_a_field_that_the_server_refuses_is_asked_for_again(tmp_path: Path
         await asked(tui, "a quote, please")
         told = await asked(tui, "not-an-address")
         assert "must be a valid email address" in told
-        mark = await says(tui, "ann@example.com")
+        mark = await sends(tui, "ann@example.com")
         answered(tui, mark, "ann@example.com")
         assert handed_in(server)["values"] == {"email": "ann@example.com"}
 
@@ -414,7 +414,7 @@ async def test_skip_declines_a_form(tmp_path: Path, tool: str, arguments: str) -
     async with room(tmp_path) as (server, tui):
         server.model.push_tool_call("c1", tool, arguments).push_text("No problem.")
         assert "skip" in await asked(tui, "a quote, please")
-        mark = await says(tui, "skip")
+        mark = await sends(tui, "skip")
         answered(tui, mark, "skip")
         assert tui.text(mark) == "No problem."
         assert handed_in(server)["status"] == "declined"
@@ -429,7 +429,7 @@ async def test_a_choice_is_made_by_its_number_or_its_label(tmp_path: Path, words
         assert "1" in told
         assert "Starter" in told
         assert "Pro" in told
-        mark = await says(tui, words)
+        mark = await sends(tui, words)
         answered(tui, mark, words)
         assert tui.text(mark) == "Pro it is."
         assert handed_in(server)["values"] == {"answers": [{"header": "Plan", "options": ["Pro"]}]}

@@ -60,21 +60,21 @@ async def _play(backend: str, number: str, driver: str, manner: str) -> Captured
         recorded.driver = audience["driver", driver] = CLIENTS[driver](stage, f"driver-{driver}")
         session = await recorded.opened()
 
-        async def joins(when: str) -> None:
+        async def connects(when: str) -> None:
             for dialect in DIALECTS:
                 client = audience[when, dialect] = CLIENTS[dialect](stage, f"{when}-{dialect}")
                 await client.join(session)
 
         async def before(at: int) -> None:
             if at == 0:
-                await joins("before")
+                await connects("before")
             elif at < len(recorded.steps) and recorded.steps[at] is middle:
                 await recorded.rest()
                 play.middle = len(recorded.upto(at)) - 1
-                await joins("middle")
+                await connects("middle")
 
         await recorded.play(before)
-        await joins("after")
+        await connects("after")
         for key, client in audience.items():
             play.shown[key] = ShownToClient(client.turns(), [], client.unanswered()[1])
             play.shown[key].history = await client.history()

@@ -114,7 +114,7 @@ class InMemorySmoothClient(InMemoryClient):
 
     def ask(self, action: str, **keys: Any) -> str:
         request = f"{self.name}.{self.number()}"
-        self.peer.says({"action": action, "requestId": request, **keys})
+        self.peer.sends({"action": action, "requestId": request, **keys})
         return request
 
     async def open(self) -> None:
@@ -194,10 +194,10 @@ class InMemoryPodClient(InMemoryClient):
 
     def run(self, segments: list[Frame]) -> None:
         """Send this input in segments."""
-        self.peer.says({"method": "run", "params": {"input": segments}})
+        self.peer.sends({"method": "run", "params": {"input": segments}})
 
     def cancel(self) -> None:
-        self.peer.says({"method": "cancel"})
+        self.peer.sends({"method": "cancel"})
 
     async def history(self) -> list[Said]:
         """Return the history that a pod sends to each client that connects."""
@@ -320,7 +320,7 @@ class InMemoryCodewhaleClient(InMemoryClient):
     def ask(self, method: str, **params: Any) -> int:
         """Send a request; return its id."""
         number = self.number()
-        self.peer.says({"jsonrpc": "2.0", "id": number, "method": method, "params": params})
+        self.peer.sends({"jsonrpc": "2.0", "id": number, "method": method, "params": params})
         return number
 
     async def open(self) -> None:

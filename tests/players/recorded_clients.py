@@ -85,7 +85,7 @@ class _Repetition:
             if isinstance(client, InMemoryPandoClient):
                 client.peer.calls(text.encode())
             else:
-                client.peer.says(text.encode())
+                client.peer.sends(text.encode())
             await self._backend.rest()
             self._learn(message.value)
 

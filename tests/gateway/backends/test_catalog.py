@@ -25,7 +25,7 @@ def rows(frame: Frame) -> list[str]:
 async def editor(made: InMemoryGateway, name: str = "editor") -> Any:
     """Connect a codewhale client with an open thread."""
     client = made.join(name, dialect="codewhale")
-    client.says(line(1, "thread/start"))
+    client.sends(line(1, "thread/start"))
     await answers(made, "thread/start", **shown(f"thread-{OWN}", "started"))
     client.news()
     return client
@@ -34,7 +34,7 @@ async def editor(made: InMemoryGateway, name: str = "editor") -> Any:
 async def test_a_list_has_each_open_and_each_stored_session_once() -> None:
     async with in_memory_gateway(upstream="codewhale") as made:
         client = await editor(made)
-        client.says(LIST)
+        client.sends(LIST)
         threads = [
             thread(f"thread-{KEPT}", updated_at=5),
             thread(f"thread-{OWN}", name="Atlas"),
@@ -49,13 +49,13 @@ async def test_a_list_has_each_open_and_each_stored_session_once() -> None:
 async def test_a_list_of_archived_sessions_includes_those_of_the_store() -> None:
     async with in_memory_gateway(upstream="codewhale") as made:
         client = await editor(made)
-        client.says(line(9, "thread/list", include_archived=True))
+        client.sends(line(9, "thread/list", include_archived=True))
         await settle()
         assert asked(made, "thread/list")[-1]["params"]["include_archived"] is True
         await answers(made, "thread/list", threads=[thread(f"thread-{KEPT}", status="archived")])
         (listed,) = client.news()
         assert [row["status"] for row in listed["result"]["threads"] if row["id"].endswith(KEPT)] == ["archived"]
-        client.says(LIST)
+        client.sends(LIST)
         await answers(made, "thread/list", threads=[thread(f"thread-{OWN}", status="archived")])
         assert rows(client.news()[0]) == [], "it was put away by somebody who is no client of ours"
 
@@ -64,7 +64,7 @@ async def test_lists_at_the_same_time_share_one_request_to_the_store() -> None:
     async with in_memory_gateway(upstream="codewhale") as made:
         clients = [made.join(f"editor {n}", dialect="codewhale") for n in range(2)]
         for client in clients:
-            client.says(LIST)
+            client.sends(LIST)
         await answers(made, "thread/list", threads=[thread(f"thread-{KEPT}")])
         assert [rows(client.news()[0]) for client in clients] == [[KEPT], [KEPT]]
         assert len(asked(made, "thread/list")) == 1
@@ -73,7 +73,7 @@ async def test_lists_at_the_same_time_share_one_request_to_the_store() -> None:
 async def test_a_store_that_does_not_answer_in_time_adds_nothing_and_is_counted() -> None:
     async with in_memory_gateway(upstream="codewhale") as made:
         client = await editor(made)
-        client.says(LIST)
+        client.sends(LIST)
         await settle()
         assert client.news() == []
         made.time.passes(Limits().connect_deadline)
@@ -84,7 +84,7 @@ async def test_a_store_that_does_not_answer_in_time_adds_nothing_and_is_counted(
 async def test_a_store_that_has_no_list_adds_nothing() -> None:
     async with in_memory_gateway(upstream="codewhale") as made:
         client = await editor(made)
-        client.says(LIST)
+        client.sends(LIST)
         await refuses(made, "thread/list", -32601, "unsupported method: thread/list")
         assert rows(client.news()[0]) == [OWN]
 
@@ -93,7 +93,7 @@ async def test_a_backend_that_cannot_be_reached_adds_nothing() -> None:
     async with in_memory_gateway(upstream="codewhale") as made:
         client = await editor(made)
         made.away = True
-        client.says(LIST)
+        client.sends(LIST)
         await made.settle()
         assert rows(client.news()[0]) == [OWN]
 
@@ -101,7 +101,7 @@ async def test_a_backend_that_cannot_be_reached_adds_nothing() -> None:
 async def test_a_backend_that_is_lost_before_it_answers_adds_nothing() -> None:
     async with in_memory_gateway(upstream="codewhale") as made:
         client = await editor(made)
-        client.says(LIST)
+        client.sends(LIST)
         await settle()
         made.pod.transport.hang_up()
         await settle()
@@ -124,7 +124,7 @@ async def test_waiting_lists_are_bounded() -> None:
 async def test_a_store_is_not_listed_if_its_sessions_may_have_owners() -> None:
     async with in_memory_gateway(upstream="codewhale", share="owner") as made:
         client = await editor(made)
-        client.says(LIST)
+        client.sends(LIST)
         await settle()
         assert rows(client.news()[0]) == [OWN]
         assert asked(made, "thread/list") == []
@@ -136,16 +136,16 @@ async def test_a_listed_conversation_opens_under_the_id_in_the_list() -> None:
     """
     async with in_memory_gateway(upstream="codewhale") as made:
         client = made.join("widget")
-        client.says(ask("list_conversations", "l"))
+        client.sends(ask("list_conversations", "l"))
         await answers(made, "thread/list", threads=[thread(f"thread-{KEPT}", preview="Hi", updated_at=5)])
         (row,) = client.news()[0]["data"]["conversations"]
         assert (row["conversationId"], row["title"]) == (KEPT, "Hi")
-        client.says(ask("create_conversation_session", "c", conversationId=KEPT, agentId=OTHER))
+        client.sends(ask("create_conversation_session", "c", conversationId=KEPT, agentId=OTHER))
         await answers(made, "thread/resume", **shown(f"thread-{KEPT}"))
         await answers(made, "thread/read", **shown(f"thread-{KEPT}", "ok", (("user", "Hi"), ("assistant", "Hello"))))
         (opened,) = client.news()
         assert opened["data"]["conversationId"] == KEPT
-        client.says(ask("get_conversation_messages", "h", sessionId=opened["data"]["sessionId"]))
+        client.sends(ask("get_conversation_messages", "h", sessionId=opened["data"]["sessionId"]))
         await answers(made, "thread/read", **shown(f"thread-{KEPT}", "ok", (("user", "Hi"), ("assistant", "Hello"))))
         assert len(client.news()[0]["data"]["messages"]) == 2
 
@@ -153,28 +153,28 @@ async def test_a_listed_conversation_opens_under_the_id_in_the_list() -> None:
 async def test_a_smooth_server_lists_its_conversations_and_a_codewhale_client_reads_one() -> None:
     async with in_memory_gateway(upstream="smooth") as made:
         client = made.join("editor", dialect="codewhale")
-        client.says(LIST)
+        client.sends(LIST)
         await settle()
         (query,) = made.pod.news()
         assert (query["action"], query["limit"]) == ("list_conversations", 200)
         listed = [{"conversationId": KEPT, "title": "Atlas", "updatedAt": "2026-05-09T21:28:20Z", "messageCount": 2}]
-        made.pod.says(_done(query, {"conversations": listed, "nextCursor": "more", "hasMore": True}))
+        made.pod.sends(_done(query, {"conversations": listed, "nextCursor": "more", "hasMore": True}))
         await settle()
         assert rows(client.news()[0]) == [KEPT]
         assert made.losses("SessionsListed") == 1, "older ones are not asked for"
-        client.says(line(10, "thread/read", thread_id=f"thread-{KEPT}"))
+        client.sends(line(10, "thread/read", thread_id=f"thread-{KEPT}"))
         await settle()
         (create,) = made.pod.news()
         assert (create["action"], create["conversationId"]) == ("create_conversation_session", KEPT)
         assert create["agentId"], "a server wants one"
         ids = {"sessionId": OWN, "conversationId": KEPT, "agentId": OTHER, "agentName": "smooth-agent"}
-        made.pod.says(_done(create, ids))
+        made.pod.sends(_done(create, ids))
         await settle()
-        made.pod.says(_done(made.pod.news()[0], {"messages": [], "nextCursor": None, "hasMore": False}))
+        made.pod.sends(_done(made.pod.news()[0], {"messages": [], "nextCursor": None, "hasMore": False}))
         await settle()
         (read,) = client.news()
         assert read["result"]["thread_id"] == f"thread-{KEPT}"
-        client.says(LIST)
+        client.sends(LIST)
         await settle()
         assert made.pods[0].news()[0]["action"] == "list_conversations"
         made.time.passes(Limits().connect_deadline)

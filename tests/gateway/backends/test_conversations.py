@@ -21,16 +21,16 @@ async def test_a_message_to_a_stored_thread_continues_that_thread() -> None:
     """No server requires a resume before a message to a thread (docs/dialects/codewhale.md, section 3)."""
     async with in_memory_gateway(upstream="codewhale") as made:
         client = made.join("editor", dialect="codewhale")
-        client.says(line(1, "thread/message", thread_id=KEPT, input="And now?"))
+        client.sends(line(1, "thread/message", thread_id=KEPT, input="And now?"))
         await answers(made, "thread/resume", **shown(KEPT))
         assert asked(made, "thread/message") == [], "its history comes first"
         await answers(made, "thread/read", **shown(KEPT, "ok", SAID))
         (message,) = asked(made, "thread/message")
         assert message["params"] == {"thread_id": KEPT, "input": "And now?"}
         await settle()
-        made.pod.says({"type": "response_start", "response_id": "r"})
-        made.pod.says({"type": "response_delta", "response_id": "r", "delta": "Now this."})
-        made.pod.says({"type": "response_end", "response_id": "r"})
+        made.pod.sends({"type": "response_start", "response_id": "r"})
+        made.pod.sends({"type": "response_delta", "response_id": "r", "delta": "Now this."})
+        made.pod.sends({"type": "response_end", "response_id": "r"})
         await answers(made, "thread/message", thread_id=KEPT, status="accepted", data={"turn_id": "t"})
         assert [frame.get("type") or frame["result"]["status"] for frame in client.news()] == [
             "response_start",
@@ -56,12 +56,12 @@ async def test_a_thread_of_the_store_is_resumed_and_read_with_its_history_and_it
     }
     async with in_memory_gateway(upstream="codewhale") as made:
         client = made.join("editor", dialect="codewhale")
-        client.says(line(1, "thread/resume", thread_id=KEPT))
+        client.sends(line(1, "thread/resume", thread_id=KEPT))
         resumed = shown(KEPT)
         resumed["data"]["goal"] = goal
         await answers(made, "thread/resume", **resumed)
         await answers(made, "thread/read", **shown(KEPT, "ok", SAID))
-        client.says(line(2, "thread/read", thread_id=KEPT))
+        client.sends(line(2, "thread/read", thread_id=KEPT))
         await settle()
         resume, read = client.news()
         for answer in (resume, read):
@@ -74,12 +74,12 @@ async def test_a_clients_history_for_an_open_thread_is_counted_as_a_loss() -> No
     async with in_memory_gateway(upstream="codewhale") as made:
         client = made.join("editor", dialect="codewhale")
         history = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello"}]
-        client.says(line(1, "thread/resume", thread_id=KEPT, history=history))
+        client.sends(line(1, "thread/resume", thread_id=KEPT, history=history))
         await answers(made, "thread/resume", **shown(KEPT))
         await answers(made, "thread/read", **shown(KEPT, "ok", SAID))
         assert asked(made, "thread/resume")[0]["params"]["history"] == history
         assert made.losses("ResumeSession") == 0
-        client.says(line(2, "thread/resume", thread_id=KEPT, history=history))
+        client.sends(line(2, "thread/resume", thread_id=KEPT, history=history))
         await settle()
         assert made.losses("ResumeSession") == 2
 
@@ -87,7 +87,7 @@ async def test_a_clients_history_for_an_open_thread_is_counted_as_a_loss() -> No
 async def test_a_clients_history_that_the_backends_dialect_cannot_take_is_counted_as_a_loss() -> None:
     async with in_memory_gateway() as made:
         client = made.join("editor", dialect="codewhale")
-        client.says(line(1, "thread/resume", thread_id=KEPT, history=["Hi"]))
+        client.sends(line(1, "thread/resume", thread_id=KEPT, history=["Hi"]))
         await settle()
         assert made.losses("ResumeSession") == 1
 
@@ -102,14 +102,14 @@ async def test_a_session_is_named_after_the_thread_that_its_backend_opened() -> 
     """
     async with in_memory_gateway(upstream="codewhale") as made:
         widget, editor = made.join("widget"), made.join("editor", dialect="codewhale")
-        widget.says(ask("create_conversation_session", "c", agentId=OPENED))
+        widget.sends(ask("create_conversation_session", "c", agentId=OPENED))
         await settle()
         assert (widget.news(), made.router.sessions) == ([], []), "it has no id yet"
         await answers(made, "thread/start", **shown(KEPT, "started"))
         (created,) = widget.news()
         assert created["data"]["conversationId"] == OPENED
         assert [session.state.id for session in made.router.sessions] == [OPENED]
-        editor.says(line(1, "thread/read", thread_id=KEPT))
+        editor.sends(line(1, "thread/read", thread_id=KEPT))
         await settle()
         assert editor.news()[0]["result"]["thread_id"] == KEPT
 
@@ -117,7 +117,7 @@ async def test_a_session_is_named_after_the_thread_that_its_backend_opened() -> 
 async def test_a_thread_resumed_by_a_codewhale_client_has_the_same_id_for_a_smooth_client() -> None:
     async with in_memory_gateway(upstream="codewhale") as made:
         client = made.join("editor", dialect="codewhale")
-        client.says(line(1, "thread/resume", thread_id=KEPT))
+        client.sends(line(1, "thread/resume", thread_id=KEPT))
         await answers(made, "thread/resume", **shown(KEPT))
         await answers(made, "thread/read", **shown(KEPT, "ok"))
         assert [session.state.id for session in made.router.sessions] == [OPENED]
@@ -136,7 +136,7 @@ async def test_an_id_chosen_by_a_pando_client_is_an_alias_for_all_others() -> No
         await settle()
         published = [frame["payload"] for frame in subscriber.news() if frame["topic"] == "message.append"]
         assert [payload["session_id"] for payload in published] == [CHOSEN]
-        widget.says(ask("create_conversation_session", "c", agentId=OPENED, conversationId=CHOSEN))
+        widget.sends(ask("create_conversation_session", "c", agentId=OPENED, conversationId=CHOSEN))
         await settle()
         assert widget.news()[0]["data"]["conversationId"] == OPENED
         assert len(made.router.sessions) == 1
@@ -145,7 +145,7 @@ async def test_an_id_chosen_by_a_pando_client_is_an_alias_for_all_others() -> No
 async def test_a_backend_that_opens_nothing_in_time_is_busy_before_a_pando_client_gives_up() -> None:
     async with in_memory_gateway(upstream="codewhale") as made:
         client = made.join("editor", dialect="codewhale")
-        client.says(line(1, "thread/start"))
+        client.sends(line(1, "thread/start"))
         await settle()
         assert Limits().open_deadline < 10, "a pando client waits 10 s for the answer to a call"
         made.time.passes(Limits().open_deadline)
@@ -160,14 +160,14 @@ async def test_a_thread_that_two_clients_resume_at_once_is_one_session() -> None
     async with in_memory_gateway(upstream="codewhale") as made:
         clients = [made.join(name, dialect="codewhale") for name in ("one", "two")]
         for client in clients:
-            client.says(line(1, "thread/resume", thread_id=KEPT))
+            client.sends(line(1, "thread/resume", thread_id=KEPT))
         await settle()
         for child in made.pods:
             (asking,) = [frame for frame in child.news() if frame["method"] == "thread/resume"]
-            child.says(_result(asking, **shown(KEPT)))
+            child.sends(_result(asking, **shown(KEPT)))
             await settle()
             (reading,) = [frame for frame in child.news() if frame["method"] == "thread/read"]
-            child.says(_result(reading, **shown(KEPT, "ok")))
+            child.sends(_result(reading, **shown(KEPT, "ok")))
             await settle()
         assert [client.news()[0]["result"]["thread_id"] for client in clients] == [KEPT, KEPT]
         made.time.passes(0)
@@ -179,7 +179,7 @@ async def test_a_thread_that_two_clients_resume_at_once_is_one_session() -> None
 async def test_a_client_that_leaves_before_its_session_is_opened_leaves_no_session() -> None:
     async with in_memory_gateway(upstream="codewhale") as made:
         client = made.join("editor", dialect="codewhale")
-        client.says(line(1, "thread/start"))
+        client.sends(line(1, "thread/start"))
         await settle()
         client.transport.hang_up()
         await settle()
@@ -190,7 +190,7 @@ async def test_a_client_that_leaves_before_its_session_is_opened_leaves_no_sessi
 async def test_a_message_to_an_unknown_thread_is_refused_and_leaves_no_session() -> None:
     async with in_memory_gateway(upstream="codewhale") as made:
         client = made.join("editor", dialect="codewhale")
-        client.says(line(1, "thread/message", thread_id=KEPT, input="Hi"))
+        client.sends(line(1, "thread/message", thread_id=KEPT, input="Hi"))
         await refuses(made, "thread/resume", -32004, f"thread not found: {KEPT}")
         (answer,) = client.news()
         assert answer["error"] == {"code": -32603, "message": f"thread not found: {KEPT}", "data": None}
@@ -201,7 +201,7 @@ async def test_a_message_to_an_unknown_thread_is_refused_and_leaves_no_session()
 async def test_commands_about_a_stored_thread_are_executed_by_the_store(method: str) -> None:
     async with in_memory_gateway(upstream="codewhale") as made:
         client = made.join("editor", dialect="codewhale")
-        client.says(line(1, method, thread_id=KEPT, **({"name": "N"} if method.endswith("name") else {})))
+        client.sends(line(1, method, thread_id=KEPT, **({"name": "N"} if method.endswith("name") else {})))
         await answers(made, "thread/resume", **shown(KEPT))
         await answers(made, "thread/read", **shown(KEPT, "ok", SAID))
         assert client.news() == []
@@ -212,7 +212,7 @@ async def test_commands_about_a_stored_thread_are_executed_by_the_store(method: 
 async def test_an_interrupt_of_a_thread_that_is_not_open_sends_no_request() -> None:
     async with in_memory_gateway(upstream="codewhale") as made:
         client = made.join("editor", dialect="codewhale")
-        client.says(line(1, "thread/interrupt", thread_id=KEPT))
+        client.sends(line(1, "thread/interrupt", thread_id=KEPT))
         await settle()
         assert client.news()[0]["result"] == {"thread_id": KEPT, "interrupted": False}
         assert made.dialled == 0
@@ -224,14 +224,14 @@ async def test_a_message_to_a_session_that_only_the_server_knows_is_sent_there()
     """
     async with in_memory_gateway(upstream="smooth") as made:
         client, session = made.join("widget"), "0198c3a1-0000-4000-8000-0000000000d2"
-        client.says(ask("send_message", "r1", sessionId=session, message="Hi"))
+        client.sends(ask("send_message", "r1", sessionId=session, message="Hi"))
         await settle()
         (query,) = made.pod.news()
         assert (query["action"], query["sessionId"]) == ("get_session", session)
         ids = {"sessionId": session, "conversationId": KEPT.removeprefix("thread-"), "agentName": "smooth-agent"}
-        made.pod.says(_done(query, ids))
+        made.pod.sends(_done(query, ids))
         await settle()
-        made.pod.says(_done(made.pod.news()[0], {"messages": [], "nextCursor": None, "hasMore": False}))
+        made.pod.sends(_done(made.pod.news()[0], {"messages": [], "nextCursor": None, "hasMore": False}))
         await settle()
         (message,) = made.pod.news()
         assert (message["action"], message["sessionId"], message["message"]) == ("send_message", session, "Hi")
@@ -243,12 +243,12 @@ async def test_a_thread_of_another_owner_is_answered_like_an_unknown_one(known: 
     async with in_memory_gateway(upstream="codewhale", share="owner") as made:
         if known:
             owner = made.join("owner", principal="ann", dialect="codewhale")
-            owner.says(line(1, "thread/resume", thread_id=KEPT))
+            owner.sends(line(1, "thread/resume", thread_id=KEPT))
             await answers(made, "thread/resume", **shown(KEPT))
             await answers(made, "thread/read", **shown(KEPT, "ok", SAID))
             owner.news()
         eve = made.join("eve", principal="eve", dialect="codewhale")
-        eve.says(line(2, "thread/resume", thread_id=KEPT))
+        eve.sends(line(2, "thread/resume", thread_id=KEPT))
         await refuses(made, "thread/resume", -32004, "thread not found")
         (answer,) = eve.news()
         assert answer["error"]["data"] == {"error": "thread_not_found", "thread_id": KEPT}
@@ -259,12 +259,12 @@ async def test_a_thread_of_another_owner_is_answered_like_an_unknown_one(known: 
 async def test_a_backend_never_hears_the_name_of_a_foreign_thread(method: str) -> None:
     async with in_memory_gateway(upstream="codewhale", share="owner") as made:
         owner = made.join("owner", principal="ann", dialect="codewhale")
-        owner.says(line(1, "thread/resume", thread_id=KEPT))
+        owner.sends(line(1, "thread/resume", thread_id=KEPT))
         await answers(made, "thread/resume", **shown(KEPT))
         await answers(made, "thread/read", **shown(KEPT, "ok", SAID))
         before = [len(child.frames()) for child in made.pods]
         eve = made.join("eve", principal="eve", dialect="codewhale")
-        eve.says(line(2, method, thread_id=KEPT))
+        eve.sends(line(2, method, thread_id=KEPT))
         await settle()
         news = [frame for child, old in zip(made.pods, [*before, 0], strict=False) for frame in child.frames()[old:]]
         (asking,) = [frame for frame in news if frame["method"].startswith("thread/")]

@@ -59,7 +59,7 @@ class Store:
     def lost(self, text: str, unsent: Sequence[Command], cause: Cause = "upstream_lost") -> None:
         self.failed.append([command.request for command in unsent])
 
-    def says(self, *events: Event) -> None:
+    def sends(self, *events: Event) -> None:
         self.loader.receive([Burst(items=list(events))])
 
     def step(self) -> None:
@@ -70,7 +70,7 @@ class Store:
         numbers = range(newest - 1, max(newest - asked.limit, 0) - 1, -1)
         items = tuple(Message(role="user", text=str(n), id=str(n)) for n in numbers)
         cursor = str(numbers[-1]) if numbers and numbers[-1] > 0 else None
-        self.says(HistorySnapshot(request=asked.request, items=items, next_cursor=cursor))
+        self.sends(HistorySnapshot(request=asked.request, items=items, next_cursor=cursor))
 
     def run(self) -> None:
         while self.open:
@@ -112,14 +112,14 @@ def test_a_requested_page_is_passed_on_unchanged(limit: int) -> None:
     store.loader.send([page])
     assert store.asked == [page]
     answer = HistorySnapshot(request="h", items=(), next_cursor="6")
-    store.says(answer)
+    store.sends(answer)
     assert store.told == [answer]
 
 
 def test_other_events_are_passed_on_at_once_meanwhile() -> None:
     store = Store(500)
     store.loader.send([WHOLE, Ping(request="p")])
-    store.says(Pong(request="p", at=1))
+    store.sends(Pong(request="p", at=1))
     assert store.told == [Pong(request="p", at=1)]
 
 
@@ -138,7 +138,7 @@ def test_the_refusal_of_a_page_is_the_answer() -> None:
     store.loader.send([WHOLE])
     store.step()
     refused = Reply(request="h", failure=Failure(cause="internal", text="no"))
-    store.says(refused)
+    store.sends(refused)
     assert store.told == [refused]
     assert len(store.asked) == 2
 
@@ -156,7 +156,7 @@ def test_a_history_larger_than_is_kept_ends_with_a_cursor_and_is_counted() -> No
 def test_an_empty_page_with_a_cursor_ends_the_history() -> None:
     store = Store(0)
     store.loader.send([WHOLE])
-    store.says(HistorySnapshot(request="h", items=(), next_cursor="again"))
+    store.sends(HistorySnapshot(request="h", items=(), next_cursor="again"))
     assert len(store.told) == 1
     assert len(store.asked) == 1
 
@@ -168,7 +168,7 @@ def test_no_part_of_a_history_follows_a_lost_connection(written: bool) -> None:
     store.loader.lost("gone", [] if written else [WHOLE])
     assert store.failed == [[] if written else ["h"]]
     late = HistorySnapshot(request="h", items=(), next_cursor="7")
-    store.says(late)
+    store.sends(late)
     assert (store.told, len(store.asked)) == ([late], 1)
 
 

@@ -16,14 +16,14 @@ from tests.memory_transport import MemoryTransport
 ONE, OTHER = "0b0e9b0e-0000-4000-8000-000000000001", "0b0e9b0e-0000-4000-8000-000000000002"
 
 
-def says(client: MemoryTransport, frame: dict[str, object]) -> None:
+def sends(client: MemoryTransport, frame: dict[str, object]) -> None:
     client.say(json.dumps(frame).encode())
 
 
 async def watching(made: InMemoryPandoGateway, session: str) -> MemoryTransport:
     """Attach a smooth client to a session of the primary."""
     client = made.join("smooth")
-    says(client, ask("get_session", "open", sessionId=session))
+    sends(client, ask("get_session", "open", sessionId=session))
     await settle()
     return client
 
@@ -47,7 +47,7 @@ async def test_a_command_names_its_session_and_its_answer_goes_to_its_sender() -
         await made.answers("message.list", [])
         await made.answers("message.list", [])
         before = len(frames(other))
-        says(client, ask("send_message", "r1", sessionId=ONE, message="Hello"))
+        sends(client, ask("send_message", "r1", sessionId=ONE, message="Hello"))
         await settle()
         asked = await made.answers("message.send", {"ok": True})
         assert asked == {"session_id": ONE, "content": "Hello"}
@@ -59,7 +59,7 @@ async def test_a_lost_primary_fails_the_open_turn_and_waiting_commands_once() ->
     async with in_memory_pando_gateway() as made:
         client, other = await watching(made, ONE), await watching(made, OTHER)
         await made.begins(row(ONE), row(OTHER))
-        says(client, ask("send_message", "r1", sessionId=ONE, message="Hello"))
+        sends(client, ask("send_message", "r1", sessionId=ONE, message="Hello"))
         await made.publishes("llm.token", session_id=OTHER, token="Hi")
         made.time.passes(2)  # the primary does not tell who began the run
         await settle()
@@ -75,7 +75,7 @@ async def in_a_turn(made: InMemoryPandoGateway) -> MemoryTransport:
     client = await watching(made, ONE)
     await made.begins(row(ONE))
     await made.answers("message.list", [])
-    says(client, ask("send_message", "r1", sessionId=ONE, message="Hello"))
+    sends(client, ask("send_message", "r1", sessionId=ONE, message="Hello"))
     await settle()
     await made.answers("message.send", {"ok": True})
     await made.publishes("llm.token", session_id=ONE, token="Hel")
@@ -137,7 +137,7 @@ async def test_a_turn_fails_if_another_primary_answers_than_before() -> None:
 async def test_an_input_within_the_grace_is_refused_and_not_written() -> None:
     async with in_memory_pando_gateway() as made:
         client = await in_a_turn(made)
-        says(client, ask("send_message", "r2", sessionId=ONE, message="More"))
+        sends(client, ask("send_message", "r2", sessionId=ONE, message="More"))
         await settle()
         assert [f["error"]["code"] for f in frames(client) if f.get("requestId") == "r2"] == ["TURN_IN_PROGRESS"]
         assert "message.send" not in made.asked()
@@ -158,7 +158,7 @@ async def test_the_first_input_creates_a_session_if_the_primary_has_none() -> No
     async with in_memory_pando_gateway() as made:
         pod = made.join("pod")
         await made.begins()
-        says(pod, run("Hello"))
+        sends(pod, run("Hello"))
         await settle()
         await made.answers("session.interrupt", {"ok": True})
         assert made.asked() == ["CreateSession"]
@@ -171,7 +171,7 @@ async def test_inputs_that_waited_are_refused_if_the_primary_opens_no_session() 
     async with in_memory_pando_gateway() as made:
         pod = made.join("pod")
         await made.begins()
-        says(pod, run("Hello"))
+        sends(pod, run("Hello"))
         await settle()
         await made.answers("session.interrupt", {"ok": True})
         await made.answers("CreateSession", problem="dbproxy: INTERNAL (CreateSession): read-only")
@@ -186,7 +186,7 @@ async def test_an_input_to_a_shipped_primary_without_sessions_is_refused_and_wri
     async with in_memory_pando_gateway() as made:
         pod = made.join("pod")
         await made.begins()
-        says(pod, run("Hello"))
+        sends(pod, run("Hello"))
         await settle()
         await made.answers(
             "session.interrupt", problem="session.interrupt: agent interrupter not available on this instance"
@@ -201,7 +201,7 @@ async def test_inputs_that_wait_for_a_lost_primary_are_refused() -> None:
     async with in_memory_pando_gateway() as made:
         pod = made.join("pod")
         await made.begins()
-        says(pod, run("Hello"))
+        sends(pod, run("Hello"))
         await settle()
         made.primaries[-1].hang_up()
         await settle()
@@ -215,7 +215,7 @@ async def test_a_delete_is_answered_once_although_its_event_comes_first() -> Non
         await made.begins(row(ONE))
         await made.answers("message.list", [])
         write = {"method": "DeleteSession", "params": ONE}
-        says(caller, {"jsonrpc": "2.0", "id": "req-1", "method": "db.write", "params": write})
+        sends(caller, {"jsonrpc": "2.0", "id": "req-1", "method": "db.write", "params": write})
         await settle()
         assert made.asked() == ["DeleteSession"]
         await made.publishes("session.deleted", **row(ONE))
@@ -227,7 +227,7 @@ async def test_a_delete_is_answered_once_although_its_event_comes_first() -> Non
 async def test_an_unlisted_session_is_requested_by_its_own_id() -> None:
     async with in_memory_pando_gateway() as made:
         client = made.join("smooth")
-        says(client, ask("get_session", "r1", sessionId=ONE))
+        sends(client, ask("get_session", "r1", sessionId=ONE))
         await settle()
         await made.begins()
         asked = await made.answers("session.get", row(ONE, "A child"))
@@ -280,7 +280,7 @@ async def test_a_command_without_a_counterpart_is_refused_in_the_words_of_a_prim
     """The texts are those of docs/translation.md, rule 3.19, and docs/dialects/pando.md, section 6."""
     async with in_memory_pando_gateway() as made:
         caller = made.join("pando")
-        says(caller, {"jsonrpc": "2.0", "id": "1", **call})
+        sends(caller, {"jsonrpc": "2.0", "id": "1", **call})
         await made.begins()
         (reply,) = frames(caller)
         assert reply["error"]["code"] == code
@@ -295,7 +295,7 @@ async def test_the_gateway_only_observes_a_shipped_primary_because_it_takes_no_i
     reason = "message.send: agent runner not available on this instance"
     async with in_memory_pando_gateway() as made:
         smooth, pod, pando = made.join("smooth"), made.join("pod"), made.join("pando")
-        says(smooth, ask("get_session", "open", sessionId=ONE))
+        sends(smooth, ask("get_session", "open", sessionId=ONE))
         await made.begins(row(ONE))
         await made.answers("message.list", [])
         call = {"method": "message.send", "params": {"session_id": ONE, "content": "Hello"}}
@@ -305,7 +305,7 @@ async def test_the_gateway_only_observes_a_shipped_primary_because_it_takes_no_i
             (pando, {"jsonrpc": "2.0", "id": "r1", **call}),
         )
         for client, words in said:
-            says(client, words)
+            sends(client, words)
             await settle()
             await made.answers("message.send", problem=reason)
         assert [(f["error"]["code"], f["error"]["message"]) for f in frames(smooth) if f["type"] == "error"] == [

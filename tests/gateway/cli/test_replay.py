@@ -48,7 +48,7 @@ def test_a_backend_with_other_answers_is_reported_and_exits_1(recording: Path, t
 
 def test_a_recording_without_turns_is_not_driven(recording: Path, tmp_path: Path) -> None:
     """ "Nothing to compare" must not look like "no difference"."""
-    empty = RecordingBuilder().says(TextDelta(text="1")).write(tmp_path, "empty.jsonl")
+    empty = RecordingBuilder().sends(TextDelta(text="1")).write(tmp_path, "empty.jsonl")
     done = dragoman("drive", str(empty), replay(recording))
     words = f"error: {empty} has no turn that a client began: nothing can be driven\n"
     assert (done.returncode, done.stdout, done.stderr) == (2, "", words)

@@ -200,14 +200,14 @@ def test_an_unreadable_frame_is_kept_and_reported(tmp_path: Path) -> None:
 # -- connections ----------------------------------------------------------------------------------------------
 
 
-def says(conn: str, dir: str, **message: Any) -> dict[str, Any]:
+def sends(conn: str, dir: str, **message: Any) -> dict[str, Any]:
     return {"conn": conn, "dir": dir, "frame": json.dumps(message)}
 
 
 ASKED = (
-    says("a", "c2s", action="send_message", requestId="m", sessionId="s", message="delete"),
-    says("a", "s2c", type="immediate_response", status=202, message="", data={}, requestId="m", timestamp=1),
-    says(
+    sends("a", "c2s", action="send_message", requestId="m", sessionId="s", message="delete"),
+    sends("a", "s2c", type="immediate_response", status=202, message="", data={}, requestId="m", timestamp=1),
+    sends(
         "a",
         "s2c",
         type="write_confirmation_required",
@@ -216,8 +216,8 @@ ASKED = (
         data={"requestId": "m", "data": {"toolId": "rm", "actionDescription": "May I?"}},
     ),
 )
-ANSWER = says("b", "c2s", action="confirm_tool_action", requestId="k", sessionId="s", approved=True)
-REFUSED = says(
+ANSWER = sends("b", "c2s", action="confirm_tool_action", requestId="k", sessionId="s", approved=True)
+REFUSED = sends(
     "b", "s2c", type="error", requestId="k", error={"code": "X", "message": "no"}, data={"requestId": "k"}, timestamp=1
 )
 
@@ -243,7 +243,7 @@ def test_a_turn_ends_only_with_the_connection_that_began_it(
 
 
 def test_a_refused_answer_did_not_continue_the_turn(tmp_path: Path) -> None:
-    token = says(
+    token = sends(
         "a",
         "s2c",
         type="stream_token",
@@ -260,6 +260,6 @@ def test_a_refused_answer_did_not_continue_the_turn(tmp_path: Path) -> None:
 def test_a_pods_turn_continues_when_a_client_leaves(tmp_path: Path) -> None:
     status = {"event": "status", "data": {"status": "running"}}
     delta = {"event": "text_delta", "data": {"text": "so"}}
-    lines = [says("a", "s2c", **status), says("a", "s2c", **delta), closes("a"), says("a", "s2c", **delta)]
+    lines = [sends("a", "s2c", **status), sends("a", "s2c", **delta), closes("a"), sends("a", "s2c", **delta)]
     (turn,) = conversation(imported(written(tmp_path / "a.jsonl", *lines), "pod")[1])
     assert (words(turn), turn.end) == ([("text", "soso")], None)

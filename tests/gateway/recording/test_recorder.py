@@ -70,7 +70,7 @@ class Stage:
         self.client = self.recorder.tap("smooth-1", "smooth")
         self.other = self.recorder.tap("smooth-2", "smooth")
 
-    def says(self, tap: Tap, text: str, *acts: Callable[[], object]) -> None:
+    def sends(self, tap: Tap, text: str, *acts: Callable[[], object]) -> None:
         """Let a link read a frame and act on it."""
 
         def take(frames: Any) -> None:
@@ -115,7 +115,7 @@ def happens(track: SessionRecorder, *taps: Tap, text: str = "x", begins: str = "
 
 def test_a_client_frame_stands_before_its_command_and_the_events_it_causes(stage: Stage) -> None:
     up = stage.recorder.upstream(POD, "a")
-    stage.says(
+    stage.sends(
         stage.client,
         "go",
         lambda: stage.client.asks(SubmitInput(segments=())),
@@ -134,7 +134,7 @@ def test_a_flood_of_bad_frames_is_counted_and_not_recorded_each() -> None:
     stage.client.shown("a")
     count = 2 * STRAY_BURST
     for number in range(count):
-        stage.says(stage.client, f"bad {number}", lambda: stage.client.put([b"error"]))
+        stage.sends(stage.client, f"bad {number}", lambda: stage.client.put([b"error"]))
     told = stage.told()
     for session, link in (("a", "smooth-1 <"), ("", "smooth-1 >")):
         kept, last = told[session][:-1], told[session][-1]
@@ -146,9 +146,9 @@ def test_commands_are_recorded_among_a_flood_of_bad_frames(stage: Stage) -> None
     stage.a.actor = "smooth-1"
     stage.client.shown("a")
     for _ in range(2 * STRAY_BURST):
-        stage.says(stage.client, "bad", lambda: stage.client.put([b"error"]))
+        stage.sends(stage.client, "bad", lambda: stage.client.put([b"error"]))
     asked = (lambda: stage.client.asks(SubmitInput(segments=())), stage.a.enter, lambda: stage.client.put([b"ok"]))
-    stage.says(stage.client, "go", *asked)
+    stage.sends(stage.client, "go", *asked)
     told = stage.told()["a"]
     assert [line for line in told if "error" not in line and "frames" not in line] == [
         "smooth-1 > go",
@@ -160,13 +160,13 @@ def test_commands_are_recorded_among_a_flood_of_bad_frames(stage: Stage) -> None
 def test_frames_of_a_backend_are_recorded_however_many_reach_no_session(stage: Stage) -> None:
     up = stage.recorder.upstream(POD, "")
     for number in range(2 * STRAY_BURST):
-        stage.says(up, f"{{}} {number}")
+        stage.sends(up, f"{{}} {number}")
     assert len(stage.told()[""]) == 2 * STRAY_BURST
 
 
 def test_backend_frames_belong_to_their_session(stage: Stage) -> None:
     up = stage.recorder.upstream(POD, "b")
-    stage.says(up, "delta", lambda: happens(stage.b))
+    stage.sends(up, "delta", lambda: happens(stage.b))
     assert stage.told() == {"b": ["up > delta", "log: TextDelta"]}
 
 
@@ -216,7 +216,7 @@ def test_a_frame_that_the_translator_keeps_belongs_to_the_session_it_names(stage
 
 def test_broadcast_frames_belong_to_the_session_that_sends_them(stage: Stage) -> None:
     for track in (stage.a, stage.b):
-        stage.says(stage.client, "go", lambda: stage.client.asks(PauseTurn()), track.enter)
+        stage.sends(stage.client, "go", lambda: stage.client.asks(PauseTurn()), track.enter)
     happens(stage.a, stage.client, text="of a")
     stage.client.put([b"heartbeat"])
     told = stage.told()
@@ -234,7 +234,7 @@ def test_by_default_only_frames_of_the_client_that_began_the_turn_are_recorded(s
 
 def test_frames_with_a_command_are_recorded_for_every_client(stage: Stage) -> None:
     happens(stage.a, begins="smooth-2")
-    stage.says(stage.client, "stop", lambda: stage.client.asks(PauseTurn()), stage.a.enter)
+    stage.sends(stage.client, "stop", lambda: stage.client.asks(PauseTurn()), stage.a.enter)
     assert stage.told()["a"][1:] == ["smooth-1 > stop", "smooth-1: PauseTurn"]
 
 
@@ -244,7 +244,7 @@ def test_with_links_all_every_client_is_recorded_and_other_frames_go_to_the_rout
         tap.shown("a")
     happens(stage.a, stage.client, stage.other, text="1")
     new = stage.recorder.tap("smooth-3", "smooth")
-    stage.says(new, "ping", lambda: new.asks(PauseTurn()), lambda: new.send([Pong()]), lambda: new.put([b"pong"]))
+    stage.sends(new, "ping", lambda: new.asks(PauseTurn()), lambda: new.send([Pong()]), lambda: new.put([b"pong"]))
     assert stage.told() == {
         "a": ["log: TextDelta", "smooth-1 < 1", "smooth-2 < 1"],
         "": ["smooth-3 > ping", "smooth-3: PauseTurn", "smooth-3: Pong", "smooth-3 < pong"],
@@ -252,12 +252,12 @@ def test_with_links_all_every_client_is_recorded_and_other_frames_go_to_the_rout
 
 
 def test_by_default_client_frames_without_a_session_are_not_recorded(stage: Stage) -> None:
-    stage.says(stage.client, "ping", lambda: stage.client.asks(PauseTurn()), lambda: stage.client.put([b"pong"]))
+    stage.sends(stage.client, "ping", lambda: stage.client.asks(PauseTurn()), lambda: stage.client.put([b"pong"]))
     assert stage.told() == {}
 
 
 def test_a_reply_is_recorded_with_its_link(stage: Stage) -> None:
-    stage.says(
+    stage.sends(
         stage.client,
         "pause",
         lambda: stage.client.asks(PauseTurn()),
@@ -270,6 +270,6 @@ def test_a_reply_is_recorded_with_its_link(stage: Stage) -> None:
 def test_links_of_a_closed_session_begin_no_other_recording(stage: Stage) -> None:
     up = stage.recorder.upstream(POD, "a")
     stage.recorder.over("a")
-    stage.says(up, "late")
+    stage.sends(up, "late")
     up.put([b"late"])
     assert stage.told() == {}

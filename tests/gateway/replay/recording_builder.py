@@ -100,7 +100,7 @@ class RecordingBuilder:
         self._add(command=_asked_by(command, f"u{self._requests}"), link=UP)
         return self
 
-    def says(self, *events: Event) -> RecordingBuilder:
+    def sends(self, *events: Event) -> RecordingBuilder:
         """Add events to the log, in the open turn if there is one."""
         for event in events:
             self._add(event=event, turn=self._open, at=1)
@@ -113,7 +113,7 @@ class RecordingBuilder:
         """Add a client's turn in normal form, from its input to its end; leave it open if `end` is None."""
         self.asks(said(text))
         self._begin(text)
-        return self.says(*events).ends(end, failure) if end is not None else self.says(*events)
+        return self.sends(*events).ends(end, failure) if end is not None else self.sends(*events)
 
     def _begin(self, text: str) -> None:
         self._turn += 1
@@ -124,12 +124,12 @@ class RecordingBuilder:
         for event in (TurnAccepted(request=request), MessageAppended(message=message)):
             self._add(event=event, turn=self._open, origin=origin, at=1)
             self._logged += 1
-        self.says(StatusChanged(status="running"))
+        self.sends(StatusChanged(status="running"))
 
     def ends(self, end: End = "completed", failure: Failure | None = None) -> RecordingBuilder:
         """End the open turn in normal form."""
         status = StatusChanged(status="paused" if end == "paused" else "idle")
-        self.says(TurnResult(end=end), status, TurnEnded(end=end, message="answer", failure=failure))
+        self.sends(TurnResult(end=end), status, TurnEnded(end=end, message="answer", failure=failure))
         self._open = ""
         return self
 

@@ -103,7 +103,7 @@ def test_while_a_turn_is_played_another_input_is_refused(tmp_path: Path) -> None
 
 def test_late_events_after_a_turn_are_replayed_before_the_next_input(tmp_path: Path) -> None:
     late = Alert(level="warn", source="pod", text="late")
-    tape = RecordingBuilder().turn("one").at(60_000).says(late).at(61_000).turn("two", TextDelta(text="2"))
+    tape = RecordingBuilder().turn("one").at(60_000).sends(late).at(61_000).turn("two", TextDelta(text="2"))
     watched = WatchedReplay(tape.plan(tmp_path), speed=1.0)
     watched.asks(said("one"))
     events = watched.asks(said("two"))
@@ -128,7 +128,7 @@ def test_an_input_whose_acceptance_is_not_recorded_is_accepted_and_fails(tmp_pat
 
 def test_events_keep_their_recorded_times(tmp_path: Path) -> None:
     tape = (
-        RecordingBuilder().turn("one", end=None).at(1000).says(TextDelta(text="1")).at(3000).says(TextDelta(text="2"))
+        RecordingBuilder().turn("one", end=None).at(1000).sends(TextDelta(text="1")).at(3000).sends(TextDelta(text="2"))
     )
     watched = WatchedReplay(tape.ends().plan(tmp_path), speed=1.0)
     assert texts(watched.asks(said("one"))) == ""
@@ -140,7 +140,7 @@ def test_events_keep_their_recorded_times(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("speed", "cap", "seconds"), [(2.0, None, 5.0), (1.0, 0.5, 0.5), (2.0, 0.5, 0.25)])
 def test_pauses_are_shortened_as_configured(tmp_path: Path, speed: float, cap: float | None, seconds: float) -> None:
-    tape = RecordingBuilder().turn("one", end=None).at(10_000).says(TextDelta(text="1"))
+    tape = RecordingBuilder().turn("one", end=None).at(10_000).sends(TextDelta(text="1"))
     watched = WatchedReplay(tape.ends().plan(tmp_path), speed=speed, idle_cap=cap)
     watched.asks(said("one"))
     assert texts(watched.news(after=seconds - 0.01)) == ""
@@ -156,7 +156,7 @@ def test_a_long_turn_without_pauses_is_sent_in_pieces(tmp_path: Path) -> None:
 
 
 def test_a_stopped_replay_sends_nothing_more(tmp_path: Path) -> None:
-    tape = RecordingBuilder().turn("one", end=None).at(1000).says(TextDelta(text="1")).ends()
+    tape = RecordingBuilder().turn("one", end=None).at(1000).sends(TextDelta(text="1")).ends()
     watched = WatchedReplay(tape.plan(tmp_path), speed=1.0)
     watched.asks(said("one"))
     watched.backend.rest()
@@ -169,7 +169,7 @@ def test_a_stopped_replay_sends_nothing_more(tmp_path: Path) -> None:
 
 def test_the_recorded_history_is_sent_at_the_start(tmp_path: Path) -> None:
     history = HistorySnapshot(items=(Message(role="user", text="before"),))
-    tape = RecordingBuilder().at(800).says(history).at(900).turn("one")
+    tape = RecordingBuilder().at(800).sends(history).at(900).turn("one")
     watched = WatchedReplay(tape.plan(tmp_path), speed=1.0)
     watched.backend.start()
     watched.backend.start()
@@ -177,9 +177,9 @@ def test_the_recorded_history_is_sent_at_the_start(tmp_path: Path) -> None:
 
 
 def test_a_turn_begun_by_the_backend_comes_at_its_recorded_time(tmp_path: Path) -> None:
-    tape = RecordingBuilder().says(Alert(level="warn", source="pod", text="first"))
+    tape = RecordingBuilder().sends(Alert(level="warn", source="pod", text="first"))
     tape._open = "own"
-    tape.at(2000).says(TextDelta(text="by itself")).ends()
+    tape.at(2000).sends(TextDelta(text="by itself")).ends()
     watched = WatchedReplay(tape.plan(tmp_path), speed=1.0)
     watched.backend.start()
     assert types(watched.news()) == ["Alert"]
@@ -191,7 +191,7 @@ def test_a_turn_begun_by_the_backend_comes_at_its_recorded_time(tmp_path: Path) 
 
 def cancelled() -> RecordingBuilder:
     tape = RecordingBuilder().turn("one", TextDelta(text="1"), end=None).at(5000).asks(CancelTurn(), Reply(request=""))
-    return tape.at(5100).says(TextDelta(text="2")).ends("cancelled")
+    return tape.at(5100).sends(TextDelta(text="2")).ends("cancelled")
 
 
 def test_a_replay_waits_where_a_cancel_was_recorded_and_continues_with_its_effects(tmp_path: Path) -> None:
@@ -227,7 +227,7 @@ def test_a_paused_turn_is_resumed(tmp_path: Path) -> None:
     )
     tape.asks(ResumeTurn(), Reply(request=""))
     tape._open = "again"
-    watched = WatchedReplay(tape.says(StatusChanged(status="running"), TextDelta(text="2")).ends().plan(tmp_path))
+    watched = WatchedReplay(tape.sends(StatusChanged(status="running"), TextDelta(text="2")).ends().plan(tmp_path))
     watched.asks(said("one"))
     assert end(watched.asks(PauseTurn())).end == "paused"
     events = watched.asks(ResumeTurn())
@@ -243,7 +243,7 @@ def question(*, approved: bool = True) -> RecordingBuilder:
         .turn("one", ASKED, end=None)
         .asks(AnswerApproval(approved=approved, question="q1"), Reply(request=""))
     )
-    return tape.says(ApprovalResolved(approved=approved, question="q1"), ToolCallFinished(call="c")).ends()
+    return tape.sends(ApprovalResolved(approved=approved, question="q1"), ToolCallFinished(call="c")).ends()
 
 
 def test_a_question_is_asked_again_and_waits_for_its_answer(tmp_path: Path) -> None:
@@ -272,8 +272,8 @@ def test_an_answer_matches_only_its_own_question(tmp_path: Path) -> None:
         .turn("one", ASKED, end=None)
         .asks(AnswerApproval(approved=True, question="q1"), Reply(request=""))
     )
-    tape.says(RESOLVED, second).asks(AnswerApproval(approved=False, question="q2"), Reply(request=""))
-    watched = WatchedReplay(tape.says(ApprovalResolved(approved=False, question="q2")).ends().plan(tmp_path))
+    tape.sends(RESOLVED, second).asks(AnswerApproval(approved=False, question="q2"), Reply(request=""))
+    watched = WatchedReplay(tape.sends(ApprovalResolved(approved=False, question="q2")).ends().plan(tmp_path))
     watched.asks(said("one"))
     assert end(watched.asks(AnswerApproval(approved=False, question="q1"))).end == "failed"
 
@@ -300,7 +300,7 @@ def test_a_form_that_was_first_refused_is_refused_again_and_then_accepted(tmp_pa
     errors = (FieldError(field="name", text="missing"),)
     invalid = InteractionInvalid(question="f", kind="identity", errors=errors, text="no")
     tape = RecordingBuilder().turn("one", form, end=None).asks(wrong, invalid).asks(right, Reply(request=""))
-    watched = WatchedReplay(tape.says(InteractionResolved(question="f"), TextDelta(text="1")).ends().plan(tmp_path))
+    watched = WatchedReplay(tape.sends(InteractionResolved(question="f"), TextDelta(text="1")).ends().plan(tmp_path))
     watched.asks(said("one"))
     (refused,) = watched.asks(AnswerInteraction(request="a", question="f", values=Raw(b'{"name":""}')))
     assert (refused.errors, refused.request) == (errors, "a")
@@ -360,7 +360,7 @@ def test_other_recorded_requests_get_their_recorded_answers(tmp_path: Path) -> N
 def test_autoplay_continues_from_one_turn_to_the_next(tmp_path: Path) -> None:
     tape = RecordingBuilder().turn("one", TextDelta(text="1"))
     tape.at(1000).turn("two", ASKED, end=None).asks(AnswerApproval(approved=True), Reply(request=""))
-    tape.says(RESOLVED, TextDelta(text="2")).ends().turn("three", end=None).asks(CancelTurn()).ends("cancelled")
+    tape.sends(RESOLVED, TextDelta(text="2")).ends().turn("three", end=None).asks(CancelTurn()).ends("cancelled")
     watched = WatchedReplay(tape.plan(tmp_path), auto=True)
     watched.backend.start()
     events = watched.news(after=1)

@@ -60,7 +60,7 @@ class Backend:
         assert isinstance(frame, bytes)
         return COMMAND.decode(frame)
 
-    async def says(self, *events: Event, turn: str = "t") -> None:
+    async def sends(self, *events: Event, turn: str = "t") -> None:
         """Deliver these events to all clients."""
         await self.driver.transport.send(
             [msgspec.json.encode(InProcessEvent(event=event, turn=turn)) for event in events]
@@ -80,7 +80,7 @@ class Backend:
         assert isinstance(command, SubmitInput)
         text = flatten(command.segments)
         message = MessageAppended(message=Message(role="user", text=text))
-        await self.says(TurnAccepted(request=command.request), message, turn=turn)
+        await self.sends(TurnAccepted(request=command.request), message, turn=turn)
         return text
 
 
@@ -103,9 +103,9 @@ async def test_inputs_are_sent_one_after_the_other_and_their_answers_compared(tm
     async with driving(tape, tmp_path) as (backend, found):
         await backend.opens()
         assert await backend.accepts() == "one"
-        await backend.says(TextDelta(text="1"), TurnEnded(end="completed"))
+        await backend.sends(TextDelta(text="1"), TurnEnded(end="completed"))
         assert await backend.accepts("t2") == "two"
-        await backend.says(TextDelta(text="two"), TurnEnded(end="completed"), turn="t2")
+        await backend.sends(TextDelta(text="two"), TurnEnded(end="completed"), turn="t2")
     assert (found[0].turns, found[0].same) == (2, False)
     assert [(d.turn, d.what, d.a, d.b) for d in found[0].differences] == [(2, "text", "2", "two")]
     assert str(found[0]) == "turn 2: text\n- 2\n+ two"
@@ -115,28 +115,28 @@ async def test_inputs_are_sent_one_after_the_other_and_their_answers_compared(tm
 async def test_a_question_gets_its_recorded_answer_under_the_new_id(approved: bool, tmp_path: Path) -> None:
     resolved = ApprovalResolved(approved=approved, question="then")
     tape = RecordingBuilder().turn("one", ASKED, end=None).asks(AnswerApproval(approved=approved, question="then"))
-    async with driving(tape.says(resolved).ends(), tmp_path) as (backend, found):
+    async with driving(tape.sends(resolved).ends(), tmp_path) as (backend, found):
         await backend.opens()
         await backend.accepts()
-        await backend.says(ApprovalRequested(tool="refund", description="42", question="now"))
+        await backend.sends(ApprovalRequested(tool="refund", description="42", question="now"))
         answer = await backend.hears()
         assert (answer.approved, answer.question) == (approved, "now")
-        await backend.says(ApprovalResolved(approved=approved, question="now"), TurnEnded(end="completed"))
+        await backend.sends(ApprovalResolved(approved=approved, question="now"), TurnEnded(end="completed"))
     assert str(found[0]) == ""
 
 
 async def test_a_form_is_filled_in_as_recorded(tmp_path: Path) -> None:
     filled = AnswerInteraction(question="f then", values=Raw(b'{"name":"Ann"}'))
     tape = (
-        RecordingBuilder().turn("one", FORM, end=None).asks(filled).says(InteractionResolved(question="f then")).ends()
+        RecordingBuilder().turn("one", FORM, end=None).asks(filled).sends(InteractionResolved(question="f then")).ends()
     )
     async with driving(tape, tmp_path) as (backend, found):
         await backend.opens()
         await backend.accepts()
-        await backend.says(InteractionRequired(question="f now", kind="identity", spec=Raw(b"{}"), reason="who"))
+        await backend.sends(InteractionRequired(question="f now", kind="identity", spec=Raw(b"{}"), reason="who"))
         answer = await backend.hears()
         assert (bytes(answer.values), answer.question) == (b'{"name":"Ann"}', "f now")
-        await backend.says(InteractionResolved(question="f now"), TurnEnded(end="completed"))
+        await backend.sends(InteractionResolved(question="f now"), TurnEnded(end="completed"))
     assert str(found[0]) == ""
 
 
@@ -144,29 +144,29 @@ async def test_a_refused_form_is_filled_in_again_as_recorded(tmp_path: Path) -> 
     wrong, right = (AnswerInteraction(question="f then", values=Raw(json)) for json in (b'{"n":1}', b'{"n":2}'))
     invalid = InteractionInvalid(question="f then", kind="identity", errors=(), text="no")
     tape = RecordingBuilder().turn("one", FORM, end=None).asks(wrong, invalid).asks(right, Reply(request=""))
-    async with driving(tape.says(InteractionResolved(question="f then")).ends(), tmp_path) as (backend, found):
+    async with driving(tape.sends(InteractionResolved(question="f then")).ends(), tmp_path) as (backend, found):
         await backend.opens()
         await backend.accepts()
-        await backend.says(FORM)
+        await backend.sends(FORM)
         first = await backend.hears()
         await backend.answers(structs.replace(invalid, request=first.request))
         second = await backend.hears()
         assert [bytes(answer.values) for answer in (first, second)] == [b'{"n":1}', b'{"n":2}']
-        await backend.says(InteractionResolved(question="f then"), TurnEnded(end="completed"))
+        await backend.sends(InteractionResolved(question="f then"), TurnEnded(end="completed"))
     assert str(found[0]) == ""
 
 
 async def test_a_question_in_words_is_answered_in_words_and_is_no_turn_of_its_own(tmp_path: Path) -> None:
     tape = RecordingBuilder().turn("one", ASKED, end=None).asks(AnswerApproval(approved=True, question="then"))
-    tape.says(ApprovalResolved(approved=True, question="then"), TextDelta(text="Done.")).ends().turn("two")
+    tape.sends(ApprovalResolved(approved=True, question="then"), TextDelta(text="Done.")).ends().turn("two")
     async with driving(tape, tmp_path) as (backend, found):
         await backend.opens()
         await backend.accepts()
-        await backend.says(TextDelta(text=in_words(ASKED)), TurnEnded(end="paused"))
+        await backend.sends(TextDelta(text=in_words(ASKED)), TurnEnded(end="paused"))
         assert await backend.accepts("t2") == "approve"
-        await backend.says(TextDelta(text="Done."), TurnEnded(end="completed"), turn="t2")
+        await backend.sends(TextDelta(text="Done."), TurnEnded(end="completed"), turn="t2")
         assert await backend.accepts("t3") == "two"
-        await backend.says(TurnEnded(end="completed"), turn="t3")
+        await backend.sends(TurnEnded(end="completed"), turn="t3")
     assert (str(found[0]), found[0].turns) == ("", 2)
 
 
@@ -184,7 +184,7 @@ def filled_in_again() -> RecordingBuilder:
     errors = (FieldError(field="phone", text="too short"),)
     invalid = InteractionInvalid(question="f then", kind="identity_intake", errors=errors, text="no")
     tape = RecordingBuilder().turn("one", SIGN_UP, end=None).asks(wrong, invalid).asks(right, Reply(request=""))
-    return tape.says(InteractionResolved(question="f then"), TextDelta(text="Thanks.")).ends()
+    return tape.sends(InteractionResolved(question="f then"), TextDelta(text="Thanks.")).ends()
 
 
 async def test_a_refused_form_in_words_is_typed_again_from_the_wrong_field(tmp_path: Path) -> None:
@@ -198,9 +198,9 @@ async def test_a_refused_form_in_words_is_typed_again_from_the_wrong_field(tmp_p
         await backend.accepts("t0")
         for number, (words, text) in enumerate(fields):
             said = TextDelta(text=f"{words}\nskip declines.")
-            await backend.says(said, TurnEnded(end="paused"), turn=f"t{number}")
+            await backend.sends(said, TurnEnded(end="paused"), turn=f"t{number}")
             assert await backend.accepts(f"t{number + 1}") == text
-        await backend.says(TextDelta(text="Thanks."), TurnEnded(end="completed"), turn="t3")
+        await backend.sends(TextDelta(text="Thanks."), TurnEnded(end="completed"), turn="t3")
     assert (str(found[0]), found[0].turns) == ("", 1)
 
 
@@ -210,30 +210,30 @@ async def test_a_form_in_words_that_is_not_refused_now_is_not_typed_again(tmp_pa
         await backend.accepts("t0")
         for number, words in enumerate(("Your name? (1 of 2)", "Your phone? (2 of 2)")):
             said = TextDelta(text=f"{words}\nskip declines.")
-            await backend.says(said, TurnEnded(end="paused"), turn=f"t{number}")
+            await backend.sends(said, TurnEnded(end="paused"), turn=f"t{number}")
             await backend.accepts(f"t{number + 1}")
-        await backend.says(TextDelta(text="Thanks."), TurnEnded(end="completed"), turn="t2")
+        await backend.sends(TextDelta(text="Thanks."), TurnEnded(end="completed"), turn="t2")
     assert [difference.what for difference in found[0].differences] == ["answer"]
 
 
 async def test_no_answer_is_typed_to_another_prompt(tmp_path: Path) -> None:
     tape = RecordingBuilder().turn("one", ASKED, end=None).asks(AnswerApproval(approved=True, question="then"))
-    tape.says(ApprovalResolved(approved=True, question="then")).ends().turn("two")
+    tape.sends(ApprovalResolved(approved=True, question="then")).ends().turn("two")
     async with driving(tape, tmp_path) as (backend, found):
         await backend.opens()
         await backend.accepts()
-        await backend.says(TextDelta(text="I did it."), TurnEnded(end="completed"))
+        await backend.sends(TextDelta(text="I did it."), TurnEnded(end="completed"))
         assert await backend.accepts("t2") == "two"
-        await backend.says(TurnEnded(end="completed"), turn="t2")
+        await backend.sends(TurnEnded(end="completed"), turn="t2")
     assert {difference.what for difference in found[0].differences} == {"text", "question refund", "answer"}
 
 
 async def test_a_refused_answer_in_words_is_reported(tmp_path: Path) -> None:
     tape = RecordingBuilder().turn("one", ASKED, end=None).asks(AnswerApproval(approved=True, question="then"))
-    async with driving(tape.says(ApprovalResolved(approved=True)).ends(), tmp_path) as (backend, found):
+    async with driving(tape.sends(ApprovalResolved(approved=True)).ends(), tmp_path) as (backend, found):
         await backend.opens()
         await backend.accepts()
-        await backend.says(TextDelta(text=in_words(ASKED)), TurnEnded(end="paused"))
+        await backend.sends(TextDelta(text=in_words(ASKED)), TurnEnded(end="paused"))
         failure = Failure(cause="busy", text="somebody else answered")
         await backend.answers(Reply(request=(await backend.hears()).request, failure=failure))
     assert found[0].refusals == ("the backend refused: somebody else answered",)
@@ -243,11 +243,11 @@ async def test_a_question_that_was_not_recorded_is_denied(tmp_path: Path) -> Non
     async with driving(RecordingBuilder().turn("one"), tmp_path) as (backend, found):
         await backend.opens()
         await backend.accepts()
-        await backend.says(ASKED)
+        await backend.sends(ASKED)
         assert (await backend.hears()).approved is False
-        await backend.says(ApprovalResolved(approved=False), FORM)
+        await backend.sends(ApprovalResolved(approved=False), FORM)
         assert (await backend.hears()).declined is True
-        await backend.says(InteractionResolved(question="f then", declined=True), TurnEnded(end="completed"))
+        await backend.sends(InteractionResolved(question="f then", declined=True), TurnEnded(end="completed"))
     assert {difference.what for difference in found[0].differences} >= {"question refund", "question identity"}
 
 
@@ -261,12 +261,12 @@ async def test_a_cancel_is_sent_after_as_much_output_as_recorded(tmp_path: Path)
     async with driving(tape, tmp_path) as (backend, found):
         await backend.opens()
         await backend.accepts()
-        await backend.says(TextDelta(text="123"))
-        await backend.says(TextDelta(text="45"))
+        await backend.sends(TextDelta(text="123"))
+        await backend.sends(TextDelta(text="45"))
         cancel = await backend.hears()
         assert isinstance(cancel, CancelTurn)
         await backend.answers(Reply(request=cancel.request))
-        await backend.says(TurnEnded(end="cancelled"))
+        await backend.sends(TurnEnded(end="cancelled"))
     assert str(found[0]) == ""
 
 
@@ -280,7 +280,7 @@ async def test_a_turn_that_is_over_is_not_cancelled(tmp_path: Path) -> None:
     async with driving(tape, tmp_path) as (backend, found):
         await backend.opens()
         await backend.accepts()
-        await backend.says(TextDelta(text="1"), TurnEnded(end="completed"))
+        await backend.sends(TextDelta(text="1"), TurnEnded(end="completed"))
     assert {difference.what for difference in found[0].differences} == {"text", "end"}
 
 
@@ -289,13 +289,13 @@ async def test_a_resume_without_effect_ends_no_turn(tmp_path: Path) -> None:
     async with driving(RecordingBuilder().turn("one").asks(ResumeTurn()).turn("two"), tmp_path) as (backend, found):
         await backend.opens()
         await backend.accepts()
-        await backend.says(TurnEnded(end="completed"))
+        await backend.sends(TurnEnded(end="completed"))
         resume = await backend.hears()
         assert isinstance(resume, ResumeTurn)
         failure = Failure(cause="not_running", text="nothing is paused")
         await backend.answers(Reply(request=resume.request, failure=failure))
         assert await backend.accepts("t2") == "two"
-        await backend.says(TurnEnded(end="completed"), turn="t2")
+        await backend.sends(TurnEnded(end="completed"), turn="t2")
     assert found[0].same
 
 
@@ -305,12 +305,12 @@ async def test_requests_recorded_after_a_turn_are_sent_after_that_turn(tmp_path:
     async with driving(tape, tmp_path) as (backend, found):
         await backend.opens()
         await backend.accepts()
-        await backend.says(TurnEnded(end="completed"))
+        await backend.sends(TurnEnded(end="completed"))
         code = await backend.hears()
         assert isinstance(code, AnswerOtp)
         await backend.answers(OtpInvalid(request=code.request, attempts_remaining=2, text="wrong"))
         assert await backend.accepts("t2") == "two"
-        await backend.says(TurnEnded(end="completed"), turn="t2")
+        await backend.sends(TurnEnded(end="completed"), turn="t2")
     assert str(found[0]) == ""
 
 
@@ -320,7 +320,7 @@ async def test_a_refused_input_is_reported_and_the_next_one_sent(tmp_path: Path)
         first = await backend.hears()
         await backend.answers(Reply(request=first.request, failure=Failure(cause="busy", text="compacting")))
         assert await backend.accepts() == "two"
-        await backend.says(TurnEnded(end="completed"))
+        await backend.sends(TurnEnded(end="completed"))
     assert found[0].refusals == ("the backend refused: compacting",)
 
 
@@ -344,7 +344,7 @@ async def test_the_progress_of_driving_is_reported(tmp_path: Path) -> None:
         backend = Backend(driver)
         await backend.opens()
         await backend.accepts()
-        await backend.says(TurnEnded(end="completed"))
+        await backend.sends(TurnEnded(end="completed"))
     assert told == [0, 1]
 
 

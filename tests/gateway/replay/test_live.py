@@ -89,7 +89,7 @@ class Behind:
             tells_model_turns=tells,
         )
 
-    def says(self, *events: Event) -> list[str]:
+    def sends(self, *events: Event) -> list[str]:
         before = len(self.session.events)
         self.live.receive([Burst(items=list(events))])
         return types(self.session.events[before:])
@@ -98,7 +98,7 @@ class Behind:
 def test_ids_and_history_of_the_live_backend_are_hidden_from_the_session() -> None:
     behind = Behind()
     opened = SessionOpened(request="", session="theirs", ext={"pod.name": msgspec.Raw(b'"x"')})
-    assert behind.says(HistorySnapshot(items=()), opened, TextDelta(text="a")) == ["TextDelta"]
+    assert behind.sends(HistorySnapshot(items=()), opened, TextDelta(text="a")) == ["TextDelta"]
     assert behind.live.connected().backend_ids == {"pod.name": msgspec.Raw(b'"x"')}
     assert behind.session.state.backend_ids == {}
     assert [entry.kind for entry in behind.ledger.entries()] == ["HistorySnapshot"]
@@ -110,12 +110,12 @@ def test_a_live_connection_begins_without_the_ids_of_the_replay() -> None:
 
 @pytest.mark.parametrize(("tells", "heard"), [(True, ["ModelTurnStarted"]), (False, [])])
 def test_model_turns_are_added_if_the_session_relies_on_them(tells: bool, heard: list[str]) -> None:
-    assert Behind(tells=tells).says(ModelTurnStarted(index=0)) == heard
+    assert Behind(tells=tells).sends(ModelTurnStarted(index=0)) == heard
 
 
 def test_model_turn_numbers_of_the_live_backend_are_hidden_from_the_session() -> None:
     behind = Behind()
-    behind.says(ModelTurnStarted(index=0))
+    behind.sends(ModelTurnStarted(index=0))
     assert behind.session.events == [ModelTurnStarted(index=None)]
 
 
@@ -123,18 +123,18 @@ def test_a_turn_of_the_live_backend_runs_from_its_input_to_its_end() -> None:
     behind = Behind()
     behind.live.send([said("go", request="r")])
     assert behind.live.running
-    behind.says(TurnAccepted(request="r"), StatusChanged(status="running"), TextDelta(text="a"))
+    behind.sends(TurnAccepted(request="r"), StatusChanged(status="running"), TextDelta(text="a"))
     behind.live.send([CancelTurn(request="c")])
-    behind.says(Reply(request="c", failure=Failure(cause="unsupported", text="cannot")))
+    behind.sends(Reply(request="c", failure=Failure(cause="unsupported", text="cannot")))
     assert behind.live.running, "its input was taken"
-    behind.says(TurnEnded(end="completed"))
+    behind.sends(TurnEnded(end="completed"))
     assert not behind.live.running
 
 
 def test_a_refused_input_begins_no_live_turn() -> None:
     behind = Behind()
     behind.live.send([said("go", request="r")])
-    behind.says(Reply(request="r", failure=Failure(cause="busy", text="no")))
+    behind.sends(Reply(request="r", failure=Failure(cause="busy", text="no")))
     assert not behind.live.running
 
 
@@ -176,7 +176,7 @@ def test_a_live_backend_that_takes_a_history_gets_it_before_the_first_command() 
     behind.live.send([said("go")])
     (opening,) = behind.backend.asked
     assert opening == OpenSession(request="own 0", cwd="/src")
-    behind.says(SessionOpened(request="own 0", session="thread-1"))
+    behind.sends(SessionOpened(request="own 0", session="thread-1"))
     resume = behind.backend.asked[1]
     assert isinstance(resume, ResumeSession)
     assert (resume.session, resume.request) == ("thread-1", "own 1")
@@ -185,7 +185,7 @@ def test_a_live_backend_that_takes_a_history_gets_it_before_the_first_command() 
         {"role": "user", "content": "one"},
         {"role": "assistant", "content": "1"},
     ]
-    behind.says(SessionOpened(request="own 1", session="thread-1"))
+    behind.sends(SessionOpened(request="own 1", session="thread-1"))
     assert types(behind.backend.asked[2:]) == ["SubmitInput"]
     assert behind.session.events == [], "nothing is missing"
 
@@ -194,7 +194,7 @@ def test_a_live_backend_that_refuses_the_history_continues_without_it_and_that_i
     behind = Behind("codewhale")
     behind.live.take_over()
     behind.live.send([said("go")])
-    behind.says(Reply(request="own 0", failure=Failure(cause="internal", text="no thread")))
+    behind.sends(Reply(request="own 0", failure=Failure(cause="internal", text="no thread")))
     assert behind.session.events[0].text == "the live backend goes on without the 2 messages before: no thread"
     assert types(behind.backend.asked[1:]) == ["SubmitInput"]
 

@@ -18,7 +18,7 @@ class Playing:
 
     def __init__(self, folder: Path) -> None:
         tape = RecordingBuilder().turn("Hi", TextDelta(text="one"), end=None)
-        plan = tape.at(1_000).says(TextDelta(text="two")).plan(folder)
+        plan = tape.at(1_000).sends(TextDelta(text="two")).plan(folder)
         self.clock = ManualClock()
         self.log: list[str] = []
         events = ReplayedEvents(lambda: SessionState(id="s"), tells_model_turns=False)

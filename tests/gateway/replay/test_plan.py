@@ -46,7 +46,7 @@ def commands(plan: ReplayPlan, scene: int) -> list[str]:
 def test_each_input_begins_a_recorded_turn_and_earlier_events_are_one_of_their_own(tmp_path: Path) -> None:
     tape = (
         RecordingBuilder()
-        .says(HistorySnapshot(items=()))
+        .sends(HistorySnapshot(items=()))
         .turn("one", TextDelta(text="1"))
         .turn("two", TextDelta(text="2"))
     )
@@ -84,7 +84,7 @@ def test_an_answer_belongs_to_the_last_command_with_its_request_id(tmp_path: Pat
     for command, answer in ((wrong, invalid), (right, Reply(request="turn"))):
         tape._add(command=structs.replace(command, request="turn"), link="smooth-1")
         tape.backend(command)._add(event=answer, link="smooth-1")
-    plan = tape.says(InteractionResolved(question="f")).ends().plan(tmp_path)
+    plan = tape.sends(InteractionResolved(question="f")).ends().plan(tmp_path)
     assert [passage.answer for passage in plan.turns[1].parts] == [None, invalid, Reply(request="turn")]
 
 
@@ -114,7 +114,7 @@ def test_an_input_that_never_reached_the_backend_has_no_turn_part_and_no_answer(
 def test_an_answer_belongs_to_the_question_that_was_open(tmp_path: Path) -> None:
     asked, resolved = ApprovalRequested(tool="t", description="d", question="q1"), ApprovalResolved(approved=True)
     tape = RecordingBuilder().turn("one", asked, end=None).asks(AnswerApproval(approved=True), Reply(request=""))
-    plan = tape.says(resolved).ends().plan(tmp_path)
+    plan = tape.sends(resolved).ends().plan(tmp_path)
     assert [passage.question for passage in plan.turns[1].parts] == ["", "q1"]
 
 
@@ -122,7 +122,7 @@ def test_without_frames_of_a_backend_the_requests_come_from_clients_and_log(tmp_
     """An answer in words is an input that begins no turn; the log has its meaning."""
     asked = ApprovalRequested(tool="t", description="d", question="q1")
     tape = RecordingBuilder(asks_backend=False).turn("one", asked, end=None)
-    tape.asks(SubmitInput(segments=())).says(ApprovalResolved(approved=True, question="q1"))
+    tape.asks(SubmitInput(segments=())).sends(ApprovalResolved(approved=True, question="q1"))
     plan = tape.ends().turn("two").plan(tmp_path)
     assert texts(plan) == ["", "one", "two"]
     assert commands(plan, 1) == ["SubmitInput", "AnswerApproval"]

@@ -75,7 +75,7 @@ def test_a_replay_that_no_client_used_fails_the_test(user: pytest.Pytester) -> N
 
 
 def test_a_recording_without_turns_fails_the_test(user: pytest.Pytester) -> None:
-    RecordingBuilder().says(TextDelta(text="1")).write(user.path / "recordings", "empty.jsonl")
+    RecordingBuilder().sends(TextDelta(text="1")).write(user.path / "recordings", "empty.jsonl")
     result = outcome(
         user,
         """

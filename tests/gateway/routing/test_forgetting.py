@@ -29,7 +29,7 @@ from tests.idle import settle
 async def opened(made: InMemoryGateway, name: str, conversation: int = 0) -> dict[str, Any]:
     """Open a session of the smooth backend as a smooth client; return the data of the reply."""
     client = made.join(name)
-    client.says(CREATE)
+    client.sends(CREATE)
     await settle()
     await answer(made, conversation)
     (frame,) = client.news()
@@ -39,7 +39,7 @@ async def opened(made: InMemoryGateway, name: str, conversation: int = 0) -> dic
 async def answer(made: InMemoryGateway, conversation: int) -> None:
     """Open the requested conversation as the smooth server."""
     (asked,) = made.pod.news()
-    made.pod.says(
+    made.pod.sends(
         acknowledged(
             asked["requestId"],
             sessionId=f"0198c3a1-0000-4000-8000-1{conversation:011d}",
@@ -78,7 +78,7 @@ async def test_the_time_of_a_session_begins_anew_with_each_client() -> None:
         await settle()
         made.time.passes(TTL - 1)
         again = made.join("b")
-        again.says({**ask("get_session", "r"), "sessionId": data["sessionId"]})
+        again.sends({**ask("get_session", "r"), "sessionId": data["sessionId"]})
         await settle()
         again.transport.hang_up()
         await settle()

@@ -74,10 +74,10 @@ async def test_a_pod_client_for_whom_no_session_may_be_made_is_told_so_and_disco
 async def test_a_codewhale_client_is_refused_with_an_error_of_its_dialect() -> None:
     async with in_memory_gateway(upstream="smooth", limits=structs.replace(LIMITS, principal_sessions=1)) as made:
         first = made.join("a")
-        first.says(CREATE, ask("ping", "p"))
+        first.sends(CREATE, ask("ping", "p"))
         await settle()
         other = made.join("b", dialect="codewhale")
-        other.says({"jsonrpc": "2.0", "id": 1, "method": "thread/start", "params": {}})
+        other.sends({"jsonrpc": "2.0", "id": 1, "method": "thread/start", "params": {}})
         await settle()
         (answer,) = other.frames()
         assert "`principal_sessions` is 1" in answer["error"]["message"]

@@ -11,7 +11,7 @@ from tests.idle import settle
 async def test_a_client_that_leaves_takes_only_its_own_unopened_sessions_along() -> None:
     async with in_memory_gateway(upstream="smooth") as made:
         for name in ("a", "b"):
-            made.join(name).says(CREATE)
+            made.join(name).sends(CREATE)
         await settle()
         unopened = made.router._all._unopened
         of_b = unopened.sessions_of(made.clients["b"].link)

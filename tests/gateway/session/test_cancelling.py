@@ -27,13 +27,13 @@ def begun(made: InMemoryGateway) -> Script:
     """Return a pod client `p` whose turn runs at a pod."""
     return (
         made.script()
-        .joins("p", dialect="pod")
-        .pod_says(snapshot())
-        .gets("p", say("snapshot"))
-        .says("p", run("Hi"))
-        .pod_gets(run("Hi"))
-        .pod_says(*took("Hi"))
-        .gets("p", echo("Hi"), status("running"))
+        .connects("p", dialect="pod")
+        .pod_sends(snapshot())
+        .receives("p", say("snapshot"))
+        .sends("p", run("Hi"))
+        .pod_receives(run("Hi"))
+        .pod_sends(*took("Hi"))
+        .receives("p", echo("Hi"), status("running"))
     )
 
 
@@ -41,14 +41,14 @@ def begun_at_server(made: InMemoryGateway) -> Script:
     """Return a pod client `p` whose turn "$t" runs at a smooth server."""
     return (
         made.script()
-        .joins("p", dialect="pod")
-        .gets("p", say("snapshot"))
-        .says("p", run("Hi"))
-        .server_gets(create("$open"))
-        .server_says(acknowledged("$open", **CREATED))
-        .server_gets(told("$t", "Hi"))
-        .server_says(taken("$t"))
-        .gets("p", echo("Hi"), status("running"), say("turn_start"))
+        .connects("p", dialect="pod")
+        .receives("p", say("snapshot"))
+        .sends("p", run("Hi"))
+        .server_receives(create("$open"))
+        .server_sends(acknowledged("$open", **CREATED))
+        .server_receives(told("$t", "Hi"))
+        .server_sends(taken("$t"))
+        .receives("p", echo("Hi"), status("running"), say("turn_start"))
     )
 
 
@@ -56,12 +56,12 @@ async def test_without_a_turn_there_is_nothing_to_cancel() -> None:
     async with in_memory_gateway() as made:
         await (
             made.script()
-            .joins("p", dialect="pod")
-            .pod_says(snapshot())
-            .gets("p", say("snapshot"))
-            .says("p", CANCEL)
-            .gets("p", say("error", code="not_running"))
-            .pod_gets()
+            .connects("p", dialect="pod")
+            .pod_sends(snapshot())
+            .receives("p", say("snapshot"))
+            .sends("p", CANCEL)
+            .receives("p", say("error", code="not_running"))
+            .pod_receives()
             .done()
         )
 
@@ -70,13 +70,13 @@ async def test_a_pod_client_cancels_the_turn_of_any_client() -> None:
     async with in_memory_gateway() as made:
         await (
             begun(made)
-            .joins("q", dialect="pod")
-            .gets("q", say("snapshot"))
-            .says("q", CANCEL)
-            .pod_gets(CANCEL)
-            .pod_says(*CANCELLED)
-            .gets("p", *CANCELLED)
-            .gets("q", *CANCELLED)
+            .connects("q", dialect="pod")
+            .receives("q", say("snapshot"))
+            .sends("q", CANCEL)
+            .pod_receives(CANCEL)
+            .pod_sends(*CANCELLED)
+            .receives("p", *CANCELLED)
+            .receives("q", *CANCELLED)
             .done()
         )
         assert made.time.waiting == []
@@ -86,12 +86,12 @@ async def test_the_deadline_of_a_cancel_begins_with_the_first_one() -> None:
     async with in_memory_gateway() as made:
         await (
             begun(made)
-            .says("p", CANCEL)
+            .sends("p", CANCEL)
             .passes(Limits().cancel_deadline - 1)
-            .says("p", CANCEL)
-            .pod_gets(CANCEL, CANCEL)
+            .sends("p", CANCEL)
+            .pod_receives(CANCEL, CANCEL)
             .passes(1)
-            .gets("p", *CANCELLED)
+            .receives("p", *CANCELLED)
             .done()
         )
 
@@ -100,17 +100,17 @@ async def test_a_backend_without_cancel_stays_busy_until_its_turn_ends() -> None
     async with in_memory_gateway(upstream="smooth") as made:
         await (
             begun_at_server(made)
-            .says("p", CANCEL)
-            .server_gets({"action": "cancel", "requestId": "$x"})
-            .server_says(refused("$x", "UNSUPPORTED_ACTION"))
-            .gets("p", *CANCELLED)
-            .server_says(said("$t", "still here"))
-            .says("p", run("Next"))
-            .gets("p", say("error", code="already_running", message="$why"))
-            .server_gets()
-            .server_says(answered("$t", "still here"))
-            .says("p", run("Next"))
-            .server_gets(told("$u", "Next"))
+            .sends("p", CANCEL)
+            .server_receives({"action": "cancel", "requestId": "$x"})
+            .server_sends(refused("$x", "UNSUPPORTED_ACTION"))
+            .receives("p", *CANCELLED)
+            .server_sends(said("$t", "still here"))
+            .sends("p", run("Next"))
+            .receives("p", say("error", code="already_running", message="$why"))
+            .server_receives()
+            .server_sends(answered("$t", "still here"))
+            .sends("p", run("Next"))
+            .server_receives(told("$u", "Next"))
             .done()
         )
         assert made.losses("TextDelta") == 1
@@ -120,10 +120,10 @@ async def test_a_pause_is_a_cancel_if_the_route_says_so() -> None:
     async with in_memory_gateway(upstream="smooth", pause="cancel") as made:
         await (
             begun_at_server(made)
-            .says("p", {"method": "pause"})
-            .server_gets({"action": "cancel"})
-            .server_says(stopped("$t"))
-            .gets("p", *CANCELLED)
+            .sends("p", {"method": "pause"})
+            .server_receives({"action": "cancel"})
+            .server_sends(stopped("$t"))
+            .receives("p", *CANCELLED)
             .done()
         )
 
@@ -132,9 +132,9 @@ async def test_a_pause_is_refused_if_the_backend_has_none() -> None:
     async with in_memory_gateway(upstream="smooth") as made:
         await (
             begun_at_server(made)
-            .says("p", {"method": "pause"})
-            .gets("p", say("error", code="invalid_request", message="this backend cannot pause; cancel instead"))
-            .server_gets()
+            .sends("p", {"method": "pause"})
+            .receives("p", say("error", code="invalid_request", message="this backend cannot pause; cancel instead"))
+            .server_receives()
             .done()
         )
 
@@ -164,18 +164,18 @@ async def everybody(made: InMemoryPandoGateway) -> dict[str, MemoryTransport]:
     """Return clients of all dialects in a session of a pando with an open run; the smooth client began it as `r1`."""
     clients = {name: made.join(name) for name in ("smooth", "pod", "codewhale", "pando")}
     clients["subscribers"] = made.join("pando", publishes=True)
-    says(clients["smooth"], ask("get_session", "open", sessionId=ID))
+    sends(clients["smooth"], ask("get_session", "open", sessionId=ID))
     await made.begins(row(ID))
     await made.answers("message.list", [])
-    says(clients["codewhale"], line(1, "thread/resume", thread_id=f"thread-{ID}"))
-    says(clients["smooth"], ask("send_message", "r1", sessionId=ID, message="Hi"))
+    sends(clients["codewhale"], line(1, "thread/resume", thread_id=f"thread-{ID}"))
+    sends(clients["smooth"], ask("send_message", "r1", sessionId=ID, message="Hi"))
     await settle()
     await made.answers("message.send", {"ok": True})
     await made.publishes("llm.token", session_id=ID, token="Hel")
     return clients
 
 
-def says(client: MemoryTransport, frame: Frame) -> None:
+def sends(client: MemoryTransport, frame: Frame) -> None:
     client.say(json.dumps(frame).encode())
 
 
@@ -190,7 +190,7 @@ async def test_a_cancel_refused_by_the_backend_is_reported_to_its_sender_and_the
     async with in_memory_pando_gateway() as made:
         clients = await everybody(made)
         before = {name: len(client.got) for name, client in clients.items()}
-        says(clients[asker], ASKS_TO_STOP[asker])
+        sends(clients[asker], ASKS_TO_STOP[asker])
         await settle()
         await made.answers("session.interrupt", problem=REFUSED)
         news = {name: frames(client)[before[name] :] for name, client in clients.items()}
@@ -213,7 +213,7 @@ async def test_a_cancel_that_a_server_does_not_know_ends_the_turn_in_the_gateway
     """An unknown action is not a refusal (docs/translation.md, rule 3.4)."""
     async with in_memory_pando_gateway() as made:
         clients = await everybody(made)
-        says(clients["pod"], CANCEL)
+        sends(clients["pod"], CANCEL)
         await settle()
         await made.replies("session.interrupt", {"error": {"code": -32601, "message": "ipc: method not found"}})
         assert [f["event"] for f in frames(clients["pod"])][-2:] == ["error", "status"]

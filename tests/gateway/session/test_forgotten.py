@@ -21,7 +21,7 @@ LOST = "knows nothing of what was said before"
 async def editor(made: InMemoryGateway, name: str = "editor") -> InMemoryPeer:
     """Connect a codewhale client that resumes the thread, which a restarted gateway knows only from the store."""
     client = made.join(name, dialect="codewhale")
-    client.says(line(1, "thread/resume", thread_id=KEPT))
+    client.sends(line(1, "thread/resume", thread_id=KEPT))
     await settle()
     if len(made.router.sessions) == 0:
         await answers(made, "thread/resume", **shown(KEPT))
@@ -33,7 +33,7 @@ async def editor(made: InMemoryGateway, name: str = "editor") -> InMemoryPeer:
 async def widget(made: InMemoryGateway, name: str = "widget") -> InMemoryPeer:
     """Connect a smooth client to the same session."""
     client = made.join(name)
-    client.says(ask("create_conversation_session", "c", conversationId=SESSION, agentId=SESSION))
+    client.sends(ask("create_conversation_session", "c", conversationId=SESSION, agentId=SESSION))
     await settle()
     client.news()
     return client
@@ -43,16 +43,16 @@ async def answered(made: InMemoryGateway, text: str = "Hello") -> None:
     """Answer the last message as the child."""
     await settle()
     for word in ({"type": "response_start"}, {"type": "response_delta", "delta": text}, {"type": "response_end"}):
-        made.pod.says({"response_id": "r", **word})
+        made.pod.sends({"response_id": "r", **word})
     await answers(made, "thread/message", thread_id=KEPT, status="accepted", data={"turn_id": "t"})
 
 
-def says(client: InMemoryPeer, number: int, text: str = "Hi") -> None:
+def sends(client: InMemoryPeer, number: int, text: str = "Hi") -> None:
     """Begin a turn as this client."""
     if client.link.dialect.name == "smooth":
-        client.says(ask("send_message", f"m{number}", sessionId=sent_to(client), message=text))
+        client.sends(ask("send_message", f"m{number}", sessionId=sent_to(client), message=text))
     else:
-        client.says(line(number, "thread/message", thread_id=KEPT, input=text))
+        client.sends(line(number, "thread/message", thread_id=KEPT, input=text))
 
 
 def sent_to(client: InMemoryPeer) -> Any:
@@ -68,11 +68,11 @@ def errors(client: InMemoryPeer) -> list[str]:
 async def test_a_codewhale_client_learns_of_lost_context_once_in_the_result_of_its_next_turn() -> None:
     async with in_memory_gateway(upstream="codewhale") as made:
         client = await editor(made)
-        says(client, 2)
+        sends(client, 2)
         await answered(made)
         (told,) = errors(client)
         assert LOST in told
-        says(client, 3)
+        sends(client, 3)
         await answered(made)
         assert errors(client) == []
 
@@ -80,10 +80,10 @@ async def test_a_codewhale_client_learns_of_lost_context_once_in_the_result_of_i
 async def test_a_codewhale_client_whose_turn_failed_learns_of_lost_context_in_the_next_one() -> None:
     async with in_memory_gateway(upstream="codewhale") as made:
         client = await editor(made)
-        says(client, 2)
+        sends(client, 2)
         await refuses(made, "thread/message", -32603, "turn failed")
         client.news()
-        says(client, 3)
+        sends(client, 3)
         await answered(made)
         assert len(errors(client)) == 1
 
@@ -92,7 +92,7 @@ async def test_a_smooth_client_reads_of_lost_context_in_a_line_before_its_answer
     async with in_memory_gateway(upstream="codewhale") as made:
         await editor(made)
         client = await widget(made)
-        says(client, 2)
+        sends(client, 2)
         await answered(made)
         accepted, line_of, token, terminal = client.news()
         assert accepted["status"] == 202
@@ -101,7 +101,7 @@ async def test_a_smooth_client_reads_of_lost_context_in_a_line_before_its_answer
         assert LOST not in json.dumps(terminal)
         (session,) = made.router.sessions
         assert [message.text for message in session.state.messages()] == ["Hi", "Hello"]
-        says(client, 3)
+        sends(client, 3)
         await answered(made)
         assert [frame["token"] for frame in client.news() if frame["type"] == "stream_token"] == ["Hello"]
 
@@ -109,11 +109,11 @@ async def test_a_smooth_client_reads_of_lost_context_in_a_line_before_its_answer
 async def test_each_client_learns_of_lost_context_in_a_turn_of_its_own() -> None:
     async with in_memory_gateway(upstream="codewhale") as made:
         first, second = await editor(made), await widget(made)
-        says(first, 2)
+        sends(first, 2)
         await answered(made)
         assert len(errors(first)) == 1
         second.news()
-        says(second, 3)
+        sends(second, 3)
         await answered(made)
         assert len([f for f in second.news() if f["type"] == "stream_token" and LOST in f["token"]]) == 1
 
@@ -123,7 +123,7 @@ async def test_a_subscriber_to_everything_reads_of_lost_context_once_after_the_s
         client, viewer = await editor(made), made.join("viewer", dialect="pando")
         await settle()
         viewer.news()
-        says(client, 2)
+        sends(client, 2)
         await answered(made)
         told = [(f["topic"], f["payload"].get("token", "")) for f in viewer.news() if f["topic"].startswith("llm.")]
         assert [topic for topic, _ in told] == ["llm.start", "llm.token", "llm.token", "llm.end"]
@@ -136,12 +136,12 @@ async def test_a_pod_client_is_alerted_at_once_and_a_later_one_before_its_snapsh
         late = made.join("late", dialect="pod", ingress=Ingress(endpoint="pod", session=SESSION))
         await settle()
         assert [frame["event"] for frame in late.frames()] == ["alert", "snapshot"]
-        says(client, 2)
+        sends(client, 2)
         await answered(made)
         made.pod.transport.hang_up()
         await settle()
         late.news()
-        says(client, 3)
+        sends(client, 3)
         await answers(made, "thread/resume", **shown(KEPT))
         assert [LOST in f["data"]["message"] for f in late.news() if f["event"] == "alert"] == [True]
         await answered(made)
@@ -150,12 +150,12 @@ async def test_a_pod_client_is_alerted_at_once_and_a_later_one_before_its_snapsh
 async def test_every_client_learns_again_of_lost_context_after_each_replaced_child() -> None:
     async with in_memory_gateway(upstream="codewhale") as made:
         client = await editor(made)
-        says(client, 2)
+        sends(client, 2)
         await answered(made)
         client.news()
         made.pod.transport.hang_up()
         await settle()
-        says(client, 3)
+        sends(client, 3)
         await answers(made, "thread/resume", **shown(KEPT))
         await answered(made)
         assert len(errors(client)) == 1
@@ -167,8 +167,8 @@ async def test_every_client_learns_again_of_lost_context_after_each_replaced_chi
 async def test_no_client_is_told_of_lost_context_in_a_new_thread() -> None:
     async with in_memory_gateway(upstream="codewhale") as made:
         client = made.join("editor", dialect="codewhale")
-        client.says(line(1, "thread/start"))
+        client.sends(line(1, "thread/start"))
         await answers(made, "thread/start", **shown(KEPT, "started"))
-        says(client, 2)
+        sends(client, 2)
         await answered(made)
         assert errors(client) == []

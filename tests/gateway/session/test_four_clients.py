@@ -90,18 +90,18 @@ def together(made: InMemoryGateway, shown: Frame = IDLE) -> Script:
     """Connect a smooth client `s`, a pod client `p`, a codewhale client `c` and a pando's subscribers `v` to a pod."""
     return (
         made.script()
-        .joins("s")
-        .says("s", CREATE)
-        .pod_says(shown)
-        .gets("s", opened("open"))
-        .joins("p", dialect="pod")
-        .gets("p", say("snapshot"))
-        .joins("v", dialect="pando")
-        .gets("v", topic("session.update"))
-        .joins("c", dialect="codewhale")
-        .says("c", line(1, "thread/resume", thread_id=THREAD))
-        .gets("c", {"id": 1, "result": {"status": "resumed"}})
-        .gets("v", topic("session.activated"))
+        .connects("s")
+        .sends("s", CREATE)
+        .pod_sends(shown)
+        .receives("s", opened("open"))
+        .connects("p", dialect="pod")
+        .receives("p", say("snapshot"))
+        .connects("v", dialect="pando")
+        .receives("v", topic("session.update"))
+        .connects("c", dialect="codewhale")
+        .sends("c", line(1, "thread/resume", thread_id=THREAD))
+        .receives("c", {"id": 1, "result": {"status": "resumed"}})
+        .receives("v", topic("session.activated"))
     )
 
 
@@ -110,9 +110,9 @@ async def histories(made: InMemoryGateway) -> dict[str, list[tuple[str, str]]]:
     smooth, pod = made.join("new s"), made.join("new p", dialect="pod")
     whale, pando = made.join("new c", dialect="codewhale"), made.join("new v", dialect="pando", calls=True)
     pando.judged = False  # its oracle judges subscribers
-    smooth.says(CREATE, history("h"))
-    whale.says(line(1, "thread/read", thread_id=THREAD))
-    pando.says({"jsonrpc": "2.0", "id": "1", "method": "message.list", "params": {"session_id": SESSION}})
+    smooth.sends(CREATE, history("h"))
+    whale.sends(line(1, "thread/read", thread_id=THREAD))
+    pando.sends({"jsonrpc": "2.0", "id": "1", "method": "message.list", "params": {"session_id": SESSION}})
     await settle()
     page = smooth.frames()[-1]["data"]["messages"]
     roles = {"inbound": "user", "outbound": "assistant"}
@@ -141,13 +141,13 @@ async def test_a_history_during_a_run_does_not_answer_the_message_that_began_the
     async with in_memory_gateway() as made:
         await (
             together(made)
-            .says("c", message(2, "Hi"))
-            .pod_gets(run("Hi"))
-            .pod_says(*FRESH_POD)
-            .gets("c", *streamed("Hello"), accepted_by_whale(2))
-            .gets("s", token("$t", "Hello"), answer("$t", "Hello"))
-            .gets("p", *USER_LINE_KEPT)
-            .gets(
+            .sends("c", message(2, "Hi"))
+            .pod_receives(run("Hi"))
+            .pod_sends(*FRESH_POD)
+            .receives("c", *streamed("Hello"), accepted_by_whale(2))
+            .receives("s", token("$t", "Hello"), answer("$t", "Hello"))
+            .receives("p", *USER_LINE_KEPT)
+            .receives(
                 "v",
                 topic("message.append", role="user"),
                 topic("llm.start"),
@@ -187,14 +187,14 @@ async def test_an_answer_joined_in_its_middle_ends_complete_for_each_dialect_tha
     async with in_memory_gateway() as made:
         await (
             together(made, RUNNING)
-            .pod_says(delta("world"))
-            .gets("s", token("$t", "world"))
-            .gets("p", delta("world"))
-            .gets("v", topic("llm.token", token="world"))
-            .pod_says(done("hello world"), *FINISHED)
-            .gets("s", answer("$t", "hello world"))
-            .gets("p", say("alert", level="warn"), done("hello world"), *FINISHED)
-            .gets("v", topic("llm.end"), topic("session.update"))
+            .pod_sends(delta("world"))
+            .receives("s", token("$t", "world"))
+            .receives("p", delta("world"))
+            .receives("v", topic("llm.token", token="world"))
+            .pod_sends(done("hello world"), *FINISHED)
+            .receives("s", answer("$t", "hello world"))
+            .receives("p", say("alert", level="warn"), done("hello world"), *FINISHED)
+            .receives("v", topic("llm.end"), topic("session.update"))
             .done()
         )
         assert made.gaps == 1, "the live clients lack its head"
@@ -204,11 +204,11 @@ async def test_histories_have_the_beginning_of_an_answer_that_was_joined_in_its_
     async with in_memory_gateway() as made:
         await (
             together(made, RUNNING)
-            .pod_says(delta("world"), done("hello world"))
-            .joins("late", dialect="pod")
-            .gets("late", say("snapshot"), delta("hello world"), done("hello world"))
-            .pod_says(*FINISHED)
-            .gets("late", *FINISHED)
+            .pod_sends(delta("world"), done("hello world"))
+            .connects("late", dialect="pod")
+            .receives("late", say("snapshot"), delta("hello world"), done("hello world"))
+            .pod_sends(*FINISHED)
+            .receives("late", *FINISHED)
             .ignores("s", "p", "v")
             .done()
         )
@@ -223,9 +223,9 @@ async def test_inputs_and_answers_of_other_clients_have_the_times_when_they_were
         await (
             together(made)
             .passes(60)
-            .pod_says(echo("Hi"), status("running"), say("turn_start", turn=0))
+            .pod_sends(echo("Hi"), status("running"), say("turn_start", turn=0))
             .passes(30)
-            .pod_says(delta("Hello"), done("Hello"), say("turn_end", turn=0, result="finished"), *FINISHED)
+            .pod_sends(delta("Hello"), done("Hello"), say("turn_end", turn=0, result="finished"), *FINISHED)
             .ignores("s", "p", "v")
             .done()
         )
@@ -257,10 +257,10 @@ async def test_after_a_cancel_all_histories_are_equal_live_and_after_a_reconnect
     async with in_memory_gateway() as made:
         await (
             together(made, snapshot(STARTED))
-            .pod_says(echo("Hi"), status("running"), say("turn_start", turn=0), delta("Hel"))
-            .says("p", CANCEL)
-            .pod_gets(CANCEL)
-            .pod_says(problem("internal", "Cancelled"), status("idle"))
+            .pod_sends(echo("Hi"), status("running"), say("turn_start", turn=0), delta("Hel"))
+            .sends("p", CANCEL)
+            .pod_receives(CANCEL)
+            .pod_sends(problem("internal", "Cancelled"), status("idle"))
             .ignores("s", "p", "v")
             .done()
         )
@@ -269,7 +269,7 @@ async def test_after_a_cancel_all_histories_are_equal_live_and_after_a_reconnect
             made.clients.pop(name).link.end(CloseReason.DONE)
         made.pod.transport.hang_up()
         await settle()
-        made.pod.says(snapshot(STARTED, INVOKED, user_entry("Hi"), ERRORED))
+        made.pod.sends(snapshot(STARTED, INVOKED, user_entry("Hi"), ERRORED))
         await settle()
         assert await histories(made) == dict.fromkeys(FOUR, said)
 
@@ -281,10 +281,10 @@ async def test_after_a_compaction_new_pod_clients_see_the_summary_and_others_the
     async with in_memory_gateway() as made:
         await (
             together(made, snapshot(STARTED, INVOKED, user_entry("Hi"), answer_entry("Hello")))
-            .pod_says(say("compact_start"), say("segment_rotated", entry=shorter))
-            .pod_says(say("compact_done", new_segment_id=SEGMENT))
-            .pod_says(*took("More"), say("turn_start", turn=1), delta("Again"), done("Again"))
-            .pod_says(say("turn_end", turn=1, result="finished"), *FINISHED)
+            .pod_sends(say("compact_start"), say("segment_rotated", entry=shorter))
+            .pod_sends(say("compact_done", new_segment_id=SEGMENT))
+            .pod_sends(*took("More"), say("turn_start", turn=1), delta("Again"), done("Again"))
+            .pod_sends(say("turn_end", turn=1, result="finished"), *FINISHED)
             .ignores("s", "p", "v")
             .done()
         )
@@ -297,7 +297,7 @@ async def test_after_a_compaction_new_pod_clients_see_the_summary_and_others_the
             made.clients.pop(name).link.end(CloseReason.DONE)
         made.pod.transport.hang_up()
         await settle()
-        made.pod.says(snapshot(shorter, INVOKED, user_entry("More"), answer_entry("Again")))
+        made.pod.sends(snapshot(shorter, INVOKED, user_entry("More"), answer_entry("Again")))
         await settle()
         told = await histories(made)
         assert told.pop("pod") == everything[2:]
@@ -308,5 +308,5 @@ async def test_a_snapshot_of_another_conversation_replaces_the_history() -> None
     other = {**STARTED, "session_id": "0198c3a1-7b52-7c40-9d1e-000000000000"}
     async with in_memory_gateway() as made:
         script = together(made, snapshot(STARTED, INVOKED, user_entry("Hi"), answer_entry("Hello")))
-        await script.pod_dies().pod_says(snapshot(other, INVOKED, user_entry("New"))).ignores("p", "v").done()
+        await script.pod_dies().pod_sends(snapshot(other, INVOKED, user_entry("New"))).ignores("p", "v").done()
         assert await histories(made) == {dialect: [("user", "New")] for dialect in FOUR}

@@ -14,7 +14,7 @@ async def test_a_lone_piece_of_text_opens_a_stream() -> None:
         await begun(made).done()
         assert made.session.delivery.groups.text_sink is None
         for text in ("a", "b"):
-            await made.script().pod_says(delta(text)).gets("a", token("r1", text)).done()
+            await made.script().pod_sends(delta(text)).receives("a", token("r1", text)).done()
         assert made.session.delivery.groups.text_sink is not None
 
 

@@ -12,10 +12,10 @@ def pods(made: InMemoryGateway, *names: str) -> Script:
     """Connect pod clients to a pod."""
     script = made.script()
     for name in names:
-        script.joins(name, dialect="pod")
-    script.pod_says(snapshot())
+        script.connects(name, dialect="pod")
+    script.pod_sends(snapshot())
     for name in names:
-        script.gets(name, say("snapshot"))
+        script.receives(name, say("snapshot"))
     return script
 
 
@@ -23,9 +23,9 @@ async def test_an_empty_input_is_refused_before_it_is_sent() -> None:
     async with in_memory_gateway() as made:
         await (
             pods(made, "p")
-            .says("p", run(" \n"), {"method": "run", "params": {"input": []}})
-            .gets("p", say("error", code="invalid_request"), say("error", code="invalid_request"))
-            .pod_gets()
+            .sends("p", run(" \n"), {"method": "run", "params": {"input": []}})
+            .receives("p", say("error", code="invalid_request"), say("error", code="invalid_request"))
+            .pod_receives()
             .done()
         )
 
@@ -34,13 +34,13 @@ async def test_an_accepted_input_of_a_pod_client_is_shown_to_all_clients() -> No
     async with in_memory_gateway() as made:
         await (
             pods(made, "p", "q")
-            .says("p", run("Hi"))
-            .pod_gets(run("Hi"))
-            .gets("p")
-            .gets("q")
-            .pod_says(*took("Hi"))
-            .gets("p", echo("Hi"), status("running"))
-            .gets("q", echo("Hi"), status("running"))
+            .sends("p", run("Hi"))
+            .pod_receives(run("Hi"))
+            .receives("p")
+            .receives("q")
+            .pod_sends(*took("Hi"))
+            .receives("p", echo("Hi"), status("running"))
+            .receives("q", echo("Hi"), status("running"))
             .done()
         )
 
@@ -49,10 +49,10 @@ async def test_a_second_input_is_busy_while_the_first_waits() -> None:
     async with in_memory_gateway() as made:
         await (
             pods(made, "p", "q")
-            .says("p", run("Hi"))
-            .says("q", run("Me too"))
-            .pod_gets(run("Hi"))
-            .gets("q", say("error", code="already_running"))
+            .sends("p", run("Hi"))
+            .sends("q", run("Me too"))
+            .pod_receives(run("Hi"))
+            .receives("q", say("error", code="already_running"))
             .done()
         )
 
@@ -61,12 +61,12 @@ async def test_an_input_refused_by_the_backend_no_longer_waits() -> None:
     async with in_memory_gateway() as made:
         await (
             pods(made, "p")
-            .says("p", run("Hi"))
-            .pod_gets(run("Hi"))
-            .pod_says(problem("already_running", "no"))
-            .gets("p", say("error", code="already_running"))
-            .says("p", run("Again"))
-            .pod_gets(run("Again"))
+            .sends("p", run("Hi"))
+            .pod_receives(run("Hi"))
+            .pod_sends(problem("already_running", "no"))
+            .receives("p", say("error", code="already_running"))
+            .sends("p", run("Again"))
+            .pod_receives(run("Again"))
             .done()
         )
         assert made.session.inputs.waiting
@@ -77,13 +77,13 @@ async def test_an_input_repeated_after_it_was_given_up_is_accepted_for_its_secon
         await (
             made.script()
             .opens("a")
-            .says("a", send("r1", "Hi"))
+            .sends("a", send("r1", "Hi"))
             .passes(Limits().accept_deadline)
-            .gets("a", error("r1", "INTERNAL_ERROR"))
-            .says("a", send("r2", "Hi"))
-            .pod_gets(run("Hi"), run("Hi"))
-            .pod_says(*took("Hi"), delta("Hello"), done("Hello"), *FINISHED)
-            .gets("a", accepted("r2"), token("r2", "Hello"), answer("r2", "Hello"))
+            .receives("a", error("r1", "INTERNAL_ERROR"))
+            .sends("a", send("r2", "Hi"))
+            .pod_receives(run("Hi"), run("Hi"))
+            .pod_sends(*took("Hi"), delta("Hello"), done("Hello"), *FINISHED)
+            .receives("a", accepted("r2"), token("r2", "Hello"), answer("r2", "Hello"))
             .done()
         )
         assert [m.text for m in made.session.state.messages()] == ["Hi", "Hello"]
@@ -94,10 +94,10 @@ async def test_an_input_cancelled_by_force_before_its_acceptance_is_a_turn_to_it
         await (
             made.script()
             .opens("a")
-            .says("a", send("r1", "Hi"), cancel("r1"))
-            .pod_gets(run("Hi"), CANCEL)
+            .sends("a", send("r1", "Hi"), cancel("r1"))
+            .pod_receives(run("Hi"), CANCEL)
             .passes(Limits().cancel_deadline)
-            .gets("a", accepted("r1"), cancelled("r1"))
+            .receives("a", accepted("r1"), cancelled("r1"))
             .done()
         )
         assert made.session.inputs.waiting == ""

@@ -135,7 +135,7 @@ def told(log: Log, cursor: int, limit: int = 1 << 20) -> list[tuple[str, Event |
 
 
 @given(steps=STEPS, log_max=st.integers(2, 12), limit=st.integers(1, 20))
-def test_every_suffix_of_a_merged_log_says_what_the_whole_log_says(
+def test_every_suffix_of_a_merged_log_says_what_the_whole_log_sends(
     steps: list[tuple[list[Event], str]], log_max: int, limit: int
 ) -> None:
     merged, whole = log_of(log_max=log_max, log_bytes=1 << 20), log_of(log_max=1 << 20, log_bytes=1 << 20)

@@ -43,19 +43,19 @@ def together(made: InMemoryGateway) -> Script:
     """Connect a smooth client `a`, a pod client `p` and a pando's subscribers `v`, and run one turn."""
     return (
         made.script()
-        .joins("p", dialect="pod")
-        .gets("p", say("snapshot"))
-        .says("p", run("Hi"))
-        .server_gets(create("$open"))
-        .server_says(acknowledged("$open", **CREATED))
-        .server_gets(told("$t", "Hi"))
-        .server_says(taken("$t"), said("$t", "Yes"), answered("$t", "Yes"))
-        .gets("p", echo("Hi"), status("running"), say("turn_start"), delta("Yes"), done("Yes"), *ENDED)
-        .joins("a")
-        .says("a", OPEN | {"conversationId": CONVERSATION})
-        .gets("a", {"type": "immediate_response", "status": 200})
-        .joins("v", dialect="pando")
-        .gets("v", topic("session.update"))
+        .connects("p", dialect="pod")
+        .receives("p", say("snapshot"))
+        .sends("p", run("Hi"))
+        .server_receives(create("$open"))
+        .server_sends(acknowledged("$open", **CREATED))
+        .server_receives(told("$t", "Hi"))
+        .server_sends(taken("$t"), said("$t", "Yes"), answered("$t", "Yes"))
+        .receives("p", echo("Hi"), status("running"), say("turn_start"), delta("Yes"), done("Yes"), *ENDED)
+        .connects("a")
+        .sends("a", OPEN | {"conversationId": CONVERSATION})
+        .receives("a", {"type": "immediate_response", "status": 200})
+        .connects("v", dialect="pando")
+        .receives("v", topic("session.update"))
     )
 
 
@@ -71,13 +71,13 @@ def forgotten(script: Script) -> Script:
     """Restart the server, which then begins another conversation."""
     return (
         script.server_dies()
-        .server_gets({"action": "get_session", "requestId": "$get", "sessionId": SERVER_SESSION})
-        .server_says(problem("$get", "SESSION_NOT_FOUND"))
-        .server_gets({**create("$again"), "conversationId": CONVERSATION})
-        .server_says(acknowledged("$again", **FRESH))
-        .gets("p", say("alert", level="warn", message=GONE))
-        .gets("a")
-        .gets("v")
+        .server_receives({"action": "get_session", "requestId": "$get", "sessionId": SERVER_SESSION})
+        .server_sends(problem("$get", "SESSION_NOT_FOUND"))
+        .server_receives({**create("$again"), "conversationId": CONVERSATION})
+        .server_sends(acknowledged("$again", **FRESH))
+        .receives("p", say("alert", level="warn", message=GONE))
+        .receives("a")
+        .receives("v")
     )
 
 
@@ -90,11 +90,13 @@ async def test_clients_without_a_form_for_lost_context_are_told_once_before_the_
     async with in_memory_gateway(upstream="smooth") as made:
         await (
             forgotten(together(made))
-            .says("a", send("r1", "And now?"))
-            .server_gets(again("$n", "And now?"))
-            .server_says(taken("$n"), said("$n", "Well"), said("$n", "."), answered("$n", "Well."))
-            .gets("a", accepted("r1"), token("r1", LINE), token("r1", "Well"), token("r1", "."), answer("r1", "Well."))
-            .gets(
+            .sends("a", send("r1", "And now?"))
+            .server_receives(again("$n", "And now?"))
+            .server_sends(taken("$n"), said("$n", "Well"), said("$n", "."), answered("$n", "Well."))
+            .receives(
+                "a", accepted("r1"), token("r1", LINE), token("r1", "Well"), token("r1", "."), answer("r1", "Well.")
+            )
+            .receives(
                 "v",
                 topic("message.append", content="And now?"),
                 topic("llm.start"),
@@ -104,7 +106,7 @@ async def test_clients_without_a_form_for_lost_context_are_told_once_before_the_
                 topic("llm.end"),
                 topic("session.update"),
             )
-            .gets(
+            .receives(
                 "p",
                 echo("And now?"),
                 status("running"),
@@ -114,10 +116,10 @@ async def test_clients_without_a_form_for_lost_context_are_told_once_before_the_
                 done("Well."),
                 *ENDED,
             )
-            .says("a", send("r2", "Sure?"))
-            .server_gets(again("$m", "Sure?"))
-            .server_says(taken("$m"), said("$m", "Yes"), answered("$m", "Yes"))
-            .gets("a", accepted("r2"), token("r2", "Yes"), answer("r2", "Yes"))
+            .sends("a", send("r2", "Sure?"))
+            .server_receives(again("$m", "Sure?"))
+            .server_sends(taken("$m"), said("$m", "Yes"), answered("$m", "Yes"))
+            .receives("a", accepted("r2"), token("r2", "Yes"), answer("r2", "Yes"))
             .ignores("v", "p")
             .done()
         )
@@ -132,10 +134,10 @@ async def test_an_answer_only_in_its_terminal_comes_after_the_line_about_lost_co
     async with in_memory_gateway(upstream="smooth") as made:
         await (
             forgotten(together(made))
-            .says("a", send("r1", "And now?"))
-            .server_gets(again("$n", "And now?"))
-            .server_says(taken("$n"), answered("$n", "Well."))
-            .gets("a", accepted("r1"), token("r1", LINE), token("r1", "Well."), answer("r1", "Well."))
+            .sends("a", send("r1", "And now?"))
+            .server_receives(again("$n", "And now?"))
+            .server_sends(taken("$n"), answered("$n", "Well."))
+            .receives("a", accepted("r1"), token("r1", LINE), token("r1", "Well."), answer("r1", "Well."))
             .ignores("v", "p")
             .done()
         )

@@ -128,33 +128,33 @@ def opened(made: InMemoryGateway) -> Script:
     """Return a script with a pod client `p` whose turn "$t" runs."""
     return (
         made.script()
-        .joins("p", dialect="pod")
-        .gets("p", SNAPSHOT)
-        .says("p", run("Delete it"))
-        .server_gets(create("$open"))
-        .server_says(acknowledged("$open", **CREATED))
-        .server_gets(told("$t", "Delete it"))
-        .server_says(taken("$t"))
-        .gets("p", echo("Delete it"), *BEGAN)
+        .connects("p", dialect="pod")
+        .receives("p", SNAPSHOT)
+        .sends("p", run("Delete it"))
+        .server_receives(create("$open"))
+        .server_sends(acknowledged("$open", **CREATED))
+        .server_receives(told("$t", "Delete it"))
+        .server_sends(taken("$t"))
+        .receives("p", echo("Delete it"), *BEGAN)
     )
 
 
 def parked(made: InMemoryGateway) -> Script:
     """Like `opened`, with an open approval."""
-    return opened(made).server_says(confirmation("$t"), called("$t", "delete")).gets("p", *ASKED)
+    return opened(made).server_sends(confirmation("$t"), called("$t", "delete")).receives("p", *ASKED)
 
 
 def joined(script: Script, name: str, *prelude: Frame, supports: list[str] | None = None) -> Script:
     """Like `opened`, with a smooth client beside `p`."""
     hello = attach(supports=FORMS if supports is None else supports)
-    return script.joins(name).says(name, hello).gets(name, ok("open"), *prelude)
+    return script.connects(name).sends(name, hello).receives(name, ok("open"), *prelude)
 
 
 def mixed(made: InMemoryGateway) -> Script:
     """Return a script with a pod client `p` whose turn "$t" runs, a pod client `q`, and a smooth client `a` that claims
     the forms.
     """
-    script = opened(made).joins("q", dialect="pod").gets("q", SNAPSHOT)
+    script = opened(made).connects("q", dialect="pod").receives("q", SNAPSHOT)
     return joined(script, "a")
 
 
@@ -162,20 +162,20 @@ def asked(made: InMemoryGateway) -> Script:
     """Like `mixed`, with an open approval."""
     return (
         mixed(made)
-        .server_says(confirmation("$t"), called("$t", "delete"))
-        .gets("p", *ASKED)
-        .gets("q", *ASKED)
-        .gets("a", needs("$turn"), chunk("$turn"))
+        .server_sends(confirmation("$t"), called("$t", "delete"))
+        .receives("p", *ASKED)
+        .receives("q", *ASKED)
+        .receives("a", needs("$turn"), chunk("$turn"))
     )
 
 
 def ends(script: Script, *pods: str, smooth: tuple[str, ...] = ()) -> Script:
     """Continue the turn to its end for all clients."""
-    script.server_says(result("$t", "delete", "gone"), said("$t", "Done."), answered("$t", "Done."))
+    script.server_sends(result("$t", "delete", "gone"), said("$t", "Done."), answered("$t", "Done."))
     for pod in pods:
-        script.gets(pod, say("tool_result"), delta("Done."), done("Done."), *ENDED)
+        script.receives(pod, say("tool_result"), delta("Done."), done("Done."), *ENDED)
     for name in smooth:
-        script.gets(name, chunk("$turn"), token("$turn", "Done."), answer("$turn", "Done."))
+        script.receives(name, chunk("$turn"), token("$turn", "Done."), answer("$turn", "Done."))
     return script
 
 
@@ -186,10 +186,10 @@ async def test_a_pod_client_answers_in_words_and_the_turn_continues_as_a_new_run
     async with in_memory_gateway(upstream="smooth") as made:
         names = await ends(
             parked(made)
-            .says("p", run(" Approve\n"))
-            .server_gets(confirmed("$c", approved=True))
-            .server_says(acknowledged("$c"))
-            .gets("p", *heard(" Approve\n"), *CALLED),
+            .sends("p", run(" Approve\n"))
+            .server_receives(confirmed("$c", approved=True))
+            .server_sends(acknowledged("$c"))
+            .receives("p", *heard(" Approve\n"), *CALLED),
             "p",
         ).done()
         assert "delete" in names["$asked"]
@@ -200,16 +200,16 @@ async def test_a_pod_client_answers_in_words_and_the_turn_continues_as_a_new_run
 
 async def test_a_workflow_named_like_an_answer_counts_as_the_answer() -> None:
     async with in_memory_gateway(upstream="smooth") as made:
-        await parked(made).says("p", invoke("deny")).server_gets(confirmed("$c", approved=False)).done()
+        await parked(made).sends("p", invoke("deny")).server_receives(confirmed("$c", approved=False)).done()
 
 
 async def test_any_other_input_during_a_question_is_refused_and_not_queued() -> None:
     async with in_memory_gateway(upstream="smooth") as made:
         await (
             parked(made)
-            .says("p", run("approve it"), run("approve!"))
-            .gets("p", ANSWER_FIRST, ANSWER_FIRST)
-            .server_gets()
+            .sends("p", run("approve it"), run("approve!"))
+            .receives("p", ANSWER_FIRST, ANSWER_FIRST)
+            .server_receives()
             .done()
         )
 
@@ -218,12 +218,12 @@ async def test_text_before_a_question_is_complete_in_the_run_that_the_question_e
     async with in_memory_gateway(upstream="smooth") as made:
         await (
             opened(made)
-            .server_says(said("$t", "I will"), said("$t", " delete."), confirmation("$t"))
-            .gets("p", delta("I will"), delta(" delete."), done("I will delete."), *ASKED)
-            .says("p", run("deny"))
-            .server_gets(confirmed("$c", approved=False))
-            .server_says(acknowledged("$c"), said("$t", "As you wish."), answered("$t", "I will delete.As you wish."))
-            .gets("p", *heard("deny"), delta("As you wish."), done("As you wish."), *ENDED)
+            .server_sends(said("$t", "I will"), said("$t", " delete."), confirmation("$t"))
+            .receives("p", delta("I will"), delta(" delete."), done("I will delete."), *ASKED)
+            .sends("p", run("deny"))
+            .server_receives(confirmed("$c", approved=False))
+            .server_sends(acknowledged("$c"), said("$t", "As you wish."), answered("$t", "I will delete.As you wish."))
+            .receives("p", *heard("deny"), delta("As you wish."), done("As you wish."), *ENDED)
             .done()
         )
 
@@ -232,30 +232,30 @@ async def test_a_resume_shows_the_question_again_and_answers_nothing() -> None:
     async with in_memory_gateway(upstream="smooth") as made:
         await (
             asked(made)
-            .says("p", {"method": "resume"})
-            .gets("p", *BEGAN, *ASKED)
-            .gets("q")
-            .gets("a")
-            .server_gets()
+            .sends("p", {"method": "resume"})
+            .receives("p", *BEGAN, *ASKED)
+            .receives("q")
+            .receives("a")
+            .server_receives()
             .done()
         )
 
 
 async def test_a_pause_during_a_question_succeeds_at_once() -> None:
     async with in_memory_gateway(upstream="smooth") as made:
-        await parked(made).says("p", {"method": "pause"}).gets("p").server_gets().done()
+        await parked(made).sends("p", {"method": "pause"}).receives("p").server_receives().done()
 
 
 async def test_a_cancel_ends_question_and_turn() -> None:
     async with in_memory_gateway(upstream="smooth") as made:
         await (
             asked(made)
-            .says("p", CANCEL)
-            .server_gets({"action": "cancel"})
-            .server_says(stopped("$t"))
-            .gets("p", *WOKE, *CALLED, problem("internal", "Cancelled"), status("idle"))
-            .gets("q", *WOKE, *CALLED, problem("internal", "Cancelled"), status("idle"))
-            .gets("a", cancelled("$turn"))
+            .sends("p", CANCEL)
+            .server_receives({"action": "cancel"})
+            .server_sends(stopped("$t"))
+            .receives("p", *WOKE, *CALLED, problem("internal", "Cancelled"), status("idle"))
+            .receives("q", *WOKE, *CALLED, problem("internal", "Cancelled"), status("idle"))
+            .receives("a", cancelled("$turn"))
             .done()
         )
         assert made.session.state.turn is None
@@ -269,15 +269,15 @@ async def test_the_first_answer_counts_and_other_clients_are_told() -> None:
     async with in_memory_gateway(upstream="smooth") as made:
         await ends(
             asked(made)
-            .says("q", run("deny"))
-            .server_gets(confirmed("$c", approved=False))
-            .says("p", run("approve"))
-            .says("a", confirm("late", approved=True))
-            .gets("p", busy("not sent: the question was answered already"))
-            .gets("a", error("late", "NO_PENDING_CONFIRMATION"))
-            .server_says(acknowledged("$c"))
-            .gets("p", *heard("deny"), *CALLED)
-            .gets("q", *heard("deny"), *CALLED),
+            .sends("q", run("deny"))
+            .server_receives(confirmed("$c", approved=False))
+            .sends("p", run("approve"))
+            .sends("a", confirm("late", approved=True))
+            .receives("p", busy("not sent: the question was answered already"))
+            .receives("a", error("late", "NO_PENDING_CONFIRMATION"))
+            .server_sends(acknowledged("$c"))
+            .receives("p", *heard("deny"), *CALLED)
+            .receives("q", *heard("deny"), *CALLED),
             "p",
             "q",
             smooth=("a",),
@@ -288,14 +288,14 @@ async def test_an_answer_of_a_smooth_client_continues_the_run_of_pod_clients() -
     async with in_memory_gateway(upstream="smooth") as made:
         await ends(
             asked(made)
-            .says("a", confirm("yes", approved=True))
-            .server_gets(confirmed("$c", approved=True))
-            .server_says(acknowledged("$c"))
-            .gets("a", ok("yes"))
-            .gets("p", *WOKE, *CALLED)
-            .gets("q", *WOKE, *CALLED)
-            .says("p", run("deny"))
-            .gets("p", busy("a turn is already in progress in this session")),
+            .sends("a", confirm("yes", approved=True))
+            .server_receives(confirmed("$c", approved=True))
+            .server_sends(acknowledged("$c"))
+            .receives("a", ok("yes"))
+            .receives("p", *WOKE, *CALLED)
+            .receives("q", *WOKE, *CALLED)
+            .sends("p", run("deny"))
+            .receives("p", busy("a turn is already in progress in this session")),
             "p",
             "q",
             smooth=("a",),
@@ -304,21 +304,21 @@ async def test_an_answer_of_a_smooth_client_continues_the_run_of_pod_clients() -
 
 async def test_a_second_confirm_under_the_id_of_the_open_turn_is_refused_under_that_id() -> None:
     async with in_memory_gateway(upstream="smooth") as made:
-        script = made.script().joins("a").says("a", attach(conversationId=None))
+        script = made.script().connects("a").sends("a", attach(conversationId=None))
         await (
-            script.server_gets(create("$open"))
-            .server_says(acknowledged("$open", **CREATED))
-            .gets("a", ok("open"))
-            .says("a", send("r1", "Delete it"))
-            .server_gets(told("$t", "Delete it"))
-            .server_says(taken("$t"), confirmation("$t"), called("$t", "delete"))
-            .gets("a", accepted("r1"), needs("r1"), chunk("r1"))
-            .says("a", confirm("r1", approved=True))
-            .server_gets(confirmed("$c", approved=True))
-            .says("a", confirm("r1", approved=True))
-            .gets("a", error("r1", "NO_PENDING_CONFIRMATION"))
-            .server_says(acknowledged("$c"), answered("$t", ""))
-            .gets("a", ok("r1"), answer("r1", ""))
+            script.server_receives(create("$open"))
+            .server_sends(acknowledged("$open", **CREATED))
+            .receives("a", ok("open"))
+            .sends("a", send("r1", "Delete it"))
+            .server_receives(told("$t", "Delete it"))
+            .server_sends(taken("$t"), confirmation("$t"), called("$t", "delete"))
+            .receives("a", accepted("r1"), needs("r1"), chunk("r1"))
+            .sends("a", confirm("r1", approved=True))
+            .server_receives(confirmed("$c", approved=True))
+            .sends("a", confirm("r1", approved=True))
+            .receives("a", error("r1", "NO_PENDING_CONFIRMATION"))
+            .server_sends(acknowledged("$c"), answered("$t", ""))
+            .receives("a", ok("r1"), answer("r1", ""))
             .done()
         )
 
@@ -327,18 +327,18 @@ async def test_an_approval_within_a_text_leaves_the_whole_answer_to_a_plain_smoo
     async with in_memory_gateway(upstream="smooth") as made:
         script = joined(mixed(made), "b", supports=[])
         await (
-            script.server_says(said("$t", "First. "), confirmation("$t"))
-            .gets("p", delta("First. "), done("First. "), *ASKED)
-            .gets("q", delta("First. "), done("First. "), *ASKED)
-            .gets("a", token("$turn", "First. "), needs("$turn"))
-            .gets("b", token("$turn", "First. "), needs("$turn"))
-            .says("b", confirm("yes", approved=True))
-            .server_gets(confirmed("$c", approved=True))
-            .server_says(acknowledged("$c"), said("$t", "Second."), answered("$t", "First. Second."))
-            .gets("p", *WOKE, delta("Second."), done("Second."), *ENDED)
-            .gets("q", *WOKE, delta("Second."), done("Second."), *ENDED)
-            .gets("a", token("$turn", "Second."), answer("$turn", "First. Second."))
-            .gets("b", ok("yes"), token("$turn", "Second."), answer("$turn", "First. Second."))
+            script.server_sends(said("$t", "First. "), confirmation("$t"))
+            .receives("p", delta("First. "), done("First. "), *ASKED)
+            .receives("q", delta("First. "), done("First. "), *ASKED)
+            .receives("a", token("$turn", "First. "), needs("$turn"))
+            .receives("b", token("$turn", "First. "), needs("$turn"))
+            .sends("b", confirm("yes", approved=True))
+            .server_receives(confirmed("$c", approved=True))
+            .server_sends(acknowledged("$c"), said("$t", "Second."), answered("$t", "First. Second."))
+            .receives("p", *WOKE, delta("Second."), done("Second."), *ENDED)
+            .receives("q", *WOKE, delta("Second."), done("Second."), *ENDED)
+            .receives("a", token("$turn", "Second."), answer("$turn", "First. Second."))
+            .receives("b", ok("yes"), token("$turn", "Second."), answer("$turn", "First. Second."))
             .done()
         )
 
@@ -347,10 +347,10 @@ async def test_a_question_that_the_backend_no_longer_knows_is_closed() -> None:
     async with in_memory_gateway(upstream="smooth") as made:
         await (
             parked(made)
-            .says("p", run("approve"))
-            .server_gets(confirmed("$c", approved=True))
-            .server_says(refused("$c", "NO_PENDING_CONFIRMATION"))
-            .gets("p", *WOKE, *CALLED, say("error"))
+            .sends("p", run("approve"))
+            .server_receives(confirmed("$c", approved=True))
+            .server_sends(refused("$c", "NO_PENDING_CONFIRMATION"))
+            .receives("p", *WOKE, *CALLED, say("error"))
             .done()
         )
         assert made.session.questions.open is None
@@ -360,12 +360,12 @@ async def test_a_backend_that_does_not_take_an_answer_in_time_may_be_answered_ag
     async with in_memory_gateway(upstream="smooth") as made:
         await (
             parked(made)
-            .says("p", run("approve"))
-            .server_gets(confirmed("$c", approved=True))
+            .sends("p", run("approve"))
+            .server_receives(confirmed("$c", approved=True))
             .passes(Limits().accept_deadline)
-            .gets("p", say("error", code="internal"))
-            .says("p", run("approve"))
-            .server_gets(confirmed("$d", approved=True))
+            .receives("p", say("error", code="internal"))
+            .sends("p", run("approve"))
+            .server_receives(confirmed("$d", approved=True))
             .done()
         )
 
@@ -374,12 +374,12 @@ async def test_a_backend_that_continues_before_it_acknowledges_has_accepted_the_
     async with in_memory_gateway(upstream="smooth") as made:
         await (
             parked(made)
-            .says("p", run("approve"))
-            .server_gets(confirmed("$c", approved=True))
-            .server_says(result("$t", "delete", "gone"))
-            .gets("p", *heard("approve"), *CALLED, say("tool_result"))
-            .server_says(acknowledged("$c"), answered("$t", ""))
-            .gets("p", *ENDED)
+            .sends("p", run("approve"))
+            .server_receives(confirmed("$c", approved=True))
+            .server_sends(result("$t", "delete", "gone"))
+            .receives("p", *heard("approve"), *CALLED, say("tool_result"))
+            .server_sends(acknowledged("$c"), answered("$t", ""))
+            .receives("p", *ENDED)
             .done()
         )
 
@@ -391,12 +391,12 @@ async def twice(made: InMemoryGateway) -> Script:
     """Like `asked`, answered by `q`, with a second open approval."""
     return (
         asked(made)
-        .says("q", run("approve"))
-        .server_gets(confirmed("$c", approved=True))
-        .server_says(acknowledged("$c"), result("$t", "delete", "gone"), confirmation("$t", "burn"))
-        .gets("p", *heard("approve"), *CALLED, say("tool_result"), *ASKED_ON)
-        .gets("q", *heard("approve"), *CALLED, say("tool_result"), *ASKED_ON)
-        .gets("a", chunk("$turn"), needs("$turn"))
+        .sends("q", run("approve"))
+        .server_receives(confirmed("$c", approved=True))
+        .server_sends(acknowledged("$c"), result("$t", "delete", "gone"), confirmation("$t", "burn"))
+        .receives("p", *heard("approve"), *CALLED, say("tool_result"), *ASKED_ON)
+        .receives("q", *heard("approve"), *CALLED, say("tool_result"), *ASKED_ON)
+        .receives("a", chunk("$turn"), needs("$turn"))
     )
 
 
@@ -405,14 +405,14 @@ async def test_an_answer_that_crossed_a_further_question_does_not_answer_that_qu
         script = await twice(made)
         await (
             script.passes(0.9)
-            .says("p", run("approve"))
-            .says("a", confirm("crossed", approved=True))
-            .gets("p", busy("not sent: the question before was answered by somebody else"))
-            .gets("a", error("crossed", "NO_PENDING_CONFIRMATION"))
-            .server_gets()
+            .sends("p", run("approve"))
+            .sends("a", confirm("crossed", approved=True))
+            .receives("p", busy("not sent: the question before was answered by somebody else"))
+            .receives("a", error("crossed", "NO_PENDING_CONFIRMATION"))
+            .server_receives()
             .passes(0.1)
-            .says("p", run("approve"))
-            .server_gets(confirmed("$d", approved=True))
+            .sends("p", run("approve"))
+            .server_receives(confirmed("$d", approved=True))
             .done()
         )
 
@@ -420,7 +420,7 @@ async def test_an_answer_that_crossed_a_further_question_does_not_answer_that_qu
 async def test_the_client_that_answered_one_question_may_answer_the_next_at_once() -> None:
     async with in_memory_gateway(upstream="smooth") as made:
         script = await twice(made)
-        names = await script.says("q", run("deny")).server_gets(confirmed("$d", approved=False)).done()
+        names = await script.sends("q", run("deny")).server_receives(confirmed("$d", approved=False)).done()
         assert "burn" in names["$asked on"]
 
 
@@ -428,14 +428,14 @@ async def test_a_question_that_replaces_another_is_not_answered_by_answers_to_th
     async with in_memory_gateway(upstream="smooth") as made:
         await (
             parked(made)
-            .server_says(confirmation("$t", "burn"))
-            .gets("p", *WOKE, *CALLED, *ASKED_ON)
-            .says("p", run("approve"))
-            .gets("p", busy("not sent: the question before was answered by somebody else"))
-            .server_gets()
+            .server_sends(confirmation("$t", "burn"))
+            .receives("p", *WOKE, *CALLED, *ASKED_ON)
+            .sends("p", run("approve"))
+            .receives("p", busy("not sent: the question before was answered by somebody else"))
+            .server_receives()
             .passes(Limits().answer_guard)
-            .says("p", run("approve"))
-            .server_gets(confirmed("$c", approved=True))
+            .sends("p", run("approve"))
+            .server_receives(confirmed("$c", approved=True))
             .done()
         )
 
@@ -450,18 +450,18 @@ def behind(made: InMemoryGateway) -> Script:
     """Return a script in which `p` runs a turn, `q` has stopped reading and lags behind, and an approval is open."""
     return (
         opened(made)
-        .joins("q", dialect="pod", limits=SMALL)
-        .gets("q", SNAPSHOT)
+        .connects("q", dialect="pod", limits=SMALL)
+        .receives("q", SNAPSHOT)
         .stops_reading("q")
-        .server_says(said("$t", "x" * 2_000))
-        .gets("p", delta("x" * 2_000))
-        .gets("q", delta("x" * 2_000))
-        .server_says(said("$t", "y" * 2_000))
-        .gets("p", delta("y" * 2_000))
-        .server_says(said("$t", "z"))
-        .gets("p", delta("z"))
-        .server_says(confirmation("$t"), called("$t", "delete"))
-        .gets("p", done("x" * 2_000 + "y" * 2_000 + "z"), *ASKED)
+        .server_sends(said("$t", "x" * 2_000))
+        .receives("p", delta("x" * 2_000))
+        .receives("q", delta("x" * 2_000))
+        .server_sends(said("$t", "y" * 2_000))
+        .receives("p", delta("y" * 2_000))
+        .server_sends(said("$t", "z"))
+        .receives("p", delta("z"))
+        .server_sends(confirmation("$t"), called("$t", "delete"))
+        .receives("p", done("x" * 2_000 + "y" * 2_000 + "z"), *ASKED)
     )
 
 
@@ -469,10 +469,10 @@ async def test_an_answer_of_a_link_that_was_not_shown_the_question_does_not_coun
     async with in_memory_gateway(upstream="smooth") as made:
         await (
             behind(made)
-            .says("q", run("approve"))
-            .server_gets()
+            .sends("q", run("approve"))
+            .server_receives()
             .reads_on("q")
-            .gets(
+            .receives(
                 "q",
                 delta("y" * 2_000),
                 busy("not sent: the open question was not shown to you yet"),
@@ -480,8 +480,8 @@ async def test_an_answer_of_a_link_that_was_not_shown_the_question_does_not_coun
                 done("x" * 2_000 + "y" * 2_000 + "z"),
                 *ASKED,
             )
-            .says("q", run("approve"))
-            .server_gets(confirmed("$c", approved=True))
+            .sends("q", run("approve"))
+            .server_receives(confirmed("$c", approved=True))
             .done()
         )
 
@@ -491,15 +491,15 @@ async def test_a_slow_pod_client_sees_question_and_answer_in_order() -> None:
         long = "x" * 2_000 + "y" * 2_000 + "z"
         await (
             behind(made)
-            .says("p", run("approve"))
-            .server_gets(confirmed("$c", approved=True))
-            .server_says(acknowledged("$c"))
-            .gets("p", *heard("approve"), *CALLED)
+            .sends("p", run("approve"))
+            .server_receives(confirmed("$c", approved=True))
+            .server_sends(acknowledged("$c"))
+            .receives("p", *heard("approve"), *CALLED)
             .reads_on("q")
-            .gets("q", delta("y" * 2_000), delta("z"), done(long), *ASKED, *heard("approve"), *CALLED)
-            .server_says(answered("$t", long))
-            .gets("p", *ENDED)
-            .gets("q", *ENDED)
+            .receives("q", delta("y" * 2_000), delta("z"), done(long), *ASKED, *heard("approve"), *CALLED)
+            .server_sends(answered("$t", long))
+            .receives("p", *ENDED)
+            .receives("q", *ENDED)
             .done()
         )
 
@@ -513,16 +513,16 @@ async def test_the_deadline_denies_a_question_with_an_alert_and_a_run_of_the_bac
         await ends(
             asked(made)
             .passes(deadline - 1)
-            .gets("p")
+            .receives("p")
             .passes(1)
-            .gets("p", say("alert", level="warn"))
-            .gets("q", say("alert", level="warn"))
-            .server_gets(confirmed("$c", approved=False))
-            .says("p", run("approve"))
-            .gets("p", busy("not sent: the question was answered already"))
-            .server_says(acknowledged("$c"))
-            .gets("p", *WOKE, *CALLED)
-            .gets("q", *WOKE, *CALLED),
+            .receives("p", say("alert", level="warn"))
+            .receives("q", say("alert", level="warn"))
+            .server_receives(confirmed("$c", approved=False))
+            .sends("p", run("approve"))
+            .receives("p", busy("not sent: the question was answered already"))
+            .server_sends(acknowledged("$c"))
+            .receives("p", *WOKE, *CALLED)
+            .receives("q", *WOKE, *CALLED),
             "p",
             "q",
             smooth=("a",),
@@ -536,11 +536,11 @@ async def test_a_lost_denial_is_sent_again_after_another_deadline() -> None:
         await (
             parked(made)
             .passes(deadline)
-            .gets("p", say("alert"))
-            .server_gets(confirmed("$c", approved=False))
+            .receives("p", say("alert"))
+            .server_receives(confirmed("$c", approved=False))
             .passes(deadline)
-            .gets("p", say("alert"))
-            .server_gets(confirmed("$d", approved=False))
+            .receives("p", say("alert"))
+            .server_receives(confirmed("$d", approved=False))
             .done()
         )
 
@@ -549,11 +549,11 @@ async def test_the_deadline_declines_a_form() -> None:
     async with in_memory_gateway(upstream="smooth") as made:
         await (
             opened(made)
-            .server_says(form("$t", "i1"))
-            .gets("p", *ASKED)
+            .server_sends(form("$t", "i1"))
+            .receives("p", *ASKED)
             .passes(Limits().answer_deadline)
-            .gets("p", say("alert"))
-            .server_gets(submitted("$s", "i1", declined=True))
+            .receives("p", say("alert"))
+            .server_receives(submitted("$s", "i1", declined=True))
             .done()
         )
 
@@ -566,11 +566,11 @@ async def test_a_backend_lost_at_a_question_denies_it_and_fails_the_turn_for_eve
         await (
             asked(made)
             .server_dies()
-            .gets("p", *WOKE, *CALLED, say("error"), status("idle"))
-            .gets("q", *WOKE, *CALLED, say("error"), status("idle"))
-            .gets("a", error("$turn", "INTERNAL_ERROR"))
-            .says("a", confirm("late", approved=True))
-            .gets("a", error("late", "NO_PENDING_CONFIRMATION"))
+            .receives("p", *WOKE, *CALLED, say("error"), status("idle"))
+            .receives("q", *WOKE, *CALLED, say("error"), status("idle"))
+            .receives("a", error("$turn", "INTERNAL_ERROR"))
+            .sends("a", confirm("late", approved=True))
+            .receives("a", error("late", "NO_PENDING_CONFIRMATION"))
             .done()
         )
         assert made.time.waiting == []
@@ -582,12 +582,12 @@ async def test_a_question_outlives_its_clients_and_is_shown_to_clients_that_come
             parked(made)
             .leaves("p")
             .passes(100)
-            .joins("q", dialect="pod")
-            .gets("q", say("snapshot", status="running"), *ASKED)
-            .says("q", run("approve"))
-            .server_gets(confirmed("$c", approved=True))
-            .server_says(acknowledged("$c"))
-            .gets("q", *heard("approve"), *CALLED),
+            .connects("q", dialect="pod")
+            .receives("q", say("snapshot", status="running"), *ASKED)
+            .sends("q", run("approve"))
+            .server_receives(confirmed("$c", approved=True))
+            .server_sends(acknowledged("$c"))
+            .receives("q", *heard("approve"), *CALLED),
             "q",
         ).done()
 
@@ -596,14 +596,14 @@ async def test_late_joiners_see_the_question_in_their_own_form() -> None:
     async with in_memory_gateway(upstream="smooth") as made:
         await ends(
             joined(parked(made), "a", needs("$turn"), chunk("$turn"))
-            .joins("q", dialect="pod")
-            .gets("q", SNAPSHOT, *ASKED)
-            .says("a", confirm("yes", approved=True))
-            .server_gets(confirmed("$c", approved=True))
-            .server_says(acknowledged("$c"))
-            .gets("a", ok("yes"))
-            .gets("p", *WOKE, *CALLED)
-            .gets("q", *WOKE, *CALLED),
+            .connects("q", dialect="pod")
+            .receives("q", SNAPSHOT, *ASKED)
+            .sends("a", confirm("yes", approved=True))
+            .server_receives(confirmed("$c", approved=True))
+            .server_sends(acknowledged("$c"))
+            .receives("a", ok("yes"))
+            .receives("p", *WOKE, *CALLED)
+            .receives("q", *WOKE, *CALLED),
             "p",
             "q",
             smooth=("a",),
@@ -614,12 +614,12 @@ async def test_a_client_that_joins_after_the_answer_is_not_asked() -> None:
     async with in_memory_gateway(upstream="smooth") as made:
         await (
             parked(made)
-            .says("p", run("approve"))
-            .server_gets(confirmed("$c", approved=True))
-            .server_says(acknowledged("$c"), result("$t", "delete", "gone"))
-            .gets("p", *heard("approve"), *CALLED, say("tool_result"))
-            .joins("q", dialect="pod")
-            .gets("q", SNAPSHOT, *CALLED, say("tool_result"))
+            .sends("p", run("approve"))
+            .server_receives(confirmed("$c", approved=True))
+            .server_sends(acknowledged("$c"), result("$t", "delete", "gone"))
+            .receives("p", *heard("approve"), *CALLED, say("tool_result"))
+            .connects("q", dialect="pod")
+            .receives("q", SNAPSHOT, *CALLED, say("tool_result"))
             .done()
         )
 
@@ -631,11 +631,11 @@ async def test_a_route_that_denies_does_so_at_once_and_the_run_goes_on() -> None
     async with in_memory_gateway(upstream="smooth", approvals="deny") as made:
         await ends(
             opened(made)
-            .server_says(confirmation("$t"), called("$t", "delete"))
-            .gets("p", *CALLED)
-            .server_gets(confirmed("$c", approved=False))
-            .server_says(acknowledged("$c"))
-            .gets("p"),
+            .server_sends(confirmation("$t"), called("$t", "delete"))
+            .receives("p", *CALLED)
+            .server_receives(confirmed("$c", approved=False))
+            .server_sends(acknowledged("$c"))
+            .receives("p"),
             "p",
         ).done()
 
@@ -644,27 +644,33 @@ async def test_a_route_that_denies_declines_forms() -> None:
     async with in_memory_gateway(upstream="smooth", approvals="deny") as made:
         await (
             opened(made)
-            .server_says(form("$t", "i1"))
-            .gets("p")
-            .server_gets(submitted("$s", "i1", declined=True))
+            .server_sends(form("$t", "i1"))
+            .receives("p")
+            .server_receives(submitted("$s", "i1", declined=True))
             .done()
         )
 
 
 async def test_a_route_that_approves_approves_writes() -> None:
     async with in_memory_gateway(upstream="smooth", approvals="approve") as made:
-        await opened(made).server_says(confirmation("$t")).gets("p").server_gets(confirmed("$c", approved=True)).done()
+        await (
+            opened(made)
+            .server_sends(confirmation("$t"))
+            .receives("p")
+            .server_receives(confirmed("$c", approved=True))
+            .done()
+        )
 
 
 async def test_a_route_that_approves_asks_for_forms() -> None:
     async with in_memory_gateway(upstream="smooth", approvals="approve") as made:
-        await opened(made).server_says(form("$t", "i1")).gets("p", *ASKED).server_gets().done()
+        await opened(made).server_sends(form("$t", "i1")).receives("p", *ASKED).server_receives().done()
 
 
 async def test_a_route_does_not_decide_while_a_client_that_can_be_asked_is_attached() -> None:
     for decides in ("deny", "approve"):
         async with in_memory_gateway(upstream="smooth", approvals=decides) as made:
-            await asked(made).server_gets().done()
+            await asked(made).server_receives().done()
 
 
 async def test_a_route_that_approves_does_not_approve_without_any_client() -> None:
@@ -672,10 +678,10 @@ async def test_a_route_that_approves_does_not_approve_without_any_client() -> No
         await (
             opened(made)
             .leaves("p")
-            .server_says(confirmation("$t"))
-            .server_gets()
-            .joins("q", dialect="pod")
-            .gets("q", SNAPSHOT, *ASKED)
+            .server_sends(confirmation("$t"))
+            .server_receives()
+            .connects("q", dialect="pod")
+            .receives("q", SNAPSHOT, *ASKED)
             .done()
         )
 
@@ -684,11 +690,11 @@ async def test_a_lost_decision_of_the_route_is_followed_by_the_denial_at_the_dea
     async with in_memory_gateway(upstream="smooth", approvals="approve") as made:
         await (
             opened(made)
-            .server_says(confirmation("$t"))
-            .server_gets(confirmed("$c", approved=True))
+            .server_sends(confirmation("$t"))
+            .server_receives(confirmed("$c", approved=True))
             .passes(Limits().answer_deadline)
-            .gets("p", say("alert"))
-            .server_gets(confirmed("$d", approved=False))
+            .receives("p", say("alert"))
+            .server_receives(confirmed("$d", approved=False))
             .done()
         )
 
@@ -700,14 +706,14 @@ async def test_the_open_question_of_a_turn_cancelled_by_force_is_denied_to_the_b
     async with in_memory_gateway(upstream="smooth") as made:
         await (
             parked(made)
-            .says("p", CANCEL)
-            .server_gets({"action": "cancel", "requestId": "$x"})
-            .server_says(refused("$x", "UNSUPPORTED_ACTION"))
-            .gets("p", *WOKE, *CALLED, problem("internal", "Cancelled"), status("idle"))
-            .server_gets(confirmed("$c", approved=False))
-            .server_says(acknowledged("$c"), said("$t", "ok"), answered("$t", "ok"))
-            .says("p", run("Next"))
-            .server_gets(told("$u", "Next"))
+            .sends("p", CANCEL)
+            .server_receives({"action": "cancel", "requestId": "$x"})
+            .server_sends(refused("$x", "UNSUPPORTED_ACTION"))
+            .receives("p", *WOKE, *CALLED, problem("internal", "Cancelled"), status("idle"))
+            .server_receives(confirmed("$c", approved=False))
+            .server_sends(acknowledged("$c"), said("$t", "ok"), answered("$t", "ok"))
+            .sends("p", run("Next"))
+            .server_receives(told("$u", "Next"))
             .done()
         )
 
@@ -716,15 +722,15 @@ async def test_a_question_in_a_turn_that_ended_for_its_clients_is_denied_and_not
     async with in_memory_gateway(upstream="smooth") as made:
         await (
             opened(made)
-            .says("p", CANCEL)
-            .server_gets({"action": "cancel", "requestId": "$x"})
-            .server_says(refused("$x", "UNSUPPORTED_ACTION"))
-            .gets("p", problem("internal", "Cancelled"), status("idle"))
-            .server_says(confirmation("$t"), called("$t", "delete"))
-            .server_gets(confirmed("$c", approved=False))
-            .server_says(acknowledged("$c"), form("$t", "i1"))
-            .server_gets(submitted("$s", "i1", declined=True))
-            .gets("p")
+            .sends("p", CANCEL)
+            .server_receives({"action": "cancel", "requestId": "$x"})
+            .server_sends(refused("$x", "UNSUPPORTED_ACTION"))
+            .receives("p", problem("internal", "Cancelled"), status("idle"))
+            .server_sends(confirmation("$t"), called("$t", "delete"))
+            .server_receives(confirmed("$c", approved=False))
+            .server_sends(acknowledged("$c"), form("$t", "i1"))
+            .server_receives(submitted("$s", "i1", declined=True))
+            .receives("p")
             .done()
         )
         assert made.losses("ApprovalRequested") == 1
@@ -737,14 +743,14 @@ def code_asked(made: InMemoryGateway) -> Script:
     """Return a script in which `p` sent "Pay" and the ended turn asks it for a one-time code."""
     return (
         made.script()
-        .joins("p", dialect="pod")
-        .gets("p", SNAPSHOT)
-        .says("p", run("Pay"))
-        .server_gets(create("$open"))
-        .server_says(acknowledged("$open", **CREATED))
-        .server_gets(told("$t", "Pay"))
-        .server_says(taken("$t"), code_wanted("$t"), code_sent("$t"), answered("$t", ""))
-        .gets(
+        .connects("p", dialect="pod")
+        .receives("p", SNAPSHOT)
+        .sends("p", run("Pay"))
+        .server_receives(create("$open"))
+        .server_sends(acknowledged("$open", **CREATED))
+        .server_receives(told("$t", "Pay"))
+        .server_sends(taken("$t"), code_wanted("$t"), code_sent("$t"), answered("$t", ""))
+        .receives(
             "p",
             echo("Pay"),
             *BEGAN,
@@ -759,7 +765,7 @@ def code_asked(made: InMemoryGateway) -> Script:
 
 async def test_a_requested_code_does_not_park_the_turn() -> None:
     async with in_memory_gateway(upstream="smooth") as made:
-        names = await code_asked(made).says("p", run("Never mind")).server_gets(told("$u", "Never mind")).done()
+        names = await code_asked(made).sends("p", run("Never mind")).server_receives(told("$u", "Never mind")).done()
         assert "Pay 5." in names["$wanted"]
         assert "***12" in names["$sent"]
 
@@ -768,12 +774,12 @@ async def test_the_refused_input_is_sent_again_after_a_right_code() -> None:
     async with in_memory_gateway(upstream="smooth") as made:
         await (
             code_asked(made)
-            .says("p", run("code 123456"))
-            .server_gets(verified("$v", "123456"))
-            .server_says(code_valid("$v"))
-            .server_gets(told("$u", "Pay"))
-            .server_says(taken("$u"), said("$u", "Paid."), answered("$u", "Paid."))
-            .gets("p", echo("Pay"), *BEGAN, delta("Paid."), done("Paid."), *ENDED)
+            .sends("p", run("code 123456"))
+            .server_receives(verified("$v", "123456"))
+            .server_sends(code_valid("$v"))
+            .server_receives(told("$u", "Pay"))
+            .server_sends(taken("$u"), said("$u", "Paid."), answered("$u", "Paid."))
+            .receives("p", echo("Pay"), *BEGAN, delta("Paid."), done("Paid."), *ENDED)
             .done()
         )
 
@@ -782,11 +788,11 @@ async def test_without_otp_resend_the_client_is_told_to_repeat_its_input() -> No
     async with in_memory_gateway(upstream="smooth", otp_resend=False) as made:
         names = await (
             code_asked(made)
-            .says("p", run("/code 123456"))
-            .server_gets(verified("$v", "123456"))
-            .server_says(code_valid("$v"))
-            .gets("p", *heard("/code 123456"), delta("$text"), done("$text"), *ENDED)
-            .server_gets()
+            .sends("p", run("/code 123456"))
+            .server_receives(verified("$v", "123456"))
+            .server_sends(code_valid("$v"))
+            .receives("p", *heard("/code 123456"), delta("$text"), done("$text"), *ENDED)
+            .server_receives()
             .done()
         )
         assert "again" in names["$text"]
@@ -797,16 +803,16 @@ async def test_a_wrong_code_is_asked_for_again_in_a_new_run_until_the_attempts_a
         over = ENDED
         names = await (
             code_asked(made)
-            .says("p", run("code 1"))
-            .server_gets(verified("$v", "1"))
-            .server_says(code_wrong("$v", 1))
-            .gets("p", *heard("code 1"), delta("$one"), done("$one"), *over)
-            .says("p", run("code 2"))
-            .server_gets(verified("$w", "2"))
-            .server_says(code_wrong("$w", 0))
-            .gets("p", *heard("code 2"), delta("$none"), done("$none"), *over)
-            .says("p", run("code 3"))
-            .server_gets(told("$u", "code 3"))
+            .sends("p", run("code 1"))
+            .server_receives(verified("$v", "1"))
+            .server_sends(code_wrong("$v", 1))
+            .receives("p", *heard("code 1"), delta("$one"), done("$one"), *over)
+            .sends("p", run("code 2"))
+            .server_receives(verified("$w", "2"))
+            .server_sends(code_wrong("$w", 0))
+            .receives("p", *heard("code 2"), delta("$none"), done("$none"), *over)
+            .sends("p", run("code 3"))
+            .server_receives(told("$u", "code 3"))
             .done()
         )
         assert "1 try is left" in names["$one"]
@@ -817,15 +823,15 @@ async def test_a_smooth_client_verifies_a_code_in_its_own_form_and_repeats_its_i
     async with in_memory_gateway(upstream="smooth") as made:
         await (
             joined(code_asked(made), "a")
-            .says("a", ask("verify_otp", "v1", code="9"))
-            .server_gets(verified("$v", "9"))
-            .server_says(code_wrong("$v", 2))
-            .gets("a", needs("v1", "otp_invalid"))
-            .says("a", ask("verify_otp", "v2", code="123456"))
-            .server_gets(verified("$w", "123456"))
-            .server_says(code_valid("$w"))
-            .gets("a", needs("v2", "otp_verified"))
-            .server_gets()
+            .sends("a", ask("verify_otp", "v1", code="9"))
+            .server_receives(verified("$v", "9"))
+            .server_sends(code_wrong("$v", 2))
+            .receives("a", needs("v1", "otp_invalid"))
+            .sends("a", ask("verify_otp", "v2", code="123456"))
+            .server_receives(verified("$w", "123456"))
+            .server_sends(code_valid("$w"))
+            .receives("a", needs("v2", "otp_verified"))
+            .server_receives()
             .done()
         )
 
@@ -840,21 +846,21 @@ async def test_a_form_is_asked_field_by_field_and_again_from_a_field_that_the_ba
         wrong = (delta("$wrong"), done("$wrong"), run_end("paused"), status("paused"))
         names = await (
             opened(made)
-            .server_says(form("$t", "i1"), called("$t", "request_identity_intake"))
-            .gets("p", *email)
-            .says("p", run("nonsense"))
-            .gets("p", *heard("nonsense"), *CALLED, *name)
-            .server_gets()
-            .says("p", run("none"))
-            .server_gets(submitted("$s", "i1", values={"email": "nonsense", "name": None}))
-            .server_says(form_refused("$s", "i1", "email", "no address"))
-            .gets("p", *heard("none"), *wrong)
-            .says("p", run("a@b.cd"))
-            .gets("p", *heard("a@b.cd"), *name)
-            .says("p", run("Al"))
-            .server_gets(submitted("$u", "i1", values={"email": "a@b.cd", "name": "Al"}))
-            .server_says(acknowledged("$u"), answered("$t", ""))
-            .gets("p", *heard("Al"), *ENDED)
+            .server_sends(form("$t", "i1"), called("$t", "request_identity_intake"))
+            .receives("p", *email)
+            .sends("p", run("nonsense"))
+            .receives("p", *heard("nonsense"), *CALLED, *name)
+            .server_receives()
+            .sends("p", run("none"))
+            .server_receives(submitted("$s", "i1", values={"email": "nonsense", "name": None}))
+            .server_sends(form_refused("$s", "i1", "email", "no address"))
+            .receives("p", *heard("none"), *wrong)
+            .sends("p", run("a@b.cd"))
+            .receives("p", *heard("a@b.cd"), *name)
+            .sends("p", run("Al"))
+            .server_receives(submitted("$u", "i1", values={"email": "a@b.cd", "name": "Al"}))
+            .server_sends(acknowledged("$u"), answered("$t", ""))
+            .receives("p", *heard("Al"), *ENDED)
             .done()
         )
         assert "email?" in names["$email"]
@@ -867,12 +873,12 @@ async def test_skip_declines_a_form() -> None:
     async with in_memory_gateway(upstream="smooth") as made:
         await (
             opened(made)
-            .server_says(form("$t", "i1"))
-            .gets("p", *ASKED)
-            .says("p", run("Skip"))
-            .server_gets(submitted("$s", "i1", declined=True))
-            .server_says(acknowledged("$s"))
-            .gets("p", *heard("Skip"))
+            .server_sends(form("$t", "i1"))
+            .receives("p", *ASKED)
+            .sends("p", run("Skip"))
+            .server_receives(submitted("$s", "i1", declined=True))
+            .server_sends(acknowledged("$s"))
+            .receives("p", *heard("Skip"))
             .done()
         )
 
@@ -881,25 +887,25 @@ async def test_an_answer_with_the_id_of_another_form_is_a_mismatch_and_the_form_
     async with in_memory_gateway(upstream="smooth") as made:
         await (
             mixed(made)
-            .server_says(form("$t", "i1"))
-            .gets("p", *ASKED)
-            .gets("q", *ASKED)
-            .gets("a", needs("$turn", "interaction_required"))
-            .says("a", submit("s1", "i2", values={}))
-            .gets("a", error("s1", "INTERACTION_MISMATCH"))
-            .says("a", confirm("c1", approved=True))
-            .gets("a", error("c1", "NO_PENDING_CONFIRMATION"))
-            .server_gets()
-            .says("a", submit("s2", "i1", values={"email": "x"}))
-            .server_gets(submitted("$s", "i1", values={"email": "x"}))
-            .server_says(form_refused("$s", "i1", "email", "no address"))
-            .gets("a", needs("s2", "interaction_invalid"))
-            .says("a", submit("s3", "i1", values={"email": "a@b.cd"}))
-            .server_gets(submitted("$u", "i1", values={"email": "a@b.cd"}))
-            .server_says(acknowledged("$u"))
-            .gets("a", ok("s3"))
-            .gets("p", *WOKE)
-            .gets("q", *WOKE)
+            .server_sends(form("$t", "i1"))
+            .receives("p", *ASKED)
+            .receives("q", *ASKED)
+            .receives("a", needs("$turn", "interaction_required"))
+            .sends("a", submit("s1", "i2", values={}))
+            .receives("a", error("s1", "INTERACTION_MISMATCH"))
+            .sends("a", confirm("c1", approved=True))
+            .receives("a", error("c1", "NO_PENDING_CONFIRMATION"))
+            .server_receives()
+            .sends("a", submit("s2", "i1", values={"email": "x"}))
+            .server_receives(submitted("$s", "i1", values={"email": "x"}))
+            .server_sends(form_refused("$s", "i1", "email", "no address"))
+            .receives("a", needs("s2", "interaction_invalid"))
+            .sends("a", submit("s3", "i1", values={"email": "a@b.cd"}))
+            .server_receives(submitted("$u", "i1", values={"email": "a@b.cd"}))
+            .server_sends(acknowledged("$u"))
+            .receives("a", ok("s3"))
+            .receives("p", *WOKE)
+            .receives("q", *WOKE)
             .done()
         )
 
@@ -908,8 +914,8 @@ async def test_an_answer_to_no_open_form_is_refused() -> None:
     async with in_memory_gateway(upstream="smooth") as made:
         await (
             mixed(made)
-            .says("a", submit("s", "i1", declined=True))
-            .gets("a", error("s", "NO_PENDING_INTERACTION"))
+            .sends("a", submit("s", "i1", declined=True))
+            .receives("a", error("s", "NO_PENDING_INTERACTION"))
             .done()
         )
 
@@ -923,19 +929,19 @@ def plain(made: InMemoryGateway) -> Script:
     """
     script = (
         made.script()
-        .joins("a")
-        .says("a", attach(conversationId=None))
-        .server_gets(create("$open"))
-        .server_says(acknowledged("$open", **CREATED))
-        .gets("a", ok("open"))
+        .connects("a")
+        .sends("a", attach(conversationId=None))
+        .server_receives(create("$open"))
+        .server_sends(acknowledged("$open", **CREATED))
+        .receives("a", ok("open"))
     )
     return (
         joined(script, "b", supports=[])
-        .says("b", send("r1", "Quote"))
-        .server_gets(told("$t", "Quote"))
-        .server_says(taken("$t"), said("$t", "Sure. "))
-        .gets("b", accepted("r1"), token("r1", "Sure. "))
-        .gets("a", token("$turn", "Sure. "))
+        .sends("b", send("r1", "Quote"))
+        .server_receives(told("$t", "Quote"))
+        .server_sends(taken("$t"), said("$t", "Sure. "))
+        .receives("b", accepted("r1"), token("r1", "Sure. "))
+        .receives("a", token("$turn", "Sure. "))
     )
 
 
@@ -943,17 +949,17 @@ async def test_a_plain_smooth_client_is_asked_a_form_in_words_and_answers_by_its
     async with in_memory_gateway(upstream="smooth") as made:
         names = await (
             plain(made)
-            .server_says(form("$t", "i1"), called("$t", "request_identity_intake"))
-            .gets("b", token("r1", "$one"), {"type": "eventual_response", "requestId": "r1"})
-            .gets("a", needs("$turn", "interaction_required"), chunk("$turn"))
-            .says("b", send("r2", "a@b.cd"))
-            .gets("b", accepted("r2"), chunk("r2"), token("r2", "$two"), answer("r2", "$two"))
-            .gets("a")
-            .says("b", send("r3", "none"))
-            .server_gets(submitted("$s", "i1", values={"email": "a@b.cd"}))
-            .server_says(acknowledged("$s"), said("$t", "Here."), answered("$t", "Sure. Here."))
-            .gets("b", accepted("r3"), token("r3", "Here."), answer("r3", "Here."))
-            .gets("a", token("$turn", "Here."), answer("$turn", "Sure. Here."))
+            .server_sends(form("$t", "i1"), called("$t", "request_identity_intake"))
+            .receives("b", token("r1", "$one"), {"type": "eventual_response", "requestId": "r1"})
+            .receives("a", needs("$turn", "interaction_required"), chunk("$turn"))
+            .sends("b", send("r2", "a@b.cd"))
+            .receives("b", accepted("r2"), chunk("r2"), token("r2", "$two"), answer("r2", "$two"))
+            .receives("a")
+            .sends("b", send("r3", "none"))
+            .server_receives(submitted("$s", "i1", values={"email": "a@b.cd"}))
+            .server_sends(acknowledged("$s"), said("$t", "Here."), answered("$t", "Sure. Here."))
+            .receives("b", accepted("r3"), token("r3", "Here."), answer("r3", "Here."))
+            .receives("a", token("$turn", "Here."), answer("$turn", "Sure. Here."))
             .done()
         )
         end = next(frame for frame in made.clients["b"].frames() if frame["type"] == "eventual_response")
@@ -964,27 +970,27 @@ async def test_another_client_asked_in_words_sees_each_run_under_a_new_id() -> N
     async with in_memory_gateway(upstream="smooth") as made:
         script = (
             joined(plain(made), "c", token("$turn", "Sure. "), supports=["choice_chips"])
-            .server_says(form("$t", "i1"), called("$t", "request_identity_intake"))
-            .gets("b", token("r1", "$one"), {"type": "eventual_response", "requestId": "r1"})
-            .gets("c", token("$turn", "$one"), {"type": "eventual_response", "requestId": "$turn"})
-            .gets("a", needs("$turn", "interaction_required"), chunk("$turn"))
-            .says("b", send("r2", "a@b.cd"))
-            .gets("b", accepted("r2"), chunk("r2"), token("r2", "$two"), answer("r2", "$two"))
-            .gets("c", chunk("$run 2"), token("$run 2", "$two"), answer("$run 2", "$two"))
-            .says("c", send("s1", "none"))
-            .server_gets(submitted("$s", "i1", values={"email": "a@b.cd"}))
-            .server_says(acknowledged("$s"), said("$t", "Here"))
-            .gets("c", accepted("s1"), token("s1", "Here"))
-            .gets("b", token("$run 3", "Here"))
-            .gets("a", token("$turn", "Here"))
+            .server_sends(form("$t", "i1"), called("$t", "request_identity_intake"))
+            .receives("b", token("r1", "$one"), {"type": "eventual_response", "requestId": "r1"})
+            .receives("c", token("$turn", "$one"), {"type": "eventual_response", "requestId": "$turn"})
+            .receives("a", needs("$turn", "interaction_required"), chunk("$turn"))
+            .sends("b", send("r2", "a@b.cd"))
+            .receives("b", accepted("r2"), chunk("r2"), token("r2", "$two"), answer("r2", "$two"))
+            .receives("c", chunk("$run 2"), token("$run 2", "$two"), answer("$run 2", "$two"))
+            .sends("c", send("s1", "none"))
+            .server_receives(submitted("$s", "i1", values={"email": "a@b.cd"}))
+            .server_sends(acknowledged("$s"), said("$t", "Here"))
+            .receives("c", accepted("s1"), token("s1", "Here"))
+            .receives("b", token("$run 3", "Here"))
+            .receives("a", token("$turn", "Here"))
         )
         names = await (
             joined(script, "d", token("$run 3", "Here"), supports=[])
-            .server_says(said("$t", "."), answered("$t", "Sure. Here."))
-            .gets("c", token("s1", "."), answer("s1", "Here."))
-            .gets("b", token("$run 3", "."), answer("$run 3", "Here."))
-            .gets("d", token("$run 3", "."), answer("$run 3", "Here."))
-            .gets("a", token("$turn", "."), answer("$turn", "Sure. Here."))
+            .server_sends(said("$t", "."), answered("$t", "Sure. Here."))
+            .receives("c", token("s1", "."), answer("s1", "Here."))
+            .receives("b", token("$run 3", "."), answer("$run 3", "Here."))
+            .receives("d", token("$run 3", "."), answer("$run 3", "Here."))
+            .receives("a", token("$turn", "."), answer("$turn", "Sure. Here."))
             .done()
         )
         assert len({names["$turn"], names["$run 2"], names["$run 3"], "r1", "r2", "s1"}) == 6
@@ -994,13 +1000,13 @@ async def test_a_smooth_client_that_resumes_without_a_claim_has_the_claim_of_its
     async with in_memory_gateway(upstream="smooth") as made:
         await (
             plain(made)
-            .joins("c")
-            .says("c", {key: value for key, value in attach().items() if key != "supports"})
-            .gets("c", ok("open"), token("$turn", "Sure. "))
-            .server_says(form("$t", "i1"), called("$t", "request_identity_intake"))
-            .gets("b", token("r1", "$one"), {"type": "eventual_response", "requestId": "r1"})
-            .gets("a", needs("$turn", "interaction_required"), chunk("$turn"))
-            .gets("c", needs("$turn", "interaction_required"), chunk("$turn"))
+            .connects("c")
+            .sends("c", {key: value for key, value in attach().items() if key != "supports"})
+            .receives("c", ok("open"), token("$turn", "Sure. "))
+            .server_sends(form("$t", "i1"), called("$t", "request_identity_intake"))
+            .receives("b", token("r1", "$one"), {"type": "eventual_response", "requestId": "r1"})
+            .receives("a", needs("$turn", "interaction_required"), chunk("$turn"))
+            .receives("c", needs("$turn", "interaction_required"), chunk("$turn"))
             .done()
         )
 
@@ -1009,20 +1015,20 @@ async def test_a_smooth_client_without_a_claim_in_a_pods_session_is_asked_in_wor
     async with in_memory_gateway(upstream="smooth") as made:
         script = opened(made)
         await (
-            script.joins("b")
-            .says("b", {key: value for key, value in attach().items() if key != "supports"})
-            .gets("b", ok("open"))
-            .server_says(form("$t", "i1"), called("$t", "x"))
-            .gets("p", *ASKED)
-            .gets("b", token("$turn", "$words"), {"type": "eventual_response", "requestId": "$turn"})
+            script.connects("b")
+            .sends("b", {key: value for key, value in attach().items() if key != "supports"})
+            .receives("b", ok("open"))
+            .server_sends(form("$t", "i1"), called("$t", "x"))
+            .receives("p", *ASKED)
+            .receives("b", token("$turn", "$words"), {"type": "eventual_response", "requestId": "$turn"})
             .done()
         )
 
 
 async def test_a_plain_smooth_client_that_joins_at_a_form_is_asked_in_words() -> None:
     async with in_memory_gateway(upstream="smooth") as made:
-        script = opened(made).server_says(said("$t", "Sure. "), form("$t", "i1"), called("$t", "x"))
-        script.gets("p", delta("Sure. "), done("Sure. "), *ASKED)
+        script = opened(made).server_sends(said("$t", "Sure. "), form("$t", "i1"), called("$t", "x"))
+        script.receives("p", delta("Sure. "), done("Sure. "), *ASKED)
         await (
             joined(
                 script,
@@ -1032,11 +1038,11 @@ async def test_a_plain_smooth_client_that_joins_at_a_form_is_asked_in_words() ->
                 {"type": "eventual_response", "requestId": "$turn"},
                 supports=[],
             )
-            .says("b", send("r1", "skip"))
-            .server_gets(submitted("$s", "i1", declined=True))
-            .server_says(acknowledged("$s"), said("$t", "Fine."), answered("$t", "Sure. Fine."))
-            .gets("b", accepted("r1"), chunk("r1"), token("r1", "Fine."), answer("r1", "Fine."))
-            .gets("p", *heard("skip"), *CALLED, delta("Fine."), done("Fine."), *ENDED)
+            .sends("b", send("r1", "skip"))
+            .server_receives(submitted("$s", "i1", declined=True))
+            .server_sends(acknowledged("$s"), said("$t", "Fine."), answered("$t", "Sure. Fine."))
+            .receives("b", accepted("r1"), chunk("r1"), token("r1", "Fine."), answer("r1", "Fine."))
+            .receives("p", *heard("skip"), *CALLED, delta("Fine."), done("Fine."), *ENDED)
             .done()
         )
 
@@ -1045,12 +1051,12 @@ async def test_an_approval_reaches_a_plain_smooth_client_in_its_own_form() -> No
     async with in_memory_gateway(upstream="smooth") as made:
         await (
             plain(made)
-            .server_says(confirmation("$t"))
-            .gets("b", needs("r1"))
-            .gets("a", needs("$turn"))
-            .says("b", send("r2", "approve"))
-            .gets("b", error("r2", "TURN_IN_PROGRESS"))
-            .server_gets()
+            .server_sends(confirmation("$t"))
+            .receives("b", needs("r1"))
+            .receives("a", needs("$turn"))
+            .sends("b", send("r2", "approve"))
+            .receives("b", error("r2", "TURN_IN_PROGRESS"))
+            .server_receives()
             .done()
         )
 
@@ -1062,10 +1068,10 @@ async def test_the_log_has_the_approval_of_a_question() -> None:
     async with in_memory_gateway(upstream="smooth") as made:
         await (
             parked(made)
-            .says("p", run("approve"))
-            .server_gets(confirmed("$c", approved=True))
-            .server_says(result("$t", "delete", "gone"), acknowledged("$c"), answered("$t", ""))
-            .gets("p", *heard("approve"), *CALLED, say("tool_result"), *ENDED)
+            .sends("p", run("approve"))
+            .server_receives(confirmed("$c", approved=True))
+            .server_sends(result("$t", "delete", "gone"), acknowledged("$c"), answered("$t", ""))
+            .receives("p", *heard("approve"), *CALLED, say("tool_result"), *ENDED)
             .done()
         )
         events = [event for batch, _after in made.session.log.batches_from(0, 1 << 20) for event in batch.events]
@@ -1083,12 +1089,12 @@ async def test_a_question_after_text_is_a_paragraph_of_its_own() -> None:
     async with in_memory_gateway(upstream="smooth") as made:
         names = await (
             opened(made)
-            .server_says(said("$t", "Let me see."), confirmation("$t"))
-            .gets("p", delta("Let me see."), done("Let me see."), *ASKED)
-            .says("p", run("approve"))
-            .server_gets(confirmed("$c", approved=True))
-            .server_says(acknowledged("$c"), confirmation("$t", "drop"))
-            .gets("p", *heard("approve"), delta("$next"), done("$next"), run_end("paused"), status("paused"))
+            .server_sends(said("$t", "Let me see."), confirmation("$t"))
+            .receives("p", delta("Let me see."), done("Let me see."), *ASKED)
+            .sends("p", run("approve"))
+            .server_receives(confirmed("$c", approved=True))
+            .server_sends(acknowledged("$c"), confirmation("$t", "drop"))
+            .receives("p", *heard("approve"), delta("$next"), done("$next"), run_end("paused"), status("paused"))
             .done()
         )
         assert names["$asked"].startswith("\n\n"), "a blank line stands before it"
@@ -1099,8 +1105,8 @@ async def test_a_requested_code_after_text_is_a_paragraph_of_its_own() -> None:
     async with in_memory_gateway(upstream="smooth") as made:
         names = await (
             opened(made)
-            .server_says(code_wanted("$t"), code_sent("$t"), answered("$t", ""))
-            .gets("p", delta("$wanted"), done("$wanted"), delta("$sent"), done("$sent"), *ENDED)
+            .server_sends(code_wanted("$t"), code_sent("$t"), answered("$t", ""))
+            .receives("p", delta("$wanted"), done("$wanted"), delta("$sent"), done("$sent"), *ENDED)
             .done()
         )
         assert not names["$wanted"].startswith("\n")

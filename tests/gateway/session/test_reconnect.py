@@ -43,16 +43,16 @@ def begun(made: InMemoryGateway) -> Script:
         made.script()
         .opens("a")
         .submits("a", "r1", "Hi")
-        .pod_says(*took("Hi"), delta("Hel"))
-        .gets("a", accepted("r1"), token("r1", "Hel"))
+        .pod_sends(*took("Hi"), delta("Hel"))
+        .receives("a", accepted("r1"), token("r1", "Hel"))
         .pod_dies()
-        .gets("a")
+        .receives("a")
     )
 
 
 def submitted(made: InMemoryGateway) -> Script:
     """Return a client `a` whose input r1 was written to a pod that is lost before it answers."""
-    return made.script().opens("a").submits("a", "r1", "Hi").pod_dies().gets("a")
+    return made.script().opens("a").submits("a", "r1", "Hi").pod_dies().receives("a")
 
 
 def said(made: InMemoryGateway) -> list[tuple[str, str]]:
@@ -66,9 +66,9 @@ async def test_the_turn_continues_if_the_pod_still_runs_it() -> None:
     async with in_memory_gateway() as made:
         await (
             begun(made)
-            .pod_says(snapshot(*run_entries("Hi"), status="running"), delta("lo"), done("Hello"), *FINISHED)
-            .gets("a", token("r1", "lo"), answer("r1", "Hello"))
-            .pod_gets()
+            .pod_sends(snapshot(*run_entries("Hi"), status="running"), delta("lo"), done("Hello"), *FINISHED)
+            .receives("a", token("r1", "lo"), answer("r1", "Hello"))
+            .pod_receives()
             .done()
         )
         assert said(made) == [("user", "Hi"), ("assistant", "Hello")]
@@ -80,15 +80,15 @@ async def test_blocks_completed_meanwhile_are_sent_before_the_turn_continues() -
     async with in_memory_gateway() as made:
         await (
             begun(made)
-            .pod_says(snapshot(*entries, status="running"))
-            .gets(
+            .pod_sends(snapshot(*entries, status="running"))
+            .receives(
                 "a",
                 token("r1", "lo. "),
                 {"type": "stream_chunk", "requestId": "r1"},
                 {"type": "stream_chunk", "requestId": "r1"},
             )
-            .pod_says(delta("Bye"), done("Bye"), *FINISHED)
-            .gets("a", token("r1", "Bye"), answer("r1", "Hello. Bye"))
+            .pod_sends(delta("Bye"), done("Bye"), *FINISHED)
+            .receives("a", token("r1", "Bye"), answer("r1", "Hello. Bye"))
             .done()
         )
 
@@ -99,11 +99,11 @@ async def test_the_input_of_another_client_is_never_mistaken_for_the_answer(hear
         await (
             made.script()
             .opens("a")
-            .pod_says(*((echo("Hi"),) if heard else ()), status("running"), delta("Hel"))
-            .gets("a", token("$t", "Hel"))
+            .pod_sends(*((echo("Hi"),) if heard else ()), status("running"), delta("Hel"))
+            .receives("a", token("$t", "Hel"))
             .pod_dies()
-            .pod_says(snapshot(*run_entries("Hi"), status="running"), delta("lo"), done("Hello"), *FINISHED)
-            .gets("a", token("$t", "lo"), answer("$t", "Hello"))
+            .pod_sends(snapshot(*run_entries("Hi"), status="running"), delta("lo"), done("Hello"), *FINISHED)
+            .receives("a", token("$t", "lo"), answer("$t", "Hello"))
             .done()
         )
         assert said(made) == [*([("user", "Hi")] if heard else []), ("assistant", "Hello")]
@@ -119,13 +119,13 @@ async def test_content_received_before_is_not_sent_again() -> None:
             made.script()
             .opens("a")
             .submits("a", "r1", "Hi")
-            .pod_says(*took("Hi"), delta("Hello"), done("Hello"), *called, result)
-            .gets("a", accepted("r1"), token("r1", "Hello"), {"type": "stream_chunk"}, {"type": "stream_chunk"})
+            .pod_sends(*took("Hi"), delta("Hello"), done("Hello"), *called, result)
+            .receives("a", accepted("r1"), token("r1", "Hello"), {"type": "stream_chunk"}, {"type": "stream_chunk"})
             .pod_dies()
-            .pod_says(snapshot(*entries, status="running"))
-            .gets("a")
-            .pod_says(*FINISHED)
-            .gets("a", answer("r1", "Hello"))
+            .pod_sends(snapshot(*entries, status="running"))
+            .receives("a")
+            .pod_sends(*FINISHED)
+            .receives("a", answer("r1", "Hello"))
             .done()
         )
 
@@ -135,17 +135,17 @@ async def test_a_pod_client_sees_one_run_without_a_history_in_it() -> None:
     async with in_memory_gateway() as made:
         await (
             made.script()
-            .joins("p", dialect="pod")
-            .pod_says(snapshot())
-            .gets("p", snapshot())
-            .says("p", run("Hi"))
-            .pod_gets(run("Hi"))
-            .pod_says(*took("Hi"), say("turn_start", turn=0), delta("Hel"))
-            .gets("p", echo("Hi"), status("running"), say("turn_start", turn=0), delta("Hel"))
+            .connects("p", dialect="pod")
+            .pod_sends(snapshot())
+            .receives("p", snapshot())
+            .sends("p", run("Hi"))
+            .pod_receives(run("Hi"))
+            .pod_sends(*took("Hi"), say("turn_start", turn=0), delta("Hel"))
+            .receives("p", echo("Hi"), status("running"), say("turn_start", turn=0), delta("Hel"))
             .pod_dies()
-            .gets("p")
-            .pod_says(shown, delta("lo"), done("Hello"), say("turn_end", turn=0, result="finished"), *FINISHED)
-            .gets("p", delta("lo"), done("Hello"), say("turn_end", turn=0, result="finished"), *FINISHED)
+            .receives("p")
+            .pod_sends(shown, delta("lo"), done("Hello"), say("turn_end", turn=0, result="finished"), *FINISHED)
+            .receives("p", delta("lo"), done("Hello"), say("turn_end", turn=0, result="finished"), *FINISHED)
             .done()
         )
 
@@ -154,16 +154,16 @@ async def test_a_model_turn_whose_start_was_missed_is_begun_for_pod_clients() ->
     async with in_memory_gateway() as made:
         await (
             made.script()
-            .joins("p", dialect="pod")
-            .pod_says(snapshot())
-            .gets("p", snapshot())
-            .says("p", run("Hi"))
-            .pod_gets(run("Hi"))
-            .pod_says(*took("Hi"))
-            .gets("p", echo("Hi"), status("running"))
+            .connects("p", dialect="pod")
+            .pod_sends(snapshot())
+            .receives("p", snapshot())
+            .sends("p", run("Hi"))
+            .pod_receives(run("Hi"))
+            .pod_sends(*took("Hi"))
+            .receives("p", echo("Hi"), status("running"))
             .pod_dies()
-            .pod_says(snapshot(*run_entries("Hi"), status="running"), delta("Hel"))
-            .gets("p", say("turn_start", turn=0), delta("Hel"))
+            .pod_sends(snapshot(*run_entries("Hi"), status="running"), delta("Hel"))
+            .receives("p", say("turn_start", turn=0), delta("Hel"))
             .done()
         )
 
@@ -175,11 +175,11 @@ async def test_a_run_of_a_restarted_pod_does_not_continue_the_old_turn() -> None
         await (
             made.script()
             .opens("a")
-            .pod_says(status("running"), say("invoke_start", kind="notify"), *began)
-            .gets("a", token("$turn", "Old"))
+            .pod_sends(status("running"), say("invoke_start", kind="notify"), *began)
+            .receives("a", token("$turn", "Old"))
             .pod_dies()
-            .pod_says(snapshot(noted, noted, status="running"), delta("New"))
-            .gets("a", error("$turn", "INTERNAL_ERROR"), token("$next", "New"))
+            .pod_sends(snapshot(noted, noted, status="running"), delta("New"))
+            .receives("a", error("$turn", "INTERNAL_ERROR"), token("$next", "New"))
             .done()
         )
 
@@ -201,7 +201,7 @@ async def test_a_run_of_a_restarted_pod_does_not_continue_the_old_turn() -> None
 async def test_a_run_that_ended_meanwhile_ends_the_turn_as_logged(end: Frame, now: str, told: Frame) -> None:
     entries = run_entries("Hi", answer_entry("Hello"), end=end)
     async with in_memory_gateway() as made:
-        await begun(made).pod_says(snapshot(*entries, status=now)).gets("a", token("r1", "lo"), told).done()
+        await begun(made).pod_sends(snapshot(*entries, status=now)).receives("a", token("r1", "lo"), told).done()
         assert said(made) == [("user", "Hi"), ("assistant", "Hello")]
         assert made.session.state.status == now
 
@@ -211,10 +211,10 @@ async def test_a_run_followed_by_one_of_another_client_ends_the_turn_too() -> No
     async with in_memory_gateway() as made:
         await (
             begun(made)
-            .pod_says(snapshot(*entries, status="running"))
-            .gets("a", token("r1", "lo"), answer("r1", "Hello"))
-            .pod_says(delta("Other"), done("Other"), *FINISHED)
-            .gets("a", token("$other", "Other"), answer("$other", "Other"))
+            .pod_sends(snapshot(*entries, status="running"))
+            .receives("a", token("r1", "lo"), answer("r1", "Hello"))
+            .pod_sends(delta("Other"), done("Other"), *FINISHED)
+            .receives("a", token("$other", "Other"), answer("$other", "Other"))
             .done()
         )
         assert said(made) == [("user", "Hi"), ("assistant", "Hello"), ("user", "Next"), ("assistant", "Other")]
@@ -226,11 +226,11 @@ async def test_an_input_that_the_pod_took_back_is_rolled_back() -> None:
             made.script()
             .opens("a")
             .submits("a", "r1", "Hi")
-            .pod_says(*took("Hi"), rotated())
-            .gets("a", accepted("r1"))
+            .pod_sends(*took("Hi"), rotated())
+            .receives("a", accepted("r1"))
             .pod_dies()
-            .pod_says(snapshot(rotated()["data"]["entry"]))
-            .gets("a", cancelled("r1"))
+            .pod_sends(snapshot(rotated()["data"]["entry"]))
+            .receives("a", cancelled("r1"))
             .done()
         )
         assert said(made) == []
@@ -250,7 +250,7 @@ async def test_an_input_that_the_pod_took_back_is_rolled_back() -> None:
 )
 async def test_a_snapshot_without_the_run_fails_the_turn(shown: Frame) -> None:
     async with in_memory_gateway() as made:
-        await begun(made).pod_says(shown).gets("a", error("r1", "INTERNAL_ERROR")).done()
+        await begun(made).pod_sends(shown).receives("a", error("r1", "INTERNAL_ERROR")).done()
         assert made.session.state.turn is None
 
 
@@ -260,11 +260,11 @@ async def test_a_new_pod_in_place_of_the_old_one_does_not_count_as_a_rollback() 
             made.script()
             .opens("a")
             .submits("a", "r1", "Hi")
-            .pod_says(*took("Hi"))
-            .gets("a", accepted("r1"))
+            .pod_sends(*took("Hi"))
+            .receives("a", accepted("r1"))
             .pod_dies()
-            .pod_says(snapshot())
-            .gets("a", error("r1", "INTERNAL_ERROR"))
+            .pod_sends(snapshot())
+            .receives("a", error("r1", "INTERNAL_ERROR"))
             .done()
         )
 
@@ -276,11 +276,11 @@ async def test_another_conversation_with_the_same_input_fails_the_turn() -> None
             made.script()
             .opens("a")
             .submits("a", "r1", "Hi")
-            .pod_says(*took("Hi"), rotated(), delta("Hel"))
-            .gets("a", accepted("r1"), token("r1", "Hel"))
+            .pod_sends(*took("Hi"), rotated(), delta("Hel"))
+            .receives("a", accepted("r1"), token("r1", "Hel"))
             .pod_dies()
-            .pod_says(snapshot(other, *run_entries("Hi"), status="running"))
-            .gets("a", error("r1", "INTERNAL_ERROR"))
+            .pod_sends(snapshot(other, *run_entries("Hi"), status="running"))
+            .receives("a", error("r1", "INTERNAL_ERROR"))
             .done()
         )
 
@@ -293,9 +293,9 @@ async def test_a_pod_that_is_not_found_within_the_grace_fails_the_turn() -> None
             made.script()
             .pod_dies()
             .passes(GRACE * 0.9)
-            .gets("a")
+            .receives("a")
             .passes(GRACE * 0.1)
-            .gets("a", error("r1", "INTERNAL_ERROR"))
+            .receives("a", error("r1", "INTERNAL_ERROR"))
             .done()
         )
         assert made.session.state.status == "idle"
@@ -306,16 +306,16 @@ async def test_the_grace_is_configurable() -> None:
         await (
             begun(made)
             .passes(29)
-            .gets("a")
-            .pod_says(snapshot(*run_entries("Hi"), status="running"), delta("lo"), *FINISHED)
-            .gets("a", token("r1", "lo"), answer("r1", "Hello"))
+            .receives("a")
+            .pod_sends(snapshot(*run_entries("Hi"), status="running"), delta("lo"), *FINISHED)
+            .receives("a", token("r1", "lo"), answer("r1", "Hello"))
             .done()
         )
 
 
 async def test_losing_the_backend_is_not_reported_if_no_turn_is_open() -> None:
     async with in_memory_gateway() as made:
-        await made.script().opens("a").pod_dies().pod_says(snapshot()).gets("a").done()
+        await made.script().opens("a").pod_dies().pod_sends(snapshot()).receives("a").done()
         assert made.time.waiting == []
 
 
@@ -326,9 +326,9 @@ async def test_an_input_in_flight_that_the_pod_accepted_begins_its_turn() -> Non
     async with in_memory_gateway() as made:
         await (
             submitted(made)
-            .pod_says(snapshot(*run_entries("Hi"), status="running"), delta("Hello"), *FINISHED)
-            .gets("a", accepted("r1"), token("r1", "Hello"), answer("r1", "Hello"))
-            .pod_gets()
+            .pod_sends(snapshot(*run_entries("Hi"), status="running"), delta("Hello"), *FINISHED)
+            .receives("a", accepted("r1"), token("r1", "Hello"), answer("r1", "Hello"))
+            .pod_receives()
             .done()
         )
         assert said(made) == [("user", "Hi"), ("assistant", "Hello")]
@@ -339,32 +339,32 @@ async def test_an_input_in_flight_that_was_answered_meanwhile_is_accepted_and_en
     async with in_memory_gateway() as made:
         await (
             submitted(made)
-            .pod_says(snapshot(*entries))
-            .gets("a", accepted("r1"), token("r1", "Hello"), answer("r1", "Hello"))
+            .pod_sends(snapshot(*entries))
+            .receives("a", accepted("r1"), token("r1", "Hello"), answer("r1", "Hello"))
             .done()
         )
 
 
 async def test_an_input_in_flight_that_never_arrived_fails_and_is_not_written_again() -> None:
     async with in_memory_gateway() as made:
-        await submitted(made).pod_says(snapshot()).gets("a", error("r1", "INTERNAL_ERROR")).pod_gets().done()
+        await submitted(made).pod_sends(snapshot()).receives("a", error("r1", "INTERNAL_ERROR")).pod_receives().done()
 
 
 async def test_the_same_text_in_an_earlier_run_is_not_mistaken_for_the_input() -> None:
     async with in_memory_gateway() as made:
         await (
             made.script()
-            .joins("a")
-            .says("a", {"action": "ping", "requestId": "p"})
-            .gets("a", {"type": "pong"})
+            .connects("a")
+            .sends("a", {"action": "ping", "requestId": "p"})
+            .receives("a", {"type": "pong"})
             .opens("b")
             .submits("b", "r0", "Hi")
-            .pod_says(*took("Hi"), delta("Yes"), done("Yes"), *FINISHED)
-            .gets("b", accepted("r0"), token("r0", "Yes"), answer("r0", "Yes"))
+            .pod_sends(*took("Hi"), delta("Yes"), done("Yes"), *FINISHED)
+            .receives("b", accepted("r0"), token("r0", "Yes"), answer("r0", "Yes"))
             .submits("b", "r1", "Hi")
             .pod_dies()
-            .pod_says(snapshot(*run_entries("Hi", answer_entry("Yes"), end=completed())))
-            .gets("b", error("r1", "INTERNAL_ERROR"))
+            .pod_sends(snapshot(*run_entries("Hi", answer_entry("Yes"), end=completed())))
+            .receives("b", error("r1", "INTERNAL_ERROR"))
             .done()
         )
 
@@ -376,14 +376,14 @@ async def test_a_cancel_in_flight_succeeds_if_the_run_has_ended() -> None:
             made.script()
             .opens("a")
             .submits("a", "r1", "Hi")
-            .pod_says(*took("Hi"), delta("Hel"))
-            .gets("a", accepted("r1"), token("r1", "Hel"))
-            .says("a", cancel("r1"))
-            .pod_gets(CANCEL)
+            .pod_sends(*took("Hi"), delta("Hel"))
+            .receives("a", accepted("r1"), token("r1", "Hel"))
+            .sends("a", cancel("r1"))
+            .pod_receives(CANCEL)
             .pod_dies()
-            .pod_says(snapshot(*entries))
-            .gets("a", cancelled("r1"))
-            .pod_gets()
+            .pod_sends(snapshot(*entries))
+            .receives("a", cancelled("r1"))
+            .pod_receives()
             .done()
         )
         assert made.time.waiting == []
@@ -396,10 +396,10 @@ async def test_an_input_within_the_grace_is_refused_as_busy() -> None:
     async with in_memory_gateway() as made:
         await (
             begun(made)
-            .says("a", send("r2", "More"))
-            .gets("a", error("r2", "TURN_IN_PROGRESS"))
-            .pod_says(snapshot(*run_entries("Hi"), status="running"))
-            .pod_gets()
+            .sends("a", send("r2", "More"))
+            .receives("a", error("r2", "TURN_IN_PROGRESS"))
+            .pod_sends(snapshot(*run_entries("Hi"), status="running"))
+            .pod_receives()
             .done()
         )
 
@@ -408,12 +408,12 @@ async def test_a_cancel_within_the_grace_is_sent_once_the_run_is_known_to_contin
     async with in_memory_gateway() as made:
         await (
             begun(made)
-            .says("a", cancel("r1"))
-            .pod_gets()
-            .pod_says(snapshot(*run_entries("Hi"), status="running"))
-            .pod_gets(CANCEL)
-            .pod_says(problem("internal", "Cancelled"), status("idle"))
-            .gets("a", cancelled("r1"))
+            .sends("a", cancel("r1"))
+            .pod_receives()
+            .pod_sends(snapshot(*run_entries("Hi"), status="running"))
+            .pod_receives(CANCEL)
+            .pod_sends(problem("internal", "Cancelled"), status("idle"))
+            .receives("a", cancelled("r1"))
             .done()
         )
 
@@ -423,14 +423,21 @@ async def test_a_cancel_within_the_grace_is_not_sent_if_the_run_has_ended() -> N
     async with in_memory_gateway() as made:
         await (
             begun(made)
-            .says("a", cancel("r1"))
-            .pod_says(snapshot(*entries))
-            .gets("a", token("r1", "lo"), answer("r1", "Hello"))
-            .pod_gets()
+            .sends("a", cancel("r1"))
+            .pod_sends(snapshot(*entries))
+            .receives("a", token("r1", "lo"), answer("r1", "Hello"))
+            .pod_receives()
             .done()
         )
 
 
 async def test_a_second_loss_within_the_grace_does_not_restart_it() -> None:
     async with in_memory_gateway() as made:
-        await begun(made).passes(GRACE / 2).pod_dies().passes(GRACE / 2).gets("a", error("r1", "INTERNAL_ERROR")).done()
+        await (
+            begun(made)
+            .passes(GRACE / 2)
+            .pod_dies()
+            .passes(GRACE / 2)
+            .receives("a", error("r1", "INTERNAL_ERROR"))
+            .done()
+        )

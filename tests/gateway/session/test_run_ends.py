@@ -66,12 +66,12 @@ async def test_the_model_turn_of_a_codewhale_backend_ends_before_its_run() -> No
     async with in_memory_gateway(upstream="codewhale") as made:
         pod = made.join("p", dialect="pod")
         await settle()
-        pod.says(run("Hi"))
+        pod.sends(run("Hi"))
         await answers(made, "thread/start", **shown(THREAD, "started"))
         await settle()
-        made.pod.says({"type": "response_start", "response_id": "r"})
-        made.pod.says({"type": "response_delta", "response_id": "r", "delta": "Hello"})
-        made.pod.says({"type": "response_end", "response_id": "r"})
+        made.pod.sends({"type": "response_start", "response_id": "r"})
+        made.pod.sends({"type": "response_delta", "response_id": "r", "delta": "Hello"})
+        made.pod.sends({"type": "response_end", "response_id": "r"})
         await answers(made, "thread/message", thread_id=THREAD, status="accepted", data={"turn_id": "t"})
         assert names(pod.frames())[-5:] == ["text_delta", "text_done", *ENDED]
 
@@ -80,13 +80,13 @@ async def test_a_codewhale_turn_that_fails_ends_its_run_without_an_end_of_its_mo
     async with in_memory_gateway(upstream="codewhale") as made:
         pod = made.join("p", dialect="pod")
         await settle()
-        pod.says(run("Hi"))
+        pod.sends(run("Hi"))
         await answers(made, "thread/start", **shown(THREAD, "started"))
         await settle()
-        made.pod.says({"type": "response_start", "response_id": "r"})
+        made.pod.sends({"type": "response_start", "response_id": "r"})
         asked = [frame for frame in made.pod.frames() if frame["method"] == "thread/message"][-1]
         problem = {"code": -32603, "message": "no model", "data": None}
-        made.pod.says({"jsonrpc": "2.0", "id": asked["id"], "error": problem})
+        made.pod.sends({"jsonrpc": "2.0", "id": asked["id"], "error": problem})
         await settle()
         assert names(pod.frames())[-3:] == ["turn_start", "error", "status"]
 
@@ -97,14 +97,14 @@ async def test_usage_in_the_terminal_of_a_smooth_server_comes_before_the_end_of_
         terminal["data"]["data"]["usage"] = {"costUsd": 0.5, "promptTokens": 3, "completionTokens": 4}
         await (
             made.script()
-            .joins("p", dialect="pod")
-            .gets("p", say("snapshot"))
-            .says("p", run("Hi"))
-            .server_gets(create("$open"))
-            .server_says(acknowledged("$open", **CREATED))
-            .server_gets(told("$t", "Hi"))
-            .server_says(taken("$t"), said("$t", "Hello"), terminal)
-            .gets(
+            .connects("p", dialect="pod")
+            .receives("p", say("snapshot"))
+            .sends("p", run("Hi"))
+            .server_receives(create("$open"))
+            .server_sends(acknowledged("$open", **CREATED))
+            .server_receives(told("$t", "Hi"))
+            .server_sends(taken("$t"), said("$t", "Hello"), terminal)
+            .receives(
                 "p",
                 say("user_message"),
                 say("status"),
@@ -125,11 +125,11 @@ async def test_a_pod_run_without_the_end_of_its_model_turn_gets_one() -> None:
         end = (say("run_end", result="finished"), say("status", status="idle"))
         await (
             made.script()
-            .joins("p", dialect="pod")
-            .pod_says(snapshot())
-            .gets("p", say("snapshot"))
-            .pod_says(*run_of_a_pod, *end)
-            .gets("p", *run_of_a_pod, say("turn_end", turn=4, result="finished"), *end)
+            .connects("p", dialect="pod")
+            .pod_sends(snapshot())
+            .receives("p", say("snapshot"))
+            .pod_sends(*run_of_a_pod, *end)
+            .receives("p", *run_of_a_pod, say("turn_end", turn=4, result="finished"), *end)
             .done()
         )
 
@@ -142,5 +142,5 @@ async def test_a_run_that_a_limit_ends_has_no_end_of_its_model_turn() -> None:
             say("run_end", result="limit_reached"),
             say("status", status="idle"),
         )
-        script = made.script().joins("p", dialect="pod").pod_says(snapshot()).gets("p", say("snapshot"))
-        await script.pod_says(*cut).gets("p", *cut).done()
+        script = made.script().connects("p", dialect="pod").pod_sends(snapshot()).receives("p", say("snapshot"))
+        await script.pod_sends(*cut).receives("p", *cut).done()

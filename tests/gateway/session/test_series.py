@@ -38,18 +38,18 @@ class Series:
                 return
             self._carried = [len(down), len(up)]
             if news[0]:
-                self.near.pod.says(*news[0])
+                self.near.pod.sends(*news[0])
             for frame in news[1]:
-                self.links[-1].says(frame)
+                self.links[-1].sends(frame)
 
     async def backend(self, *frames: Frame) -> None:
         """Send these frames as the backend."""
-        self.far.pod.says(*frames)
+        self.far.pod.sends(*frames)
         await self.carry()
 
     async def client(self, frame: Frame) -> None:
         """Send these frames as the client."""
-        self.near.clients["p"].says(frame)
+        self.near.clients["p"].sends(frame)
         await self.carry()
 
     async def severed(self) -> None:
@@ -146,7 +146,7 @@ async def test_content_of_the_interruption_is_sent_after_the_received_content() 
         await made.backend(snapshot())
         await made.client(run("Hi"))
         await made.backend(echo("Hi"), status("running"), TURN, delta("On"))
-        made.far.pod.says(delta("e"), done("One"), *called("c"))
+        made.far.pod.sends(delta("e"), done("One"), *called("c"))
         made.near.pod.transport.hang_up()
         made.near.pod.gone = True
         made.links[-1].transport.hang_up()

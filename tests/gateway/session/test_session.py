@@ -40,7 +40,7 @@ FAR = Limits(backoff_first=NEVER, backoff_max=NEVER)  # nobody connects again by
 
 def begun(made: InMemoryGateway) -> Script:
     """Return a client `a` whose turn r1 runs."""
-    return made.script().opens("a").submits("a", "r1", "Hi").pod_says(*took("Hi")).gets("a", accepted("r1"))
+    return made.script().opens("a").submits("a", "r1", "Hi").pod_sends(*took("Hi")).receives("a", accepted("r1"))
 
 
 # -- a turn ------------------------------------------------------------------------------------------
@@ -52,13 +52,13 @@ async def test_an_input_is_accepted_by_the_echo_of_the_pod_and_ends_once() -> No
             made.script()
             .opens("a")
             .submits("a", "r1", "Hi")
-            .gets("a")
-            .pod_says(*took("Hi"))
-            .gets("a", accepted("r1"))
-            .pod_says(delta("Hel"), delta("lo"), done("Hello"))
-            .gets("a", token("r1", "Hel"), token("r1", "lo"))
-            .pod_says(*FINISHED)
-            .gets("a", answer("r1", "Hello"))
+            .receives("a")
+            .pod_sends(*took("Hi"))
+            .receives("a", accepted("r1"))
+            .pod_sends(delta("Hel"), delta("lo"), done("Hello"))
+            .receives("a", token("r1", "Hel"), token("r1", "lo"))
+            .pod_sends(*FINISHED)
+            .receives("a", answer("r1", "Hello"))
             .done()
         )
         assert [(m.role, m.text) for m in made.session.state.messages()] == [("user", "Hi"), ("assistant", "Hello")]
@@ -71,8 +71,8 @@ async def test_an_acceptance_read_together_with_the_whole_turn_comes_before_its_
             made.script()
             .opens("a")
             .submits("a", "r1", "Hi")
-            .pod_says(*took("Hi"), delta("Hello"), *FINISHED)
-            .gets("a", accepted("r1"), token("r1", "Hello"), answer("r1", "Hello"))
+            .pod_sends(*took("Hi"), delta("Hello"), *FINISHED)
+            .receives("a", accepted("r1"), token("r1", "Hello"), answer("r1", "Hello"))
             .done()
         )
 
@@ -83,10 +83,10 @@ async def test_content_before_the_acceptance_belongs_to_the_accepted_input() -> 
             made.script()
             .opens("a")
             .submits("a", "r1", "Hi")
-            .pod_says(say("turn_start", turn=0), delta("He"))
-            .gets("a", token("$turn", "He"))
-            .pod_says(*took("Hi"), delta("llo"), *FINISHED)
-            .gets("a", accepted("r1"), token("r1", "llo"), answer("r1", "Hello"))
+            .pod_sends(say("turn_start", turn=0), delta("He"))
+            .receives("a", token("$turn", "He"))
+            .pod_sends(*took("Hi"), delta("llo"), *FINISHED)
+            .receives("a", accepted("r1"), token("r1", "llo"), answer("r1", "Hello"))
             .done()
         )
         assert names["$turn"] != "r1"
@@ -98,12 +98,12 @@ async def test_an_input_during_a_turn_is_busy_for_every_client() -> None:
         await (
             begun(made)
             .opens("b")
-            .says("b", send("r2", "Me too"))
-            .gets("b", error("r2", "TURN_IN_PROGRESS"))
-            .pod_gets()
-            .pod_says(*FINISHED)
-            .gets("a", answer("r1", ""))
-            .gets("b", answer("$turn", ""))
+            .sends("b", send("r2", "Me too"))
+            .receives("b", error("r2", "TURN_IN_PROGRESS"))
+            .pod_receives()
+            .pod_sends(*FINISHED)
+            .receives("a", answer("r1", ""))
+            .receives("b", answer("$turn", ""))
             .done()
         )
 
@@ -114,10 +114,10 @@ async def test_an_input_while_another_is_unanswered_is_busy() -> None:
             made.script()
             .opens("a")
             .opens("b")
-            .says("a", send("r1", "Hi"))
-            .says("b", send("r2", "Me too"))
-            .pod_gets(run("Hi"))
-            .gets("b", error("r2", "TURN_IN_PROGRESS"))
+            .sends("a", send("r1", "Hi"))
+            .sends("b", send("r2", "Me too"))
+            .pod_receives(run("Hi"))
+            .receives("b", error("r2", "TURN_IN_PROGRESS"))
             .done()
         )
 
@@ -127,13 +127,13 @@ async def test_an_input_that_the_pod_refuses_is_busy_and_the_next_one_works() ->
         await (
             made.script()
             .opens("a")
-            .says("a", send("r1", "Hi"))
-            .pod_says(problem("already_running", "a run is in progress"))
-            .gets("a", error("r1", "TURN_IN_PROGRESS"))
-            .pod_gets(run("Hi"))
+            .sends("a", send("r1", "Hi"))
+            .pod_sends(problem("already_running", "a run is in progress"))
+            .receives("a", error("r1", "TURN_IN_PROGRESS"))
+            .pod_receives(run("Hi"))
             .submits("a", "r2", "Hi again")
-            .pod_says(*took("Hi again"))
-            .gets("a", accepted("r2"))
+            .pod_sends(*took("Hi again"))
+            .receives("a", accepted("r2"))
             .done()
         )
 
@@ -144,9 +144,9 @@ async def test_a_run_of_another_client_of_the_pod_reaches_us_under_its_turns_id(
             made.script()
             .opens("a")
             .opens("b")
-            .pod_says(*took("from the terminal"), delta("Yes"), *FINISHED)
-            .gets("a", token("$turn", "Yes"), answer("$turn", "Yes"))
-            .gets("b", token("$turn", "Yes"), answer("$turn", "Yes"))
+            .pod_sends(*took("from the terminal"), delta("Yes"), *FINISHED)
+            .receives("a", token("$turn", "Yes"), answer("$turn", "Yes"))
+            .receives("b", token("$turn", "Yes"), answer("$turn", "Yes"))
             .done()
         )
         assert names["$turn"].startswith("00000000-")
@@ -157,10 +157,10 @@ async def test_errors_that_answer_other_clients_of_the_pod_are_dropped_and_count
     async with in_memory_gateway() as made:
         await (
             begun(made)
-            .pod_says(problem("already_running", "not you"), problem("not_paused", "nor you"))
-            .gets("a")
-            .pod_says(*FINISHED)
-            .gets("a", answer("r1", ""))
+            .pod_sends(problem("already_running", "not you"), problem("not_paused", "nor you"))
+            .receives("a")
+            .pod_sends(*FINISHED)
+            .receives("a", answer("r1", ""))
             .done()
         )
         assert made.losses("ErrorReported") == 2
@@ -170,10 +170,10 @@ async def test_an_error_in_a_turn_that_goes_on_is_told_without_request_id_before
     async with in_memory_gateway() as made:
         await (
             begun(made)
-            .pod_says(problem("provider_error", "overloaded"))
-            .gets("a")
-            .pod_says(delta("Hello"), *FINISHED)
-            .gets("a", token("r1", "Hello"), loose("AGENT_ERROR"), answer("r1", "Hello"))
+            .pod_sends(problem("provider_error", "overloaded"))
+            .receives("a")
+            .pod_sends(delta("Hello"), *FINISHED)
+            .receives("a", token("r1", "Hello"), loose("AGENT_ERROR"), answer("r1", "Hello"))
             .done()
         )
 
@@ -182,8 +182,8 @@ async def test_an_error_that_ends_its_turn_is_told_once() -> None:
     async with in_memory_gateway() as made:
         await (
             begun(made)
-            .pod_says(delta("He"), problem("provider_error", "no credit"), status("idle"))
-            .gets("a", token("r1", "He"), error("r1", "AGENT_ERROR"))
+            .pod_sends(delta("He"), problem("provider_error", "no credit"), status("idle"))
+            .receives("a", token("r1", "He"), error("r1", "AGENT_ERROR"))
             .done()
         )
 
@@ -193,7 +193,7 @@ async def test_events_without_a_smooth_form_are_in_the_ledger() -> None:
         "llm_retry", llm_call=0, failed_attempt=1, max_attempts=4, wait_ms=10, elapsed_ms=5, status=529, error="busy"
     )
     async with in_memory_gateway() as made:
-        await begun(made).pod_says(say("turn_start", turn=0), retry).gets("a").done()
+        await begun(made).pod_sends(say("turn_start", turn=0), retry).receives("a").done()
         kinds = {(e.kind, e.target) for e in made.ledger.entries() if e.session == made.session.state.id}
         assert {("ModelTurnStarted", "smooth"), ("ModelRetry", "smooth")} <= kinds
 
@@ -202,10 +202,10 @@ async def test_a_rolled_back_input_is_cancelled_and_leaves_the_history() -> None
     async with in_memory_gateway() as made:
         await (
             begun(made)
-            .pod_says(run_end("rolled_back"), status("idle"))
-            .gets("a", cancelled("r1"))
-            .says("a", history("h"))
-            .gets("a", {"requestId": "h", "status": 200, "data": {"messages": [], "hasMore": False}})
+            .pod_sends(run_end("rolled_back"), status("idle"))
+            .receives("a", cancelled("r1"))
+            .sends("a", history("h"))
+            .receives("a", {"requestId": "h", "status": 200, "data": {"messages": [], "hasMore": False}})
             .done()
         )
 
@@ -220,9 +220,9 @@ async def test_an_unanswered_input_fails_and_its_late_acceptance_still_opens_a_t
             .opens("a")
             .submits("a", "r1", "Hi")
             .passes(Limits().accept_deadline)
-            .gets("a", error("r1", "INTERNAL_ERROR"))
-            .pod_says(*took("Hi"), delta("Late"), *FINISHED)
-            .gets("a", token("$turn", "Late"), answer("$turn", "Late"))
+            .receives("a", error("r1", "INTERNAL_ERROR"))
+            .pod_sends(*took("Hi"), delta("Late"), *FINISHED)
+            .receives("a", token("$turn", "Late"), answer("$turn", "Late"))
             .done()
         )
         assert [message.text for message in made.session.state.messages()] == ["Hi", "Late"]
@@ -233,13 +233,13 @@ async def test_after_an_input_that_the_pod_lost_the_next_one_is_accepted() -> No
         await (
             made.script()
             .opens("a")
-            .says("a", send("r1", "lost on the way"))
+            .sends("a", send("r1", "lost on the way"))
             .passes(Limits().accept_deadline)
-            .gets("a", error("r1", "INTERNAL_ERROR"))
-            .says("a", send("r2", "Hi"))
-            .pod_gets(run("lost on the way"), run("Hi"))
-            .pod_says(*took("Hi"), delta("Hello"))
-            .gets("a", accepted("r2"), token("r2", "Hello"))
+            .receives("a", error("r1", "INTERNAL_ERROR"))
+            .sends("a", send("r2", "Hi"))
+            .pod_receives(run("lost on the way"), run("Hi"))
+            .pod_sends(*took("Hi"), delta("Hello"))
+            .receives("a", accepted("r2"), token("r2", "Hello"))
             .done()
         )
 
@@ -248,12 +248,12 @@ async def test_a_cancel_goes_to_the_pod_which_ends_the_turn() -> None:
     async with in_memory_gateway() as made:
         await (
             begun(made)
-            .pod_says(delta("He"))
-            .says("a", cancel("r1"))
-            .pod_gets(CANCEL)
-            .gets("a", token("r1", "He"))
-            .pod_says(problem("internal", "Cancelled"), status("idle"))
-            .gets("a", cancelled("r1"))
+            .pod_sends(delta("He"))
+            .sends("a", cancel("r1"))
+            .pod_receives(CANCEL)
+            .receives("a", token("r1", "He"))
+            .pod_sends(problem("internal", "Cancelled"), status("idle"))
+            .receives("a", cancelled("r1"))
             .done()
         )
         assert made.time.waiting == [], "every deadline was called off"
@@ -263,18 +263,18 @@ async def test_a_cancel_that_the_pod_ignores_is_forced_and_the_rest_of_the_turn_
     async with in_memory_gateway() as made:
         await (
             begun(made)
-            .says("a", cancel("r1"))
-            .pod_gets(CANCEL)
+            .sends("a", cancel("r1"))
+            .pod_receives(CANCEL)
             .passes(Limits().cancel_deadline)
-            .gets("a", cancelled("r1"))
-            .pod_says(delta("still"), delta(" talking"))
-            .gets("a")
-            .says("a", send("r2", "Hello?"))
-            .gets("a", error("r2", "TURN_IN_PROGRESS"))
-            .pod_says(problem("internal", "Cancelled"), status("idle"))
+            .receives("a", cancelled("r1"))
+            .pod_sends(delta("still"), delta(" talking"))
+            .receives("a")
+            .sends("a", send("r2", "Hello?"))
+            .receives("a", error("r2", "TURN_IN_PROGRESS"))
+            .pod_sends(problem("internal", "Cancelled"), status("idle"))
             .submits("a", "r3", "Now")
-            .pod_says(*took("Now"))
-            .gets("a", accepted("r3"))
+            .pod_sends(*took("Now"))
+            .receives("a", accepted("r3"))
             .done()
         )
         assert made.losses("TextDelta") == 2
@@ -284,12 +284,12 @@ async def test_a_turn_that_was_cancelled_by_force_gets_no_second_end_from_its_un
     async with in_memory_gateway() as made:
         await (
             begun(made)
-            .says("a", cancel("r1"))
-            .pod_gets(CANCEL)
+            .sends("a", cancel("r1"))
+            .pod_receives(CANCEL)
             .passes(Limits().cancel_deadline)
-            .gets("a", cancelled("r1"))
+            .receives("a", cancelled("r1"))
             .passes(Limits().accept_deadline)
-            .gets("a")
+            .receives("a")
             .done()
         )
 
@@ -298,12 +298,12 @@ async def test_a_pod_that_is_lost_is_free_again_after_a_cancel_by_force() -> Non
     async with in_memory_gateway() as made:
         await (
             begun(made)
-            .says("a", cancel("r1"))
-            .pod_gets(CANCEL)
+            .sends("a", cancel("r1"))
+            .pod_receives(CANCEL)
             .passes(Limits().cancel_deadline)
-            .gets("a", cancelled("r1"))
+            .receives("a", cancelled("r1"))
             .pod_dies()
-            .pod_says(snapshot())
+            .pod_sends(snapshot())
             .submits("a", "r2", "Hi")
             .done()
         )
@@ -314,10 +314,10 @@ async def test_a_cancel_of_an_input_that_was_not_accepted_yet_rolls_it_back() ->
         await (
             made.script()
             .opens("a")
-            .says("a", send("r1", "Hi"), cancel("r1"))
-            .pod_gets(run("Hi"), CANCEL)
-            .pod_says(*took("Hi"), run_end("rolled_back"), status("idle"))
-            .gets("a", accepted("r1"), cancelled("r1"))
+            .sends("a", send("r1", "Hi"), cancel("r1"))
+            .pod_receives(run("Hi"), CANCEL)
+            .pod_sends(*took("Hi"), run_end("rolled_back"), status("idle"))
+            .receives("a", accepted("r1"), cancelled("r1"))
             .done()
         )
 
@@ -327,27 +327,27 @@ async def test_the_cancel_of_an_input_that_was_refused_does_not_end_the_next_tur
         await (
             made.script()
             .opens("a")
-            .says("a", send("r1", "Hi"), cancel("r1"))
-            .pod_gets(run("Hi"), CANCEL)
-            .pod_says(problem("already_running", "no"), problem("not_running", "no"))
-            .gets("a", error("r1", "TURN_IN_PROGRESS"))
+            .sends("a", send("r1", "Hi"), cancel("r1"))
+            .pod_receives(run("Hi"), CANCEL)
+            .pod_sends(problem("already_running", "no"), problem("not_running", "no"))
+            .receives("a", error("r1", "TURN_IN_PROGRESS"))
             .submits("a", "r2", "Again")
-            .pod_says(*took("Again"))
-            .gets("a", accepted("r2"))
+            .pod_sends(*took("Again"))
+            .receives("a", accepted("r2"))
             .passes(Limits().cancel_deadline)
-            .gets("a")
+            .receives("a")
             .done()
         )
 
 
 async def test_a_cancel_without_a_turn_is_silent() -> None:
     async with in_memory_gateway() as made:
-        await made.script().opens("a").says("a", cancel("c")).gets("a").pod_gets().done()
+        await made.script().opens("a").sends("a", cancel("c")).receives("a").pod_receives().done()
 
 
 async def test_only_the_link_that_began_a_turn_cancels_it() -> None:
     async with in_memory_gateway() as made:
-        await begun(made).opens("b").says("b", cancel("r1")).pod_gets().gets("b").done()
+        await begun(made).opens("b").sends("b", cancel("r1")).pod_receives().receives("b").done()
 
 
 # -- the loss of the backend -------------------------------------------------------------------------
@@ -358,13 +358,13 @@ async def test_a_pod_lost_in_mid_turn_ends_it_once_for_everybody() -> None:
         await (
             begun(made)
             .opens("b")
-            .pod_says(delta("He"))
-            .gets("a", token("r1", "He"))
-            .gets("b", token("$turn", "He"))
+            .pod_sends(delta("He"))
+            .receives("a", token("r1", "He"))
+            .receives("b", token("$turn", "He"))
             .pod_dies()
             .passes(Limits().reconnect_grace)
-            .gets("a", error("r1", "INTERNAL_ERROR"))
-            .gets("b", error("$turn", "INTERNAL_ERROR"))
+            .receives("a", error("r1", "INTERNAL_ERROR"))
+            .receives("b", error("$turn", "INTERNAL_ERROR"))
             .done()
         )
 
@@ -378,7 +378,7 @@ async def test_the_turn_ends_before_the_loss_of_the_backend_is_reported() -> Non
         assert not made.session.is_busy
         made.session.lost("gone", [])
         await settle()
-        await made.script().gets("a", error("r1", "INTERNAL_ERROR")).done()
+        await made.script().receives("a", error("r1", "INTERNAL_ERROR")).done()
 
 
 async def test_an_input_that_waits_for_an_answer_fails_when_the_pod_is_lost() -> None:
@@ -389,7 +389,7 @@ async def test_an_input_that_waits_for_an_answer_fails_when_the_pod_is_lost() ->
             .submits("a", "r1", "Hi")
             .pod_dies()
             .passes(Limits().reconnect_grace)
-            .gets("a", error("r1", "INTERNAL_ERROR"))
+            .receives("a", error("r1", "INTERNAL_ERROR"))
             .done()
         )
         assert made.time.waiting == []
@@ -401,11 +401,11 @@ async def test_a_session_continues_after_the_pod_came_back() -> None:
             begun(made)
             .pod_dies()
             .passes(Limits().reconnect_grace)
-            .gets("a", error("r1", "INTERNAL_ERROR"))
-            .pod_says(snapshot(user_entry("Hi")))
+            .receives("a", error("r1", "INTERNAL_ERROR"))
+            .pod_sends(snapshot(user_entry("Hi")))
             .submits("a", "r2", "Still there?")
-            .pod_says(*took("Still there?"), delta("Yes"), *FINISHED)
-            .gets("a", accepted("r2"), token("r2", "Yes"), answer("r2", "Yes"))
+            .pod_sends(*took("Still there?"), delta("Yes"), *FINISHED)
+            .receives("a", accepted("r2"), token("r2", "Yes"), answer("r2", "Yes"))
             .done()
         )
         assert [m.text for m in made.session.state.messages()] == ["Hi", "Still there?", "Yes"]
@@ -417,9 +417,9 @@ async def test_the_run_of_a_pod_found_after_the_grace_is_shown_as_a_run_of_the_b
             begun(made)
             .pod_dies()
             .passes(Limits().reconnect_grace)
-            .gets("a", error("r1", "INTERNAL_ERROR"))
-            .pod_says(snapshot(user_entry("Hi"), status="running"), delta("lo"), *FINISHED)
-            .gets("a", token("$turn", "lo"), answer("$turn", "lo"))
+            .receives("a", error("r1", "INTERNAL_ERROR"))
+            .pod_sends(snapshot(user_entry("Hi"), status="running"), delta("lo"), *FINISHED)
+            .receives("a", token("$turn", "lo"), answer("$turn", "lo"))
             .done()
         )
 
@@ -430,8 +430,8 @@ async def test_an_input_that_could_not_be_written_is_answered() -> None:
         await (
             made.script()
             .opens("a")
-            .says("a", send("r1", "Hi"))
-            .gets("a", error("r1", "INTERNAL_ERROR"))
+            .sends("a", send("r1", "Hi"))
+            .receives("a", error("r1", "INTERNAL_ERROR"))
             .sees("the second attempt was for the input", lambda: made.dialled == 2)
             .done()
         )
@@ -446,11 +446,11 @@ async def test_a_turn_continues_after_its_client_left() -> None:
         await (
             begun(made)
             .leaves("a")
-            .pod_says(delta("Hello"), *FINISHED)
-            .pod_gets()
+            .pod_sends(delta("Hello"), *FINISHED)
+            .pod_receives()
             .opens("b")
-            .says("b", history("h"))
-            .gets("b", {"data": {"messages": [{"content": {"text": "Hello"}}, {"content": {"text": "Hi"}}]}})
+            .sends("b", history("h"))
+            .receives("b", {"data": {"messages": [{"content": {"text": "Hello"}}, {"content": {"text": "Hi"}}]}})
             .done()
         )
         assert made.losses("TextDelta") == 0
@@ -463,7 +463,7 @@ async def test_a_client_that_left_before_its_input_was_accepted_leaves_it_in_the
             .opens("a")
             .submits("a", "r1", "Hi")
             .leaves("a")
-            .pod_says(*took("Hi"), delta("Hello"), *FINISHED)
+            .pod_sends(*took("Hi"), delta("Hello"), *FINISHED)
             .done()
         )
         assert [m.text for m in made.session.state.messages()] == ["Hi", "Hello"]
@@ -473,14 +473,14 @@ async def test_a_client_that_joins_during_a_turn_sees_its_beginning_and_its_end(
     async with in_memory_gateway() as made:
         await (
             begun(made)
-            .pod_says(delta("Hel"))
-            .gets("a", token("r1", "Hel"))
-            .joins("b")
-            .says("b", {"action": "get_session", "requestId": "g", "sessionId": SHOWN})
-            .gets("b", opened("g"), token("$turn", "Hel"))
-            .pod_says(delta("lo"), *FINISHED)
-            .gets("a", token("r1", "lo"), answer("r1", "Hello"))
-            .gets("b", token("$turn", "lo"), answer("$turn", "Hello"))
+            .pod_sends(delta("Hel"))
+            .receives("a", token("r1", "Hel"))
+            .connects("b")
+            .sends("b", {"action": "get_session", "requestId": "g", "sessionId": SHOWN})
+            .receives("b", opened("g"), token("$turn", "Hel"))
+            .pod_sends(delta("lo"), *FINISHED)
+            .receives("a", token("r1", "lo"), answer("r1", "Hello"))
+            .receives("b", token("$turn", "lo"), answer("$turn", "Hello"))
             .done()
         )
 
@@ -489,11 +489,11 @@ async def test_a_client_that_joins_after_an_error_in_the_turn_gets_it_before_the
     async with in_memory_gateway() as made:
         await (
             begun(made)
-            .pod_says(problem("provider_error", "overloaded"))
+            .pod_sends(problem("provider_error", "overloaded"))
             .opens("b")
-            .pod_says(*FINISHED)
-            .gets("a", loose("AGENT_ERROR"), answer("r1", ""))
-            .gets("b", loose("AGENT_ERROR"), answer("$turn", ""))
+            .pod_sends(*FINISHED)
+            .receives("a", loose("AGENT_ERROR"), answer("r1", ""))
+            .receives("b", loose("AGENT_ERROR"), answer("$turn", ""))
             .done()
         )
 
@@ -508,10 +508,10 @@ async def test_a_session_without_clients_closes_its_backend_after_its_time_and_r
         await (
             made.script()
             .opens("b")
-            .pod_says(snapshot())
+            .pod_sends(snapshot())
             .submits("b", "r1", "Hi")
-            .pod_says(*took("Hi"))
-            .gets("b", accepted("r1"))
+            .pod_sends(*took("Hi"))
+            .receives("b", accepted("r1"))
             .done()
         )
         assert len(made.pods) == 2
@@ -530,14 +530,14 @@ async def test_an_open_turn_outlives_the_time_of_a_session_without_clients() -> 
         ttl = Limits().session_ttl
         await begun(made).leaves("a").passes(ttl).done()
         assert made.pods[0].transport.is_open()
-        await made.script().pod_says(*FINISHED).passes(ttl).done()
+        await made.script().pod_sends(*FINISHED).passes(ttl).done()
         assert not made.pods[0].transport.is_open()
 
 
 async def test_a_peer_that_never_attached_does_not_shorten_the_time_of_a_session() -> None:
     async with in_memory_gateway() as made:
         ttl = Limits().session_ttl
-        await made.script().opens("a").leaves("a").passes(10).joins("probe").leaves("probe").done()
+        await made.script().opens("a").leaves("a").passes(10).connects("probe").leaves("probe").done()
         await made.script().opens("b").passes(ttl - 20).leaves("b").passes(20).done()
         assert made.pods[0].transport.is_open()
         assert made.time.waiting == [ttl - 20]
@@ -550,11 +550,11 @@ async def test_a_session_keeps_a_bounded_transcript_and_counts_dropped_items() -
     async with in_memory_gateway(limits=Limits(transcript_max=10, backoff_first=AT_ONCE, backoff_max=AT_ONCE)) as made:
         await (
             begun(made)
-            .pod_says(delta("12345678"), *FINISHED)
-            .gets("a", token("r1", "12345678"), answer("r1", "12345678"))
+            .pod_sends(delta("12345678"), *FINISHED)
+            .receives("a", token("r1", "12345678"), answer("r1", "12345678"))
             .submits("a", "r2", "x")
-            .pod_says(*took("x"), delta("y"), *FINISHED)
-            .gets("a", accepted("r2"), token("r2", "y"), answer("r2", "y"))
+            .pod_sends(*took("x"), delta("y"), *FINISHED)
+            .receives("a", accepted("r2"), token("r2", "y"), answer("r2", "y"))
             .done()
         )
         assert [m.text for m in made.session.state.messages()] == ["12345678", "x", "y"]
@@ -565,7 +565,7 @@ async def test_the_log_of_a_session_is_bounded() -> None:
     async with in_memory_gateway(limits=Limits(log_max=16, backoff_first=AT_ONCE, backoff_max=AT_ONCE)) as made:
         await begun(made).done()
         for _ in range(50):
-            await made.script().pod_says(delta("x")).gets("a", token("r1", "x")).done()
+            await made.script().pod_sends(delta("x")).receives("a", token("r1", "x")).done()
         assert 1 < sum(len(batch.events) for batch, _after in made.session.log.batches_from(0, 1 << 20)) <= 16
 
 
@@ -583,7 +583,7 @@ async def test_waiting_commands_are_bounded() -> None:
 
 async def test_an_echo_of_another_clients_input_stays_a_message_of_that_client() -> None:
     async with in_memory_gateway() as made:
-        await made.script().opens("a").submits("a", "r1", "Hi").pod_says(echo("Hey")).done()
+        await made.script().opens("a").submits("a", "r1", "Hi").pod_sends(echo("Hey")).done()
         assert [m.text for m in made.session.state.messages()] == ["Hey"]
 
 
@@ -591,9 +591,9 @@ async def test_a_turn_without_end_is_ended_and_its_backend_asked_to_stop() -> No
     async with in_memory_gateway(limits=Limits(transcript_max=2_000)) as made:
         await (
             begun(made)
-            .pod_says(delta("x" * 3_000))
-            .gets("a", token("r1", "x" * 3_000), error("r1", "VALIDATION_ERROR"))
-            .pod_gets(CANCEL)
+            .pod_sends(delta("x" * 3_000))
+            .receives("a", token("r1", "x" * 3_000), error("r1", "VALIDATION_ERROR"))
+            .pod_receives(CANCEL)
             .done()
         )
         assert made.session.state.turn is None

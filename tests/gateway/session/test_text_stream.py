@@ -15,7 +15,7 @@ def streaming(made: InMemoryGateway) -> Script:
     """Return a client `a` whose turn r1 streams text: the first piece opened its block, the second is lone text."""
     said = begun(made)
     for text in ("a", "b"):
-        said = said.pod_says(delta(text)).gets("a", token("r1", text))
+        said = said.pod_sends(delta(text)).receives("a", token("r1", text))
     return said
 
 
@@ -23,7 +23,7 @@ async def test_a_further_piece_is_logged_and_belongs_to_the_turn() -> None:
     async with in_memory_gateway() as made:
         await streaming(made).done()
         before = made.session.state.seq
-        await made.script().pod_says(delta("c")).gets("a", token("r1", "c")).done()
+        await made.script().pod_sends(delta("c")).receives("a", token("r1", "c")).done()
         assert [one.count for one in [made.session.delivery.groups.text] if one is not None] == [1]
         assert [turn.text() for turn in [made.session.state.turn] if turn is not None] == ["abc"]
         ((batch, after),) = made.session.log.batches_from(before - 1, 100)
@@ -36,7 +36,7 @@ async def test_the_log_counts_the_pieces_when_the_stream_is_closed() -> None:
         await streaming(made).done()
         size = made.session.log.size
         for text in ("c", "d"):
-            await made.script().pod_says(delta(text)).gets("a", token("r1", text)).done()
+            await made.script().pod_sends(delta(text)).receives("a", token("r1", text)).done()
         made.session.log.close_text()
         assert made.session.log.size == size + 2 * 256 + 2
 

@@ -27,10 +27,10 @@ class Link:
     def __init__(self) -> None:
         numbers = count(0)
         self.translator = ClientTranslator(lambda: 0, lambda: f"own-{next(numbers)}")
-        self.says(commands.OpenSession(agent=A, request="open"))
+        self.sends(commands.OpenSession(agent=A, request="open"))
         self.hears(done("own-0", sessionId="s", conversationId=A))
 
-    def says(self, *items: Any) -> list[dict[str, Any]]:
+    def sends(self, *items: Any) -> list[dict[str, Any]]:
         return [json.loads(frame) for frame in self.translator.send(items).frames]
 
     def hears(self, *frames: dict[str, Any]) -> list[tuple[str, list[Event]]]:
@@ -67,7 +67,7 @@ OOPS = Failure(cause="model_failed", text="oops")
 
 
 def test_every_action_has_a_request_id_of_ours() -> None:
-    sent = Link().says(commands.Ping(request="q"), commands.Ping(), INPUT)
+    sent = Link().sends(commands.Ping(request="q"), commands.Ping(), INPUT)
     assert [frame["requestId"] for frame in sent] == ["own-1", "own-2", "own-3"]
 
 
@@ -80,7 +80,7 @@ def test_a_command_without_an_action_is_refused_at_once() -> None:
 
 def test_the_events_of_a_turn_have_the_request_that_began_it() -> None:
     link = Link()
-    link.says(INPUT)
+    link.sends(INPUT)
     assert link.hears(accepted(), token(), final()) == [
         (
             "q",
@@ -96,14 +96,14 @@ def test_the_events_of_a_turn_have_the_request_that_began_it() -> None:
 
 def test_a_first_token_without_a_202_accepts_the_input() -> None:
     link = Link()
-    link.says(INPUT)
+    link.sends(INPUT)
     assert link.hears(token()) == [("q", [events.TurnAccepted(request="q"), events.TextDelta(text="a")])]
     assert link.hears(token()) == [("q", [events.TextDelta(text="a")])]
 
 
 def test_an_acknowledgement_without_a_status_accepts_an_input() -> None:
     link = Link()
-    link.says(INPUT)
+    link.sends(INPUT)
     frame = {key: value for key, value in accepted().items() if key != "status"}
     ((_, (item,)),) = link.hears(frame)
     assert item == events.TurnAccepted(request="q")
@@ -112,13 +112,13 @@ def test_an_acknowledgement_without_a_status_accepts_an_input() -> None:
 
 def test_an_error_before_the_202_refuses_the_input() -> None:
     link = Link()
-    link.says(INPUT)
+    link.sends(INPUT)
     assert link.hears(error("own-1")) == [("own-1", [events.Reply(request="q", failure=OOPS)])]
 
 
 def test_an_error_after_the_202_ends_the_turn() -> None:
     link = Link()
-    link.says(INPUT)
+    link.sends(INPUT)
     link.hears(accepted())
     assert link.hears(error("own-1")) == [("q", [events.TurnEnded(end="failed", failure=OOPS)])]
     assert link.hears(error("own-1")) == [("own-1", [events.ErrorReported(cause="model_failed", text="oops")])]
@@ -126,7 +126,7 @@ def test_an_error_after_the_202_ends_the_turn() -> None:
 
 def test_a_one_time_code_that_could_not_be_sent_does_not_end_the_turn() -> None:
     link = Link()
-    link.says(INPUT)
+    link.sends(INPUT)
     link.hears(accepted())
     ((request, (item,)),) = link.hears(error("own-1", "OTP_SEND_FAILED"))
     assert (request, type(item)) == ("q", events.ErrorReported)
@@ -148,8 +148,8 @@ def test_a_turn_of_another_client_is_a_turn_too() -> None:
 
 def test_answers_are_typed_by_their_command() -> None:
     link = Link()
-    link.says(commands.OpenSession(request="o", agent="a"), commands.GetHistory(request="h", session="s"))
-    link.says(commands.ListSessions(request="l"), commands.Ping(request="p"))
+    link.sends(commands.OpenSession(request="o", agent="a"), commands.GetHistory(request="h", session="s"))
+    link.sends(commands.ListSessions(request="l"), commands.Ping(request="p"))
     heard = link.hears(
         done("own-1", sessionId="s", conversationId=A, agentName="x"),
         done("own-2", messages=[], nextCursor=None, hasMore=False),
@@ -180,7 +180,7 @@ def test_an_answer_to_an_unknown_request_keeps_its_raw_result() -> None:
 
 def test_an_error_answers_the_pending_command() -> None:
     link = Link()
-    link.says(commands.AnswerApproval(request="c", session="s", approved=True))
+    link.sends(commands.AnswerApproval(request="c", session="s", approved=True))
     ((_, (item,)),) = link.hears(error("own-1", "NO_PENDING_CONFIRMATION"))
     assert isinstance(item, events.Reply)
     assert item.failure is not None
@@ -189,7 +189,7 @@ def test_an_error_answers_the_pending_command() -> None:
 
 def test_a_cancel_is_answered_by_the_end_of_the_turn() -> None:
     link = Link()
-    link.says(INPUT, commands.CancelTurn(request="x", session="s"))
+    link.sends(INPUT, commands.CancelTurn(request="x", session="s"))
     link.hears(accepted())
     assert link.hears({"type": "cancelled", "requestId": "own-1", "status": 499, "timestamp": 1}) == [
         ("q", [events.TurnEnded(end="cancelled"), events.Reply(request="x")])
@@ -198,7 +198,7 @@ def test_a_cancel_is_answered_by_the_end_of_the_turn() -> None:
 
 def test_a_code_is_answered_by_the_verdict() -> None:
     link = Link()
-    link.says(commands.AnswerOtp(request="v", session="s", code="1"))
+    link.sends(commands.AnswerOtp(request="v", session="s", code="1"))
     verdict = {"type": "otp_verified", "requestId": "own-1", "data": {"data": {"message": "hi"}}, "timestamp": 1}
     ((_, items),) = link.hears(verdict)
     assert items == [events.OtpVerified(request="v", text="hi")]
@@ -206,7 +206,7 @@ def test_a_code_is_answered_by_the_verdict() -> None:
 
 def test_remembered_requests_are_bounded() -> None:
     link = Link()
-    link.says(*[commands.Ping(request=f"p{n}") for n in range(WAITING_MAX + 1)])
+    link.sends(*[commands.Ping(request=f"p{n}") for n in range(WAITING_MAX + 1)])
     pongs = [{"type": "pong", "requestId": own, "timestamp": 2} for own in ("own-1", "own-2")]
     heard = [item.request for _, items in link.hears(*pongs) for item in items if isinstance(item, events.Pong)]
     assert heard == ["own-1", "p1"]
@@ -229,7 +229,7 @@ def test_a_client_sends_nothing_by_itself() -> None:
 def test_the_gateway_passes_on_a_claim_and_claims_both_forms_for_dialects_without_claims(
     opening: type[commands.OpenSession | commands.ResumeSession], said: tuple[str, ...] | None, claimed: list[str]
 ) -> None:
-    (frame,) = Link().says(opening(agent=A, request="again", supports=said))
+    (frame,) = Link().sends(opening(agent=A, request="again", supports=said))
     assert frame["supports"] == claimed
 
 
@@ -238,7 +238,7 @@ def test_no_form_is_claimed_for_a_smooth_client_without_a_claim(conversation: di
     action = {"action": "create_conversation_session", "requestId": "r", "agentId": A, **conversation}
     step: Step[Any] = Step()
     FROM_CLIENT.receive([json.dumps(action).encode()], step)
-    (frame,) = Link().says(*step.bursts[0].items)
+    (frame,) = Link().sends(*step.bursts[0].items)
     assert "supports" not in frame
     assert {key: frame[key] for key in conversation} == conversation
 
@@ -255,7 +255,7 @@ def test_a_conversation_that_is_resumed_after_a_loss_claims_the_same() -> None:
 @pytest.mark.parametrize("together", [True, False])
 def test_events_after_the_end_of_our_turn_are_dropped(together: bool) -> None:
     link = Link()
-    link.says(INPUT)
+    link.sends(INPUT)
     frames = [json.dumps(frame).encode() for frame in (accepted(), token(), final(), token(), final())]
     steps = [link.translator.receive(part) for part in ([frames] if together else [[frame] for frame in frames])]
     kinds = [type(item).__name__ for step in steps for burst in step.bursts for item in burst.items]
@@ -265,7 +265,7 @@ def test_events_after_the_end_of_our_turn_are_dropped(together: bool) -> None:
 
 def test_events_with_a_foreign_id_do_not_belong_to_our_open_turn() -> None:
     link = Link()
-    link.says(INPUT)
+    link.sends(INPUT)
     link.hears(accepted())
     step = link.translator.receive([json.dumps(frame).encode() for frame in (token("theirs"), final("theirs"))])
     assert [item for burst in step.bursts for item in burst.items] == []

@@ -33,7 +33,7 @@ class Link:
         self.translator = ServerTranslator(lambda: AT, lambda: f"minted-{next(numbers)}")
         self.last: Step[Any] = Step()
 
-    def says(self, *frames: Any) -> list[Any]:
+    def sends(self, *frames: Any) -> list[Any]:
         """Return the commands that these frames become."""
         encoded = [f if isinstance(f, bytes | Oversize) else json.dumps(f).encode() for f in frames]
         self.last = self.translator.receive(encoded)
@@ -43,12 +43,12 @@ class Link:
         """Return the answers to the client's last frames, each checked strictly."""
         return strict(self.last)
 
-    def gets(self, *items: Event) -> list[dict[str, Any]]:
+    def receives(self, *items: Event) -> list[dict[str, Any]]:
         """Return the frames that these answers become."""
         return strict(self.translator.send(items))
 
     def begins_a_turn(self, request: str = "turn") -> None:
-        assert [type(c) for c in self.says(SEND | {"requestId": request})] == [commands.SubmitInput]
+        assert [type(c) for c in self.sends(SEND | {"requestId": request})] == [commands.SubmitInput]
 
     def passes(self, *items: Event, request: str = "turn") -> None:
         batch = Batch(
@@ -144,23 +144,23 @@ REFUSED: list[tuple[str, Any, str | None, str]] = [
 @pytest.mark.parametrize(("said", "request_id", "code"), [row[1:] for row in REFUSED], ids=[row[0] for row in REFUSED])
 def test_an_invalid_action_is_answered_and_not_forwarded(said: Any, request_id: str | None, code: str) -> None:
     link = Link()
-    assert link.says(said) == []
+    assert link.sends(said) == []
     (frame,) = link.hears()
     assert (frame["type"], frame.get("requestId"), frame["error"]["code"]) == ("error", request_id, code)
     assert len(link.last.faults) + len(link.last.losses) == 1
-    assert [type(c) for c in link.says(PING)] == [commands.Ping]
+    assert [type(c) for c in link.sends(PING)] == [commands.Ping]
 
 
 def test_a_refusal_of_an_oversized_frame_names_the_limit() -> None:
     link = Link()
-    link.says(Oversize(size=2_000_000, limit=1_048_576))
+    link.sends(Oversize(size=2_000_000, limit=1_048_576))
     assert "1048576" in link.hears()[0]["error"]["message"]
 
 
 @given(st.lists(st.binary() | st.sampled_from([json.dumps(SEND).encode(), b"{}", b'{"action":"cancel"}']), max_size=5))
 def test_garbage_never_raises_and_each_frame_is_answered_or_forwarded(frames: list[bytes]) -> None:
     link = Link()
-    acted = link.says(*frames)
+    acted = link.sends(*frames)
     silent = sum(frame == b'{"action":"cancel"}' for frame in frames)
     assert len(frames) - silent <= len(acted) + len(link.hears()) <= len(frames)
 
@@ -174,36 +174,36 @@ def test_garbage_never_raises_and_each_frame_is_answered_or_forwarded(frames: li
 )
 def test_limits_are_clamped(limit: object, page: int, listed: int) -> None:
     link = Link()
-    assert [c.limit for c in link.says(HISTORY | {"limit": limit}, LIST | {"limit": limit})] == [page, listed]
+    assert [c.limit for c in link.sends(HISTORY | {"limit": limit}, LIST | {"limit": limit})] == [page, listed]
 
 
 def test_without_a_limit_a_page_has_fifty() -> None:
-    assert [c.limit for c in Link().says(HISTORY, LIST)] == [50, 50]
+    assert [c.limit for c in Link().sends(HISTORY, LIST)] == [50, 50]
 
 
 def test_a_title_is_trimmed_to_sixty_characters() -> None:
-    (command,) = Link().says(RENAME | {"title": " " + "ab " * 30})
+    (command,) = Link().sends(RENAME | {"title": " " + "ab " * 30})
     assert command.title == ("ab " * 30)[:60].rstrip()
 
 
 def test_an_attachment_needs_no_message() -> None:
-    (command,) = Link().says(SEND | {"message": "", "images": [{"url": "data:,"}]})
+    (command,) = Link().sends(SEND | {"message": "", "images": [{"url": "data:,"}]})
     assert type(command) is commands.SubmitInput
 
 
 def test_a_blank_model_is_none() -> None:
-    (command,) = Link().says(SEND | {"model": "  "})
+    (command,) = Link().sends(SEND | {"model": "  "})
     assert command.model == ""
 
 
 def test_unknown_keys_are_dropped_and_counted() -> None:
     link = Link()
-    assert link.says(PING | {"before": "x"}) == [commands.Ping(request=SAID)]
+    assert link.sends(PING | {"before": "x"}) == [commands.Ping(request=SAID)]
     assert [loss.field for loss in link.last.losses] == ["$.before"]
 
 
 def test_the_session_keeps_the_clients_name_for_it() -> None:
-    said = [c.session for c in Link().says(GET, HISTORY, CONFIRM, RENAME)]
+    said = [c.session for c in Link().sends(GET, HISTORY, CONFIRM, RENAME)]
     assert said == ["s", "s", "s", "c"]
 
 
@@ -224,7 +224,7 @@ STATE = SessionState(id=SESSION, agent="weather", status="running")
 )
 def test_a_session_is_shown_in_the_form_of_its_command(asked: dict[str, Any], kind: str) -> None:
     link = Link()
-    link.says(asked)
+    link.sends(asked)
     (frame,) = strict(link.translator.attach(STATE, SAID))
     assert (frame["requestId"], frame["status"]) == (SAID, 200)
     assert_reply(kind, frame["data"])
@@ -241,9 +241,9 @@ def test_a_session_is_not_shown_without_a_command_for_it(request_id: str) -> Non
 
 def test_each_answer_has_the_form_of_its_command() -> None:
     link = Link()
-    link.says(HISTORY | {"requestId": "h"}, LIST | {"requestId": "l"}, CONFIRM | {"requestId": "c"})
+    link.sends(HISTORY | {"requestId": "h"}, LIST | {"requestId": "l"}, CONFIRM | {"requestId": "c"})
     page = events.HistorySnapshot(request="h", items=(Message(role="user", text="?", id=SESSION),))
-    history, listed, confirmed = link.gets(
+    history, listed, confirmed = link.receives(
         page, events.SessionsListed(request="l", sessions=()), events.Reply(request="c")
     )
     assert [frame["requestId"] for frame in (history, listed, confirmed)] == ["h", "l", "c"]
@@ -257,17 +257,17 @@ def test_each_answer_has_the_form_of_its_command() -> None:
 )
 def test_an_answer_echoes_the_request_id_or_omits_it_like_the_client(said: dict[str, Any], echoed: str | None) -> None:
     link = Link()
-    (command,) = link.says({"action": "ping"} | said)
+    (command,) = link.sends({"action": "ping"} | said)
     assert command.request
-    (frame,) = link.gets(events.Pong(request=command.request, at=5_000_000))
+    (frame,) = link.receives(events.Pong(request=command.request, at=5_000_000))
     assert (frame.get("requestId"), frame["timestamp"]) == (echoed, 5)
 
 
 def test_two_commands_may_have_the_same_request_id_at_a_time() -> None:
     link = Link()
-    first, second = link.says(GET, CONFIRM)
+    first, second = link.sends(GET, CONFIRM)
     assert (first.request, second.request) == (SAID, "minted-1")
-    (confirmed,) = link.gets(events.Reply(request="minted-1"))
+    (confirmed,) = link.receives(events.Reply(request="minted-1"))
     assert (confirmed["requestId"], confirmed["data"]["approved"]) == (SAID, True)
 
 
@@ -284,54 +284,54 @@ def test_two_commands_may_have_the_same_request_id_at_a_time() -> None:
 )
 def test_not_found_has_the_code_of_its_command(asked: dict[str, Any], code: str) -> None:
     link = Link()
-    link.says(asked)
-    (frame,) = link.gets(events.Reply(request=SAID, failure=Failure(cause="not_found", text="none")))
+    link.sends(asked)
+    (frame,) = link.receives(events.Reply(request=SAID, failure=Failure(cause="not_found", text="none")))
     assert (frame["requestId"], frame["error"]) == (SAID, {"code": code, "message": "none"})
 
 
 def test_an_unexpected_one_time_code_is_otp_invalid() -> None:
     link = Link()
-    link.says(OTP)
-    (frame,) = link.gets(events.Reply(request=SAID, failure=Failure(cause="unsupported", text="none")))
+    link.sends(OTP)
+    (frame,) = link.receives(events.Reply(request=SAID, failure=Failure(cause="unsupported", text="none")))
     assert (frame["type"], frame["requestId"]) == ("otp_invalid", SAID)
     assert frame["data"]["data"] == {"error": "NOT_FOUND", "attemptsRemaining": 0, "message": "none"}
 
 
 def test_an_answer_that_is_too_large_becomes_an_error() -> None:
     link = Link()
-    link.says(HISTORY)
+    link.sends(HISTORY)
     items = (Message(role="user", text="a" * 1_100_000, id=SESSION),)
-    (frame,) = link.gets(events.HistorySnapshot(request=SAID, items=items))
+    (frame,) = link.receives(events.HistorySnapshot(request=SAID, items=items))
     assert (frame["requestId"], frame["error"]["code"]) == (SAID, "INTERNAL_ERROR")
 
 
 def test_pending_commands_are_bounded_and_the_oldest_is_forgotten() -> None:
     link = Link()
-    link.says(*[CONFIRM | {"requestId": f"c{n}"} for n in range(PENDING_MAX + 1)])
-    assert link.gets(events.Reply(request="c0"))[0]["data"] == {}
-    assert link.gets(events.Reply(request="c1"))[0]["data"] == {"sessionId": "s", "approved": True}
+    link.sends(*[CONFIRM | {"requestId": f"c{n}"} for n in range(PENDING_MAX + 1)])
+    assert link.receives(events.Reply(request="c0"))[0]["data"] == {}
+    assert link.receives(events.Reply(request="c1"))[0]["data"] == {"sessionId": "s", "approved": True}
 
 
 # -- the turn -----------------------------------------------------------------------------------------
 
 
 def test_input_keeps_the_clients_request_id() -> None:
-    (command,) = Link().says(SEND)
+    (command,) = Link().sends(SEND)
     assert command == commands.SubmitInput(request=SAID, session="s", segments=(Text(text="hi"),))
 
 
 def test_input_without_a_request_id_gets_one() -> None:
     link = Link()
-    (command,) = link.says(without(SEND, "requestId"))
+    (command,) = link.sends(without(SEND, "requestId"))
     assert command.request == "minted-1"
     failure = Failure(cause="not_found", text="none")
-    assert link.gets(events.Reply(request="minted-1", failure=failure))[0]["requestId"] == "minted-1"
+    assert link.receives(events.Reply(request="minted-1", failure=failure))[0]["requestId"] == "minted-1"
 
 
 def test_a_connection_has_one_turn() -> None:
     link = Link()
     link.begins_a_turn()
-    assert link.says(SEND | {"sessionId": "another"}) == []
+    assert link.sends(SEND | {"sessionId": "another"}) == []
     (frame,) = link.hears()
     assert (frame["requestId"], frame["error"]["code"]) == (SAID, "TURN_IN_PROGRESS")
 
@@ -341,7 +341,7 @@ def test_a_question_in_words_that_parks_the_turn_ends_it_for_its_client(parked: 
     link = Link()
     link.begins_a_turn()
     link.passes(events.QuestionAsked(text="Your email?", question="q", kind="identity_intake", parked=parked))
-    assert bool(link.says(SEND)) is free
+    assert bool(link.sends(SEND)) is free
     assert [frame["error"]["code"] for frame in link.hears()] == ([] if free else ["TURN_IN_PROGRESS"])
 
 
@@ -354,7 +354,7 @@ def test_a_refusal_has_the_id_of_its_action_even_if_it_is_the_open_turns() -> No
         ({"requestId": SAID}, "VALIDATION_ERROR"),
         (GET | {"sessionId": ""}, "VALIDATION_ERROR"),
     ):
-        link.says(frame)
+        link.sends(frame)
         (answer,) = link.hears()
         assert (answer.get("requestId"), answer["error"]["code"]) == (SAID, code)
 
@@ -362,12 +362,12 @@ def test_a_refusal_has_the_id_of_its_action_even_if_it_is_the_open_turns() -> No
 def test_a_confirm_with_its_turns_id_is_answered_with_that_id() -> None:
     link = Link()
     link.begins_a_turn(SAID)
-    first, second = link.says(CONFIRM, CONFIRM)
-    (acknowledged,) = link.gets(events.Reply(request=first.request))
+    first, second = link.sends(CONFIRM, CONFIRM)
+    (acknowledged,) = link.receives(events.Reply(request=first.request))
     assert (acknowledged["type"], acknowledged["requestId"]) == ("immediate_response", SAID)
-    (refused,) = link.gets(events.Reply(request=second.request, failure=Failure(cause="not_found", text="late")))
+    (refused,) = link.receives(events.Reply(request=second.request, failure=Failure(cause="not_found", text="late")))
     assert (refused.get("requestId"), refused["error"]["code"]) == (SAID, "NO_PENDING_CONFIRMATION")
-    assert link.says(SEND) == []  # the turn goes on
+    assert link.sends(SEND) == []  # the turn goes on
 
 
 def ended(link: Link) -> None:
@@ -375,7 +375,7 @@ def ended(link: Link) -> None:
 
 
 def refused(link: Link) -> None:
-    (frame,) = link.gets(events.Reply(request="turn", failure=Failure(cause="busy", text="busy")))
+    (frame,) = link.receives(events.Reply(request="turn", failure=Failure(cause="busy", text="busy")))
     assert (frame["requestId"], frame["error"]["code"]) == ("turn", "TURN_IN_PROGRESS")
 
 
@@ -405,14 +405,14 @@ def test_a_question_that_is_asked_in_words_frees_the_connection(
     claims: list[str], kind: str, asked: type[Event], *, frees: bool
 ) -> None:
     link = Link()
-    link.says(action("create_conversation_session", agentId=SESSION, supports=claims))
+    link.sends(action("create_conversation_session", agentId=SESSION, supports=claims))
     native: Event = events.ApprovalRequested(tool="t", description="d")
     if asked is events.InteractionRequired:
         native = events.InteractionRequired(question="i", kind=kind, spec=Raw(b"{}"), reason="")
     assert link.translator.can_be_asked(native) is not frees
     link.begins_a_turn()
     link.passes(native, question(kind))
-    answer = link.says(SEND | {"requestId": "answer"})
+    answer = link.sends(SEND | {"requestId": "answer"})
     assert bool(answer) is frees
 
 
@@ -420,33 +420,33 @@ def test_other_events_do_not_free_the_connection() -> None:
     link = Link()
     link.begins_a_turn()
     link.passes(events.TextDelta(text="a"))
-    assert link.says(SEND) == []
+    assert link.sends(SEND) == []
 
 
 def test_a_cancel_without_a_turn_is_not_answered() -> None:
     link = Link()
-    assert link.says(CANCEL | {"sessionId": "s"}) == []
+    assert link.sends(CANCEL | {"sessionId": "s"}) == []
     assert (link.hears(), link.last.faults) == ([], [])
 
 
 def test_a_cancel_ends_the_turn_of_its_connection_whatever_ids_it_has() -> None:
     link = Link()
     link.begins_a_turn()
-    assert link.says(CANCEL | {"sessionId": "another"}) == [commands.CancelTurn(request=SAID, session="s")]
-    assert link.gets(events.Reply(request=SAID)) == []
+    assert link.sends(CANCEL | {"sessionId": "another"}) == [commands.CancelTurn(request=SAID, session="s")]
+    assert link.receives(events.Reply(request=SAID)) == []
 
 
 @pytest.mark.parametrize(("cause", "answers"), [("not_running", 0), ("not_found", 0), ("unsupported", 1)])
 def test_a_late_cancel_is_not_answered_but_an_unsupported_one_is(cause: Cause, answers: int) -> None:
     link = Link()
     link.begins_a_turn(SAID)
-    (command,) = link.says(CANCEL)
-    frames = link.gets(events.Reply(request=command.request, failure=Failure(cause=cause, text="no")))
+    (command,) = link.sends(CANCEL)
+    frames = link.receives(events.Reply(request=command.request, failure=Failure(cause=cause, text="no")))
     assert [frame.get("requestId") for frame in frames] == [None] * answers, "its id names the turn, which goes on"
 
 
 def test_a_skill_and_a_stream_flag_are_kept_in_ext() -> None:
-    (command,) = Link().says(SEND | {"skill": "meteo", "stream": False})
+    (command,) = Link().sends(SEND | {"skill": "meteo", "stream": False})
     assert command.ext == {"smooth.skill": Raw(b'"meteo"'), "smooth.stream": Raw(b"false")}
 
 
@@ -461,9 +461,9 @@ def test_the_dialect_speaks_its_later_generation_by_default_and_addresses_its_fr
 
 def test_a_page_that_is_too_large_is_cut_to_its_newer_half_with_a_cursor() -> None:
     link = Link()
-    link.says({"action": "get_conversation_messages", "requestId": SAID, "sessionId": SESSION})
+    link.sends({"action": "get_conversation_messages", "requestId": SAID, "sessionId": SESSION})
     items = tuple(Message(role="user", text="x" * 400_000, id=f"m{n}") for n in range(4))
-    (reply,) = link.gets(events.HistorySnapshot(request=SAID, items=items))
+    (reply,) = link.receives(events.HistorySnapshot(request=SAID, items=items))
     assert reply["requestId"] == SAID
     assert [len(m["content"]["text"]) for m in reply["data"]["messages"]] == [400_000, 400_000]
     assert reply["data"]["nextCursor"] == "m1"

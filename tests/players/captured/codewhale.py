@@ -75,10 +75,10 @@ class CapturedCodewhale(CapturedBackend):
         frame = message.value
         if "type" in frame:
             peer, _ = self._ids[self._recorded]
-            peer.says(message.text.encode())
+            peer.sends(message.text.encode())
         elif frame["id"] in self._ids:
             peer, request = self._ids[frame["id"]]
-            peer.says(frame | {"id": request})
+            peer.sends(frame | {"id": request})
 
     def bring_about(self, message: Message) -> None:
         frame = message.value
@@ -97,7 +97,7 @@ class CapturedCodewhale(CapturedBackend):
         elif method == "thread/interrupt" and self._interrupts:
             self._ids[self._interrupts.pop(0)] = peer, request
         else:
-            peer.says({"jsonrpc": "2.0", "id": request, **self._answer(frame)})
+            peer.sends({"jsonrpc": "2.0", "id": request, **self._answer(frame)})
 
     def _answer(self, frame: Frame) -> Frame:
         """Answer as the recording answers the same request, else the same method; else as docs/dialects/codewhale.md

@@ -98,9 +98,9 @@ class CapturedPando(CapturedBackend):
         topic = _topic(frame)
         if topic:
             self._keep(topic, frame["payload"])
-            self.stage.pod.says(message.text.encode())
+            self.stage.pod.sends(message.text.encode())
         elif frame["id"] in self._ids:
-            self.stage.pod.says(frame | {"id": self._ids[frame["id"]]})
+            self.stage.pod.sends(frame | {"id": self._ids[frame["id"]]})
 
     def _keep(self, topic: str, payload: Frame) -> None:
         """Store the content of a run; the input of a run is stored before its first text."""
@@ -132,7 +132,7 @@ class CapturedPando(CapturedBackend):
         if frame["method"] in ("message.send", "session.interrupt") and self._due:
             self._ids[self._due.pop(0)] = frame["id"]
         else:
-            peer.says({"jsonrpc": "2.0", "id": frame["id"], **self._answer(frame["method"], frame.get("params"))})
+            peer.sends({"jsonrpc": "2.0", "id": frame["id"], **self._answer(frame["method"], frame.get("params"))})
 
     def _answer(self, method: str, params: Any) -> Frame:
         match method:

@@ -90,9 +90,9 @@ class CapturedPod(CapturedBackend):
         if frame["event"] == "user_message" and self._segments:
             echo = {"event": "user_message", "data": {"segments": self._segments}}
             self._segments = []
-            self.stage.pod.says(echo)
+            self.stage.pod.sends(echo)
         else:
-            self.stage.pod.says(message.text.encode())
+            self.stage.pod.sends(message.text.encode())
 
     def bring_about(self, message: Message) -> None:
         method, params = message.value["method"], message.value.get("params") or {}
@@ -103,7 +103,7 @@ class CapturedPod(CapturedBackend):
         elif method == "cancel" and self._running:
             self.driver.cancel()
         elif isinstance(self.driver, InMemoryPodClient):
-            self.driver.peer.says(message.text.encode())
+            self.driver.peer.sends(message.text.encode())
 
     def asked(self, peer: InMemoryPeer, frame: Frame) -> None:
         if frame["method"] == "run":

@@ -69,7 +69,7 @@ class CapturedSmoothServer(CapturedBackend):
         if kind == "eventual_response":
             self._keep("outbound", _text(frame))
         data = frame["data"] | ({"requestId": answered} if "requestId" in frame["data"] else {})
-        self.stage.pods[0].says(frame | {"requestId": answered, "data": data})
+        self.stage.pods[0].sends(frame | {"requestId": answered, "data": data})
 
     def bring_about(self, message: Message) -> None:
         frame = message.value
@@ -117,7 +117,7 @@ class CapturedSmoothServer(CapturedBackend):
 
     def _reply(self, peer: InMemoryPeer, asked: Frame, data: Any, **keys: Any) -> None:
         kept = keys or {"type": "immediate_response", "status": 200, "message": "OK"}
-        peer.says(kept | {"requestId": asked["requestId"], "data": data, "timestamp": 1})
+        peer.sends(kept | {"requestId": asked["requestId"], "data": data, "timestamp": 1})
 
     def _keep(self, direction: str, text: str) -> None:
         message = {

@@ -26,7 +26,7 @@ def test_nothing_is_found_in_innocent_texts(kind: str) -> None:
     assert false_findings()[kind] == []
 
 
-def test_there_are_as_many_kinds_as_the_document_says() -> None:
+def test_there_are_as_many_kinds_as_the_document_sends() -> None:
     assert f"keys and tokens of {len(KINDS)} kinds" in RECORDING.read_text("utf-8")
 
 

@@ -247,7 +247,7 @@ def test_losses_stand_beside_the_row_to_which_they_belong(tmp_path: Path) -> Non
 
 
 def test_each_turn_has_a_row_of_figures_and_a_heading_with_an_anchor(tmp_path: Path) -> None:
-    tape = RecordingBuilder().at(1000).turn("one", end=None).at(1250).says(TextDelta(text="a")).at(3500).ends()
+    tape = RecordingBuilder().at(1000).turn("one", end=None).at(1250).sends(TextDelta(text="a")).at(3500).ends()
     html = "".join(page(open_recording(tape.turn("two").write(tmp_path))))
     first = html.partition('<a href="#turn-1">')[2].partition("</tr>")[0]
     for figure in ("one", "0:01.000", "2.500 s", "0.250 s", "completed"):

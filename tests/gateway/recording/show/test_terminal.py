@@ -37,7 +37,7 @@ def test_further_lines_of_a_text_stand_below_its_first(tmp_path: Path, capsys: C
 
 
 def test_the_table_of_turns_has_a_row_for_each_turn(tmp_path: Path, capsys: Captured) -> None:
-    tape = RecordingBuilder().at(1000).turn("one\ntwo", end=None).at(1250).says(TextDelta(text="a")).at(3500).ends()
+    tape = RecordingBuilder().at(1000).turn("one\ntwo", end=None).at(1250).sends(TextDelta(text="a")).at(3500).ends()
     recording = open_recording(tape.at(4000).turn("three", end=None).write(tmp_path))
     print_turns(recording, turn_figures(recording.lines()))
     _, head, first, second = capsys.readouterr().out.splitlines()

@@ -17,14 +17,14 @@ def figures(path: Path) -> list[TurnFigures]:
 
 def test_a_turn_lasts_from_its_input_to_its_end(tmp_path: Path) -> None:
     tape = RecordingBuilder().at(10).turn("one", end=None)
-    tape.at(12.5).says(ReasoningDelta(text="h")).at(13).says(TextDelta(text="a"), TextDone(text="a")).at(30).ends()
+    tape.at(12.5).sends(ReasoningDelta(text="h")).at(13).sends(TextDelta(text="a"), TextDone(text="a")).at(30).ends()
     (turn,) = figures(tape.write(tmp_path))
     assert (turn.t, turn.first_token, turn.duration, turn.deltas) == (10_000, 2_500, 20_000, 2)
     assert (turn.input, turn.end) == ("one", "completed")
 
 
 def test_the_first_token_of_a_text_without_deltas_is_the_text(tmp_path: Path) -> None:
-    tape = RecordingBuilder().at(1).turn("one", end=None).at(5).says(TextDone(text="a")).at(9).ends()
+    tape = RecordingBuilder().at(1).turn("one", end=None).at(5).sends(TextDone(text="a")).at(9).ends()
     assert figures(tape.write(tmp_path))[0].first_token == 4_000
 
 

@@ -69,13 +69,13 @@ class Child:
         request = next(request for request in self.asked if request["method"] == method)
         self.asked.remove(request)
         said = {"error": {"code": error[0], "message": error[1], "data": None}} if error else {"result": result}
-        return self.says({"jsonrpc": "2.0", "id": request["id"], **said})
+        return self.sends({"jsonrpc": "2.0", "id": request["id"], **said})
 
-    def says(self, *lines: dict[str, Any]) -> list[Any]:
+    def sends(self, *lines: dict[str, Any]) -> list[Any]:
         return self._did(self.link.receive([json.dumps(line).encode() for line in lines]))
 
     def streams(self, kind: str, **more: str) -> list[Any]:
-        return self.says({"type": f"response_{kind}", "response_id": "thr:turn", **more})
+        return self.sends({"type": f"response_{kind}", "response_id": "thr:turn", **more})
 
     def _did(self, step: Any) -> list[Any]:
         self.asked += map(json.loads, step.frames)
@@ -341,7 +341,7 @@ def test_the_lines_of_a_prompt_are_dropped_because_its_result_repeats_them() -> 
 
 
 def test_hook_lines_are_reports() -> None:
-    (report,) = Child().says({"type": "approval_lifecycle", "approval_id": "a", "phase": "p", "reason": None})
+    (report,) = Child().sends({"type": "approval_lifecycle", "approval_id": "a", "phase": "p", "reason": None})
     assert isinstance(report, say.LifecycleReport)
 
 
@@ -413,13 +413,13 @@ def test_the_number_of_open_requests_is_bounded() -> None:
 def test_an_unreadable_answer_counts_as_a_failed_one() -> None:
     child = Child()
     child.sent(ask.Ping(request="p"))
-    (reply,) = child.says({"jsonrpc": "2.0", "id": child.asked[0]["id"], "error": {"code": "x"}})
+    (reply,) = child.sends({"jsonrpc": "2.0", "id": child.asked[0]["id"], "error": {"code": "x"}})
     assert (reply.request, reply.failure.cause, len(child.faults)) == ("p", "internal", 1)
 
 
 def test_an_answer_to_no_request_of_ours_is_counted() -> None:
     child = Child()
-    assert child.says({"id": 99, "result": {"status": "ok", "service": "s", "transport": "stdio"}}) == []
+    assert child.sends({"id": 99, "result": {"status": "ok", "service": "s", "transport": "stdio"}}) == []
     assert child.losses == ["Reply"]
 
 
@@ -456,5 +456,5 @@ def test_the_first_of_two_answers_with_one_id_counts() -> None:
     request = child.asked[-1]["id"]
     error = {"jsonrpc": "2.0", "id": request, "error": {"code": -32603, "message": "no", "data": None}}
     well = {"jsonrpc": "2.0", "id": request, "result": {"thread_id": THREAD, "status": "accepted", "data": {}}}
-    (ended,) = child.says(error, well)
+    (ended,) = child.sends(error, well)
     assert (ended.end, child.losses) == ("failed", ["TurnEnded"])

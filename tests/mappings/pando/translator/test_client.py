@@ -37,8 +37,8 @@ class Primary:
     def opened(self, instance: str = "i-1") -> Primary:
         """Connect, and answer all first requests of the translator."""
         self._did(self.link.opened())
-        self.says("instance.ping", {"status": "ok", "instance_id": instance, "uptime": "0s"})
-        self.says("session.list", [])
+        self.sends("instance.ping", {"status": "ok", "instance_id": instance, "uptime": "0s"})
+        self.sends("session.list", [])
         return self
 
     def sent(self, *commands: Command) -> list[Any]:
@@ -47,7 +47,7 @@ class Primary:
     def attached(self, session: str) -> list[Any]:
         return self._did(self.link.attach(SessionState(id="u", backend_ids=keep(id=session))))
 
-    def says(self, method: str, result: object = None, problem: dict[str, object] | None = None) -> list[Any]:
+    def sends(self, method: str, result: object = None, problem: dict[str, object] | None = None) -> list[Any]:
         """Answer the oldest call of this method."""
         call = next(call for call in self.calls if call["method"] == method)
         self.calls.remove(call)
@@ -108,7 +108,7 @@ def test_a_link_first_asks_for_the_primary_and_its_sessions() -> None:
     primary._did(primary.link.opened())
     assert primary.asked() == ["instance.ping", "session.list"]
     row = {"id": "s-1", "title": "T", "updated_at": "2026-05-09T21:28:20Z", "message_count": 2}
-    (listed,) = primary.says("session.list", [row])
+    (listed,) = primary.sends("session.list", [row])
     assert isinstance(listed, say.SessionsListed)
     assert (listed.request, [s.session for s in listed.sessions]) == ("", ["s-1"])
 
@@ -116,8 +116,8 @@ def test_a_link_first_asks_for_the_primary_and_its_sessions() -> None:
 def test_replies_are_matched_by_id_in_any_order() -> None:
     primary = Primary().opened()
     primary.sent(ask.GetSession(request="a", session="s-1"), ask.Ping(request="b"))
-    (pong,) = primary.says("instance.ping", {"status": "ok", "instance_id": "i-1", "uptime": "1s"})
-    (opened,) = primary.says("session.get", {"id": "s-1", "title": "T", "updated_at": "x", "message_count": 2})
+    (pong,) = primary.sends("instance.ping", {"status": "ok", "instance_id": "i-1", "uptime": "1s"})
+    (opened,) = primary.sends("session.get", {"id": "s-1", "title": "T", "updated_at": "x", "message_count": 2})
     assert (type(pong), pong.request) == (say.Pong, "b")
     assert (type(opened), opened.request, opened.session, opened.title) == (say.SessionOpened, "a", "s-1", "T")
     assert primary.bursts[0].session == "s-1"
@@ -134,7 +134,7 @@ def test_an_error_is_the_answer_with_its_cause() -> None:
     primary = Primary().opened()
     primary.sent(run())
     text = "message.send: agent runner not available on this instance"
-    (reply,) = primary.says("message.send", problem={"code": -32000, "message": text})
+    (reply,) = primary.sends("message.send", problem={"code": -32000, "message": text})
     assert (reply.request, reply.failure.cause, reply.failure.text) == ("a", "unsupported", text)
 
 
@@ -175,10 +175,10 @@ def test_a_page_of_the_history_is_cut_out_of_all_messages_newest_first() -> None
     primary = Primary().opened()
     listed = [message(f"m{i}", "user", str(i)) for i in range(5)]
     primary.sent(ask.GetHistory(request="a", session="s-1", limit=2))
-    (page,) = primary.says("message.list", listed)
+    (page,) = primary.sends("message.list", listed)
     assert ([m.id for m in page.items], page.next_cursor) == (["m4", "m3"], "m3")
     primary.sent(ask.GetHistory(request="b", session="s-1", limit=9, cursor="m3"))
-    (page,) = primary.says("message.list", listed)
+    (page,) = primary.sends("message.list", listed)
     assert ([m.id for m in page.items], page.next_cursor) == (["m2", "m1", "m0"], None)
 
 
@@ -200,7 +200,7 @@ def test_calls_that_wait_when_the_link_ends_are_answered() -> None:
 def test_a_session_that_is_attached_brings_its_history() -> None:
     primary = Primary().opened()
     primary.attached("s-1")
-    (snapshot,) = primary.says("message.list", [message("m1", "user", "hi"), message("m2", "assistant", "ho")])
+    (snapshot,) = primary.sends("message.list", [message("m1", "user", "hi"), message("m2", "assistant", "ho")])
     assert isinstance(snapshot, say.HistorySnapshot)
     assert ([item.id for item in snapshot.items if isinstance(item, Message)], snapshot.request) == (["m1", "m2"], "")
     assert primary.bursts[0].session == "s-1"
@@ -213,9 +213,9 @@ def accepted() -> Primary:
     """Return a primary that accepted an input in a session with a known history."""
     primary = Primary().opened()
     primary.attached("s-1")
-    primary.says("message.list", [message("m0", "user", "hi"), message("m1", "assistant", "old")])
+    primary.sends("message.list", [message("m0", "user", "hi"), message("m1", "assistant", "old")])
     primary.sent(run())
-    assert primary.says("message.send", {"ok": True}) == [say.TurnAccepted(request="a")]
+    assert primary.sends("message.send", {"ok": True}) == [say.TurnAccepted(request="a")]
     return primary
 
 
@@ -228,7 +228,7 @@ def test_a_turn_ends_when_its_text_was_compared_with_the_store() -> None:
     assert primary.publishes("llm.token", token="Hel") == [BEGUN, say.TextDelta(text="Hel")]
     assert primary.publishes("llm.token", token="lo") == [say.TextDelta(text="lo")]
     assert primary.publishes("llm.end") == []
-    assert primary.says("message.list", [*NEW, message("m3", "assistant", "Hello")]) == DONE
+    assert primary.sends("message.list", [*NEW, message("m3", "assistant", "Hello")]) == DONE
 
 
 def test_an_answer_begins_once_with_or_without_llm_start() -> None:
@@ -245,7 +245,7 @@ def test_text_that_was_dropped_on_the_way_is_taken_from_the_store() -> None:
     primary = accepted()
     primary.publishes("llm.token", token="Hel")
     primary.publishes("llm.end")
-    said = primary.says("message.list", [*NEW, message("m3", "assistant", "Hello")])
+    said = primary.sends("message.list", [*NEW, message("m3", "assistant", "Hello")])
     assert said == [say.TextDelta(text="lo"), *DONE]
 
 
@@ -253,7 +253,7 @@ def test_text_that_the_store_contradicts_is_a_gap() -> None:
     primary = accepted()
     primary.publishes("llm.token", token="Hlo")
     primary.publishes("llm.end")
-    said = primary.says("message.list", [*NEW, message("m3", "assistant", "Hello")])
+    said = primary.sends("message.list", [*NEW, message("m3", "assistant", "Hello")])
     assert [type(item) for item in said] == [say.Gap, say.TurnResult, say.StatusChanged]
 
 
@@ -261,7 +261,7 @@ def test_a_store_that_is_behind_the_tokens_changes_nothing() -> None:
     primary = accepted()
     primary.publishes("llm.token", token="Hello")
     primary.publishes("llm.end")
-    assert primary.says("message.list", [*NEW, message("m3", "assistant", "Hel")]) == DONE
+    assert primary.sends("message.list", [*NEW, message("m3", "assistant", "Hel")]) == DONE
 
 
 @pytest.mark.parametrize("refusal", [True, False])
@@ -269,7 +269,7 @@ def test_an_end_does_not_wait_for_a_store_that_does_not_answer(refusal: bool) ->
     primary = accepted()
     primary.publishes("llm.token", token="Hello")
     primary.publishes("llm.end", tokens_in=3, tokens_out=1)
-    said = primary.says("message.list", problem={"code": -32000, "message": "no"}) if refusal else primary.passes(10)
+    said = primary.sends("message.list", problem={"code": -32000, "message": "no"}) if refusal else primary.passes(10)
     assert said[1:] == DONE
     assert isinstance(said[0], say.UsageReported)
 
@@ -278,7 +278,7 @@ def test_the_next_turn_does_not_begin_before_the_last_has_ended() -> None:
     primary = accepted()
     primary.publishes("llm.end")
     assert primary.publishes("llm.token", token="x") == []
-    assert primary.says("message.list", [*NEW, message("m3", "assistant", "")]) == DONE
+    assert primary.sends("message.list", [*NEW, message("m3", "assistant", "")]) == DONE
     assert primary.passes(2) == [BEGUN, say.TextDelta(text="x")]
 
 
@@ -287,18 +287,18 @@ def test_a_run_of_ours_ends_by_two_equal_answers_3_seconds_after_a_session_updat
     primary.publishes("llm.token", token="Hel")
     assert len(primary.publishes("session.update", message_count=4)) == 1
     stored = [*NEW, message("m3", "assistant", "Hello")]
-    assert primary.says("message.list", stored) == []
+    assert primary.sends("message.list", stored) == []
     assert primary.passes(2.5) == []
     assert primary.asked() == []
     primary.passes(1)
-    assert primary.says("message.list", stored) == [say.TextDelta(text="lo"), *DONE]
+    assert primary.sends("message.list", stored) == [say.TextDelta(text="lo"), *DONE]
     assert "the end was inferred from message.list" in primary.losses
 
 
 def test_text_after_a_session_update_restores_the_long_silence() -> None:
     primary = accepted()
     primary.publishes("session.update", message_count=4)
-    primary.says("message.list", NEW)
+    primary.sends("message.list", NEW)
     primary.publishes("llm.token", token="Hel")
     primary.passes(14)
     assert primary.asked() == []
@@ -308,9 +308,9 @@ def test_a_run_that_began_in_the_primary_keeps_the_long_silence_after_an_update(
     """The primary updates the session after each model call, and then runs tools without publishing their start."""
     primary = Primary().opened()
     primary.publishes("llm.token", token="Hel")
-    primary.says("message.list", NEW)
+    primary.sends("message.list", NEW)
     primary.publishes("session.update", message_count=4)
-    primary.says("message.list", NEW)
+    primary.sends("message.list", NEW)
     primary.passes(14)
     assert primary.asked() == []
 
@@ -319,18 +319,18 @@ def test_a_turn_without_an_update_ends_after_two_silences() -> None:
     primary = accepted()
     stored = [*NEW, message("m3", "assistant", "Hello")]
     primary.passes(20)
-    assert primary.says("message.list", stored) == []
+    assert primary.sends("message.list", stored) == []
     primary.passes(20)
-    assert primary.says("message.list", stored) == [BEGUN, say.TextDelta(text="Hello"), *DONE]
+    assert primary.sends("message.list", stored) == [BEGUN, say.TextDelta(text="Hello"), *DONE]
 
 
 def test_an_inferred_end_without_a_new_answer_is_a_failure() -> None:
     for stored in (OLD, NEW, [*NEW, message("m3", "assistant", "")]):
         primary = accepted()
         primary.publishes("session.update")
-        primary.says("message.list", stored)
+        primary.sends("message.list", stored)
         primary.passes(4)
-        said = primary.says("message.list", stored)
+        said = primary.sends("message.list", stored)
         assert [type(item) for item in said] == [say.ErrorReported, say.StatusChanged]
 
 
@@ -348,56 +348,56 @@ def interrupted() -> Primary:
 
 def test_an_interrupted_turn_ends_with_the_update_after_the_answer() -> None:
     primary = interrupted()
-    assert primary.says("session.interrupt", {"ok": True}) == [say.Reply(request="c")]
+    assert primary.sends("session.interrupt", {"ok": True}) == [say.Reply(request="c")]
     assert [type(item) for item in primary.publishes("session.update")] == [say.SessionUpdated]
-    assert primary.says("message.list", PART) == CANCELLED
+    assert primary.sends("message.list", PART) == CANCELLED
 
 
 def test_an_interrupted_turn_ends_too_if_the_update_is_read_before_the_answer() -> None:
     """The update and the answer come on two sockets."""
     primary = interrupted()
     primary.publishes("session.update")
-    assert primary.says("session.interrupt", {"ok": True}) == [say.Reply(request="c")]
-    assert primary.says("message.list", PART) == CANCELLED
+    assert primary.sends("session.interrupt", {"ok": True}) == [say.Reply(request="c")]
+    assert primary.sends("message.list", PART) == CANCELLED
 
 
 def test_a_refused_interrupt_ends_nothing() -> None:
     primary = interrupted()
     primary.publishes("session.update")
     text = "session.interrupt: agent interrupter not available on this instance"
-    (refused,) = primary.says("session.interrupt", problem={"code": -32000, "message": text})
+    (refused,) = primary.sends("session.interrupt", problem={"code": -32000, "message": text})
     assert refused.failure.cause == "denied"
-    assert primary.says("message.list", PART) == []
+    assert primary.sends("message.list", PART) == []
     assert primary.publishes("llm.token", token="lo") == [say.TextDelta(text="lo")]
     primary.publishes("llm.end")
-    assert primary.says("message.list", [*NEW, message("m3", "assistant", "Hello")]) == DONE
+    assert primary.sends("message.list", [*NEW, message("m3", "assistant", "Hello")]) == DONE
 
 
 def test_a_repeated_update_does_not_end_the_next_turn() -> None:
     """A terminal-UI primary publishes each update twice (docs/dialects/pando.md, section 4)."""
     primary = interrupted()
-    primary.says("session.interrupt", {"ok": True})
+    primary.sends("session.interrupt", {"ok": True})
     primary.publishes("session.update")
-    primary.says("message.list", PART)
+    primary.sends("message.list", PART)
     primary.sent(run("more"))
-    primary.says("message.send", {"ok": True})
+    primary.sends("message.send", {"ok": True})
     primary.publishes("session.update")
-    primary.says("message.list", [*PART, message("m4", "user", "more")])
+    primary.sends("message.list", [*PART, message("m4", "user", "more")])
     assert primary.publishes("llm.token", token="ok") == [BEGUN, say.TextDelta(text="ok")]
     primary.publishes("llm.end")
     stored = [*PART, message("m4", "user", "more"), message("m5", "assistant", "ok")]
-    assert primary.says("message.list", stored) == DONE
+    assert primary.sends("message.list", stored) == DONE
 
 
 def test_lists_that_differ_or_text_between_them_end_nothing() -> None:
     primary = accepted()
     primary.publishes("session.update")
-    primary.says("message.list", NEW)
+    primary.sends("message.list", NEW)
     primary.passes(20)
-    assert primary.says("message.list", [*NEW, message("m3", "assistant", "He")]) == []
+    assert primary.sends("message.list", [*NEW, message("m3", "assistant", "He")]) == []
     primary.publishes("llm.token", token="He")
     primary.passes(20)
-    assert primary.says("message.list", [*NEW, message("m3", "assistant", "He")]) == []
+    assert primary.sends("message.list", [*NEW, message("m3", "assistant", "He")]) == []
 
 
 def test_an_open_tool_call_stops_the_clock_for_half_an_hour() -> None:
@@ -445,7 +445,7 @@ def test_events_before_the_answer_to_an_input_wait_for_it() -> None:
     primary.sent(run())
     assert primary.publishes("llm.start") == []
     assert primary.publishes("llm.token", token="a") == []
-    taken, *rest = primary.says("message.send", {"ok": True})
+    taken, *rest = primary.sends("message.send", {"ok": True})
     assert (type(taken), taken.request) == (say.TurnAccepted, "a")
     assert rest == [say.ModelTurnStarted(), say.TextDelta(text="a")]
     assert primary.publishes("llm.token", token="b") == [say.TextDelta(text="b")]
@@ -455,9 +455,9 @@ def test_events_that_waited_for_a_refused_input_belong_to_another_client() -> No
     primary = Primary().opened()
     primary.sent(run())
     assert primary.publishes("llm.token", token="a") == []
-    (refused,) = primary.says("message.send", problem={"code": -32000, "message": "message.send: busy"})
+    (refused,) = primary.sends("message.send", problem={"code": -32000, "message": "message.send: busy"})
     assert type(refused) is say.Reply
-    said = primary.says("message.list", [message("m0", "user", "theirs")])
+    said = primary.sends("message.list", [message("m0", "user", "theirs")])
     assert [type(item) for item in said] == [say.HistorySnapshot, say.ModelTurnStarted, say.TextDelta]
 
 
@@ -471,7 +471,7 @@ def test_two_sessions_are_followed_apart() -> None:
     primary = accepted()
     primary.publishes("llm.token", token="a")
     primary.publishes("llm.token", session="s-2", token="b")
-    primary.says("message.list", [])
+    primary.sends("message.list", [])
     assert [burst.session for burst in primary.bursts] == ["s-2"]
     primary.publishes("llm.end", session="s-2")
     (call,) = primary.calls
@@ -485,7 +485,7 @@ def watched() -> Primary:
     """Return an idle primary with a session whose history is known."""
     primary = Primary().opened()
     primary.attached("s-1")
-    primary.says("message.list", OLD)
+    primary.sends("message.list", OLD)
     return primary
 
 
@@ -501,12 +501,12 @@ def test_the_input_that_began_a_run_comes_before_it() -> None:
     primary = watched()
     assert primary.publishes("llm.token", token="Hel") == []
     assert primary.publishes("llm.token", token="lo") == []
-    words, *run = primary.says("message.list", [*OLD, message("m2", "user", "typed"), message("m3", "assistant", "H")])
+    words, *run = primary.sends("message.list", [*OLD, message("m2", "user", "typed"), message("m3", "assistant", "H")])
     assert typed(words) == "typed"
     assert run == [BEGUN, say.TextDelta(text="Hel"), say.TextDelta(text="lo")]
     primary.publishes("llm.end")
     stored = [*OLD, message("m2", "user", "typed"), message("m3", "assistant", "Hello")]
-    assert primary.says("message.list", stored) == DONE
+    assert primary.sends("message.list", stored) == DONE
 
 
 def test_each_of_several_fast_runs_has_its_own_input_and_answer() -> None:
@@ -522,21 +522,21 @@ def test_each_of_several_fast_runs_has_its_own_input_and_answer() -> None:
         message("m4", "user", "2"),
         message("m5", "assistant", "bc"),
     ]
-    words, *run = primary.says("message.list", stored)
+    words, *run = primary.sends("message.list", stored)
     assert (typed(words), run) == ("1", [BEGUN, say.TextDelta(text="a")])
-    assert primary.says("message.list", stored) == DONE
-    words, *run = primary.says("message.list", stored)
+    assert primary.sends("message.list", stored) == DONE
+    words, *run = primary.sends("message.list", stored)
     assert (typed(words), run) == ("2", [BEGUN, say.TextDelta(text="b")])
-    assert primary.says("message.list", stored) == [say.TextDelta(text="c"), *DONE]
+    assert primary.sends("message.list", stored) == [say.TextDelta(text="c"), *DONE]
 
 
 def test_an_input_that_was_stored_after_its_run_is_told_before_the_end() -> None:
     primary = watched()
     primary.publishes("llm.token", token="Hello")
-    assert primary.says("message.list", OLD) == [BEGUN, say.TextDelta(text="Hello")]
+    assert primary.sends("message.list", OLD) == [BEGUN, say.TextDelta(text="Hello")]
     primary.publishes("llm.end")
     stored = [*OLD, message("m2", "user", "typed"), message("m3", "assistant", "Hello")]
-    words, *end = primary.says("message.list", stored)
+    words, *end = primary.sends("message.list", stored)
     assert (typed(words), end) == ("typed", DONE)
 
 
@@ -551,7 +551,7 @@ def test_events_that_wait_for_an_input_continue_if_ours_is_accepted() -> None:
     primary = watched()
     primary.publishes("llm.token", token="a")
     primary.sent(run())
-    taken, *rest = primary.says("message.send", {"ok": True})
+    taken, *rest = primary.sends("message.send", {"ok": True})
     assert (type(taken), rest) == (say.TurnAccepted, [BEGUN, say.TextDelta(text="a")])
     assert primary.publishes("llm.token", token="b") == [say.TextDelta(text="b")]
 
@@ -563,7 +563,7 @@ def test_a_published_input_is_not_asked_for() -> None:
     assert primary.asked() == []
     primary.publishes("llm.end")
     stored = [*OLD, message("m2", "user", "typed"), message("m3", "assistant", "Hel")]
-    assert primary.says("message.list", stored) == DONE
+    assert primary.sends("message.list", stored) == DONE
 
 
 def test_our_own_input_is_not_told_again_though_the_primary_added_to_it() -> None:
@@ -571,14 +571,14 @@ def test_our_own_input_is_not_told_again_though_the_primary_added_to_it() -> Non
     primary.publishes("llm.token", token="Hello")
     primary.publishes("llm.end")
     stored = [*OLD, message("m2", "user", "hi\n\n<context>a file</context>"), message("m3", "assistant", "Hello")]
-    assert primary.says("message.list", stored) == DONE
+    assert primary.sends("message.list", stored) == DONE
 
 
 def test_an_unseen_run_is_told_as_a_history_with_the_next_run() -> None:
     primary = watched()
     primary.publishes("llm.token", token="b")
     missed = [*OLD, message("m2", "user", "1"), message("m3", "assistant", "a")]
-    history, *run = primary.says("message.list", [*missed, message("m4", "user", "2"), message("m5", "assistant", "")])
+    history, *run = primary.sends("message.list", [*missed, message("m4", "user", "2"), message("m5", "assistant", "")])
     assert isinstance(history, say.HistorySnapshot)
     assert [item.id for item in history.items if isinstance(item, Message)] == ["m0", "m1", "m2", "m3", "m4"]
     assert run == [BEGUN, say.TextDelta(text="b")]
@@ -587,9 +587,9 @@ def test_an_unseen_run_is_told_as_a_history_with_the_next_run() -> None:
 def test_a_history_read_during_a_run_has_no_part_of_the_answer() -> None:
     primary = watched()
     primary.publishes("llm.token", token="Hel")
-    primary.says("message.list", [*OLD, message("m2", "user", "typed")])
+    primary.sends("message.list", [*OLD, message("m2", "user", "typed")])
     primary.attached("s-1")
-    (history,) = primary.says("message.list", [*OLD, message("m2", "user", "typed"), message("m3", "assistant", "He")])
+    (history,) = primary.sends("message.list", [*OLD, message("m2", "user", "typed"), message("m3", "assistant", "He")])
     assert [item.id for item in history.items] == ["m0", "m1", "m2"]
 
 
@@ -625,7 +625,7 @@ def test_a_primary_that_answers_a_ping_is_kept() -> None:
     primary = Primary().opened()
     for _ in range(10):
         primary.passes(15)
-        primary.says("instance.ping", {"status": "ok", "instance_id": "i-1", "uptime": "9s"})
+        primary.sends("instance.ping", {"status": "ok", "instance_id": "i-1", "uptime": "9s"})
     assert primary.faults == []
 
 
@@ -648,14 +648,14 @@ def test_the_text_of_captured_turns_equals_their_stored_text() -> None:
     ends = [*spoken[1:], len(stored)]
     primary = Primary().opened()
     primary.attached("5b0c6a0e-2f7d-4c57-9a34-0c1d2e3f4a5b")
-    primary.says("message.list", stored[: spoken[0] + 1])
+    primary.sends("message.list", stored[: spoken[0] + 1])
     said: list[Any] = []
     turn = 0
     for frames in messages:
         said += primary._did(primary.link.receive([parts(frames)]))
         if "message.list" in primary.asked():
             is_end = frames[0].startswith("llm.end")
-            said += primary.says("message.list", stored[: ends[turn] + is_end])
+            said += primary.sends("message.list", stored[: ends[turn] + is_end])
             turn += is_end
     assert sum(isinstance(item, say.TurnResult) for item in said) == turn == 4
     assert not [item for item in said if isinstance(item, say.Gap | say.ErrorReported)]
@@ -670,14 +670,14 @@ def test_user_and_assistant_alternate_in_captured_turns_as_in_the_store() -> Non
     spoken = [i for i, m in enumerate(stored) if m["role"] == "assistant" and m["content"]]
     primary = Primary().opened("3f1c9c1e-7a55-4d0b-8a52-6b1f0f3f2d11")
     primary.attached("5b0c6a0e-2f7d-4c57-9a34-0c1d2e3f4a5b")
-    primary.says("message.list", stored[: spoken[0] + 1])
+    primary.sends("message.list", stored[: spoken[0] + 1])
     answers = [*spoken[1:], len(stored)]
     said: list[Any] = []
     for frames in [frames for _, way, frames in captured(path) if way == "pub"]:
         said += primary._did(primary.link.receive([parts(frames)]))
         while "message.list" in primary.asked():
             is_end = frames[0].startswith("llm.end")
-            said += primary.says("message.list", stored[: answers[0] + is_end])
+            said += primary.sends("message.list", stored[: answers[0] + is_end])
             answers = answers[is_end:]
     order = [
         item.message.text if isinstance(item, say.MessageAppended) else ""

@@ -83,7 +83,7 @@ def test_a_system_message_in_the_middle_of_a_turn_is_told_with_what_follows(then
     assert told == [system("m"), *([then] if isinstance(then, say.TextDelta) else [])]
 
 
-def test_an_interrupted_turn_is_cancelled_whatever_the_system_message_says() -> None:
+def test_an_interrupted_turn_is_cancelled_whatever_the_system_message_sends() -> None:
     session = Following(Patience())
     session.begin_turn(0)
     session.interrupt = Interrupt(accepted=True)

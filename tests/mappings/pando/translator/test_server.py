@@ -33,12 +33,12 @@ class Caller:
 
     def calls(self, method: str, params: object = None, id: str = "r", **more: object) -> list[Any]:
         value = {"jsonrpc": "2.0", "id": id, "method": method, "params": params, **more}
-        return self.says(json.dumps(value).encode())
+        return self.sends(json.dumps(value).encode())
 
-    def says(self, *bodies: bytes) -> list[Any]:
+    def sends(self, *bodies: bytes) -> list[Any]:
         return self._heard(self.link.receive([Parts("rpc", b"me", (b"", body)) for body in bodies]))
 
-    def gets(self, *answers: Any) -> list[Any]:
+    def receives(self, *answers: Any) -> list[Any]:
         return self._heard(self.link.send(answers))
 
     def _heard(self, step: Step[Any]) -> list[Any]:
@@ -73,8 +73,8 @@ def test_replies_keep_the_order_of_requests() -> None:
     assert caller.calls("instance.ping", {}, "b") == []
     assert caller.calls("nope", {}, "c") == []
     first, second = caller.commands
-    assert caller.gets(say.Pong(request=second.request)) == []
-    replies = caller.gets(say.TurnAccepted(request=first.request))
+    assert caller.receives(say.Pong(request=second.request)) == []
+    replies = caller.receives(say.TurnAccepted(request=first.request))
     assert [reply["id"] for reply in replies] == ["a", "b", "c"]
     assert replies[0] == result("a", {"ok": True})
     assert replies[2] == error("c", -32601, "ipc: method not found")
@@ -82,7 +82,7 @@ def test_replies_keep_the_order_of_requests() -> None:
 
 def test_an_event_that_answers_no_call_is_not_written() -> None:
     caller = Caller()
-    assert caller.gets(say.Pong(request="x"), say.Reply(request="")) == []
+    assert caller.receives(say.Pong(request="x"), say.Reply(request="")) == []
     assert [loss.why for loss in caller.step.losses] == ["answers no call"] * 2
     assert caller.link.opened().frames == []
 
@@ -91,8 +91,8 @@ def test_a_second_answer_to_one_call_is_not_written() -> None:
     caller = Caller()
     caller.calls("instance.ping", {})
     own = caller.commands[0].request
-    assert len(caller.gets(say.Pong(request=own))) == 1
-    assert caller.gets(say.Pong(request=own)) == []
+    assert len(caller.receives(say.Pong(request=own))) == 1
+    assert caller.receives(say.Pong(request=own)) == []
 
 
 @pytest.mark.parametrize("said", ["same", ""])
@@ -102,22 +102,22 @@ def test_two_calls_under_one_id_or_none_get_two_replies(said: str) -> None:
     caller.calls("session.list", None, said)
     ping, listing = caller.commands
     assert ping.request != listing.request
-    replies = caller.gets(say.SessionsListed(request=listing.request, sessions=()), say.Pong(request=ping.request))
+    replies = caller.receives(say.SessionsListed(request=listing.request, sessions=()), say.Pong(request=ping.request))
     assert [reply["id"] for reply in replies] == [said, said]
     assert replies[1]["result"] == []
 
 
 @pytest.mark.parametrize("body", [b"{nope", b"", b"[]", b'{"id":7,"method":"instance.ping"}', b'"x"'])
 def test_a_frame_that_is_no_request_is_a_parse_error_without_id(body: bytes) -> None:
-    assert Caller().says(body) == [error("", -32700, "parse error")]
+    assert Caller().sends(body) == [error("", -32700, "parse error")]
 
 
 def test_a_caller_with_too_many_open_calls_is_disconnected() -> None:
     caller = Caller()
     body = json.dumps({"id": "r", "method": "message.list", "params": {"session_id": SESSION}}).encode()
-    caller.says(*[body] * PENDING_MAX)
+    caller.sends(*[body] * PENDING_MAX)
     assert caller.step.faults == []
-    caller.says(body)
+    caller.sends(body)
     assert [(fault.code, fault.can_continue) for fault in caller.step.faults] == [("flooding", False)]
 
 
@@ -136,7 +136,7 @@ def test_ping_tells_the_instance_and_its_uptime() -> None:
     caller = Caller()
     caller.calls("instance.ping", {})
     pong = say.Pong(request=caller.commands[0].request, at=NOW)
-    assert caller.gets(pong) == [result("r", {"status": "ok", "instance_id": "us", "uptime": "1m5s"})]
+    assert caller.receives(pong) == [result("r", {"status": "ok", "instance_id": "us", "uptime": "1m5s"})]
 
 
 def test_the_same_list_is_an_array_for_session_list_and_an_object_for_state_sync() -> None:
@@ -149,7 +149,7 @@ def test_the_same_list_is_an_array_for_session_list_and_an_object_for_state_sync
         caller = Caller()
         caller.calls(method, {})
         listed = say.SessionsListed(request=caller.commands[0].request, sessions=(row,))
-        assert caller.gets(listed) == [result("r", expected)]
+        assert caller.receives(listed) == [result("r", expected)]
 
 
 def test_a_session_is_shown_in_the_form_of_the_call() -> None:
@@ -172,7 +172,7 @@ def test_all_messages_are_asked_for_and_listed_oldest_first() -> None:
     assert isinstance(command, ask.GetHistory)
     assert command.limit > 10**6
     newest_first = (Message(role="assistant", text="ho", id="m2", at=NOW), Message(role="user", text="hi", id="m1"))
-    (reply,) = caller.gets(say.HistorySnapshot(request=command.request, items=newest_first))
+    (reply,) = caller.receives(say.HistorySnapshot(request=command.request, items=newest_first))
     assert reply["result"] == [
         {"id": "m1", "role": "user", "content": "hi", "created_at": "0001-01-01T00:00:00Z"},
         {"id": "m2", "role": "assistant", "content": "ho", "created_at": "2026-05-09T21:28:20Z"},
@@ -225,7 +225,7 @@ def test_a_call_of_too_many_parts_is_answered_as_one_that_cannot_be_read() -> No
 
 def test_absent_params_are_refused_in_the_words_of_a_pando() -> None:
     text = "session.get: invalid params: unexpected end of JSON input"
-    assert Caller().says(b'{"id":"r","method":"session.get"}') == [error("r", -32000, text)]
+    assert Caller().sends(b'{"id":"r","method":"session.get"}') == [error("r", -32000, text)]
 
 
 @pytest.mark.parametrize("params", [{"session_id": 5}, []])
@@ -240,7 +240,7 @@ def test_an_unknown_session_has_no_rows(method: str) -> None:
     caller = Caller()
     caller.calls(method, {"session_id": "ghost"})
     refusal = refused(caller.commands[0].request, "not_found", "session 'ghost' not found")
-    assert caller.gets(refusal) == [error("r", -32000, f"{method}: sql: no rows in result set")]
+    assert caller.receives(refusal) == [error("r", -32000, f"{method}: sql: no rows in result set")]
 
 
 @pytest.mark.parametrize(
@@ -257,21 +257,21 @@ def test_failures_that_a_pando_answers_as_success_are_a_success(
     caller = Caller()
     caller.calls(method, params)
     refusal = refused(caller.commands[0].request, cause)
-    assert caller.gets(refusal) == [{"jsonrpc": "2.0", "id": "r", **expected}]
+    assert caller.receives(refusal) == [{"jsonrpc": "2.0", "id": "r", **expected}]
 
 
 def test_a_refusal_names_its_method_once() -> None:
     for text in ("a turn is already in progress", "message.send: a turn is already in progress"):
         caller = Caller()
         caller.calls("message.send", {"session_id": SESSION, "content": "x"})
-        replies = caller.gets(refused(caller.commands[0].request, "busy", text))
+        replies = caller.receives(refused(caller.commands[0].request, "busy", text))
         assert replies == [error("r", -32000, "message.send: a turn is already in progress")]
 
 
 def test_a_command_that_the_backend_cannot_do_is_an_unknown_method() -> None:
     caller = Caller()
     caller.calls("instance.info", {})
-    (reply,) = caller.gets(refused(caller.commands[0].request, "unsupported", "not here"))
+    (reply,) = caller.receives(refused(caller.commands[0].request, "unsupported", "not here"))
     assert reply["error"]["code"] == -32601
 
 
@@ -279,7 +279,7 @@ def test_an_answer_that_pando_has_no_form_for_is_still_one_reply() -> None:
     caller = Caller()
     caller.calls("session.get", {"session_id": SESSION})
     listed = say.CompletionsListed(request=caller.commands[0].request, kind="file", entries=())
-    assert len(caller.gets(listed)) == 1
+    assert len(caller.receives(listed)) == 1
 
 
 # -- db.write ---------------------------------------------------------------------------------------
@@ -334,7 +334,7 @@ def test_a_renamed_session_is_answered_with_its_full_row() -> None:
 def test_a_deleted_session_is_a_void_success() -> None:
     caller = Caller()
     caller.calls("db.write", {"method": "DeleteSession", "params": SESSION})
-    assert caller.gets(say.Reply(request=caller.commands[0].request)) == [{"jsonrpc": "2.0", "id": "r"}]
+    assert caller.receives(say.Reply(request=caller.commands[0].request)) == [{"jsonrpc": "2.0", "id": "r"}]
 
 
 @pytest.mark.parametrize(
@@ -352,7 +352,7 @@ def test_a_deleted_session_is_a_void_success() -> None:
 def test_a_refused_write_has_the_words_of_the_proxy(write: object, cause: Cause, text: str) -> None:
     caller = Caller()
     caller.calls("db.write", write)
-    assert caller.gets(refused(caller.commands[0].request, cause)) == [error("r", -32000, text)]
+    assert caller.receives(refused(caller.commands[0].request, cause)) == [error("r", -32000, text)]
 
 
 @pytest.mark.parametrize(

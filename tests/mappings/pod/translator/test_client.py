@@ -45,7 +45,7 @@ class Pod:
     def sent(self, *commands: Command) -> Step[Any]:
         return self.link.send(commands)
 
-    def says(self, *frames: bytes) -> list[Any]:
+    def sends(self, *frames: bytes) -> list[Any]:
         step = self.link.receive(frames)
         assert step.faults == []
         self.losses = [(loss.why, loss.count) for loss in step.losses]
@@ -59,7 +59,7 @@ def run(request: str, text: str) -> ask.SubmitInput:
 def working(*commands: Command) -> Pod:
     """Return a pod that runs for another client when these commands are sent."""
     pod = Pod()
-    pod.says(RUNNING)
+    pod.sends(RUNNING)
     pod.sent(*commands)
     return pod
 
@@ -118,7 +118,7 @@ def test_a_childs_report_is_passed_on_unchanged() -> None:
 def test_a_command_without_request_is_not_answered() -> None:
     pod = Pod()
     assert pod.sent(ask.SetGoal(objective="o"), ask.CancelTurn()).bursts == []
-    assert answered(pod.says(error("not_running"))) == []
+    assert answered(pod.sends(error("not_running"))) == []
 
 
 def test_pending_commands_are_bounded() -> None:
@@ -136,8 +136,8 @@ def test_pending_commands_are_bounded() -> None:
 def test_a_run_is_accepted_by_its_echo_and_status_in_either_order(frames: tuple[bytes, ...]) -> None:
     pod = Pod()
     pod.sent(run("a", "x"))
-    assert pod.says(frames[0]) in ([], [say.StatusChanged(status="running")])
-    pod_says = pod.says(frames[1])
+    assert pod.sends(frames[0]) in ([], [say.StatusChanged(status="running")])
+    pod_says = pod.sends(frames[1])
     assert pod_says[0] == say.TurnAccepted(request="a")
     assert say.MessageAppended not in map(type, pod_says)
 
@@ -145,64 +145,64 @@ def test_a_run_is_accepted_by_its_echo_and_status_in_either_order(frames: tuple[
 def test_an_accepted_run_comes_before_its_status_in_one_batch() -> None:
     pod = Pod()
     pod.sent(run("a", "x"))
-    said = pod.says(echo("x"), frame("invoke_start", kind="user_send"), RUNNING, frame("turn_start", turn=0))
+    said = pod.sends(echo("x"), frame("invoke_start", kind="user_send"), RUNNING, frame("turn_start", turn=0))
     assert [type(item) for item in said] == [say.RunStarted, say.TurnAccepted, say.StatusChanged, say.ModelTurnStarted]
 
 
 def test_an_echo_alone_accepts_nothing() -> None:
     pod = Pod()
     pod.sent(run("a", "x"))
-    assert pod.says(echo("x"), frame("text_delta", text="t")) == [say.TextDelta(text="t")]
+    assert pod.sends(echo("x"), frame("text_delta", text="t")) == [say.TextDelta(text="t")]
 
 
 def test_a_message_of_another_client_is_passed_on_and_accepts_nothing() -> None:
     pod = Pod()
     pod.sent(run("a", "x"))
-    said = pod.says(echo("y"), RUNNING)
+    said = pod.sends(echo("y"), RUNNING)
     message = Message(role="user", text="y", segments=(Text(text="y"),))
     assert said == [say.MessageAppended(message=message), say.StatusChanged(status="running")]
 
 
 def test_a_status_before_the_run_does_not_accept_it() -> None:
     pod = working(run("a", "x"))
-    assert pod.says(echo("x")) == []
+    assert pod.sends(echo("x")) == []
 
 
 def test_another_run_that_ended_does_not_accept_ours() -> None:
     pod = Pod()
     pod.sent(run("a", "x"))
-    pod.says(echo("y"), RUNNING, FINISHED, IDLE)
-    assert pod.says(echo("x")) == []
-    assert pod.says(RUNNING)[0] == say.TurnAccepted(request="a")
+    pod.sends(echo("y"), RUNNING, FINISHED, IDLE)
+    assert pod.sends(echo("x")) == []
+    assert pod.sends(RUNNING)[0] == say.TurnAccepted(request="a")
 
 
 def test_an_echo_is_removed_once() -> None:
     pod = Pod()
     pod.sent(run("a", "x"))
-    pod.says(echo("x"), RUNNING)
-    assert [type(item) for item in pod.says(echo("x"))] == [say.MessageAppended]
+    pod.sends(echo("x"), RUNNING)
+    assert [type(item) for item in pod.sends(echo("x"))] == [say.MessageAppended]
 
 
 def test_runs_are_accepted_oldest_first() -> None:
     pod = Pod()
     pod.sent(run("a", "x"), run("b", "x"))
     accepted = [
-        i for i in pod.says(echo("x"), RUNNING, FINISHED, IDLE, echo("x"), RUNNING) if type(i) is say.TurnAccepted
+        i for i in pod.sends(echo("x"), RUNNING, FINISHED, IDLE, echo("x"), RUNNING) if type(i) is say.TurnAccepted
     ]
     assert accepted == [say.TurnAccepted(request="a"), say.TurnAccepted(request="b")]
 
 
 def test_already_running_answers_the_oldest_run() -> None:
     pod = working(run("a", "x"), run("b", "y"))
-    assert pod.says(error("already_running")) == [say.Reply(request="a", failure=Failure(cause="busy", text="no"))]
-    assert answered(pod.says(error("already_running")))[0].request == "b"
+    assert pod.sends(error("already_running")) == [say.Reply(request="a", failure=Failure(cause="busy", text="no"))]
+    assert answered(pod.sends(error("already_running")))[0].request == "b"
 
 
 def test_an_accepted_run_is_not_refused_any_more() -> None:
     pod = Pod()
     pod.sent(run("a", "x"))
-    pod.says(echo("x"), RUNNING)
-    assert pod.says(error("already_running")) == []
+    pod.sends(echo("x"), RUNNING)
+    assert pod.sends(error("already_running")) == []
     assert pod.losses == [("answer to another client", 1)]
 
 
@@ -210,7 +210,7 @@ def test_an_accepted_run_is_not_refused_any_more() -> None:
 
 
 def test_a_cancelled_run_answers_the_cancel() -> None:
-    assert working(ask.CancelTurn(request="a")).says(CANCELLED, IDLE) == [
+    assert working(ask.CancelTurn(request="a")).sends(CANCELLED, IDLE) == [
         say.TurnResult(end="cancelled"),
         done("a"),
         say.StatusChanged(status="idle"),
@@ -219,38 +219,38 @@ def test_a_cancelled_run_answers_the_cancel() -> None:
 
 @pytest.mark.parametrize("command", [ask.CancelTurn(request="a"), ask.PauseTurn(request="a")])
 def test_a_rollback_answers_cancel_and_pause(command: Command) -> None:
-    assert answered(working(command).says(frame("run_end", result="rolled_back"), IDLE)) == [done("a")]
+    assert answered(working(command).sends(frame("run_end", result="rolled_back"), IDLE)) == [done("a")]
 
 
 def test_a_paused_run_answers_the_pause() -> None:
-    assert answered(working(ask.PauseTurn(request="a")).says(frame("run_end", result="paused"), PAUSED)) == [done("a")]
+    assert answered(working(ask.PauseTurn(request="a")).sends(frame("run_end", result="paused"), PAUSED)) == [done("a")]
 
 
 def test_a_cancel_after_the_end_succeeds_and_its_error_is_dropped() -> None:
     pod = working(ask.CancelTurn(request="a"))
-    assert answered(pod.says(FINISHED, IDLE)) == [done("a")]
-    assert (pod.says(error("not_running")), pod.losses) == ([], [])
+    assert answered(pod.sends(FINISHED, IDLE)) == [done("a")]
+    assert (pod.sends(error("not_running")), pod.losses) == ([], [])
 
 
 def test_a_cancel_whose_error_comes_before_the_end_succeeds_too() -> None:
-    assert working(ask.CancelTurn(request="a")).says(error("not_running")) == [done("a")]
+    assert working(ask.CancelTurn(request="a")).sends(error("not_running")) == [done("a")]
 
 
 def test_a_cancel_without_a_run_is_refused() -> None:
     pod = Pod()
     pod.sent(ask.CancelTurn(request="a"))
-    assert pod.says(error("not_running")) == [say.Reply(request="a", failure=Failure(cause="not_running", text="no"))]
+    assert pod.sends(error("not_running")) == [say.Reply(request="a", failure=Failure(cause="not_running", text="no"))]
 
 
 def test_a_pause_after_the_end_is_refused() -> None:
-    (reply,) = answered(working(ask.PauseTurn(request="a")).says(FINISHED, IDLE))
+    (reply,) = answered(working(ask.PauseTurn(request="a")).sends(FINISHED, IDLE))
     assert (reply.request, reply.failure.cause) == ("a", "not_running")
 
 
 def test_a_cancel_sent_after_an_input_cancels_its_run() -> None:
     pod = Pod()
     pod.sent(run("a", "x"), ask.CancelTurn(request="b"))
-    said = pod.says(echo("x"), RUNNING, FINISHED, IDLE)
+    said = pod.sends(echo("x"), RUNNING, FINISHED, IDLE)
     assert [item for item in said if type(item) in (say.TurnAccepted, say.Reply)] == [
         say.TurnAccepted(request="a"),
         done("b"),
@@ -259,21 +259,21 @@ def test_a_cancel_sent_after_an_input_cancels_its_run() -> None:
 
 def test_pausing_a_paused_pod_succeeds_at_once() -> None:
     pod = Pod()
-    pod.says(PAUSED)
+    pod.sends(PAUSED)
     assert pod.sent(ask.PauseTurn(request="a")).bursts[0].items == [done("a")]
 
 
 def test_a_resume_is_answered_by_running() -> None:
     pod = Pod()
-    pod.says(PAUSED)
+    pod.sends(PAUSED)
     pod.sent(ask.ResumeTurn(request="a"))
-    assert pod.says(RUNNING) == [say.StatusChanged(status="running"), done("a")]
+    assert pod.sends(RUNNING) == [say.StatusChanged(status="running"), done("a")]
 
 
 def test_not_paused_answers_the_resume_and_keeps_its_code() -> None:
     pod = Pod()
     pod.sent(ask.CancelTurn(request="a"), ask.ResumeTurn(request="b"))
-    (reply,) = pod.says(error("not_paused"))
+    (reply,) = pod.sends(error("not_paused"))
     assert (reply.request, reply.failure.cause, reply.failure.ext) == (
         "b",
         "not_running",
@@ -282,7 +282,7 @@ def test_not_paused_answers_the_resume_and_keeps_its_code() -> None:
 
 
 def test_a_resume_into_a_running_pod_is_busy() -> None:
-    assert working(ask.ResumeTurn(request="a")).says(error("already_running"))[0].request == "a"
+    assert working(ask.ResumeTurn(request="a")).sends(error("already_running"))[0].request == "a"
 
 
 # -- discovery, completions, compact -----------------------------------------------------------------
@@ -307,26 +307,26 @@ LOOKUPS = [
 def test_an_answer_gets_the_request_of_its_command(command: Command, said: bytes, answer: say.Event) -> None:
     pod = Pod()
     pod.sent(command)
-    assert pod.says(said) == [answer]
+    assert pod.sends(said) == [answer]
 
 
 @pytest.mark.parametrize(("command", "said", "answer"), LOOKUPS)
 def test_an_answer_to_another_client_is_dropped_and_counted(command: Command, said: bytes, answer: say.Event) -> None:
     pod = Pod()
-    assert (pod.says(said), pod.losses) == ([], [("answer to another client", 1)])
+    assert (pod.sends(said), pod.losses) == ([], [("answer to another client", 1)])
 
 
 @pytest.mark.parametrize("command", [row[0] for row in LOOKUPS[:3]] + [ask.Compact(request="a"), run("a", "x")])
 def test_invalid_request_answers_the_oldest_command_that_can_be_invalid(command: Command) -> None:
     pod = Pod()
     pod.sent(ask.CancelTurn(request="z"), command, run("b", "x"))
-    assert pod.says(error("invalid_request")) == [say.Reply(request="a", failure=Failure(cause="invalid", text="no"))]
+    assert pod.sends(error("invalid_request")) == [say.Reply(request="a", failure=Failure(cause="invalid", text="no"))]
 
 
 def test_completions_are_never_refused() -> None:
     pod = Pod()
     pod.sent(ask.ListCompletions(request="a", kind="file", prefix=""))
-    assert answered(pod.says(error("invalid_request"), error("already_running"))) == []
+    assert answered(pod.sends(error("invalid_request"), error("already_running"))) == []
 
 
 @pytest.mark.parametrize(
@@ -336,14 +336,14 @@ def test_completions_are_never_refused() -> None:
 def test_the_end_of_a_compaction_answers_compact(end: bytes) -> None:
     pod = Pod()
     pod.sent(ask.Compact(request="a"))
-    assert answered(pod.says(frame("compact_start"), end)) == [done("a")]
+    assert answered(pod.sends(frame("compact_start"), end)) == [done("a")]
 
 
 def test_a_compact_without_anything_to_do_is_answered_by_its_alert() -> None:
     pod = Pod()
     pod.sent(ask.Compact(request="a"))
     alert = frame("alert", level="warn", source="compactor", message="nothing to do", timestamp_ms=1)
-    assert [type(item) for item in pod.says(alert)] == [say.Alert, say.Reply]
+    assert [type(item) for item in pod.sends(alert)] == [say.Alert, say.Reply]
 
 
 # -- errors of others, and the rest -------------------------------------------------------------------
@@ -352,21 +352,21 @@ def test_a_compact_without_anything_to_do_is_answered_by_its_alert() -> None:
 @pytest.mark.parametrize("code", ["already_running", "not_running", "not_paused", "invalid_request"])
 def test_errors_that_fit_no_command_of_ours_are_dropped_and_counted(code: str) -> None:
     pod = Pod()
-    assert (pod.says(error(code), error(code)), pod.losses) == ([], [("answer to another client", 2)])
+    assert (pod.sends(error(code), error(code)), pod.losses) == ([], [("answer to another client", 2)])
 
 
 def test_the_error_for_a_bad_line_of_another_client_is_not_an_error_of_our_turn() -> None:
     pod = working()
-    assert (pod.says(error("internal", "invalid method: x")), pod.losses) == ([], [("answer to another client", 1)])
+    assert (pod.sends(error("internal", "invalid method: x")), pod.losses) == ([], [("answer to another client", 1)])
 
 
 @pytest.mark.parametrize("code", ["provider_error", "tool_error", "internal"])
 def test_failures_are_passed_on(code: str) -> None:
-    assert [type(item) for item in Pod().says(error(code))] == [say.ErrorReported]
+    assert [type(item) for item in Pod().sends(error(code))] == [say.ErrorReported]
 
 
 def test_an_invalid_request_in_a_run_is_its_error() -> None:
-    assert working().says(error("invalid_request")) == [say.ErrorReported(cause="invalid", text="no")]
+    assert working().sends(error("invalid_request")) == [say.ErrorReported(cause="invalid", text="no")]
 
 
 def test_the_status_of_a_snapshot_is_used() -> None:
@@ -374,9 +374,9 @@ def test_the_status_of_a_snapshot_is_used() -> None:
     snapshot = next(
         frame for path in CAPTURES for _, way, frame in captured(path) if b'"status":"running"}}' in frame[-30:]
     )
-    pod.says(snapshot)
+    pod.sends(snapshot)
     pod.sent(ask.CancelTurn(request="a"))
-    assert pod.says(error("not_running")) == [done("a")]
+    assert pod.sends(error("not_running")) == [done("a")]
 
 
 def test_pending_commands_fail_when_the_link_ends() -> None:
@@ -392,7 +392,7 @@ def test_pending_commands_fail_when_the_link_ends() -> None:
 
 
 def test_a_batch_of_unhandled_events_is_passed_on_whole() -> None:
-    said = Pod().says(*[frame("text_delta", text=str(i)) for i in range(100)])
+    said = Pod().sends(*[frame("text_delta", text=str(i)) for i in range(100)])
     assert said == [say.TextDelta(text=str(i)) for i in range(100)]
 
 
@@ -410,5 +410,5 @@ def test_every_captured_run_of_the_client_is_accepted_or_refused_once(path: Path
                 asked += 1
                 pod.sent(structs.replace(command, request=str(asked)))
         else:
-            answers += [i for i in pod.says(line) if type(i) is say.TurnAccepted or type(i) is say.Reply]
+            answers += [i for i in pod.sends(line) if type(i) is say.TurnAccepted or type(i) is say.Reply]
     assert [answer.request for answer in answers] == [str(i + 1) for i in range(asked)]
