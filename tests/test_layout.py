@@ -437,7 +437,7 @@ def test_a_test_name_that_is_a_riddle_is_detected() -> None:
 def test_the_layers_of_the_gateway_are_those_of_the_design_and_every_module_has_one() -> None:
     contracts = tomli.loads(ROOT.joinpath("pyproject.toml").read_text("utf-8"))["tool"]["importlinter"]["contracts"]
     (layers,) = [contract["layers"] for contract in contracts if contract.get("containers") == ["dragoman.gateway"]]
-    enforced = [layer.split(" | ") for layer in layers]
+    enforced = [re.split(r"\s*\|\s*", layer.strip()) for layer in layers]
     section = ROOT.joinpath("docs/design.md").read_text("utf-8").split("| layer of `gateway/` |")[1].split("\n\n")[0]
     documented = [re.findall(r"`([\w.]+)`", row.split("|")[1]) for row in section.splitlines()[2:]]
     assert documented == enforced
