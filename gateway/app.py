@@ -146,7 +146,7 @@ class App:
         try:
             self.children = children = Children(self.config.limits.children)
             spawner = partial(route_spawner, children, inherit=self.config.inherit_env)
-            self._upstreams = Upstreams(self._services, spawner, self.spawn, self._make_backend)
+            self._upstreams = Upstreams(spawner, self.spawn, self._make_backend)
             self._clients = Clients(self._services, self.spawn, self._gone)
             listeners = Listeners(self._clients, self._start, self._attend, self._wrap)
             self._routes = Routes(self._clients, listeners, self._make_router, self.spawn, listening)
@@ -180,7 +180,6 @@ class App:
         await self._routes.change(config.routes, identities, services)
         self.config = config
         self._services = services
-        self._upstreams.change_services(services)
 
     def note_config(self, status: ConfigStatus) -> None:
         """Take note of a configuration that is in force, or was refused."""
@@ -272,7 +271,7 @@ class App:
             route,
             services,
             registry.upstream(route.upstream),
-            self._upstreams.kind(route, recorder),
+            partial(self._upstreams.make_kind, route, recorder),
             recorder,
             RouteEvents(on_run=self._note_run, on_shutdown=self._on_shutdown),
         )

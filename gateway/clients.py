@@ -119,7 +119,7 @@ class Clients:
             ),
             transport,
             translator,
-            self.services,
+            router.services,
             LinkEvents(sink=router.receive, drained=router.drained, refused=_refuse),
             recorder.tap(name, dialect.name) if recorder is not None else None,
         )

@@ -148,4 +148,4 @@ class Listeners:
             lost=lambda loss: clients.services.ledger.record([loss], target=dialect.name),
             subscribed=lambda: entrance.router.subscribed(),  # noqa: PLW0108  # a reload may change the router
         )
-        return await registry.listen(endpoint, clients.services.limits, callbacks)
+        return await registry.listen(endpoint, entrance.router.services.limits, callbacks)

@@ -95,7 +95,7 @@ class Router:
     ) -> None:
         self.recorder = recorder
         self.route = self._route = route
-        self._services = services
+        self._services = services = services.for_route(route)
         self._ledger = services.ledger
         self._upstream = upstream
         self._all = Sessions(route, services, upstream, self._enter, recorder, events)
@@ -109,6 +109,11 @@ class Router:
         self.busy = self._all.busy
         self.behind = self._all.entrances.find_session
         self._events = events
+
+    @property
+    def services(self) -> Services:
+        """The services of new links and sessions, with the limits of the route."""
+        return self._services
 
     @property
     def sessions(self) -> list[Session]:
@@ -146,6 +151,7 @@ class Router:
         Who may see a session changes at once.
         """
         self.route = self._route = route
+        self._services = services = services.for_route(route)
         self._all.change_route(route, services)
 
     def stop(self) -> None:

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from msgspec import Struct, field
+from msgspec import Struct, field, structs
 
 from dragoman.gateway.audit import Audit
-from dragoman.gateway.config.model import Limits
+from dragoman.gateway.config.model import Limits, Route
 from dragoman.gateway.fair_queue import FairQueue
 from dragoman.gateway.ledger import Ledger
 from dragoman.gateway.memory import MemoryBudget
@@ -34,3 +34,7 @@ class Services(Struct, frozen=True, kw_only=True):
     memory: MemoryBudget = field(default_factory=MemoryBudget)
     queue: FairQueue = field(default_factory=FairQueue)
     audit: Audit = field(default_factory=Audit)
+
+    def for_route(self, route: Route) -> Services:
+        """Return these services with the limits of a route."""
+        return structs.replace(self, limits=route.apply_limits(self.limits)) if route.limits else self

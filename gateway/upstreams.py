@@ -7,6 +7,8 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
+
 from dragoman.adapters.base import Transport
 from dragoman.gateway import registry
 from dragoman.gateway.backends.conversations import ConversationsKind, ReplayedKind
@@ -34,6 +36,15 @@ MakeInProcess = Callable[[BackendEvents], Backend]
 """Makes the backend of a session in this process."""
 
 
+class RouteSource(Struct, frozen=True, kw_only=True):
+    """The sessions of a route and what their connections need; `pool` is set if the route has several upstreams."""
+
+    route: Route
+    sessions: Sessions
+    recorder: Recorder | None
+    pool: UpstreamPool | None = None
+
+
 class Upstreams:
     """Makes the backends of all routes. Connections run as tasks of `spawn`; `spawner` starts the children of a route.
 
@@ -42,12 +53,10 @@ class Upstreams:
 
     def __init__(
         self,
-        services: Services,
         spawner: Callable[[Route], Spawner],
         spawn: Callable[[Coroutine[Any, Any, None], str], None],
         make_backend: MakeInProcess | None = None,
     ) -> None:
-        self._services = services
         self._spawner = spawner
         self._spawn = spawn
         self._make_backend = make_backend
@@ -55,115 +64,97 @@ class Upstreams:
         self.pools: dict[str, UpstreamPool] = {}  # by route name, for routes with several upstreams
         self.replays: dict[str, Replay] = {}  # by route name, for routes whose backend is a recording
 
-    def change_services(self, services: Services) -> None:
-        """Use other limits for the connections that are made from now on."""
-        self._services = services
-
-    def kind(self, route: Route, recorder: Recorder | None) -> Callable[[Sessions], BackendKind]:
-        """Return the function that makes the kind of backend that a route has."""
+    def make_kind(self, route: Route, recorder: Recorder | None, sessions: Sessions) -> BackendKind:
+        """Return the kind of backend that a route has, for its sessions."""
         upstream, make = registry.upstream(route.upstream), self._make_backend
         if make is not None:
-            return kind_of(upstream, lambda session, _endpoint: make(session), in_process=True)
+            return kind_of(upstream, lambda session, _endpoint: make(session), in_process=True)(sessions)
         self.statuses[route.name] = BackendStatus()
         self.pools.pop(route.name, None)
-        if not registry.played(route.upstream):
-            dial = partial(self._dial, route, recorder)
-            if route.failover:
-                pool = self.pools[route.name] = self._make_pool(route)
-                dial = partial(self._dial_pool, pool, route, recorder)
-                if upstream.single_session:
-                    return lambda sessions: SingleKind(sessions, dial, pool.choose)
-            pods = registry.pods(route.upstream)
-            if pods is not None:
-                return lambda sessions: PodsKind(sessions, dial, pods, self._spawn)
-            return kind_of(upstream, dial)
+        pool = self._make_pool(route, sessions.services) if route.failover else None
+        source = RouteSource(route=route, sessions=sessions, recorder=recorder, pool=pool)
+        if registry.played(route.upstream):
+            replay = self._make_replay(source, upstream)
+            return kind_of(upstream, lambda session, _endpoint: replay.backend(session), in_process=True)(sessions)
+        dial = partial(self._dial, source)
+        if pool is not None and upstream.single_session:
+            return SingleKind(sessions, dial, pool.choose)
+        pods = registry.pods(route.upstream)
+        return PodsKind(sessions, dial, pods, self._spawn) if pods is not None else kind_of(upstream, dial)(sessions)
+
+    def _make_pool(self, route: Route, services: Services) -> UpstreamPool:
+        limits, spawner = services.limits, self._spawner(route)
+        pool = self.pools[route.name] = UpstreamPool(
+            route.name,
+            [(endpoint, registry.connector(endpoint, limits, spawner)) for endpoint in route.upstreams],
+            limits,
+            services.clock,
+        )
+        return pool
+
+    def _make_replay(self, source: RouteSource, upstream: Dialect) -> Replay:
         from dragoman.gateway.replay.playing import Replay
 
-        loop = asyncio.get_running_loop()
+        loop, route = asyncio.get_running_loop(), source.route
         replay = self.replays[route.name] = Replay(
             route.upstream,
             upstream,
             later=loop.call_later,
             clock=loop.time,
-            ledger=self._services.ledger,
-            live=partial(self._live, route, recorder),
+            ledger=source.sessions.services.ledger,
+            live=partial(self._live, source),
         )
-        return kind_of(upstream, lambda session, _endpoint: replay.backend(session), in_process=True)
-
-    def _make_pool(self, route: Route) -> UpstreamPool:
-        limits, spawner = self._services.limits, self._spawner(route)
-        return UpstreamPool(
-            route.name,
-            [(endpoint, registry.connector(endpoint, limits, spawner)) for endpoint in route.upstreams],
-            limits,
-            self._services.clock,
-        )
-
-    def _dial_pool(
-        self, pool: UpstreamPool, route: Route, recorder: Recorder | None, session: BackendEvents, endpoint: Endpoint
-    ) -> Upstream:
-        """Make the connection of a session to the upstreams of a pool; one session of a pod is at `endpoint` alone."""
-        dialect, state = registry.dialect(endpoint.dialect), session.connected()
-        only = pool.find_upstream(endpoint) if dialect.single_session else None
-        failover = FailoverConnection(pool, state, only)
-        target = UpstreamTarget(
-            endpoint=failover.endpoint,
-            dialect=dialect,
-            connect=failover.connect,
-            tap=recorder.upstream(dialect, state.id if dialect.session_ref is None else "") if recorder else None,
-            status=self.statuses[route.name],
-            trace=lambda: state.trace,
-            failover=failover,
-        )
-        return Upstream(state.id, target, session, self._services, self._spawn)
+        return replay
 
     def _live(
-        self,
-        route: Route,
-        recorder: Recorder | None,
-        session: BackendEvents,
-        endpoint: Endpoint,
-        tells_model_turns: bool,
+        self, source: RouteSource, session: BackendEvents, endpoint: Endpoint, tells_model_turns: bool
     ) -> LiveBackend:
         """Make the live backend behind a session's replay, with its own connection."""
         from dragoman.gateway.replay.conversation import PrivateConversation
         from dragoman.gateway.replay.live import LiveBackend
 
-        dialect = registry.dialect(endpoint.dialect)
+        dialect, services = registry.dialect(endpoint.dialect), source.sessions.services
 
         def connect(live: BackendEvents) -> Backend:
             if dialect.session_ref is None:
-                return self._dial(route, recorder, live, endpoint)
+                return self._dial(source, live, endpoint)
             return PrivateConversation(
-                live, dialect, self._services, lambda one: self._dial(route, recorder, one, endpoint, one.is_called)
+                live, dialect, services, lambda one: self._dial(source, one, endpoint, one.is_called)
             )
 
         return LiveBackend(
-            session, dialect, self._services, connect, name=endpoint.masked, tells_model_turns=tells_model_turns
+            session, dialect, services, connect, name=endpoint.masked, tells_model_turns=tells_model_turns
         )
 
     def _dial(
         self,
-        route: Route,
-        recorder: Recorder | None,
+        source: RouteSource,
         session: BackendEvents,
         endpoint: Endpoint,
         ours: Callable[[str], bool] | None = None,
     ) -> Upstream:
-        """Make the connection to a backend; with `ours` it carries only sessions for which `ours` is true."""
-        state, dialect = session.connected(), registry.dialect(endpoint.dialect)
-        name = state.id
-        own = name if dialect.session_ref is None or ours is not None else ""
-        connect = registry.connector(endpoint, self._services.limits, self._spawner(route))
+        """Make the connection of a session to its backend; with `ours` it carries only sessions that this accepts.
+
+        With several upstreams the session is at any of them. A pod is one session, so it is at `endpoint` alone.
+        """
+        dialect, state, services = registry.dialect(endpoint.dialect), session.connected(), source.sessions.services
+        own = state.id if dialect.session_ref is None or ours is not None else ""
+        failover, pool = None, source.pool
+        if pool is not None:
+            failover = FailoverConnection(pool, state, pool.find_upstream(endpoint) if dialect.single_session else None)
+            connect: Connect = failover.connect
+        else:
+            connect = registry.connector(endpoint, services.limits, self._spawner(source.route))
         target = UpstreamTarget(
-            endpoint=endpoint.masked,
+            endpoint=endpoint.masked if failover is None else failover.endpoint,
             dialect=dialect,
             connect=connect if ours is None else partial(_filtered, connect, dialect, ours),
-            tap=recorder.upstream(dialect, own) if recorder is not None else None,
-            status=self.statuses[route.name],
+            tap=source.recorder.upstream(dialect, own) if source.recorder is not None else None,
+            status=self.statuses[source.route.name],
             trace=lambda: state.trace,
+            failover=failover,
         )
-        return Upstream(name, target, session, self._services, self._spawn)
+        return Upstream(state.id, target, session, services, self._spawn)
 
 
 def kind_of(

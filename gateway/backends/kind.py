@@ -24,6 +24,7 @@ from dragoman.gateway.routing.quota import Refused
 from dragoman.gateway.routing.session_factory import NewSession
 from dragoman.gateway.routing.session_index import Rows
 from dragoman.gateway.routing.sessions import Sessions
+from dragoman.gateway.services import Services
 from dragoman.gateway.session.ports import Backend, BackendEvents
 from dragoman.gateway.session.session import Session
 from dragoman.gateway.trace_context import TraceContext, add_trace
@@ -46,8 +47,12 @@ class BackendKind(ABC):
     def __init__(self, sessions: Sessions, make_backend: MakeBackend) -> None:
         self._sessions = sessions
         self._make_backend = make_backend
-        self._services = sessions.services
         self._control: Session | None = None
+
+    @property
+    def _services(self) -> Services:
+        """The services in force: a reload may change the limits."""
+        return self._sessions.services
 
     # -- known -----------------------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ A backend is lost if a connection over which it had said something ended by itse
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from dragoman.gateway.backends.status import BackendStatus
 
@@ -20,14 +20,19 @@ class BackendLosses:
         self._dropped: dict[str, int] = {}
         self._since: dict[str, float] = {}
 
-    def find_lost(self, backends: Mapping[str, BackendStatus], now: float, grace: float) -> str | None:
-        """Return the name of a route whose backend is lost, None if there is none. `now` is in seconds."""
+    def find_lost(
+        self, backends: Mapping[str, BackendStatus], now: float, grace_of: Callable[[str], float]
+    ) -> str | None:
+        """Return the name of a route whose backend is lost, None if there is none.
+
+        Times are in seconds; `grace_of` returns the `reconnect_grace` of a route.
+        """
         for name, status in backends.items():
             if status.dropped > self._dropped.get(name, 0):
                 self._since.setdefault(name, now)
             self._dropped[name] = status.dropped
             if status.heard:
                 self._since.pop(name, None)
-            elif not status.connected and now - self._since.get(name, now) >= grace:
+            elif not status.connected and now - self._since.get(name, now) >= grace_of(name):
                 return name
         return None

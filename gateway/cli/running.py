@@ -105,8 +105,13 @@ async def _end_with_backend(gateway: App) -> None:
     """Stop a gateway with an error once the backend of a route is lost."""
     await gateway.ready.wait()
     losses, clock = BackendLosses(), asyncio.get_running_loop().time
-    find_lost = losses.find_lost
-    while (lost := find_lost(gateway.upstreams.statuses, clock(), gateway.config.limits.reconnect_grace)) is None:  # noqa: ASYNC110  # looks at numbers that change anywhere
+
+    def grace_of(name: str) -> float:
+        route = next((route for route in gateway.config.routes if route.name == name), None)
+        limits = gateway.config.limits if route is None else route.apply_limits(gateway.config.limits)
+        return limits.reconnect_grace
+
+    while (lost := losses.find_lost(gateway.upstreams.statuses, clock(), grace_of)) is None:  # noqa: ASYNC110  # looks at numbers that change anywhere
         await asyncio.sleep(LOOK)
     cause = gateway.upstreams.statuses[lost].fault
     gateway.fail(DragomanError(f"the backend of route {lost!r} is lost (--exit-on-backend-loss): {cause}"))

@@ -86,6 +86,7 @@ class Draft(Struct, frozen=True, kw_only=True):
     rlimits: Any = None
     share: Any = None
     insecure: Any = None
+    limits: Any = None
 
 
 def load(path: Path, *, listens: bool = True) -> Config:
@@ -187,7 +188,9 @@ def _read(table: dict[str, Any], listens: bool) -> tuple[list[Found], list[Draft
     auth = table.get("auth")
     found += jwt_faults(auth.get("jwt", {}) if isinstance(auth, dict) else {})
     found += [*auth_faults(auth), *_shares(drafts, auth)]
-    found += _limits(table.get("limits"))
+    found += _limits(("limits",), table.get("limits"), {})
+    for draft in drafts:
+        found += _limits((*draft.at, "limits"), draft.limits, table.get("limits"))
     found += _children(drafts)
     found += [*_recording(table.get("recording")), *_redact(table.get("recording")), *_ops(table.get("ops"))]
     return found, drafts
@@ -210,6 +213,7 @@ def _draft(at: KeyPath, table: dict[str, Any], found: list[Found], listens: bool
         rlimits=table.get("rlimits"),
         share=table.get("share"),
         insecure=table.get("insecure"),
+        limits=table.get("limits"),
         upstream=next(iter(upstreams.values()), None),
         upstreams=upstreams,
         listen={index: endpoint for index, endpoint in read.items() if endpoint is not None},
@@ -328,12 +332,16 @@ def _shares(drafts: Sequence[Draft], auth: Any) -> Iterator[Found]:
             yield (*draft.at, "listen", index), text
 
 
-def _limits(table: Any) -> Iterator[Found]:
-    said = table if isinstance(table, dict) else {}
+def _limits(at: KeyPath, table: Any, common: Any) -> Iterator[Found]:
+    """Find limits that are larger than the limit above them. A limit that is not in the table is the `common` one."""
+    own, others = (one if isinstance(one, dict) else {} for one in (table, common))
+    said = {**others, **own}
     for less, more in (("outbox_soft", "outbox_hard"), ("backoff_first", "backoff_max")):
         low, high = (said.get(name, getattr(Limits(), name)) for name in (less, more))
+        if not {less, more} & set(own):
+            continue
         if isinstance(low, int | float) and isinstance(high, int | float) and low > high:
-            yield ("limits", less if less in said else more), f"{less} = {low} is more than {more} = {high}"
+            yield (*at, less if less in own else more), f"{less} = {low} is more than {more} = {high}"
 
 
 def _recording(table: Any) -> Iterator[Found]:
@@ -420,9 +428,10 @@ def _config(table: dict[str, Any], secrets: set[KeyPath]) -> Config:
             listen=tuple(map(parse, route.listen)),
             upstream=parse(first),
             failover=tuple(map(parse, others)),
+            limits={name: getattr(route.limits, name) for name in given.get("limits", ())},
             **{name: getattr(route, name) for name in RouteOptions.__struct_fields__},
         )
-        for route, (first, *others) in zip(file.route, upstreams, strict=True)
+        for route, given, (first, *others) in zip(file.route, table["route"], upstreams, strict=True)
     )
     return Config(
         limits=file.limits,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, structs
 
 from dragoman.gateway.endpoint import Endpoint
 
@@ -25,11 +25,9 @@ Approvals = Literal["ask", "deny", "approve"]
 Resource = Literal["as", "core", "cpu", "data", "fsize", "memlock", "nofile", "nproc", "stack"]  # as in setrlimit(2)
 
 
-class Limits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename=None):
-    """Every limit of the gateway. Sizes are in bytes, times in seconds."""
+class RouteLimits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename=None):
+    """The limits that a route may have of its own, in `[route.limits]`. Sizes are in bytes, times in seconds."""
 
-    # of all that peers make the gateway hold; 0: a quarter of the machine's or cgroup's memory, at most 1 GiB
-    memory: MaybeBytes = 0
     max_message: Bytes = 16 * 1024 * 1024  # the largest tool results seen are below 4 MiB
     max_command: Bytes = 1024 * 1024  # of a client; real ones are below 100 KiB, except attachments and stored messages
     message_values: Count = 16_384  # JSON values of a client's message: decoding them takes about 20 ms at worst
@@ -41,29 +39,20 @@ class Limits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rena
     transcript_max: Bytes = 16 * 1024 * 1024  # history text of a session; older messages are dropped and counted
     catch_up: Count = 512  # events rendered at once for a link that fell behind: 2 to 4 ms
     connect_deadline: Seconds = 5.0  # below a pando call's 10 s and a smooth request's 30 s
-    handshake_deadline: Seconds = 10.0  # a WebSocket client's whole request: real clients give up after this time
-    # clients at once: twice as many as sessions were measured with (docs/performance.md, section 3)
-    links: Count = 10_000
     callers: Count = 1024  # pando: connections that make calls; a view abandons one every few seconds
     subscribers: Count = 256  # pando: connections for publications; a project has a terminal and a few viewers
     subscriptions: Count = 256  # pando: topics of one of them; a real subscriber has at most ten
-    # connections of one address at once: below `links`, so that one address leaves room for others
-    address_links: Count = 8_000
     # sessions of one principal at once, twice as many as `links`; without authentication all clients are one principal
     principal_sessions: Count = 20_000
-    connection_rate: Rate = 200.0  # connections of one address a second; the demos and real clients make a few
-    connection_burst: Count = 10_000  # so many at once: all clients after a restart (docs/performance.md, section 3)
     message_rate: Rate = 5_000.0  # messages and pings of one client a second: 190 times the busiest recorded one
     message_burst: Count = 100_000  # so many at once
     fault_rate: Rate = 100.0  # bad messages of one client a second: a person's mistakes are far fewer
     fault_burst: Count = 2_500  # so many at once: 100 times those of the recorded client that sends only bad ones
-    auth_delay: MaybeSeconds = 1.0  # before a failed authentication is answered: a person who mistypes waits no longer
     accept_deadline: Seconds = 30.0  # a compacting pod delays a run; a smooth client gives up after 30 s
     open_deadline: Seconds = 9.0  # for a backend to open a session: a pando client gives up after 10 s
     cancel_deadline: Seconds = 10.0  # docs/translation.md, rule 3.4
     answer_deadline: Seconds = 240.0  # an unanswered question is then denied: below the backends' 300 s
     answer_guard: Seconds = 1.0  # an answer this soon after a question was meant for the one before
-    drain_deadline: Seconds = 10.0  # time for open turns to finish after SIGTERM
     reconnect_grace: Seconds = 2.0  # docs/translation.md, rule 4.10
     backoff_first: Seconds = 0.1
     backoff_max: Seconds = 5.0
@@ -72,10 +61,26 @@ class Limits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rena
     fail_timeout: Seconds = 10.0  # also the time until such an upstream is tried again, as long as nginx's
     snapshot_wait: Seconds = 0.4  # a pod's prober waits 0.5 s for the first line
     session_ttl: Seconds = 3600.0  # a session without clients is then forgotten (docs/design.md, section 5)
-    children: Count = 16  # child processes at once: a codewhale with its inner server takes some 100 MB
     restarts: Count = 5  # restarts of one child within `restart_window`; no more until the window has passed
     restart_window: Seconds = 60.0
     heartbeat: Seconds = 20.0  # smooth peers drop a connection that is silent for 20 s
+
+
+class Limits(RouteLimits, frozen=True, kw_only=True, forbid_unknown_fields=True, rename=None):
+    """Every limit of the gateway: those of all routes, and those that the whole gateway has. Units are the same."""
+
+    # of all that peers make the gateway hold; 0: a quarter of the machine's or cgroup's memory, at most 1 GiB
+    memory: MaybeBytes = 0
+    handshake_deadline: Seconds = 10.0  # a WebSocket client's whole request: real clients give up after this time
+    # clients at once: twice as many as sessions were measured with (docs/performance.md, section 3)
+    links: Count = 10_000
+    # connections of one address at once: below `links`, so that one address leaves room for others
+    address_links: Count = 8_000
+    connection_rate: Rate = 200.0  # connections of one address a second; the demos and real clients make a few
+    connection_burst: Count = 10_000  # so many at once: all clients after a restart (docs/performance.md, section 3)
+    auth_delay: MaybeSeconds = 1.0  # before a failed authentication is answered: a person who mistypes waits no longer
+    drain_deadline: Seconds = 10.0  # time for open turns to finish after SIGTERM
+    children: Count = 16  # child processes at once: a codewhale with its inner server takes some 100 MB
 
 
 class Show(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -178,6 +183,8 @@ class Route(RouteOptions, frozen=True, kw_only=True):
     upstream: Endpoint
     failover: tuple[Endpoint, ...] = ()
     """The further upstreams of the route, which are used in this order if the first is not healthy."""
+    limits: dict[str, int | float] = {}
+    """The limits that differ from those of the gateway: the name of a field of RouteLimits -> its value."""
     authenticated: bool = False
     """True if each client of the route has a principal of its own; else all are `local`."""
 
@@ -186,17 +193,22 @@ class Route(RouteOptions, frozen=True, kw_only=True):
         """All upstreams of the route, in the order in which new sessions try them."""
         return (self.upstream, *self.failover)
 
+    def apply_limits(self, limits: Limits) -> Limits:
+        """Return the limits of the gateway with those of this route in place of them."""
+        return structs.replace(limits, **self.limits) if self.limits else limits
+
 
 class RouteTable(RouteOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A `[[route]]` of the file, before its endpoints are parsed.
 
     A route that only a launched program serves has no `listen`. `upstream` is one endpoint, or several in the order in
-    which new sessions try them.
+    which new sessions try them. `limits` are those of this route alone; all others are those of [limits].
     """
 
     listen: list[str] = []
     upstream: str | list[str]
     name: str = "default"
+    limits: RouteLimits = RouteLimits()
 
 
 class Jwt(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -31,7 +31,7 @@ async def probe(config: Config, *, starting: bool = False) -> list[str]:
             group.create_task(
                 _dial(
                     upstream,
-                    config.limits,
+                    route.apply_limits(config.limits),
                     route_spawner(children, route, inherit=config.inherit_env),
                     starting,
                 ),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from types import UnionType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
@@ -26,41 +26,67 @@ PLAIN = {
 """msgspec's name of a type -> the words for a user."""
 
 
-def faults(value: Any, wanted: Any, path: KeyPath = ()) -> Iterator[tuple[KeyPath, str]]:
-    """Yield each mismatch of `value`, parsed from TOML, with the type `wanted`: its key path and what to write."""
+def faults(
+    value: Any, wanted: Any, path: KeyPath = (), tables: Mapping[str, Sequence[str]] | None = None
+) -> Iterator[tuple[KeyPath, str]]:
+    """Yield each mismatch of `value`, parsed from TOML, with the type `wanted`: its key path and what to write.
+
+    `tables` names the tables that have a key; without it, they are those of `wanted`.
+    """
+    tables = _tables_by_key(wanted) if tables is None else tables
     if isinstance(wanted, UnionType):  # X | None: TOML has no null, so an optional key is left out
         options = [option for option in get_args(wanted) if option is not type(None)]
         # Of text and a list of text the list is wanted if the value is one.
         wanted = next((one for one in options if isinstance(value, list) and get_origin(one) is list), options[0])
     if isinstance(wanted, type) and issubclass(wanted, Struct):
         if isinstance(value, dict):
-            yield from _faults_of_table(value, wanted, path)
+            yield from _faults_of_table(value, wanted, path, tables)
         else:
             yield path, f"expected a table, got {_shown(value)}"
     elif get_origin(wanted) is list and isinstance(value, list):
         for index, item in enumerate(value):
-            yield from faults(item, get_args(wanted)[0], (*path, index))
+            yield from faults(item, get_args(wanted)[0], (*path, index), tables)
     elif get_origin(wanted) is dict and isinstance(value, dict):
         names, kind = get_args(wanted)
         for name, item in value.items():
             if get_origin(names) is Literal and name not in get_args(names):
                 yield (*path, name), f"unknown key {name!r}; {nearest(name, get_args(names))}"
             else:
-                yield from faults(item, kind, (*path, name))
+                yield from faults(item, kind, (*path, name), tables)
     else:
         yield from ((path, text) for text in _faults_of_value(value, wanted))
 
 
-def _faults_of_table(table: dict[str, Any], wanted: type[Struct], path: KeyPath) -> Iterator[tuple[KeyPath, str]]:
+def _faults_of_table(
+    table: dict[str, Any], wanted: type[Struct], path: KeyPath, tables: Mapping[str, Sequence[str]]
+) -> Iterator[tuple[KeyPath, str]]:
     hints = get_type_hints(wanted, include_extras=True)
     for key, value in table.items():
         if key in hints:
-            yield from faults(value, hints[key], (*path, key))
+            yield from faults(value, hints[key], (*path, key), tables)
+        elif key in tables:
+            yield (*path, key), f"unknown key {key!r} here; it belongs in {either(tables[key])}"
         else:
             yield (*path, key), f"unknown key {key!r}; {nearest(key, hints)}"
     for field in msgspec.structs.fields(wanted):
         if field.required and field.name not in table:
             yield path, f"the key {field.name!r} is missing"
+
+
+def _tables_by_key(wanted: Any, heading: str = "", bracket: str = "[{}]") -> dict[str, list[str]]:
+    """Return the headings of the tables below a type that have a key, by this key."""
+    found: dict[str, list[str]] = {}
+    hints = get_type_hints(wanted, include_extras=True) if isinstance(wanted, type) else {}
+    for key, hint in hints.items():
+        if heading:
+            found.setdefault(key, []).append(bracket.format(heading))
+        for option in (hint, *get_args(hint)):
+            if isinstance(option, type) and issubclass(option, Struct):
+                below = f"{heading}.{key}".removeprefix(".")
+                form = "[[{}]]" if get_origin(hint) is list else "[{}]"
+                for name, places in _tables_by_key(option, below, form).items():
+                    found.setdefault(name, []).extend(places)
+    return found
 
 
 def _faults_of_value(value: Any, wanted: Any) -> Iterator[str]:

@@ -104,7 +104,7 @@ class Health:
             found = "" if is_program_found(shlex.split(upstream.address)[0]) else f"{upstream.masked}: no such program"
         else:
             limits = structs.replace(self._gateway.config.limits, connect_deadline=PROBE_DEADLINE)
-            alone = structs.replace(route, upstream=upstream, failover=())
+            alone = structs.replace(route, upstream=upstream, failover=(), limits={})
             (found,) = await probe(Config(routes=(alone,), limits=limits), starting=True)
         self._probed[upstream] = time.monotonic(), found
         return found
@@ -149,7 +149,8 @@ def _fault(route: Route, status: BackendStatus, config: Config) -> str:
         return status.fault
     age = (time.time_ns() - status.fault_at) / NS
     # No connection is tried now. Only a child cannot be probed: it may die again.
-    return status.fault if route.upstream.transport == "stdio" and age < config.limits.restart_window else ""
+    window = route.apply_limits(config.limits).restart_window
+    return status.fault if route.upstream.transport == "stdio" and age < window else ""
 
 
 def _unready(status: Status, cause: str) -> Readiness:

@@ -28,6 +28,10 @@ class SessionQuota:
         self._owners: dict[str, str] = {}  # session -> its owner
         self._counts: Counter[str] = Counter()
 
+    def change_services(self, services: Services) -> None:
+        """Use other limits for the sessions from now on."""
+        self._services = services
+
     @property
     def has_owners(self) -> bool:
         """True if any session has an owner."""

@@ -82,6 +82,7 @@ class Sessions:
         self.route = route
         self.services = services
         self.policy.change_route(route)
+        self.quota.change_services(services)
         self._factory.change_route(route, services)
 
     def make(
@@ -175,10 +176,8 @@ class Sessions:
 
         def rested(session: Session) -> None:
             on_rested(session)
-            if self.entrances.keeps(session):
-                self.tell(session)
-            else:
-                self.drop(session)
+            end = self.tell if self.entrances.keeps(session) else self.drop
+            end(session)
 
         observer = SessionObserver(
             on_renamed=self._changed,

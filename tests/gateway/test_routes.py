@@ -104,6 +104,24 @@ async def test_a_new_session_gets_the_new_options_and_an_open_one_keeps_its_own(
         assert (before._services.limits.session_ttl, after._services.limits.session_ttl) == (3600.0, 7.0)
 
 
+async def test_a_new_session_and_a_new_client_get_the_new_limits_of_their_route(
+    tmp_path: Path, clients: Clients
+) -> None:
+    route = route_of(tmp_path, "a", "s", "t", upstream="smooth+ws://played:1/ws")
+    limits = Limits(session_ttl=7.0, drain_deadline=0.05)
+    async with running(Config(routes=(structs.replace(route, limits={"session_ttl": 8.0}),), limits=limits)) as (
+        app,
+        *_,
+    ):
+        await clients.connect("s")
+        changed = structs.replace(route, limits={"session_ttl": 9.0, "outbox_soft": 2048})
+        await app.change_config(Config(routes=(changed,), limits=limits))
+        await clients.connect("t")
+        before, after = sorted(app.routers[0].sessions, key=lambda session: session.state.opened_at)
+        assert (before._services.limits.session_ttl, after._services.limits.session_ttl) == (8.0, 9.0)
+        assert [link.outbox._soft for link in app.links] == [Limits().outbox_soft, 2048]
+
+
 async def test_an_added_route_is_served_and_a_removed_one_is_not(tmp_path: Path, clients: Clients) -> None:
     async with running(config_of(route_of(tmp_path, "a", "s"))) as (app, played, told):
         reader = await clients.connect("s")

@@ -6,6 +6,7 @@ from collections.abc import Coroutine
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from dragoman.adapters.stdio import Children
 from dragoman.gateway import registry
@@ -14,10 +15,13 @@ from dragoman.gateway.backends.kind import BackendKind
 from dragoman.gateway.backends.pods import PodsKind
 from dragoman.gateway.backends.shared import SharedKind
 from dragoman.gateway.backends.single import SingleKind
+from dragoman.gateway.backends.upstream import Upstream
 from dragoman.gateway.config.model import Route
 from dragoman.gateway.endpoint import parse
+from dragoman.gateway.routing.session_factory import NewSession
 from dragoman.gateway.routing.sessions import Sessions
 from dragoman.gateway.session.ports import Backend, BackendEvents
+from dragoman.gateway.session.session import Session
 from dragoman.gateway.upstreams import MakeInProcess, Upstreams
 from tests.services import services
 from tests.spawners import spawner_of
@@ -30,9 +34,8 @@ def unexpected(_work: Coroutine[Any, Any, None], name: str) -> None:
 def kind_of_route(upstream: str, make_backend: MakeInProcess | None = None) -> BackendKind:
     provided, route = services(), Route(name="test", listen=(), upstream=parse(upstream))
     sessions = Sessions(route, provided, registry.upstream(route.upstream), lambda _link: None, None)
-    return Upstreams(provided, lambda _route: spawner_of(Children(1)), unexpected, make_backend).kind(route, None)(
-        sessions
-    )
+    upstreams = Upstreams(lambda _route: spawner_of(Children(1)), unexpected, make_backend)
+    return upstreams.make_kind(route, None, sessions)
 
 
 @pytest.mark.parametrize(
@@ -48,6 +51,24 @@ async def test_a_dialled_upstream_has_its_kind_and_is_not_dialled_before_a_clien
     upstream: str, kind: type[BackendKind]
 ) -> None:
     assert type(kind_of_route(upstream)) is kind
+
+
+async def test_the_connection_of_a_new_session_has_the_limits_that_its_route_has_then() -> None:
+    route = Route(name="test", listen=(), upstream=parse("smooth+ws://127.0.0.1:1/ws"))
+    sessions = Sessions(route, services(), registry.upstream(route.upstream), lambda _link: None, None)
+    kind = Upstreams(lambda _route: spawner_of(Children(1)), unexpected).make_kind(route, None, sessions)
+    changed = structs.replace(route, limits={"connect_deadline": 1.5})
+    sessions.change_route(changed, services().for_route(changed))
+    made: list[Backend] = []
+
+    def connect(session: Session) -> Backend:
+        made.append(kind._connect_upstream(session))
+        return made[-1]
+
+    sessions.create(NewSession(id="s"), connect)
+    (connection,) = made
+    assert isinstance(connection, Upstream)
+    assert connection._limits.connect_deadline == 1.5
 
 
 async def test_a_backend_in_this_process_replaces_the_upstream() -> None:

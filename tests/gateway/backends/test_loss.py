@@ -18,7 +18,7 @@ DEADLINE = 20.0  # seconds for anything that a test waits for
 def looked(*looks: tuple[float, BackendStatus]) -> list[str | None]:
     """Return what each look at a status finds, with a grace of 2 s."""
     losses = BackendLosses()
-    return [losses.find_lost({"a": status}, now, 2.0) for now, status in looks]
+    return [losses.find_lost({"a": status}, now, lambda _route: 2.0) for now, status in looks]
 
 
 THERE = BackendStatus(wanted=1, connected=1, heard=1)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from dragoman.gateway import registry
 from dragoman.gateway.config.check import Problem, check, check_route, load
-from dragoman.gateway.config.model import Route
+from dragoman.gateway.config.model import Limits, Route, RouteLimits
 from dragoman.gateway.endpoint import parse
 from dragoman.mappings.errors import ConfigError
 
@@ -90,7 +90,7 @@ def test_valid_combinations_are_accepted(write: Write, text: str) -> None:
         ("colour = 1\n" + ROUTE, (1, "colour", "unknown key 'colour'; there are route, limits")),
         (
             ROUTE + "[limits]\npatience = 3\n",
-            (5, "limits.patience", "unknown key 'patience'; there are memory, max_message, "),
+            (5, "limits.patience", "unknown key 'patience'; there are max_message, max_command, "),
         ),
         (ROUTE + "[limits]\nmax_message = 3\n", (5, "limits.max_message", "expected a whole number >= 1024, got 3")),
         (ROUTE + "[limits]\nheartbeat = 0\n", (5, "limits.heartbeat", "expected a number > 0.0, got 0")),
@@ -247,6 +247,29 @@ def test_ending_the_backend_over_a_listener_open_to_everybody_is_refused(
 )
 def test_a_soft_limit_above_its_hard_limit_is_refused(write: Write, limits: str, path: str, words: str) -> None:
     assert found(write(f"{ROUTE}[limits]\n{limits}\n")) == [(5, path, words)]
+
+
+# -- limits of a route ------------------------------------------------------------------------------
+
+
+def test_a_route_has_its_own_limits_and_else_those_of_the_gateway(write: Write) -> None:
+    config = load(write(ROUTE + "[route.limits]\nsession_ttl = 600\n[limits]\nsession_ttl = 9\nheartbeat = 3\n"))
+    limits = config.routes[0].apply_limits(config.limits)
+    assert (limits.session_ttl, limits.heartbeat, limits.links) == (600.0, 3.0, Limits().links)
+    assert config.limits.session_ttl == 9.0
+
+
+@pytest.mark.parametrize("name", sorted({*Limits.__struct_fields__} - {*RouteLimits.__struct_fields__}))
+def test_a_limit_of_the_whole_gateway_is_no_limit_of_a_route(write: Write, name: str) -> None:
+    ((line, path, text),) = found(write(f"{ROUTE}[route.limits]\n{name} = 2048\n"))
+    assert (line, path) == (5, f"route[0].limits.{name}")
+    assert text.startswith(f"unknown key '{name}' here; it belongs in [limits]")
+
+
+def test_the_limits_of_a_route_are_checked_together_with_those_of_the_gateway(write: Write) -> None:
+    text = f"{ROUTE}limits = {{ outbox_soft = 8192 }}\n[limits]\noutbox_soft = 2048\noutbox_hard = 4096\n"
+    words = "outbox_soft = 8192 is more than outbox_hard = 4096"
+    assert found(write(text)) == [(4, "route[0].limits.outbox_soft", words)]
 
 
 # -- references -------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ listen = ["pod+unix:s"]
 upstream = "smooth+ws://h/ws?token=t0p-secret"
 overflow = "disconnect"
 env = ["API_KEY=t0p-secret"]
+limits = { session_ttl = 60 }
 [limits]
 heartbeat = 3
 [auth]
@@ -53,12 +54,14 @@ def test_values_are_resolved_and_defaults_are_there(config: Config, tmp_path: Pa
 def test_only_the_keys_of_the_file_are_no_defaults(config: Config) -> None:
     defaults = list_defaults(config)
     assert {"route[0].approvals", "limits.log_max", "recording.compress"} < set(defaults)
-    assert not {"route[0].overflow", "limits.heartbeat", "recording.redact.salt"} & set(defaults)
+    given = {"route[0].overflow", "route[0].limits.session_ttl", "limits.heartbeat", "recording.redact.salt"}
+    assert not given & set(defaults)
 
 
 def test_the_toml_has_the_keys_of_a_file_and_marks_defaults(config: Config) -> None:
     text = "\n".join(to_toml(config))
     assert 'overflow = "disconnect"\n' in text
+    assert "limits = { session_ttl = 60.0 }\n" in text
     assert 'approvals = "ask"  # default\n' in text
     assert "# keep_count is not set\n" in text
     table = tomli.loads(text)

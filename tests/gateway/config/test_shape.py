@@ -27,6 +27,11 @@ def test_a_valid_value_has_no_faults() -> None:
     assert list(faults({"leaves": [{"colour": "blue", "wait": 3}], "names": ["a"], "root": {}}, Tree)) == []
 
 
+def test_a_key_of_another_table_is_told_with_its_place() -> None:
+    ((path, text),) = faults({"leaves": [], "colour": "red"}, Tree)
+    assert (path, text) == (("colour",), "unknown key 'colour' here; it belongs in [[leaves]] or [root]")
+
+
 def test_every_fault_has_its_path() -> None:
     table = {"leaves": [{"colour": "pink"}, 3, {"size": 1, "wait": "long"}], "names": ["a", 4], "rot": 1}
     assert [path for path, _ in faults(table, Tree)] == [
