@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, TypeVar, cast
+from typing import Generic, Literal, TypeVar
 
 from msgspec import Struct
 
@@ -60,7 +60,7 @@ def observed(
     transport: Transport, translator: Translator[Heard, Said], traffic: Traffic
 ) -> tuple[Transport, Translator[Heard, Said]]:
     """Return a transport and a translator that do the same and count their traffic and times."""
-    return cast(Any, ObservedTransport(transport, traffic)), cast(Any, TimedTranslator(translator, traffic))
+    return ObservedTransport(transport, traffic), TimedTranslator(translator, traffic)
 
 
 class ObservedTransport:
@@ -69,9 +69,12 @@ class ObservedTransport:
     def __init__(self, transport: Transport, traffic: Traffic) -> None:
         self._transport = transport
         self._traffic = traffic
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._transport, name)
+        self.peer = transport.peer
+        self.meter = transport.meter
+        self.resume = transport.resume
+        self.peer_can_read = transport.peer_can_read
+        self.discard = transport.discard
+        self.close = transport.close
 
     async def run(self, sink: Sink) -> None:
         """Push frames to the sink, and count those that it took."""
@@ -102,15 +105,29 @@ class ObservedTransport:
         self._traffic.bytes_sent += sum(map(len, frames))
 
 
-class TimedTranslator:
+class TimedTranslator(Generic[Heard, Said]):
     """A translator whose work on received frames is timed. All else is that of the translator itself."""
 
     def __init__(self, translator: Translator[Heard, Said], traffic: Traffic) -> None:
         self._translator = translator
         self.receive = timed(translator.receive, traffic.note_read)
+        self.opened = translator.opened
+        self.send = translator.send
+        self.attach = translator.attach
+        self.on_delivered = translator.on_delivered
+        self.can_be_asked = translator.can_be_asked
+        self.text_reader = translator.text_reader
+        self.closed = translator.closed
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._translator, name)
+    @property
+    def view(self) -> str:
+        """Return the view of the translator itself, which may change."""
+        return self._translator.view
+
+    @property
+    def has_pending_replies(self) -> bool:
+        """Return True if the peer still waits for replies."""
+        return self._translator.has_pending_replies
 
 
 def size_of_frames(frames: Sequence[Frame]) -> int:

@@ -153,9 +153,14 @@ class SessionFilter:
         self._transport = transport
         self._dialect = dialect
         self._ours = ours
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._transport, name)
+        self.peer = transport.peer
+        self.meter = transport.meter
+        self.resume = transport.resume
+        self.send = transport.send
+        self.try_send = transport.try_send
+        self.peer_can_read = transport.peer_can_read
+        self.discard = transport.discard
+        self.close = transport.close
 
     async def run(self, sink: Sink) -> None:
         def hear(frames: Sequence[Frame]) -> int:
