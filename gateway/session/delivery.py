@@ -3,8 +3,8 @@
 
 Attachments that see the same share a projection. An attachment whose outbox is full leaves its group with a copy of
 the projection and a cursor into the log. When its writer has drained, the rest of the log is rendered for it, with
-adjacent text deltas merged, until it has caught up and joins its group again. For each link, events offered = rendered
-+ merged; the projection counts what it cannot represent.
+adjacent pieces joined. Once it has caught up, it joins its group again. For each link, events offered = rendered +
+merged; the projection counts what it cannot represent.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from dragoman.gateway.services import Services
 from dragoman.gateway.session.attachments import Attachment, Group, is_own
 from dragoman.gateway.session.groups import Groups
 from dragoman.gateway.session.log import Log
+from dragoman.gateway.session.pieces import join_pieces
 from dragoman.gateway.session.ports import Client, EventRecorder
 from dragoman.gateway.traffic import timed
 from dragoman.mappings.canonical import Batch, SessionState, prelude
@@ -241,7 +242,7 @@ class Delivery:
             attachment.cursor = batch.first_seq
             attachment.link.behind[self._state.id] = None
             self.groups.leave(attachment)
-            attachment.link.log.info("client is slow, merging its text deltas")
+            attachment.link.log.info("client is slow, joining pieces of its text")
 
     def catch_up(self, link: Client) -> Iterator[None]:
         """Give a link that has written everything what it missed, a slice between two yields.
@@ -277,7 +278,7 @@ class Delivery:
 
     def _render(self, attachment: Attachment, projection: SessionProjection, batch: Batch, offered: int) -> None:
         """Render a batch for one link. It stands for `offered` events, some of which the log may have merged."""
-        merged = _merge(batch.events)
+        merged = join_pieces(batch.events)
         rendered = projection.render(structs.replace(batch, events=merged))
         if rendered.losses:
             target = attachment.link.dialect.name
@@ -323,20 +324,3 @@ def up_to_questions(events: list[e.Event]) -> Iterator[list[e.Event]]:
         if type(event) in (e.QuestionAsked, e.QuestionAnswered) or end == len(events):
             yield events[start:end]
             start = end
-
-
-def _merge(events: list[e.Event]) -> list[e.Event]:
-    """Return the events with adjacent text deltas joined."""
-    merged: list[e.Event] = []
-    texts: list[str] = []
-    for event in events:
-        if type(event) is e.TextDelta:
-            texts.append(event.text)
-            continue
-        if texts:
-            merged.append(e.TextDelta(text="".join(texts)))
-            texts = []
-        merged.append(event)
-    if texts:
-        merged.append(e.TextDelta(text="".join(texts)))
-    return merged

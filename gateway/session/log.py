@@ -1,10 +1,11 @@
 """The log of one session: the newest batches of events, bounded by number and size.
 
 A client that reads slowly has a cursor into it, and is disconnected if the log no longer reaches back to its cursor.
-Before anything is dropped for its number, old text deltas are merged: a run of them becomes one event, which keeps
-where the text of each seq ends. So a cursor inside it still finds exactly the rest of its text.
+Before anything is dropped for its number, old pieces of text, reasoning, tool arguments and tool output are merged. A
+run of them becomes one event, which keeps where the text of each seq ends. So a cursor inside it still finds exactly
+the rest of its text.
 
-    over `log_max` events   merge the oldest text deltas; if that helps nothing, drop the oldest batch
+    over `log_max` events   merge the oldest pieces; if that helps nothing, drop the oldest batch
     over `log_bytes`        drop the oldest batch: merging saves no text
 """
 
@@ -20,18 +21,19 @@ from msgspec import Struct, structs
 
 from dragoman.adapters.meter import STEP
 from dragoman.gateway.config.model import Limits
+from dragoman.gateway.session.pieces import Stream, content_of, stream_of_all, with_content
 from dragoman.mappings.canonical import Batch, Event, SessionState
-from dragoman.mappings.canonical.events import QuestionAsked, TextDelta
+from dragoman.mappings.canonical.events import QuestionAsked
 from dragoman.mappings.canonical.values import Origin
 
 EVENT_SIZE = 256  # bytes of an event beside its text: a flood of tiny deltas is counted as its memory
 MERGED_AT_ONCE = 4096  # events: about 1 ms of work
-MERGED_MIN = 2  # deltas of a run
+MERGED_MIN = 2  # pieces of a run
 PARTS = 4  # open text is at most one of so many parts of the log: a batch is dropped as a whole
 
 
 class MergedText(Struct, kw_only=True):
-    """A run of text deltas as one: `batch` has a single event. `ends` tells where the text of each seq ends."""
+    """A run of pieces of one stream as one event of `batch`. `ends` tells where the text of each seq ends."""
 
     batch: Batch
     ends: array[int]
@@ -39,10 +41,11 @@ class MergedText(Struct, kw_only=True):
     def text_from(self, seq: int) -> Batch:
         """Return the batch without the text before this seq."""
         skipped = seq - self.batch.first_seq
-        (delta,) = self.batch.events
-        if skipped <= 0 or not isinstance(delta, TextDelta):
+        if skipped <= 0:
             return self.batch
-        return structs.replace(self.batch, first_seq=seq, events=[TextDelta(text=delta.text[self.ends[skipped - 1] :])])
+        (piece,) = self.batch.events
+        rest = with_content(piece, content_of(piece)[self.ends[skipped - 1] :])
+        return structs.replace(self.batch, first_seq=seq, events=[rest])
 
 
 Logged = Batch | MergedText
@@ -158,28 +161,29 @@ class Log:
             self._drop_oldest()
 
     def _merge_oldest(self) -> bool:
-        """Merge the oldest text deltas of which none was merged yet; return False if there were no two of a run."""
+        """Merge the oldest pieces of which none was merged yet; return False if there were no two of a run."""
         before, left = self._count, max(2, min(MERGED_AT_ONCE, self._events_max // 2))
         run: list[tuple[Batch, int]] = []
+        stream: Stream | None = None  # of the run
         while left > 0 and len(self._batches) > 1:
             batch, weight = self._batches.popleft()
             left -= len(batch.events)
-            if run and not (_is_text(batch) and _are_of_one_turn(run[-1][0], batch)):
-                self._merge_run(run)
+            own = stream_of_all(batch.events)
+            if run and not (own is not None and own == stream and _are_of_one_turn(run[-1][0], batch)):
+                self._merge_run(run, stream)
                 run = []
             run.append((batch, weight))
-            if not _is_text(batch):
-                self._merge_run(run)
-                run = []
-        self._merge_run(run)
+            stream = own
+        self._merge_run(run, stream)
         return self._count < before
 
-    def _merge_run(self, run: list[tuple[Batch, int]]) -> None:
-        texts = [event.text for batch, _ in run for event in batch.events if isinstance(event, TextDelta)]
-        if len(texts) < MERGED_MIN or not all(_is_text(batch) for batch, _ in run):
+    def _merge_run(self, run: list[tuple[Batch, int]], stream: Stream | None) -> None:
+        """Make one entry of these batches if all of their events are pieces of one stream."""
+        texts = [content_of(event) for batch, _ in run for event in batch.events]
+        if stream is None or len(texts) < MERGED_MIN:
             self._merged += run
             return
-        batch = structs.replace(run[0][0], events=[TextDelta(text="".join(texts))])
+        batch = structs.replace(run[0][0], events=[with_content(run[0][0].events[0], "".join(texts))])
         ends = array("I", accumulate(map(len, texts)))
         added = ends.itemsize * len(ends)
         self._merged.append((MergedText(batch=batch, ends=ends), sum(weight for _, weight in run) + added))
@@ -260,10 +264,6 @@ def _from(batch: Batch, cursor: int) -> Batch:
     """Return a batch without the events before the cursor."""
     skipped = cursor - batch.first_seq
     return structs.replace(batch, first_seq=cursor, events=batch.events[skipped:]) if skipped > 0 else batch
-
-
-def _is_text(batch: Batch) -> bool:
-    return all(type(event) is TextDelta for event in batch.events)
 
 
 def _are_of_one_turn(one: Batch, other: Batch) -> bool:

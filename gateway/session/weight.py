@@ -16,6 +16,7 @@ from dragoman.mappings.canonical.events import (
     TextDone,
     ToolCallArguments,
     ToolCallFinished,
+    ToolOutputDelta,
     TurnEnded,
 )
 from dragoman.mappings.canonical.values import Item, Message, Reasoning, ToolCall, ToolResult
@@ -59,7 +60,7 @@ def _history(event: HistorySnapshot) -> int:
     return sum(map(of_item, event.items)) + sum(len(bytes(raw)) for raw in (event.ext or {}).values())
 
 
-_WITH_TEXT = frozenset((TextDelta, TextDone, ReasoningDelta, ReasoningDone, TurnEnded))
+_WITH_TEXT = frozenset((TextDelta, TextDone, ReasoningDelta, ReasoningDone, ToolOutputDelta, TurnEnded))
 
 _WEIGHTS: dict[type, Callable[[Any], int]] = {
     ToolCallArguments: lambda event: len(event.json),

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.adapters.meter import STEP
 from dragoman.gateway.config.model import Limits
-from dragoman.gateway.session.log import EVENT_SIZE, Log
+from dragoman.gateway.session import log as log_module
+from dragoman.gateway.session.log import EVENT_SIZE, Log, Logged
+from dragoman.gateway.session.pieces import Stream, content_of, stream_of
 from dragoman.mappings.canonical import Batch, Event, SessionState
-from dragoman.mappings.canonical.events import Heartbeat, QuestionAsked, TextDelta
+from dragoman.mappings.canonical.events import (
+    Heartbeat,
+    QuestionAsked,
+    ReasoningDelta,
+    TextDelta,
+    ToolCallArguments,
+    ToolOutputDelta,
+)
 from dragoman.mappings.canonical.values import Origin
 
 OURS = Origin(link="smooth-1", request="r1")
@@ -111,26 +121,34 @@ def test_a_log_may_be_shortened_while_it_is_delivered() -> None:
 
 EVENTS = st.one_of(
     st.builds(TextDelta, text=st.text("abc", max_size=3)),
+    st.builds(ReasoningDelta, text=st.text("abc", max_size=3)),
+    st.builds(ToolCallArguments, json=st.text("12", max_size=3), call=st.sampled_from("ab"), done=st.booleans()),
+    st.builds(ToolOutputDelta, text=st.text("xy", max_size=3), call=st.sampled_from("ab")),
     st.builds(QuestionAsked, text=st.just("?")),
     st.just(Heartbeat()),
 )
 STEPS = st.lists(st.tuples(st.lists(EVENTS, min_size=1, max_size=4), st.sampled_from(["t1", "t2"])), max_size=40)
 
 
-def told(log: Log, cursor: int, limit: int = 1 << 20) -> list[tuple[str, Event | str]]:
-    """Return everything from the cursor on, each event with its turn; adjacent texts of a turn are joined."""
-    result: list[tuple[str, Event | str]] = []
+Told = tuple[str, Stream | Event, str]
+"""A turn, the stream of a piece with its content, or an event that is no piece."""
+
+
+def told(log: Log, cursor: int, limit: int = 1 << 20) -> list[Told]:
+    """Return everything from the cursor on; adjacent pieces of one stream and turn are joined."""
+    result: list[Told] = []
     while batches := list(log.batches_from(cursor, limit)):
         for batch, after in batches:
             assert batch.first_seq == cursor
             cursor = after
             for event in batch.events:
-                if not isinstance(event, TextDelta):
-                    result.append((batch.turn, event))
-                elif result and result[-1][0] == batch.turn and isinstance(result[-1][1], str):
-                    result[-1] = batch.turn, result[-1][1] + event.text
+                stream = stream_of(event)
+                if stream is None:
+                    result.append((batch.turn, event, ""))
+                elif result and result[-1][:2] == (batch.turn, stream):
+                    result[-1] = batch.turn, stream, result[-1][2] + content_of(event)
                 else:
-                    result.append((batch.turn, event.text))
+                    result.append((batch.turn, stream, content_of(event)))
     return result
 
 
@@ -147,12 +165,31 @@ def test_every_suffix_of_a_merged_log_says_what_the_whole_log_sends(
             assert told(merged, cursor, limit) == told(whole, cursor)
 
 
-def test_text_alone_is_never_dropped_for_its_number() -> None:
+@pytest.mark.parametrize(
+    "piece", [TextDelta(text="x"), ReasoningDelta(text="x"), ToolCallArguments(json="x"), ToolOutputDelta(text="x")]
+)
+def test_pieces_of_one_stream_are_never_dropped_for_their_number(piece: Event) -> None:
     log = log_of(log_max=100, log_bytes=1 << 20)
     for _ in range(2_000):
-        append(log, TextDelta(text="x"))
+        append(log, piece)
     assert log.reaches(0)
-    assert told(log, 0) == [("t1", "x" * 2_000)]
+    assert told(log, 0) == [("t1", stream_of(piece), "x" * 2_000)]
+
+
+def test_a_slice_looks_at_no_more_of_a_long_log_than_it_shows(monkeypatch: pytest.MonkeyPatch) -> None:
+    log = log_of(log_max=100_000, log_bytes=1 << 20)
+    for number in range(50_000):
+        append(log, TextDelta(text="x"), turn=str(number))
+    looks: list[Logged] = []
+    read = log_module._seq_after
+
+    def look(logged: Logged) -> int:
+        looks.append(logged)
+        return read(logged)
+
+    monkeypatch.setattr(log_module, "_seq_after", look)
+    assert len(numbers(log, cursor=40_000, limit=100)) == 100
+    assert len(looks) < 100 + 2 * 20
 
 
 def test_merged_text_costs_no_event_for_each_delta() -> None:

@@ -14,6 +14,7 @@ from dragoman.mappings.canonical.events import (
     TextDelta,
     ToolCallArguments,
     ToolCallFinished,
+    ToolOutputDelta,
     TurnEnded,
 )
 from dragoman.mappings.canonical.values import Item, Message, Reasoning, ToolCall, ToolResult
@@ -25,6 +26,7 @@ from dragoman.mappings.canonical.values import Item, Message, Reasoning, ToolCal
         (TextDelta(text="abc"), 3),
         (TurnEnded(end="completed", text="abcd"), 4),
         (ToolCallArguments(json="{}"), 2),
+        (ToolOutputDelta(text="ab"), 2),
         (ToolCallFinished(output="ab", summary="c"), 3),
         (MessageAppended(message=Message(role="user", text="ab")), 2),
         (HistorySnapshot(items=(Message(role="user", text="ab"),), ext={"pod.entries": Raw(b"[1]")}), 5),

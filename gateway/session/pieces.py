@@ -1,0 +1,72 @@
+"""Pieces of streamed content, and how neighbours are joined: text, reasoning, arguments and output of tools."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+
+from msgspec import structs
+
+from dragoman.mappings.canonical import Event
+from dragoman.mappings.canonical.events import ReasoningDelta, TextDelta, ToolCallArguments, ToolOutputDelta
+
+Piece = TextDelta | ReasoningDelta | ToolCallArguments | ToolOutputDelta
+Stream = tuple[str, ...]
+"""The stream that a piece belongs to. Pieces of one stream may be joined if nothing is between them."""
+
+_TEXT: Stream = ("text",)
+
+
+def stream_of(event: Event) -> Stream | None:
+    """Return the stream of an event, None if it is no piece of any."""
+    match event:
+        case TextDelta():
+            return _TEXT
+        case ReasoningDelta():
+            return ("reasoning",)
+        case ToolCallArguments(done=False):
+            return ("arguments", event.call, event.name)
+        case ToolOutputDelta():
+            return ("output", event.call)
+        case _:
+            return None
+
+
+def stream_of_all(events: Sequence[Event]) -> Stream | None:
+    """Return the stream to which all of these events belong, None if they do not belong to one."""
+    stream = stream_of(events[0]) if events else None
+    return stream if stream is not None and all(stream_of(event) == stream for event in events) else None
+
+
+def content_of(piece: Event) -> str:
+    """Return the content of a piece, "" for any other event."""
+    match piece:
+        case TextDelta() | ReasoningDelta() | ToolOutputDelta():
+            return piece.text
+        case ToolCallArguments():
+            return piece.json
+        case _:
+            return ""
+
+
+def with_content(piece: Event, content: str) -> Event:
+    """Return a piece of the same stream with this content."""
+    match piece:
+        case ToolCallArguments():
+            return structs.replace(piece, json=content, ext=None)
+        case TextDelta() | ReasoningDelta() | ToolOutputDelta():
+            return structs.replace(piece, text=content, ext=None)
+        case _:
+            return piece
+
+
+def join_pieces(events: Sequence[Event]) -> list[Event]:
+    """Return the events, with adjacent pieces of each stream joined."""
+    joined: list[Event] = []
+    for stream, group in groupby(events, stream_of):
+        some = [*group]
+        if stream is None or len(some) == 1:
+            joined += some
+        else:
+            joined.append(with_content(some[0], "".join(map(content_of, some))))
+    return joined
