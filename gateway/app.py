@@ -273,7 +273,7 @@ class App:
             registry.upstream(route.upstream),
             partial(self._upstreams.make_kind, route, recorder),
             recorder,
-            RouteEvents(on_run=self._note_run, on_shutdown=self._on_shutdown),
+            RouteEvents(on_run=partial(self._note_run, route.name), on_shutdown=self._on_shutdown),
         )
         return router
 
@@ -285,10 +285,10 @@ class App:
 
     # -- the end ---------------------------------------------------------------------------------------
 
-    def _note_run(self, session: Session, run: Run) -> None:
+    def _note_run(self, route: str, session: Session, run: Run) -> None:
         last = run.events[-1]
         if isinstance(last, events.TurnEnded):
-            self.ledger.counters[f"turns_{last.end}"] += 1
+            self.ledger.turns[route, last.end] += 1
         self._watch.note_run(session, run)
         self._on_run(session, run)
 

@@ -45,6 +45,8 @@ class Ledger:
         self.times = times
         self.traffic: dict[tuple[str, Role], Traffic] = {}
         """What all links of a dialect and role exchanged with their peers."""
+        self.turns: Counter[tuple[str, str]] = Counter()
+        """Turns that ended, by (route, end)."""
         self._entries: dict[Key, Entry] = {}
         self._of_session: dict[str, list[Key]] = {}
         self._partial: Counter[tuple[str, str, str, str]] = Counter()

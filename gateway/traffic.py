@@ -6,10 +6,11 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Generic, Literal, TypeVar
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from dragoman.adapters.base import Sink, Transport
 from dragoman.adapters.inbound import memory
+from dragoman.gateway.histogram import Histogram
 from dragoman.mappings.dialect import Frame, Translator
 
 Role = Literal["client", "backend"]
@@ -19,38 +20,31 @@ Heard = TypeVar("Heard")
 Said = TypeVar("Said")
 
 
-class Traffic(Struct, kw_only=True, gc=False):
+# Seconds: a token takes 20 us, a step of the event loop 10 ms.
+BOUNDS = (0.00001, 0.00002, 0.00005, 0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 1.0)
+
+
+class Traffic(Struct, kw_only=True):
     """Totals since the start: `received` from the peers and `sent` to them. Only counted with an ops port."""
 
     frames_received: int = 0
     bytes_received: int = 0
     frames_sent: int = 0
     bytes_sent: int = 0
-    reads: int = 0
-    """Reads that were decoded and translated, each with one frame or several."""
-    read_ns: int = 0
-    renderings: int = 0
-    """Batches that were rendered and encoded for clients."""
-    render_ns: int = 0
-
-    def note_read(self, nanoseconds: int) -> None:
-        """Count a read that took this long."""
-        self.reads += 1
-        self.read_ns += nanoseconds
-
-    def note_rendering(self, nanoseconds: int) -> None:
-        """Count a rendering that took this long."""
-        self.renderings += 1
-        self.render_ns += nanoseconds
+    read_seconds: Histogram = field(default_factory=lambda: Histogram(BOUNDS))
+    """The time to decode and translate each read, which has one frame or several."""
+    render_seconds: Histogram = field(default_factory=lambda: Histogram(BOUNDS))
+    """The time to render and encode each batch for clients."""
 
 
-def timed(function: Callable[[Given], Result], note: Callable[[int], None]) -> Callable[[Given], Result]:
-    """Return a function that does the same and notes how many nanoseconds each call took."""
+def timed(function: Callable[[Given], Result], times: Histogram) -> Callable[[Given], Result]:
+    """Return a function that does the same and counts how many seconds each call took."""
+    clock, add_value = time.perf_counter, times.add_value
 
     def measured(given: Given) -> Result:
-        start = time.perf_counter_ns()
+        start = clock()
         result = function(given)
-        note(time.perf_counter_ns() - start)
+        add_value(clock() - start)
         return result
 
     return measured
@@ -110,7 +104,7 @@ class TimedTranslator(Generic[Heard, Said]):
 
     def __init__(self, translator: Translator[Heard, Said], traffic: Traffic) -> None:
         self._translator = translator
-        self.receive = timed(translator.receive, traffic.note_read)
+        self.receive = timed(translator.receive, traffic.read_seconds)
         self.opened = translator.opened
         self.send = translator.send
         self.attach = translator.attach

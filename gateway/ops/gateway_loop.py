@@ -4,12 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Coroutine
+from collections.abc import AsyncIterator, Coroutine, Sequence
 from typing import Any, TypeVar
 
 T = TypeVar("T")
 
 ANSWER_DEADLINE = 4.0  # seconds for the gateway's loop to answer: below the 5 s and more of most scrapers
+SLICE = 250  # sessions, links or rows that are read in one step of the gateway's loop: at most 3 ms
+
+
+async def take_slices(items: Sequence[T], size: int = SLICE) -> AsyncIterator[Sequence[T]]:
+    """Yield the items in slices, and serve the gateway's peers between two of them."""
+    for start in range(0, len(items), size):
+        if start:
+            await asyncio.sleep(0)
+        yield items[start : start + size]
 
 
 class GatewayLoop:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from bisect import bisect_left
 from collections.abc import Callable
-from itertools import accumulate
+
+from dragoman.gateway.histogram import Histogram
 
 BEAT = 0.25  # seconds between two beats: a beat costs 10 us
 LAG_BUCKETS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)  # seconds; one step of the loop takes 0.01
@@ -22,9 +22,8 @@ class LoopHeartbeat:
         self._clock = clock
         self._due = clock()
         self._timer: asyncio.TimerHandle | None = None
-        self._counts = [0] * (len(LAG_BUCKETS) + 1)
-        self.total_lag = 0.0
-        """Seconds by which all beats together were late."""
+        self.lag = Histogram(LAG_BUCKETS)
+        """Seconds by which the beats were late."""
 
     def start(self) -> None:
         """Beat from now on, in the running event loop."""
@@ -33,9 +32,7 @@ class LoopHeartbeat:
 
     def beat(self) -> None:
         """Note how late this beat is, and schedule the next one."""
-        lag = max(0.0, self._clock() - self._due)
-        self._counts[bisect_left(LAG_BUCKETS, lag)] += 1
-        self.total_lag += lag
+        self.lag.add_value(max(0.0, self._clock() - self._due))
         self.start()
 
     def stop(self) -> None:
@@ -47,7 +44,3 @@ class LoopHeartbeat:
     def stuck_for(self) -> float:
         """Seconds by which the next beat is late now."""
         return max(0.0, self._clock() - self._due)
-
-    def count_up_to(self) -> list[int]:
-        """Return, for each of LAG_BUCKETS and then for all beats, how many were late by no more than that."""
-        return list(accumulate(self._counts))

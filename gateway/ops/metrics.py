@@ -1,8 +1,9 @@
 """Make the metrics of a running gateway for Prometheus (docs/operations.md, section 3).
 
-Everything is read when somebody scrapes: counters from the ledger, gauges from the tables of links and sessions. Only
-the frames and times of links are counted as they pass, and only by a gateway with an ops port. Each label has a bounded
-set of values, which no peer can enlarge: a kind of loss that is not in KINDS counts as `other`.
+Everything is read when somebody scrapes: counters from the ledger, gauges from the tables of links and sessions. These
+tables may be long, so they are read in slices. Only the frames and times of links are counted as they pass, and only by
+a gateway with an ops port. Each label has a bounded set of values, which no peer can enlarge: a kind of loss that is
+not in KINDS counts as `other`.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, cast, get_args
 
+from msgspec import Struct, field
 from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.metrics_core import (
@@ -18,13 +20,14 @@ from prometheus_client.metrics_core import (
     GaugeMetricFamily,
     HistogramMetricFamily,
     Metric,
-    SummaryMetricFamily,
 )
 
 from dragoman import __version__
 from dragoman.gateway.app import App
-from dragoman.gateway.ops.heartbeat import LAG_BUCKETS, LoopHeartbeat
-from dragoman.gateway.session.session import Session
+from dragoman.gateway.histogram import Histogram
+from dragoman.gateway.ledger import Entry
+from dragoman.gateway.ops.gateway_loop import take_slices
+from dragoman.gateway.ops.heartbeat import LoopHeartbeat
 from dragoman.mappings.canonical import Command, Event
 from dragoman.mappings.canonical.values import End
 from dragoman.mappings.errors import PeerErrorCode
@@ -35,25 +38,67 @@ KINDS = frozenset(kind.__name__ for union in (Event, Command) for kind in get_ar
 }
 """Kinds of losses that have a series of their own: canonical events and commands, and parts of the gateway."""
 
-NS = 1_000_000_000
 Labels = tuple[str, ...]
+
+
+class _Held(Struct, kw_only=True):
+    """The sums over the tables of links and sessions."""
+
+    links: Counter[Labels] = field(default_factory=Counter)
+    queued: Counter[Labels] = field(default_factory=Counter)
+    behind: int = 0
+    sessions: Counter[Labels] = field(default_factory=Counter)
+    busy: int = 0
+    client_memory: int = 0
+    session_memory: int = 0
 
 
 async def collect_metrics(gateway: App, heartbeat: LoopHeartbeat) -> list[Metric]:
     """Return all metrics of a gateway. Call this in its event loop."""
-    sessions = [(router.route.name, session) for router in gateway.routers for session in router.sessions]
+    held = await _sum_tables(gateway)
+    losses = await _count_losses(gateway, gateway.ledger.entries())
+    partial = await _count_losses(gateway, gateway.ledger.partial())
     return [
         _gauge("build_info", "Always 1; the label has the version of dragoman.", ("version",), {(__version__,): 1}),
-        *_of_links(gateway),
-        *_of_sessions(sessions),
+        *_of_links(gateway, held),
+        *_of_turns(gateway, held),
         *_of_traffic(gateway),
-        *_of_losses(gateway),
+        *_of_losses(losses, partial),
         *_of_refusals(gateway.ledger.counters),
         *_of_backends(gateway),
+        *_of_config(gateway),
         *_of_recordings(gateway),
-        *_of_memory(gateway, sessions),
+        *_of_memory(gateway, held),
         _of_loop(heartbeat),
     ]
+
+
+async def _sum_tables(gateway: App) -> _Held:
+    held = _Held()
+    async for links in take_slices(gateway.links):
+        for link in links:
+            held.links[link.dialect.name,] += 1
+            held.queued[link.dialect.name,] += link.outbox.size
+            held.behind += bool(link.behind)
+            held.client_memory += link.meter.counted
+    sessions = [(router.route.name, session) for router in gateway.routers for session in router.sessions]
+    async for some in take_slices(sessions):
+        for route, session in some:
+            held.sessions[route, session.state.status] += 1
+            held.busy += session.is_busy
+            held.session_memory += session.memory.counted
+    return held
+
+
+async def _count_losses(gateway: App, entries: list[Entry]) -> Counter[Labels]:
+    """Return the number of losses by source, target and kind; none of these has a value that a peer made."""
+    dialects = {name for name, _role in gateway.ledger.traffic} | {""}
+    found: Counter[Labels] = Counter()
+    async for some in take_slices(entries):
+        for entry in some:
+            source, target = (at if at in dialects else OTHER for at in (entry.source, entry.target))
+            found[source, target, entry.kind if entry.kind in KINDS else OTHER] += entry.count
+    return found
 
 
 def encode_metrics(metrics: list[Metric], accept: str) -> tuple[bytes, str]:
@@ -76,28 +121,23 @@ class _Collected:
         return self._metrics
 
 
-def _of_links(gateway: App) -> Iterator[Metric]:
-    links: Counter[Labels] = Counter()
-    queued: Counter[Labels] = Counter()
-    behind = 0
-    for link in gateway.links:
-        links[link.dialect.name,] += 1
-        queued[link.dialect.name,] += link.outbox.size
-        behind += bool(link.behind)
-    yield _gauge("links", "Clients that are connected.", ("dialect",), links)
-    yield _gauge("queued_bytes", "Bytes that wait to be written to clients.", ("dialect",), queued)
+def _of_links(gateway: App, held: _Held) -> Iterator[Metric]:
+    yield _gauge("links", "Clients that are connected.", ("dialect",), held.links)
+    yield _gauge("queued_bytes", "Bytes that wait to be written to clients.", ("dialect",), held.queued)
     waiting = {(): gateway.waiting_links}
     yield _gauge("links_waiting", "Links whose messages wait for a later step of the event loop.", (), waiting)
-    yield _gauge("links_behind", "Clients that read slowly and get merged text later.", (), {(): behind})
+    yield _gauge("links_behind", "Clients that read slowly and get merged text later.", (), {(): held.behind})
+    merged = {(): gateway.ledger.counters["events_merged"]}
+    yield _counter("merged_events", "Events that slow clients got merged.", (), merged)
 
 
-def _of_sessions(sessions: list[tuple[str, Session]]) -> Iterator[Metric]:
-    found: Counter[Labels] = Counter()
-    for route, session in sessions:
-        found[route, session.state.status] += 1
-    yield _gauge("sessions", "Sessions that the gateway holds, by their status.", ("route", "status"), found)
-    busy = sum(session.is_busy for _route, session in sessions)
-    yield _gauge("turns_open", "Sessions with an open turn, or with an input that waits.", (), {(): busy})
+def _of_turns(gateway: App, held: _Held) -> Iterator[Metric]:
+    sessions = ("route", "status")
+    yield _gauge("sessions", "Sessions that the gateway holds, by their status.", sessions, held.sessions)
+    yield _gauge("turns_open", "Sessions with an open turn, or with an input that waits.", (), {(): held.busy})
+    routes = dict.fromkeys(router.route.name for router in gateway.routers)
+    turns = {(route, end): 0 for route in routes for end in get_args(End)} | gateway.ledger.turns
+    yield _counter("turns", "Turns that ended, by their route and end.", ("route", "end"), turns)
 
 
 def _of_traffic(gateway: App) -> Iterator[Metric]:
@@ -109,33 +149,24 @@ def _of_traffic(gateway: App) -> Iterator[Metric]:
     sizes |= {(*key, "sent"): one.bytes_sent for key, one in traffic.items()}
     yield _counter("frames", "Frames received from peers and sent to them.", both, frames)
     yield _counter("bytes", "Bytes of those frames.", both, sizes)
-    spent = SummaryMetricFamily(
+    spent = HistogramMetricFamily(
         "dragoman_translation_seconds",
         "Time to decode and translate what one read brought (received), or to render and encode a batch (sent).",
         labels=both,
     )
     for key, one in traffic.items():
-        spent.add_metric([*key, "received"], one.reads, one.read_ns / NS)
-        if one.renderings:
-            spent.add_metric([*key, "sent"], one.renderings, one.render_ns / NS)
+        for direction, times in (("received", one.read_seconds), ("sent", one.render_seconds)):
+            if times.number:
+                spent.add_metric([*key, direction], _buckets(times), times.total)
     yield spent
-    counters = gateway.ledger.counters
-    ends = {(end,): counters[f"turns_{end}"] for end in get_args(End)}
-    yield _counter("turns", "Turns that ended, by their end.", ("end",), ends)
-    yield _counter("merged_events", "Events that slow clients got merged.", (), {(): counters["events_merged"]})
 
 
-def _of_losses(gateway: App) -> Iterator[Metric]:
-    dialects = {name for name, _role in gateway.ledger.traffic} | {""}
-    for name, help_text, entries in (
-        ("losses", "Messages and parts that were not delivered, by the kind of message.", gateway.ledger.entries()),
-        ("partial_deliveries", "Messages delivered without fields that they had.", gateway.ledger.partial()),
-    ):
-        found: Counter[Labels] = Counter()
-        for entry in entries:
-            source, target = (at if at in dialects else OTHER for at in (entry.source, entry.target))
-            found[source, target, entry.kind if entry.kind in KINDS else OTHER] += entry.count
-        yield _counter(name, help_text, ("source", "target", "kind"), found)
+def _of_losses(losses: Counter[Labels], partial: Counter[Labels]) -> Iterator[Metric]:
+    labels = ("source", "target", "kind")
+    help_text = "Messages and parts that were not delivered, by the kind of message."
+    yield _counter("losses", help_text, labels, losses)
+    help_text = "Messages delivered without fields that they had."
+    yield _counter("partial_deliveries", help_text, labels, partial)
 
 
 def _of_refusals(counters: Mapping[str, int]) -> Iterator[Metric]:
@@ -151,12 +182,16 @@ def _of_refusals(counters: Mapping[str, int]) -> Iterator[Metric]:
             cut[code if code in codes else OTHER,] += count
         elif name == "authentication_failed":
             refused["client", "authentication"] += count
+        elif name == "commands_refused_by_role":
+            refused["command", "role"] += count
         elif name.startswith("refused_"):
             what, _, reason = name.removeprefix("refused_").partition("_")
             refused[what, reason] += count
     yield _counter("faults", "Bad frames of peers, by their error.", ("dialect", "code"), faults)
     yield _counter("links_cut", "Links that were disconnected for an error of their peer.", ("code",), cut)
-    yield _counter("refused", "Clients and sessions that were refused, by the reason.", ("what", "reason"), refused)
+    yield _counter(
+        "refused", "Clients, sessions and commands that were refused, by the reason.", ("what", "reason"), refused
+    )
 
 
 def _of_backends(gateway: App) -> Iterator[Metric]:
@@ -171,6 +206,13 @@ def _of_backends(gateway: App) -> Iterator[Metric]:
     yield _counter("backend_failures", "Failed attempts and lost connections to the backend.", labels, lost)
     yield _gauge("children", "Child processes that run.", (), {(): len(gateway.children)})
     yield _gauge("children_limit", "Child processes that may run (`children`).", (), {(): gateway.children.most})
+
+
+def _of_config(gateway: App) -> Iterator[Metric]:
+    status = gateway.config_status
+    yield _gauge("config_generation", "Generation of the configuration in force.", (), {(): status.generation})
+    refused = {(): float(bool(status.refused_at))}
+    yield _gauge("config_refused", "1 if the last reload was refused, so that its file is not in force.", (), refused)
 
 
 def _of_recordings(gateway: App) -> Iterator[Metric]:
@@ -188,11 +230,9 @@ def _of_recordings(gateway: App) -> Iterator[Metric]:
     yield _counter("recording_redacted", "Secrets that were left out of recordings.", (), {(): redacted})
 
 
-def _of_memory(gateway: App, sessions: list[tuple[str, Session]]) -> Iterator[Metric]:
-    memory = gateway.memory
-    clients = sum(link.meter.counted for link in gateway.links)
-    held = sum(session.memory.counted for _route, session in sessions)
-    holders = {("clients",): clients, ("sessions",): held, (OTHER,): max(0, memory.used - clients - held)}
+def _of_memory(gateway: App, held: _Held) -> Iterator[Metric]:
+    memory, clients, sessions = gateway.memory, held.client_memory, held.session_memory
+    holders = {("clients",): clients, ("sessions",): sessions, (OTHER,): max(0, memory.used - clients - sessions)}
     yield _gauge("memory_bytes", "Bytes that peers make the gateway hold, by holder.", ("holder",), holders)
     yield _gauge("memory_limit_bytes", "Bytes that peers may make the gateway hold.", (), {(): memory.limit})
     relieved = {(): memory.relieved}
@@ -200,14 +240,13 @@ def _of_memory(gateway: App, sessions: list[tuple[str, Session]]) -> Iterator[Me
 
 
 def _of_loop(heartbeat: LoopHeartbeat) -> Metric:
-    counts = heartbeat.count_up_to()
-    buckets = list(zip((*map(str, LAG_BUCKETS), "+Inf"), map(float, counts), strict=True))
-    return HistogramMetricFamily(
-        "dragoman_loop_lag_seconds",
-        "How late the timers of the event loop were, four times a second.",
-        buckets=buckets,
-        sum_value=heartbeat.total_lag,
-    )
+    lag, help_text = heartbeat.lag, "How late the timers of the event loop were, four times a second."
+    return HistogramMetricFamily("dragoman_loop_lag_seconds", help_text, buckets=_buckets(lag), sum_value=lag.total)
+
+
+def _buckets(histogram: Histogram) -> list[tuple[str, float]]:
+    """Return the buckets of a histogram as Prometheus names them."""
+    return list(zip((*map(str, histogram.bounds), "+Inf"), map(float, histogram.count_up_to()), strict=True))
 
 
 def _gauge(name: str, help_text: str, labels: Labels, values: Mapping[Any, float]) -> Metric:

@@ -39,7 +39,7 @@ GONE = PeerError(
 def time_render(group: Group, batch: Batch, ledger: Ledger) -> Rendered:
     """Render a batch for a group, and count how long that took."""
     traffic = ledger.traffic_of(group.dialect.name, "client")
-    return timed(group.projection.render, traffic.note_rendering)(batch)
+    return timed(group.projection.render, traffic.render_seconds)(batch)
 
 
 class Delivery:

@@ -20,7 +20,7 @@ LINES = (
     ("reload", "the turn goes on"),
     ("readyz", "503 once the agent is dead"),
     ("readyz", "200 once it is back"),
-    ("metrics", 'dragoman_turns_total{end="completed"} 1.0'),
+    ("metrics", 'dragoman_turns_total{end="completed",route="assistant"} 1.0'),
     ("metrics", 'dragoman_refused_total{reason="authentication",what="client"} 3.0'),
     ("recordings", "without secrets"),
     ("drain", "/readyz says draining"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dragoman.gateway.ops.heartbeat import BEAT, LAG_BUCKETS, LoopHeartbeat
+from dragoman.gateway.ops.heartbeat import BEAT, LoopHeartbeat
 
 
 class Clock:
@@ -34,6 +34,6 @@ async def test_the_lags_of_beats_are_counted_in_cumulative_buckets() -> None:
         clock.now += BEAT + lag
         heartbeat.beat()
     heartbeat.stop()
-    counted = dict(zip((*LAG_BUCKETS, "all"), heartbeat.count_up_to(), strict=True))
+    counted = dict(zip((*heartbeat.lag.bounds, "all"), heartbeat.lag.count_up_to(), strict=True))
     assert (counted[0.001], counted[0.005], counted[5.0], counted["all"]) == (1, 2, 2, 3)
-    assert round(heartbeat.total_lag, 6) == 7.003
+    assert round(heartbeat.lag.total, 6) == 7.003

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from pathlib import Path
+from typing import get_args
 
 import pytest
+from msgspec import structs
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 
 from dragoman.gateway.ledger import Ledger
-from dragoman.gateway.ops.metrics import KINDS
+from dragoman.gateway.ops.gateway_loop import SLICE
+from dragoman.gateway.ops.heartbeat import LoopHeartbeat
+from dragoman.gateway.ops.metrics import KINDS, collect_metrics
+from dragoman.mappings.canonical.values import End
 from dragoman.mappings.dialect import Loss
 from tests.conformance.fake_pod import FakePod
 from tests.gateway.ops.running import OpsClient, operated
@@ -41,14 +47,17 @@ async def test_a_turn_shows_in_links_sessions_turns_frames_and_times(tmp_path: P
             found = await scrape(port)
             assert value(found, "links", dialect="smooth") == 1
             assert value(found, "sessions", route="test", status="idle") == 1
-            assert value(found, "turns_total", end="completed") == 1
+            assert value(found, "turns_total", route="test", end="completed") == 1
             assert value(found, "backend_connections", route="test") == 1
             smooth = {"dialect": "smooth", "peer": "client"}
             assert value(found, "frames_total", direction="received", **smooth) == 2
             assert value(found, "frames_total", direction="sent", **smooth) == len(client.frames)
             pod = {"dialect": "pod", "peer": "backend"}
             assert value(found, "bytes_total", direction="received", **pod) > 100
-            assert value(found, "translation_seconds_count", direction="received", **pod) >= 1
+            reads = value(found, "translation_seconds_count", direction="received", **pod)
+            assert reads >= 1
+            assert value(found, "translation_seconds_bucket", direction="received", le="+Inf", **pod) == reads
+            assert value(found, "translation_seconds_bucket", direction="received", le="1.0", **pod) <= reads
             assert value(found, "translation_seconds_sum", direction="sent", **smooth) > 0
         after = await scrape(port)
         assert value(after, "bytes_total", direction="sent", **smooth) >= value(
@@ -87,6 +96,19 @@ def test_kinds_of_messages_have_a_series_of_their_own(kind: str) -> None:
     assert kind in KINDS
 
 
+async def test_a_scrape_reads_long_tables_in_slices() -> None:
+    entries = 10 * SLICE
+    async with operated() as port, asyncio.TaskGroup() as group:
+        for number in range(entries):
+            port.app.ledger.record([Loss(kind="TextDelta")], session=f"session-{number}")
+        scraping = group.create_task(collect_metrics(port.app, LoopHeartbeat()))
+        steps = 0
+        while not scraping.done():
+            steps += 1
+            await asyncio.sleep(0)
+        assert steps >= entries / SLICE
+
+
 async def test_the_lag_of_the_loop_is_a_histogram() -> None:
     async with operated() as port:
         found = await scrape(port)
@@ -96,9 +118,31 @@ async def test_the_lag_of_the_loop_is_a_histogram() -> None:
 async def test_refusals_faults_and_links_cut_have_bounded_labels() -> None:
     async with operated() as port:
         port.app.ledger.counters.update(
-            {"faults_smooth_not_json": 2, "links_cut_too_slow": 1, "refused_client_address_links": 3}
+            {
+                "faults_smooth_not_json": 2,
+                "links_cut_too_slow": 1,
+                "refused_client_address_links": 3,
+                "commands_refused_by_role": 4,
+            }
         )
         found = await scrape(port)
         assert value(found, "faults_total", dialect="smooth", code="not_json") == 2
         assert value(found, "links_cut_total", code="too_slow") == 1
         assert value(found, "refused_total", what="client", reason="address_links") == 3
+        assert value(found, "refused_total", what="command", reason="role") == 4
+
+
+async def test_turns_are_counted_by_route_and_end_from_zero_on() -> None:
+    async with operated() as port:
+        turns = (await scrape(port))["dragoman_turns_total"]
+        assert {dict(labels)["end"] for labels in turns} == {*get_args(End)}
+        assert {dict(labels)["route"] for labels in turns} == {"test"}
+
+
+async def test_a_refused_reload_shows_until_the_next_one() -> None:
+    async with operated() as port:
+        status = port.app.config_status
+        assert value(await scrape(port), "config_refused") == 0
+        port.app.note_config(structs.replace(status, refused_at=1, cause="a bad file"))
+        found = await scrape(port)
+        assert (value(found, "config_refused"), value(found, "config_generation")) == (1, status.generation)
