@@ -48,7 +48,7 @@ from dragoman.mappings.dialect import Dialect
 from dragoman.mappings.errors import DragomanError
 
 if TYPE_CHECKING:
-    from dragoman.gateway.recording.recordings import Recordings
+    from dragoman.gateway.recording.recorder import Recordings
     from dragoman.gateway.replay.playing import Replay
     from dragoman.gateway.tracing import Telemetry
 
@@ -58,13 +58,13 @@ LOSSES_LOGGED = 100  # rows of the ledger that are logged at shutdown, the large
 log = structlog.get_logger("dragoman")
 
 
-def _recordings(config: Config, ledger: Ledger, memory: MemoryBudget) -> Recordings | None:
-    """Return the recordings of a gateway whose configuration has any; without, their modules are not imported."""
+def _recordings_opener(config: Config, ledger: Ledger, memory: MemoryBudget) -> Callable[[], Recordings | None]:
+    """Return a function that opens the recordings. Without any in the configuration, their modules are not imported."""
     if config.recording is None:
-        return None
-    from dragoman.gateway.recording.recordings import Recordings
+        return lambda: None
+    from dragoman.gateway.recording.recordings import recordings_opener
 
-    return Recordings(config.recording, ledger, memory)
+    return recordings_opener(config.recording, ledger, memory)
 
 
 def _telemetry() -> Telemetry | None:
@@ -112,7 +112,8 @@ class App:
         self.ledger = Ledger(times=config.ops is not None)
         self.memory = MemoryBudget(config.limits.memory or default_limit())
         self.config_status = ConfigStatus(since=time.time_ns())
-        self._recordings = _recordings(config, self.ledger, self.memory)
+        self._open_recordings = _recordings_opener(config, self.ledger, self.memory)
+        self._recordings: Recordings | None = None
         self._telemetry = _telemetry()
         spans = self._telemetry.spans if self._telemetry is not None else None
         self._watch = TurnWatch(time.time_ns, self._trace_of, spans)
@@ -131,8 +132,7 @@ class App:
 
         Raise PeerError if the process that started us was disconnected for an error, and the error of `fail`.
         """
-        if self._recordings is not None:
-            self._recordings.open()
+        self._recordings = self._open_recordings()
         self._services = Services(
             clock=time.time_ns,
             new_id=new_id,

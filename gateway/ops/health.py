@@ -115,9 +115,8 @@ class Health:
         if options is None or recordings is None:
             return
         cause = why_unwritable(options.path)
-        writer = recordings.writer
-        if not cause and writer is not None and writer.failure is not None:
-            text, at = writer.failure
+        if not cause and recordings.writer.failure is not None:
+            text, at = recordings.writer.failure
             cause = text if time.monotonic() - at < RETRY else ""
         yield Check(name="recording", ready=not cause, cause=f"{options.path}: {cause}" if cause else "")
 

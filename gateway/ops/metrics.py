@@ -219,9 +219,8 @@ def _of_recordings(gateway: App) -> Iterator[Metric]:
     if gateway.recordings is None:
         return
     writer, counters = gateway.recordings.writer, gateway.ledger.counters
-    written, behind = (writer.bytes_written, writer.backlog) if writer is not None else (0, 0)
-    yield _counter("recording_bytes", "Bytes of recordings that were written.", (), {(): written})
-    yield _gauge("recording_behind_bytes", "Bytes of recordings that wait for the disk.", (), {(): behind})
+    yield _counter("recording_bytes", "Bytes of recordings that were written.", (), {(): writer.bytes_written})
+    yield _gauge("recording_behind_bytes", "Bytes of recordings that wait for the disk.", (), {(): writer.backlog})
     failed = counters["recordings_failed"]
     yield _counter("recording_failures", "Files of recordings that could not be written.", (), {(): failed})
     lost = counters["recording_lines_lost"]

@@ -1,4 +1,4 @@
-"""The recorder of a route: a Tap for each link, and a SessionRecorder for each session.
+"""The recordings of a gateway: a Recorder for each route, a Tap for each link, a SessionRecorder for each session.
 
 Events come from the delivery of their session. Frames come from taps, and a link may carry many sessions. All of the
 following happens in one synchronous call, from the frames that a link reads to the last frame that is written because
@@ -20,6 +20,7 @@ session records only how many such frames and answers there were.
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -29,6 +30,8 @@ from typing import Any, get_args
 import structlog
 from msgspec import structs
 
+from dragoman import __version__
+from dragoman.gateway.config.model import Route
 from dragoman.gateway.ledger import Ledger
 from dragoman.gateway.memory import MemoryBudget
 from dragoman.gateway.rates import TokenBucket
@@ -60,8 +63,8 @@ Take = Callable[[Sequence[Frame]], None]
 log = structlog.get_logger("dragoman.recording")
 
 
-class RecordingContext:
-    """The writer, the counters and the flush timer that all recorders of a gateway share."""
+class Recordings:
+    """All recordings of a gateway: its writer and redactors, one flush timer, and a recorder for each route."""
 
     def __init__(
         self,
@@ -72,6 +75,7 @@ class RecordingContext:
         *,
         redactor: Callable[[], Redactor] | None = None,
         worker: RedactionWorker | None = None,
+        everything: bool = False,
     ) -> None:
         self.writer = writer
         self.worker = worker
@@ -79,12 +83,31 @@ class RecordingContext:
         self.ledger = ledger
         self.memory = memory
         self.later = later
+        self._everything = everything
+        self._recorders: list[Recorder] = []
         self._timer: Timer | None = None
         self._waiting: dict[SessionRecorder, None] = {}
         self.current: SessionRecorder | None = None
         """The session that acts. Frames that are sent meanwhile belong to it."""
         self.speaking: Tap | None = None
         """The link whose frames are being acted on, if its frames may belong to any session."""
+
+    def of(
+        self, route: Route, find_id: Callable[[str], str], public_ids: Callable[[SessionState], list[str]]
+    ) -> Recorder | None:
+        """Return a recorder for a route, or None if it is not recorded."""
+        if not route.record:
+            return None
+        endpoints = (*route.listen, route.upstream)
+        header = Header(
+            gateway=__version__,
+            route=route.name,
+            upstream=route.upstream.masked,
+            dialects={endpoint.dialect: endpoint.generation for endpoint in endpoints},
+        )
+        recorder = Recorder(self, header, everything=self._everything, find_id=find_id, public_ids=public_ids)
+        self._recorders.append(recorder)
+        return recorder
 
     def wants_flush(self, track: SessionRecorder) -> None:
         """Flush this recorder within FLUSH."""
@@ -100,17 +123,26 @@ class RecordingContext:
             track.flush()
         self.writer.flush()
 
+    async def close(self) -> None:
+        """Write everything that was recorded, and stop. Log an error if the disk takes too long."""
+        for recorder in self._recorders:
+            recorder.close()
+        if self.worker is not None:
+            await self.worker.close()
+        if not await asyncio.to_thread(self.writer.close):
+            log.error("the end of the recordings was not written: the disk did not take it in time")
+
 
 class SessionRecorder:
     """Record one session, or without `state` the items of a route that belong to no session.
 
     `actor` is the client's link whose frames are recorded if not those of all clients are: the link whose turn is open,
-    else the one that gave the last command.
+    else the one that gave the last command. If it is `held`, nothing is written before `name`, because the header and
+    the file name need the id of the session.
     """
 
     # Slots, because a token touches few cache lines then.
     __slots__ = (
-        "_context",
         "_due",
         "_ends",
         "_held",
@@ -118,6 +150,7 @@ class SessionRecorder:
         "_monotonic",
         "_notes",
         "_parts",
+        "_recordings",
         "_redactor",
         "_start",
         "_state",
@@ -134,19 +167,20 @@ class SessionRecorder:
 
     def __init__(
         self,
-        context: RecordingContext,
+        recordings: Recordings,
         header: Header,
         state: SessionState | None = None,
         *,
         public_ids: Callable[[], list[str]] = list,
+        held: bool = False,
         clock: Callable[[], int] = time.time_ns,
         monotonic: Callable[[], int] = time.monotonic_ns,
     ) -> None:
         self.actor = ""
-        self._context = context
+        self._recordings = recordings
         header = structs.replace(header, started_at=clock())
         self._parts = RecordingParts(
-            context.writer, context.ledger, context.memory, header, public_ids=public_ids, monotonic=monotonic
+            recordings.writer, recordings.ledger, recordings.memory, header, public_ids=public_ids, monotonic=monotonic
         )
         self._state = state
         self._monotonic = monotonic
@@ -157,22 +191,18 @@ class SessionRecorder:
         self._t = -1  # of the last step, in µs
         self.step: list[Note] = []  # the notes of the step that is not over
         self._ends = False  # a text may have ended: what the redactor holds back can be written
-        self._waits = False  # for the flush timer of the context
+        self._waits = False  # for the flush timer of all recordings
         self._due: int | None = None  # in µs: when the redactor must be called again, while it holds a text back
         self._redactor = (
-            SessionRedactor(context.redactor, self._parts, context.ledger, context.worker)
-            if context.redactor is not None
+            SessionRedactor(recordings.redactor, self._parts, recordings.ledger, recordings.worker)
+            if recordings.redactor is not None
             else None
         )
         self._look: Timer | None = None
-        self._held = False  # the session has no id yet
+        self._held = held
         self._stray_rate: TokenBucket | None = None
         self._stray_left_out = Counter[TapPoint]()
         self.closed = False
-
-    def hold(self) -> None:
-        """Write nothing before `name`: the header and the file name need the id of the session."""
-        self._held = True
 
     def name(self, session: str) -> None:
         """Set the id of the session and write what was noted."""
@@ -184,15 +214,15 @@ class SessionRecorder:
 
     def enter(self) -> SessionRecorder | None:
         """Make this the acting session, and assign the frames of the speaking link to it. Return who acted before."""
-        context = self._context
-        before, context.current = context.current, self
-        if context.speaking is not None:
-            context.speaking.reaches(self)
+        recordings = self._recordings
+        before, recordings.current = recordings.current, self
+        if recordings.speaking is not None:
+            recordings.speaking.reaches(self)
         return before
 
     def leave(self, before: SessionRecorder | None) -> None:
         """End what `enter` or `batch` began: `before` acts again."""
-        self._context.current = before
+        self._recordings.current = before
         if before is not self:
             self.acted()
 
@@ -211,10 +241,10 @@ class SessionRecorder:
 
     def batch(self, batch: Batch) -> SessionRecorder | None:
         """Record events that were added to the session's log, and make it act. Return who acted before."""
-        context = self._context
-        before, context.current = context.current, self
-        if context.speaking is not None:
-            context.speaking.reaches(self)
+        recordings = self._recordings
+        before, recordings.current = recordings.current, self
+        if recordings.speaking is not None:
+            recordings.speaking.reaches(self)
         if self._turn_ended:
             self._turn_open = self._turn_ended = False
         events = batch.events
@@ -232,7 +262,7 @@ class SessionRecorder:
     def frames(self, tapped: TapPoint, frames: Sequence[Frame]) -> None:
         """Record frames that a link received or sent."""
         self.step.append(FramesNote(tapped, frames))
-        if self._context.current is not self:
+        if self._recordings.current is not self:
             self.acted()
 
     def stray_frames(self, tapped: TapPoint, frames: Sequence[Frame]) -> None:
@@ -243,7 +273,7 @@ class SessionRecorder:
             self.frames(tapped, frames)
             return
         if not self._stray_left_out:
-            self._context.later(STRAY_EVERY, self._tell_left_out)
+            self._recordings.later(STRAY_EVERY, self._tell_left_out)
         self._stray_left_out[tapped] += len(frames)
 
     def _tell_left_out(self) -> None:
@@ -269,7 +299,7 @@ class SessionRecorder:
 
     def _line(self, line: EventLine | FrameLine) -> None:
         self.step.append(line)
-        if self._context.current is not self:
+        if self._recordings.current is not self:
             self.acted()
 
     # -- on its way --------------------------------------------------------------------------------------
@@ -311,7 +341,7 @@ class SessionRecorder:
         """Set the timer that flushes in time what the redactor holds back."""
         if self._due is None or self._look is not None or self.closed:
             return
-        self._look = self._context.later(max((self._due - self._now()) / 1e6, FLUSH), self._looks)
+        self._look = self._recordings.later(max((self._due - self._now()) / 1e6, FLUSH), self._looks)
 
     def _looks(self) -> None:
         self._look = None
@@ -344,7 +374,7 @@ class SessionRecorder:
     def _wants_flush(self) -> None:
         if not self._waits:
             self._waits = True
-            self._context.wants_flush(self)
+            self._recordings.wants_flush(self)
 
 
 class Recorder:
@@ -357,7 +387,7 @@ class Recorder:
 
     def __init__(
         self,
-        context: RecordingContext,
+        recordings: Recordings,
         header: Header,
         *,
         everything: bool,
@@ -365,7 +395,7 @@ class Recorder:
         public_ids: Callable[[SessionState], list[str]] = lambda _state: [],
     ) -> None:
         self.everything = everything
-        self.context = context
+        self.recordings = recordings
         self._header = header
         self._tracks: dict[str, SessionRecorder] = {}
         self._provisional: dict[str, str] = {}  # the id that a session had before its backend named it, by its own
@@ -375,19 +405,17 @@ class Recorder:
         self.find_id = find_id
         self._public_ids = public_ids
 
-    def track(self, state: SessionState) -> SessionRecorder:
+    def track(self, state: SessionState, *, held: bool = False) -> SessionRecorder:
         """Return a recorder for a new session."""
         header = structs.replace(self._header, session=state.id)
         track = self._tracks[state.id] = SessionRecorder(
-            self.context, header, state, public_ids=partial(self._public_ids, state)
+            self.recordings, header, state, public_ids=partial(self._public_ids, state), held=held
         )
         return track
 
     def unnamed_track(self, state: SessionState) -> SessionRecorder:
         """Return a recorder for a session with a provisional id. Nothing is written before `name_track`."""
-        track = self.track(state)
-        track.hold()
-        return track
+        return self.track(state, held=True)
 
     def name_track(self, provisional: str, state: SessionState) -> None:
         """Record this session under its own id from now on. The upstream tap still uses the provisional id."""
@@ -423,7 +451,7 @@ class Recorder:
     def own(self) -> SessionRecorder:
         """Return the recorder of items that belong to no session."""
         if self._own is None:
-            self._own = SessionRecorder(self.context, self._header)
+            self._own = SessionRecorder(self.recordings, self._header)
         return self._own
 
 
@@ -433,11 +461,11 @@ class Tap:
     # Slots, because a token touches few cache lines then.
     __slots__ = (
         "_command",
-        "_context",
         "_frames",
         "_home",
         "_received",
         "_recorder",
+        "_recordings",
         "_sent",
         "_upstream",
         "link",
@@ -449,7 +477,7 @@ class Tap:
     ) -> None:
         self.link = link
         self._recorder = recorder
-        self._context = recorder.context
+        self._recordings = recorder.recordings
         self._received = TapPoint(link, "receive", dialect)
         self._sent = TapPoint(link, "send", dialect)
         self._upstream = upstream
@@ -465,13 +493,13 @@ class Tap:
         track = self._home
         if track is None or track.closed:
             track = self._home = self._recorder.of(self.session)
-        self._context.current = track
+        self._recordings.current = track
         if track is not None:  # else its session is over
             track.step.append(FramesNote(self._received, frames))
 
     def acted(self) -> None:
         """End the step that `heard` began."""
-        track, self._context.current = self._context.current, None
+        track, self._recordings.current = self._recordings.current, None
         if track is not None:
             track.acted()
         if self._home is not None and self._home is not track:  # the frames made another session act
@@ -480,7 +508,7 @@ class Tap:
     def receive(self, frames: Sequence[Frame], take: Take) -> None:
         """Record received frames of a link with many sessions. Call `take` with each frame, which acts on it."""
         for frame in frames:
-            self._context.current, self._context.speaking = None, self
+            self._recordings.current, self._recordings.speaking = None, self
             self._frames = (frame,)
             take(self._frames)
             self._settle()
@@ -489,7 +517,7 @@ class Tap:
         """Note the command that the received frames mean, until it reaches a session."""
         if self._command is not None:
             self._record_unclaimed()
-        self._context.current, self._context.speaking = None, self
+        self._recordings.current, self._recordings.speaking = None, self
         self._command = command
 
     def reaches(self, track: SessionRecorder) -> None:
@@ -517,7 +545,7 @@ class Tap:
 
     def put(self, frames: Sequence[bytes]) -> None:
         """Record frames that are sent."""
-        track = self._context.current
+        track = self._recordings.current
         if track is not None and track.actor == self.link:  # nearly always
             track.step.append(FramesNote(self._sent, frames))
             return
@@ -533,7 +561,7 @@ class Tap:
         """Return the recorder of what is sent now; None if no session sends it and such items are not recorded."""
         if self.session:
             return self._recorder.of(self.session)
-        track = self._context.current or self._home
+        track = self._recordings.current or self._home
         if track is None and (self._upstream is not None or self._recorder.everything):
             self._record_unclaimed()
             return self._recorder.own
@@ -545,8 +573,8 @@ class Tap:
     def _settle(self) -> None:
         """End the step of one received frame."""
         self._record_unclaimed()
-        track = self._context.current
-        self._context.current = self._context.speaking = None
+        track = self._recordings.current
+        self._recordings.current = self._recordings.speaking = None
         if track is not None:
             track.acted()
 

@@ -11,7 +11,7 @@ from dragoman.gateway.memory import MemoryBudget
 from dragoman.gateway.recording.format import Header, decode_header
 from dragoman.gateway.recording.lines import Line
 from dragoman.gateway.recording.places import Folder, Place
-from dragoman.gateway.recording.recorder import RecordingContext, SessionRecorder
+from dragoman.gateway.recording.recorder import Recordings, SessionRecorder
 from dragoman.gateway.recording.redaction.redactor import Redactor
 from dragoman.gateway.recording.redaction.rules import rules
 from dragoman.gateway.recording.redaction_worker import RedactionWorker
@@ -76,7 +76,7 @@ class Scene:
         self.timers: list[tuple[float, Callable[[], None]]] = []
         self.state = SessionState(id="s", seq=7, epoch=2)
         compiled = rules({}, (), window_bytes=65_536, window_micros=2_000_000)
-        self.context = RecordingContext(
+        self.recordings = Recordings(
             cast("Writer", self.disk),
             self.ledger,
             self.memory,
@@ -84,7 +84,9 @@ class Scene:
             redactor=(lambda: Redactor(compiled, b"salt")) if redacts else None,
             worker=worker,
         )
-        self.track = SessionRecorder(self.context, HEADER, self.state, clock=lambda: 1234, monotonic=lambda: self.now)
+        self.track = SessionRecorder(
+            self.recordings, HEADER, self.state, clock=lambda: 1234, monotonic=lambda: self.now
+        )
 
     def _later(self, delay: float, ring: Callable[[], None]) -> Any:
         self.timers.append((delay, ring))

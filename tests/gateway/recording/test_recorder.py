@@ -11,7 +11,7 @@ from dragoman.gateway.memory import MemoryBudget
 from dragoman.gateway.recording.format import Header, decode_header
 from dragoman.gateway.recording.lines import EventLine, FrameLine
 from dragoman.gateway.recording.places import Folder
-from dragoman.gateway.recording.recorder import STRAY_BURST, Recorder, RecordingContext, SessionRecorder, Tap
+from dragoman.gateway.recording.recorder import STRAY_BURST, Recorder, Recordings, SessionRecorder, Tap
 from dragoman.gateway.recording.writer import OutputFile, Writer
 from dragoman.mappings.canonical import Batch, SessionState
 from dragoman.mappings.canonical.commands import PauseTurn, SubmitInput
@@ -61,9 +61,9 @@ class Stage:
     def __init__(self, everything: bool = False) -> None:
         self.shelf = Shelf()
         writer = cast("Writer", self.shelf)
-        context = RecordingContext(writer, Ledger(), MemoryBudget(), lambda _delay, _ring: _Timer())
+        recordings = Recordings(writer, Ledger(), MemoryBudget(), lambda _delay, _ring: _Timer())
         self.recorder = Recorder(
-            context, Header(route=HEADER.route), everything=everything, find_id={"theirs": "b"}.__getitem__
+            recordings, Header(route=HEADER.route), everything=everything, find_id={"theirs": "b"}.__getitem__
         )
         self.a = self.recorder.track(SessionState(id="a"))
         self.b = self.recorder.track(SessionState(id="b"))

@@ -26,7 +26,7 @@ from dragoman.gateway.recording.index import compressed, read_index
 from dragoman.gateway.recording.lines import EventLine, Line
 from dragoman.gateway.recording.places import Folder
 from dragoman.gateway.recording.reader import open_recording
-from dragoman.gateway.recording.recorder import FLUSH, RecordingContext, SessionRecorder
+from dragoman.gateway.recording.recorder import FLUSH, Recordings, SessionRecorder
 from dragoman.gateway.recording.recordings import redactors
 from dragoman.gateway.recording.show.cloudevents import cloud_events
 from dragoman.gateway.recording.show.page import page
@@ -143,7 +143,7 @@ class Scene:
     def __init__(self) -> None:
         self.disk, self.ledger, self.now, self.seq = Disk(), Ledger(), 0, 0
         self.timers: list[Callable[[], None]] = []
-        context = RecordingContext(
+        recordings = Recordings(
             cast("Writer", self.disk),
             self.ledger,
             MemoryBudget(),
@@ -151,7 +151,7 @@ class Scene:
             redactor=redactors(Redact(salt="s" * 16)),
         )
         self.track = SessionRecorder(
-            context, HEADER, SessionState(id="s", epoch=1), clock=lambda: 1, monotonic=lambda: self.now
+            recordings, HEADER, SessionState(id="s", epoch=1), clock=lambda: 1, monotonic=lambda: self.now
         )
 
     def _later(self, _delay: float, ring: Callable[[], None]) -> Any:
