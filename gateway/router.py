@@ -12,17 +12,20 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from dragoman.adapters.base import CloseReason
-from dragoman.gateway.backends.kind import BackendKind, not_found
+from dragoman.gateway.backends.kind import BackendKind
 from dragoman.gateway.config.model import Role, Route
 from dragoman.gateway.fair_queue import WorkOfLinks
 from dragoman.gateway.identity.roles import needed_role
-from dragoman.gateway.link import Link, opening_trace
+from dragoman.gateway.link import Link
 from dragoman.gateway.lists import Lists
+from dragoman.gateway.open_commands import OpenCommands
 from dragoman.gateway.routing.catch_ups import CatchUps
 from dragoman.gateway.routing.quota import Refused
 from dragoman.gateway.routing.sessions import RouteEvents, Sessions
 from dragoman.gateway.services import Services
 from dragoman.gateway.session.session import Session
+from dragoman.gateway.session_finder import SessionFinder, refuse_unknown
+from dragoman.gateway.session_queries import SessionQueries
 from dragoman.mappings.canonical import Command
 from dragoman.mappings.canonical.commands import (
     AnswerApproval,
@@ -50,14 +53,11 @@ from dragoman.mappings.canonical.events import (
     BackendShutdown,
     Pong,
     Reply,
-    SessionActivated,
     SessionClosed,
-    SessionOpened,
-    SessionsListed,
 )
 from dragoman.mappings.canonical.unmapped import Unmapped
 from dragoman.mappings.canonical.values import Failure
-from dragoman.mappings.dialect import Burst, Dialect, Loss
+from dragoman.mappings.dialect import Burst, Dialect
 
 if TYPE_CHECKING:
     from dragoman.gateway.recording.recorder import Recorder
@@ -73,9 +73,6 @@ OF_THE_BACKEND = (
     PromptOnce,
 )
 """Commands that concern no session, unless they name one."""
-
-ID_IN_USE = "sqlite3: constraint failed: UNIQUE constraint failed: sessions.id"
-"""The words of a real pando, the one dialect whose clients choose ids."""
 
 
 class Router:
@@ -101,6 +98,9 @@ class Router:
         self._all = Sessions(route, services, upstream, self._enter, recorder, events)
         self._backend = make_kind(self._all)
         self._work = WorkOfLinks(services.queue)
+        self._finder = SessionFinder(self._all, self._backend, services)
+        self._queries = SessionQueries(self._all, self._backend, self._finder, services)
+        self._openings = OpenCommands(self._all, self._backend, self._finder, self._queries, services)
         self._lists = Lists(self._all, self._backend, self._do_work)
         self._catch_ups = CatchUps(self._all.index, self._do_work)
         self.drained = self._catch_ups.drained
@@ -198,7 +198,7 @@ class Router:
         if known is not None and self._backend.leads_to(known):
             return known
         wanted = ingress.session
-        session = self._named(wanted) or self._backend.session_behind(wanted, link.principal)
+        session = self._finder.find_named(wanted) or self._backend.session_behind(wanted, link.principal)
         if session is not None:
             self._all.enter_by(ingress, session)
         return session
@@ -256,53 +256,37 @@ class Router:
             case Ping():
                 link.send([Pong(request=command.request, at=self._services.clock())])
             case ListSessions() | GetSession() | ResumeSession() if link.dialect.single_session:
-                self._describe(link, command)
+                self._queries.describe_own(link, command)
             case ListSessions():
                 self._lists.tell_page(link, command)
             case OpenSession():
-                self._open(link, command)
+                self._openings.open_session(link, command)
             case ResumeSession():
-                self._resume(link, command)
+                self._openings.resume_session(link, command)
             case GetSession():
-                self._get(link, command)
+                self._queries.get_session(link, command)
             case ShutdownBackend():
                 self._shut_down(link, command)
             case DeleteSession() if not self._upstream.commands.can_write_type(DeleteSession):
-                self._delete(link, command)
+                self._queries.delete_session(link, command)
             case Unmapped():
-                self._unsupported(link, command, f"unknown: {command.tag}")
+                link.refuse(command.request, "unsupported", f"unknown: {command.tag}")
             case _:
                 self._act(link, command)
-
-    def _resume(self, link: Link, command: ResumeSession) -> None:
-        session = self._find(link, command.session)
-        brought, takes = link.dialect.brings_history(command), self._upstream.takes_history is not None
-        if brought and (session is not None or not takes):
-            why = "what is open here gets no other history" if takes else "the backend takes none"
-            loss = Loss(kind="ResumeSession", field="history", why=why, count=brought)
-            own = session.state.id if session is not None else ""
-            self._ledger.record([loss], session=own, source=link.dialect.name, target=self._upstream.name)
-        if session is not None:
-            self._show(link, session, command.request, command.agent)
-            session.describe(SessionActivated)
-        elif self._all.past.is_hidden(command.session):
-            self._not_found(link, command)
-        else:
-            self._show_opened(link, command, lambda: self._backend.resume_session(link, command))
 
     def _act(self, link: Link, command: Command) -> None:
         if isinstance(command, OF_THE_BACKEND) and not command.session:
             self._ask_of_backend(link, command)
             return
         if isinstance(command, StoreWrite) and not command.session:
-            self._unsupported(link, command, "there is no database here")
+            link.refuse(command.request, "unsupported", "there is no database here")
             return
-        session = self._find(link, command.session)
+        session = self._finder.find_session(link, command.session)
         answers = isinstance(command, AnswerApproval | AnswerOtp | AnswerInteraction)
         if session is None and not self._all.past.is_hidden(command.session) and self._backend.ask_for(link, command):
             return
         if session is None or (answers and not self._policy.answers(link.principal, session.state)):
-            self._not_found(link, command)
+            refuse_unknown(link, command)
             return
         if link.attaches and link.id not in session.delivery.attachments:  # any action that names a session attaches
             self._all.claim(link, session)
@@ -334,113 +318,4 @@ class Router:
         if control is not None:
             control.in_flight.forward(link, command)
         else:
-            self._unsupported(link, command, f"a {self._upstream.name} backend cannot be asked this")
-
-    def _delete(self, link: Link, command: DeleteSession) -> None:
-        """Forget a session whose backend has no word for that: it is shown to nobody any more."""
-        session = self._find(link, command.session)
-        listed = self._backend.listed(command.session)
-        if session is not None and self._backend.cannot_delete:
-            self._unsupported(link, command, self._backend.cannot_delete)
-            return
-        if session is not None:
-            self._all.past.hide(self._all.index.names(session))
-            session.delivery.enter()
-            self._services.audit.note("close", link, session=session.state.id)
-            session.describe(SessionClosed)
-            self._all.drop(session)
-        elif listed is not None and not self._all.past.is_hidden(command.session):
-            self._all.past.hide((command.session, listed.session))
-        else:
-            self._not_found(link, command)
-            return
-        link.send([Reply(request=command.request)])
-
-    def _describe(self, link: Link, command: ListSessions | GetSession | ResumeSession) -> None:
-        """Answer a client that is shown one session: with that, or with those of the directory it came by."""
-        own = self._all.entrances.find_session(link.ingress)
-        if own is not None and link.ingress.directory is not None:
-            link.send([link.ingress.directory.answer(command, own.state)])
-        elif own is not None and isinstance(command, ListSessions):
-            link.send([SessionsListed(request=command.request, sessions=(own.summary(),))])
-        elif own is not None and command.session in ("", own.state.id):
-            self._show(link, own, command.request, "")
-        else:
-            self._not_found(link, command)
-
-    def _open(self, link: Link, command: OpenSession) -> None:
-        if command.session and self._all.in_use(link, command.session):
-            failure = Failure(cause="busy", text=ID_IN_USE)
-            link.send([Reply(request=command.request, failure=failure)])
-        else:
-            self._show_opened(link, command, lambda: self._backend.open_session(link, command))
-
-    def _show_opened(
-        self, link: Link, command: OpenSession | ResumeSession, find: Callable[[], Session | None]
-    ) -> None:
-        """Show the session that `find` returns, or answer why there is none; with None the backend is asked."""
-        try:
-            session = find()
-        except Refused as refused:
-            self._services.audit.refuse(link, refused.failure.text, command=type(command).__name__)
-            link.send([Reply(request=command.request, failure=refused.failure)])
-            return
-        if session is None:
-            return
-        self._services.audit.note("open", link, session=session.state.id)
-        if command.agent:
-            session.state.agent = command.agent
-        session.state.trace = session.state.trace or opening_trace(link, command)
-        if isinstance(command, OpenSession):
-            self._all.choose(link, session, command.session)
-            session.describe()
-        self._show(link, session, command.request, command.agent)
-
-    def _get(self, link: Link, command: GetSession) -> None:
-        session = self._find(link, command.session)
-        if session is not None:
-            self._show(link, session, command.request, "")
-        elif self._all.past.is_hidden(command.session):
-            self._not_found(link, command)
-        else:
-            try:
-                self._backend.get_session(link, command)
-            except Refused as refused:
-                link.send([Reply(request=command.request, failure=refused.failure)])
-
-    def _show(self, link: Link, session: Session, request: str, agent: str) -> None:
-        state = session.state
-        session.delivery.enter()
-        if link.id in session.delivery.attachments:
-            opened = SessionOpened(
-                request=request,
-                session=state.id,
-                agent=agent or state.agent,
-                title=state.title,
-                status=state.status,
-                ext=state.ids,
-            )
-            link.send([opened])
-        else:
-            self._all.claim(link, session)
-            session.presence.attach(link, request)
-
-    def _find(self, link: Link, name: str) -> Session | None:
-        """Return the session that `link` calls `name`, or its own for ""; None if there is none that it may see."""
-        if not name:
-            mine = self._all.index.sessions_of(link)
-            return mine[0] if len(mine) == 1 else None
-        session = self._named(name)
-        if session is None or self._policy.sees(link.principal, session.state):
-            return session
-        self._services.audit.refuse(link, "the session belongs to another principal", session=session.state.id)
-        return None
-
-    def _named(self, name: str) -> Session | None:
-        return self._all.index.find_session(name) or self._backend.find_session(name)
-
-    def _unsupported(self, link: Link, command: Command, text: str) -> None:
-        link.send([Reply(request=command.request, failure=Failure(cause="unsupported", text=text))])
-
-    def _not_found(self, link: Link, command: Command) -> None:
-        link.send([Reply(request=command.request, failure=not_found(command.session))])
+            link.refuse(command.request, "unsupported", f"a {self._upstream.name} backend cannot be asked this")

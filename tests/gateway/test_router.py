@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
 from dragoman.gateway.backends.upstream import WAITING_MAX
 from dragoman.gateway.config.model import Limits
 from dragoman.gateway.ingress import Ingress
 from dragoman.gateway.routing.ids import session_id
-from dragoman.mappings.canonical.commands import GetHistory, ListSessions, SetGoal
+from dragoman.mappings.canonical.commands import ListSessions, SetGoal
 from dragoman.mappings.canonical.unmapped import Unmapped
 from dragoman.mappings.dialect import Burst
-from tests.gateway.in_memory import LIMITS, NEVER, InMemoryGateway, Script, in_memory_gateway
+from tests.gateway.in_memory import LIMITS, NEVER, in_memory_gateway
 from tests.gateway.listed import listed
-from tests.gateway.pod_messages import CANCEL, FINISHED, delta, problem, run, snapshot, status, took
+from tests.gateway.pod_messages import CANCEL, FINISHED, delta, problem, status, took
 from tests.gateway.smooth_client_messages import (
-    AGENT,
     CONVERSATION,
     CREATE,
-    SHOWN,
     Frame,
     accepted,
     answer,
@@ -29,24 +25,12 @@ from tests.gateway.smooth_client_messages import (
     history,
     opened,
     reply,
-    send,
     token,
 )
+from tests.gateway.talked import talked
 from tests.idle import settle
 
 UNKNOWN = "0198c3a1-0000-4000-8000-00000000dead"
-
-
-def talked(made: InMemoryGateway, name: str = "a") -> Script:
-    """Return a client that has sent Hi and received Hello."""
-    return (
-        made.script()
-        .opens(name)
-        .sends(name, send("r1", "Hi"))
-        .pod_receives(run("Hi"))
-        .pod_sends(*took("Hi"), delta("Hello"), *FINISHED)
-        .receives(name, accepted("r1"), token("r1", "Hello"), answer("r1", "Hello"))
-    )
 
 
 # -- which session -----------------------------------------------------------------------------------
@@ -60,80 +44,6 @@ def test_the_session_id_of_an_endpoint_survives_a_restart_and_differs_between_en
 async def test_a_client_that_only_connects_gets_no_frame_and_causes_no_dial() -> None:
     async with in_memory_gateway() as made:
         await made.script().connects("a").receives("a").done()
-        assert made.dialled == 0
-
-
-async def test_a_created_session_dials_the_backend_and_shows_its_two_ids() -> None:
-    async with in_memory_gateway() as made:
-        await (
-            made.script()
-            .connects("a")
-            .sends("a", CREATE)
-            .receives("a", reply("open", sessionId=SHOWN, conversationId=CONVERSATION))
-            .done()
-        )
-        assert made.dialled == 1
-
-
-async def test_creating_twice_gives_the_same_session_and_attaches_once() -> None:
-    async with in_memory_gateway() as made:
-        await (
-            made.script()
-            .opens("a")
-            .sends("a", CREATE | {"requestId": "again"})
-            .receives("a", opened("again"))
-            .pod_sends(*took("Hi"), delta("once"))
-            .receives("a", token("$turn", "once"))
-            .done()
-        )
-
-
-@pytest.mark.parametrize("known", [CONVERSATION, UNKNOWN])
-async def test_resuming_a_conversation_gives_the_single_session_of_the_backend(known: str) -> None:
-    async with in_memory_gateway() as made:
-        await (
-            made.script()
-            .connects("a")
-            .sends("a", CREATE | {"conversationId": known})
-            .receives("a", opened("open"))
-            .done()
-        )
-
-
-@pytest.mark.parametrize("name", [SHOWN, CONVERSATION])
-async def test_both_ids_name_the_session(name: str) -> None:
-    async with in_memory_gateway() as made:
-        await (
-            made.script()
-            .connects("a")
-            .sends("a", {"action": "get_session", "requestId": "g", "sessionId": name})
-            .receives("a", opened("g"))
-            .sends("a", send("r1", "Hi") | {"sessionId": name})
-            .pod_sends(snapshot(), *took("Hi"))
-            .receives("a", accepted("r1"))
-            .pod_receives(run("Hi"))
-            .done()
-        )
-
-
-@pytest.mark.parametrize(
-    "action",
-    [
-        ask("get_session", "x"),
-        ask("send_message", "x", message="Hi"),
-        ask("get_conversation_messages", "x"),
-    ],
-    ids=lambda action: str(action["action"]),
-)
-async def test_an_unknown_session_is_not_found(action: Frame) -> None:
-    async with in_memory_gateway() as made:
-        await (
-            made.script()
-            .connects("a")
-            .sends("a", action | {"sessionId": UNKNOWN})
-            .receives("a", error("x", "SESSION_NOT_FOUND"))
-            .done()
-        )
         assert made.dialled == 0
 
 
@@ -191,41 +101,6 @@ async def test_a_client_that_left_is_attached_to_no_session() -> None:
 
 
 # -- who may see it ----------------------------------------------------------------------------------
-
-FOREIGN: list[Callable[[str], Frame]] = [
-    lambda name: ask("get_session", "x") | {"sessionId": name},
-    lambda name: send("x", "Hi") | {"sessionId": name},
-    lambda name: history("x") | {"sessionId": name},
-    lambda name: CREATE | {"requestId": "x", "conversationId": name},
-]
-
-
-@pytest.mark.parametrize("action", FOREIGN, ids=["get_session", "send_message", "history", "create"])
-async def test_a_foreign_session_is_answered_exactly_like_an_unknown_one(action: Callable[[str], Frame]) -> None:
-    async with in_memory_gateway(share="owner") as made:
-        await talked(made).connects("eve", principal="eve").done()
-        eve = made.clients["eve"]
-        answers = []
-        for name in (CONVERSATION, UNKNOWN):
-            eve.sends(action(name))
-            await settle()
-            answers.append([str(frame).replace(name, "NAME") for frame in eve.news()])
-        assert answers[0] == answers[1]
-        assert len(answers[0]) == 1
-        assert "eve" not in made.session.delivery.attachments
-
-
-async def test_a_backend_with_one_session_is_busy_for_clients_that_do_not_own_it() -> None:
-    async with in_memory_gateway() as made:
-        await (
-            made.script()
-            .opens("a")
-            .connects("eve", principal="eve")
-            .sends("eve", CREATE)
-            .receives("eve", error("open", "TURN_IN_PROGRESS"))
-            .done()
-        )
-        assert made.dialled == 1
 
 
 async def test_a_foreign_session_is_not_listed() -> None:
@@ -300,15 +175,6 @@ async def test_each_command_gets_one_answer_when_they_come_in_one_piece() -> Non
         )
 
 
-async def test_a_command_without_a_session_means_the_session_of_its_link() -> None:
-    async with in_memory_gateway() as made:
-        await made.script().opens("a").connects("b").done()
-        for name in "ab":
-            made.clients[name].send_directly(made.router, GetHistory(request="h"), "get_conversation_messages")
-        await settle()
-        await made.script().receives("a", reply("h", messages=[])).receives("b", error("h", "SESSION_NOT_FOUND")).done()
-
-
 async def test_an_unknown_command_is_answered() -> None:
     async with in_memory_gateway() as made:
         await made.script().connects("a").done()
@@ -354,32 +220,6 @@ async def test_pings_are_answered_while_the_backend_is_away() -> None:
         )
 
 
-async def test_the_agent_that_a_client_named_is_shown_to_the_next_one() -> None:
-    async with in_memory_gateway() as made:
-        await (
-            made.script()
-            .opens("a")
-            .connects("b")
-            .sends("b", ask("get_session", "g"))
-            .receives("b", reply("g", agentId=AGENT, status="idle"))
-            .done()
-        )
-
-
-# -- other dialects ----------------------------------------------------------------------------------
-
-
-async def test_a_pod_client_is_shown_the_session_as_it_connects() -> None:
-    async with in_memory_gateway() as made:
-        await talked(made).done()
-        made.join("tui", dialect="pod")
-        await settle()
-        (shown,) = made.clients["tui"].news()
-        assert shown["event"] == "snapshot"
-        assert len([entry for entry in shown["data"]["entries"] if entry["kind"] == "user_input"]) == 1
-        assert "tui" in made.session.delivery.attachments
-
-
 # -- what the route allows ---------------------------------------------------------------------------
 
 
@@ -399,30 +239,6 @@ async def test_a_shared_session_is_seen_and_driven_by_everybody() -> None:
             .receives("a", token("$turn", "Fine"), answer("$turn", "Fine"))
             .done()
         )
-
-
-async def test_opening_attaches_to_the_session_of_another_owner_if_the_route_says_so() -> None:
-    async with in_memory_gateway(share="owner", open="attach") as made:
-        await (
-            talked(made)
-            .connects("eve", principal="eve")
-            .sends("eve", CREATE)
-            .receives("eve", opened("open"))
-            .sends("eve", history("h"))
-            .receives("eve", reply("h", hasMore=False))
-            .done()
-        )
-        assert made.session.state.owner == "local"
-
-
-async def test_a_session_of_another_owner_is_not_shown_on_a_pod_listener() -> None:
-    async with in_memory_gateway(share="owner") as made:
-        await talked(made).done()
-        made.join("eve", principal="eve", dialect="pod")
-        await settle()
-        (frame,) = made.clients["eve"].news()
-        assert (frame["event"], frame["data"]["code"]) == ("error", "invalid_request")
-        assert not made.clients["eve"].link.alive
 
 
 async def test_a_turn_whose_last_client_leaves_is_cancelled_if_the_route_says_so() -> None:
@@ -516,14 +332,6 @@ async def test_a_client_without_a_session_is_disconnected_when_it_sends_shutdown
         assert client.news() == [{"jsonrpc": "2.0", "id": 1, "result": {"ok": True, "status": "stopped"}}]
         assert not client.link.alive
         assert made.shutdowns == ["editor"]
-
-
-async def test_options_of_a_new_session_that_a_client_cannot_send_come_from_the_endpoint() -> None:
-    async with in_memory_gateway(upstream="codewhale") as made:
-        made.join("a").sends(CREATE)
-        await settle()
-        (start,) = [frame for frame in made.pod.news() if frame["method"] == "thread/start"]
-        assert (start["params"]["cwd"], start["params"]["model"]) == ("/src", "whale-1")
 
 
 # -- listeners -------------------------------------------------------------------------------------------
