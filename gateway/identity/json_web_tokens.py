@@ -2,7 +2,7 @@
 
 The algorithm follows from our key and never from the token: HS256 for a secret, RS256 or ES256 for a key of a JWKS. A
 JWKS at a URL is read when a token first needs it, and for an unknown key at most once in `REFRESH`. If it cannot be
-read, the keys that are known stay in use.
+read, or is larger than any real one, the keys that are known stay in use.
 """
 
 from __future__ import annotations
@@ -11,20 +11,25 @@ import asyncio
 import json
 from collections.abc import Callable
 from functools import partial
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import jwt
 import structlog
 
 from dragoman.adapters.base import PeerFacts
 from dragoman.gateway.config.model import Jwt
+from dragoman.gateway.endpoint import masked_text
 from dragoman.gateway.identity.principal import Principal, Refusal
 from dragoman.gateway.identity.tokens import NEEDED, NOT_ACCEPTED
 from dragoman.mappings.errors import ConfigError
 
 REFRESH = 60.0  # seconds between two reads of a JWKS, so that invented keys cannot make us flood its server
-TIMEOUT = 5.0  # seconds for one read: clients give up a handshake after 10
+TIMEOUT = 5.0  # seconds for one whole read: clients give up a handshake after 10
+JWKS_MAX = 256 * 1024  # bytes: a key takes 400, with a chain of certificates 5,000
+KEYS_MAX = 256  # keys of a JWKS: authorities have two to twenty
 ALGORITHMS = ("RS256", "ES256")
 REQUIRED = ["exp", "sub", "aud"]
 
@@ -59,18 +64,62 @@ class KeySet:
     def read(self) -> None:
         """Read the JWKS, or keep the known keys and log why."""
         try:
-            keys = jwt.PyJWKSet.from_dict(self._load()).keys
-        except (jwt.PyJWTError, OSError, ValueError, AttributeError) as error:
-            log.warning("keys of tokens not renewed", cause=str(error), known=len(self._keys))
-            return
-        self._keys = {key.key_id or "": key for key in keys if key.algorithm_name in ALGORITHMS}
+            keys = _public_keys(self._load())
+        except KeyError:
+            self._warn("this JSON has no keys")
+        except (jwt.PyJWTError, OSError, ValueError, TypeError, AttributeError, RecursionError) as error:
+            self._warn(str(error))
+        else:
+            self._keys = keys
+
+    def _warn(self, cause: str) -> None:
+        log.warning("keys of tokens not renewed", cause=masked_text(cause), known=len(self._keys))
+
+
+def _public_keys(loaded: dict[str, Any]) -> dict[str, jwt.PyJWK]:
+    """Return the keys of our algorithms that are not for encryption, by their id."""
+    if len(loaded["keys"]) > KEYS_MAX:
+        raise ValueError(f"more than {KEYS_MAX} keys")
+    keys = jwt.PyJWKSet.from_dict(loaded).keys
+    ours = (key for key in keys if key.algorithm_name in ALGORITHMS and key.public_key_use in (None, "sig"))
+    return {key.key_id or "": key for key in ours}
 
 
 def file_loader(source: str) -> Callable[[], dict[str, Any]]:
     """Return what reads a JWKS, from a URL or a file."""
     if source.startswith(("https://", "http://")):
-        return jwt.PyJWKClient(source, cache_jwk_set=False, timeout=TIMEOUT).fetch_data
-    return lambda: json.loads(Path(source).read_bytes())
+        return lambda: json.loads(asyncio.run(_fetch(source)))
+    return lambda: json.loads(_read_file(Path(source)))
+
+
+def _read_file(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return _bounded(file.read(JWKS_MAX + 1))
+
+
+async def _fetch(url: str) -> bytes:
+    """Return what a URL answers within TIMEOUT. A redirect is an error: it would name another authority."""
+    timeout, body = aiohttp.ClientTimeout(total=TIMEOUT), b""
+    try:
+        async with (
+            aiohttp.ClientSession(timeout=timeout, trust_env=True) as http,
+            http.get(url, allow_redirects=False) as answer,
+        ):
+            if answer.status != HTTPStatus.OK:
+                raise OSError(f"HTTP status {answer.status}")
+            async for part in answer.content.iter_any():
+                body = _bounded(body + part)
+            return body
+    except TimeoutError as error:
+        raise OSError(f"no whole answer within {TIMEOUT:g} s") from error
+    except aiohttp.ClientError as error:
+        raise OSError(str(error)) from error
+
+
+def _bounded(body: bytes) -> bytes:
+    if len(body) > JWKS_MAX:
+        raise ValueError(f"more than {JWKS_MAX} bytes")
+    return body
 
 
 class JsonWebTokens:

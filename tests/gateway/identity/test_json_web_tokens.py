@@ -6,17 +6,21 @@ import asyncio
 import base64
 import json
 import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
 import jwt
 import pytest
+from aiohttp import test_utils, web
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from structlog.testing import capture_logs
 
 from dragoman.adapters.base import PeerFacts
 from dragoman.gateway.config.model import Auth, Jwt
-from dragoman.gateway.identity.json_web_tokens import REFRESH, JsonWebTokens, KeySet
+from dragoman.gateway.identity import json_web_tokens
+from dragoman.gateway.identity.json_web_tokens import JWKS_MAX, REFRESH, JsonWebTokens, KeySet, file_loader
 from dragoman.gateway.identity.principal import Principal, Refusal
 from dragoman.gateway.identity.tokens import NEEDED
 from dragoman.gateway.link import expiring
@@ -160,6 +164,93 @@ async def test_known_keys_survive_an_outage_of_the_authority() -> None:
         assert isinstance(await authority.name(signed(RSA_KEY, "RS256", "new")), Refusal)
     assert [entry["known"] for entry in logs] == [2]
     assert isinstance(await authority.name(signed(RSA_KEY, "RS256", "rsa")), Principal)
+
+
+@asynccontextmanager
+async def answering(answer: Callable[[web.Request], Awaitable[web.StreamResponse]]) -> AsyncIterator[KeySet]:
+    """The keys at the URL of an authority that answers in this way."""
+    app = web.Application()
+    app.router.add_get("/jwks", answer)
+    async with test_utils.TestServer(app) as server:
+        yield KeySet(file_loader(str(server.make_url("/jwks"))), lambda: 0.0)
+
+
+async def refused(answer: Callable[[web.Request], Awaitable[web.StreamResponse]]) -> str:
+    """Return why the keys of an authority that answers in this way are not taken."""
+    async with answering(answer) as keys:
+        with capture_logs() as logs:
+            assert not await keys.refresh("rsa")
+        return str(logs[0]["cause"])
+
+
+async def test_the_keys_of_an_authority_are_read_from_its_url() -> None:
+    async def answer(_request: web.Request) -> web.StreamResponse:
+        return web.json_response(Authority().load())
+
+    async with answering(answer) as keys:
+        assert await keys.refresh("rsa")
+
+
+async def test_a_key_for_encryption_is_not_used() -> None:
+    loaded = Authority().load()
+    for row in loaded["keys"]:
+        row["use"] = "enc"
+    keys = KeySet(lambda: loaded, lambda: 0.0)
+    assert not await keys.refresh("rsa")
+
+
+async def test_an_authority_that_sends_its_answer_slowly_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(json_web_tokens, "TIMEOUT", 0.2)
+
+    async def drip(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        while True:
+            await response.write(b" ")
+            await asyncio.sleep(0.01)
+
+    assert await refused(drip) == "no whole answer within 0.2 s"
+
+
+async def test_an_answer_without_an_end_is_read_up_to_its_limit() -> None:
+    async def flood(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        while True:
+            await response.write(b" " * 65_536)
+
+    assert await refused(flood) == f"more than {JWKS_MAX} bytes"
+
+
+@pytest.mark.parametrize(
+    ("body", "cause"),
+    [
+        ("<html>log in</html>", "Expecting value"),
+        ("[]", "list indices"),
+        ("{}", "this JSON has no keys"),
+        ("[" * 50_000, "maximum recursion"),
+        (json.dumps({"keys": [{}] * 257}), "more than 256 keys"),
+    ],
+)
+async def test_an_answer_that_is_no_jwks_is_refused(body: str, cause: str) -> None:
+    async def answer(_request: web.Request) -> web.StreamResponse:
+        return web.Response(text=body)
+
+    assert cause in await refused(answer)
+
+
+async def test_an_authority_that_redirects_is_not_followed() -> None:
+    async def redirect(_request: web.Request) -> web.StreamResponse:
+        raise web.HTTPFound("/elsewhere?token=never-logged")
+
+    assert await refused(redirect) == "HTTP status 302"
+
+
+def test_a_file_of_keys_is_read_up_to_its_limit() -> None:
+    keys = KeySet(file_loader("/dev/zero"), lambda: 0.0)
+    with capture_logs() as logs:
+        keys.read()
+    assert logs[0]["cause"] == f"more than {JWKS_MAX} bytes"
 
 
 AUTH = Auth(jwt=CONFIG)
