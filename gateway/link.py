@@ -16,6 +16,7 @@ import structlog
 from msgspec import Struct
 
 from dragoman.adapters.base import CloseReason, Transport
+from dragoman.adapters.inbound import memory
 from dragoman.gateway.admission import ClientRates
 from dragoman.gateway.command_limits import CommandLimits
 from dragoman.gateway.config.model import Role
@@ -31,7 +32,7 @@ from dragoman.mappings.canonical import Batch, Event, SessionState
 from dragoman.mappings.canonical.commands import OpenSession, ResumeSession
 from dragoman.mappings.canonical.events import Reply
 from dragoman.mappings.canonical.values import Cause, Failure
-from dragoman.mappings.dialect import Alarm, Burst, Dialect, Frame, Loss, Step, TextReader, TextSink, Translator
+from dragoman.mappings.dialect import Alarm, Burst, Dialect, Frame, Loss, Parts, Step, TextReader, TextSink, Translator
 from dragoman.mappings.errors import PeerError, PeerErrorCode
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Said = TypeVar("Said")
 
+WHOLE = (bytes, Parts)  # a message: other frames stand for those that are missing
 LAST_ANSWERS = 3600.0  # seconds for what a peer asked that says no more: as long as a session lives without links
 LOOK = 1.0  # seconds between two looks whether it still reads
 FLUSH_DEADLINE = 2.0  # seconds that a peer which is sent away has to read what waits for it
@@ -101,8 +103,9 @@ class AlarmTimer:
             self._timer = None
 
 
-def _read_nothing(_frame: Frame) -> None:
+def _read_nothing(_frame: Frame, _add_text: TextSink) -> bool:
     """Read no text: there is no text to which a piece could be added."""
+    return False
 
 
 class Link:
@@ -284,24 +287,24 @@ class Link:
             return self._drop(len(frames))
         given, budget = len(frames), self._budget
         has_room = budget.left > budget.turn_end
-        if given == 1 and has_room and type(frame := frames[0]) is bytes and len(frame) <= self._unchecked:
-            budget.left -= self._each + len(frame)
+        size = 0
+        if given == 1 and has_room and type(frame := frames[0]) in WHOLE:
+            size = len(frame) if type(frame) is bytes else memory(frame)
+        if 0 < size <= self._unchecked:
+            budget.left -= self._each + size
         elif not (frames := self._turns.admit(frames)):
             return 0
         if not self.heard:
             self.heard = self._understands(frames)
         tap, add_text = self.tap, self._add_text
         if tap is None:
-            if add_text is not None and given == 1:
-                piece = self._read_text(frames[0])
-                if piece is not None and add_text(*piece):
-                    return 1
+            if add_text is not None and given == 1 and self._read_text(frames[0], add_text):
+                return 1
             self._apply(self._translator.receive(frames))
         elif tap.session:
             tap.heard(frames)
             try:
-                piece = self._read_text(frames[0]) if add_text is not None and given == 1 else None
-                if piece is None or add_text is None or not add_text(*piece):
+                if add_text is None or given > 1 or not self._read_text(frames[0], add_text):
                     self._apply(self._translator.receive(frames))
             finally:
                 tap.acted()

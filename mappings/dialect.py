@@ -72,16 +72,17 @@ class Missed(Struct, frozen=True):
 
 Frame = bytes | Parts | Oversize | Missed
 
-TextReader = Callable[[Frame], tuple[str, int] | None]
-"""Reads a frame that is nothing but a further piece of the open text, and changes nothing in its translator.
+TextSink = Callable[[str, int, str], bool]
+"""Takes a further piece of the open text at a time (ns, 0 for now), in a session.
 
-Returns the text and its time (ns, 0 if the dialect has none); None for any other frame.
+The session is the peer's own id for it, "" if the link carries only one. Returns False, having done nothing, if the
+piece must be received like any other message.
 """
 
-TextSink = Callable[[str, int], bool]
-"""Takes a further piece of the open text at a time (ns, 0 for now).
+TextReader = Callable[[Frame, TextSink], bool]
+"""Gives the sink a frame that is nothing but a further piece of the open text.
 
-Returns False, having done nothing, if the piece must be received like any other message.
+Returns False for any other frame, or if the sink does not take the piece. Then nothing has changed in the translator.
 """
 
 TextWriter = Callable[[str, int], list[bytes]]

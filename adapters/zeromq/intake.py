@@ -96,6 +96,10 @@ class Intake:
 
     def _arrived(self, messages: list[Message]) -> None:
         channel, limits = self._channel, self._limits
+        first = messages[0] if messages else ()
+        if len(messages) == len(first) == 1 and not self.inbound.size and len(first[0]) <= limits.max_message:
+            self.inbound.push([Parts(channel, b"", first)])  # as lone tokens come
+            return
         room = limits.receive_high - self.inbound.size
         frames: list[Frame] = []
         for number, message in enumerate(messages):

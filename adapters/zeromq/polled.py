@@ -107,8 +107,8 @@ class Polled:
 
     def sent(self) -> None:
         """Check for data to receive, as a send may have cleared the signal."""
-        if not self.closed:
-            self._look()
+        if not self.closed and int(self.socket.getsockopt(zmq.EVENTS)) & zmq.POLLIN:
+            self._soon()
 
     async def wait_for_activity(self, most: float = RETRY) -> None:
         """Wait until an event on this socket may have made room, at most `most` seconds."""
@@ -156,7 +156,8 @@ class Polled:
         messages, more = self.receive()
         if more:
             self._soon()
-        self._stir()
+        if self._waiters:
+            self._stir()
         if messages:
             self._take(messages)
 

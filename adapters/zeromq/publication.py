@@ -100,7 +100,12 @@ class Publication:
             self._polled.sent()
 
     def try_send(self, frames: Sequence[bytes]) -> bool:
-        return False  # a publication may have to wait for a full subscriber
+        """Publish a lone frame now if every subscriber has room; `send` waits for a full one."""
+        if len(frames) != 1 or self._polled.closed or not self._polled.send(frames):
+            return False
+        self.published += 1
+        self._polled.sent()
+        return True
 
     def peer_can_read(self) -> bool:
         return False

@@ -55,7 +55,7 @@ from dragoman.mappings.canonical.events import (
     StoreChanged,
 )
 from dragoman.mappings.canonical.values import Cause, Ext, Failure, SessionSummary
-from dragoman.mappings.dialect import Burst, Dialect, Loss
+from dragoman.mappings.dialect import Burst, Dialect, Loss, TextSink
 from dragoman.mappings.errors import ConfigError
 
 ASKED_MAX = 4096  # requests of all sessions without an answer: each session bounds its own
@@ -80,6 +80,7 @@ class SharedKind(RememberingOpener):
         self._doubts = 0  # sessions of which it is not known whether the backend has them
         self._made_up: dict[str, Session] = {}  # sessions for a listener whose backend had none
         self._watched: dict[str, Session] = {}  # by their canonical id
+        self._texts: dict[str, TextSink] = {}  # those of the sessions that stream text, by their ids at the backend
         self.requests = SharedRequests()
         sessions.watch(self._note_end)
         upstream = self._connect_upstream(self)
@@ -153,6 +154,7 @@ class SharedKind(RememberingOpener):
     def _note_end(self, session: Session) -> None:
         if session not in self._sessions.index:
             self._made_up.pop(session.state.id, None)
+            self._texts.clear()  # the next piece of each of the others adds its own again
 
     def _find_or_make(self, name: str) -> Session:
         """Return the session that the backend calls `name`; make it if it is unknown."""
@@ -218,8 +220,11 @@ class SharedKind(RememberingOpener):
             self._upstream.attach(session.state)
         return self._state
 
-    def receive(self, bursts: list[Burst[Event]]) -> None:
-        """Bring each answer to the session that asked, and each event to the session that it names."""
+    def receive(self, bursts: list[Burst[Event]]) -> TextSink | None:
+        """Bring each answer to the session that asked, and each event to the session that it names.
+
+        Return a sink for further text while any session streams.
+        """
         for burst in bursts:
             request = self.requests.take(burst.request)
             if request is not None:
@@ -231,6 +236,12 @@ class SharedKind(RememberingOpener):
             else:
                 for item in burst.items:
                     self._receive_unaddressed(item)
+        return self._add_text if self._texts else None
+
+    def _add_text(self, text: str, at: int, session: str) -> bool:
+        """Give a further piece of text to the session whose id at the backend this is."""
+        add_text = self._texts.get(session)
+        return add_text is not None and add_text(text, at, session)
 
     def _receive_events(self, burst: Burst[Event]) -> None:
         """Bring events to the session that they name; make the session if it is unknown."""
@@ -243,7 +254,11 @@ class SharedKind(RememberingOpener):
             return
         session = known or self._find_or_make(burst.session)
         session.delivery.enter()
-        session.receive([burst])
+        add_text = session.receive([burst])
+        if add_text is not None:
+            self._texts[burst.session] = add_text
+        else:
+            self._texts.pop(burst.session, None)
         for item in burst.items:
             if isinstance(item, SessionUpdated):
                 self._describe(session, item.session)

@@ -74,10 +74,11 @@ class TextStream:
         self._targets = targets
         self._recorder = recorder
 
-    def add_text(self, text: str, at: int) -> bool:
+    def add_text(self, text: str, at: int, _session: str = "") -> bool:
         """Log a further piece of the text and give it to every client; `at` is its time (ns), 0 for now.
 
-        Return False, and do nothing, if the piece must take the general path.
+        Return False, and do nothing, if the piece must take the general path. A link that carries many sessions has
+        found this stream by the session's id.
         """
         if not self.open or not text or self.count >= self._events_max:
             return False

@@ -18,7 +18,7 @@ from dragoman.mappings.codewhale.from_canonical.context import bundled
 from dragoman.mappings.codewhale.from_canonical.events import WELL, accepted
 from dragoman.mappings.codewhale.ids import named_thread, thread_id
 from dragoman.mappings.codewhale.vocabulary import HEAD, SEED
-from dragoman.mappings.codewhale.wire import frames, results
+from dragoman.mappings.codewhale.wire import EVENTS, frames, lines, results
 from dragoman.mappings.codewhale.wire.frames import FrameBase
 from dragoman.mappings.dialect import Rendered, TextWriter
 from dragoman.mappings.parked_turn import ParkedTurn
@@ -81,13 +81,16 @@ class Projection(Context):
         return Rendered(frames=bundled(out), losses=self.losses.take())
 
     def text_writer(self) -> TextWriter | None:
-        """Return a writer of further text, if it is written in bare lines."""
-        writes = self.streams and self._started and not (self._hidden or self._over or self._asking.parked)
-        return self._write_text if writes else None
+        """Return a writer of further text, if it is written in bare lines, or not shown at all."""
+        if self._asking.parked:
+            return None
+        if self._hidden:
+            return hide_text
+        return self._write_text if self.streams and self._started and not self._over else None
 
     def _write_text(self, text: str, at: int) -> list[bytes]:
         self.at = at
-        return bundled(FROM_EVENT.functions[say.TextDelta](say.TextDelta(text=text), self))
+        return [EVENTS.encode(lines.ResponseDelta(response_id=self.response_id, delta=text))]
 
     def copy(self, request: str | None = None) -> Projection:
         """Return an independent projection in the same state; with `request` for the link that owns the run from now
@@ -159,3 +162,8 @@ class Projection(Context):
                     if not (isinstance(frame, frames.Error) and frame.message == message.error.message):
                         self.lose(frame, why="an error has no events")
         out.append(message)
+
+
+def hide_text(_text: str, _at: int) -> list[bytes]:
+    """Return no lines: the client reads the text of another's turn in the history."""
+    return []

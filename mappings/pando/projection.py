@@ -14,7 +14,6 @@ from dragoman.mappings.canonical.events import (
     Reply,
     SessionOpened,
     SessionUpdated,
-    TextDelta,
     TurnAccepted,
     TurnEnded,
 )
@@ -24,6 +23,7 @@ from dragoman.mappings.pando.from_canonical import FROM_EVENT, Context, public_i
 from dragoman.mappings.pando.from_canonical.context import NOBODY, Messages
 from dragoman.mappings.pando.wire import EVENTS
 from dragoman.mappings.pando.wire import topics as wire
+from dragoman.mappings.pando.wire.codecs import ENCODER, TOKEN
 from dragoman.mappings.pando.wire.times import rfc3339
 from dragoman.mappings.parked_turn import ParkedTurn
 
@@ -69,7 +69,8 @@ class Projection(Context):
 
     def _write_text(self, text: str, at: int) -> list[bytes]:
         self.now(at)
-        return [EVENTS.encode(message) for message in FROM_EVENT.functions[TextDelta](TextDelta(text=text), self)]
+        message = wire.LlmToken(payload=wire.Delta(session_id=self.session, token=text), **self.envelope)
+        return [b"%b\0%b" % (TOKEN, ENCODER.encode(message))]
 
     def copy(self, _request: str | None = None) -> Projection:
         """Return an independent projection in the same state; a publication is the same for every run."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dragoman.mappings.canonical import Command, Event
 from dragoman.mappings.codec import MALFORMED
-from dragoman.mappings.dialect import Burst, Direction, Frame, Rendered
+from dragoman.mappings.dialect import Burst, Direction, Frame, Rendered, TextSink
 from dragoman.mappings.losses import Losses
 from dragoman.mappings.pod import wire
 from dragoman.mappings.pod.from_canonical.commands import FROM_COMMAND
@@ -35,13 +35,13 @@ FROM_SERVER = Direction(
 )
 
 
-def read_text(frame: Frame) -> tuple[str, int] | None:
-    """Return the text of a `text_delta`, and no time; None for any other frame."""
+def read_text(frame: Frame, add_text: TextSink) -> bool:
+    """Give the sink the text of a `text_delta`; return False for any other frame."""
     try:
         message = wire.EVENTS.decode(frame)  # type: ignore[arg-type]  # other frames raise
     except MALFORMED:
-        return None
-    return (message.data.text, 0) if type(message) is TextDelta else None
+        return False
+    return type(message) is TextDelta and add_text(message.data.text, 0, "")
 
 
 FROM_CLIENT = Direction(

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from pathlib import Path
 from types import FrameType
@@ -18,14 +18,29 @@ from typing import Any
 import pytest
 import uvloop
 
+from dragoman.gateway.app import App
+from dragoman.gateway.demo.app import demo_backend
+from dragoman.gateway.endpoint import parse
 from tests.conformance.fake_pod import FakePod, event
 from tests.conformance.fake_smooth import FakeSmooth, of_turn
 from tests.pairs.gateway import SmoothClient, bridged, socket_path
 from tests.pairs.pod_client import PodClient
+from tests.pairs.table import PAIRS
+from tests.pairs.test_pairs import LISTEN
+from tests.pairs.turn_clients import join
 
 CALLS_MAX = 10
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = tuple(f"{ROOT}/dragoman/{name}/" for name in ("gateway", "adapters", "mappings"))
+READS = {"smooth": 5, "pod": 5, "codewhale": 6, "pando": 15}
+"""Calls from the read of a backend's token to the session.
+
+A pando's token is a ZeroMQ message. It has a time, which is read, and a session, which is looked up. Its turn ends in
+silence, so the time and the text of each token are kept. A call of either side happens once a second only.
+"""
+
+WRITES = {"smooth": 4, "pod": 4, "codewhale": 5, "pando": 9}
+"""Calls from the session to the write of a client's token. For a pando it is a ZeroMQ message, with a time."""
 WARM = 5  # tokens before the one that is counted: the turn is open and streams
 
 
@@ -143,3 +158,52 @@ def test_a_lone_token_of_a_smooth_server_takes_few_calls_from_the_read_to_the_wr
     assert calls[0] == "metered.MeteredReader.feed_data"
     assert calls[-1] == "lines.join", "written in the call that read it: no task was woken for it"
     assert len(calls) <= CALLS_MAX, "\n".join(calls)
+
+
+TOLD: dict[str, Callable[[Any], int]] = {
+    "smooth": tokens,
+    "pod": lambda client: client.names().count("text_delta"),
+    "pando": lambda client: client.topics().count("llm.token"),
+    "codewhale": lambda client: sum(line.get("type") == "response_delta" for line in client.lines),
+}
+"""How many tokens a client of each dialect was told."""
+
+
+@pytest.mark.parametrize(("client", "backend"), PAIRS)
+async def test_a_lone_token_of_any_pair_takes_few_calls(client: str, backend: str, tmp_path: Path) -> None:
+    for name in ("backend", "own"):
+        (tmp_path / name).mkdir()
+    listen = LISTEN[client].format(folder=tmp_path, name="own")
+    async with (
+        demo_in_a_thread(LISTEN[backend].format(folder=tmp_path, name="backend")) as upstream,
+        bridged(upstream, listen=listen) as (_app, url),
+        join(client, url) as peer,
+    ):
+        await peer.begin("slow please", tokens=WARM)
+        with counting() as called:
+            await peer.client.until(lambda: TOLD[client](peer.client) > WARM)
+        await peer.cancel()
+        await peer.finish()
+    assert called.count("text_stream.TextStream.add_text") == 1, "\n".join(called)
+    assert len(called) <= READS[backend] + 1 + WRITES[client], "\n".join(called)
+
+
+@asynccontextmanager
+async def demo_in_a_thread(endpoint: str) -> AsyncIterator[str]:
+    """Serve the demo backend in a loop of another thread, whose calls are not counted; yield its endpoint."""
+    loop, ready = asyncio.get_running_loop(), asyncio.Queue[str]()
+    made: list[tuple[App, asyncio.AbstractEventLoop]] = []
+
+    async def serve() -> None:
+        app = demo_backend(parse(endpoint))
+        made.append((app, asyncio.get_running_loop()))
+        await app.run(listening)
+
+    def listening(bound: str) -> None:
+        loop.call_soon_threadsafe(ready.put_nowait, bound)
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(asyncio.to_thread(asyncio.run, serve()), name="demo backend")
+        yield await ready.get()
+        ((app, its_loop),) = made
+        its_loop.call_soon_threadsafe(app.stop.set)

@@ -20,13 +20,15 @@ from dragoman.mappings.canonical import commands as ask
 from dragoman.mappings.canonical import events as say
 from dragoman.mappings.canonical.commands import Command
 from dragoman.mappings.canonical.values import Failure, FileAttachment, ImageAttachment, flatten
+from dragoman.mappings.codec import MALFORMED
 from dragoman.mappings.codewhale.directions import FROM_SERVER
 from dragoman.mappings.codewhale.from_canonical import FROM_COMMAND, Context
 from dragoman.mappings.codewhale.to_canonical.frames import plain
 from dragoman.mappings.codewhale.to_canonical.replies import goal, history, methods_of, session_opened, sessions_listed
 from dragoman.mappings.codewhale.translator.opening import Opening
-from dragoman.mappings.codewhale.wire import REQUESTS
-from dragoman.mappings.dialect import Burst, Clock, Frame, Loss, NewId, Step, TranslatorDefaults
+from dragoman.mappings.codewhale.wire import EVENTS, REQUESTS
+from dragoman.mappings.codewhale.wire.lines import ResponseDelta
+from dragoman.mappings.dialect import Burst, Clock, Frame, Loss, NewId, Step, TextReader, TextSink, TranslatorDefaults
 from dragoman.mappings.jsonrpc import WAITING_MAX, Calls
 
 CONFIGURING = (ask.SetConfig, ask.UnsetConfig, ask.ReloadConfig)
@@ -100,6 +102,21 @@ class ClientTranslator(TranslatorDefaults[Event]):
         step: Step[Event] = Step()
         self._write_requests(self._opening.resume(state), step)
         return step
+
+    def text_reader(self) -> TextReader | None:
+        """Return a reader of further lines of the turn that streams text: nothing else is answered before its end."""
+        turn = self._turn
+        if turn is None or not turn.spoke:
+            return None
+
+        def read_text(frame: Frame, add_text: TextSink) -> bool:
+            try:
+                message = EVENTS.decode(frame)  # type: ignore[arg-type]  # other frames raise
+            except MALFORMED:
+                return False
+            return self._turn is turn and type(message) is ResponseDelta and add_text(message.delta, 0, "")
+
+        return read_text
 
     def closed(self, cause: str) -> Step[Event]:
         """Fail the commands that have no answer; nothing is written, because stdin ends."""

@@ -17,7 +17,21 @@ from dragoman.mappings.canonical import events as say
 from dragoman.mappings.canonical.commands import Command
 from dragoman.mappings.canonical.unmapped import Unmapped
 from dragoman.mappings.canonical.values import Cause, Failure, flatten
-from dragoman.mappings.dialect import Alarm, Burst, Clock, Frame, Loss, Missed, NewId, Step, TranslatorDefaults
+from dragoman.mappings.codec import MALFORMED
+from dragoman.mappings.dialect import (
+    Alarm,
+    Burst,
+    Clock,
+    Frame,
+    Loss,
+    Missed,
+    NewId,
+    Parts,
+    Step,
+    TextReader,
+    TextSink,
+    TranslatorDefaults,
+)
 from dragoman.mappings.errors import PeerError
 from dragoman.mappings.jsonrpc import WAITING_MAX
 from dragoman.mappings.pando.directions import FROM_SERVER
@@ -28,6 +42,8 @@ from dragoman.mappings.pando.translator.calls import CALL_MAX, PrimaryCall, Prim
 from dragoman.mappings.pando.translator.followed import FollowedSessions
 from dragoman.mappings.pando.translator.following import Following, Interrupt, Patience
 from dragoman.mappings.pando.vocabulary import given
+from dragoman.mappings.pando.wire.codecs import READ_TOKEN, TOKEN
+from dragoman.mappings.pando.wire.times import nanoseconds
 from dragoman.mappings.rfc3339 import NS
 
 TICK = 1.0
@@ -35,6 +51,8 @@ TICK = 1.0
 
 SILENT_MAX = 15.0
 """Seconds of silence after which a primary is pinged (docs/dialects/pando.md, section 8)."""
+
+NO_TOPIC = (b"", b"", b"")  # of a frame that is no publication
 
 BUSY = Failure(cause="busy", text=f"{WAITING_MAX} calls wait for the primary's answer")
 
@@ -107,6 +125,28 @@ class ClientTranslator(TranslatorDefaults[Event]):
             self._sessions.follow(session).watched = True
             self._calls.ask(step, ask.GetHistory(session=session), "history")
         return step
+
+    def text_reader(self) -> TextReader:
+        """Return a reader of tokens of turns that are open and wait for nothing, of all sessions."""
+        return self._read_text
+
+    def _read_text(self, frame: Frame, add_text: TextSink) -> bool:
+        topic, _, body = frame.parts[0].partition(b"\0") if type(frame) is Parts and len(frame.parts) == 1 else NO_TOPIC
+        if topic != TOKEN:
+            return False
+        try:
+            message = READ_TOKEN(body)
+        except MALFORMED:
+            return False
+        at, said = nanoseconds(message.timestamp), message.payload
+        if at is None or message.instance_id != self._instance or self._opened:
+            return False
+        following, now = self._sessions.get(said.session_id), self._clock()
+        if following is None or not following.streams or not add_text(said.token, at, said.session_id):
+            return False
+        self._heard = now
+        following.add_text(said.token, now)
+        return True
 
     def closed(self, cause: str) -> Step[Event]:
         """Fail the calls that have no reply; a client leaves without a message."""

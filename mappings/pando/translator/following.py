@@ -167,6 +167,16 @@ class Following:
                 self._update(now)
         return [*before, event]
 
+    @property
+    def streams(self) -> bool:
+        """Return True if a further piece of text means nothing but itself: it begins, ends and releases nothing."""
+        return self.open and self._ending is None and self._cause is None and self._output.started
+
+    def add_text(self, text: str, now: int) -> None:
+        """Note a further piece of text that was passed on while this `streams`, as `take_event` does."""
+        self._heard, self._updated, self._last = now, False, None
+        self._output.add_text(text)
+
     def _takes(self, event: say.MessageAppended, now: int) -> bool:
         """Note a message; return True if it goes no further, as the echo of an input or a possible cause."""
         message = event.message

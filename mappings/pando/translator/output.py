@@ -21,17 +21,18 @@ class StreamedOutput:
         """Characters of text so far."""
         self.calls: dict[str, str] = {}
         self._text: list[str] = []
-        self._started = False  # ModelTurnStarted was passed on
+        self.started = False
+        """True if ModelTurnStarted was passed on."""
 
     def take(self, event: Output) -> list[Event]:
         """Return the events that a publication means, after the start of the answer if it is still missing."""
         if isinstance(event, say.ModelTurnStarted):
-            self._started = True
+            self.started = True
             return [event]
         return [*self._start(), *self._take_content(event)]
 
     def _start(self) -> list[Event]:
-        started, self._started = self._started, True
+        started, self.started = self.started, True
         return [] if started else [say.ModelTurnStarted()]
 
     def _take_content(
@@ -39,14 +40,18 @@ class StreamedOutput:
     ) -> list[Event]:
         match event:
             case say.TextDelta():
-                self.length += len(event.text)
-                if self.length <= TEXT_MAX:
-                    self._text.append(event.text)
+                self.add_text(event.text)
                 return [event]
             case say.ToolCallFinished():
                 return self._finish_call(event)
             case _:
                 return self._take_call(event)
+
+    def add_text(self, text: str) -> None:
+        """Note a piece of the text."""
+        self.length += len(text)
+        if self.length <= TEXT_MAX:
+            self._text.append(text)
 
     def _take_call(self, event: say.ToolCallStarted | say.ToolCallArguments) -> list[Event]:
         """Return the events of a tool call: its first publication begins it, its second has the whole input."""

@@ -30,6 +30,8 @@ MAX_DEPTH = 500  # Go reads 10,000 levels; we stop below the interpreter's own l
 
 ENCODER = msgspec.json.Encoder()
 UNTYPED = msgspec.json.Decoder()
+TOKEN = b"llm.token"  # the topic of a piece of text, the only message that comes often
+READ_TOKEN = msgspec.json.Decoder(topics.LlmToken).decode
 HALF_SURROGATE = re.compile("[\ud800-\udfff]")
 
 

@@ -32,7 +32,7 @@ from dragoman.mappings.canonical.events import (
 from dragoman.mappings.canonical.unmapped import Unmapped
 from dragoman.mappings.canonical.values import Failure
 from dragoman.mappings.codec import MALFORMED
-from dragoman.mappings.dialect import Burst, Clock, Frame, Loss, NewId, Step, TextReader, TranslatorDefaults
+from dragoman.mappings.dialect import Burst, Clock, Frame, Loss, NewId, Step, TextReader, TextSink, TranslatorDefaults
 from dragoman.mappings.smooth.directions import FROM_SERVER
 from dragoman.mappings.smooth.from_canonical import FROM_COMMAND, Context
 from dragoman.mappings.smooth.to_canonical import history_page, session_opened, sessions_listed
@@ -118,14 +118,14 @@ class ClientTranslator(TranslatorDefaults[Event]):
         if not own:
             return None
 
-        def read_text(frame: Frame) -> tuple[str, int] | None:
+        def read_text(frame: Frame, add_text: TextSink) -> bool:
             try:
                 message = EVENTS.decode(frame)  # type: ignore[arg-type]  # other frames raise
             except MALFORMED:
-                return None
+                return False
             if type(message) is StreamToken and message.request_id == own and own in turns and message.timestamp:
-                return message.token, message.timestamp * NS_PER_MS
-            return None
+                return add_text(message.token, message.timestamp * NS_PER_MS, "")
+            return False
 
         return read_text
 
