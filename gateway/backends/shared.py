@@ -26,6 +26,7 @@ from dragoman.gateway.backends.asking import Asking, Script, TimedOut
 from dragoman.gateway.backends.forgotten_rows import RememberingOpener
 from dragoman.gateway.backends.kind import MakeBackend
 from dragoman.gateway.backends.shared_requests import SharedRequest, SharedRequests
+from dragoman.gateway.backends.shared_texts import SharedTexts
 from dragoman.gateway.backends.upstream import Upstream
 from dragoman.gateway.ingress import LATEST, NEW
 from dragoman.gateway.link import Link
@@ -80,7 +81,7 @@ class SharedKind(RememberingOpener):
         self._doubts = 0  # sessions of which it is not known whether the backend has them
         self._made_up: dict[str, Session] = {}  # sessions for a listener whose backend had none
         self._watched: dict[str, Session] = {}  # by their canonical id
-        self._texts: dict[str, TextSink] = {}  # those of the sessions that stream text, by their ids at the backend
+        self._texts = SharedTexts()
         self.requests = SharedRequests()
         sessions.watch(self._note_end)
         upstream = self._connect_upstream(self)
@@ -154,7 +155,7 @@ class SharedKind(RememberingOpener):
     def _note_end(self, session: Session) -> None:
         if session not in self._sessions.index:
             self._made_up.pop(session.state.id, None)
-            self._texts.clear()  # the next piece of each of the others adds its own again
+            self._texts.clear()
 
     def _find_or_make(self, name: str) -> Session:
         """Return the session that the backend calls `name`; make it if it is unknown."""
@@ -221,27 +222,17 @@ class SharedKind(RememberingOpener):
         return self._state
 
     def receive(self, bursts: list[Burst[Event]]) -> TextSink | None:
-        """Bring each answer to the session that asked, and each event to the session that it names.
-
-        Return a sink for further text while any session streams.
-        """
+        """Bring each answer to the session that asked, and each event to the session that it names."""
         for burst in bursts:
             request = self.requests.take(burst.request)
             if request is not None:
-                if request.session is not None:
-                    request.session.delivery.enter()
-                request.answer(burst)
+                request.take_answer(burst)
             elif burst.session:
                 self._receive_events(burst)
             else:
                 for item in burst.items:
                     self._receive_unaddressed(item)
-        return self._add_text if self._texts else None
-
-    def _add_text(self, text: str, at: int, session: str) -> bool:
-        """Give a further piece of text to the session whose id at the backend this is."""
-        add_text = self._texts.get(session)
-        return add_text is not None and add_text(text, at, session)
+        return self._texts.add_text
 
     def _receive_events(self, burst: Burst[Event]) -> None:
         """Bring events to the session that they name; make the session if it is unknown."""
@@ -254,11 +245,7 @@ class SharedKind(RememberingOpener):
             return
         session = known or self._find_or_make(burst.session)
         session.delivery.enter()
-        add_text = session.receive([burst])
-        if add_text is not None:
-            self._texts[burst.session] = add_text
-        else:
-            self._texts.pop(burst.session, None)
+        self._texts.note(burst.session, session.receive([burst]))
         for item in burst.items:
             if isinstance(item, SessionUpdated):
                 self._describe(session, item.session)
@@ -328,8 +315,7 @@ class SharedKind(RememberingOpener):
                 own.setdefault(asked.session.state.id, []).append(command)
         told = [request.session for request in requests.values() if request.session is not None]
         sessions = {session.state.id: session for session in (*told, *self._watched.values())}
-        found = [session for session in sessions.values() if session.lost(text, own.get(session.state.id, []), cause)]
-        return bool(found)
+        return bool([s for s in sessions.values() if s.lost(text, own.get(s.state.id, []), cause)])
 
 
 class SharedBackend:

@@ -22,6 +22,12 @@ class SharedRequest(Struct, frozen=True, kw_only=True):
     session: Session | None = None
     asking: Asking[Command] | None = None
 
+    def take_answer(self, answer: Burst[Event]) -> None:
+        """Pass on the answer, as a part of the session that asked."""
+        if self.session is not None:
+            self.session.delivery.enter()
+        self.answer(answer)
+
 
 class SharedRequests:
     """The requests of one connection that wait for their answers."""

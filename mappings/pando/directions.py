@@ -9,11 +9,15 @@ from __future__ import annotations
 import msgspec
 
 from dragoman.mappings.canonical import Command, Event
-from dragoman.mappings.dialect import Burst, Direction, LineForm, Parts, Rendered
+from dragoman.mappings.codec import MALFORMED
+from dragoman.mappings.dialect import Burst, Direction, Frame, LineForm, Parts, Rendered
 from dragoman.mappings.errors import PeerError
 from dragoman.mappings.pando.from_canonical import FROM_COMMAND, FROM_EVENT, Context
 from dragoman.mappings.pando.to_canonical import TO_COMMAND, TO_EVENT, envelope, place
 from dragoman.mappings.pando.wire import EVENTS, REQUESTS
+from dragoman.mappings.pando.wire.codecs import READ_TOKEN, TOKEN
+from dragoman.mappings.pando.wire.times import nanoseconds
+from dragoman.mappings.pando.wire.topics import LlmToken
 
 PUB = "pub"
 RPC = "rpc"
@@ -50,6 +54,20 @@ def _published_or_reply(message: Parts) -> bytes:
     if not parts or b"\0" not in parts[0]:
         raise PeerError("invalid", "no 0x00 after the topic")
     return parts[0]
+
+
+def read_token(frame: Frame) -> LlmToken | None:
+    """Return the published token that a frame is, or None for any other frame."""
+    if type(frame) is not Parts or len(frame.parts) != 1:
+        return None
+    topic, _, body = frame.parts[0].partition(b"\0")
+    if topic != TOKEN:
+        return None
+    try:
+        message = READ_TOKEN(body)
+    except MALFORMED:
+        return None
+    return None if nanoseconds(message.timestamp) is None else message
 
 
 def _request(message: Parts) -> bytes:

@@ -32,7 +32,7 @@ from tests.pairs.turn_clients import join
 CALLS_MAX = 10
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = tuple(f"{ROOT}/dragoman/{name}/" for name in ("gateway", "adapters", "mappings"))
-READS = {"smooth": 5, "pod": 5, "codewhale": 6, "pando": 15}
+READS = {"smooth": 5, "pod": 5, "codewhale": 6, "pando": 17}
 """Calls from the read of a backend's token to the session.
 
 A pando's token is a ZeroMQ message. It has a time, which is read, and a session, which is looked up. Its turn ends in

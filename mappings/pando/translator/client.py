@@ -17,7 +17,6 @@ from dragoman.mappings.canonical import events as say
 from dragoman.mappings.canonical.commands import Command
 from dragoman.mappings.canonical.unmapped import Unmapped
 from dragoman.mappings.canonical.values import Cause, Failure, flatten
-from dragoman.mappings.codec import MALFORMED
 from dragoman.mappings.dialect import (
     Alarm,
     Burst,
@@ -26,7 +25,6 @@ from dragoman.mappings.dialect import (
     Loss,
     Missed,
     NewId,
-    Parts,
     Step,
     TextReader,
     TextSink,
@@ -34,7 +32,7 @@ from dragoman.mappings.dialect import (
 )
 from dragoman.mappings.errors import PeerError
 from dragoman.mappings.jsonrpc import WAITING_MAX
-from dragoman.mappings.pando.directions import FROM_SERVER
+from dragoman.mappings.pando.directions import FROM_SERVER, read_token
 from dragoman.mappings.pando.from_canonical import public_ids
 from dragoman.mappings.pando.to_canonical import history, pong, sessions_listed
 from dragoman.mappings.pando.translator.answers import refuse, typed_answer, unsupported
@@ -42,8 +40,6 @@ from dragoman.mappings.pando.translator.calls import CALL_MAX, PrimaryCall, Prim
 from dragoman.mappings.pando.translator.followed import FollowedSessions
 from dragoman.mappings.pando.translator.following import Following, Interrupt, Patience
 from dragoman.mappings.pando.vocabulary import given
-from dragoman.mappings.pando.wire.codecs import READ_TOKEN, TOKEN
-from dragoman.mappings.pando.wire.times import nanoseconds
 from dragoman.mappings.rfc3339 import NS
 
 TICK = 1.0
@@ -51,8 +47,6 @@ TICK = 1.0
 
 SILENT_MAX = 15.0
 """Seconds of silence after which a primary is pinged (docs/dialects/pando.md, section 8)."""
-
-NO_TOPIC = (b"", b"", b"")  # of a frame that is no publication
 
 BUSY = Failure(cause="busy", text=f"{WAITING_MAX} calls wait for the primary's answer")
 
@@ -131,30 +125,17 @@ class ClientTranslator(TranslatorDefaults[Event]):
         return self._read_text
 
     def _read_text(self, frame: Frame, add_text: TextSink) -> bool:
-        topic, _, body = frame.parts[0].partition(b"\0") if type(frame) is Parts and len(frame.parts) == 1 else NO_TOPIC
-        if topic != TOKEN:
+        message = read_token(frame)
+        if message is None or message.instance_id != self._instance or self._opened:
             return False
-        try:
-            message = READ_TOKEN(body)
-        except MALFORMED:
-            return False
-        at, said = nanoseconds(message.timestamp), message.payload
-        if at is None or message.instance_id != self._instance or self._opened:
-            return False
-        following, now = self._sessions.get(said.session_id), self._clock()
-        if following is None or not following.streams or not add_text(said.token, at, said.session_id):
-            return False
-        self._heard = now
-        following.add_text(said.token, now)
-        return True
+        self._heard = self._clock()
+        return self._sessions.add_text(message, self._heard, add_text)
 
     def closed(self, cause: str) -> Step[Event]:
         """Fail the calls that have no reply; a client leaves without a message."""
         step: Step[Event] = Step()
         self._fail_calls(step, f"the connection to the primary ended: {cause}")
         return step
-
-    # -- what we ask -------------------------------------------------------------------------------------
 
     def _ask_for_messages(self, step: Step[Event]) -> None:
         for session in self._sessions.take_wanting():
@@ -172,10 +153,7 @@ class ClientTranslator(TranslatorDefaults[Event]):
             return
         if not is_asked:
             self._fail_calls(step, "the primary was replaced by another")
-        for session, following in self._sessions.items():
-            lost = following.end_lost_turn()
-            if lost:
-                step.bursts.append(Burst(items=lost, session=session))
+        step.bursts += self._sessions.end_lost_turns()
         if not is_asked:
             self._resynchronise(step)
 
@@ -187,9 +165,7 @@ class ClientTranslator(TranslatorDefaults[Event]):
     def _note_missed(self, count: int, step: Step[Event]) -> None:
         """Tell a gap to every session: the dropped messages may have been about any of them."""
         gap = say.Gap(text="messages of the primary were dropped unread", count=count)
-        for session, following in self._sessions.items():
-            if following.watched or following.open:
-                step.bursts.append(Burst(items=[gap], session=session))
+        step.bursts += [Burst(items=[gap], session=s) for s, f in self._sessions.items() if f.watched or f.open]
         step.losses.append(Loss(kind="Missed", why="came faster than it was read", count=count))
         self._resynchronise(step)
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dragoman.mappings.canonical import Event
 from dragoman.mappings.canonical import commands as ask
 from dragoman.mappings.canonical.commands import Command
 from dragoman.mappings.canonical.values import flatten
+from dragoman.mappings.dialect import Burst, TextSink
 from dragoman.mappings.pando.translator.following import Following, Patience
+from dragoman.mappings.pando.wire.times import nanoseconds
+from dragoman.mappings.pando.wire.topics import LlmToken
 
 FOLLOWED_MAX = 10_000
 """Sessions of one primary that are followed; beyond it the oldest idle one is forgotten."""
@@ -27,6 +31,20 @@ class FollowedSessions(dict[str, Following]):
                 del self[idle if idle is not None else next(iter(self))]
             following = self[session] = Following(self._patience)
         return following
+
+    def add_text(self, message: LlmToken, now: int, add_text: TextSink) -> bool:
+        """Give a token of a turn that streams to the sink, and note it; return False if it must be received."""
+        said, at = message.payload, nanoseconds(message.timestamp) or 0
+        following = self.get(said.session_id)
+        if following is None or not following.streams or not add_text(said.token, at, said.session_id):
+            return False
+        following.add_text(said.token, now)
+        return True
+
+    def end_lost_turns(self) -> list[Burst[Event]]:
+        """Return the ends of the open turns of a primary that is gone."""
+        ends = {session: following.end_lost_turn() for session, following in self.items()}
+        return [Burst(items=items, session=session) for session, items in ends.items() if items]
 
     def take_wanting(self) -> list[str]:
         """Return the sessions whose messages must be asked for, and mark them as asked."""

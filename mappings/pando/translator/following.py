@@ -231,9 +231,7 @@ class Following:
 
     def read_history(self, messages: Sequence[Message]) -> tuple[Message, ...]:
         """Return the history of a list, without the answer on which the primary still works."""
-        listed = tuple(messages)
-        if self.open or self.held:
-            listed = up_to_input(listed)
+        listed = up_to_input(tuple(messages)) if self.open or self.held else tuple(messages)
         self.known.note(listed)
         return listed
 
@@ -243,19 +241,13 @@ class Following:
         usage = ending.usage if ending is not None else None
         rest = self._rest(listed) if listed is not None else []
         counted = [say.UsageReported(usage=usage)] if usage is not None else []
-        if self._cause is not None and self._failed(self._cause.message, listed) and not self._cancelled:
-            why = say.ErrorReported(cause="internal", text=self._cause.message.text)
-            self._cause = None
+        answers = None if listed is None else [message for message in self.known.answers(listed) if message.text]
+        cause, said = self._cause, bool(self._output.length)
+        if cause is not None and _failed(cause.message, answers, said) and not self._cancelled:
+            why, self._cause = say.ErrorReported(cause="internal", text=cause.message.text), None
             return [*rest, *counted, why, *self._over("failed", listed)]
         end = "cancelled" if self._cancelled else "completed"  # llm.end says only that a run is over
         return [*rest, *counted, *self._over(end, listed)]
-
-    def _failed(self, cause: Message, listed: tuple[Message, ...] | None) -> bool:
-        """Return True if a system message before the end is its cause: no answer follows it, or it is the answer."""
-        if listed is None:
-            return not self._output.length
-        answers = [message for message in self.known.answers(listed) if message.text]
-        return not answers or answers[-1].id == cause.id
 
     def _no_cause(self) -> list[Event]:
         """Return the last system message as an ordinary message."""
@@ -272,8 +264,7 @@ class Following:
         return [*rest, why, *self._over("failed", listed)]
 
     def _over(self, end: Any, listed: tuple[Message, ...] | None) -> list[Event]:
-        self.open = False
-        self.wants = False
+        self.open = self.wants = False
         self._prompted, self._prompt = False, ""
         if listed is not None:
             self.known.settle(listed)
@@ -305,8 +296,7 @@ class Following:
 
     def reconnected(self) -> None:
         """Ask for the messages of an open turn, which may have ended while the connection was lost."""
-        self.asked = False
-        self.wants = self.open
+        self.asked, self.wants = False, self.open
 
     def end_lost_turn(self) -> list[Event]:
         """End the open turn of a primary that is gone."""
@@ -315,6 +305,16 @@ class Following:
         self._ending = None
         why = say.ErrorReported(cause="upstream_lost", text="the primary was replaced by another")
         return [why, *self._over("failed", None)]
+
+
+def _failed(cause: Message, answers: Sequence[Message] | None, said: bool) -> bool:
+    """Return True if a system message before the end is its cause: no answer follows it, or it is the answer.
+
+    `answers` is None if they are not known; then `said` is True if text of one was published.
+    """
+    if answers is None:
+        return not said
+    return not answers or answers[-1].id == cause.id
 
 
 def _runs_in(held: Sequence[tuple[Burst[Event], Any]]) -> int:
