@@ -1,8 +1,17 @@
-"""The state of the connections to the backend of one route, as operators are told it."""
+"""The state of the connections to the backend of one route, as operators are told it, and whether it is lost.
+
+A backend is lost if a connection over which it had said something ended by itself, and no connection stands once
+`reconnect_grace` is over. Then a gateway with `--exit-on-backend-loss` ends. A backend that was never reached may still
+start, so it is not lost.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+
 from msgspec import Struct
+
+LOOK = 0.25  # seconds between two looks: well below `reconnect_grace`
 
 
 class BackendStatus(Struct, kw_only=True):
@@ -34,3 +43,28 @@ class BackendStatus(Struct, kw_only=True):
         """Note the first good frame of a connection."""
         self.heard += 1
         self.fault = ""
+
+
+class BackendLosses:
+    """The backends that dropped a connection, and since when."""
+
+    def __init__(self) -> None:
+        self._dropped: dict[str, int] = {}
+        self._since: dict[str, float] = {}
+
+    def find_lost(
+        self, backends: Mapping[str, BackendStatus], now: float, grace_of: Callable[[str], float]
+    ) -> str | None:
+        """Return the name of a route whose backend is lost, None if there is none.
+
+        Times are in seconds; `grace_of` returns the `reconnect_grace` of a route.
+        """
+        for name, status in backends.items():
+            if status.dropped > self._dropped.get(name, 0):
+                self._since.setdefault(name, now)
+            self._dropped[name] = status.dropped
+            if status.heard:
+                self._since.pop(name, None)
+            elif not status.connected and now - self._since.get(name, now) >= grace_of(name):
+                return name
+        return None

@@ -15,7 +15,7 @@ import typer
 
 from dragoman.gateway import descriptors, logs, standard_descriptors
 from dragoman.gateway.app import App
-from dragoman.gateway.backends.loss import LOOK, BackendLosses
+from dragoman.gateway.backends.status import LOOK, BackendLosses
 from dragoman.gateway.cli import quick_start
 from dragoman.gateway.config.check import load
 from dragoman.gateway.config.probe import probe

@@ -17,8 +17,7 @@ from msgspec import Struct, structs
 from dragoman.gateway.recording.format import Item, StepLine
 from dragoman.gateway.recording.lines import EventLine, FrameLine, Line
 from dragoman.gateway.recording.redaction.finder import finder as finder_of
-from dragoman.gateway.recording.redaction.frame_cleaner import FrameCleaner, Frames
-from dragoman.gateway.recording.redaction.frame_redactor import FrameRedactor
+from dragoman.gateway.recording.redaction.frame_redactor import FrameCleaner, FrameRedactor, Frames
 from dragoman.gateway.recording.redaction.held_text import HeldDelta, HeldText, Released
 from dragoman.gateway.recording.redaction.paths import JsonPaths
 from dragoman.gateway.recording.redaction.rules import RedactionRules

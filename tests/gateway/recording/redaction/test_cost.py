@@ -18,7 +18,7 @@ from msgspec import structs
 from dragoman.gateway.recording.format import Item
 from dragoman.gateway.recording.lines import EventLine, FrameLine
 from dragoman.gateway.recording.redaction.finder import Detector
-from dragoman.gateway.recording.redaction.frame_cleaner import SECRETS_MAX
+from dragoman.gateway.recording.redaction.frame_redactor import SECRETS_MAX
 from dragoman.gateway.recording.redaction.paths import KEYS_MAX, JsonPaths, json_path
 from dragoman.gateway.recording.redaction.redactor import Redactor
 from dragoman.gateway.recording.redaction.rules import RedactionRules, rules
