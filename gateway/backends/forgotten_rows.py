@@ -10,11 +10,8 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping
 
 from dragoman.gateway.backends.kind import MakeBackend, SessionOpener
-from dragoman.gateway.link import Link
-from dragoman.gateway.routing.session_index import Rows
 from dragoman.gateway.routing.sessions import Sessions
 from dragoman.gateway.session.session import Session
-from dragoman.mappings.canonical.commands import ListSessions
 from dragoman.mappings.canonical.values import SessionSummary
 from dragoman.mappings.dialect import Dialect, Loss
 
@@ -22,10 +19,15 @@ ROWS_MAX = 10_000  # rows of about 1 KB each; the row that was added first is dr
 
 
 class ForgottenRows:
-    """The rows by every name under which clients know their sessions."""
+    """The rows by every name under which clients know their sessions. `on_removed` is called with the id of each."""
 
-    def __init__(self, dialects: Callable[[], Mapping[str, Dialect]]) -> None:
+    def __init__(
+        self,
+        dialects: Callable[[], Mapping[str, Dialect]],
+        on_removed: Callable[[str], None] = lambda _id: None,
+    ) -> None:
         self._dialects = dialects
+        self._on_removed = on_removed
         self._rows: dict[str, SessionSummary] = {}  # by the session's id
         self._ids: dict[str, str] = {}
 
@@ -42,6 +44,8 @@ class ForgottenRows:
         row = self._rows.pop(self._ids.get(name, ""), None)
         for known in self._names(row) if row is not None else ():
             self._ids.pop(known, None)
+        if row is not None:
+            self._on_removed(row.session)
         return row
 
     def rows(self) -> list[SessionSummary]:
@@ -63,10 +67,7 @@ class RememberingOpener(SessionOpener):
 
     def __init__(self, sessions: Sessions, make_backend: MakeBackend) -> None:
         super().__init__(sessions, make_backend)
-        self._forgotten = ForgottenRows(self._services.dialects)
-
-    def list_sessions(self, link: Link, _command: ListSessions, tell: Callable[[Rows], None]) -> None:
-        self.when_described(link, lambda: tell(self._forgotten.rows()))
+        self._forgotten = ForgottenRows(self._services.dialects, sessions.list.drop_row)
 
     def find_session(self, name: str) -> Session | None:
         """Make a forgotten session anew; return None if there was none of this name."""
@@ -92,7 +93,12 @@ class RememberingOpener(SessionOpener):
 
     def _keep_row(self, session: Session) -> None:
         """Keep the row of a session that is about to be forgotten, if the backend has the session."""
-        if session.state.backend_ids is not None and self._forgotten.add_row(session.summary()) is not None:
+        if session.state.backend_ids is None:
+            return
+        row = session.summary()
+        if self.is_worth_listing(row):
+            self._sessions.list.keep_row(session.state.owner, row)
+        if self._forgotten.add_row(row) is not None:
             self._services.ledger.record([Loss(kind="SessionsListed", field="sessions", why="too many are forgotten")])
 
     def _newest(self) -> Session | None:

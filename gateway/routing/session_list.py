@@ -5,6 +5,7 @@ A page costs what it shows, not what there is. So the sessions are kept in the o
     a session is new or has changed   its id is noted, which costs a token and a turn nothing more
     a list is asked for               the noted sessions are placed anew, then one page is taken from the order
     a session is busy                 it stays noted: its text changes it without a note
+    a session is forgotten            its last row takes its place, if the backend still has the session
 
 A principal that sees only its own sessions has an order of its own. Sessions without a message or a title are kept
 apart, because most clients are not shown them. What takes long is done in slices, between which other links are served.
@@ -76,6 +77,7 @@ class SessionList:
         self._numbers = count()
         self._places: dict[str, tuple[Group, Place]] = {}
         self._orders: dict[Group, list[Place]] = {}
+        self._kept: dict[str, tuple[str, ListedRow]] = {}  # owners and rows of sessions that are not open here
         self.changed: set[str] = set()
         """Ids of sessions that may have another place now."""
 
@@ -88,6 +90,17 @@ class SessionList:
         """Remove a session that is over, or has another id now."""
         self.changed.discard(id)
         self._remove(id)
+        if id in self._kept:
+            self._place_row(*self._kept[id])
+
+    def keep_row(self, owner: str, row: SessionSummary) -> None:
+        """List this row of a session that is about to be forgotten, and that its backend still has."""
+        self._kept[row.session] = owner, ListedRow(row=row)
+
+    def drop_row(self, id: str) -> None:
+        """List a session that was forgotten no more: it is about to be opened again, or its backend has ended it."""
+        if self._kept.pop(id, None) is not None and self._index.live_session(id) is None:
+            self._remove(id)
 
     def take_page(self, wanted: WantedPage, tell: Callable[[SessionsListed | None], None]) -> Iterator[None]:
         """Call `tell` with a page, or with None for an unknown cursor. Yield when the work of the step is used up."""
@@ -131,12 +144,15 @@ class SessionList:
                 yield
 
     def _place(self, session: Session, listed: ListedRow | None) -> None:
-        own = session.state.id
         if listed is None:
-            self._remove(own)
-            return
+            self._remove(session.state.id)
+        else:
+            self._place_row(session.state.owner, listed)
+
+    def _place_row(self, owner: str, listed: ListedRow) -> None:
+        own = listed.row.session
         known = self._places.get(own)
-        group = self._group(session.state.owner, listed)
+        group = self._group(owner, listed)
         number = known[1][1] if known is not None else next(self._numbers)
         place = (-listed.row.updated_at, number, own)
         if known != (group, place):
@@ -183,6 +199,8 @@ class SessionList:
         groups = [(owner, is_shown) for owner in self._owners(wanted) for is_shown in shown]
         for _, _, own in merge(*(self._walk(group, after) for group in groups)):
             session = self._index.live_session(own)
+            if session is None and own in self._kept:
+                yield self._kept[own][1]
             if session is None or own in wanted.open_rows or not self._policy.sees(wanted.principal, session.state):
                 continue  # it is over, is among the rows of the backend, or has got another owner
             listed = wanted.row_of(session)

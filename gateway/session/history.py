@@ -24,6 +24,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Sequence
+from itertools import islice
 
 from msgspec import structs
 
@@ -294,14 +295,9 @@ def _correct(gap: list[Item], new: list[Message]) -> bool:
 
 def page(state: SessionState, request: str, limit: int, cursor: str) -> HistorySnapshot | None:
     """Return messages of user and assistant, newest first, before the message `cursor`; None if it is unknown."""
-    messages = state.messages()
-    if cursor:
-        at = next((i for i, message in enumerate(messages) if message.id == cursor), None)
-        if at is None:
-            return None
-        messages = messages[:at]
-    shown = messages[-limit:]
-    more = len(messages) > len(shown)
-    return HistorySnapshot(
-        request=request, items=tuple(reversed(shown)), next_cursor=shown[0].id if more and shown else None
-    )
+    messages = state.newest_messages()
+    if cursor and not any(message.id == cursor for message in messages):
+        return None
+    shown = [*islice(messages, limit)]
+    more = next(messages, None) is not None
+    return HistorySnapshot(request=request, items=tuple(shown), next_cursor=shown[-1].id if more and shown else None)

@@ -7,7 +7,7 @@ dialect's from_canonical/ renders it for its clients.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec import Raw, Struct, field, structs
 
@@ -219,16 +219,28 @@ class SessionState(Struct, kw_only=True):
 
         Lists of messages count these, and history pages show them.
         """
-        messages: list[Message] = []
-        for item in self.transcript:
+        return [*self.newest_messages()][::-1]
+
+    def newest_messages(self) -> Iterator[Message]:
+        """Yield the same messages, newest first; whoever needs a few of them pays for no others."""
+        blocks: list[Message] = []  # of one message, newest first
+        for item in reversed(self.transcript):
             if not isinstance(item, Message) or item.role == "system":
                 continue
-            last = messages[-1] if messages else None
-            if last is not None and continues(last, item):
-                messages[-1] = structs.replace(last, text=last.text + item.text, id=item.id or last.id)
-            else:
-                messages.append(item)
-        return messages
+            if blocks and not continues(item, blocks[0]):
+                yield _joined(blocks)
+                blocks = []
+            blocks.append(item)
+        if blocks:
+            yield _joined(blocks)
+
+
+def _joined(blocks: Sequence[Message]) -> Message:
+    """Return text blocks of one message, newest first, as that message; its id is that of the newest that has one."""
+    if len(blocks) == 1:
+        return blocks[0]
+    text = "".join(block.text for block in reversed(blocks))
+    return structs.replace(blocks[-1], text=text, id=next((block.id for block in blocks if block.id), ""))
 
 
 def continues(last: Message | None, message: Message) -> bool:

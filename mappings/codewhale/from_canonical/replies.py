@@ -76,16 +76,16 @@ def _known(ids: Ext | None) -> Thread | None:
 
 def described(state: SessionState, generation: str) -> Thread:
     """Return a whole session as a thread."""
-    said = [message.text for message in state.messages() if message.role == "user"]
+    said = next((message.text for message in state.newest_messages() if message.role == "user"), "")
     known = _known(state.backend_ids)
     if known is not None:
         at = max(known.updated_at, state.updated_at // NS)
-        preview = said[-1][:PREVIEW_MAX] if said else known.preview
+        preview = said[:PREVIEW_MAX] or known.preview
         name = state.title or known.name
         return replace(_put_away(known, state.archived), preview=preview, updated_at=at, name=name)
     return Thread(
         id=public_ids(state.id, state.backend_ids)[0],
-        preview=said[-1][:PREVIEW_MAX] if said else NEW,
+        preview=said[:PREVIEW_MAX] or NEW,
         ephemeral=True,
         model_provider=state.backend.provider or PROVIDER,
         created_at=state.opened_at // NS,

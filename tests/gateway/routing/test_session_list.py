@@ -128,6 +128,37 @@ def test_a_page_costs_the_same_among_100_and_3000_sessions() -> None:
     assert cost(3_000) < 1.2 * cost(100)
 
 
+def test_a_page_asks_no_other_forgotten_session_than_those_that_it_shows() -> None:
+    def cost(count: int) -> int:
+        route = crowd(10)
+        for number in range(count):
+            row = SessionSummary(session=f"{number}", title=f"forgotten {number}", updated_at=(100 + number) * NS)
+            route.router._all.list.keep_row("", row)
+            route.router._all.list.forget(row.session)
+        found = listed(route.router._lists, ListSessions(limit=5))
+        assert [row.title for row in found.sessions] == [f"forgotten {count - 1 - n}" for n in range(5)]
+        return count_steps(lambda: listed(route.router._lists, ListSessions(limit=5, cursor=found.next_cursor or "")))
+
+    assert cost(3_000) < 1.2 * cost(100)
+
+
+def test_a_forgotten_row_that_was_dropped_is_not_listed() -> None:
+    route = crowd(1)
+    route.router._all.list.keep_row("", SessionSummary(session="f", title="forgotten", updated_at=100 * NS))
+    route.router._all.list.forget("f")
+    assert titles(route) == ["forgotten", "t0"]
+    route.router._all.list.drop_row("f")
+    assert titles(route) == ["t0"]
+
+
+def test_a_principal_is_not_shown_the_forgotten_session_of_another() -> None:
+    route = CountedRoute(share="owner")
+    for owner in ("ann", "bob"):
+        route.router._all.list.keep_row(owner, SessionSummary(session=owner, title=f"of {owner}", updated_at=NS))
+        route.router._all.list.forget(owner)
+    assert [row.title for row in listed(route.router._lists, ListSessions(), principal="ann").sessions] == ["of ann"]
+
+
 def test_the_lists_of_one_client_wait_for_turns_when_the_step_is_used_up() -> None:
     async def lists() -> tuple[int, int]:
         route = crowd(LIST_MAX + 1)

@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 
 from dragoman.gateway.session.history import page, renew
 from dragoman.mappings.canonical import OpenTurn, SessionState
+from dragoman.mappings.canonical import state as state_module
 from dragoman.mappings.canonical.events import HistorySnapshot
+from dragoman.mappings.canonical.state import continues
 from dragoman.mappings.canonical.values import Item, Message, Reasoning, Role, ToolCall, ToolResult
 
 
@@ -167,6 +169,18 @@ def test_a_page_that_ends_with_the_first_message_has_no_cursor() -> None:
     found = page(talk(4), "r", 4, "")
     assert found is not None
     assert (len(found.items), found.next_cursor) == (4, None)
+
+
+def test_a_page_of_a_long_history_looks_at_no_more_messages_than_it_shows(monkeypatch: pytest.MonkeyPatch) -> None:
+    state, looks = talk(10_000), list[Message]()
+
+    def look(last: Message, message: Message) -> bool:
+        looks.append(message)
+        return continues(last, message)
+
+    monkeypatch.setattr(state_module, "continues", look)
+    assert texts(page(state, "r", 10, "")) == [str(9_999 - n) for n in range(10)]
+    assert len(looks) <= 12
 
 
 def test_a_page_before_the_first_message_is_empty() -> None:
