@@ -31,6 +31,7 @@ from dragoman.gateway.ledger import Ledger
 from dragoman.gateway.link import Link
 from dragoman.gateway.listeners import Listeners, new_id
 from dragoman.gateway.memory import MemoryBudget, default_limit
+from dragoman.gateway.recording.in_force import RecordingsInForce
 from dragoman.gateway.reload import ConfigStatus
 from dragoman.gateway.router import Router
 from dragoman.gateway.routes import Routes
@@ -58,15 +59,6 @@ LOSSES_LOGGED = 100  # rows of the ledger that are logged at shutdown, the large
 log = structlog.get_logger("dragoman")
 
 
-def _recordings_opener(config: Config, ledger: Ledger, memory: MemoryBudget) -> Callable[[], Recordings | None]:
-    """Return a function that opens the recordings. Without any in the configuration, their modules are not imported."""
-    if config.recording is None:
-        return lambda: None
-    from dragoman.gateway.recording.recordings import recordings_opener
-
-    return recordings_opener(config.recording, ledger, memory)
-
-
 def _telemetry() -> Telemetry | None:
     """Return the telemetry that the environment asks for; without, its modules are not imported."""
     if not any(name.startswith("OTEL_") for name in os.environ):
@@ -74,6 +66,15 @@ def _telemetry() -> Telemetry | None:
     from dragoman.gateway.tracing import is_tracing_configured, start_telemetry
 
     return start_telemetry() if is_tracing_configured() else None
+
+
+def _log_losses(ledger: Ledger) -> None:
+    """Log the rows of the ledger, those that nobody misses only for debugging."""
+    for entry in ledger.entries()[:LOSSES_LOGGED]:
+        missed_by_nobody = getattr(getattr(events, entry.kind, None), "bookkeeping", False)
+        (log.debug if missed_by_nobody else log.info)("not delivered", **structs.asdict(entry))
+    for entry in ledger.partial()[:LOSSES_LOGGED]:
+        log.info("delivered in part", **structs.asdict(entry))
 
 
 class App:
@@ -112,8 +113,7 @@ class App:
         self.ledger = Ledger(times=config.ops is not None)
         self.memory = MemoryBudget(config.limits.memory or default_limit())
         self.config_status = ConfigStatus(since=time.time_ns())
-        self._open_recordings = _recordings_opener(config, self.ledger, self.memory)
-        self._recordings: Recordings | None = None
+        self._recordings = RecordingsInForce(config.recording, self.ledger, self.memory)
         self._telemetry = _telemetry()
         spans = self._telemetry.spans if self._telemetry is not None else None
         self._watch = TurnWatch(time.time_ns, self._trace_of, spans)
@@ -132,7 +132,7 @@ class App:
 
         Raise PeerError if the process that started us was disconnected for an error, and the error of `fail`.
         """
-        self._recordings = self._open_recordings()
+        self._recordings.open()
         self._services = Services(
             clock=time.time_ns,
             new_id=new_id,
@@ -149,15 +149,16 @@ class App:
             self._upstreams = Upstreams(spawner, self.spawn, self._make_backend)
             self._clients = Clients(self._services, self.spawn, self._gone)
             listeners = Listeners(self._clients, self._start, self._attend, self._wrap)
-            self._routes = Routes(self._clients, listeners, self._make_router, self.spawn, listening)
+            self._routes = Routes(self._clients, listeners, self._make_router, self.spawn, listening, self._stopped)
             async with children, asyncio.TaskGroup() as self._group:
                 await self._serve_routes()
         finally:
-            if self._recordings is not None:
-                await self._recordings.close()
+            await self._recordings.close()
             if self._telemetry is not None:
                 await self._telemetry.close()
-        self._tell()
+        _log_losses(self.ledger)
+        self._clients.admission.flush()
+        log.info("stopped", **self.ledger.counters)
         if self._fault is not None:
             raise self._fault
 
@@ -177,9 +178,13 @@ class App:
         """Serve another configuration; if that fails, serve on as before, and raise ConfigError or OSError."""
         identities = Identities(config, self.ledger.counters, address_of)
         services = structs.replace(self._services, limits=config.limits)
-        await self._routes.change(config.routes, identities, services)
+        async with self._recordings.replaced(config.recording) as is_new:
+            await self._routes.change(config.routes, identities, services, records_anew=is_new)
         self.config = config
         self._services = services
+        self.memory.change_limit(config.limits.memory or default_limit())
+        self.children.change_most(config.limits.children)
+        self.ledger.measure_times(wanted=config.ops is not None)
 
     def note_config(self, status: ConfigStatus) -> None:
         """Take note of a configuration that is in force, or was refused."""
@@ -232,7 +237,7 @@ class App:
     @property
     def recordings(self) -> Recordings | None:
         """The recordings, if anything is recorded."""
-        return self._recordings
+        return self._recordings.current
 
     @property
     def links(self) -> list[Link]:
@@ -266,7 +271,8 @@ class App:
             dialects = [registry.dialect(endpoint.dialect) for endpoint in router.route.listen]
             return list(dict.fromkeys(name for one in dialects for name in one.public_ids(state.id, state.backend_ids)))
 
-        recorder = self._recordings.of(route, find_id, public_ids) if self._recordings is not None else None
+        recordings = self._recordings.current
+        recorder = recordings.of(route, find_id, public_ids) if recordings is not None else None
         router = Router(
             route,
             services,
@@ -276,6 +282,9 @@ class App:
             RouteEvents(on_run=partial(self._note_run, route.name), on_shutdown=self._on_shutdown),
         )
         return router
+
+    async def _stopped(self, router: Router) -> None:
+        await self._recordings.release(router.recorder)
 
     def _gone(self, link: Link) -> None:
         if link.ingress.spawned:
@@ -315,13 +324,3 @@ class App:
         await self._routes.stop_accepting()
         self._routes.stop()
         self._clients.close()
-
-    def _tell(self) -> None:
-        """Log the ledger and the counters, as the last lines of the log; only for debugging what nobody misses."""
-        for entry in self.ledger.entries()[:LOSSES_LOGGED]:
-            missed_by_nobody = getattr(getattr(events, entry.kind, None), "bookkeeping", False)
-            (log.debug if missed_by_nobody else log.info)("not delivered", **structs.asdict(entry))
-        for entry in self.ledger.partial()[:LOSSES_LOGGED]:
-            log.info("delivered in part", **structs.asdict(entry))
-        self._clients.admission.flush()
-        log.info("stopped", **self.ledger.counters)

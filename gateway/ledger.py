@@ -52,6 +52,10 @@ class Ledger:
         self._partial: Counter[tuple[str, str, str, str]] = Counter()
         self.counters: Counter[str] = Counter()
 
+    def measure_times(self, *, wanted: bool) -> None:
+        """Time the translation of the links that are made from now on, or of none."""
+        self.times = wanted
+
     def traffic_of(self, dialect: str, role: Role) -> Traffic:
         """Return the totals to which the links of this dialect and role add."""
         return self.traffic.setdefault((dialect, role), Traffic())

@@ -32,6 +32,10 @@ class MemoryBudget:
         self._relieve: dict[Meter, Callable[[], None]] = {}
         self._relieving = False
 
+    def change_limit(self, limit: int) -> None:
+        """Use another limit from now on. Who holds too much for it is relieved with the next growth."""
+        self.limit = limit
+
     @property
     def tight(self) -> bool:
         """True if no new connection or session must be accepted."""

@@ -2,8 +2,8 @@
 
     read the file  ->  validate it  ->  compare it with the one in force  ->  apply it, or change nothing
 
-Each outcome is one log line. Routes, limits and credentials can change while clients talk. Anything else needs a
-restart, and a file that changes it is refused as a whole.
+Each outcome is one log line. Everything in the file can change while clients talk. If a step fails, the file is refused
+as a whole.
 """
 
 from __future__ import annotations
@@ -11,20 +11,18 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Protocol
 
 import structlog
 from msgspec import Struct, structs
 
-from dragoman.gateway.config.model import Config
+from dragoman.gateway.config.model import Config, Ops
 from dragoman.mappings.errors import ConfigError
 
-RELOADED = ("routes", "limits", "auth", "principals", "given", "secrets")
-"""What a reload can change; the last two are only for display."""
-FIXED_LIMITS = ("memory", "children")
-"""The limits of the whole process: it has them from its start."""
+TABLES = ("limits", "recording", "ops", "auth", "principals")
+"""The tables of a file beside its routes."""
 
 POLL = 1.0  # seconds between two looks at a watched file: an editor's save is noticed soon, and a look costs 5 us
 
@@ -43,12 +41,13 @@ class ConfigStatus(Struct, frozen=True, kw_only=True):
     cause: str = ""
 
 
-class RouteChanges(Struct, frozen=True, kw_only=True):
-    """The names of the routes that differ between two configurations."""
+class ConfigChanges(Struct, frozen=True, kw_only=True):
+    """The names of the routes that differ between two configurations, and of the other tables."""
 
     added: list[str]
     changed: list[str]
     removed: list[str]
+    tables: list[str] = []
 
 
 class ReloadedApp(Protocol):
@@ -64,25 +63,22 @@ class ReloadedApp(Protocol):
         """Serve another configuration; if that fails, serve on as before, and raise ConfigError or OSError."""
 
 
-def compare(old: Config, new: Config) -> RouteChanges:
-    """Return the routes that differ; raise ConfigError if something differs that needs a restart."""
-    fixed = [name for name in Config.__struct_fields__ if name not in RELOADED]
-    differing = [name for name in fixed if getattr(old, name) != getattr(new, name)]
-    differing += [f"limits.{name}" for name in FIXED_LIMITS if getattr(old.limits, name) != getattr(new.limits, name)]
-    if differing:
-        raise ConfigError(f"{', '.join(differing)} can only change with a restart of the gateway")
+def compare(old: Config, new: Config) -> ConfigChanges:
+    """Return the routes and tables that differ."""
     before, after = ({route.name: route for route in config.routes} for config in (old, new))
-    return RouteChanges(
+    return ConfigChanges(
         added=[name for name in after if name not in before],
         changed=[name for name in after if name in before and after[name] != before[name]],
         removed=[name for name in before if name not in after],
+        tables=[name for name in TABLES if getattr(old, name) != getattr(new, name)],
     )
 
 
 class ConfigReloader:
     """Reloads the configuration of an app when it is asked to. `read` returns it, or raises ConfigError.
 
-    Each reload happens within the context that `announce` returns.
+    Each reload happens within the context that `announce` returns. The ops port changes within the context that
+    `replace_ops` returns.
     """
 
     def __init__(
@@ -90,10 +86,12 @@ class ConfigReloader:
         app: ReloadedApp,
         read: Callable[[], Config],
         announce: Callable[[], AbstractContextManager[None]] = nullcontext,
+        replace_ops: Callable[[Ops | None], AbstractAsyncContextManager[None]] = lambda _ops: nullcontext(),
     ) -> None:
         self._app = app
         self._read = read
         self._announce = announce
+        self._replace_ops = replace_ops
         self._wanted = asyncio.Event()
 
     def request(self) -> None:
@@ -123,7 +121,8 @@ class ConfigReloader:
         try:
             new = await asyncio.to_thread(self._read)  # it may wait for a pipe, and import dialects
             changes = compare(self._app.config, new)
-            await self._app.change_config(new)
+            async with self._replace_ops(new.ops):
+                await self._app.change_config(new)
         except (ConfigError, OSError) as error:
             cause = str(error)
             self._app.note_config(structs.replace(status, refused_at=time.time_ns(), cause=cause))

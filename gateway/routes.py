@@ -6,6 +6,7 @@ something fails, it is undone, and the routes in force serve on. Then the new ro
     unchanged listener                  keeps its socket and its clients
     route with the same backend         keeps its router: new sessions get the new options
     route with another backend          gets a new router; clients and sessions of the old one stay until they leave
+    other recordings                    each recorded route gets a new router, too
     removed route                       stops accepting, lets open turns finish, disconnects its clients
 """
 
@@ -13,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from typing import Any
 
 import structlog
@@ -47,7 +48,7 @@ class Routes:
     """The routes of a gateway, and the authentication of their clients.
 
     `make_router` returns the router of a route, `spawn` runs tasks of the gateway, and `listening` is called with the
-    endpoint of each listener that was opened.
+    endpoint of each listener that was opened. `stopped` is called with each router that a reload has stopped.
     """
 
     def __init__(
@@ -57,6 +58,7 @@ class Routes:
         make_router: Callable[[Route, Services], Router],
         spawn: Callable[[Coroutine[Any, Any, None], str], None],
         listening: Callable[[str], None],
+        stopped: Callable[[Router], Awaitable[None]],
     ) -> None:
         self.running: list[RunningRoute] = []
         self.identities: Identities
@@ -65,6 +67,7 @@ class Routes:
         self._make_router = make_router
         self._spawn = spawn
         self._listening = listening
+        self._stopped = stopped
         self._retired: list[Router] = []  # their clients or turns are still there
 
     @property
@@ -82,9 +85,14 @@ class Routes:
                 await self._open(running, endpoint, self.identities)
                 self._listening(running.listeners[-1].address)
 
-    async def change(self, routes: Sequence[Route], identities: Identities, services: Services) -> None:
-        """Serve these routes instead; if that fails, serve on as before and raise OSError."""
-        known = {running.route.name: running for running in self.running}
+    async def change(
+        self, routes: Sequence[Route], identities: Identities, services: Services, *, records_anew: bool = False
+    ) -> None:
+        """Serve these routes instead; if that fails, serve on as before and raise OSError.
+
+        With `records_anew` each route that is recorded gets a new router, which has a recorder of the new recordings.
+        """
+        known = {running.route.name: running for running in self.running if not (records_anew and running.route.record)}
         planned = [self._plan(route, known.get(route.name), services) for route in routes]
         kept = self._match_listeners(planned)
         closing = [(old, one) for old in self.running for one in old.listeners if one not in kept]
@@ -182,6 +190,7 @@ class Routes:
         for new in planned:
             if new.router not in used:
                 new.router.stop()
+                await self._stopped(new.router)
         for old, listener in closed:
             old.listeners.remove(listener)
             try:
@@ -214,6 +223,7 @@ class Routes:
         await router.busy.finish()
         router.stop()
         self._retired.remove(router)
+        await self._stopped(router)
 
     async def _open(self, running: RunningRoute, endpoint: Endpoint, identities: Identities) -> OpenListener:
         listener = await self._listeners.open(endpoint, Entrance(router=running.router, identities=identities))

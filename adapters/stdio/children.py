@@ -35,6 +35,10 @@ class Children:
         self._ending = False
         self._watchdog = Watchdog()
 
+    def change_most(self, most: int) -> None:
+        """Allow another number of children; those that run stay."""
+        self.most = most
+
     def __len__(self) -> int:
         return len(self._live)
 

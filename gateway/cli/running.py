@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Coroutine
-from contextlib import asynccontextmanager
+from collections.abc import Coroutine
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from dragoman.gateway import descriptors, logs, standard_descriptors
 from dragoman.gateway.app import App
 from dragoman.gateway.backends.status import LOOK, BackendLosses
 from dragoman.gateway.cli import quick_start
+from dragoman.gateway.cli.ops_port import OpsPort
 from dragoman.gateway.config.check import load
 from dragoman.gateway.config.probe import probe
 from dragoman.gateway.config.startup import find_hazards
@@ -81,6 +81,7 @@ async def serve_until_signalled(
     `file`, SIGHUP reloads this configuration; with `watch`, each change of the file does so, too. With
     `exit_on_backend_loss`, raise DragomanError once a backend that was there is gone.
     """
+    ops_port = OpsPort(gateway)
     notifier = ServiceNotifier(partial(_describe, gateway))
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(notifier.follow(gateway), name="service manager")] if notifier.is_used else []
@@ -88,14 +89,16 @@ async def serve_until_signalled(
             tasks.append(group.create_task(_end_with_backend(gateway), name="backend loss"))
         reload = None
         if file is not None:
-            reloader = ConfigReloader(gateway, partial(load, file), notifier.reloading)
+            reloader = ConfigReloader(
+                gateway, lambda: load(file, in_force=gateway.config), notifier.reloading, ops_port.replaced
+            )
             reload = reloader.request
-            tasks.append(group.create_task(reloader.run(), name="reload"))
+            tasks.append(group.create_task(_reload_when_ready(gateway, reloader), name="reload"))
             if watch:
                 tasks.append(group.create_task(reloader.watch(file), name="reload:watch"))
         gateway.on_signals(reload)
         try:
-            await _serve(gateway, warn=warn)
+            await _serve(gateway, ops_port, warn=warn)
         finally:
             for task in tasks:
                 task.cancel()
@@ -124,8 +127,13 @@ def _describe(gateway: App) -> str:
     return f"{text}; the newer one was refused: {status.cause}" if status.cause else text
 
 
-async def _serve(gateway: App, *, warn: bool) -> None:
-    async with _ops_port(gateway), asyncio.TaskGroup() as group:
+async def _reload_when_ready(gateway: App, reloader: ConfigReloader) -> None:
+    await gateway.ready.wait()
+    await reloader.run()
+
+
+async def _serve(gateway: App, ops_port: OpsPort, *, warn: bool) -> None:
+    async with ops_port, asyncio.TaskGroup() as group:
         hazards = list(find_hazards(gateway.config)) if warn else []  # now: a recording may exist later
         warning = group.create_task(_warn(gateway, hazards), name="start:warnings") if warn else None
         try:
@@ -133,19 +141,6 @@ async def _serve(gateway: App, *, warn: bool) -> None:
         finally:
             if warning is not None:
                 warning.cancel()
-
-
-@asynccontextmanager
-async def _ops_port(gateway: App) -> AsyncIterator[None]:
-    """Serve the ops port of a gateway whose configuration has one; without, its modules are not imported."""
-    if gateway.config.ops is None:
-        yield
-        return
-    from dragoman.gateway.ops.server import OpsServer
-
-    async with OpsServer(gateway.config.ops, gateway) as server:
-        logs.tell(f"ops {server.url}", sys.stderr)
-        yield
 
 
 async def _warn(gateway: App, hazards: list[str]) -> None:

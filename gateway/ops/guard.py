@@ -57,10 +57,14 @@ class Guard:
     """The checks before each request, and the form of each failure. `local`: only this machine's user can connect."""
 
     def __init__(self, options: Ops, *, local: bool) -> None:
-        self._tokens = [token.encode() for token in options.tokens]
-        self._hosts = frozenset(host.lower() for host in options.hosts)
         self._local = local
         self._audit = Audit()
+        self.change_options(options)
+
+    def change_options(self, options: Ops) -> None:
+        """Accept the tokens and hosts of these options from now on."""
+        self._tokens = [token.encode() for token in options.tokens]
+        self._hosts = frozenset(host.lower() for host in options.hosts)
 
     @web.middleware
     async def middleware(self, request: web.Request, handler: Handler) -> web.StreamResponse:

@@ -46,6 +46,7 @@ class OpsServer:
         self._options = options
         self._gateway = gateway
         self._address = parse_ops_address(options.listen)
+        self._guard = Guard(options, local=bool(self._address.path))
         self._heartbeat = LoopHeartbeat()
         self._socket: socket.socket
         self._loop: asyncio.AbstractEventLoop
@@ -74,6 +75,11 @@ class OpsServer:
             with contextlib.suppress(OSError):
                 os.unlink(self._address.path)
 
+    def change_options(self, options: Ops) -> None:
+        """Use other options, with the same address, from the next request on."""
+        self._options = options
+        self._guard.change_options(options)
+
     @property
     def url(self) -> str:
         """The address where the server listens, with the port that was chosen."""
@@ -95,9 +101,8 @@ class OpsServer:
 
     async def _serve(self) -> None:
         self._loop = asyncio.get_running_loop()
-        guard = Guard(self._options, local=bool(self._address.path))
         connections = OpsConnections()
-        app = web.Application(middlewares=[connections.middleware, guard.middleware], client_max_size=BODY_MAX)
+        app = web.Application(middlewares=[connections.middleware, self._guard.middleware], client_max_size=BODY_MAX)
         app.add_routes(
             [web.get("/livez", self._livez), web.get("/readyz", self._readyz), web.get("/metrics", self._metrics)]
         )

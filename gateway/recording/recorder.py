@@ -84,7 +84,7 @@ class Recordings:
         self.memory = memory
         self.later = later
         self._everything = everything
-        self._recorders: list[Recorder] = []
+        self.recorders: list[Recorder] = []
         self._timer: Timer | None = None
         self._waiting: dict[SessionRecorder, None] = {}
         self.current: SessionRecorder | None = None
@@ -106,7 +106,7 @@ class Recordings:
             dialects={endpoint.dialect: endpoint.generation for endpoint in endpoints},
         )
         recorder = Recorder(self, header, everything=self._everything, find_id=find_id, public_ids=public_ids)
-        self._recorders.append(recorder)
+        self.recorders.append(recorder)
         return recorder
 
     def wants_flush(self, track: SessionRecorder) -> None:
@@ -125,7 +125,7 @@ class Recordings:
 
     async def close(self) -> None:
         """Write everything that was recorded, and stop. Log an error if the disk takes too long."""
-        for recorder in self._recorders:
+        for recorder in self.recorders:
             recorder.close()
         if self.worker is not None:
             await self.worker.close()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -12,7 +14,7 @@ from structlog.testing import capture_logs
 
 from dragoman.gateway.config.model import Config, Limits, Ops, Recording, Route
 from dragoman.gateway.endpoint import parse
-from dragoman.gateway.reload import ConfigReloader, ConfigStatus, RouteChanges, compare
+from dragoman.gateway.reload import ConfigChanges, ConfigReloader, ConfigStatus, compare
 from dragoman.mappings.errors import ConfigError
 
 A = Route(name="a", listen=(parse("pod+unix:/a"),), upstream=parse("pod+unix:/b"))
@@ -42,7 +44,7 @@ class App:
 def test_routes_are_compared_by_name() -> None:
     changed = structs.replace(A, overflow="disconnect")
     new = Config(routes=(changed, structs.replace(A, name="c")), limits=Limits(heartbeat=3.0))
-    assert compare(CONFIG, new) == RouteChanges(added=["c"], changed=["a"], removed=["b"])
+    assert compare(CONFIG, new) == ConfigChanges(added=["c"], changed=["a"], removed=["b"], tables=["limits"])
 
 
 @pytest.mark.parametrize(
@@ -50,13 +52,25 @@ def test_routes_are_compared_by_name() -> None:
     [
         (structs.replace(CONFIG, recording=Recording(path="/x")), "recording"),
         (structs.replace(CONFIG, ops=Ops(listen="unix:/x")), "ops"),
-        (structs.replace(CONFIG, limits=Limits(memory=1 << 30)), "limits.memory"),
-        (structs.replace(CONFIG, limits=Limits(children=3)), "limits.children"),
+        (structs.replace(CONFIG, limits=Limits(memory=1 << 30)), "limits"),
     ],
 )
-def test_a_change_that_needs_a_restart_is_refused_by_name(new: Config, name: str) -> None:
-    with pytest.raises(ConfigError, match=f"^{name} can only change with a restart"):
-        compare(CONFIG, new)
+def test_other_tables_that_differ_are_named(new: Config, name: str) -> None:
+    assert compare(CONFIG, new) == ConfigChanges(added=[], changed=[], removed=[], tables=[name])
+
+
+async def test_the_ops_port_changes_around_the_routes() -> None:
+    app, steps = App(), list[str]()
+
+    @asynccontextmanager
+    async def replace_ops(ops: Ops | None) -> AsyncIterator[None]:
+        steps.append(f"open {ops and ops.listen}: {len(app.config.routes)} routes")
+        yield
+        steps.append(f"close: {len(app.config.routes)} routes")
+
+    new = Config(routes=(A,), ops=Ops(listen="unix:/x"))
+    await ConfigReloader(app, lambda: new, replace_ops=replace_ops).reload()
+    assert steps == ["open unix:/x: 2 routes", "close: 1 routes"]
 
 
 async def test_a_reload_is_the_next_generation_and_one_log_line() -> None:

@@ -122,6 +122,14 @@ async def test_a_new_session_and_a_new_client_get_the_new_limits_of_their_route(
         assert [link.outbox._soft for link in app.links] == [Limits().outbox_soft, 2048]
 
 
+async def test_the_limits_of_the_whole_gateway_change(tmp_path: Path) -> None:
+    route = route_of(tmp_path, "a", "s")
+    async with running(config_of(route)) as (app, *_):
+        limits = structs.replace(LIMITS, memory=1 << 20, children=3, links=7)
+        await app.change_config(Config(routes=(route,), limits=limits))
+        assert (app.memory.limit, app.children.most, app._clients.admission._limits.links) == (1 << 20, 3, 7)
+
+
 async def test_an_added_route_is_served_and_a_removed_one_is_not(tmp_path: Path, clients: Clients) -> None:
     async with running(config_of(route_of(tmp_path, "a", "s"))) as (app, played, told):
         reader = await clients.connect("s")

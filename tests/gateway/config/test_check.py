@@ -272,6 +272,15 @@ def test_the_limits_of_a_route_are_checked_together_with_those_of_the_gateway(wr
     assert found(write(text)) == [(4, "route[0].limits.outbox_soft", words)]
 
 
+def test_a_file_into_which_the_gateway_records_already_is_no_fault_of_a_reload(write: Write, tmp_path: Path) -> None:
+    path = write(f"{ROUTE}[recording]\npath = 'TMP/one.jsonl'\n")
+    in_force = load(path)
+    (tmp_path / "one.jsonl").touch()
+    assert load(path, in_force=in_force).recording == in_force.recording
+    with pytest.raises(ConfigError, match="exists already"):
+        load(path)
+
+
 # -- references -------------------------------------------------------------------------------------
 
 

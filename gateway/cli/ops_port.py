@@ -1,0 +1,76 @@
+"""The ops port of a serving command, which a reload can open, replace or close."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from dragoman.gateway import logs
+from dragoman.gateway.app import App
+from dragoman.gateway.config.model import Ops
+
+if TYPE_CHECKING:
+    from dragoman.gateway.ops.server import OpsServer
+
+
+class OpsPort:
+    """The ops port of a gateway, if its configuration has one; without, the modules of the port are not imported."""
+
+    def __init__(self, gateway: App) -> None:
+        self._gateway = gateway
+        self._options: Ops | None = None
+        self._server: OpsServer | None = None
+
+    async def __aenter__(self) -> Self:
+        self._server = await self._open(self._gateway.config.ops)
+        self._options = self._gateway.config.ops
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await _close(self._server)
+
+    @asynccontextmanager
+    async def replaced(self, wanted: Ops | None) -> AsyncIterator[None]:
+        """Serve the port as `wanted` says once the block has ended, but as before if the block raises an error.
+
+        A port at the same address stays open and gets the new tokens. Else the new port opens before the block, and the
+        former one closes behind it. Raise OSError if the new one cannot be opened.
+        """
+        former, server = self._options, self._server
+        if server is not None and _has_same_address(former, wanted):
+            yield
+            if wanted is not None:
+                server.change_options(wanted)
+        else:
+            opened = await self._open(wanted)
+            try:
+                yield
+            except BaseException:
+                await _close(opened)
+                raise
+            self._server = opened
+            await _close(server)
+        self._options = wanted
+
+    async def _open(self, options: Ops | None) -> OpsServer | None:
+        if options is None:
+            return None
+        from dragoman.gateway.ops.server import OpsServer
+
+        server = await OpsServer(options, self._gateway).__aenter__()
+        logs.tell(f"ops {server.url}", sys.stderr)
+        return server
+
+
+async def _close(server: OpsServer | None) -> None:
+    if server is not None:
+        await server.__aexit__(None, None, None)
+
+
+def _has_same_address(one: Ops | None, other: Ops | None) -> bool:
+    return one is not None and other is not None and one.listen == other.listen

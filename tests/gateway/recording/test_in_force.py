@@ -1,0 +1,87 @@
+"""Recordings that a reload replaces: open sessions are recorded where they began."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from msgspec import structs
+
+from dragoman.gateway.app import App
+from dragoman.gateway.config.model import Recording
+from dragoman.gateway.recording.in_force import RecordingsInForce
+from dragoman.gateway.recording.reader import open_recording
+from dragoman.mappings.canonical.events import TextDelta
+from dragoman.mappings.errors import ConfigError
+from tests.gateway.recording.test_recordings import recorded, turn
+from tests.idle import settle
+from tests.pairs.gateway import SmoothClient
+
+
+def words(folder: Path) -> str:
+    """Return the text of the only recording in a folder."""
+    (path,) = folder.glob("*.jsonl*")
+    return "".join(event.text for _, event in open_recording(path).events() if isinstance(event, TextDelta))
+
+
+async def reload_recording(app: App, wanted: Recording | None) -> None:
+    await app.change_config(structs.replace(app.config, recording=wanted))
+
+
+async def test_a_new_session_is_recorded_at_the_new_place_and_an_open_one_where_it_began(tmp_path: Path) -> None:
+    old, new = (Recording(path=str(tmp_path / name), compress=False) for name in ("old", "new"))
+    backend = "smooth+ws://127.0.0.1:0/ws"
+    async with recorded(tmp_path, old, backend) as (app, url), SmoothClient.connected(url) as before:
+        await turn(before, "count 3")
+        await reload_recording(app, new)
+        async with SmoothClient.connected(url) as after:
+            await turn(after, "count 5")
+        await turn(before, "count 4")
+    assert words(tmp_path / "new") == "0 1 2 3 4 "
+    assert words(tmp_path / "old") == "0 1 2 0 1 2 3 "
+
+
+async def test_recordings_can_be_turned_on_and_off(tmp_path: Path) -> None:
+    wanted = Recording(path=str(tmp_path / "rec"), compress=False)
+    async with recorded(tmp_path, None, "smooth+ws://127.0.0.1:0/ws") as (app, url):
+        await reload_recording(app, wanted)
+        async with SmoothClient.connected(url) as client:
+            await turn(client, "count 3")
+        await reload_recording(app, None)
+        async with SmoothClient.connected(url) as client:
+            await turn(client, "count 5")
+    assert words(tmp_path / "rec") == "0 1 2 "
+
+
+async def test_former_recordings_close_once_no_router_uses_them(tmp_path: Path) -> None:
+    old, new = (Recording(path=str(tmp_path / name)) for name in ("old", "new"))
+    async with recorded(tmp_path, old, "smooth+ws://127.0.0.1:0/ws") as (app, url):
+        former = app.recordings
+        assert former is not None
+        async with SmoothClient.connected(url):
+            await reload_recording(app, new)
+            assert app._recordings._former == [former]
+        while app._recordings._former:
+            await settle()
+
+
+async def test_a_file_that_is_recorded_into_does_not_hold_back_a_reload_of_something_else(tmp_path: Path) -> None:
+    recording = Recording(path=str(tmp_path / "one.jsonl"))
+    async with recorded(tmp_path, recording, "smooth+ws://127.0.0.1:0/ws") as (app, url):
+        async with SmoothClient.connected(url) as client:
+            await turn(client)
+        while not (tmp_path / "one.jsonl").exists():
+            await settle()
+        await app.change_config(structs.replace(app.config, recording=structs.replace(recording)))
+        with pytest.raises(ConfigError, match="exists already"):
+            await reload_recording(app, structs.replace(recording, compress=False))
+
+
+async def test_a_reload_that_fails_records_on_as_before(tmp_path: Path) -> None:
+    async with recorded(tmp_path, Recording(path=str(tmp_path / "old"))) as (app, _):
+        force: RecordingsInForce = app._recordings
+        former = force.current
+        with pytest.raises(OSError, match="in use"):
+            async with force.replaced(Recording(path=str(tmp_path / "new"))):
+                raise OSError(98, "in use")
+        assert force.current is former
