@@ -11,7 +11,7 @@ from msgspec import Struct, field
 from dragoman.adapters.base import Sink, Transport
 from dragoman.adapters.inbound import memory
 from dragoman.gateway.histogram import Histogram
-from dragoman.mappings.dialect import Frame, Translator
+from dragoman.mappings.dialect import Frame, TextReader, TextSink, TextWriter, Translator
 
 Role = Literal["client", "backend"]
 Given = TypeVar("Given")
@@ -50,6 +50,38 @@ def timed(function: Callable[[Given], Result], times: Histogram) -> Callable[[Gi
     return measured
 
 
+def timed_writer(write: TextWriter, times: Histogram) -> TextWriter:
+    """Return a writer of further text that counts how many seconds each call took."""
+    clock, add_value = time.perf_counter, times.add_value
+
+    def measured(text: str, at: int) -> list[bytes]:
+        start = clock()
+        frames = write(text, at)
+        add_value(clock() - start)
+        return frames
+
+    return measured
+
+
+def timed_reader(read: TextReader, times: Histogram) -> TextReader:
+    """Return a reader of further text that counts how many seconds it took to read each piece that was taken."""
+    clock, add_value = time.perf_counter, times.add_value
+
+    def measured(frame: Frame, add_text: TextSink) -> bool:
+        start = clock()
+
+        def timed_sink(text: str, at: int, session: str) -> bool:
+            end = clock()
+            taken = add_text(text, at, session)
+            if taken:
+                add_value(end - start)
+            return taken
+
+        return read(frame, timed_sink)
+
+    return measured
+
+
 def observed(
     transport: Transport, translator: Translator[Heard, Said], traffic: Traffic
 ) -> tuple[Transport, Translator[Heard, Said]]:
@@ -77,46 +109,51 @@ class ObservedTransport:
         def count(frames: Sequence[Frame]) -> int:
             taken = sink(frames)
             traffic.frames_received += taken
-            traffic.bytes_received += size_of_frames(frames[:taken])
+            if taken == len(frames) == 1 and type(frame := frames[0]) is bytes:
+                traffic.bytes_received += len(frame)
+            else:
+                traffic.bytes_received += size_of_frames(frames[:taken])
             return taken
 
         await self._transport.run(count)
 
     async def send(self, frames: Sequence[bytes]) -> None:
         """Write these frames, and count them."""
-        self._count_sent(frames)
+        self._traffic.frames_sent += len(frames)
+        self._traffic.bytes_sent += sum(map(len, frames))
         await self._transport.send(frames)
 
     def try_send(self, frames: Sequence[bytes]) -> bool:
         """Write these frames now if that is possible, and count them."""
         written = self._transport.try_send(frames)
         if written:
-            self._count_sent(frames)
+            self._traffic.frames_sent += len(frames)
+            self._traffic.bytes_sent += sum(map(len, frames))
         return written
-
-    def _count_sent(self, frames: Sequence[bytes]) -> None:
-        self._traffic.frames_sent += len(frames)
-        self._traffic.bytes_sent += sum(map(len, frames))
 
 
 class TimedTranslator(Generic[Heard, Said]):
     """A translator whose work on received frames is timed. All else is that of the translator itself."""
 
     def __init__(self, translator: Translator[Heard, Said], traffic: Traffic) -> None:
-        self._translator = translator
+        self._translator, self._times = translator, traffic.read_seconds
         self.receive = timed(translator.receive, traffic.read_seconds)
         self.opened = translator.opened
         self.send = translator.send
         self.attach = translator.attach
         self.on_delivered = translator.on_delivered
         self.can_be_asked = translator.can_be_asked
-        self.text_reader = translator.text_reader
         self.closed = translator.closed
 
     @property
     def view(self) -> str:
         """Return the view of the translator itself, which may change."""
         return self._translator.view
+
+    def text_reader(self) -> TextReader | None:
+        """Return the reader of the translator itself, timed."""
+        read = self._translator.text_reader()
+        return timed_reader(read, self._times) if read is not None else None
 
     @property
     def has_pending_replies(self) -> bool:

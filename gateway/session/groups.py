@@ -10,6 +10,7 @@ from dragoman.gateway.session.attachments import Attachment, Group
 from dragoman.gateway.session.log import Log
 from dragoman.gateway.session.ports import EventRecorder
 from dragoman.gateway.session.text_stream import TextStream, TextTarget
+from dragoman.gateway.traffic import timed_writer
 from dragoman.mappings.canonical import SessionState
 from dragoman.mappings.dialect import TextSink
 
@@ -30,13 +31,15 @@ class Groups:
 
     def open_text(self) -> None:
         """Make a stream of the text that was just delivered, if each rendering can write text by itself."""
-        turn, targets = self._state.turn, []
-        if turn is None or self._services.ledger.times:  # the general path measures its own time
+        turn, targets, ledger = self._state.turn, [], self._services.ledger
+        if turn is None:
             return
         for group in self.by_key.values():
             write = group.projection.text_writer()
             if write is None:
                 return
+            if ledger.times:
+                write = timed_writer(write, ledger.traffic_of(group.dialect.name, "client").render_seconds)
             targets.append(TextTarget(write=write, members=[*group.members]))
         self.text = TextStream(self._state, turn, self._log, self._services, targets, self._recorder)
 

@@ -19,11 +19,12 @@ import pytest
 import uvloop
 
 from dragoman.gateway.app import App
+from dragoman.gateway.config.model import Config, Ops, Route
 from dragoman.gateway.demo.app import demo_backend
 from dragoman.gateway.endpoint import parse
 from tests.conformance.fake_pod import FakePod, event
 from tests.conformance.fake_smooth import FakeSmooth, of_turn
-from tests.pairs.gateway import SmoothClient, bridged, socket_path
+from tests.pairs.gateway import LIMITS, SmoothClient, bridged, serving, socket_path
 from tests.pairs.pod_client import PodClient
 from tests.pairs.table import PAIRS
 from tests.pairs.test_pairs import LISTEN
@@ -158,6 +159,38 @@ def test_a_lone_token_of_a_smooth_server_takes_few_calls_from_the_read_to_the_wr
     assert calls[0] == "metered.MeteredReader.feed_data"
     assert calls[-1] == "lines.join", "written in the call that read it: no task was woken for it"
     assert len(calls) <= CALLS_MAX, "\n".join(calls)
+
+
+OBSERVED = 7
+"""Further calls with an ops port: of two counters, and of the times to read and to write, which go into histograms."""
+
+
+async def test_a_lone_token_takes_few_calls_more_with_an_ops_port(tmp_path: Path) -> None:
+    pod_path = socket_path(tmp_path)
+    ops = Ops(listen=f"unix:{tmp_path}/ops")
+    route = Route(name="test", listen=(parse("smooth+ws://127.0.0.1:0/ws"),), upstream=parse(f"pod+unix:{pod_path}"))
+    app = App(Config(routes=(route,), limits=LIMITS, ops=ops))
+    async with (
+        FakePod.serving(pod_path) as pod,
+        serving(app) as (endpoint, *_),
+        SmoothClient.connected(endpoint.partition("+")[2]) as client,
+    ):
+        await client.say("hold")
+        await pod.holds()
+        await pod.say(event("turn_start", turn=0))
+        for number in range(WARM):
+            await pod.say(event("text_delta", text=f"{number}"))
+            await client.until(lambda number=number: tokens(client) == number + 1)
+        from_pod, to_client = app.ledger.traffic_of("pod", "backend"), app.ledger.traffic_of("smooth", "client")
+        before = (from_pod.frames_received, from_pod.read_seconds.number)
+        shown = (to_client.frames_sent, to_client.render_seconds.number)
+        with counting() as called:
+            await pod.say(event("text_delta", text="counted"))
+            await client.until(lambda: tokens(client) == WARM + 1)
+    assert "text_stream.TextStream.add_text" in called
+    assert len(called) <= CALLS_MAX + OBSERVED, "\n".join(called)
+    assert (from_pod.frames_received, from_pod.read_seconds.number) == (before[0] + 1, before[1] + 1)
+    assert (to_client.frames_sent, to_client.render_seconds.number) == (shown[0] + 1, shown[1] + 1)
 
 
 TOLD: dict[str, Callable[[Any], int]] = {
