@@ -18,7 +18,7 @@ from dragoman.gateway.recording.format import Header, encode, packed
 from dragoman.gateway.recording.lines import EventLine, FrameLine, Line
 from dragoman.gateway.recording.reader import Reader, open_recording
 from dragoman.mappings.canonical.events import TextDelta
-from tests.bench.backend import answer
+from tests.bench.pod_turn import answer
 
 LINES, QUICK_LINES = 400_000, 100_000  # of a recording in which lines are looked for
 SEEKS = 20

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from statistics import median
 
 from tests.bench import codec, recording, replay, start, stdio, zeromq
-from tests.bench.backend import LINES
+from tests.bench.pod_turn import LINES
 from tests.bench.text import Figure, Report, spread
 
 # -- codec ----------------------------------------------------------------------

@@ -23,7 +23,6 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from statistics import median
-from urllib.parse import urlsplit
 
 import msgspec
 import uvloop
@@ -34,11 +33,10 @@ from dragoman.adapters.base import Transport, TransportLimits
 from dragoman.adapters.stdio import Children, ChildSettings
 from dragoman.adapters.websocket import listen
 from tests.adapters.websocket.peers import everybody
-from tests.bench.backend import LINES, answer, turn
-from tests.bench.client import PATIENCE, TERMINAL, Client
-from tests.bench.frames import TEXT, frame
+from tests.bench.client import TEXT, Client, frame
 from tests.bench.naive_aiohttp import LINE_LIMIT
 from tests.bench.ours import Live
+from tests.bench.pod_turn import LINES, answer, turn
 from tests.bench.processes import Process, cores, pin
 from tests.transport_reader import receive
 
@@ -47,6 +45,7 @@ TURN = 50_000  # events; below the megabyte that smooth clients read of one term
 TURNS = {OURS: 8, PUMP: 2, WEBSOCKETD: 2}  # so that each sample lasts about as long
 ROUNDS = 7
 START = 10.0  # seconds until websocketd must listen
+TERMINAL = b"eventual_response"
 LAST = b'"status":"idle"'  # the pod's own terminal
 
 CONTINUED, FINAL = 0x0, 0x80
@@ -147,13 +146,6 @@ def _await(port: int) -> None:
 
 class Reader(Client):
     """A client without a session: it asks a child for events."""
-
-    def __init__(self, url: str) -> None:
-        parts = urlsplit(url)
-        self._socket = socket.create_connection((parts.hostname or "", parts.port or 80))
-        self._socket.settimeout(PATIENCE)
-        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._handshake(parts.netloc, parts.path)
 
     def ask(self, count: int, bridge: str) -> float:
         """Seconds from the question until the last event begins to arrive; all of them are checked after that."""
