@@ -100,7 +100,7 @@ UNLOADED = "1 session x 1,000/s"
 
 def steady(rounds: int, quick: bool) -> Report:
     """G8 to G11 and G21: lone tokens, half of what the core can do."""
-    seconds = 2 if quick else 4
+    seconds = 2 if quick else 3
     cases = [case for shape in SHAPES for way in (FROM_POD, FROM_SMOOTH) for case in _lone(way, *shape, seconds)]
     one = Load(rate=1000, tokens=1000 * seconds)
     cases += [
@@ -232,14 +232,16 @@ def _growth(result: Result) -> float:
 
 DIALECTS = ("smooth", "pod", "pando", "codewhale")
 PAIRS = list(product(DIALECTS, DIALECTS))  # client, backend
+LONE_RATE, PANDO_RATE = 50, 30  # tokens a second and session, of 100 sessions: at most half of what a core can do
 
 
 def pairs(rounds: int, quick: bool) -> Report:
     """G22: all pairs, with a route, a listener and a backend for each session, beside the bare bridge of each."""
     cases = []
     for client, backend in PAIRS:
-        lone = Load(client=client, backend=backend, sessions=100, rate=50, tokens=75 if quick else 150)
-        whole = Load(client=client, backend=backend, tokens=20_000, turns=1 if quick else 4)
+        each = PANDO_RATE if "pando" in (client, backend) else LONE_RATE
+        lone = Load(client=client, backend=backend, sessions=100, rate=each, tokens=each * 3 // 2)
+        whole = Load(client=client, backend=backend, tokens=20_000, turns=1 if quick else 2)
         for load, kind in ((lone, "lone"), (whole, "bulk")):
             what = f"{client} {backend} {kind}"
             cases.append(Case(what=what, program=OURS, load=load, bridge=bridges.pairwise, separate=True))
