@@ -31,6 +31,10 @@ def sessions(
     route: Annotated[str, typer.Option(metavar="NAME", help="List only sessions of this route.")] = "",
     state: Annotated[str, typer.Option(metavar="STATE", help="List only sessions in this state, such as idle.")] = "",
     dialect: Annotated[str, typer.Option(metavar="NAME", help="List only those whose backend speaks this.")] = "",
+    owner: Annotated[str, typer.Option(metavar="NAME", help="List only sessions of this principal.")] = "",
+    sort: Annotated[
+        str, typer.Option(metavar="KEY", help="id, opened_at, updated_at, memory or clients; a `-` before it turns it.")
+    ] = "id",
     limit: Annotated[int, typer.Option(min=1, max=1000, help="List at most so many.")] = 100,
     config_file: OpsConfig = None,
     ops: OpsUrl = None,
@@ -47,7 +51,8 @@ def sessions(
     if (action == "list") is bool(session):
         raise ConfigError(f"sessions {action} takes no session" if session else f"write dragoman sessions {action} ID")
     if action == "list":
-        query = {"route": route, "state": state, "dialect": dialect, "limit": str(limit)}
+        filters = {"route": route, "state": state, "dialect": dialect, "owner": owner}
+        query = {**filters, "sort": sort if sort != "id" else "", "limit": str(limit)}
         answer = port.ask(f"/sessions?{urlencode({key: value for key, value in query.items() if value})}")
     else:
         answer = _act(port, action, f"/sessions/{quote(session, safe='')}")

@@ -6,5 +6,6 @@ heartbeat   the turns of the gateway's event loop
 health      whether the gateway is alive and ready
 metrics     counters and gauges for Prometheus
 admin       the requests of operators, and answers, which makes what they are told
+queries     the parameters of each list
 openapi     the description of all requests
 """

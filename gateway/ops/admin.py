@@ -15,9 +15,9 @@ from dragoman.gateway import logs
 from dragoman.gateway.app import App
 from dragoman.gateway.audit import Audit
 from dragoman.gateway.ops import answers
-from dragoman.gateway.ops.answers import SessionQuery
 from dragoman.gateway.ops.gateway_loop import GatewayLoop
 from dragoman.gateway.ops.guard import problem, respond
+from dragoman.gateway.ops.queries import LossQuery, PageQuery, SessionQuery, parse_query
 from dragoman.gateway.router import Router
 from dragoman.gateway.session.session import Session
 
@@ -25,7 +25,6 @@ T = TypeVar("T")
 Level = Literal["debug", "info", "warning", "error"]
 
 BODY_DEADLINE = 5.0  # seconds for the body of a request, which is one packet
-LIMIT_MAX = 1000  # rows of one page: 100 us of the gateway's loop for each ten
 
 
 class LogLevels(Struct, frozen=True, kw_only=True):
@@ -78,18 +77,8 @@ class Admin:
         return await self._loop.ask(call())
 
     async def _sessions(self, request: web.Request) -> web.Response:
-        query = request.query
-        unknown = sorted(query.keys() - {*SessionQuery.__struct_fields__, "state"})
-        if unknown:
-            return problem(400, f"unknown parameter {unknown[0]!r}: there are route, state, dialect, cursor and limit")
-        wanted = SessionQuery(
-            route=query.get("route", ""),
-            status=query.get("state", query.get("status", "")),
-            dialect=query.get("dialect", ""),
-            cursor=query.get("cursor", ""),
-            limit=_limit(request),
-        )
-        return respond(await self._ask(lambda: answers.session_page(self._gateway, wanted)))
+        wanted = parse_query(request, SessionQuery)
+        return respond(await self._loop.ask(answers.session_page(self._gateway, wanted)))
 
     async def _session(self, request: web.Request) -> web.Response:
         return await self._with_session(
@@ -126,15 +115,15 @@ class Admin:
         return await self._ask(find_and_answer)
 
     async def _links(self, request: web.Request) -> web.Response:
-        cursor, limit = request.query.get("cursor", ""), _limit(request)
-        return respond(await self._ask(lambda: answers.link_page(self._gateway, cursor, limit)))
+        wanted = parse_query(request, PageQuery)
+        return respond(await self._ask(lambda: answers.link_page(self._gateway, wanted)))
 
     async def _routes(self, _request: web.Request) -> web.Response:
         return respond(await self._ask(lambda: answers.route_list(self._gateway)))
 
     async def _losses(self, request: web.Request) -> web.Response:
-        session, limit = request.query.get("session", ""), _limit(request)
-        return respond(await self._ask(lambda: answers.loss_page(self._gateway, session, limit)))
+        wanted = parse_query(request, LossQuery)
+        return respond(await self._loop.ask(answers.loss_page(self._gateway, wanted)))
 
     async def _config(self, _request: web.Request) -> web.Response:
         return respond(await self._ask(lambda: answers.config_in_force(self._gateway)))
@@ -159,10 +148,3 @@ class Admin:
         logs.LEVEL.change(change.level, change.components)
         self._audit.note("log level", "operator", level=logs.LEVEL.default, components=logs.LEVEL.components)
         return await self._log_level(request)
-
-
-def _limit(request: web.Request) -> int:
-    text = request.query.get("limit", "100")
-    if not (text.isascii() and text.isdecimal()) or not 1 <= int(text[:6]) <= LIMIT_MAX:
-        raise web.HTTPBadRequest(text=f"limit={text[:20]}: write a number from 1 to {LIMIT_MAX}")
-    return int(text)

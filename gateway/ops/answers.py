@@ -1,13 +1,15 @@
 """The answers of the ops port about sessions, links, routes, losses, the log and the configuration.
 
-Each function makes one answer of the gateway's tables; call it in the event loop of the gateway.
+Each function makes one answer of the gateway's tables; call it in the event loop of the gateway. Long tables are read
+in slices.
 """
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from heapq import nsmallest
+from heapq import nlargest, nsmallest
 from itertools import islice
+from operator import attrgetter, itemgetter
 from typing import Any
 
 from msgspec import Struct, structs
@@ -17,11 +19,14 @@ from dragoman.gateway.backends.failover import CircuitState, UpstreamPool
 from dragoman.gateway.endpoint import MASK, Endpoint, masked_text
 from dragoman.gateway.ledger import Entry
 from dragoman.gateway.link import Link
+from dragoman.gateway.ops.gateway_loop import take_slices
+from dragoman.gateway.ops.queries import LossQuery, PageQuery, SessionQuery
 from dragoman.gateway.router import Router
 from dragoman.gateway.session.session import Session
 from dragoman.mappings.canonical.values import Status
 
 NS = 1_000_000_000
+ROWS = 50  # rows of sessions that are made in one step of the gateway's loop: 3 ms
 SECRETS = ("token", "secret", "passw", "salt", "private")
 """Parts of the names of keys whose text is never shown."""
 
@@ -44,7 +49,7 @@ class SessionRow(Struct, frozen=True, kw_only=True):
 
 
 class SessionPage(Struct, frozen=True, kw_only=True):
-    """A page of sessions, ordered by id. `next_cursor` asks for the next page; it is null on the last one."""
+    """A page of sessions. `next_cursor` asks for the next page; it is null on the last one."""
 
     sessions: list[SessionRow]
     total: int
@@ -121,11 +126,12 @@ class RouteList(Struct, frozen=True, kw_only=True):
 
 
 class LossPage(Struct, frozen=True, kw_only=True):
-    """The largest rows of the loss ledger: what was not delivered, and what was delivered without some fields."""
+    """A page of the loss ledger: what was not delivered, and what was delivered without some fields."""
 
     losses: list[Entry]
     partial: list[Entry]
     total: int
+    next_cursor: str | None = None
 
 
 class ConfigInForce(Struct, frozen=True, kw_only=True):
@@ -141,30 +147,69 @@ class ConfigInForce(Struct, frozen=True, kw_only=True):
     config: dict[str, Any]
 
 
-class SessionQuery(Struct, frozen=True, kw_only=True):
-    """The query of a list of sessions; "" matches everything."""
-
-    route: str = ""
-    status: str = ""
-    dialect: str = ""
-    cursor: str = ""
-    limit: int = 100
-
-
-def session_page(gateway: App, wanted: SessionQuery) -> SessionPage:
-    """Return the sessions that match, from the cursor on."""
-    found = [
+async def session_page(gateway: App, wanted: SessionQuery) -> SessionPage:
+    """Return the sessions that match, in the order that is wanted, from the cursor on."""
+    candidates = [
         (router, session)
         for router in gateway.routers
         if wanted.route in ("", router.route.name) and wanted.dialect in ("", router.route.upstream.dialect)
         for session in router.sessions
-        if wanted.status in ("", session.state.status)
     ]
-    later = (pair for pair in found if pair[1].state.id > wanted.cursor)
-    page = nsmallest(wanted.limit + 1, later, key=lambda pair: pair[1].state.id)  # sorting all would take longer
-    rows = [_session_row(*pair) for pair in page[: wanted.limit]]
-    more = len(page) > wanted.limit
-    return SessionPage(sessions=rows, total=len(found), next_cursor=rows[-1].id if more else None)
+    name, down = wanted.sort.removeprefix("-"), wanted.sort.startswith("-")
+    start = _decode_cursor(wanted.cursor)
+    total, found = 0, []
+    async for some in take_slices(candidates):
+        for router, session in some:
+            if not _matches(session, wanted):
+                continue
+            total += 1
+            key = _sort_key(session, name)
+            if not wanted.cursor or (key < start if down else key > start):
+                found.append((key, router, session))
+        # sorting all would take longer
+        found = (nlargest if down else nsmallest)(wanted.limit + 1, found, key=itemgetter(0))
+    rows: list[SessionRow] = []
+    async for page in take_slices(found[: wanted.limit], ROWS):
+        rows += [_session_row(router, session) for _key, router, session in page]
+    more = len(found) > wanted.limit
+    return SessionPage(
+        sessions=rows, total=total, next_cursor=_encode_cursor(found[wanted.limit - 1][0]) if more else None
+    )
+
+
+def _matches(session: Session, wanted: SessionQuery) -> bool:
+    return wanted.state in ("", session.state.status) and wanted.owner in ("", session.state.owner)
+
+
+def _sort_key(session: Session, name: str) -> tuple[int, str]:
+    """Return the value by which a session is sorted, and its id, which makes the order definite."""
+    match name:
+        case "opened_at":
+            value = session.state.opened_at
+        case "updated_at":
+            value = session.state.updated_at
+        case "memory":
+            value = session.memory.counted
+        case "clients":
+            value = _count_clients(session)
+        case _:
+            value = 0
+    return value, session.state.id
+
+
+def _encode_cursor(key: tuple[int, str]) -> str:
+    value, session = key
+    return f"{value}:{session}"
+
+
+def _decode_cursor(cursor: str) -> tuple[int, str]:
+    """Return the key of the last row of the page before. A cursor that nobody was given means a session id."""
+    value, _, session = cursor.partition(":")
+    return (int(value), session) if value.isascii() and value.isdecimal() and len(value) < 20 else (0, cursor)
+
+
+def _count_clients(session: Session) -> int:
+    return sum(not link.publishes for link in session.presence.links)
 
 
 def find_session(gateway: App, id: str) -> tuple[Router, Session] | None:
@@ -194,7 +239,7 @@ def _session_row(router: Router, session: Session) -> SessionRow:
         busy=session.is_busy,
         title=row.title[:200],
         owner=state.owner,
-        clients=sum(not link.publishes for link in session.presence.links),
+        clients=_count_clients(session),
         messages=row.messages,
         memory=session.memory.counted,
         opened_at=_time(state.opened_at),
@@ -202,10 +247,10 @@ def _session_row(router: Router, session: Session) -> SessionRow:
     )
 
 
-def link_page(gateway: App, cursor: str, limit: int) -> LinkPage:
+def link_page(gateway: App, wanted: PageQuery) -> LinkPage:
     """Return the clients that connected after the one that the cursor names."""
-    links = gateway.links
-    start = next((number for number, link in enumerate(links, 1) if link.id == cursor), 0)
+    links, limit = gateway.links, wanted.limit
+    start = next((number for number, link in enumerate(links, 1) if link.id == wanted.cursor), 0)
     shown = links[start : start + limit]
     more = start + limit < len(links)
     return LinkPage(
@@ -268,15 +313,36 @@ def _upstream_rows(pool: UpstreamPool | None) -> list[UpstreamRow]:
     ]
 
 
-def loss_page(gateway: App, session: str, limit: int) -> LossPage:
-    """Return the largest rows of the ledger, of one session or of all."""
-    losses = [entry for entry in gateway.ledger.entries() if session in ("", entry.session)]
-    partial = [] if session else gateway.ledger.partial()
+async def loss_page(gateway: App, wanted: LossQuery) -> LossPage:
+    """Return rows of the ledger that match. The cursor is the number of rows of each list on the pages before."""
+    try:
+        start = int(wanted.cursor or "0")
+    except ValueError:
+        start = 0
+    end = start + wanted.limit
+    losses = await _find_losses(gateway.ledger.entries(), wanted)
+    partial = await _find_losses(gateway.ledger.partial(), wanted)
     return LossPage(
-        losses=[structs.replace(entry) for entry in losses[:limit]],
-        partial=partial[:limit],
+        losses=[structs.replace(entry) for entry in losses[start:end]],
+        partial=partial[start:end],
         total=len(losses) + len(partial),
+        next_cursor=str(end) if max(len(losses), len(partial)) > end else None,
     )
+
+
+async def _find_losses(entries: list[Entry], wanted: LossQuery) -> list[Entry]:
+    """Return the rows that match, sorted; equal ones stay in their order, the largest first."""
+    found: list[Entry] = []
+    filters = {name: text for name in ("session", "source", "target", "kind") if (text := getattr(wanted, name))}
+    async for some in take_slices(entries):
+        found += [entry for entry in some if all(getattr(entry, name) == text for name, text in filters.items())]
+    match wanted.sort:
+        case "-count":
+            return found
+        case "count":
+            return found[::-1]
+        case name:
+            return sorted(found, key=attrgetter(name))
 
 
 def config_in_force(gateway: App) -> ConfigInForce:

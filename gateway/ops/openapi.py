@@ -5,32 +5,39 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 
 from dragoman import __version__
 from dragoman.gateway.ops.admin import Detached, LogLevelChange, LogLevels
 from dragoman.gateway.ops.answers import ConfigInForce, LinkPage, LossPage, RouteList, SessionDetail, SessionPage
 from dragoman.gateway.ops.guard import ProblemDetails
 from dragoman.gateway.ops.health import Liveness, Readiness
+from dragoman.gateway.ops.queries import LossQuery, PageQuery, SessionQuery
 
-PAGE = ("cursor", "limit")
 
-OPERATIONS: tuple[tuple[str, str, str, type | None, tuple[str, ...]], ...] = (
-    ("get", "/livez", "Tell whether the event loop turns (200) or is stuck (503).", Liveness, ()),
-    ("get", "/readyz", "Tell whether clients can be served (200) or why not (503).", Readiness, ("verbose",)),
-    ("get", "/metrics", "Show the metrics for Prometheus.", None, ()),
-    ("get", "/sessions", "List sessions.", SessionPage, ("route", "state", "dialect", *PAGE)),
-    ("get", "/sessions/{id}", "Show a session with its clients.", SessionDetail, ()),
-    ("delete", "/sessions/{id}", "Close a session.", None, ()),
-    ("post", "/sessions/{id}/detach", "Disconnect the clients of a session.", Detached, ()),
-    ("get", "/links", "List the clients that are connected.", LinkPage, PAGE),
-    ("get", "/routes", "List the routes, with the connections to their backends.", RouteList, ()),
-    ("get", "/losses", "Show what was not delivered.", LossPage, ("session", "limit")),
-    ("get", "/config", "Show the configuration in force, without secrets.", ConfigInForce, ()),
-    ("get", "/log-level", "Show the level of the log, by component.", LogLevels, ()),
-    ("put", "/log-level", "Change the level of the log, by component.", LogLevels, ()),
-    ("get", "/openapi.json", "Show this description.", None, ()),
+class ReadinessQuery(Struct, frozen=True, kw_only=True):
+    """The parameters of /readyz: with `verbose` it shows all checks, and not only those that fail."""
+
+    verbose: str = ""
+
+
+OPERATIONS: tuple[tuple[str, str, str, type | None, type[Struct] | None], ...] = (
+    ("get", "/livez", "Tell whether the event loop turns (200) or is stuck (503).", Liveness, None),
+    ("get", "/readyz", "Tell whether clients can be served (200) or why not (503).", Readiness, ReadinessQuery),
+    ("get", "/metrics", "Show the metrics for Prometheus.", None, None),
+    ("get", "/sessions", "List sessions.", SessionPage, SessionQuery),
+    ("get", "/sessions/{id}", "Show a session with its clients.", SessionDetail, None),
+    ("delete", "/sessions/{id}", "Close a session.", None, None),
+    ("post", "/sessions/{id}/detach", "Disconnect the clients of a session.", Detached, None),
+    ("get", "/links", "List the clients that are connected.", LinkPage, PageQuery),
+    ("get", "/routes", "List the routes, with the connections to their backends.", RouteList, None),
+    ("get", "/losses", "Show what was not delivered.", LossPage, LossQuery),
+    ("get", "/config", "Show the configuration in force, without secrets.", ConfigInForce, None),
+    ("get", "/log-level", "Show the level of the log, by component.", LogLevels, None),
+    ("put", "/log-level", "Change the level of the log, by component.", LogLevels, None),
+    ("get", "/openapi.json", "Show this description.", None, None),
 )
-"""Method, path, summary, type of the answer, and the parameters of the query."""
+"""Method, path, summary, type of the answer, and of the query."""
 
 
 def describe_ops() -> dict[str, Any]:
@@ -42,10 +49,9 @@ def describe_ops() -> dict[str, Any]:
     paths: dict[str, dict[str, Any]] = {}
     for method, path, summary, answer, query in OPERATIONS:
         operation: dict[str, Any] = {"summary": summary, "responses": _responses(method, path, answer, schema_of)}
-        text = {"type": "string"}
-        parameters: list[dict[str, Any]] = [{"name": name, "in": "query", "schema": text} for name in query]
+        parameters = _parameters(query)
         if "{id}" in path:
-            parameters.append({"name": "id", "in": "path", "required": True, "schema": text})
+            parameters.append({"name": "id", "in": "path", "required": True, "schema": {"type": "string"}})
         if parameters:
             operation["parameters"] = parameters
         if method == "put":
@@ -59,6 +65,14 @@ def describe_ops() -> dict[str, Any]:
         "paths": paths,
         "components": {"schemas": components, "securitySchemes": {"token": bearer}},
     }
+
+
+def _parameters(query: type[Struct] | None) -> list[dict[str, Any]]:
+    """Return the parameters of a query, as its type has them."""
+    if query is None:
+        return []
+    properties = msgspec.json.schema_components([query])[1][query.__name__]["properties"]
+    return [{"name": name, "in": "query", "schema": schema} for name, schema in properties.items()]
 
 
 def _responses(method: str, path: str, answer: type | None, schema_of: dict[type, Any]) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec import structs
@@ -48,7 +49,14 @@ async def test_a_session_is_listed_with_its_route_state_and_clients(tmp_path: Pa
 
 @pytest.mark.parametrize(
     ("query", "number"),
-    [("route=test", 1), ("route=other", 0), ("state=idle", 1), ("state=running", 0), ("dialect=pod", 1)],
+    [
+        ("route=test", 1),
+        ("route=other", 0),
+        ("state=idle", 1),
+        ("state=running", 0),
+        ("dialect=pod", 1),
+        ("owner=nobody", 0),
+    ],
 )
 async def test_a_list_of_sessions_can_be_filtered(query: str, number: int, tmp_path: Path) -> None:
     async with talking(tmp_path) as (port, _client, _session):
@@ -77,6 +85,28 @@ async def test_pages_of_sessions_show_each_session_once() -> None:
             cursor = page["next_cursor"]
         assert len(set(seen)) == 3
         assert not cursor, "the third page is the last one"
+
+
+@pytest.mark.parametrize("sort", ["id", "opened_at", "updated_at", "memory", "clients"])
+async def test_pages_of_sessions_can_be_sorted_in_both_directions(sort: str) -> None:
+    async with with_three_sessions() as (port, clients):
+        await clients[1].say("hello")
+        await clients[1].until(clients[1].terminals)
+        upwards, downwards = [await paged(port, f"sort={sign}{sort}") for sign in ("", "-")]
+        assert [row["id"] for row in downwards] == [row["id"] for row in upwards[::-1]]
+        assert [row[sort] for row in upwards] == sorted(row[sort] for row in upwards)
+        assert len(upwards) == 3
+
+
+async def paged(port: OpsClient, query: str) -> list[dict[str, Any]]:
+    """Return all sessions, from pages of one."""
+    rows: list[dict[str, Any]] = []
+    cursor: str | None = ""
+    while cursor is not None:
+        _, page = await port.ask(f"/sessions?limit=1&cursor={cursor}&{query}")
+        rows += page["sessions"]
+        cursor = page["next_cursor"]
+    return rows
 
 
 async def test_pages_of_links_show_each_link_once() -> None:
@@ -114,7 +144,11 @@ async def test_detaching_disconnects_the_clients_of_a_session_and_keeps_it(tmp_p
 
 
 @pytest.mark.parametrize(
-    "path", ["/sessions?limit=0", "/links?limit=x", "/losses?limit=1001", "/links?limit=%D9%A3", "/sessions?colour=red"]
+    "path",
+    [
+        *("/sessions?limit=0", "/links?limit=x", "/losses?limit=1001", "/links?limit=%D9%A3", "/sessions?colour=red"),
+        *("/sessions?state=asleep", "/sessions?sort=colour", "/losses?sort=colour", "/links?limit=1&limit=2"),
+    ],
 )
 async def test_a_wrong_parameter_is_refused(path: str) -> None:
     async with operated() as port:
@@ -135,6 +169,18 @@ async def test_losses_are_those_of_the_ledger_the_largest_first() -> None:
         _, body = await port.ask("/losses")
         assert [row["kind"] for row in body["losses"]] == ["Large", "Small"]
         assert [row["kind"] for row in (await port.ask("/losses?session=a"))[1]["losses"]] == ["Small"]
+        assert [row["kind"] for row in (await port.ask("/losses?kind=Large"))[1]["losses"]] == ["Large"]
+        assert [row["kind"] for row in (await port.ask("/losses?sort=count"))[1]["losses"]] == ["Small", "Large"]
+
+
+async def test_pages_of_losses_show_each_row_once() -> None:
+    async with operated() as port:
+        for number in range(3):
+            port.app.ledger.record([Loss(kind=f"Kind{number}")])
+        _, first = await port.ask("/losses?limit=2&sort=kind")
+        _, rest = await port.ask(f"/losses?limit=2&sort=kind&cursor={first['next_cursor']}")
+        assert [row["kind"] for row in (*first["losses"], *rest["losses"])] == ["Kind0", "Kind1", "Kind2"]
+        assert rest["next_cursor"] is None
 
 
 async def test_the_configuration_is_shown_without_its_secrets() -> None:

@@ -24,5 +24,13 @@ async def test_each_operation_is_served_and_each_answer_has_its_described_form()
             check(body, content["application/json"]["schema"], document)
 
 
+async def test_the_parameters_of_a_list_are_described_with_their_types() -> None:
+    async with operated() as port:
+        _, document = await port.ask("/openapi.json")
+        described = {row["name"]: row["schema"] for row in document["paths"]["/sessions"]["get"]["parameters"]}
+        assert described["limit"] == {"type": "integer", "minimum": 1, "maximum": 1000, "default": 100}
+        assert set(described["state"]["enum"]) == {"", "idle", "paused", "running"}
+
+
 def check(body: Any, schema: dict[str, Any], document: dict[str, Any]) -> None:
     jsonschema.Draft202012Validator({**schema, "components": document["components"]}).validate(body)

@@ -1,0 +1,58 @@
+"""The queries of the ops port: the parameters of each list, as types that check a request and describe it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, TypeVar
+
+import msgspec
+from aiohttp import web
+from msgspec import Meta, Struct
+
+from dragoman.mappings.canonical.values import Status
+
+Q = TypeVar("Q", bound="PageQuery")
+
+LIMIT_MAX = 1000  # rows of one page: 60 ms of the gateway's loop, in slices
+
+
+class PageQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A page of a list. `cursor` is the `next_cursor` of the page before."""
+
+    cursor: str = ""
+    limit: Annotated[int, Meta(ge=1, le=LIMIT_MAX)] = 100
+
+
+class SessionQuery(PageQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A page of sessions that match; "" matches all. `dialect` is that of the backend. A `-` sorts downwards."""
+
+    route: str = ""
+    state: Literal["", Status] = ""
+    dialect: str = ""
+    owner: str = ""
+    sort: Literal[
+        "id", "-id", "opened_at", "-opened_at", "updated_at", "-updated_at", "memory", "-memory", "clients", "-clients"
+    ] = "id"
+
+
+class LossQuery(PageQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A page of the loss ledger; "" matches all. A `-` sorts downwards."""
+
+    session: str = ""
+    source: str = ""
+    target: str = ""
+    kind: str = ""
+    sort: Literal["-count", "count", "kind", "session"] = "-count"
+
+
+def parse_query(request: web.Request, wanted: type[Q]) -> Q:
+    """Return the query of a request; raise HTTPBadRequest with the reason if it is not of this type."""
+    query = request.query
+    twice = next((name for name in query if len(query.getall(name)) > 1), "")
+    if twice:
+        raise web.HTTPBadRequest(text=f"parameter {twice!r} appears twice")
+    given = {"state" if name == "status" else name: text for name, text in query.items()}
+    try:
+        return msgspec.convert(given, wanted, strict=False)
+    except msgspec.ValidationError as error:
+        known = ", ".join(wanted.__struct_fields__)
+        raise web.HTTPBadRequest(text=f"{error}; the parameters are {known}") from None
