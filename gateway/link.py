@@ -399,6 +399,7 @@ async def _write(link: Link, transport: Transport, drained: Callable[[Link], Non
     try:
         while frames := await outbox.take():
             await transport.send(frames)
+            del frames  # one may be the whole history of a session, and the next may come much later
             if link.behind and outbox.empty and drained is not None:
                 drained(link)
     except ConnectionError as error:

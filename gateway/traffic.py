@@ -101,6 +101,8 @@ class ObservedTransport:
         self.peer_can_read = transport.peer_can_read
         self.discard = transport.discard
         self.close = transport.close
+        self.headers = getattr(transport, "headers", {})  # only a WebSocket has these two
+        self.watch_pings = getattr(transport, "watch_pings", None)
 
     async def run(self, sink: Sink) -> None:
         """Push frames to the sink, and count those that it took."""
@@ -141,6 +143,7 @@ class TimedTranslator(Generic[Heard, Said]):
         self.opened = translator.opened
         self.send = translator.send
         self.attach = translator.attach
+        self.detach = translator.detach
         self.on_delivered = translator.on_delivered
         self.can_be_asked = translator.can_be_asked
         self.closed = translator.closed

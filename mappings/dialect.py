@@ -182,6 +182,9 @@ class Translator(Protocol[Heard, Said]):
     def attach(self, state: SessionState, request: str) -> Step[Heard]:
         """Show this session to the peer, which asked for it by `request` ("" by connecting)."""
 
+    def detach(self, state: SessionState) -> None:
+        """Forget this session: nobody uses it any more."""
+
     def on_delivered(self, batch: Batch) -> Step[Heard]:
         """Note that this batch went out to the peer: it may begin or end a run of the peer."""
 
@@ -222,6 +225,9 @@ class TranslatorDefaults(Generic[Heard]):
     def attach(self, state: SessionState, request: str) -> Step[Heard]:
         """Return an empty step: a backend is shown no session."""
         return Step()
+
+    def detach(self, state: SessionState) -> None:
+        """Do nothing: the translator knows of no session, or only of one."""
 
     def on_delivered(self, batch: Batch) -> Step[Heard]:
         """Return an empty step: the peer waits for no batch."""

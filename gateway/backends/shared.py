@@ -371,10 +371,11 @@ class SharedBackend:
 
     def rest(self) -> None:
         self._shared.unwatch(self._session)
+        self._upstream.detach(self._session.state)
 
     def stop(self) -> None:
         self._asking.stop()
-        self._shared.unwatch(self._session)
+        self.rest()
         self._shared.requests.drop_session(self._session)
 
 

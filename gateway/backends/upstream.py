@@ -120,6 +120,11 @@ class Upstream:
         if self._link is not None and self._link.alive:
             self._link.attach(state, "")
 
+    def detach(self, state: SessionState) -> None:
+        """Forget the session in the translator of the connection: nobody uses it any more."""
+        if self._translator is not None:
+            self._translator.detach(state)
+
     def rest(self) -> None:
         self._resting = True
         self._close()

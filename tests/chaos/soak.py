@@ -23,7 +23,7 @@ from tests.chaos.processes import running
 CLIENTS = 200
 # Sessions that live all the time, such as that of a pod, reach the bounds of their history within the warm-up: else the
 # slope would show how they fill.
-LIMITS = Limits(session_ttl=5.0, log_max=2_000, log_bytes=256 * 1024, transcript_max=256 * 1024)
+LIMITS = Limits(session_ttl=5.0, log_max=500, log_bytes=64 * 1024, transcript_max=32 * 1024)
 LATE = 60.0  # seconds after TURN_DEADLINE until a turn counts as lost
 THINK = 4.0  # seconds between two turns of a client, on average
 TURNS = 3  # of a client before it connects again, on average
@@ -115,8 +115,10 @@ async def _visit(dialect: str, address: str, dice: Random, turns: Counter[str]) 
                     await asyncio.sleep(dice.random() * 2 * THINK)
         except* ConnectionRefusedError:
             turns["refused"] += 1
+            await asyncio.sleep(THINK)  # a refusal comes without a wait: the gateway may be gone
         except* NO_TURN:
             turns["could not connect"] += 1
+            await asyncio.sleep(THINK)
 
 
 async def _outcome(turn: ObservedTurn, client: ChaosClient) -> str:

@@ -62,6 +62,9 @@ class Scripted:
     def attach(self, state: SessionState, request: str) -> Step[Any]:
         return Step(frames=[state.id.encode()])
 
+    def detach(self, state: SessionState) -> None:
+        raise NotImplementedError
+
     def on_delivered(self, batch: Batch) -> Step[Any]:
         return Step()
 
@@ -647,6 +650,20 @@ async def test_a_client_with_too_many_messages_in_a_time_is_told_so_and_disconne
         assert made.refusals == ["too many messages in a short time (`message_rate`)"]
         assert made.transport.close_text == made.refusals[0]
         assert made.ledger.counters["links_cut_too_many_messages"] == 1
+
+
+async def test_a_frame_that_was_written_is_freed() -> None:
+    freed: list[str] = []
+
+    class Noted(bytes):
+        def __del__(self) -> None:
+            freed.append(self.decode())
+
+    async with served() as made:
+        made.link.put([Noted(b"a long history")])
+        await settle()
+        made.transport.got.clear()
+        assert freed == ["a long history"]
 
 
 async def test_pings_of_a_client_count_as_messages() -> None:

@@ -71,8 +71,7 @@ class ClientTranslator(TranslatorDefaults[Event]):
         self._drop_calls(step)
         self._calls.ask(step, ask.Ping(), "alive")
         self._calls.ask(step, ask.ListSessions(), "sessions")
-        for following in self._sessions.values():
-            following.reconnected()
+        self._sessions.reconnected()
         self._ask_for_messages(step)
         return step
 
@@ -85,8 +84,7 @@ class ClientTranslator(TranslatorDefaults[Event]):
         self._heard = now = self._clock()
         for burst in heard.bursts:
             self._note_primary(given(burst.ext, "instanceId", str, ""), step)
-            items = [said for item in burst.items for said in self._take_event(burst, item, now, step)]
-            if items:
+            if items := [said for item in burst.items for said in self._take_event(burst, item, now, step)]:
                 step.bursts.append(replace(burst, items=items, request=""))
         for frame in frames:
             if isinstance(frame, Missed):
@@ -130,6 +128,11 @@ class ClientTranslator(TranslatorDefaults[Event]):
             return False
         self._heard = self._clock()
         return self._sessions.add_text(message, self._heard, add_text)
+
+    def detach(self, state: SessionState) -> None:
+        """Forget what is known of a session of the primary."""
+        for session in public_ids(state.id, state.backend_ids) if state.backend_ids is not None else ():
+            self._sessions.forget(session)
 
     def closed(self, cause: str) -> Step[Event]:
         """Fail the calls that have no reply; a client leaves without a message."""
@@ -197,8 +200,7 @@ class ClientTranslator(TranslatorDefaults[Event]):
         for burst, item in held:
             if following.hold_event(burst, item, now):  # the next run waits for its own input
                 continue
-            items = self._follow_on(following, item, now, step)
-            if items:
+            if items := self._follow_on(following, item, now, step):
                 step.bursts.append(replace(burst, items=items, request=""))
 
     def _input_answered(self, command: ask.SubmitInput, now: int, step: Step[Event]) -> None:
@@ -223,7 +225,7 @@ class ClientTranslator(TranslatorDefaults[Event]):
                 listed = sessions_listed("", reply.result) if reply.failure is None else None
                 if listed is not None:
                     step.bursts.append(Burst(items=[listed]))
-            case "history" | "text":
+            case "history" | "text" if asked.session in self._sessions:
                 self._take_list(asked, reply, now, step)
 
     def _take_list(self, asked: PrimaryCall, reply: say.Reply, now: int, step: Step[Event]) -> None:
@@ -278,7 +280,7 @@ class ClientTranslator(TranslatorDefaults[Event]):
         """Continue what waits for a call that gets no answer."""
         if isinstance(asked.command, ask.SubmitInput):
             self._input_answered(asked.command, self._clock(), step)
-        elif asked.why == "text":
+        elif asked.why == "text" and asked.session in self._sessions:
             self._take_list(asked, say.Reply(request="", failure=failure), self._clock(), step)
 
     # -- time --------------------------------------------------------------------------------------------
@@ -287,9 +289,8 @@ class ClientTranslator(TranslatorDefaults[Event]):
         step: Step[Event] = Step(alarm=Alarm(TICK, self._on_alarm))
         now = self._clock()
         self._fail_calls(step, "the primary did not answer in time", self._calls.overdue(now), "timeout")
-        for session, following in self._sessions.items():
-            items = following.check_time(now)
-            if items:
+        for session, following in self._sessions.touch_all():
+            if items := following.check_time(now):
                 step.bursts.append(Burst(items=items, session=session))
             self._release_held(following, now, step)
         self._ask_for_messages(step)

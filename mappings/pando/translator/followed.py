@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import ItemsView
+
 from dragoman.mappings.canonical import Event
 from dragoman.mappings.canonical import commands as ask
 from dragoman.mappings.canonical.commands import Command
@@ -21,9 +23,11 @@ class FollowedSessions(dict[str, Following]):
     def __init__(self, patience: Patience) -> None:
         super().__init__()
         self._patience = patience
+        self._touched: dict[str, None] = {}  # sessions that may want their messages
 
     def follow(self, session: str) -> Following:
         """Return the state of a session, which is followed from now on."""
+        self._touched[session] = None
         following = self.get(session)
         if following is None:
             if len(self) >= FOLLOWED_MAX:
@@ -46,9 +50,31 @@ class FollowedSessions(dict[str, Following]):
         ends = {session: following.end_lost_turn() for session, following in self.items()}
         return [Burst(items=items, session=session) for session, items in ends.items() if items]
 
+    def forget(self, session: str) -> None:
+        """Follow a session no more; one with an open turn until others take its place."""
+        following = self.get(session)
+        if following is not None and not (following.open or following.waits):
+            del self[session]
+        elif following is not None:
+            following.watched = False
+
+    def reconnected(self) -> None:
+        """Ask again, over a new connection, for the state of open turns."""
+        for _, following in self.touch_all():
+            following.reconnected()
+
+    def touch_all(self) -> ItemsView[str, Following]:
+        """Return all sessions, and note that any of them may want its messages."""
+        self._touched = dict.fromkeys(self)
+        return self.items()
+
     def take_wanting(self) -> list[str]:
-        """Return the sessions whose messages must be asked for, and mark them as asked."""
-        wanting = [session for session, following in self.items() if following.wants and not following.asked]
+        """Return the sessions whose messages must be asked for, and mark them as asked.
+
+        Only those are looked at that were followed since the last call, or all after `touch_all`.
+        """
+        touched, self._touched = self._touched, {}
+        wanting = [s for s in touched if s in self and self[s].wants and not self[s].asked]
         for session in wanting:
             self[session].wants, self[session].asked = False, True
         return wanting

@@ -7,6 +7,7 @@ import json
 import pytest
 
 from dragoman.gateway.config.model import Limits
+from dragoman.mappings.pando.translator.followed import FollowedSessions
 from tests.gateway.backends.in_memory_pando import InMemoryPandoGateway, frames, in_memory_pando_gateway, row
 from tests.gateway.pod_messages import run
 from tests.gateway.smooth_client_messages import ask
@@ -53,6 +54,20 @@ async def test_a_command_names_its_session_and_its_answer_goes_to_its_sender() -
         assert asked == {"session_id": ONE, "content": "Hello"}
         assert [f["status"] for f in frames(client) if f.get("requestId") == "r1"] == [202]
         assert len(frames(other)) == before
+
+
+async def test_a_session_that_nobody_uses_is_forgotten_by_the_translator_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    forgotten: list[str] = []
+    monkeypatch.setattr(FollowedSessions, "forget", lambda _self, session: forgotten.append(session))
+    async with in_memory_pando_gateway() as made:
+        client = await watching(made, ONE)
+        await made.begins(row(ONE))
+        await made.answers("message.list", [])
+        client.hang_up()
+        await settle()
+        assert forgotten == []
+        made.time.passes(Limits().session_ttl)
+        assert set(forgotten) == {ONE}
 
 
 async def test_a_lost_primary_fails_the_open_turn_and_waiting_commands_once() -> None:

@@ -95,6 +95,24 @@ def message(id: str, role: str, content: str) -> dict[str, str]:
     return {"id": id, "role": role, "content": content, "created_at": "2026-05-09T23:28:20+02:00"}
 
 
+def test_a_session_that_nobody_uses_is_forgotten() -> None:
+    primary = Primary().opened()
+    primary.attached("s-1")
+    primary.sends("message.list", [message("m1", "user", "hi")])
+    primary.link.detach(SessionState(id="u", backend_ids=keep(id="s-1")))
+    assert not primary.link._sessions
+    assert primary.attached("s-1") == []
+    assert primary.asked() == ["message.list"]
+
+
+def test_the_history_of_a_session_that_was_forgotten_meanwhile_goes_nowhere() -> None:
+    primary = Primary().opened()
+    primary.attached("s-1")
+    primary.link.detach(SessionState(id="u", backend_ids=keep(id="s-1")))
+    assert primary.sends("message.list", [message("m1", "user", "hi")]) == []
+    assert not primary.link._sessions
+
+
 BEGUN = say.ModelTurnStarted()
 IDLE = say.StatusChanged(status="idle")
 DONE = [say.TurnResult(end="completed"), IDLE]
