@@ -30,6 +30,7 @@ from dragoman.mappings.canonical.values import SessionSummary
 
 LIST_DEFAULT, LIST_MAX = 50, 200  # docs/dialects/smooth.md, section 3: list_conversations
 ROW = 512  # units of work (gateway/fair_queue.py) of one session that is placed or looked at: about 5 us
+PAGE = 4096  # units of a page beside its rows: about 40 us, with its frame and the answer to it
 CHUNK = 64  # sessions that are taken from the order at a time: it may change between two slices
 
 Place = tuple[int, int, str]
@@ -104,6 +105,7 @@ class SessionList:
 
     def take_page(self, wanted: WantedPage, tell: Callable[[SessionsListed | None], None]) -> Iterator[None]:
         """Call `tell` with a page, or with None for an unknown cursor. Yield when the work of the step is used up."""
+        self._budget.left -= PAGE
         yield from self._place_changed(wanted.row_of)
         start = self._start(wanted)
         if start is None:
@@ -111,7 +113,8 @@ class SessionList:
             return
         command, size = wanted.command, page_size(wanted.command)
         query, rows = command.query.lower(), list[SessionSummary]()
-        for listed in merge(self._own_rows(wanted, start[0]), start[1], key=_age):
+        own = self._own_rows(wanted, start[0])
+        for listed in merge(own, start[1], key=_age) if start[1] else own:
             row = listed.row
             is_shown = (wanted.silent or listed.is_shown) and (command.archived or not row.archived)
             if is_shown and query in row.title.lower():
@@ -197,7 +200,8 @@ class SessionList:
         """Yield the rows of the open sessions that the client sees, behind this place."""
         shown = (True, False) if wanted.silent else (True,)
         groups = [(owner, is_shown) for owner in self._owners(wanted) for is_shown in shown]
-        for _, _, own in merge(*(self._walk(group, after) for group in groups)):
+        walks = [self._walk(group, after) for group in groups]
+        for _, _, own in merge(*walks) if len(walks) > 1 else walks[0]:
             session = self._index.live_session(own)
             if session is None and own in self._kept:
                 yield self._kept[own][1]

@@ -77,17 +77,19 @@ class Projection(Context):
             function = speaking.get(type(event))
             if function is not None:
                 messages += function(event, self)
-        lines = EVENTS.encode_lines(messages).split(b"\n")
-        lines.pop()
-        if len(lines) == len(messages) and (not lines or max(map(len, lines)) <= MAX_EVENT):
+        one_by_one = len(messages) == 1
+        for message in messages:
+            if type(message) in SPLIT and len(message.token) > MAX_EVENT:  # as a whole it would be encoded in vain
+                messages, one_by_one = _split(messages), True
+                break
+        lines = [] if one_by_one else EVENTS.encode_lines(messages).split(b"\n")[:-1]
+        if len(lines) != len(messages):  # raw JSON of a backend may have line breaks
+            lines = [*map(encode, messages)]
+        if not lines or max(map(len, lines)) <= MAX_EVENT:
             frames += lines
         else:
-            for message in messages:
-                frame = encode(message)
-                if len(frame) > MAX_EVENT:
-                    frames += fitted(message, self)
-                else:
-                    frames.append(frame)
+            for message, line in zip(messages, lines, strict=True):
+                frames += fitted(message, self) if len(line) > MAX_EVENT else [line]
         return Rendered(frames=frames, losses=self.losses.take() if self.losses.rows else [])
 
     def text_writer(self) -> TextWriter | None:
@@ -163,6 +165,18 @@ class Projection(Context):
 
 
 # -- frames that are too large (docs/translation.md, rule 3.15) -------------------------------------
+
+
+SPLIT = frozenset((wire.StreamToken, wire.StreamReasoning, wire.StreamPreamble))
+"""Messages whose text may be split."""
+
+
+def _split(messages: list[Any]) -> list[Any]:
+    """Return the messages, with the pieces of each in place of a long one."""
+    split: list[Any] = []
+    for message in messages:
+        split += _pieces(message) if type(message) in SPLIT and len(message.token) > MAX_EVENT else [message]
+    return split
 
 
 def fitted(message: Any, context: Context) -> list[bytes]:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dragoman.gateway.fair_queue import STEP
-from dragoman.gateway.routing.session_list import LIST_MAX, ROW, WantedPage
+from dragoman.gateway.routing.session_list import LIST_MAX, PAGE, ROW, WantedPage
 from dragoman.mappings.canonical.commands import ListSessions
 from dragoman.mappings.canonical.events import SessionsListed, TextDelta
 from dragoman.mappings.canonical.values import SessionSummary
@@ -172,8 +172,28 @@ def test_the_lists_of_one_client_wait_for_turns_when_the_step_is_used_up() -> No
         return at_once, len(got)
 
     at_once, in_the_end = asyncio.run(lists())
-    assert at_once <= STEP // (LIST_MAX * ROW)
+    assert at_once <= STEP // (PAGE + LIST_MAX * ROW)
     assert in_the_end == 100
+
+
+def test_a_page_with_few_rows_counts_as_more_work_than_a_small_command() -> None:
+    route = crowd(1)
+    budget = route.services.queue.budget
+    budget.left = 0
+    for _ in route.router._all.list.take_page(wanted_page(route), lambda _page: None):
+        pass
+    assert budget.left <= -PAGE
+
+
+def wanted_page(route: CountedRoute, query: str = "") -> WantedPage:
+    return WantedPage(
+        principal="local",
+        silent=False,
+        command=ListSessions(query=query),
+        row_of=route.router._lists._row_of,
+        open_rows={},
+        other_rows=[],
+    )
 
 
 def test_a_list_that_finds_nothing_is_looked_for_in_slices() -> None:
@@ -181,14 +201,7 @@ def test_a_list_that_finds_nothing_is_looked_for_in_slices() -> None:
     route = crowd(3_000)
     queue = route.services.queue
     told: list[SessionsListed | None] = []
-    wanted = WantedPage(
-        principal="local",
-        silent=False,
-        command=ListSessions(query="nowhere"),
-        row_of=route.router._lists._row_of,
-        open_rows={},
-        other_rows=[],
-    )
+    wanted = wanted_page(route, "nowhere")
     slices = 0
     queue.budget.left = STEP
     for _ in route.router._all.list.take_page(wanted, told.append):

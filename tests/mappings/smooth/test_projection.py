@@ -14,7 +14,9 @@ from msgspec import Raw
 from dragoman.mappings.canonical import Batch, Event, events
 from dragoman.mappings.canonical.values import End, Failure, Message, Origin, Usage
 from dragoman.mappings.dialect import Rendered
+from dragoman.mappings.smooth import projection
 from dragoman.mappings.smooth.projection import MAX_EVENT, Projection
+from dragoman.mappings.smooth.wire import EVENTS
 from tests.mappings.smooth.test_shapes import allowed
 from tests.shared import needs_shared
 from tests.smooth_shapes import assert_emitted
@@ -393,3 +395,30 @@ def test_a_turn_ends_with_its_only_terminal(items: list[Event]) -> None:
         frame for frame in seen if frame["type"] in ("error", "eventual_response", "cancelled") and "requestId" in frame
     ]
     assert ends == [seen[-1]]
+
+
+class CountingEncoder:
+    """An encoder that counts the bytes it makes."""
+
+    def __init__(self, encoder: Any) -> None:
+        self._encoder = encoder
+        self.made = 0
+
+    def encode(self, message: Any) -> bytes:
+        frame: bytes = self._encoder.encode(message)
+        self.made += len(frame)
+        return frame
+
+    def encode_lines(self, messages: list[Any]) -> bytes:
+        lines: bytes = self._encoder.encode_lines(messages)
+        self.made += len(lines)
+        return lines
+
+
+def test_a_text_that_must_be_split_is_encoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    counting = CountingEncoder(EVENTS)
+    monkeypatch.setattr(projection, "EVENTS", counting)
+    text = "long " * MAX_EVENT
+    rendered = Projection().render(batch(events.TextDelta(text=text)))
+    assert "".join(frame["token"] for frame in frames(rendered)) == text
+    assert counting.made == sum(map(len, rendered.frames))
