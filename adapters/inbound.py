@@ -12,7 +12,6 @@ Frames that arrive before a sink is set wait in the same place.
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
@@ -64,7 +63,7 @@ class Inbound:
         self._resume = resume
         self._lines = lines
         self._sink: Sink | None = None
-        self._frames: deque[Frame] = deque()
+        self._frames: list[Frame] = []
         self._gives = False  # `resume` pushes frames
         self._paused = False
         self._ended = False
@@ -165,7 +164,7 @@ class Inbound:
                 part = self._take_slice()
                 taken = sink(part)
                 if taken < len(part):
-                    self._frames.extendleft(reversed(part[taken:]))
+                    self._frames[:0] = part[taken:]
                     self._count(sum(map(memory, part[taken:])))
                     return False
             if self._lines is None or not self._lines.unsplit:
@@ -178,8 +177,8 @@ class Inbound:
                 return False
 
     def _take_slice(self) -> list[Frame]:
-        waiting = self._frames
-        part = [waiting.popleft() for _ in range(min(SLICE, len(waiting)))]
+        part = self._frames[:SLICE]
+        del self._frames[:SLICE]
         self._count(-sum(map(memory, part)))
         return part
 

@@ -24,6 +24,7 @@ from msgspec import Struct
 
 from dragoman.adapters.base import BACKLOG, CloseReason, PeerFacts, Sink, TransportLimits
 from dragoman.adapters.closing import close_server
+from dragoman.adapters.flag import Flag
 from dragoman.adapters.inbound import Inbound
 from dragoman.adapters.lines import LINES_AT_ONCE, LineSplitter, join
 from dragoman.adapters.meter import Meter
@@ -54,9 +55,8 @@ class UnixTransport(asyncio.Protocol):
         self._unsent = 0  # bytes counted as waiting for the peer to read
         self._ended = False  # reading is over
         self._closing = False  # our side closed the connection
-        self._writable = asyncio.Event()
-        self._lost = asyncio.Event()
-        self._writable.set()
+        self._writable = Flag(is_set=True)
+        self._lost = Flag()
 
     async def run(self, sink: Sink) -> None:
         with self._inbound.feeding(sink) as over:
@@ -71,7 +71,7 @@ class UnixTransport(asyncio.Protocol):
         await self._wait_writable()
 
     def try_send(self, frames: Sequence[bytes]) -> bool:
-        if not self._writable.is_set() or self._transport.is_closing():
+        if not self._writable.is_set or self._transport.is_closing():
             return False
         self._transport.write(join(frames))
         return True
@@ -92,7 +92,7 @@ class UnixTransport(asyncio.Protocol):
                 async with asyncio.timeout(self._limits.close_deadline):
                     await self._lost.wait()
         finally:
-            if not self._lost.is_set():
+            if not self._lost.is_set:
                 self._transport.abort()
         await self._lost.wait()
 

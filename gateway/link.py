@@ -16,6 +16,7 @@ import structlog
 from msgspec import Struct
 
 from dragoman.adapters.base import CloseReason, Transport
+from dragoman.adapters.flag import Flag
 from dragoman.adapters.inbound import memory
 from dragoman.gateway.admission import ClientRates
 from dragoman.gateway.command_limits import CommandLimits
@@ -108,8 +109,55 @@ def _read_nothing(_frame: Frame, _add_text: TextSink) -> bool:
     return False
 
 
+_ATTRIBUTES = (
+    "__weakref__",
+    "_add_text",
+    "_alarm",
+    "_answered",
+    "_budget",
+    "_each",
+    "_ended",
+    "_events",
+    "_faults",
+    "_flush",
+    "_ledger",
+    "_memory",
+    "_over",
+    "_rates",
+    "_read_text",
+    "_reason",
+    "_sink",
+    "_translator",
+    "_transport",
+    "_turns",
+    "_unchecked",
+    "_why",
+    "alive",
+    "attaches",
+    "behind",
+    "dialect",
+    "fault",
+    "heard",
+    "id",
+    "ingress",
+    "log",
+    "meter",
+    "outbox",
+    "peer",
+    "principal",
+    "publishes",
+    "roles",
+    "sessions",
+    "tap",
+    "trace",
+)
+"""The attributes of a link: with so many, its dict would take 1.6 KB."""
+
+
 class Link:
     """A live peer with its transport, its translator and its outbox. `tap` records its frames."""
+
+    __slots__ = _ATTRIBUTES
 
     def __init__(
         self,
@@ -120,31 +168,26 @@ class Link:
         events: LinkEvents[T],
         tap: Tap | None = None,
     ) -> None:
-        self.id, self.dialect, self.principal = peer.id, peer.dialect, peer.principal.name
-        self.ingress, self.roles = peer.ingress, peer.roles
-        self.attaches, self.publishes = peer.attaches, peer.publishes
+        self.id, self.dialect, self.principal, self.roles = peer.id, peer.dialect, peer.principal.name, peer.roles
+        self.ingress, self.attaches, self.publishes = peer.ingress, peer.attaches, peer.publishes
         self.outbox = Outbox(services.limits.outbox_soft, services.limits.outbox_hard, transport.meter)
-        self.tap = tap
         self.sessions: dict[str, None] = {}  # ids: the peer is attached to these, or waits to be attached
         self.behind: dict[str, None] = {}  # ids: the peer has not been sent everything of these
-        self.alive = True
-        self.heard = False  # the peer has said something that `understands` accepts
+        self.alive, self.heard = True, False  # heard: the peer has said something that `understands` accepts
         self.fault: PeerError | None = None  # for which the peer was disconnected
-        self._transport, self.peer, self.meter = transport, transport.peer, transport.meter
+        self._transport, self.tap, self.peer, self.meter = transport, tap, transport.peer, transport.meter
         self._translator: Translator[Any, Any] = translator  # the constructor checks its items
         self._sink: Callable[[Link, list[Burst[Any]]], None] = events.sink
-        self._drained, self._understands = events.drained, events.understands
-        self._on_over, self._on_refused = events.over, events.refused
-        self._ledger, self._memory = services.ledger, services.memory
-        self._budget = services.queue.budget
+        self._events: LinkEvents[Any] = events
+        self._ledger, self._memory, self._budget = services.ledger, services.memory, services.queue.budget
         self.stream_text(None)
         limits = CommandLimits(services.limits, peer.dialect) if peer.limited else None
         self._unchecked, self._each = (limits.unchecked, FRAME) if limits is not None else (sys.maxsize, EVENT)
         self._turns = Turns(services.queue, transport.resume, limits.check if limits is not None else None, self._each)
         self._alarm = AlarmTimer(services.schedule)
         self._reason, self._why = CloseReason.DONE, ""  # of the close, for transports that can send them
-        self._ended, self._flush = False, FLUSH_DEADLINE
-        self._over, self._answered = asyncio.Event(), asyncio.Event()  # `_answered`: the peer may have its answers
+        self._ended, self._flush, self._over = False, FLUSH_DEADLINE, Flag()
+        self._answered: Flag | None = None  # set when the peer, which says no more, may have its answers
         self.trace, self.log = _trace_and_log(peer, transport)
         self._rates = ClientRates(services.limits, services.clock) if peer.limited else None
         self._faults = FaultLog(peer.dialect.name, self.log, services)
@@ -156,7 +199,7 @@ class Link:
             begin(self)
             async with asyncio.TaskGroup() as group:
                 reader = group.create_task(self._read(), name=f"{self.id}:read")
-                writer = group.create_task(_write(self, self._transport, self._drained), name=f"{self.id}:write")
+                writer = group.create_task(_write(self, self._transport, self._events.drained), name=f"{self.id}:write")
                 await self._over.wait()
                 self._die()
                 reader.cancel()
@@ -177,7 +220,7 @@ class Link:
     def _die(self) -> None:
         if self.alive:
             self.alive = False
-            self._on_over(self)
+            self._events.over(self)
 
     def end(self, reason: CloseReason, cause: str = "") -> None:
         """Disconnect the peer: write the frames that wait for it, then close the transport."""
@@ -209,7 +252,7 @@ class Link:
         """Tell the peer why it is disconnected, and disconnect it."""
         if not self._ended:
             self._note_cut(code, text)
-            self._on_refused(self, text)
+            self._events.refused(self, text)
             self.end(CloseReason.FULL, code)
 
     def _note_cut(self, code: str, text: str) -> None:
@@ -249,7 +292,8 @@ class Link:
     def on_delivered(self, batch: Batch) -> None:
         """Tell the translator that a batch went out which begins or ends a turn of this peer."""
         self._apply(self._translator.on_delivered(batch))
-        self._answered.set()  # by the projection, which has no frames of its own here
+        if self._answered is not None:
+            self._answered.set()  # by the projection, which has no frames of its own here
 
     @property
     def view(self) -> str:
@@ -274,6 +318,7 @@ class Link:
         try:
             limited = self._rates and self._rates.limited(self._transport, self._hear, self._faults, self._refuse)
             await self._transport.run(limited or self._hear)
+            self._answered = Flag()
             await _last_answers(self._translator, self._transport, self._answered)
         finally:
             self._finish()  # what waits for the peer is still written: it may only have closed its own direction
@@ -295,7 +340,7 @@ class Link:
         elif not (frames := self._turns.admit(frames)):
             return 0
         if not self.heard:
-            self.heard = self._understands(frames)
+            self.heard = self._events.understands(frames)
         tap, add_text = self.tap, self._add_text
         if tap is None:
             if add_text is not None and given == 1 and self._read_text(frames[0], add_text):
@@ -311,7 +356,7 @@ class Link:
         else:
             tap.receive(frames, self._take)
         taken = len(frames)
-        return taken + self._drop(given - taken) if taken < given and self._over.is_set() else taken
+        return taken + self._drop(given - taken) if taken < given and self._over.is_set else taken
 
     def _drop(self, count: int) -> int:
         """Count frames, or commands, of a disconnected peer as lost; return how many."""
@@ -330,7 +375,8 @@ class Link:
 
     def _apply(self, step: Step[Any]) -> None:
         if step.frames:
-            self._answered.set()
+            if self._answered is not None:
+                self._answered.set()
             self.put(step.frames)
             self._budget.left -= sum(map(len, step.frames))
             if self.outbox.over:
@@ -408,7 +454,7 @@ async def _write(link: Link, transport: Transport, drained: Callable[[Link], Non
         outbox.discard()
 
 
-async def _last_answers(translator: Translator[Any, Any], transport: Transport, answered: asyncio.Event) -> None:
+async def _last_answers(translator: Translator[Any, Any], transport: Transport, answered: Flag) -> None:
     """Wait until a peer that has stopped sending has its answers, as a script at the other end of a pipe needs.
 
     `answered` is set whenever the peer may have been answered.

@@ -16,6 +16,7 @@ from aiohttp import ClientWebSocketResponse, WSMessage, WSMsgType, web
 from aiohttp.base_protocol import BaseProtocol
 
 from dragoman.adapters.base import CloseReason, Sink, TransportLimits
+from dragoman.adapters.flag import Flag
 from dragoman.adapters.inbound import PulledInbound
 from dragoman.adapters.meter import Meter
 from dragoman.adapters.websocket.metered import MeteredReader
@@ -159,7 +160,7 @@ class WebSocketTransport:
         # Messages that aiohttp has buffered; empty if this aiohttp hides its buffer.
         self._unread: Sequence[tuple[WSMessage, int]] = getattr(getattr(socket, "_reader", None), "_buffer", ())
         self._ended = False  # the closing handshake has begun: no more reads or writes
-        self._lost = asyncio.Event()
+        self._lost = Flag()
         self._heard = False  # a message has arrived since the last heartbeat check
         self._count_pings: Callable[[int], None] = lambda _count: None
         self._look: asyncio.TimerHandle | None = None
@@ -212,7 +213,7 @@ class WebSocketTransport:
                     await self._socket.close(code=reason, message=cut.encode())
                     await self._lost.wait()
         finally:
-            if not self._lost.is_set():
+            if not self._lost.is_set:
                 self._tcp.abort()
         await self._lost.wait()
 
@@ -241,7 +242,7 @@ class WebSocketTransport:
     # aiohttp's own heartbeat costs 2 us for each message on a busy link: 4 % of an event.
 
     def _look_in(self, seconds: float) -> None:
-        if seconds and not self._lost.is_set():
+        if seconds and not self._lost.is_set:
             self._look = asyncio.get_running_loop().call_later(seconds, self._lives, seconds)
 
     def _lives(self, since: float) -> None:

@@ -18,6 +18,7 @@ import structlog
 from msgspec import Struct, field
 
 from dragoman.adapters.base import CloseReason, Transport
+from dragoman.adapters.flag import Flag
 from dragoman.gateway.backends.failover import FailoverConnection
 from dragoman.gateway.backends.status import BackendStatus
 from dragoman.gateway.first_frames import FirstFrames
@@ -83,7 +84,7 @@ class Upstream:
         self._link: Link | None = None
         self._first: FirstFrames | None = None
         self._waiting: list[Command] = []
-        self._wanted = asyncio.Event()
+        self._wanted = Flag()
         self._running = False
         self._resting = False
         self._stopped = False

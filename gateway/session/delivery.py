@@ -10,6 +10,7 @@ merged; the projection counts what it cannot represent.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from operator import attrgetter
 
 from msgspec import structs
 
@@ -204,8 +205,8 @@ class Delivery:
 
     def count_partial(self, events: Sequence[e.Event], target: Dialect, losses: Sequence[Loss] = ()) -> None:
         """Count the events that reached clients of this dialect without some of their fields."""
-        lost = {loss.kind for loss in losses}
-        arrived = [event for event in events if type(event).__name__ not in lost]
+        lost = set(map(_KIND, losses))
+        arrived = [event for event in events if type(event).__name__ not in lost] if lost else events
         self._ledger.count_partial(self._source, target.name, target.events.from_canonical.lossy, arrived)
 
     def _begin_turn(self, batch: Batch) -> None:
@@ -312,6 +313,8 @@ def turn_projection(attachment: Attachment, projection: SessionProjection, batch
     attachment.request = request
     return projection.copy(request)
 
+
+_KIND = attrgetter("kind")
 
 _BOUNDARY = frozenset({e.TurnAccepted, e.QuestionAsked, e.TurnEnded})
 """Events with which a run that a link began begins or ends."""

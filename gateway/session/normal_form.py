@@ -18,7 +18,7 @@ Pure: events in, runs of events out, each run within one turn.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from msgspec import Struct, structs
 
@@ -50,6 +50,20 @@ def denied(asked: Question) -> Resolved:
     if isinstance(asked, e.ApprovalRequested):
         return e.ApprovalResolved(question=asked.question, approved=False)
     return e.InteractionResolved(question=asked.question, declined=True)
+
+
+_CONTENT = (
+    e.Preamble,
+    e.ToolOutputDelta,
+    e.StateSnapshot,
+    e.UsageReported,
+    e.ModelTurnStarted,
+    e.ModelTurnEnded,
+    e.ModelCallStarted,
+    e.ModelCallEnded,
+    e.ModelRetry,
+    e.ModelContinuation,
+)
 
 
 class QuestionForm:
@@ -208,14 +222,13 @@ class NormalForm:
         self._runs = runs = Runs(state, new_id, tells_model_turns=tells_model_turns)
         self._emit = runs.emit
         self._content = content = Content(runs)
-        self.questions = questions = QuestionForm(runs, content, puts_in_words, given)
+        self.questions = QuestionForm(runs, content, puts_in_words, given)
         self.states = runs.states
         self.losses = runs.losses
         self.next_model_turn = runs.next_model_turn
         self._tells_calls = tells_calls  # else a history has messages alone, and is folded into ours
         self.unwanted: list[Question] = []
         """Questions that were asked in a turn which is over for its clients: nobody will answer them."""
-        self._handlers = self._build_handlers(content, questions)
 
     def feed(self, events: Sequence[e.Event], at: int) -> list[Run]:
         """Normalise `events`, said at `at` (ns)."""
@@ -225,16 +238,13 @@ class NormalForm:
                 continue
             if self._runs.states.turn is TurnState.PARKED and _goes_on(event):
                 self.questions.close()
-            handler = self._handlers.get(type(event))
+            handler = self._HANDLERS.get(type(event))
             if handler is None:
                 self._emit(event)
             else:
-                handler(event)
+                part, handle = handler
+                handle(getattr(self, part) if part else self, event)
         return self._runs.finish()
-
-    def close(self) -> None:
-        """Drop the table of handlers: the session has ended, and the methods in it would keep its state."""
-        self._handlers = {}
 
     def accept(self, origin: Origin, message: Message, at: int) -> list[Run]:
         """Begin the turn of an input that the backend took, or learn that the open turn is its own."""
@@ -266,33 +276,6 @@ class NormalForm:
             self._emit(e.ErrorReported(cause=failure.cause, text=failure.text, ext=failure.ext))
             self._emit(e.StatusChanged(status="idle"))
         return self._runs.finish()
-
-    def _build_handlers(self, content: Content, questions: QuestionForm) -> dict[type, Callable[[Any], None]]:
-        """Map each type of event that needs more than to be emitted to its function."""
-        return {
-            e.TextDelta: content.text_delta,
-            e.TextDone: content.text_done,
-            e.ReasoningStarted: content.reasoning_started,
-            e.ReasoningDelta: content.reasoning_delta,
-            e.ReasoningDone: content.reasoning_done,
-            e.ToolCallStarted: content.call_started,
-            e.ToolCallArguments: content.call_arguments,
-            e.ToolCallFinished: content.call_finished,
-            e.ApprovalRequested: questions.asked,
-            e.InteractionRequired: questions.asked,
-            e.ApprovalResolved: questions.resolved,
-            e.InteractionResolved: questions.resolved,
-            e.OtpRequired: questions.code_wanted,
-            e.OtpSent: questions.code_sent,
-            e.MessageAppended: self._message,
-            e.HistorySnapshot: self._history,
-            e.TurnResult: self._result,
-            e.StatusChanged: self._status,
-            e.TurnEnded: self._ended,
-            e.Alert: self._alert,
-            e.Gap: self._runs.tell_gap,
-            **dict.fromkeys(_CONTENT, self._other_content),
-        }
 
     def _discard(self, event: e.Event) -> bool:
         """Return True if an event belongs to the turn that is over for its clients; it goes nowhere."""
@@ -429,6 +412,32 @@ class NormalForm:
         elif (items := fold_in(event.items, self._state.transcript, self._runs.new_id)) is not None:
             self._emit(structs.replace(event, items=tuple(items)))
 
+    _HANDLERS: ClassVar[dict[type, tuple[str, Callable[[Any, Any], None]]]] = {
+        e.TextDelta: ("_content", Content.text_delta),
+        e.TextDone: ("_content", Content.text_done),
+        e.ReasoningStarted: ("_content", Content.reasoning_started),
+        e.ReasoningDelta: ("_content", Content.reasoning_delta),
+        e.ReasoningDone: ("_content", Content.reasoning_done),
+        e.ToolCallStarted: ("_content", Content.call_started),
+        e.ToolCallArguments: ("_content", Content.call_arguments),
+        e.ToolCallFinished: ("_content", Content.call_finished),
+        e.ApprovalRequested: ("questions", QuestionForm.asked),
+        e.InteractionRequired: ("questions", QuestionForm.asked),
+        e.ApprovalResolved: ("questions", QuestionForm.resolved),
+        e.InteractionResolved: ("questions", QuestionForm.resolved),
+        e.OtpRequired: ("questions", QuestionForm.code_wanted),
+        e.OtpSent: ("questions", QuestionForm.code_sent),
+        e.MessageAppended: ("", _message),
+        e.HistorySnapshot: ("", _history),
+        e.TurnResult: ("", _result),
+        e.StatusChanged: ("", _status),
+        e.TurnEnded: ("", _ended),
+        e.Alert: ("", _alert),
+        e.Gap: ("_runs", Runs.tell_gap),
+        **dict.fromkeys(_CONTENT, ("", _other_content)),
+    }
+    """The part and its method for each type of event that is not just emitted; "" is the normal form itself."""
+
 
 def _verdict(turn: OpenTurn, status: Status) -> tuple[End, Failure | None]:
     """Return how a turn ended if its backend only tells an idle status: by its result, else its error (3.6)."""
@@ -459,17 +468,4 @@ _GOES_ON = frozenset(
         e.ToolCallFinished,
         e.TurnResult,
     }
-)
-
-_CONTENT = (
-    e.Preamble,
-    e.ToolOutputDelta,
-    e.StateSnapshot,
-    e.UsageReported,
-    e.ModelTurnStarted,
-    e.ModelTurnEnded,
-    e.ModelCallStarted,
-    e.ModelCallEnded,
-    e.ModelRetry,
-    e.ModelContinuation,
 )

@@ -133,7 +133,6 @@ class Session:
         now = self._services.clock()
         failure = Failure(cause="upstream_lost", text="the gateway stops")
         self.deliver(self.form.cut("failed", failure, now), now)
-        self.form.close()
         self.commands.close()
         self.questions.close()
         self.reconnect.close()

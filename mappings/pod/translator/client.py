@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from msgspec import structs
 
@@ -31,21 +31,6 @@ class ClientTranslator(TranslatorDefaults[Event]):
         self._pending = PendingMethods()
         self._losses = Losses(FROM_COMMAND)
         self._foreign = 0
-        self._handlers: dict[type, Callable[[Any], tuple[say.Event, ...]]] = {
-            say.HistorySnapshot: self._on_snapshot,
-            say.MessageAppended: self._on_message,
-            say.TurnResult: self._on_result,
-            say.ErrorReported: self._on_error,
-            say.StatusChanged: self._on_status,
-            say.Alert: self._on_alert,
-            say.CompactionDone: self._on_compacted,
-            say.CompactionFailed: self._on_compacted,
-            say.CompletionsListed: self._on_answer,
-            say.SessionsListed: self._on_answer,
-            say.PodInspected: self._on_answer,
-            say.PodAttached: self._on_answer,
-        }
-        self._handled = frozenset(self._handlers)
 
     def opened(self) -> Step[Event]:
         """Return an empty step: a pod shows its session first. Commands of an earlier connection get no answer."""
@@ -59,8 +44,9 @@ class ClientTranslator(TranslatorDefaults[Event]):
         FROM_SERVER.receive(frames, step)
         for burst in step.bursts:
             items = burst.items
-            if not self._handled.isdisjoint(map(type, items)):
-                items[:] = [said for item in items for said in self._handlers.get(type(item), _unchanged)(item)]
+            handlers = self._HANDLERS
+            if not handlers.keys().isdisjoint(map(type, items)):
+                items[:] = [said for item in items for said in handlers.get(type(item), _unchanged)(self, item)]
                 if not items:  # a pod has no request ids, so there is one burst
                     step.bursts = []
         if self._foreign:
@@ -184,6 +170,22 @@ class ClientTranslator(TranslatorDefaults[Event]):
             return ()
         return (structs.replace(event, request=entry.request),)
 
+    _HANDLERS: ClassVar[dict[type, Callable[[Any, Any], tuple[say.Event, ...]]]] = {
+        say.HistorySnapshot: _on_snapshot,
+        say.MessageAppended: _on_message,
+        say.TurnResult: _on_result,
+        say.ErrorReported: _on_error,
+        say.StatusChanged: _on_status,
+        say.Alert: _on_alert,
+        say.CompactionDone: _on_compacted,
+        say.CompactionFailed: _on_compacted,
+        say.CompletionsListed: _on_answer,
+        say.SessionsListed: _on_answer,
+        say.PodInspected: _on_answer,
+        say.PodAttached: _on_answer,
+    }
+    """The functions for events that may answer a command, for all links together."""
+
 
 STOPPED_BY: dict[str, tuple[type, ...]] = {
     "cancelled": (ask.CancelTurn,),
@@ -200,7 +202,7 @@ ANSWER_TO: dict[type, type] = {
 }
 
 
-def _unchanged(event: say.Event) -> tuple[say.Event, ...]:
+def _unchanged(_link: ClientTranslator, event: say.Event) -> tuple[say.Event, ...]:
     return (event,)
 
 
