@@ -201,6 +201,18 @@ def test_a_package_file_holds_no_code_of_its_own() -> None:
     assert not holding, listed(holding)
 
 
+def test_a_package_of_the_gateway_names_each_of_its_modules() -> None:
+    """In `cli` a file bears the name of its command, and in `transports` that of its transport."""
+    unnamed = [
+        f"{name(path)}: {module}"
+        for path in SOURCES
+        if path.stem == "__init__" and path.parts[-3] == "gateway" and path.parts[-2] not in ("cli", "transports")
+        for module in sorted(names_in(path.parent))
+        if not re.search(rf"\b{module}\b", ast.get_docstring(parsed(path)) or "")
+    ]
+    assert not unnamed, listed(unnamed)
+
+
 def test_only_a_package_file_lists_names_for_others() -> None:
     """`__all__` elsewhere repeats the names of the module; an import of a name from its owner needs none."""
     listing = [

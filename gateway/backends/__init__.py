@@ -1,8 +1,10 @@
 """Connections to backends, and the kinds of backend, behind one class that the router asks.
 
-upstream        one connection, made again    asking            requests that come before all others
-kind            what a router asks            single            one session
-pods            a directory of pods           shared            one connection for many sessions
-conversations   one opened for each session   catalog           what a backend's store lists
-history_loader  whole histories, page by page
+upstream        one connection, made again    asking           requests that come before all others
+status          the state of connections      failover         which of several upstreams gets new sessions
+kind            what a router asks            single           one session
+pods            a directory of pods           shared           one connection for many sessions
+conversations   one opened for each session   catalog          what a backend's store lists
+history_loader  whole histories, in pages     shared_requests  requests over one connection for many sessions
+forgotten_rows  rows of forgotten sessions    shared_texts     streamed text over such a connection
 """

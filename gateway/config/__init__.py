@@ -1,7 +1,10 @@
 """The configuration: its model, the file, and the check whether it works.
 
-model    limits, routes and their options     check    every error of a file
-lines    the line of a key in the file        shape    unknown, missing and ill-typed keys
-probe    the reachability of the backends
-startup  what will not work on this machine
+model          limits, routes and their options   check          every error of a file
+source         read a small file                  paths          relative paths
+interpolation  references in its strings          lines          the line of a key in the file
+shape          unknown or ill-typed keys          access         keys that say who may use a route
+upstreams      several upstreams of a route       ops_address    the address of the ops port
+probe          the reachability of backends       local_sockets  servers of this machine
+startup        what will not work here            display        show a configuration in force
 """

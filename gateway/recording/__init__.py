@@ -1,7 +1,7 @@
 """Recordings of sessions (docs/design.md, section 8; docs/recording.md).
 
 format, lines        a file: its Header, its StepLines, and their frames, events and commands
-recordings           all recordings of a gateway
+recordings           opens the recordings of a gateway; in_force replaces them at a reload
 recorder             the Recorder of a route, a Tap for each link, a SessionRecorder for each session
 parts                the files of one recording, and what happens if the disk is full
 pending              steps that are not written yet; text that streams is folded
@@ -12,4 +12,5 @@ places               names of files
 rewriting            remove secrets from existing recordings
 captures             recordings made of captured frames
 redaction, show      find secrets; show recordings to people
+printable            makes text of peers safe for terminals and pages
 """

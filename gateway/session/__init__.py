@@ -10,6 +10,8 @@ presence      who is attached, and who waits for the history       reconnect   a
 normal_form   completes a turn, with content, runs, turn_states    found       the end of a lost turn
 fold          adds events to the state                             history     ids, additions and pages of history
 log           the newest batches                                   delivery    one rendering for all clients alike
+attachments   clients of a session, in groups that see the same    text_stream the direct way of streamed text
+pieces        streamed content, and how neighbours are joined      no_backend  the backend of an ended session
 wording       questions and answers in words                       narrowing   what a route hides from its clients
 weight        characters that events hold in memory                digest      size and messages of the transcript
 held          the memory of a session: its log and its transcript
