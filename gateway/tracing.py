@@ -8,10 +8,11 @@ gateway/turn_watch.py, and no content. Spans are exported by a thread of the lib
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import threading
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
 
 import structlog
 
@@ -65,6 +66,36 @@ class OpenTelemetrySpans:
         span.end()
 
 
+class WatchedExporter:
+    """An exporter of spans that logs once when the collector does not take them, and once when it does again.
+
+    The library would log several lines for each batch. It calls the exporter in a thread of its own.
+    """
+
+    def __init__(self, exporter: Any) -> None:
+        self._exporter = exporter
+        self._fails = False
+
+    def export(self, spans: Sequence[Any]) -> Any:
+        """Export spans, and return the result of the exporter."""
+        result = self._exporter.export(spans)
+        fails = result.name != "SUCCESS"
+        if fails and not self._fails:
+            log.warning("no spans are exported: the collector does not take them")
+        elif self._fails and not fails:
+            log.info("spans are exported again")
+        self._fails = fails
+        return result
+
+    def shutdown(self) -> None:
+        """End the exporter."""
+        self._exporter.shutdown()
+
+    def force_flush(self, timeout_millis: int = 30_000) -> bool:
+        """Export what the exporter still holds."""
+        return bool(self._exporter.force_flush(timeout_millis))
+
+
 class Telemetry:
     """The spans of a gateway, and the library that exports them."""
 
@@ -99,7 +130,8 @@ def start_telemetry() -> Telemetry | None:
         return None
     resource = Resource({SERVICE_NAME: "dragoman"}).merge(OTELResourceDetector().detect())
     provider = TracerProvider(resource=resource, shutdown_on_exit=False)
-    provider.add_span_processor(BatchSpanProcessor(exporter))
+    provider.add_span_processor(BatchSpanProcessor(cast(Any, WatchedExporter(exporter))))
+    logging.getLogger("opentelemetry.exporter").setLevel(logging.CRITICAL)  # WatchedExporter says it once
     return Telemetry(provider)
 
 
