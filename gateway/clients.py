@@ -103,6 +103,8 @@ class Clients:
         """Serve a client that has connected, or refuse it: it has no principal, or there are too many."""
         dialect, router = port.dialect, port.entrance.router
         named = principal if isinstance(principal, Principal) else LOCAL
+        if named.token:
+            self.services.tokens.remember(router.route.name, named.name, named.token, self.services.limits.links)
         name, recorder = f"{dialect.name}-{next(self._numbers)}", router.recorder
         if (ledger := self.services.ledger).times:
             transport, translator = observed(transport, translator, ledger.traffic_of(dialect.name, "client"))

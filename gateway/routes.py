@@ -30,7 +30,7 @@ from dragoman.gateway.listeners import Listeners, OpenListener
 from dragoman.gateway.router import Router
 from dragoman.gateway.services import Services
 
-BACKEND = ("upstream", "failover", "env", "rlimits", "reap", "record")
+BACKEND = ("upstream", "failover", "upstream_auth", "env", "rlimits", "reap", "record")
 """The options of a route that its router has from the beginning: what changes them gets a new router."""
 
 log = structlog.get_logger("dragoman")

@@ -12,6 +12,7 @@ from msgspec import Struct, field, structs
 from dragoman.gateway.audit import Audit
 from dragoman.gateway.config.model import Limits, Route
 from dragoman.gateway.fair_queue import FairQueue
+from dragoman.gateway.forwarded_tokens import ForwardedTokens
 from dragoman.gateway.ledger import Ledger
 from dragoman.gateway.memory import MemoryBudget
 from dragoman.gateway.timers import Schedule
@@ -34,6 +35,7 @@ class Services(Struct, frozen=True, kw_only=True):
     memory: MemoryBudget = field(default_factory=MemoryBudget)
     queue: FairQueue = field(default_factory=FairQueue)
     audit: Audit = field(default_factory=Audit)
+    tokens: ForwardedTokens = field(default_factory=ForwardedTokens)
 
     def for_route(self, route: Route) -> Services:
         """Return these services with the limits of a route."""

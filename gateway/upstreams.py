@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -21,10 +22,12 @@ from dragoman.gateway.backends.status import BackendStatus
 from dragoman.gateway.backends.upstream import Upstream, UpstreamTarget
 from dragoman.gateway.config.model import Route
 from dragoman.gateway.endpoint import Endpoint
+from dragoman.gateway.forwarded_tokens import FORWARDED
 from dragoman.gateway.routing.sessions import Sessions
 from dragoman.gateway.services import Services
 from dragoman.gateway.session.ports import Backend, BackendEvents
 from dragoman.gateway.transports.spec import Connect, Spawner
+from dragoman.mappings.canonical import SessionState
 from dragoman.mappings.dialect import Dialect
 
 if TYPE_CHECKING:
@@ -145,6 +148,8 @@ class Upstreams:
             connect: Connect = failover.connect
         else:
             connect = registry.connector(endpoint, services.limits, self._spawner(source.route))
+        if source.route.upstream_auth == "forward":
+            connect = partial(_connect_as_owner, connect, source, state)
         target = UpstreamTarget(
             endpoint=endpoint.masked if failover is None else failover.endpoint,
             dialect=dialect,
@@ -167,6 +172,15 @@ def kind_of(
     elif upstream.single_session:
         kind = SingleKind
     return lambda sessions: kind(sessions, make_backend)
+
+
+async def _connect_as_owner(connect: Connect, source: RouteSource, state: SessionState) -> Transport:
+    """Connect with the token of the owner of a session; raise OSError if there is none."""
+    token = source.sessions.services.tokens.find_token(source.route.name, state.owner)
+    if not token:
+        raise OSError(errno.EACCES, "the owner of the session has presented no token that could be passed on")
+    FORWARDED.set(token)  # of the task of this connection alone
+    return await connect()
 
 
 async def _filtered(connect: Connect, dialect: Dialect, ours: Callable[[str], bool]) -> Transport:

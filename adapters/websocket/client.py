@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from functools import cache
 from http import HTTPStatus
 from types import MappingProxyType
+from urllib.parse import unquote_plus
 
 from aiohttp import (
     ClientConnectorCertificateError,
@@ -48,6 +49,8 @@ from dragoman.adapters.websocket.transport import (
 
 BODY_SIZE = 1024  # bytes of a refusal's body that are read
 LINE_SIZE = 200  # characters of an error's text: one log line
+TOKEN = re.compile(r"(?<=[?&]token=)[^&#\s]+")
+TOKEN_START = 16  # characters by which a token is recognised
 SECRETS = re.compile(r"(?i)(?<=token=)[^&#\s]+|(?<=://)[^/@\s]+(?=@)")
 
 
@@ -180,7 +183,7 @@ def _failure(url: str, error: Exception) -> OSError:
         ):
             return OSError(number, os.strerror(number), _masked(url))
         case _:
-            return OSError(f"{_masked(url)}: {_masked(_cause(error))}")
+            return OSError(f"{_masked(url)}: {_without_token(url, _masked(_cause(error)))[:LINE_SIZE]}")
 
 
 def _cause(error: Exception) -> str:
@@ -201,7 +204,15 @@ def _cause(error: Exception) -> str:
             text = f"the server did not answer with a WebSocket: {error.message}"
         case _:
             text = str(error) or type(error).__name__
-    return "".join(letter for letter in " ".join(text.split()) if letter.isprintable())[:LINE_SIZE]
+    return "".join(letter for letter in " ".join(text.split()) if letter.isprintable())
+
+
+def _without_token(url: str, cause: str) -> str:
+    """Return the cause of a failure up to where it repeats the token of the URL, of which it may have a part only."""
+    for token in TOKEN.findall(url):
+        shown, found, _ = cause.partition(unquote_plus(token)[:TOKEN_START])
+        cause = f"{shown}***" if found else cause
+    return cause
 
 
 def _masked(text: str) -> str:

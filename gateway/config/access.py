@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
-from msgspec import structs
+from msgspec import Struct, structs
 
 from dragoman.gateway.config.lines import KeyPath
 from dragoman.gateway.config.model import Auth, Jwt, Route
@@ -18,6 +18,14 @@ from dragoman.gateway.config.source import find_secret
 from dragoman.gateway.endpoint import Endpoint
 from dragoman.gateway.identity.listeners import names_clients
 from dragoman.mappings.errors import ConfigError
+
+
+class ForwardedRoute(Struct, frozen=True, kw_only=True):
+    """The endpoints of a route with `upstream_auth = "forward"`, by their keys."""
+
+    listen: Mapping[KeyPath, Endpoint]
+    upstreams: Mapping[KeyPath, Endpoint]
+
 
 ASKING = ("uid", "gid", "client_ca")  # options of a listener that needs authentication
 SECRET_MIN = 32  # characters: as many as the bytes of an HS256 signature (RFC 7518, section 3.2)
@@ -49,6 +57,25 @@ def share_faults(listen: Mapping[int, Endpoint], share: Any, auth: Auth) -> Iter
             else 'give it a route of its own with `share = "all"`'
         )
         yield index, f"{endpoint.masked} cannot tell its clients apart, so no session can have an owner; {remedy}"
+
+
+def forward_faults(route: ForwardedRoute, auth: Auth) -> Iterator[tuple[KeyPath, str]]:
+    """Yield the keys of a route that cannot pass on the tokens of its clients, and what to write instead."""
+    for key, endpoint in route.upstreams.items():
+        if endpoint.dialect != "smooth":
+            yield (
+                key,
+                f"{endpoint.masked}: only smooth has a place for the token of a client; write upstream_auth = 'own'",
+            )
+        elif endpoint.option("token"):
+            yield key, f"{endpoint.masked}: `token` and upstream_auth = 'forward' exclude each other; remove one"
+    for key, endpoint in route.listen.items():
+        if endpoint.transport not in ("ws", "wss"):
+            yield key, f"{endpoint.masked}: its clients have no token to pass on; give it a route of its own"
+        elif endpoint.option("client_ca"):
+            yield key, f"{endpoint.masked}: its clients have a certificate, and no token to pass on; remove `client_ca`"
+        elif not (auth.tokens or auth.jwt.is_used):
+            yield key, f"{endpoint.masked}: nobody checks the tokens that it would pass on; configure [auth]"
 
 
 def is_public(endpoint: Endpoint) -> bool:

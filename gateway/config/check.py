@@ -19,7 +19,16 @@ import tomli
 from msgspec import Struct
 
 from dragoman.gateway import registry
-from dragoman.gateway.config.access import auth_faults, jwt_faults, public_faults, read_auth, settled, share_faults
+from dragoman.gateway.config.access import (
+    ForwardedRoute,
+    auth_faults,
+    forward_faults,
+    jwt_faults,
+    public_faults,
+    read_auth,
+    settled,
+    share_faults,
+)
 from dragoman.gateway.config.interpolation import Interpolation
 from dragoman.gateway.config.lines import KeyPath, TomlLines, written
 from dragoman.gateway.config.model import Auth, Config, ConfigFile, Jwt, Limits, Ops, Route, RouteOptions
@@ -87,6 +96,7 @@ class Draft(Struct, frozen=True, kw_only=True):
     share: Any = None
     insecure: Any = None
     limits: Any = None
+    upstream_auth: Any = None
 
 
 def load(path: Path, *, listens: bool = True, in_force: Config | None = None) -> Config:
@@ -216,6 +226,7 @@ def _draft(at: KeyPath, table: dict[str, Any], found: list[Found], listens: bool
         share=table.get("share"),
         insecure=table.get("insecure"),
         limits=table.get("limits"),
+        upstream_auth=table.get("upstream_auth"),
         upstream=next(iter(upstreams.values()), None),
         upstreams=upstreams,
         listen={index: endpoint for index, endpoint in read.items() if endpoint is not None},
@@ -332,6 +343,12 @@ def _shares(drafts: Sequence[Draft], auth: Any) -> Iterator[Found]:
             found += public_faults(draft.listen, known, "`insecure = true`")
         for index, text in found:
             yield (*draft.at, "listen", index), text
+        if draft.upstream_auth == "forward":
+            listen: dict[KeyPath, Endpoint] = {(*draft.at, "listen", at): one for at, one in draft.listen.items()}
+            yield from forward_faults(ForwardedRoute(listen=listen, upstreams=draft.upstreams), known)
+            if draft.share == "all":
+                text = "others would act with the token of the client that opened a session; write share = 'owner'"
+                yield (*draft.at, "share"), text
 
 
 def _limits(at: KeyPath, table: Any, common: Any) -> Iterator[Found]:

@@ -20,6 +20,7 @@ MaybeSeconds = Annotated[float, Meta(ge=0)]
 Secret = Annotated[str, Meta(extra_json_schema={"writeOnly": True})]
 """Text that nothing shows again."""
 Role = Literal["watch", "send", "answer", "cancel", "open", "close", "admin"]
+UpstreamAuth = Literal["own", "forward"]
 Overflow = Literal["coalesce", "disconnect"]
 Approvals = Literal["ask", "deny", "approve"]
 Resource = Literal["as", "core", "cpu", "data", "fsize", "memlock", "nofile", "nproc", "stack"]  # as in setrlimit(2)
@@ -141,6 +142,7 @@ class Ops(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class RouteOptions(Struct, frozen=True, kw_only=True):
     """The options of a route (docs/translation.md; docs/design.md, section 5).
 
+    `upstream_auth`: the backend gets the token of the endpoint, or that of the client that opened the session.
     `overflow`: merge text for a slow client, or disconnect it. `approvals`: for clients without approvals, ask in
     words, deny, or approve (only write confirmations). `otp_resend`: send a refused input again after a correct code.
     `pause`: if the backend cannot pause, refuse or cancel. `open`: if the backend's only session is another client's,
@@ -156,6 +158,7 @@ class RouteOptions(Struct, frozen=True, kw_only=True):
     its process group, or all that it started.
     """
 
+    upstream_auth: UpstreamAuth = "own"
     overflow: Overflow = "coalesce"
     approvals: Approvals = "ask"
     otp_resend: bool = True

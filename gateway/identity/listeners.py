@@ -64,7 +64,7 @@ class Identities:
     def listener(self, endpoint: Endpoint, route: Route, welcome: Welcome) -> ListenerIdentity:
         """Return the authentication of a listener, whose peers are given to `welcome`."""
         authenticator = self._authenticator(endpoint) if route.authenticated else None
-        return ListenerIdentity(self, authenticator, welcome)
+        return ListenerIdentity(self, authenticator, welcome, keeps_token=route.upstream_auth == "forward")
 
     def join_names(self, named: Principal | Refusal) -> Principal | Refusal:
         """Return the person of [principals] that this principal is, or the principal itself."""
@@ -83,12 +83,23 @@ class Identities:
 
 
 class ListenerIdentity:
-    """Names the peers of one listener; without an authenticator everybody is `local`."""
+    """Names the peers of one listener; without an authenticator everybody is `local`.
 
-    def __init__(self, identities: Identities, authenticator: Authenticator | None, welcome: Welcome) -> None:
+    With `keeps_token` a principal has the token that it was named by.
+    """
+
+    def __init__(
+        self,
+        identities: Identities,
+        authenticator: Authenticator | None,
+        welcome: Welcome,
+        *,
+        keeps_token: bool = False,
+    ) -> None:
         self._identities = identities
         self._authenticator = authenticator
         self._welcome = welcome
+        self._keeps_token = keeps_token
         self.authenticated = authenticator is not None
 
     def accept_as(self, facts: PeerFacts) -> Accept:
@@ -114,7 +125,10 @@ class ListenerIdentity:
             return LOCAL
         if facts.several_tokens:
             return SEVERAL
-        return self._identities.join_names(self._authenticator.identify(facts))
+        named = self._identities.join_names(self._authenticator.identify(facts))
+        if self._keeps_token and isinstance(named, Principal):
+            named = structs.replace(named, token=facts.token)
+        return named
 
     def _count(self, facts: PeerFacts, refusal: Refusal) -> None:
         self._identities.attempts.count_failure(self._identities.address_of(facts.address), refusal.text)

@@ -22,6 +22,11 @@ class Principal(Struct, frozen=True, kw_only=True):
     groups: frozenset[str] = frozenset()
     expires: float | None = None
     """Seconds since 1970 at which the credential ends, and with it the link."""
+    token: str = ""
+    """The bearer token that the client presented, if its route passes it on. It is a secret: it is never logged."""
+
+    def __repr__(self) -> str:
+        return f"Principal({self.name!r})"
 
 
 class Refusal(Struct, frozen=True, kw_only=True):

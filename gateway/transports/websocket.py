@@ -14,6 +14,7 @@ from dragoman.adapters import websocket
 from dragoman.adapters.base import Listener, Transport
 from dragoman.gateway.config.model import Limits
 from dragoman.gateway.endpoint import Endpoint, split_url
+from dragoman.gateway.forwarded_tokens import FORWARDED
 from dragoman.gateway.inherited_sockets import INHERITED
 from dragoman.gateway.trace_context import OUTGOING
 from dragoman.gateway.transports.spec import (
@@ -62,7 +63,7 @@ def _dial(endpoint: Endpoint, limits: Limits, _spawner: Spawner) -> Connect:
     async def connect() -> Transport:
         try:
             # Secrets and certificates are read for each connection, so that renewed ones need no restart.
-            token, tls = endpoint.secret("token"), _client_tls(endpoint)
+            token, tls = FORWARDED.get() or endpoint.secret("token"), _client_tls(endpoint)
         except ConfigError as error:
             raise OSError(errno.EACCES, str(error)) from error
         url = f"{endpoint.transport}:{endpoint.address}" + (f"?{urlencode({'token': token})}" if token else "")

@@ -113,3 +113,28 @@ def test_a_public_listener_with_tokens_is_accepted(tmp_path: Path) -> None:
         problems(tmp_path, f'{tokens}[[route]]\nlisten = ["smooth+ws://0.0.0.0:0/ws"]\nupstream = "pod+unix:/u"\n')
         == []
     )
+
+
+@pytest.mark.parametrize(
+    ("listen", "upstream", "more", "key", "words"),
+    [
+        (WS, "pod+unix:/u", "", "upstream", "only smooth has a place for the token"),
+        (WS, "smooth+ws://h/ws?token=env:PATH", "", "upstream", "exclude each other"),
+        (POD, "smooth+ws://h/ws", "", "listen[0]", "no token to pass on"),
+        (WS, "smooth+ws://h/ws", "share = 'all'\n", "share", "write share = 'owner'"),
+        (WS, "smooth+ws://h/ws", "auth = false\n", "listen[0]", "configure [auth]"),
+    ],
+)
+def test_a_route_that_cannot_pass_on_tokens_is_refused(
+    tmp_path: Path, listen: str, upstream: str, more: str, key: str, words: str
+) -> None:
+    file = tmp_path / "c.toml"
+    auth = "" if "auth" in more else "[auth.tokens]\na = '0123456789abcdef'\n"
+    more = "" if "auth" in more else more
+    (tmp_path / "run").mkdir()
+    listen = listen.replace("/run/p", f"{tmp_path}/run/p")
+    text = f"[[route]]\nlisten = ['{listen}']\nupstream = '{upstream}'\nupstream_auth = 'forward'\n{more}{auth}"
+    file.write_text(text, "utf-8")
+    (problem,) = check(file).errors
+    assert problem.path == f"route[0].{key}"
+    assert words in problem.text

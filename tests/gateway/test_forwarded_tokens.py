@@ -1,0 +1,83 @@
+"""The token of a client goes to the backend on the connections of the client's sessions, and nowhere else."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import aiohttp
+import pytest
+from aiohttp import web
+from structlog.testing import capture_logs
+
+from dragoman.gateway.app import App
+from dragoman.gateway.config.access import settled
+from dragoman.gateway.config.model import Auth, Config, Route
+from dragoman.gateway.endpoint import parse
+from dragoman.gateway.forwarded_tokens import ForwardedTokens
+from tests.pairs.gateway import DEADLINE, LIMITS, serving
+
+TOKENS = {"alice": "token-of-alice-0123456789", "bob": "token-of-bob-0123456789"}
+CREATE = '{"action":"create_conversation_session","requestId":"1","agentId":"6f9a1c1e-0000-4000-8000-000000000000"}'
+
+
+@asynccontextmanager
+async def backend() -> AsyncIterator[tuple[str, asyncio.Queue[str]]]:
+    """Run a server that refuses every handshake, and note the tokens that it was sent."""
+    tokens: asyncio.Queue[str] = asyncio.Queue()
+
+    async def refuse(request: web.Request) -> web.Response:
+        token = request.query.get("token", "")
+        tokens.put_nowait(token)
+        return web.Response(status=401, text=f"{token} is not welcome")
+
+    app = web.Application()
+    app.add_routes([web.get("/ws", refuse)])
+    runner = web.AppRunner(app)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    try:
+        yield f"smooth+ws://127.0.0.1:{runner.addresses[0][1]}/ws", tokens
+    finally:
+        await runner.cleanup()
+
+
+@pytest.mark.parametrize("name", TOKENS)
+async def test_the_backend_gets_the_token_of_the_client_that_opens_a_session(name: str) -> None:
+    auth = Auth(tokens=TOKENS)
+    async with asyncio.timeout(DEADLINE), backend() as (upstream, tokens):
+        listen = (parse("smooth+ws://127.0.0.1:0/ws"),)
+        route = Route(name="a", listen=listen, upstream=parse(upstream), upstream_auth="forward")
+        app = App(Config(routes=(settled(route, auth),), limits=LIMITS, auth=auth))
+        headers = {"Authorization": f"Bearer {TOKENS[name]}"}
+        with capture_logs() as logs:
+            async with (
+                serving(app) as listening,
+                aiohttp.ClientSession(headers=headers) as http,
+                http.ws_connect(listening[0].partition("+")[2]) as client,
+            ):
+                await client.send_str(CREATE)
+                answer = await client.receive_str()
+        assert await tokens.get() == TOKENS[name]
+        assert TOKENS[name] not in answer
+        assert TOKENS[name] not in str(logs)
+
+
+def test_the_latest_token_of_a_principal_counts_on_its_route_alone() -> None:
+    tokens = ForwardedTokens()
+    tokens.remember("a", "alice", "old", most=2)
+    tokens.remember("a", "alice", "new", most=2)
+    assert (tokens.find_token("a", "alice"), tokens.find_token("b", "alice")) == ("new", "")
+
+
+def test_the_tokens_that_were_presented_first_are_forgotten() -> None:
+    tokens = ForwardedTokens()
+    for name in ("alice", "bob", "carol"):
+        tokens.remember("a", name, f"token of {name}", most=2)
+    assert [tokens.find_token("a", name) for name in ("alice", "bob", "carol")] == [
+        "",
+        "token of bob",
+        "token of carol",
+    ]
