@@ -63,7 +63,7 @@ def main() -> int:
         return 2
     reports: dict[str, Report] = {}
     for name, measured in PARTS.items():
-        if name in (given.only or PARTS):
+        if name in (given.only or (WRITTEN if given.write else PARTS)):
             with affinity_kept():
                 reports[name] = measured(rounds, given.quick)
             if given.write:  # at once, so that a part that fails takes no other with it

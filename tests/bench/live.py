@@ -291,7 +291,7 @@ def _both(taken: Rounds, what: str, value: Callable[[Result], float], form: str)
 
 def options(rounds: int, quick: bool) -> Report:
     """G17, and what every other option costs, to the gateway without any."""
-    lone = Load(sessions=500, rate=20, tokens=40 if quick else 80)
+    lone = Load(sessions=500, rate=20, tokens=40 if quick else 60)
     whole = Load(turns=2 if quick else 6)
     known = [name for name in bridges.OPTIONS if name != "TLS" or shutil.which("openssl")]
     if len(known) < len(bridges.OPTIONS):
