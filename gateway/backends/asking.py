@@ -48,7 +48,7 @@ TOO_LATE = Failure(cause="upstream_lost", text="the backend did not answer in ti
 
 
 class Asking(Generic[Held]):
-    """The runner of a script at a time, and the items that wait for its end: at most `bound`.
+    """Runs one script at a time, and holds the items that wait for its end, at most `bound`.
 
     `ask` writes a command to the backend. `release` lets held items through. `fail` refuses the held items, and is
     also called if there are none.

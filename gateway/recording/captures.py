@@ -58,7 +58,7 @@ LINE_MAX = 64 << 20  # bytes: four of the largest messages
 
 
 class _CaptureLine(Struct):
-    """One line of a capture; other keys are ignored. A recording has `format` in its first line."""
+    """A line of a capture; other keys are ignored. A recording has `format` in its first line."""
 
     t: Annotated[float, Meta(le=9e9)] = 0.0  # 285 years, as in a recording
     dir: str = ""
@@ -71,7 +71,7 @@ class _CaptureLine(Struct):
 
 
 class CapturedFrame(Struct, frozen=True):
-    """One frame of a capture, with its line number, time (µs), connection and direction.
+    """A frame of a capture, with its line number, time (µs), connection and direction.
 
     Without a frame the connection was closed.
     """

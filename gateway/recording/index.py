@@ -148,7 +148,7 @@ def decompressed(file: BinaryIO, offset: int = 0, lost: Callable[[Lost], None] =
 
 
 def _frame(file: BinaryIO, at: int) -> Generator[bytes, None, int | None]:
-    """Yield the content of the frame there. Return the offset of the next one, None if this one is damaged or torn."""
+    """Yield the content of the zstd frame at the offset `at`. Return the offset of the next, None if it is damaged."""
     file.seek(at)
     frame = zstandard.ZstdDecompressor(max_window_size=WINDOW_MAX).decompressobj()
     while raw := file.read(CHUNK):

@@ -51,7 +51,7 @@ class Keeper:
         return bool(self._jobs)
 
     def add_closed(self, path: Path | None) -> None:
-        """Compress this file, and delete what is too much now. None is a file in which nothing was written."""
+        """Compress a closed file, then delete the oldest recordings above the limits. Without `path` only delete."""
         if path is not None and self._compresses:
             self._jobs.append(compress(path))
         if self._folder is not None and not self._will_sweep:
@@ -59,7 +59,7 @@ class Keeper:
             self._jobs.append(self._swept(self._folder))
 
     def step(self) -> None:
-        """Do one step of the first job."""
+        """Do one step of the oldest job: compress a piece of a file, or delete files."""
         try:
             next(self._jobs[0])
         except StopIteration:
@@ -69,7 +69,7 @@ class Keeper:
             log.warning("recordings not tidied", cause=str(error))
 
     def _tidy(self) -> Iterator[None]:
-        """Compress and sweep what a gateway left that was killed."""
+        """Compress the files that a killed gateway left, then delete the oldest ones above the limits."""
         if self._folder is not None:
             if self._compresses:
                 for path in left_files(self._folder):

@@ -19,7 +19,7 @@ Encoded = tuple[Sequence[Item], bytes]
 
 
 class SessionRedactor:
-    """The redactor of one recording; `make` returns a new one after a failure. `parts` get what it lets go."""
+    """The redactor of one recording; `make` returns a new one after a failure. `parts` write the redacted lines."""
 
     __slots__ = ("_in_thread", "_ledger", "_make", "_parts", "_worker", "redactor")
 
@@ -86,7 +86,7 @@ class SessionRedactor:
         worker.add(size, lambda: results.append(self._encoded(redact)), done)
 
     def _encoded(self, redact: Callable[[], list[Item]]) -> Encoded | None:
-        """Return what the redactor lets go; None if it fails."""
+        """Return the lines that the redactor releases, and their bytes; None if it fails."""
         try:
             lines = redact()
             return lines, encode_lines(packed(lines)) if lines else b""
@@ -96,7 +96,7 @@ class SessionRedactor:
             return None
 
     def _write(self, encoded: Encoded | None, number: int) -> None:
-        """Write what the redactor let go. If it failed, stop recording; `number` items are lost."""
+        """Write the lines that the redactor released. If it failed, stop recording; `number` items are lost."""
         if encoded is None:
             self._parts.fail("redaction failed", number)
         else:

@@ -161,7 +161,7 @@ class ReplayBackend:
 
     @property
     def _open_question(self) -> str:
-        """The id of the next or current question in the recording that has an answer there."""
+        """Return the id of the next or current question that has an answer in the recording."""
         return next((part.question for _, part in self._parts_ahead() if isinstance(part.command, ANSWERS)), "")
 
     def _find_part(self, command: Command) -> int | None:

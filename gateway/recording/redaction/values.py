@@ -43,7 +43,7 @@ _decode_texts = msgspec.json.Decoder(list[str]).decode
 
 
 def place_of(value: Struct, field: str) -> str:
-    """Return the name of a field as findings tell it."""
+    """Return the place of a field in reports: the tag of its value, a dot and its name."""
     tag = value.__struct_config__.tag
     return f"{tag if isinstance(tag, str) else type(value).__name__}.{field}"
 
