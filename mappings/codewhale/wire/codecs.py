@@ -308,9 +308,9 @@ def _read_request(frame: bytes) -> object:
     """Return the JSON of a request, or raise a PeerError in the words of the real parser."""
     check_value_count(frame)
     try:
-        frame.decode()
+        text = frame.decode()
         msgspec.json.decode(frame)
-        value: object = json.loads(frame, object_pairs_hook=_unique)
+        value: object = _UNIQUE.decode(text)
     except UnicodeDecodeError as error:
         raise PeerError("not_utf8", "stream did not contain valid UTF-8", can_continue=False) from error
     except RecursionError as error:
@@ -328,6 +328,9 @@ def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
             raise PeerError("duplicate_key", f"duplicate field `{name}`")
         members[name] = member
     return members
+
+
+_UNIQUE = json.JSONDecoder(object_pairs_hook=_unique)  # json.loads makes one for each request
 
 
 # -- the words of the real parser (docs/dialects/codewhale.md, section 1.2) -------------------------
