@@ -286,6 +286,12 @@ PANDO_BACKEND = Role(
                 ),
             ),
         ),
+        Rule(
+            "reply",
+            '"session.interrupt"',
+            take='0="id":',
+            reply=((1, '{"jsonrpc":"2.0","id":$0,"result":{"ok":true}}'),),
+        ),
         Rule("reply", '"session.list"', take='0="id":', reply=((1, '{"jsonrpc":"2.0","id":$0,"result":[]}'),)),
     ),
     token=lines(published("llm.token", ',"token":"$t"')),
