@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
+from heapq import heapify, heappop
 
 from dragoman.gateway.backends.kind import MakeBackend, SessionOpener
 from dragoman.gateway.routing.sessions import Sessions
@@ -104,17 +105,22 @@ class RememberingOpener(SessionOpener):
     def _newest(self) -> Session | None:
         """Return the backend's session with the latest event.
 
-        A session without a UUID comes last: a pando has such sessions for sub-agents and titles.
+        A session without a UUID comes last: a pando has such sessions for sub-agents and titles. Names are asked of the
+        newest ones alone.
         """
-
-        dialect = self._sessions.upstream
-
-        def rank(row: SessionSummary) -> tuple[bool, int]:
-            return row.session in dialect.public_ids(row.session, row.ext), row.updated_at
-
         live = [s.state for s in self._sessions.index if s.state.backend_ids is not None]
-        rows = [SessionSummary(session=s.id, updated_at=s.updated_at, ext=s.backend_ids) for s in live]
-        newest = max([*rows, *self._forgotten.rows()], key=rank, default=None)
-        if newest is None:
+        known = [(-state.updated_at, at, state.id, state.backend_ids) for at, state in enumerate(live)]
+        known += [
+            (-row.updated_at, at, row.session, row.ext) for at, row in enumerate(self._forgotten.rows(), len(live))
+        ]
+        heapify(known)
+        newest = ""
+        while known:
+            _, _, session, ext = heappop(known)
+            newest = newest or session
+            if session in self._sessions.upstream.public_ids(session, ext):
+                newest = session
+                break
+        if not newest:
             return None
-        return self._sessions.index.find_session(newest.session) or self.find_session(newest.session)
+        return self._sessions.index.find_session(newest) or self.find_session(newest)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from dragoman.gateway.backends import forgotten_rows
-from dragoman.gateway.backends.forgotten_rows import ForgottenRows
-from dragoman.mappings.canonical.values import SessionSummary
+from dragoman.gateway.backends.forgotten_rows import ForgottenRows, RememberingOpener
+from dragoman.gateway.routing.session_index import SessionIndex
+from dragoman.mappings.canonical.values import Ext, SessionSummary
 from tests.gateway.backends.in_memory_pando import InMemoryPandoGateway, frames, in_memory_pando_gateway, row
 from tests.gateway.smooth_client_messages import ask
 from tests.idle import settle
@@ -81,3 +84,24 @@ def test_a_row_that_was_removed_leaves_no_name_behind() -> None:
     rows.remove_row("a")
     assert rows.remove_row("a") is None
     assert not rows._ids
+
+
+@pytest.mark.parametrize(("nameless", "newest", "asked"), [(0, "99", 1), (3, "96", 4), (100, "99", 100)])
+def test_the_newest_session_with_a_uuid_is_found_without_the_names_of_older_ones(
+    nameless: int, newest: str, asked: int
+) -> None:
+    """The last sessions are `nameless`: a pando has such sessions for sub-agents."""
+    names: list[str] = []
+
+    def public_ids(session: str, _ext: Ext | None) -> tuple[str, ...]:
+        names.append(session)
+        return (session,) if int(session) < 100 - nameless else ("other",)
+
+    rows = ForgottenRows(dict)
+    for number in range(100):
+        rows.add_row(SessionSummary(session=str(number), updated_at=number))
+    sessions = SimpleNamespace(upstream=SimpleNamespace(public_ids=public_ids), index=SessionIndex(dict))
+    opener: Any = SimpleNamespace(_sessions=sessions, _forgotten=rows, find_session=lambda name: name)
+    found: Any = RememberingOpener._newest(opener)
+    assert found == newest
+    assert len(names) == asked
