@@ -34,7 +34,7 @@ from dragoman.gateway.config.lines import KeyPath, TomlLines, written
 from dragoman.gateway.config.model import Auth, Config, ConfigFile, Jwt, Limits, Ops, Route, RouteOptions
 from dragoman.gateway.config.ops_address import faults_of_ops
 from dragoman.gateway.config.paths import resolve_paths
-from dragoman.gateway.config.shape import faults
+from dragoman.gateway.config.shape import either, faults
 from dragoman.gateway.config.source import read_small
 from dragoman.gateway.config.upstreams import failover_faults
 from dragoman.gateway.endpoint import Endpoint, parse
@@ -43,6 +43,7 @@ from dragoman.mappings.canonical.commands import ShutdownBackend
 from dragoman.mappings.errors import ConfigError
 
 MAX_FILE = 1024 * 1024  # bytes: a route takes about 300
+PRINCIPALS = ("token:", "jwt:", "uid:", "cert:")
 SALT_MIN = 16  # characters
 READABLE = stat.S_IRGRP | stat.S_IROTH
 Found = tuple[KeyPath, str]
@@ -199,7 +200,7 @@ def _read(table: dict[str, Any], listens: bool, recorded: str) -> tuple[list[Fou
     found += [*_same_names(drafts), *_overlaps(drafts), *_sessions(drafts), *_shutdowns(drafts)]
     auth = table.get("auth")
     found += jwt_faults(auth.get("jwt", {}) if isinstance(auth, dict) else {})
-    found += [*auth_faults(auth), *_shares(drafts, auth)]
+    found += [*auth_faults(auth), *_shares(drafts, auth), *_principals(table.get("principals"))]
     found += _limits(("limits",), table.get("limits"), {})
     for draft in drafts:
         found += _limits((*draft.at, "limits"), draft.limits, table.get("limits"))
@@ -349,6 +350,15 @@ def _shares(drafts: Sequence[Draft], auth: Any) -> Iterator[Found]:
             if draft.share == "all":
                 text = "others would act with the token of the client that opened a session; write share = 'owner'"
                 yield (*draft.at, "share"), text
+
+
+def _principals(table: Any) -> Iterator[Found]:
+    """Find names that are no principal, so that they would never be joined."""
+    for person, names in table.items() if isinstance(table, dict) else ():
+        for index, name in enumerate(names) if isinstance(names, list) else ():
+            if isinstance(name, str) and not name.startswith(PRINCIPALS):
+                text = f"{name!r} is no principal: write {either(f'{kind}NAME' for kind in PRINCIPALS)}"
+                yield ("principals", person, index), text
 
 
 def _limits(at: KeyPath, table: Any, common: Any) -> Iterator[Found]:

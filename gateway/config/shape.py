@@ -16,12 +16,20 @@ from dragoman.gateway.endpoint import masked_text
 
 SHOWN = 60  # characters of a wrong value in an error
 
+OF_ENDPOINTS = ("token", "cert", "key", "ca", "client_ca", "origin", "host", "session", "agent", "user", "model", "cwd")
+INSTEAD = {
+    "failover": 'write all upstreams in one list: `upstream = ["...", "..."]`',
+    "tls": "write `?cert=FILE&key=FILE` behind a `wss:` endpoint",
+}
+"""A key that strangers write -> what to write instead."""
+
 PLAIN = {
     "int": "a whole number",
     "float": "a number",
     "str": "text in quotes",
     "bool": "true or false",
     "array": "a list in brackets",
+    "object": "a table",
 }
 """msgspec's name of a type -> the words for a user."""
 
@@ -43,7 +51,7 @@ def faults(
             yield from _faults_of_table(value, wanted, path, tables)
         else:
             yield path, f"expected a table, got {_shown(value)}"
-    elif get_origin(wanted) is list and isinstance(value, list):
+    elif get_origin(wanted) in (list, tuple) and isinstance(value, list):
         for index, item in enumerate(value):
             yield from faults(item, get_args(wanted)[0], (*path, index), tables)
     elif get_origin(wanted) is dict and isinstance(value, dict):
@@ -65,7 +73,11 @@ def _faults_of_table(
         if key in hints:
             yield from faults(value, hints[key], (*path, key), tables)
         elif key in tables:
-            yield (*path, key), f"unknown key {key!r} here; it belongs in {either(tables[key])}"
+            yield (*path, key), f"unknown key {key!r} here; it belongs {either(tables[key])}"
+        elif path[:1] == ("route",) and key in OF_ENDPOINTS:
+            yield (*path, key), f"unknown key {key!r}; it is an option of an endpoint: write `?{key}=...` behind that"
+        elif key in INSTEAD:
+            yield (*path, key), f"unknown key {key!r}; {INSTEAD[key]}"
         else:
             yield (*path, key), f"unknown key {key!r}; {nearest(key, hints)}"
     for field in msgspec.structs.fields(wanted):
@@ -78,8 +90,7 @@ def _tables_by_key(wanted: Any, heading: str = "", bracket: str = "[{}]") -> dic
     found: dict[str, list[str]] = {}
     hints = get_type_hints(wanted, include_extras=True) if isinstance(wanted, type) else {}
     for key, hint in hints.items():
-        if heading:
-            found.setdefault(key, []).append(bracket.format(heading))
+        found.setdefault(key, []).append(f"in {bracket.format(heading)}" if heading else "at the top of the file")
         for option in (hint, *get_args(hint)):
             if isinstance(option, type) and issubclass(option, Struct):
                 below = f"{heading}.{key}".removeprefix(".")
@@ -116,7 +127,14 @@ def either(words: Iterable[str]) -> str:
 
 
 def _expected(error: msgspec.ValidationError) -> str:
-    kind, _, bound = str(error).removeprefix("Expected ").partition(", got ")[0].replace("`", "").partition(" ")
+    kind, _, bound = (
+        str(error)
+        .replace(" | null", "")
+        .removeprefix("Expected ")
+        .partition(", got ")[0]
+        .replace("`", "")
+        .partition(" ")
+    )
     return f"{PLAIN.get(kind, kind)} {bound}".rstrip()
 
 

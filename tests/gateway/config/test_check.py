@@ -281,6 +281,53 @@ def test_a_file_into_which_the_gateway_records_already_is_no_fault_of_a_reload(w
         load(path)
 
 
+# -- what strangers write ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "words"),
+    [
+        ("limits = 5", "route[0].limits", "expected a table"),
+        ("session_ttl = 5", "route[0].session_ttl", "it belongs in [route.limits] or in [limits]"),
+        ("[route.limit]", "route[0].limit", "did you mean 'limits'?"),
+        ("[route.limits]\nmax_message = '16MiB'", "route[0].limits.max_message", "expected a whole number"),
+        ("[route.limits]\nsession_ttl = 0", "route[0].limits.session_ttl", "expected a number > 0.0"),
+        ("[route.ops]", "route[0].ops", "it belongs at the top of the file"),
+        ("auth = 'forward'", "route[0].auth", "it belongs at the top of the file"),
+        ("token = 'abc'", "route[0].token", "write `?token=...` behind"),
+        ("client_ca = 'x.pem'", "route[0].client_ca", "write `?client_ca=...` behind"),
+        ("failover = ['smooth+ws://h/ws']", "route[0].failover", "write all upstreams in one list"),
+        ("upstreams = []", "route[0].upstreams", "did you mean 'upstream'?"),
+        ("upstream_auth = 'forwrad'", "route[0].upstream_auth", "is not one of own, forward"),
+        ("upstream-auth = 'own'", "route[0].upstream-auth", "did you mean 'upstream_auth'?"),
+        ("roles = { alice = 'send' }", "route[0].roles.alice", "expected a list in brackets"),
+        ("roles = { alice = ['write'] }", "route[0].roles.alice[0]", "'write' is not one of watch, send"),
+        ("roles = ['send']", "route[0].roles", "expected a table"),
+        ("rlimits = { nofiles = 3 }", "route[0].rlimits.nofiles", "did you mean 'nofile'?"),
+        ("share = 'private'", "route[0].share", "is not one of auto, all, owner"),
+        ("[tls]", "tls", "write `?cert=FILE&key=FILE`"),
+        ("[jwt]", "jwt", "it belongs in [auth]"),
+        ("[record]", "record", "it belongs in [[route]]"),
+        ("[opps]", "opps", "did you mean 'ops'?"),
+        ("[auth]\ntokens = ['x']", "auth.tokens", "expected a table"),
+        ("[auth]\nsecret = 'x'", "auth.secret", "it belongs in [auth.jwt]"),
+        ("[principals]\nalice = 'token:alice'", "principals.alice", "expected a list in brackets"),
+        ("[principals]\nalice = ['alice']", "principals.alice[0]", "write token:NAME, jwt:NAME, uid:NAME or cert:NAME"),
+        ("[ops]\nlisten = 'unix:/o'\ntokens = 'x'", "ops.tokens", "expected a list in brackets"),
+        ("[recording]\npath = 'r/'\nkeep_age = '30d'", "recording.keep_age", "expected a number, got"),
+        ("[recording]\npath = 'r/'\nredact = false", "recording.redact", "expected a table"),
+    ],
+)
+def test_a_mistake_of_a_stranger_is_one_line_with_its_key_and_what_to_write(
+    write: Write, text: str, key: str, words: str
+) -> None:
+    ((line, path, said),) = found(write(f"{ROUTE}{text}\n"))
+    assert line is not None
+    assert line >= 4
+    assert path == key
+    assert words in said
+
+
 # -- references -------------------------------------------------------------------------------------
 
 

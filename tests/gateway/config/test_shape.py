@@ -29,7 +29,7 @@ def test_a_valid_value_has_no_faults() -> None:
 
 def test_a_key_of_another_table_is_told_with_its_place() -> None:
     ((path, text),) = faults({"leaves": [], "colour": "red"}, Tree)
-    assert (path, text) == (("colour",), "unknown key 'colour' here; it belongs in [[leaves]] or [root]")
+    assert (path, text) == (("colour",), "unknown key 'colour' here; it belongs in [[leaves]] or in [root]")
 
 
 def test_every_fault_has_its_path() -> None:
