@@ -201,6 +201,16 @@ class Presence:
         self._effects.backend.rest()
         self._effects.rested()
 
+    def rest_backend(self) -> None:
+        """Connect to a lost backend no more until the next client or command, if nobody waits for it.
+
+        A backend whose turns outlive the connection may go on with one that nobody here knows of.
+        """
+        context = self._context
+        waits = context.states.busy or context.in_flight or self._pending.waiting
+        if self.deserted and not waits and not context.upstream.turn_outlives_connection:
+            self._effects.backend.rest()
+
     def close(self) -> None:
         """Detach every client and stop the timer: the session has ended."""
         for client in (*self._pending.waiting, *self.links):

@@ -213,6 +213,7 @@ class Session:
             self.pending.open()
             return True
         self.give_up(failure, everything=not unsent)
+        self.presence.rest_backend()
         return False
 
     def give_up(self, failure: Failure, *, everything: bool = True) -> None:

@@ -28,9 +28,7 @@ LATE = 60.0  # seconds after TURN_DEADLINE until a turn counts as lost
 THINK = 4.0  # seconds between two turns of a client, on average
 TURNS = 3  # of a client before it connects again, on average
 EVERY = 2.0  # seconds between two samples
-WARM = (
-    120.0  # seconds of samples that are left out, at most half of the run: a silent pando caller is kept for a minute
-)
+WARM = 120.0  # seconds of samples that are left out, at most half of the run: histories reach their bounds
 QUANTITIES = {"memory": 1 << 20, "descriptors": 1, "tasks": 1, "timers": 1}
 """Quantity -> its unit: MiB, or one."""
 
