@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 from structlog.typing import FilteringBoundLogger
 
 from dragoman.gateway.log_throttle import LogThrottle
@@ -9,12 +11,19 @@ from dragoman.gateway.services import Services
 from dragoman.mappings.errors import PeerError
 
 
+class HasLog(Protocol):
+    """A link, or whatever else has a log of its own."""
+
+    @property
+    def log(self) -> FilteringBoundLogger: ...
+
+
 class FaultLog:
     """Counts the faults of a peer in the ledger, and logs the last one of each second with their number."""
 
-    def __init__(self, dialect: str, log: FilteringBoundLogger, services: Services) -> None:
+    def __init__(self, dialect: str, owner: HasLog, services: Services) -> None:
         self._dialect = dialect
-        self._log = log
+        self._owner = owner
         self._counters = services.ledger.counters
         self._lines = LogThrottle(services.clock, self._write_line)
         self.total = 0
@@ -31,4 +40,4 @@ class FaultLog:
         self._lines.flush()
 
     def _write_line(self, fault: PeerError, count: int) -> None:
-        self._log.info("bad frame", code=fault.code, reason=fault.text, count=count)
+        self._owner.log.info("bad frame", code=fault.code, reason=fault.text, count=count)

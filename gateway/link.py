@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sys
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -126,7 +127,6 @@ _ATTRIBUTES = (
     "_rates",
     "_read_text",
     "_reason",
-    "_sink",
     "_translator",
     "_transport",
     "_turns",
@@ -140,7 +140,6 @@ _ATTRIBUTES = (
     "heard",
     "id",
     "ingress",
-    "log",
     "meter",
     "outbox",
     "peer",
@@ -177,20 +176,23 @@ class Link:
         self.fault: PeerError | None = None  # for which the peer was disconnected
         self._transport, self.tap, self.peer, self.meter = transport, tap, transport.peer, transport.meter
         self._translator: Translator[Any, Any] = translator  # the constructor checks its items
-        self._sink: Callable[[Link, list[Burst[Any]]], None] = events.sink
         self._events: LinkEvents[Any] = events
         self._ledger, self._memory, self._budget = services.ledger, services.memory, services.queue.budget
         self.stream_text(None)
         limits = CommandLimits(services.limits, peer.dialect) if peer.limited else None
         self._unchecked, self._each = (limits.unchecked, FRAME) if limits is not None else (sys.maxsize, EVENT)
         self._turns = Turns(services.queue, transport.resume, limits.check if limits is not None else None, self._each)
-        self._alarm = AlarmTimer(services.schedule)
-        self._reason, self._why = CloseReason.DONE, ""  # of the close, for transports that can send them
+        self._alarm, self._reason, self._why = AlarmTimer(services.schedule), CloseReason.DONE, ""  # why it closes
         self._ended, self._flush, self._over = False, FLUSH_DEADLINE, Flag()
         self._answered: Flag | None = None  # set when the peer, which says no more, may have its answers
-        self.trace, self.log = _trace_and_log(peer, transport)
+        self.trace: TraceContext | None = read_trace(getattr(transport, "headers", {}))
         self._rates = ClientRates(services.limits, services.clock) if peer.limited else None
-        self._faults = FaultLog(peer.dialect.name, self.log, services)
+        self._faults = FaultLog(peer.dialect.name, weakref.proxy(self), services)
+
+    @property
+    def log(self) -> Any:
+        """Return the log of this link, bound now: most links say nothing, and it takes 1 KB."""
+        return _bound_log(self)
 
     async def run(self, begin: Callable[[Link], None] = lambda _link: None) -> None:
         """Call `begin`, then serve the peer until it leaves or is disconnected; a failure ends this link alone."""
@@ -267,8 +269,6 @@ class Link:
         self._alarm.cancel()
         self._turns.stop()
 
-    # -- what is said to the peer ----------------------------------------------------------------------
-
     def open(self) -> None:
         """Send the frames with which the dialect begins a connection."""
         self._apply(self._translator.opened())
@@ -311,8 +311,6 @@ class Link:
         self._budget.left -= PUT
         if frames and not (self.outbox.idle and self._transport.try_send(frames)):
             self.outbox.put(frames)
-
-    # -- tasks -----------------------------------------------------------------------------------------
 
     async def _read(self) -> None:
         try:
@@ -389,7 +387,7 @@ class Link:
             self._budget.left -= FRAME
             self._faults.note(fault)
         if step.bursts:
-            self._sink(self, step.bursts)
+            self._events.sink(self, step.bursts)
         if step.alarm is not None and not self._ended:
             self._alarm.set(step.alarm, self._ring)
         fatal = next((fault for fault in step.faults if not fault.can_continue), None) if step.faults else None
@@ -406,12 +404,10 @@ class Link:
             self._finish()
 
 
-def _trace_and_log(peer: Peer, transport: Transport) -> tuple[TraceContext | None, Any]:
-    """Return the trace context of a peer's handshake, and the log whose lines name both."""
-    trace = read_trace(getattr(transport, "headers", {}))
-    traced = {"trace": trace_id(trace)} if trace is not None else {}
-    named = {"link": peer.id, "dialect": peer.dialect.name, "peer": transport.peer, "principal": peer.principal.name}
-    return trace, log.bind(**named, **traced)
+def _bound_log(link: Link) -> Any:
+    """Return a log whose lines name the link and the trace of its handshake."""
+    traced = {"trace": trace_id(link.trace)} if link.trace is not None else {}
+    return log.bind(link=link.id, dialect=link.dialect.name, peer=link.peer, principal=link.principal, **traced)
 
 
 def opening_trace(link: Link, command: OpenSession | ResumeSession) -> TraceContext | None:

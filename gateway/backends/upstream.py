@@ -92,7 +92,7 @@ class Upstream:
         self._may_go_on = False  # that turn may go on over a new connection
         self._translator: Translator[Event, Command] | None = None
         self._complaint = ""  # what the log said last about a backend of another dialect
-        self._use_endpoint(target.endpoint)
+        self._endpoint = target.endpoint  # for the log
 
     def start(self) -> None:
         # A backend that opens conversations is dialled with the first command that needs it.
@@ -174,7 +174,7 @@ class Upstream:
             else:
                 reached = True
                 if self._failover is not None:
-                    self._use_endpoint(self._failover.endpoint)
+                    self._endpoint = self._failover.endpoint
                 heard = await self._serve(transport)
                 failures = 0 if heard else failures + 1  # a backend that accepts and drops is not dialled again at once
                 if self._may_go_on and heard and not self._is_in_grace():
@@ -183,10 +183,9 @@ class Upstream:
             await self._pause(0 if self._is_in_grace() else failures)
         self._running = False
 
-    def _use_endpoint(self, endpoint: str) -> None:
-        """Name the upstream of this connection in the log."""
-        self._endpoint = endpoint
-        self._log = log.bind(session=self._name, endpoint=endpoint)
+    @property
+    def _log(self) -> Any:
+        return log.bind(session=self._name, endpoint=self._endpoint)
 
     def _is_in_grace(self) -> bool:
         """Return True while a turn that was open when the connection was lost may be found again."""

@@ -45,7 +45,10 @@ class Client(Protocol):
     outbox: Outbox
     sessions: dict[str, None]
     behind: dict[str, None]
-    log: structlog.stdlib.BoundLogger
+
+    @property
+    def log(self) -> structlog.stdlib.BoundLogger:
+        """Return the log whose lines name this client."""
 
     @property
     def view(self) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import structlog
 from structlog.testing import capture_logs
 
@@ -14,7 +16,7 @@ from tests.services import services
 
 def test_a_flood_costs_one_line_a_second_and_each_fault_is_in_one_count() -> None:
     time, ledger = ManualClock(), Ledger()
-    faults = FaultLog("pod", structlog.get_logger(), services(time, ledger=ledger))
+    faults = FaultLog("pod", SimpleNamespace(log=structlog.get_logger()), services(time, ledger=ledger))
     with capture_logs() as lines:
         for _ in range(4):
             for number in range(1_000):

@@ -1,0 +1,55 @@
+"""The memory of an idle session with its client and its pod.
+
+tracemalloc counts what our lines allocate, themselves or in a library. So the peers of the test do not count.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import tracemalloc
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+from dragoman import adapters, gateway, mappings
+from tests.conformance.fake_pod import FakePod
+from tests.pairs.gateway import SmoothClient, bridged, socket_path
+
+WARM, COUNT = 2, 8
+DEPTH = 4  # frames: enough to see what asyncio and structlog allocate for our lines
+IDLE_MAX = 51_000  # bytes: 47,900 were measured, and 64,000 before flags, slots and shared tables
+OURS = [f"{folder}/*" for package in (adapters, gateway, mappings) for folder in package.__path__]
+
+
+def allocated() -> int:
+    """Return the bytes in use that our packages have allocated."""
+    gc.collect()
+    snapshot = tracemalloc.take_snapshot()
+    ours = snapshot.filter_traces([tracemalloc.Filter(True, pattern, all_frames=True) for pattern in OURS])
+    return sum(trace.size for trace in ours.traces)
+
+
+async def bytes_of_a_session(folder: Path) -> float:
+    """Return what each of the last sessions allocated; the first ones pay for decoders and tables."""
+    path = socket_path(folder)
+    async with AsyncExitStack() as stack:
+        for number in range(WARM + COUNT):
+            pod = path.parent / f"pod{number}"
+            pod.mkdir()
+            await stack.enter_async_context(FakePod.serving(pod / "sock"))
+        _, url = await stack.enter_async_context(bridged(f"pod+dir:{path.parent}"))
+        for _ in range(WARM):
+            await stack.enter_async_context(SmoothClient.connected(url))
+        before = allocated()
+        for _ in range(COUNT):
+            await stack.enter_async_context(SmoothClient.connected(url))
+        return (allocated() - before) / COUNT
+
+
+def test_an_idle_session_takes_little_memory(tmp_path: Path) -> None:
+    tracemalloc.start(DEPTH)
+    try:
+        size = asyncio.run(bytes_of_a_session(tmp_path))
+    finally:
+        tracemalloc.stop()
+    assert IDLE_MAX / 2 < size <= IDLE_MAX
