@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 from msgspec import Struct
@@ -15,8 +16,13 @@ NEW, LATEST = "new", "latest"
 class Directory(Protocol):
     """A directory with a listener for each session of a route: `pod+dir:DIR`."""
 
-    def answer(self, command: ListSessions | GetSession | ResumeSession, own: SessionState) -> Event:
-        """Return the answer to a client of session `own` about the sessions of this directory."""
+    def answer(
+        self,
+        command: ListSessions | GetSession | ResumeSession,
+        own: SessionState,
+        sees: Callable[[SessionState], bool],
+    ) -> Event:
+        """Return the answer to a client of session `own` about the sessions of this directory that it sees."""
 
 
 class Ingress(Struct, frozen=True, kw_only=True):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from dragoman.gateway.backends.kind import BackendKind
 from dragoman.gateway.link import Link
 from dragoman.gateway.routing.quota import Refused
@@ -57,7 +59,8 @@ class SessionQueries:
         """Answer a client whose listener shows one session: with that, or with those of the listener's directory."""
         own = self._sessions.entrances.find_session(link.ingress)
         if own is not None and link.ingress.directory is not None:
-            link.send([link.ingress.directory.answer(command, own.state)])
+            sees = partial(self._sessions.policy.sees, link.principal)
+            link.send([link.ingress.directory.answer(command, own.state, sees)])
         elif own is not None and isinstance(command, ListSessions):
             link.send([SessionsListed(request=command.request, sessions=(own.summary(),))])
         elif own is not None and command.session in ("", own.state.id):

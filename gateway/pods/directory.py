@@ -131,9 +131,14 @@ class PodDirectory:
 
     # -- what clients are told -------------------------------------------------------------------------
 
-    def answer(self, command: ListSessions | GetSession | ResumeSession, own: SessionState) -> Event:
-        """Answer a request about all sessions of this directory, or about one by its name."""
-        standing = self._folders_by_name()
+    def answer(
+        self,
+        command: ListSessions | GetSession | ResumeSession,
+        own: SessionState,
+        sees: Callable[[SessionState], bool],
+    ) -> Event:
+        """Answer a request about all sessions of this directory that the client sees, or about one by its name."""
+        standing = {name: place for name, place in self._folders_by_name().items() if sees(place[1])}
         if isinstance(command, ListSessions):
             rows = [
                 SessionSummary(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from dragoman.gateway.ingress import NEW, Directory, Ingress
@@ -13,7 +15,12 @@ from dragoman.mappings.canonical.events import Reply
 class Folders:
     """A directory that answers every question in the same way."""
 
-    def answer(self, command: ListSessions | GetSession | ResumeSession, own: SessionState) -> Event:
+    def answer(
+        self,
+        command: ListSessions | GetSession | ResumeSession,
+        own: SessionState,
+        sees: Callable[[SessionState], bool],
+    ) -> Event:
         return Reply(request=command.request)
 
 

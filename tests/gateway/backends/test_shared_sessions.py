@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 
 from dragoman.gateway.backends.asking import HELD_MAX
 from dragoman.gateway.ingress import Ingress
@@ -238,7 +239,12 @@ async def test_a_session_that_the_backend_deletes_twice_is_removed_once() -> Non
 class Folders:
     """A backend whose sessions are side by side and never requested."""
 
-    def answer(self, command: ListSessions | GetSession | ResumeSession, own: SessionState) -> Event:
+    def answer(
+        self,
+        command: ListSessions | GetSession | ResumeSession,
+        own: SessionState,
+        sees: Callable[[SessionState], bool],
+    ) -> Event:
         raise NotImplementedError
 
 

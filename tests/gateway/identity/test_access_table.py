@@ -9,6 +9,7 @@ outsider    nothing: it opens no connection, or is refused in its dialect before
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import re
@@ -35,6 +36,7 @@ SECRET = "s" * 40
 AUTH = Auth(
     tokens={"alice": ALICE, "bob": BOB, "watcher": WATCHER}, jwt=Jwt(secret=SECRET, audience="dragoman", leeway=0.0)
 )
+UUID = r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 Frame = dict[str, Any]
 
 ACTIONS: dict[str, Frame] = {
@@ -55,7 +57,15 @@ METHODS: dict[str, Frame] = {
     "thread/set_name": {"name": "mine"},
     "thread/goal/get": {},
     "thread/goal/set": {"objective": "win"},
+    "thread/interrupt": {},
 }
+POD_METHODS: tuple[Frame, ...] = (
+    {"method": "run", "params": {"input": [{"kind": "text", "content": "Hi"}]}},
+    {"method": "cancel"},
+    {"method": "pause"},
+    {"method": "shutdown"},
+    {"method": "list_visible_pods"},
+)
 
 
 @asynccontextmanager
@@ -122,19 +132,28 @@ async def test_an_action_on_a_foreign_session_is_answered_like_one_on_an_unknown
 async def test_a_client_that_attaches_to_a_foreign_conversation_gets_a_new_one() -> None:
     async with clients() as (owner, other):
         own = (await owner.ask({"action": "get_session", "sessionId": owner.session}))["data"]["conversationId"]
-        wanted = {"action": "create_conversation_session", "agentId": str(uuid4()), "conversationId": own}
-        opened = (await other.ask(wanted))["data"]
-        unknown = (await other.ask({**wanted, "conversationId": str(uuid4())}))["data"]
-        assert opened.keys() == unknown.keys()
-        assert not {*opened.values()} & {owner.session, own}
+        wanted = {"action": "create_conversation_session", "agentId": str(uuid4())}
+        opened = await other.ask({**wanted, "conversationId": own})
+        unknown = await other.ask({**wanted, "conversationId": str(uuid4())})
+        assert not {*opened["data"].values()} & {owner.session, own}
+        assert without_ids(opened) == without_ids(unknown)
 
 
-async def test_a_client_cannot_cancel_the_turn_of_a_foreign_session() -> None:
+def without_ids(frame: Frame) -> str:
+    """Return a frame without the id of its request and its time, and with each UUID replaced."""
+    rest = {name: value for name, value in frame.items() if name not in ("requestId", "timestamp")}
+    return re.sub(UUID, "NAME", json.dumps(rest))
+
+
+@pytest.mark.parametrize("place", ["foreign", "unknown"])
+async def test_a_cancel_of_a_foreign_session_is_answered_with_nothing_as_one_of_an_unknown_session(place: str) -> None:
     async with clients() as (owner, other):
         await owner.say("count 5")
         await owner.until(lambda: any(frame["type"] == "stream_token" for frame in owner.frames))
-        await other.send({"action": "cancel", "sessionId": owner.session})
+        seen = len(other.frames)
+        await other.send({"action": "cancel", "sessionId": owner.session if place == "foreign" else str(uuid4())})
         assert "error" in await other.ask({"action": "get_session", "sessionId": owner.session}), "the cancel was read"
+        assert len(other.frames) == seen + 1, "only the answer to the last request"
         await owner.until(owner.terminals)
         assert [frame["type"] for frame in owner.terminals()] == ["eventual_response"]
 
@@ -161,17 +180,60 @@ async def test_a_list_of_threads_has_none_of_others(tmp_path: Path) -> None:
         assert app.routers[0].sessions, "there is one to hide"
 
 
-async def test_a_pod_client_at_the_socket_of_a_foreign_session_is_shown_nothing() -> None:
+@pytest.mark.parametrize("method", [None, *POD_METHODS], ids=lambda method: method["method"] if method else "connect")
+async def test_a_pod_client_at_the_socket_of_a_foreign_session_is_shown_nothing(method: Frame | None) -> None:
+    async with in_a_directory() as (folder, app, owner):
+        (session,) = app.routers[0].sessions
+        reader, writer = await asyncio.open_unix_connection(f"{folder}/{session.state.id}/sock")
+        with contextlib.suppress(ConnectionError):  # it may have been disconnected already
+            writer.write(json.dumps(method).encode() + b"\n" if method else b"")
+            await writer.drain()
+        said = await reader.read()
+        writer.close()
+        assert "error" not in await owner.ask({**ACTIONS["read"], "sessionId": owner.session}), "it lives"
+    assert json.loads(said) == {
+        "event": "error",
+        "data": {"code": "invalid_request", "message": "there is no session here for you"},
+    }
+
+
+@pytest.mark.parametrize("method", ["inspect_pod", "attach_or_restore_pod"])
+async def test_a_pod_client_is_told_of_a_foreign_pod_what_it_is_told_of_an_unknown_one(method: str) -> None:
+    unknown = str(uuid4())
+    async with in_a_directory() as (folder, app, _):
+        (session,) = app.routers[0].sessions
+        foreign = session.state.id
+        answers = [await pod_answer(f"{folder}/test/sock", method, {"name": name}) for name in (foreign, unknown)]
+    assert '"error"' in answers[0]
+    assert without(answers[0], foreign) == without(answers[1], unknown)
+
+
+async def test_a_list_of_pods_has_none_of_others() -> None:
+    async with in_a_directory() as (folder, app, _):
+        (session,) = app.routers[0].sessions
+        listed = await pod_answer(f"{folder}/test/sock", "list_visible_pods")
+    assert '"visible_pods"' in listed
+    assert session.state.id not in listed
+
+
+@asynccontextmanager
+async def in_a_directory() -> AsyncIterator[tuple[str, App, SmoothClient]]:
+    """The owner of a session that had a turn, beside a directory of pods whose user is somebody else."""
     with TemporaryDirectory() as folder:  # a path below `tmp_path` would be too long for a socket
         async with beside(f"pod+dir:{folder}") as (app, owner):
             await owner.say("Hi")
             await owner.until(owner.terminals)
-            (session,) = app.routers[0].sessions
-            reader, writer = await asyncio.open_unix_connection(f"{folder}/{session.state.id}/sock")
-            said = await reader.read()
-            writer.close()
-    assert b"there is no session here for you" in said
-    assert b"snapshot" not in said
+            yield folder, app, owner
+
+
+async def pod_answer(path: str, method: str, params: Frame | None = None) -> str:
+    """Call a method of the pod of this user; return the first line that is not about its session."""
+    reader, writer = await asyncio.open_unix_connection(path)
+    writer.write(json.dumps({"method": method, **({"params": params} if params else {})}).encode() + b"\n")
+    while json.loads(line := (await reader.readline()).decode())["event"] in ("snapshot", "status"):
+        pass
+    writer.close()
+    return line
 
 
 @pytest.mark.parametrize("action", ["read", "history"])
