@@ -67,6 +67,12 @@ class Upstreams:
         self.pools: dict[str, UpstreamPool] = {}  # by route name, for routes with several upstreams
         self.replays: dict[str, Replay] = {}  # by route name, for routes whose backend is a recording
 
+    @property
+    def losable(self) -> dict[str, BackendStatus]:
+        """The statuses by route name, without the routes of which another upstream takes new sessions."""
+        lost = {name: pool.is_lost for name, pool in self.pools.items()}
+        return {name: status for name, status in self.statuses.items() if lost.get(name, True)}
+
     def make_kind(self, route: Route, recorder: Recorder | None, sessions: Sessions) -> BackendKind:
         """Return the kind of backend that a route has, for its sessions."""
         upstream, make = registry.upstream(route.upstream), self._make_backend

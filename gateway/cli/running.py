@@ -114,7 +114,7 @@ async def _end_with_backend(gateway: App) -> None:
         limits = gateway.config.limits if route is None else route.apply_limits(gateway.config.limits)
         return limits.reconnect_grace
 
-    while (lost := losses.find_lost(gateway.upstreams.statuses, clock(), grace_of)) is None:  # noqa: ASYNC110  # looks at numbers that change anywhere
+    while (lost := losses.find_lost(gateway.upstreams.losable, clock(), grace_of)) is None:  # noqa: ASYNC110  # looks at numbers that change anywhere
         await asyncio.sleep(LOOK)
     cause = gateway.upstreams.statuses[lost].fault
     gateway.fail(DragomanError(f"the backend of route {lost!r} is lost (--exit-on-backend-loss): {cause}"))
