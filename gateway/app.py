@@ -22,15 +22,17 @@ from msgspec import structs
 
 from dragoman.adapters.base import Transport
 from dragoman.gateway import registry
-from dragoman.gateway.admission import address_of
 from dragoman.gateway.clients import ClientPort, Clients, Entrance
 from dragoman.gateway.config.model import Config, Route
 from dragoman.gateway.identity.listeners import Identities
 from dragoman.gateway.ingress import Ingress
-from dragoman.gateway.ledger import Ledger
 from dragoman.gateway.link import Link
 from dragoman.gateway.listeners import Listeners, new_id
-from dragoman.gateway.memory import MemoryBudget, default_limit
+from dragoman.gateway.observability.ledger import Ledger
+from dragoman.gateway.observability.trace_context import TraceContext
+from dragoman.gateway.observability.turn_watch import TurnWatch
+from dragoman.gateway.overload.admission import address_of
+from dragoman.gateway.overload.memory import MemoryBudget, default_limit
 from dragoman.gateway.recording.in_force import RecordingsInForce
 from dragoman.gateway.reload import ConfigStatus
 from dragoman.gateway.router import Router
@@ -39,19 +41,17 @@ from dragoman.gateway.routing.sessions import RouteEvents
 from dragoman.gateway.services import Services
 from dragoman.gateway.session.runs import Run
 from dragoman.gateway.session.session import Session
-from dragoman.gateway.trace_context import TraceContext
 from dragoman.gateway.transports import Children
 from dragoman.gateway.transports.child_settings import route_spawner
-from dragoman.gateway.turn_watch import TurnWatch
 from dragoman.gateway.upstreams import MakeInProcess, Upstreams
 from dragoman.mappings.canonical import SessionState, events
 from dragoman.mappings.dialect import Dialect
 from dragoman.mappings.errors import DragomanError
 
 if TYPE_CHECKING:
+    from dragoman.gateway.observability.tracing import Telemetry
     from dragoman.gateway.recording.recorder import Recordings
     from dragoman.gateway.replay.playing import Replay
-    from dragoman.gateway.tracing import Telemetry
 
 COLLECT = (50_000, 20, 50)  # garbage collection thresholds: the gateway creates few reference cycles
 LOSSES_LOGGED = 100  # rows of the ledger that are logged at shutdown, the largest first
@@ -63,7 +63,7 @@ def _telemetry() -> Telemetry | None:
     """Return the telemetry that the environment asks for; without, its modules are not imported."""
     if not any(name.startswith("OTEL_") for name in os.environ):
         return None
-    from dragoman.gateway.tracing import is_tracing_configured, start_telemetry
+    from dragoman.gateway.observability.tracing import is_tracing_configured, start_telemetry
 
     return start_telemetry() if is_tracing_configured() else None
 

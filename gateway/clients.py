@@ -13,15 +13,15 @@ from typing import Any
 from msgspec import Struct
 
 from dragoman.adapters.base import CloseReason, Transport
-from dragoman.gateway.admission import Admission, address_of
 from dragoman.gateway.identity.listeners import Identities
 from dragoman.gateway.identity.principal import LOCAL, Principal, Refusal
 from dragoman.gateway.identity.roles import roles_of
 from dragoman.gateway.ingress import Ingress
 from dragoman.gateway.link import Link, LinkEvents, Peer, expiring
+from dragoman.gateway.observability.traffic import observed
+from dragoman.gateway.overload.admission import Admission, address_of
 from dragoman.gateway.router import Router
 from dragoman.gateway.services import Services
-from dragoman.gateway.traffic import observed
 from dragoman.mappings.canonical import Command, Event
 from dragoman.mappings.canonical.events import Reply
 from dragoman.mappings.canonical.values import Cause, Failure

@@ -19,17 +19,17 @@ from msgspec import Struct
 from dragoman.adapters.base import CloseReason, Transport
 from dragoman.adapters.flag import Flag
 from dragoman.adapters.inbound import memory
-from dragoman.gateway.admission import ClientRates
-from dragoman.gateway.command_limits import CommandLimits
 from dragoman.gateway.config.model import Role
-from dragoman.gateway.fair_queue import EVENT, FRAME, PUT, Turns
-from dragoman.gateway.faults import FaultLog
 from dragoman.gateway.identity.principal import LOCAL, Principal
 from dragoman.gateway.ingress import Ingress
+from dragoman.gateway.observability.faults import FaultLog
+from dragoman.gateway.observability.trace_context import TraceContext, read_trace, trace_id, trace_of_metadata
 from dragoman.gateway.outbox import Outbox
+from dragoman.gateway.overload.admission import ClientRates
+from dragoman.gateway.overload.command_limits import CommandLimits
+from dragoman.gateway.overload.fair_queue import EVENT, FRAME, PUT, Turns
 from dragoman.gateway.services import Services
 from dragoman.gateway.timers import Schedule, Timer
-from dragoman.gateway.trace_context import TraceContext, read_trace, trace_id, trace_of_metadata
 from dragoman.mappings.canonical import Batch, Event, SessionState
 from dragoman.mappings.canonical.commands import OpenSession, ResumeSession
 from dragoman.mappings.canonical.events import Reply

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 from dragoman.adapters.base import CloseReason
 from dragoman.gateway.backends.kind import BackendKind
 from dragoman.gateway.config.model import Role, Route
-from dragoman.gateway.fair_queue import WorkOfLinks
 from dragoman.gateway.identity.roles import needed_role
 from dragoman.gateway.link import Link
 from dragoman.gateway.lists import Lists
 from dragoman.gateway.open_commands import OpenCommands
+from dragoman.gateway.overload.fair_queue import WorkOfLinks
 from dragoman.gateway.routing.catch_ups import CatchUps
 from dragoman.gateway.routing.quota import Refused
 from dragoman.gateway.routing.sessions import RouteEvents, Sessions

@@ -9,12 +9,12 @@ from collections.abc import Callable, Mapping
 
 from msgspec import Struct, field, structs
 
-from dragoman.gateway.audit import Audit
 from dragoman.gateway.config.model import Limits, Route
-from dragoman.gateway.fair_queue import FairQueue
 from dragoman.gateway.forwarded_tokens import ForwardedTokens
-from dragoman.gateway.ledger import Ledger
-from dragoman.gateway.memory import MemoryBudget
+from dragoman.gateway.observability.audit import Audit
+from dragoman.gateway.observability.ledger import Ledger
+from dragoman.gateway.overload.fair_queue import FairQueue
+from dragoman.gateway.overload.memory import MemoryBudget
 from dragoman.gateway.timers import Schedule
 from dragoman.mappings.dialect import Clock, Dialect, NewId
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from dragoman.gateway import registry
 from dragoman.gateway.config.model import Limits
-from dragoman.gateway.fair_queue import FairQueue
-from dragoman.gateway.ledger import Ledger
+from dragoman.gateway.observability.ledger import Ledger
+from dragoman.gateway.overload.fair_queue import FairQueue
 from dragoman.gateway.services import Services
 from dragoman.gateway.timers import Timer
 from dragoman.mappings.dialect import NewId

@@ -20,6 +20,7 @@ from msgspec import structs
 
 from dragoman.gateway.endpoint import Endpoint
 from dragoman.gateway.link import Link, opening_trace
+from dragoman.gateway.observability.trace_context import TraceContext, add_trace
 from dragoman.gateway.routing.quota import Refused
 from dragoman.gateway.routing.session_factory import NewSession
 from dragoman.gateway.routing.session_index import Rows
@@ -27,7 +28,6 @@ from dragoman.gateway.routing.sessions import Sessions
 from dragoman.gateway.services import Services
 from dragoman.gateway.session.ports import Backend, BackendEvents
 from dragoman.gateway.session.session import Session
-from dragoman.gateway.trace_context import TraceContext, add_trace
 from dragoman.mappings.canonical import Command
 from dragoman.mappings.canonical.commands import GetSession, ListSessions, OpenSession, ResumeSession
 from dragoman.mappings.canonical.events import Reply

@@ -23,11 +23,11 @@ from dragoman.gateway.backends.failover import FailoverConnection
 from dragoman.gateway.backends.status import BackendStatus
 from dragoman.gateway.first_frames import FirstFrames
 from dragoman.gateway.link import Link, LinkEvents, Peer
+from dragoman.gateway.observability.trace_context import OUTGOING, TraceContext
+from dragoman.gateway.observability.traffic import observed
 from dragoman.gateway.public_reason import exit_reason, public_reason
 from dragoman.gateway.services import Services
 from dragoman.gateway.session.ports import BackendEvents
-from dragoman.gateway.trace_context import OUTGOING, TraceContext
-from dragoman.gateway.traffic import observed
 from dragoman.mappings.canonical import Command, Event, SessionState
 from dragoman.mappings.canonical.values import Cause
 from dragoman.mappings.dialect import Burst, Dialect, Frame, Translator

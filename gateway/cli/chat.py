@@ -9,11 +9,11 @@ from typing import Annotated, Any
 import structlog
 import typer
 
-from dragoman.gateway import logs
 from dragoman.gateway.cli.options import LogJson, LogLevel
 from dragoman.gateway.cli.running import set_up
 from dragoman.gateway.cli.terminal import DIM, Terminal
 from dragoman.gateway.endpoint import parse
+from dragoman.gateway.observability import logs
 from dragoman.gateway.replay.in_process import InProcessEvent
 from dragoman.gateway.talk import BackendClient, TurnOutcome, TurnTalk, TypedAnswer
 from dragoman.mappings.canonical import Command, Event

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from rich.console import Console
 
-from dragoman.gateway import logs
 from dragoman.gateway.cli.running import run
 from dragoman.gateway.demo.conversation import demo as play_demo
+from dragoman.gateway.observability import logs
 
 EXAMPLES = ("dragoman demo",)
 

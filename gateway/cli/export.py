@@ -7,10 +7,10 @@ from typing import Annotated, Literal
 
 import typer
 
-from dragoman.gateway import logs
 from dragoman.gateway.cli.options import RecordingFile
 from dragoman.gateway.cli.output import check_is_new, open_output
 from dragoman.gateway.cli.recordings import opened
+from dragoman.gateway.observability import logs
 from dragoman.gateway.recording.reader import Reader
 from dragoman.gateway.recording.show.cloudevents import cloud_events
 from dragoman.gateway.recording.show.page import page

@@ -10,10 +10,11 @@ from typing import Annotated
 
 import typer
 
-from dragoman.gateway import logs, registry
+from dragoman.gateway import registry
 from dragoman.gateway.cli.output import check_is_new, open_output
 from dragoman.gateway.cli.progress import progress
 from dragoman.gateway.cli.redactor import default_redactor
+from dragoman.gateway.observability import logs
 from dragoman.gateway.recording import index
 from dragoman.gateway.recording.captures import Capture, read_capture
 from dragoman.gateway.recording.format import Header, Item, encode, packed

@@ -8,9 +8,9 @@ from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from dragoman.gateway import logs
 from dragoman.gateway.app import App
 from dragoman.gateway.config.model import Ops
+from dragoman.gateway.observability import logs
 
 if TYPE_CHECKING:
     from dragoman.gateway.ops.server import OpsServer

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from dragoman.gateway.logs import escaped
+from dragoman.gateway.observability.logs import escaped
 
 PIPED = 240  # columns of a table that no terminal shows
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from dragoman.gateway import logs
+from dragoman.gateway.observability import logs
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
 ExitOnBackendLoss = Annotated[

@@ -165,7 +165,7 @@ def _run() -> int:
 
 
 def _fail(words: str, code: int) -> int:
-    from dragoman.gateway import logs  # not needed for `--help` and `--version`
+    from dragoman.gateway.observability import logs  # not needed for `--help` and `--version`
 
     for line in words.split("\n"):
         logs.tell(f"error: {logs.escaped(line)}", sys.stderr)  # the text may quote a peer

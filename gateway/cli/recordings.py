@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
-from dragoman.gateway import logs
 from dragoman.gateway.cli.progress import progress
+from dragoman.gateway.observability import logs
 from dragoman.gateway.recording.reader import Reader, open_recording
 
 

@@ -8,10 +8,10 @@ from typing import Annotated
 
 import typer
 
-from dragoman.gateway import logs
 from dragoman.gateway.cli.options import LogJson, LogLevel, RecordingFile
 from dragoman.gateway.cli.running import run, serve_until_signalled, set_up
 from dragoman.gateway.endpoint import parse
+from dragoman.gateway.observability import logs
 from dragoman.gateway.replay.missing import check_appendable, keep_missing, missing_folder
 from dragoman.gateway.replay.options import MODES
 from dragoman.gateway.replay.standalone import replaying

@@ -12,7 +12,6 @@ from typing import Any
 import structlog
 import typer
 
-from dragoman.gateway import descriptors, logs, standard_descriptors
 from dragoman.gateway.app import App
 from dragoman.gateway.backends.status import LOOK, BackendLosses
 from dragoman.gateway.cli import quick_start
@@ -20,9 +19,12 @@ from dragoman.gateway.cli.ops_port import OpsPort
 from dragoman.gateway.config.check import load
 from dragoman.gateway.config.probe import probe
 from dragoman.gateway.config.startup import find_hazards
-from dragoman.gateway.inherited_sockets import INHERITED
+from dragoman.gateway.observability import logs
+from dragoman.gateway.overload import descriptors
+from dragoman.gateway.process import standard_descriptors
+from dragoman.gateway.process.inherited_sockets import INHERITED
+from dragoman.gateway.process.systemd import ServiceNotifier
 from dragoman.gateway.reload import ConfigReloader
-from dragoman.gateway.systemd import ServiceNotifier
 from dragoman.mappings.errors import ConfigError, DragomanError
 
 log = structlog.get_logger("dragoman")

@@ -10,10 +10,10 @@ from typing import Annotated
 import msgspec
 import typer
 
-from dragoman.gateway import logs
 from dragoman.gateway.cli.options import AsJson, RedactConfig
 from dragoman.gateway.cli.recordings import opened
 from dragoman.gateway.cli.redactor import redaction_rules
+from dragoman.gateway.observability import logs
 from dragoman.gateway.recording import rewriting
 from dragoman.gateway.recording.reader import Reader
 from dragoman.gateway.recording.redaction.redactor import Finding, Redactor

@@ -8,11 +8,11 @@ from typing import Annotated
 
 import typer
 
-from dragoman.gateway import logs
 from dragoman.gateway.app import App
 from dragoman.gateway.cli.options import ExitOnBackendLoss, LogContent, LogJson, LogLevel
 from dragoman.gateway.cli.running import run, serve_until_signalled, set_up
 from dragoman.gateway.config.check import check
+from dragoman.gateway.observability import logs
 from dragoman.mappings.errors import ConfigError
 
 EXAMPLES = ("dragoman serve --config config.toml   (`dragoman config example` shows every key)",)

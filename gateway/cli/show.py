@@ -12,10 +12,11 @@ from typing import Annotated
 import msgspec
 import typer
 
-from dragoman.gateway import logs, registry
+from dragoman.gateway import registry
 from dragoman.gateway.cli.options import AsJson
 from dragoman.gateway.cli.recordings import reading
-from dragoman.gateway.ledger import Ledger
+from dragoman.gateway.observability import logs
+from dragoman.gateway.observability.ledger import Ledger
 from dragoman.gateway.recording.format import RecordingError
 from dragoman.gateway.recording.lines import Line
 from dragoman.gateway.recording.reader import Reader, about_no_session, open_recording

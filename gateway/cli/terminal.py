@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 
-from dragoman.gateway import logs
+from dragoman.gateway.observability import logs
 from dragoman.gateway.recording.printable import printable
 
 HISTORY_MAX = 1000  # inputs that are kept: years of use, in a file that is read at once

@@ -6,7 +6,7 @@ from collections import Counter
 
 import structlog
 
-from dragoman.gateway.audit import Audit
+from dragoman.gateway.observability.audit import Audit
 from dragoman.mappings.bounded import remember
 
 ADDRESSES_MAX = 10_000  # addresses whose failures are remembered, the latest

@@ -29,12 +29,13 @@ import structlog
 import tomli
 from msgspec import Struct, structs
 
-from dragoman.gateway import logs, registry
+from dragoman.gateway import registry
 from dragoman.gateway.app import App
 from dragoman.gateway.config.model import Config
 from dragoman.gateway.endpoint import Endpoint
 from dragoman.gateway.launched.parent import Parent
 from dragoman.gateway.launched.route import choose_route, run_program
+from dragoman.gateway.observability import logs
 from dragoman.gateway.pods.folder import check_name, sessions_directory
 from dragoman.gateway.session.runs import Run
 from dragoman.gateway.session.session import Session

@@ -16,9 +16,11 @@ from typing import Any, NoReturn
 import uvloop
 from msgspec import structs
 
-from dragoman.gateway import descriptors, logs, standard_descriptors
 from dragoman.gateway.config import check
 from dragoman.gateway.config.model import Config, Route
+from dragoman.gateway.observability import logs
+from dragoman.gateway.overload import descriptors
+from dragoman.gateway.process import standard_descriptors
 from dragoman.mappings.errors import ConfigError, DragomanError
 
 

@@ -11,9 +11,9 @@ from aiohttp import web
 from msgspec import Meta, Struct
 
 from dragoman.adapters.base import CloseReason
-from dragoman.gateway import logs
 from dragoman.gateway.app import App
-from dragoman.gateway.audit import Audit
+from dragoman.gateway.observability import logs
+from dragoman.gateway.observability.audit import Audit
 from dragoman.gateway.ops import answers
 from dragoman.gateway.ops.gateway_loop import GatewayLoop
 from dragoman.gateway.ops.guard import problem, respond

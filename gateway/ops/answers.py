@@ -17,8 +17,8 @@ from msgspec import Struct, structs
 from dragoman.gateway.app import App
 from dragoman.gateway.backends.failover import CircuitState, UpstreamPool
 from dragoman.gateway.endpoint import MASK, Endpoint, masked_text
-from dragoman.gateway.ledger import Entry
 from dragoman.gateway.link import Link
+from dragoman.gateway.observability.ledger import Entry
 from dragoman.gateway.ops.gateway_loop import take_slices
 from dragoman.gateway.ops.queries import LossQuery, PageQuery, SessionQuery
 from dragoman.gateway.router import Router

@@ -18,8 +18,8 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 from msgspec import Struct
 
-from dragoman.gateway.audit import Audit
 from dragoman.gateway.config.model import Ops
+from dragoman.gateway.observability.audit import Audit
 
 AUTHORISED = web.RequestKey("authorised", bool)
 """True if the request may have everything; otherwise it may only have whether the gateway is alive and ready."""

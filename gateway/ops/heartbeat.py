@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable
 
-from dragoman.gateway.histogram import Histogram
+from dragoman.gateway.observability.histogram import Histogram
 
 BEAT = 0.25  # seconds between two beats: a beat costs 10 us
 LAG_BUCKETS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)  # seconds; one step of the loop takes 0.01

@@ -11,8 +11,8 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from dragoman.gateway.config.model import Recording
-from dragoman.gateway.ledger import Ledger
-from dragoman.gateway.memory import MemoryBudget
+from dragoman.gateway.observability.ledger import Ledger
+from dragoman.gateway.overload.memory import MemoryBudget
 
 if TYPE_CHECKING:
     from dragoman.gateway.recording.recorder import Recorder, Recordings

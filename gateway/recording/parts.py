@@ -19,8 +19,8 @@ import structlog
 from msgspec import structs
 
 from dragoman.adapters.meter import Meter
-from dragoman.gateway.ledger import Ledger
-from dragoman.gateway.memory import MemoryBudget
+from dragoman.gateway.observability.ledger import Ledger
+from dragoman.gateway.overload.memory import MemoryBudget
 from dragoman.gateway.recording.format import Header, encode
 from dragoman.gateway.recording.writer import OutputFile, Writer
 

@@ -32,9 +32,9 @@ from msgspec import structs
 
 from dragoman import __version__
 from dragoman.gateway.config.model import Route
-from dragoman.gateway.ledger import Ledger
-from dragoman.gateway.memory import MemoryBudget
-from dragoman.gateway.rates import TokenBucket
+from dragoman.gateway.observability.ledger import Ledger
+from dragoman.gateway.overload.memory import MemoryBudget
+from dragoman.gateway.overload.rates import TokenBucket
 from dragoman.gateway.recording.format import Header, encode_lines, packed
 from dragoman.gateway.recording.lines import UP, EventLine, FrameLine
 from dragoman.gateway.recording.parts import RecordingParts

@@ -9,8 +9,8 @@ from secrets import token_bytes
 import structlog
 
 from dragoman.gateway.config.model import Recording, Redact
-from dragoman.gateway.ledger import Ledger
-from dragoman.gateway.memory import MemoryBudget
+from dragoman.gateway.observability.ledger import Ledger
+from dragoman.gateway.overload.memory import MemoryBudget
 from dragoman.gateway.recording.keeping import Keep
 from dragoman.gateway.recording.places import place
 from dragoman.gateway.recording.recorder import Recordings

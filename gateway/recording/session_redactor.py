@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import structlog
 
-from dragoman.gateway.ledger import Ledger
+from dragoman.gateway.observability.ledger import Ledger
 from dragoman.gateway.recording.format import Item, encode_lines, packed
 from dragoman.gateway.recording.parts import RecordingParts
 from dragoman.gateway.recording.pending import PendingSteps

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import structlog
 
-from dragoman.gateway import logs
 from dragoman.gateway.endpoint import Endpoint
-from dragoman.gateway.ledger import Ledger
+from dragoman.gateway.observability import logs
+from dragoman.gateway.observability.ledger import Ledger
 from dragoman.gateway.recording.reader import open_recording
 from dragoman.gateway.replay.backend import ReplayBackend
 from dragoman.gateway.replay.live import LiveBackend, LiveFallback

@@ -14,7 +14,7 @@ from typing import Literal
 import structlog
 from msgspec import Struct
 
-from dragoman.gateway.ledger import Ledger
+from dragoman.gateway.observability.ledger import Ledger
 from dragoman.gateway.recording.redaction.rules import redact_text
 from dragoman.gateway.replay.matching import FieldDifference, Likeness, is_same_command, nearest_commands
 from dragoman.gateway.replay.plan import RecordedTurn, ReplayPlan, TurnPart

@@ -20,7 +20,7 @@ from itertools import count
 
 from msgspec import Struct
 
-from dragoman.gateway.fair_queue import StepBudget
+from dragoman.gateway.overload.fair_queue import StepBudget
 from dragoman.gateway.routing.policy import Policy
 from dragoman.gateway.routing.session_index import SessionIndex
 from dragoman.gateway.session.session import Session
@@ -29,7 +29,7 @@ from dragoman.mappings.canonical.events import SessionsListed
 from dragoman.mappings.canonical.values import SessionSummary
 
 LIST_DEFAULT, LIST_MAX = 50, 200  # docs/dialects/smooth.md, section 3: list_conversations
-ROW = 512  # units of work (gateway/fair_queue.py) of one session that is placed or looked at: about 5 us
+ROW = 512  # units of work (gateway/overload/fair_queue.py) of one session that is placed or looked at: about 5 us
 PAGE = 4096  # units of a page beside its rows: about 40 us, with its frame and the answer to it
 CHUNK = 64  # sessions that are taken from the order at a time: it may change between two slices
 

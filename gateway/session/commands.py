@@ -15,7 +15,7 @@ from typing import Any, Protocol, get_args
 
 from msgspec import UNSET, structs
 
-from dragoman.gateway.audit import Audit
+from dragoman.gateway.observability.audit import Audit
 from dragoman.gateway.session.context import Effects, SessionContext
 from dragoman.gateway.session.history import page
 from dragoman.gateway.session.in_flight import OPENING, PendingCommand

@@ -15,15 +15,15 @@ from operator import attrgetter
 from msgspec import structs
 
 from dragoman.adapters.base import CloseReason
-from dragoman.gateway.fair_queue import EVENT, FRAME
-from dragoman.gateway.ledger import Ledger
+from dragoman.gateway.observability.ledger import Ledger
+from dragoman.gateway.observability.traffic import timed
+from dragoman.gateway.overload.fair_queue import EVENT, FRAME
 from dragoman.gateway.services import Services
 from dragoman.gateway.session.attachments import Attachment, Group, is_own
 from dragoman.gateway.session.groups import Groups
 from dragoman.gateway.session.log import Log
 from dragoman.gateway.session.pieces import join_pieces
 from dragoman.gateway.session.ports import Client, EventRecorder
-from dragoman.gateway.traffic import timed
 from dragoman.mappings.canonical import Batch, SessionState, prelude
 from dragoman.mappings.canonical import events as e
 from dragoman.mappings.dialect import Dialect, Loss, Rendered, SessionProjection

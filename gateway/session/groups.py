@@ -5,12 +5,12 @@ A stream ends as soon as a group changes, or anything is appended to the log.
 
 from __future__ import annotations
 
+from dragoman.gateway.observability.traffic import timed_writer
 from dragoman.gateway.services import Services
 from dragoman.gateway.session.attachments import Attachment, Group
 from dragoman.gateway.session.log import Log
 from dragoman.gateway.session.ports import EventRecorder
 from dragoman.gateway.session.text_stream import TextStream, TextTarget
-from dragoman.gateway.traffic import timed_writer
 from dragoman.mappings.canonical import SessionState
 from dragoman.mappings.dialect import TextSink
 

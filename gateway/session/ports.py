@@ -16,8 +16,8 @@ from typing import Any, Protocol
 import structlog
 
 from dragoman.adapters.base import CloseReason
+from dragoman.gateway.observability.trace_context import TraceContext
 from dragoman.gateway.outbox import Outbox
-from dragoman.gateway.trace_context import TraceContext
 from dragoman.mappings.canonical import Batch, Command, Event, SessionState
 from dragoman.mappings.canonical.values import Cause
 from dragoman.mappings.dialect import Burst, Dialect, TextSink

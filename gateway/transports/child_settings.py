@@ -7,7 +7,7 @@ import resource
 from collections.abc import Mapping
 
 from dragoman.gateway.config.model import RouteOptions
-from dragoman.gateway.descriptors import INHERITED_LIMIT
+from dragoman.gateway.overload.descriptors import INHERITED_LIMIT
 from dragoman.gateway.transports import Children, ChildSettings
 from dragoman.gateway.transports.spec import Spawner
 

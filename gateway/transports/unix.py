@@ -14,9 +14,9 @@ from dragoman.adapters import unix
 from dragoman.adapters.base import Listener
 from dragoman.gateway.config.model import Limits
 from dragoman.gateway.endpoint import Endpoint
-from dragoman.gateway.inherited_sockets import INHERITED
 from dragoman.gateway.pods.folder import PodFolder, check_name, runtime_directory
 from dragoman.gateway.pods.live import Pods
+from dragoman.gateway.process.inherited_sockets import INHERITED
 from dragoman.gateway.transports.spec import (
     Connect,
     ListenerCallbacks,

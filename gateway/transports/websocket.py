@@ -15,8 +15,8 @@ from dragoman.adapters.base import Listener, Transport
 from dragoman.gateway.config.model import Limits
 from dragoman.gateway.endpoint import Endpoint, split_url
 from dragoman.gateway.forwarded_tokens import FORWARDED
-from dragoman.gateway.inherited_sockets import INHERITED
-from dragoman.gateway.trace_context import OUTGOING
+from dragoman.gateway.observability.trace_context import OUTGOING
+from dragoman.gateway.process.inherited_sockets import INHERITED
 from dragoman.gateway.transports.spec import (
     Connect,
     ListenerCallbacks,

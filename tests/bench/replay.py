@@ -19,7 +19,7 @@ from msgspec import Struct
 from dragoman.gateway import registry
 from dragoman.gateway.config.model import RouteOptions
 from dragoman.gateway.endpoint import parse
-from dragoman.gateway.ledger import Ledger
+from dragoman.gateway.observability.ledger import Ledger
 from dragoman.gateway.recording.reader import Reader, open_recording
 from dragoman.gateway.replay.playing import Replay
 from dragoman.gateway.session.session import Session

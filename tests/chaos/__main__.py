@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 from random import Random, SystemRandom
 
-from dragoman.gateway import logs
+from dragoman.gateway.observability import logs
 from tests.chaos.faults import FaultKind, choose_rounds
 from tests.chaos.kills import KILLS, KillTally, town
 from tests.chaos.pair import DIALECTS, PAIRS, Tally, faulty_pair, play_rounds

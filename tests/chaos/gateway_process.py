@@ -13,9 +13,9 @@ import os
 import sys
 from pathlib import Path
 
-from dragoman.gateway import logs
 from dragoman.gateway.app import App
 from dragoman.gateway.config.check import load
+from dragoman.gateway.observability import logs
 
 PAGE = os.sysconf("SC_PAGE_SIZE")
 

@@ -18,7 +18,7 @@ import pytest
 
 from dragoman.adapters.lines import LineSplitter
 from dragoman.gateway import registry
-from dragoman.gateway.logs import escaped
+from dragoman.gateway.observability.logs import escaped
 from dragoman.gateway.recording.redaction.rules import redact_text
 from dragoman.mappings.canonical import Command, Event
 from dragoman.mappings.dialect import Burst, Dialect, Oversize, Parts, Step, Translator

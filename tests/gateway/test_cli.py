@@ -79,7 +79,7 @@ def test_each_command_has_a_file_of_its_name() -> None:
     assert {command.replace("-", "_") if command != "import" else "import_" for command in COMMANDS} <= files
 
 
-LOGS = ["dragoman.gateway.log_queue", "dragoman.gateway.logs"]
+LOGS = ["dragoman.gateway.observability.log_queue", "dragoman.gateway.observability.logs"]
 
 
 @pytest.mark.parametrize(("option", "more"), [("--version", []), ("--help", []), ("--zzzz", LOGS)])

@@ -26,8 +26,8 @@ from msgspec import Struct
 
 from dragoman import adapters, gateway, mappings
 from dragoman.gateway import registry
-from dragoman.gateway.ledger import Ledger
 from dragoman.gateway.link import Link, LinkEvents, Peer
+from dragoman.gateway.observability.ledger import Ledger
 from dragoman.mappings.dialect import Burst, Dialect, Direction, Step, Translator
 from dragoman.mappings.errors import PeerError
 from tests.idle import settle

@@ -16,9 +16,9 @@ from structlog.testing import capture_logs
 
 from dragoman.adapters.base import CloseReason
 from dragoman.gateway.config.model import Limits
-from dragoman.gateway.fair_queue import EVENT, STEP, FairQueue
-from dragoman.gateway.ledger import Ledger
 from dragoman.gateway.link import Link, LinkEvents, Peer
+from dragoman.gateway.observability.ledger import Ledger
+from dragoman.gateway.overload.fair_queue import EVENT, STEP, FairQueue
 from dragoman.mappings.canonical import Batch, Event, SessionState
 from dragoman.mappings.dialect import Alarm, Burst, Frame, Loss, Step
 from dragoman.mappings.errors import PeerError

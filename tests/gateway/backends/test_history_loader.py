@@ -11,7 +11,7 @@ from msgspec import structs
 from dragoman.gateway.backends.asking import HELD_MAX
 from dragoman.gateway.backends.history_loader import PAGE, PATIENCE, RESUMED_MAX, HistoryLoader
 from dragoman.gateway.config.model import Limits
-from dragoman.gateway.ledger import Ledger
+from dragoman.gateway.observability.ledger import Ledger
 from dragoman.mappings.canonical import Command, SessionState
 from dragoman.mappings.canonical.commands import (
     CancelTurn,

@@ -10,7 +10,7 @@ from msgspec import structs
 
 from dragoman.gateway.backends.history_loader import ITEM_WEIGHT, PAGE, HistoryLoader
 from dragoman.gateway.config.model import Limits
-from dragoman.gateway.ledger import Ledger
+from dragoman.gateway.observability.ledger import Ledger
 from dragoman.mappings.canonical import Command, SessionState
 from dragoman.mappings.canonical.commands import GetHistory, Ping
 from dragoman.mappings.canonical.events import Event, HistorySnapshot, Pong, Reply

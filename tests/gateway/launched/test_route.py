@@ -55,7 +55,7 @@ def test_the_exit_code_tells_success_from_failure(
     error: Exception | None, code: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "dragoman.gateway.logs.configure", lambda level: None
+        "dragoman.gateway.observability.logs.configure", lambda level: None
     )  # it would hold for every test after this one
 
     async def serve() -> None:

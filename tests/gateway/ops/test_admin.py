@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from dragoman.gateway import logs
 from dragoman.gateway.app import App
 from dragoman.gateway.config.model import Config, Ops, Route
 from dragoman.gateway.demo.app import demo_backend
 from dragoman.gateway.endpoint import parse
+from dragoman.gateway.observability import logs
 from dragoman.mappings.dialect import Loss
 from tests.conformance.fake_pod import FakePod
 from tests.gateway.ops.running import OpsClient, operated

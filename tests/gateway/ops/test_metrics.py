@@ -12,7 +12,7 @@ from msgspec import structs
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 
-from dragoman.gateway.ledger import Ledger
+from dragoman.gateway.observability.ledger import Ledger
 from dragoman.gateway.ops.gateway_loop import SLICE
 from dragoman.gateway.ops.heartbeat import LoopHeartbeat
 from dragoman.gateway.ops.metrics import KINDS, collect_metrics

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from dragoman.gateway import logs
+from dragoman.gateway.observability import logs
 from dragoman.gateway.recording.format import encode, encode_lines, packed
 from dragoman.gateway.recording.places import OneFile
 from dragoman.gateway.recording.writer import OutputFile, Writer

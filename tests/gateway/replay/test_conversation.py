@@ -14,7 +14,7 @@ from dragoman.adapters.base import CloseReason
 from dragoman.gateway import registry
 from dragoman.gateway.backends.upstream import Upstream, UpstreamTarget
 from dragoman.gateway.config.model import Limits
-from dragoman.gateway.ledger import Ledger
+from dragoman.gateway.observability.ledger import Ledger
 from dragoman.gateway.replay.conversation import GONE, PrivateConversation, SessionFilter
 from dragoman.mappings.canonical.commands import CancelTurn, Compact
 from dragoman.mappings.canonical.events import Gap, Reply

@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 
 from dragoman.gateway import registry
 from dragoman.gateway.backends.asking import HELD_MAX
-from dragoman.gateway.ledger import Ledger
+from dragoman.gateway.observability.ledger import Ledger
 from dragoman.gateway.replay.live import LiveBackend, LiveFallback
 from dragoman.gateway.replay.plan import cut_plan
 from dragoman.gateway.replay.turn_matcher import Reporter

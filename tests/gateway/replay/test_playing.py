@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from dragoman.gateway import logs, registry
+from dragoman.gateway import registry
 from dragoman.gateway.endpoint import parse
-from dragoman.gateway.ledger import Ledger
+from dragoman.gateway.observability import logs
+from dragoman.gateway.observability.ledger import Ledger
 from dragoman.gateway.recording.format import RecordingError
 from dragoman.gateway.recording.reader import open_recording
 from dragoman.gateway.replay.playing import Replay

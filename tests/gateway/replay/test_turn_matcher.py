@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from dragoman.gateway.ledger import Ledger
+from dragoman.gateway.observability.ledger import Ledger
 from dragoman.gateway.replay.matching import FieldDifference
 from dragoman.gateway.replay.turn_matcher import MatchCandidate, MatchReport, Outcome, Reporter, TurnMatcher, named
 from dragoman.mappings.canonical.commands import CancelTurn, ListCompletions, SubmitInput

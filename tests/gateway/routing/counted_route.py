@@ -15,8 +15,8 @@ import pytest
 from dragoman.gateway import registry
 from dragoman.gateway.config.model import Limits, Route
 from dragoman.gateway.endpoint import parse
-from dragoman.gateway.ledger import Ledger
 from dragoman.gateway.link import Link, LinkEvents, Peer
+from dragoman.gateway.observability.ledger import Ledger
 from dragoman.gateway.router import Router
 from dragoman.gateway.session.ports import BackendEvents
 from dragoman.gateway.session.session import Session

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dragoman.gateway.fair_queue import STEP
+from dragoman.gateway.overload.fair_queue import STEP
 from dragoman.gateway.routing.session_list import LIST_MAX, PAGE, ROW, WantedPage
 from dragoman.mappings.canonical.commands import ListSessions
 from dragoman.mappings.canonical.events import SessionsListed, TextDelta

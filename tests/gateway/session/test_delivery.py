@@ -13,9 +13,9 @@ import pytest
 from dragoman.adapters.base import CloseReason
 from dragoman.gateway import registry
 from dragoman.gateway.config.model import Limits
-from dragoman.gateway.fair_queue import QUANTUM, STEP, WorkOfLinks
-from dragoman.gateway.ledger import Ledger
 from dragoman.gateway.link import Link, LinkEvents, Peer
+from dragoman.gateway.observability.ledger import Ledger
+from dragoman.gateway.overload.fair_queue import QUANTUM, STEP, WorkOfLinks
 from dragoman.gateway.session.delivery import Delivery
 from dragoman.gateway.session.log import Log
 from dragoman.gateway.session.normal_form import NormalForm

@@ -6,7 +6,7 @@ import pytest
 
 from dragoman.adapters.meter import STEP
 from dragoman.gateway.config.model import Limits
-from dragoman.gateway.ledger import Ledger
+from dragoman.gateway.observability.ledger import Ledger
 from dragoman.gateway.services import Services
 from dragoman.gateway.session.held import SessionMemory
 from dragoman.gateway.session.log import Log

@@ -20,8 +20,8 @@ from dragoman.gateway.config.model import Config, Limits, Recording, Redact, Rou
 from dragoman.gateway.demo import script
 from dragoman.gateway.demo.app import demo_backend
 from dragoman.gateway.endpoint import parse
-from dragoman.gateway.ledger import Ledger
-from dragoman.gateway.memory import MemoryBudget
+from dragoman.gateway.observability.ledger import Ledger
+from dragoman.gateway.overload.memory import MemoryBudget
 from dragoman.gateway.recording.index import compressed, read_index
 from dragoman.gateway.recording.lines import EventLine, Line
 from dragoman.gateway.recording.places import Folder

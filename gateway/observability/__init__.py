@@ -1,0 +1,9 @@
+"""Logs, counters and traces: they tell an operator how the gateway is doing, and what was lost.
+
+logs        log lines on stderr                  log_queue      the thread that writes them
+audit       who opened, answered, was refused    log_throttle   at most one line a second
+faults      the faults of one link               ledger         messages that were not delivered
+traffic     frames and bytes of each dialect     histogram      times, counted by size
+turn_watch  the moments of a turn                tracing        spans of OpenTelemetry
+trace_context  W3C trace contexts
+"""

@@ -1,0 +1,61 @@
+"""Write the audit log: one line for each open, attach, answer, cancel, close, detach, refusal and reload.
+
+Each line has the logger `dragoman.audit`, the event `audit` and an `action`. `principal` is who did it: a client's
+principal, `operator` for the ops port, or `gateway`. `outcome` is `done`, or why it was not done. No line has any
+content of a conversation. The line of a reload is written by gateway/reload.py, with an event of its own.
+
+Only refusals can be had for nothing. So a flood of them is cut to REFUSAL_RATE lines a second; the next line tells by
+`omitted` how many are missing before it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Literal, Protocol
+
+import structlog
+
+from dragoman.gateway.observability.trace_context import TraceContext, trace_id
+from dragoman.gateway.overload.rates import TokenBucket
+
+Action = Literal["open", "attach", "answer", "cancel", "close", "detach", "refusal", "log level"]
+
+REFUSAL_RATE = 10.0  # lines a second: a person who is refused causes one
+REFUSAL_BURST = 200  # lines at once: all clients that come back after a restart with old tokens
+
+log = structlog.get_logger("dragoman.audit")
+
+
+class Actor(Protocol):
+    """A peer that acts. `id` names its link in the log, `principal` its user."""
+
+    id: str
+    principal: str
+    trace: TraceContext | None
+
+
+class Audit:
+    """The audit log of one gateway. `clock` returns nanoseconds."""
+
+    def __init__(self, clock: Callable[[], int] = time.monotonic_ns) -> None:
+        self._refusals = TokenBucket(REFUSAL_RATE, REFUSAL_BURST, clock)
+        self._omitted = 0
+
+    def note(
+        self, action: Action, by: Actor | str, *, session: str = "", outcome: str = "done", **details: object
+    ) -> None:
+        """Write a line about an action. `by` is a link, or the name of who acted without one."""
+        link, principal, trace = ("", by, None) if isinstance(by, str) else (by.id, by.principal, by.trace)
+        facts = {"link": link, "session": session, "trace": trace_id(trace)}
+        named = {name: text for name, text in facts.items() if text}
+        log.info("audit", action=action, principal=principal, outcome=outcome, **named, **details)
+
+    def refuse(self, by: Actor | str, reason: str, *, session: str = "", **details: object) -> None:
+        """Write a line about something that was refused, unless there were too many of them in a short time."""
+        if not self._refusals.take():
+            self._omitted += 1
+            return
+        if self._omitted:
+            details["omitted"], self._omitted = self._omitted, 0
+        self.note("refusal", by, session=session, outcome=reason, **details)

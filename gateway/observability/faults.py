@@ -1,0 +1,43 @@
+"""The faults of one link: each is counted, at most one log line a second tells of them, and their number is kept."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from structlog.typing import FilteringBoundLogger
+
+from dragoman.gateway.observability.log_throttle import LogThrottle
+from dragoman.gateway.services import Services
+from dragoman.mappings.errors import PeerError
+
+
+class HasLog(Protocol):
+    """A link, or whatever else has a log of its own."""
+
+    @property
+    def log(self) -> FilteringBoundLogger: ...
+
+
+class FaultLog:
+    """Counts the faults of a peer in the ledger, and logs the last one of each second with their number."""
+
+    def __init__(self, dialect: str, owner: HasLog, services: Services) -> None:
+        self._dialect = dialect
+        self._owner = owner
+        self._counters = services.ledger.counters
+        self._lines = LogThrottle(services.clock, self._write_line)
+        self.total = 0
+        """Number of faults since the beginning."""
+
+    def note(self, fault: PeerError) -> None:
+        """Count a fault, and log it unless there was a line within the last second."""
+        self._counters[f"faults_{self._dialect}_{fault.code}"] += 1
+        self.total += 1
+        self._lines.note(fault)
+
+    def flush(self) -> None:
+        """Log the faults that no line has told of."""
+        self._lines.flush()
+
+    def _write_line(self, fault: PeerError, count: int) -> None:
+        self._owner.log.info("bad frame", code=fault.code, reason=fault.text, count=count)

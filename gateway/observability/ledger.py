@@ -1,0 +1,130 @@
+"""Count every message and field that was not delivered, with one sample of each (docs/design.md, section 6). Samples
+contain no secrets.
+
+The ledger also holds the gateway's plain counters (frames, events, merged deltas). Both are bounded: a kind beyond the
+bound is counted as "other". Events that arrive without fields that they had are counted by type and fields, for all
+sessions together.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+from msgspec import Struct
+
+from dragoman.gateway.observability.traffic import Role, Traffic
+from dragoman.mappings.dialect import Loss
+from dragoman.mappings.rules import Lossy
+
+Key = tuple[str, str, str, str, str, str]
+ENTRIES_MAX = 10_000  # a peer that invents field names must not fill the memory
+SAMPLE_MAX = 200  # characters: enough to recognise a message, too few to leak a document
+
+
+class Entry(Struct, kw_only=True):
+    """A row of the loss ledger: `source` and `target` are dialects; an empty `field` means the whole message."""
+
+    session: str
+    source: str
+    target: str
+    kind: str
+    field: str
+    why: str
+    sample: str
+    count: int = 0
+
+
+class Ledger:
+    """Counts of losses by (session, source, target, kind, field, why), and counters by name.
+
+    `times`: translation is timed, because somebody may ask for metrics.
+    """
+
+    def __init__(self, *, times: bool = False) -> None:
+        self.times = times
+        self.traffic: dict[tuple[str, Role], Traffic] = {}
+        """What all links of a dialect and role exchanged with their peers."""
+        self.turns: Counter[tuple[str, str]] = Counter()
+        """Turns that ended, by (route, end)."""
+        self._entries: dict[Key, Entry] = {}
+        self._of_session: dict[str, list[Key]] = {}
+        self._partial: Counter[tuple[str, str, str, str]] = Counter()
+        self.counters: Counter[str] = Counter()
+
+    def measure_times(self, *, wanted: bool) -> None:
+        """Time the translation of the links that are made from now on, or of none."""
+        self.times = wanted
+
+    def traffic_of(self, dialect: str, role: Role) -> Traffic:
+        """Return the totals to which the links of this dialect and role add."""
+        return self.traffic.setdefault((dialect, role), Traffic())
+
+    def record(self, losses: Iterable[Loss], *, session: str = "", source: str = "", target: str = "") -> None:
+        """Count these losses."""
+        for loss in losses:
+            key = (session, source, target, loss.kind, loss.field, loss.why)
+            if key not in self._entries and len(self._entries) >= ENTRIES_MAX:
+                key = ("", source, target, "other", "", "the ledger is full")
+            entry = self._entries.get(key)
+            if entry is None:
+                entry = self._add_entry(key, _sample(loss.sample))
+            entry.count += loss.count
+
+    def _add_entry(self, key: Key, sample: str) -> Entry:
+        session, source, target, kind, field, why = key
+        entry = self._entries[key] = Entry(
+            session=session, source=source, target=target, kind=kind, field=field, why=why, sample=sample
+        )
+        if session:
+            self._of_session.setdefault(session, []).append(key)
+        return entry
+
+    def move_session(self, session: str, target: str) -> None:
+        """Count the losses of a session under another id; "" stands for all sessions that were forgotten."""
+        for key in self._of_session.pop(session, ()):
+            entry = self._entries.pop(key)
+            moved = (target, *key[1:])
+            known = self._entries.get(moved) or self._add_entry(moved, entry.sample)
+            known.count += entry.count
+
+    def count_partial(self, source: str, target: str, lossy: Mapping[type, Lossy], items: Iterable[object]) -> None:
+        """Count the items that reached `target` without fields that they had, by the rules for their types.
+
+        An item that came in a dialect goes out in it whole.
+        """
+        if source == target:
+            return
+        for item in items:
+            rule = lossy.get(type(item))
+            if rule is not None and (lost := rule.find_lost(item)):
+                self._partial[source, target, type(item).__name__, ", ".join(lost)] += 1
+
+    def entries(self) -> list[Entry]:
+        """Return all rows, the largest count first."""
+        return sorted(self._entries.values(), key=lambda entry: -entry.count)
+
+    def partial(self) -> list[Entry]:
+        """Return rows for messages delivered without fields that they had, the largest count first."""
+        return [
+            Entry(
+                session="",
+                source=source,
+                target=target,
+                kind=kind,
+                field=fields,
+                why=f"{target} cannot represent these fields",
+                sample="",
+                count=n,
+            )
+            for (source, target, kind, fields), n in self._partial.most_common()
+        ]
+
+
+def _sample(text: str) -> str:
+    """Return the begin of a lost message, without secrets."""
+    if not text:
+        return ""
+    from dragoman.gateway.recording.redaction.rules import redact_text  # 30 ms at the start that most runs do not need
+
+    return redact_text(text[:SAMPLE_MAX], cut=True)

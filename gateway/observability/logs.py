@@ -1,0 +1,232 @@
+"""Write logs with structlog to stderr: `key=value`, coloured on a terminal, JSON lines on request, without secrets.
+
+    log.info(...)  --> level, time, exception --> secrets out --> control characters escaped --> renderer --> LogQueue
+    stdlib logging --> _Bridge --^                                              tell("listening ...") -------^
+
+Any value may contain a peer's text. So control characters are escaped, and no value begins a line of its own. A serving
+process writes through one LogQueue, so that an unread stderr never blocks it.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import logging
+import sys
+from collections.abc import Mapping, MutableMapping
+from types import MappingProxyType
+from typing import Any, TextIO
+
+from dragoman.gateway.observability.log_queue import LogQueue
+
+LEVELS = ("debug", "info", "warning", "error")
+COMPONENTS = frozenset(
+    (
+        *("audit", "child", "codewhale", "dragoman", "identity", "link", "ops", "pando", "pod"),
+        *("questions", "recording", "replay", "session", "tls", "turn", "upstream"),
+    )
+)
+"""Names of loggers, without the `dragoman.` before them."""
+CONTINUED = "\n    "  # indents further lines of a value, so that they cannot look like log lines
+
+Fields = MutableMapping[str, Any]
+
+
+class LevelTable:
+    """The level of the log, and of components that have one of their own. It can be changed at any time."""
+
+    def __init__(self) -> None:
+        self.default = "info"
+        self.components: dict[str, str] = {}
+        self.shows_content = False
+        """Lines of the component `turn` have the text of inputs, tool calls and answers, without secrets."""
+
+    def change(self, default: str | None = None, components: Mapping[str, str | None] = MappingProxyType({})) -> None:
+        """Set these levels; a component with None has the default level again."""
+        self.default = default or self.default
+        levels = {**self.components, **components}
+        self.components = {name: level for name, level in levels.items() if level is not None}
+
+    def passes(self, component: str, method: str) -> bool:
+        """Return True if a line that a logger's method writes for this component is wanted."""
+        level = self.components.get(component.removeprefix("dragoman."), self.default)
+        return method not in LEVELS or LEVELS.index(method) >= LEVELS.index(level)
+
+
+LEVEL = LevelTable()
+"""The levels of the log of this process."""
+
+
+def configure(level: str = "info", *, as_json: bool = False, content: bool = False) -> None:
+    """Set up logging for the process; `level` is one of LEVELS. `content`: show that of turns, at the level debug."""
+    import structlog  # with the redactor it takes 0.3 s to import, and an error of the command line needs neither
+
+    LEVEL.change(level)
+    LEVEL.shows_content = content
+    processors: list[Any] = [
+        _by_level,
+        _with_component,
+        structlog.processors.format_exc_info,
+        _without_secrets,
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+    ]
+    if as_json:
+        processors.append(structlog.processors.JSONRenderer())  # escapes by itself
+    elif sys.stderr.isatty():
+        processors += [
+            _escape_for_terminal,
+            structlog.dev.ConsoleRenderer(
+                colors=True,
+                exception_formatter=structlog.dev.plain_traceback,
+            ),
+        ]
+    else:
+        processors += [_escape, structlog.processors.LogfmtRenderer(key_order=["timestamp", "level", "event"])]
+    queue = _STDERR.open(processors)
+    structlog.configure(
+        processors=processors,
+        wrapper_class=structlog.make_filtering_bound_logger(logging.DEBUG),
+        logger_factory=lambda *names: Unfailing(sys.stderr, *names) if queue is None else _Queued(queue, *names),
+        cache_logger_on_first_use=False,
+    )
+    root = logging.getLogger()
+    root.handlers = [handler for handler in root.handlers if not isinstance(handler, _Bridge)] + [_Bridge()]
+
+
+def escaped(text: str) -> str:
+    """Return the text with every control character except newline escaped, for example `\\x1b`."""
+    if text.isprintable():
+        return text
+    return "".join(
+        char if char.isprintable() or char == "\n" else char.encode("unicode_escape").decode() for char in text
+    )
+
+
+def tell(line: str, stream: TextIO) -> None:
+    """Write a line to `stream`, ignoring errors. Lines for stderr keep their order with the log."""
+    if stream is sys.__stderr__ and _STDERR.queue is not None:
+        _STDERR.queue.put(line)
+        return
+    with contextlib.suppress(OSError, ValueError):  # ValueError: the stream was closed
+        print(line, file=stream, flush=True)
+
+
+class Unfailing:
+    """A logger that writes lines to a stream and ignores write errors, because a log must not end its program."""
+
+    def __init__(self, stream: TextIO, component: str = "") -> None:
+        self._stream = stream
+        self.component = component
+
+    def msg(self, message: str) -> None:
+        """Write one line."""
+        tell(message, self._stream)
+
+    log = debug = info = warn = warning = error = critical = exception = msg
+
+
+class _Queued:
+    """A logger that writes lines to a LogQueue."""
+
+    def __init__(self, queue: LogQueue, component: str = "") -> None:
+        self.component = component
+        self.msg = queue.put
+        self.log = self.debug = self.info = self.warn = self.warning = self.msg
+        self.error = self.critical = self.exception = self.msg
+
+
+class _Stderr:
+    """The only log queue of this process's stderr, however often logging is set up."""
+
+    def __init__(self) -> None:
+        self.queue: LogQueue | None = None
+        self._processors: list[Any] = []
+
+    def open(self, processors: list[Any]) -> LogQueue | None:
+        """Return the queue; None if sys.stderr was replaced, as in a test that captures it."""
+        stderr = sys.__stderr__
+        if stderr is None or sys.stderr is not stderr:
+            return None
+        self._processors = processors
+        if self.queue is None:
+            self.queue = LogQueue(stderr.fileno(), self._report)
+            atexit.register(self.queue.flush)
+        return self.queue
+
+    def _report(self, count: int) -> str:
+        fields: Any = {"event": "log lines dropped because stderr was not read", "count": count}
+        for processor in self._processors:
+            fields = processor(None, "warning", fields)
+        return str(fields)
+
+
+_STDERR = _Stderr()
+
+
+class _Bridge(logging.Handler):
+    """A handler that passes warnings and errors of libraries (aiohttp, asyncio) to structlog."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Log one record of the standard library's logging."""
+        try:
+            text = record.getMessage()
+        except (TypeError, ValueError):  # its arguments do not fit its format
+            text = str(record.msg)
+        import structlog
+
+        level = min(record.levelno // 10 * 10, logging.CRITICAL)
+        structlog.get_logger(record.name).log(level, text, logger=record.name, exc_info=record.exc_info or None)
+
+
+def _by_level(logger: object, method: str, event: Fields) -> Fields:
+    """Drop a line whose level is below that of its component."""
+    if not LEVEL.passes(getattr(logger, "component", ""), method):
+        import structlog
+
+        raise structlog.DropEvent
+    return event
+
+
+def _with_component(logger: object, _name: str, event: Fields) -> Fields:
+    """Name the component, so that its lines can be found and its level can be changed."""
+    component = getattr(logger, "component", "")
+    if component:
+        event.setdefault("logger", component)
+    return event
+
+
+# -- processors --------------------------------------------------------------------------------------------
+
+
+def _without_secrets(_logger: object, _name: str, event: Fields) -> Fields:
+    from dragoman.gateway.recording.redaction.rules import redact_text
+
+    for key, value in event.items():
+        if isinstance(value, str):
+            event[key] = redact_text(value)
+        elif isinstance(value, list):
+            event[key] = [redact_text(item) if isinstance(item, str) else item for item in value]
+    return event
+
+
+def _escape(_logger: object, _name: str, event: Fields) -> Fields:
+    """Escape control characters in all keys and values; LogfmtRenderer escapes the newlines of values."""
+    return {_key(key): _value(value) for key, value in event.items()}
+
+
+def _escape_for_terminal(_logger: object, _name: str, event: Fields) -> Fields:
+    """Like `_escape`, but indent further lines of a value, so that none looks like a log line."""
+    fields = ((_key(key), _value(value)) for key, value in event.items())
+    return {key: value.replace("\n", CONTINUED) if isinstance(value, str) else value for key, value in fields}
+
+
+def _key(key: str) -> str:
+    return "_".join(escaped(key).split())
+
+
+def _value(value: object) -> object:
+    return value if value is None or isinstance(value, bool | int | float) else escaped(str(value))

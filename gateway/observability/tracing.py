@@ -1,0 +1,156 @@
+"""Spans of turns for OpenTelemetry (the extra `dragoman[otel]`), set up by its standard environment variables.
+
+Nothing is imported unless OTEL_TRACES_EXPORTER, OTEL_EXPORTER_OTLP_ENDPOINT or OTEL_EXPORTER_OTLP_TRACES_ENDPOINT asks
+for it. Each turn is a span of the trace that its client or session came with. The span has an event for each moment of
+gateway/observability/turn_watch.py, and no content. Spans are exported by a thread of the library.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+import structlog
+
+from dragoman.gateway.observability.turn_watch import Moment, WatchedTurn
+
+FLUSH_DEADLINE = 2.0  # seconds at the end for the last spans: a collector that answers takes milliseconds
+POLL = 0.02  # seconds between two looks whether they are exported
+
+log = structlog.get_logger("dragoman")
+
+
+def is_tracing_configured(environment: Mapping[str, str] = os.environ) -> bool:
+    """Return True if the environment asks for traces."""
+    exporter = environment.get("OTEL_TRACES_EXPORTER", "").strip().lower()
+    if environment.get("OTEL_SDK_DISABLED", "").strip().lower() == "true" or exporter == "none":
+        return False
+    places = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
+    return bool(exporter) or any(environment.get(name) for name in places)
+
+
+class OpenTelemetrySpans:
+    """The spans of open turns, made by a tracer of OpenTelemetry."""
+
+    def __init__(self, tracer: Any) -> None:
+        self._tracer = tracer
+        self._spans: dict[str, Any] = {}
+
+    def begin(self, turn: str, watched: WatchedTurn) -> None:
+        """Begin the span of a turn, in the trace that it came with."""
+        from opentelemetry.trace import SpanKind
+        from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+        context = TraceContextTextMapPropagator().extract(dict(watched.trace or {}))
+        attributes = {f"dragoman.{name}": text for name, text in watched.facts.items() if name != "trace"}
+        self._spans[turn] = self._tracer.start_span(
+            "turn", context=context, kind=SpanKind.SERVER, attributes=attributes
+        )
+
+    def note(self, turn: str, moment: Moment) -> None:
+        """Add a moment to the span of a turn, as an event without content."""
+        self._spans[turn].add_event(moment.name, moment.facts)
+
+    def end(self, turn: str, end: str, failure: str) -> None:
+        """End the span of a turn; a failed turn is an error."""
+        from opentelemetry.trace import Status, StatusCode
+
+        span = self._spans.pop(turn)
+        span.set_attribute("dragoman.end", end)
+        if end == "failed":
+            span.set_status(Status(StatusCode.ERROR, failure))
+        span.end()
+
+
+class WatchedExporter:
+    """An exporter of spans that logs once when the collector does not take them, and once when it does again.
+
+    The library would log several lines for each batch. It calls the exporter in a thread of its own.
+    """
+
+    def __init__(self, exporter: Any) -> None:
+        self._exporter = exporter
+        self._fails = False
+
+    def export(self, spans: Sequence[Any]) -> Any:
+        """Export spans, and return the result of the exporter."""
+        result = self._exporter.export(spans)
+        fails = result.name != "SUCCESS"
+        if fails and not self._fails:
+            log.warning("no spans are exported: the collector does not take them")
+        elif self._fails and not fails:
+            log.info("spans are exported again")
+        self._fails = fails
+        return result
+
+    def shutdown(self) -> None:
+        """End the exporter."""
+        self._exporter.shutdown()
+
+    def force_flush(self, timeout_millis: int = 30_000) -> bool:
+        """Export what the exporter still holds."""
+        return bool(self._exporter.force_flush(timeout_millis))
+
+
+class Telemetry:
+    """The spans of a gateway, and the library that exports them."""
+
+    def __init__(self, provider: Any) -> None:
+        self._provider = provider
+        self.spans = OpenTelemetrySpans(provider.get_tracer("dragoman"))
+
+    async def close(self) -> None:
+        """Export the last spans, for at most FLUSH_DEADLINE: a collector may be gone."""
+        thread = threading.Thread(target=self._provider.shutdown, name="otel:flush", daemon=True)
+        thread.start()
+        for _ in range(int(FLUSH_DEADLINE / POLL)):
+            if not thread.is_alive():
+                return
+            await asyncio.sleep(POLL)
+        log.warning("the last spans were not exported in time")
+
+
+def start_telemetry() -> Telemetry | None:
+    """Return the telemetry that the environment asks for; None, with a warning, if it cannot be had."""
+    try:
+        from opentelemetry.sdk.resources import SERVICE_NAME, OTELResourceDetector, Resource
+        from opentelemetry.sdk.trace import TracerProvider
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor
+
+        exporter = _exporter()
+    except ImportError as error:
+        log.warning("no traces: OpenTelemetry is configured, and not installed: dragoman[otel]", cause=str(error))
+        return None
+    except ValueError as error:
+        log.warning("no traces", cause=str(error))
+        return None
+    resource = Resource({SERVICE_NAME: "dragoman"}).merge(OTELResourceDetector().detect())
+    provider = TracerProvider(resource=resource, shutdown_on_exit=False)
+    provider.add_span_processor(BatchSpanProcessor(cast(Any, WatchedExporter(exporter))))
+    logging.getLogger("opentelemetry.exporter").setLevel(logging.CRITICAL)  # WatchedExporter says it once
+    return Telemetry(provider)
+
+
+def _exporter() -> Any:
+    """Return the exporter that the environment names; raise ImportError, or ValueError for an unknown one."""
+    name = os.environ.get("OTEL_TRACES_EXPORTER", "otlp").strip().lower()
+    if name == "console":
+        import sys
+
+        from opentelemetry.sdk.trace.export import ConsoleSpanExporter
+
+        return ConsoleSpanExporter(out=sys.stderr)
+    if name != "otlp":
+        raise ValueError(f"OTEL_TRACES_EXPORTER={name}: there are otlp, console and none")
+    protocol = os.environ.get("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf")
+    if os.environ.get("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", protocol) == "grpc":
+        from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter as Grpc
+
+        return Grpc()
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter as Http
+
+    return Http()

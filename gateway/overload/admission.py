@@ -1,0 +1,165 @@
+"""Decide whether a new connection is accepted: memory, descriptors, and the connections of its address.
+
+A WebSocket listener counts each connection from its accept, so that connections without a handshake count too. Any
+other peer counts, and is refused in its dialect, when its link is made. The limit `links` of the whole gateway counts
+links alone: a client too many gets its dialect's error in any case.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from ipaddress import IPv6Address
+
+import structlog
+
+from dragoman.adapters.base import Sink, Transport
+from dragoman.gateway.config.model import Limits
+from dragoman.gateway.observability.faults import FaultLog
+from dragoman.gateway.observability.ledger import Ledger
+from dragoman.gateway.observability.log_throttle import LogThrottle
+from dragoman.gateway.overload.descriptors import descriptor_shortage
+from dragoman.gateway.overload.memory import MemoryBudget
+from dragoman.gateway.overload.rates import TokenBucket
+from dragoman.mappings.dialect import Frame
+from dragoman.mappings.errors import PeerErrorCode
+
+log = structlog.get_logger("dragoman")
+
+ADDRESSES_MAX = 10_000  # addresses whose rate is remembered, the latest: as many as there can be links
+
+
+class Admission:
+    """The connections of each address, and the number of links. `clock` returns nanoseconds."""
+
+    def __init__(self, limits: Limits, memory: MemoryBudget, ledger: Ledger, clock: Callable[[], int]) -> None:
+        self._limits = limits
+        self._memory = memory
+        self._clock = clock
+        self._connections: Counter[str] = Counter()  # of each address
+        self._rates: dict[str, TokenBucket] = {}  # the address that connected last at the end
+        self._links = 0
+        self._counters = ledger.counters
+        self._lines: LogThrottle[str] = LogThrottle(
+            clock, lambda text, count: log.warning("clients refused", cause=text, count=count)
+        )
+
+    def change_limits(self, limits: Limits) -> None:
+        """Use other limits for the connections from now on."""
+        self._limits = limits
+
+    def connect(self, address: str) -> str:
+        """Count a connection from this address, or return why it is not accepted now, in words for the peer."""
+        reason, text = self._shortage(address)
+        if text:
+            return self._refuse(reason, text)
+        rate = self._rates.pop(address, None)
+        if rate is None:
+            rate = TokenBucket(self._limits.connection_rate, self._limits.connection_burst, self._clock)
+        rate.take()
+        self._rates[address] = rate
+        if len(self._rates) > ADDRESSES_MAX:
+            del self._rates[next(iter(self._rates))]
+        self._connections[address] += 1
+        return ""
+
+    def disconnect(self, address: str) -> None:
+        """Count a connection no more."""
+        if self._connections[address] > 1:
+            self._connections[address] -= 1
+        else:
+            self._connections.pop(address, None)
+
+    def enter(self, address: str = "") -> str:
+        """Count a link, or return why it is not accepted now. With an address, its connection is counted too."""
+        most = self._limits.links
+        if self._links >= most:
+            return self._refuse("links", f"too many clients: the limit `links` is {most}")
+        text = self.connect(address) if address else ""
+        if not text:
+            self._links += 1
+        return text
+
+    def leave(self, address: str = "") -> None:
+        """Count a link no more, and with an address its connection neither."""
+        self._links -= 1
+        if address:
+            self.disconnect(address)
+
+    def _refuse(self, reason: str, text: str) -> str:
+        """Count a refusal and return its text. Refusals are logged at most once a second."""
+        self._counters[f"refused_client_{reason}"] += 1
+        self._lines.note(text)
+        return text
+
+    def _shortage(self, address: str) -> tuple[str, str]:
+        """Return a code and the words of what there is too little of; "" twice if there is room."""
+        limits = self._limits
+        rate = self._rates.get(address)
+        if self._connections[address] >= limits.address_links:
+            text = f"too many clients from your address: the limit `address_links` is {limits.address_links}"
+            return "address_links", text
+        if rate is not None and rate.tokens < 1:
+            each = f"{limits.connection_rate:g} a second"
+            text = f"too many connections from your address: the limit `connection_rate` is {each}; try again later"
+            return "connection_rate", text
+        if text := descriptor_shortage():
+            return "descriptors", text
+        text = self._memory.refusal()
+        return ("memory", text) if text else ("", "")
+
+    def flush(self) -> None:
+        """Log the refusals that no line has told of."""
+        self._lines.flush()
+
+
+class ClientRates:
+    """The messages and faults of one client in a time."""
+
+    def __init__(self, limits: Limits, clock: Callable[[], int]) -> None:
+        self._messages = TokenBucket(limits.message_rate, limits.message_burst, clock)
+        self._faults = TokenBucket(limits.fault_rate, limits.fault_burst, clock)
+        self._total = 0  # faults that were counted
+
+    def limited(
+        self, transport: Transport, hear: Sink, faults: FaultLog, refuse: Callable[[PeerErrorCode, str], None]
+    ) -> Sink:
+        """Return a sink that acts on frames like `hear`, and calls `refuse` if there were too many in a time.
+
+        The pings and pongs of the transport's peer count as messages too: it answers and reads them.
+        """
+
+        def count(messages: int) -> None:
+            excess = self.excess(messages, faults.total)
+            if excess is not None:
+                refuse(*excess)
+
+        def take(frames: Sequence[Frame]) -> int:
+            taken = hear(frames)
+            count(taken)
+            return taken
+
+        watch_pings = getattr(transport, "watch_pings", None)  # only a WebSocket has them
+        if watch_pings is not None:
+            watch_pings(count)
+        return take
+
+    def excess(self, messages: int, total_faults: int) -> tuple[PeerErrorCode, str] | None:
+        """Count further messages, and the faults so far; return a code and a text if there were too many."""
+        faults, self._total = total_faults - self._total, total_faults
+        if faults and not self._faults.take(faults):
+            return "too_many_faults", "too many bad messages in a short time (`fault_rate`)"
+        if not self._messages.take(messages):
+            return "too_many_messages", "too many messages in a short time (`message_rate`)"
+        return None
+
+
+def address_of(peer: str) -> str:
+    """Return the address in the name of a transport's peer: a host, the network of an IPv6 host, or a user."""
+    if peer.startswith("["):
+        host = peer[1:].partition("]")[0].partition("%")[0]
+        return str(IPv6Address(int(IPv6Address(host)) >> 64 << 64))  # one host may have all addresses of a /64
+    host, _, port = peer.rpartition(":")
+    if port.isdecimal():
+        return host
+    return peer.split(" ")[0]  # `uid=1000 pid=123`

@@ -1,0 +1,6 @@
+"""The gateway as a process of its system.
+
+systemd               tells the service manager how far the gateway is
+inherited_sockets     the listening sockets that a service manager passes
+standard_descriptors  stdin, stdout and stderr, if some are missing at the start
+"""

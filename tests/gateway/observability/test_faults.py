@@ -1,0 +1,29 @@
+"""The faults of a link: each is counted, and one log line a second has their number."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import structlog
+from structlog.testing import capture_logs
+
+from dragoman.gateway.observability.faults import FaultLog
+from dragoman.gateway.observability.ledger import Ledger
+from dragoman.mappings.errors import PeerError
+from tests.gateway.in_memory import ManualClock
+from tests.services import services
+
+
+def test_a_flood_costs_one_line_a_second_and_each_fault_is_in_one_count() -> None:
+    time, ledger = ManualClock(), Ledger()
+    faults = FaultLog("pod", SimpleNamespace(log=structlog.get_logger()), services(time, ledger=ledger))
+    with capture_logs() as lines:
+        for _ in range(4):
+            for number in range(1_000):
+                faults.note(PeerError("invalid", f"bad {number}", can_continue=True))
+            time.passes(1.5)
+        faults.flush()
+        faults.flush()
+    assert [line["count"] for line in lines] == [1, 1_000, 1_000, 1_000, 999]
+    assert lines[-1]["reason"] == "bad 999"
+    assert ledger.counters["faults_pod_invalid"] == 4_000

@@ -1,0 +1,82 @@
+"""The loss ledger: every loss counted, in bounded memory."""
+
+from __future__ import annotations
+
+import pytest
+
+from dragoman.gateway.observability.ledger import ENTRIES_MAX, SAMPLE_MAX, Ledger
+from dragoman.mappings.canonical.commands import RenameSession
+from dragoman.mappings.dialect import Loss
+from dragoman.mappings.rules import Lossy
+from tests.gateway.recording.redaction.corpus import SHAPES
+
+
+def test_equal_losses_are_one_row_with_the_first_sample() -> None:
+    ledger = Ledger()
+    for sample, count in (("a", 2), ("b", 3)):
+        ledger.record([Loss(kind="Alert", sample=sample, count=count)], session="s", source="pod", target="smooth")
+    (entry,) = ledger.entries()
+    assert (entry.count, entry.sample, entry.session, entry.source, entry.target) == (5, "a", "s", "pod", "smooth")
+
+
+def test_rows_differ_by_session_pair_kind_field_and_reason() -> None:
+    ledger = Ledger()
+    ledger.record([Loss(kind="A"), Loss(kind="B"), Loss(kind="A", field="f"), Loss(kind="A", why="w")])
+    for where in ({"session": "s"}, {"source": "pod"}, {"target": "pod"}):
+        ledger.record([Loss(kind="A")], **where)
+    assert len(ledger.entries()) == 7
+
+
+def test_the_largest_count_comes_first() -> None:
+    ledger = Ledger()
+    ledger.record([Loss(kind="few"), Loss(kind="many", count=9), Loss(kind="some", count=3)])
+    assert [entry.kind for entry in ledger.entries()] == ["many", "some", "few"]
+
+
+def test_a_sample_is_shortened() -> None:
+    ledger = Ledger()
+    ledger.record([Loss(kind="A", sample="x" * 10_000)])
+    assert len(ledger.entries()[0].sample) == SAMPLE_MAX
+
+
+@pytest.mark.parametrize("at", range(8, len(SHAPES["api_key"])))
+def test_a_shortened_sample_contains_no_part_of_a_secret(at: int) -> None:
+    ledger = Ledger()
+    key = SHAPES["api_key"]
+    before = "x" * (at % 2) + "x " * ((SAMPLE_MAX - at) // 2)
+    ledger.record([Loss(kind="A", sample=before + key)])
+    (entry,) = ledger.entries()
+    assert key[:8] not in entry.sample
+    assert "[redacted:api_key:" in entry.sample
+
+
+def test_losses_above_the_limit_of_rows_are_counted_as_other() -> None:
+    ledger = Ledger()
+    ledger.record([Loss(kind="A", field=str(n)) for n in range(ENTRIES_MAX)], session="s")
+    ledger.record([Loss(kind="A", field="new", count=4), Loss(kind="B")], session="t", source="pod")
+    ledger.record([Loss(kind="A", field="0")], session="s")
+    first, second, *_ = ledger.entries()
+    assert (first.kind, first.session, first.source, first.count) == ("other", "", "pod", 5)
+    assert (second.field, second.count) == ("0", 2)
+    assert len(ledger.entries()) == ENTRIES_MAX + 1
+
+
+def test_counters_begin_at_zero() -> None:
+    ledger = Ledger()
+    ledger.counters["frames"] += 2
+    assert (ledger.counters["frames"], ledger.counters["faults"]) == (2, 0)
+
+
+def test_partial_losses_are_counted_by_rule_and_take_no_row_of_whole_losses() -> None:
+    ledger, named = Ledger(), RenameSession(session="s", title="t")
+    for _ in range(2):
+        ledger.count_partial("pod", "smooth", {RenameSession: Lossy(("session", "title", "ext"))}, [named, "whole"])
+    ledger.count_partial("pod", "pando", {RenameSession: Lossy(("title",))}, [named])
+    ledger.count_partial("pod", "codewhale", {RenameSession: Lossy(("ext",))}, [named])
+    ledger.count_partial("pod", "pod", {RenameSession: Lossy(("title",))}, [named])
+    assert ledger.entries() == []
+    rows = [(row.source, row.target, row.kind, row.field, row.count) for row in ledger.partial()]
+    assert rows == [
+        ("pod", "smooth", "RenameSession", "session, title", 2),
+        ("pod", "pando", "RenameSession", "title", 1),
+    ]

@@ -1,0 +1,200 @@
+"""Log output in a pipe, each case in its own process because logging is set up once a process."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+
+import pytest
+
+from dragoman.gateway.observability import logs
+from tests.gateway.recording.redaction.corpus import SHAPES
+
+PROGRAM = """
+import sys
+import structlog
+from dragoman.gateway.observability import logs
+log = structlog.get_logger("dragoman")
+logs.configure({level!r}, as_json={as_json})
+log = log.bind(link="pod-1")
+log.debug("deep")
+log.info("client connected", frames=3, text="two words", odd='say "a=b"\\nnext')
+log.warning("slow", wait=0.5)
+try:
+    raise RuntimeError("broken")
+except RuntimeError:
+    log.exception("failed")
+"""
+
+
+def lines(level: str = "info", *, as_json: bool = False) -> list[str]:
+    program = PROGRAM.format(level=level, as_json=as_json)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=30)
+    assert done.stdout == ""
+    return done.stderr.splitlines()
+
+
+def test_on_a_pipe_a_line_is_logfmt_without_colours() -> None:
+    first = lines()[0]
+    assert "\x1b" not in first
+    assert first.startswith("timestamp=20")
+    assert ' level=info event="client connected"' in first
+    for pair in ("link=pod-1", "frames=3", 'text="two words"'):
+        assert pair in first.split(" ", 1)[1]
+
+
+def test_a_value_of_several_lines_stays_on_its_line() -> None:
+    assert [line.split(" ", 1)[0].partition("=")[0] for line in lines()] == ["timestamp"] * 3
+
+
+def test_the_time_is_utc_and_comes_first() -> None:
+    stamp = lines()[0].split(" ")[0].removeprefix("timestamp=")
+    assert stamp.endswith("Z")
+
+
+@pytest.mark.parametrize(("level", "count"), [("debug", 4), ("info", 3), ("warning", 2), ("error", 1)])
+def test_a_level_shows_itself_and_higher_levels(level: str, count: int) -> None:
+    assert len(lines(level)) == count
+
+
+def test_every_level_can_be_chosen() -> None:
+    assert logs.LEVELS == ("debug", "info", "warning", "error")
+
+
+def test_json_lines_are_json_objects() -> None:
+    rows = [json.loads(line) for line in lines(as_json=True)]
+    assert [(row["level"], row["event"]) for row in rows] == [
+        *(("info", "client connected"), ("warning", "slow"), ("error", "failed")),
+    ]
+    assert (rows[0]["frames"], rows[0]["link"], rows[0]["odd"]) == (3, "pod-1", 'say "a=b"\nnext')
+    assert "RuntimeError: broken" in rows[2]["exception"]
+
+
+def test_a_line_names_its_component() -> None:
+    assert json.loads(lines(as_json=True)[0])["logger"] == "dragoman"
+
+
+def test_an_exception_in_logfmt_is_part_of_its_line() -> None:
+    assert "RuntimeError: broken" in lines("error")[0]
+
+
+def test_an_exception_on_a_terminal_has_its_traceback_without_values() -> None:
+    program = """
+import sys
+import structlog
+from dragoman.gateway.observability import logs
+sys.stderr.isatty = lambda: True
+logs.configure()
+def deep(text):
+    raise RuntimeError("broken")
+try:
+    deep("sword" + "fish")
+except RuntimeError:
+    structlog.get_logger("dragoman").exception("failed")
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=30)
+    assert "RuntimeError: broken" in done.stderr
+    assert "in deep" in done.stderr
+    assert "swordfish" not in done.stderr, "what a session says is for no log"
+
+
+HOSTILE = "a\x1b[2Jb\x9b31mc\u202ed\nlevel=error event=forged"
+"""What a peer may say: clear the screen, turn red, write from right to left, begin a line."""
+
+
+def hostile_line(setup: str) -> str:
+    program = f"""
+import sys
+import structlog
+from dragoman.gateway.observability import logs
+{setup}
+log = structlog.get_logger("dragoman")
+log.info({HOSTILE!r}, text={HOSTILE!r}, found=[{HOSTILE!r}], **{{{HOSTILE!r}: 1}})
+try:
+    raise RuntimeError({HOSTILE!r})
+except RuntimeError:
+    log.exception("failed", cause=ValueError({HOSTILE!r}))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True, timeout=30)
+    return done.stderr.decode()
+
+
+@pytest.mark.parametrize("setup", ["logs.configure()", "logs.configure(as_json=True)"])
+def test_text_of_a_peer_is_logged_on_one_line_without_control_characters(setup: str) -> None:
+    written = hostile_line(setup)
+    assert len(written.splitlines()) == 2
+    assert written.replace("\n", "").isprintable()
+
+
+def test_text_of_a_peer_on_a_terminal_has_no_control_characters_and_begins_no_line() -> None:
+    written = hostile_line("sys.stderr.isatty = lambda: True; logs.configure()")
+    ours = re.sub(r"\x1b\[[0-9;]*m", "", written)  # the colours of the renderer itself
+    assert ours.replace("\n", "").isprintable()
+    assert "\x1b[2J" not in written
+    assert not any(line.lstrip().startswith("level=error") and line[:1] != " " for line in ours.splitlines())
+
+
+def test_logs_of_libraries_have_the_same_format() -> None:
+    program = f"""
+import logging
+from dragoman.gateway.observability import logs
+logs.configure()
+logging.getLogger("aiohttp.server").error("bad request from %s", {HOSTILE!r})
+logging.getLogger("aiohttp.access").info("GET /")
+try:
+    raise RuntimeError("broken")
+except RuntimeError:
+    logging.getLogger("asyncio").exception("never retrieved")
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=30)
+    first, second = done.stderr.splitlines()
+    assert first.isprintable()
+    assert "level=error" in first
+    assert "logger=aiohttp.server" in first
+    assert "RuntimeError: broken" in second
+
+
+def test_printed_lines_and_log_lines_keep_their_order() -> None:
+    program = """
+import sys
+import structlog
+from dragoman.gateway.observability import logs
+logs.configure()
+for number in range(100):
+    structlog.get_logger("dragoman").info(f"line-{number}")
+    logs.tell(f"told-{number}", sys.stderr)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=30)
+    found = re.findall(r"(?:line|told)-[0-9]+", done.stderr)
+    assert found == [f"{word}-{number}" for number in range(100) for word in ("line", "told")]
+
+
+class Broken:
+    """A stream without a reader."""
+
+    def write(self, _text: str) -> int:
+        raise BrokenPipeError
+
+    def flush(self) -> None:
+        raise BrokenPipeError
+
+
+def test_a_log_without_a_reader_does_not_end_the_process() -> None:
+    logs.Unfailing(Broken()).info("a line")  # type: ignore[arg-type]  # as much of a stream as is used
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_no_secret_is_logged(as_json: bool) -> None:
+    key = SHAPES["github_token"]
+    program = f"""
+import structlog
+from dragoman.gateway.observability import logs
+logs.configure("info", as_json={as_json})
+log = structlog.get_logger("dragoman").bind(cause="no: {key}")
+log.info("token={key}", found=["{key}", 3])
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=30)
+    assert key not in done.stderr
+    assert done.stderr.count("[redacted:") == 3

@@ -1,0 +1,118 @@
+"""Spans of turns with OpenTelemetry, collected in memory."""
+
+from __future__ import annotations
+
+import pytest
+from aiohttp import test_utils, web
+from structlog.testing import capture_logs
+
+from dragoman.gateway.app import App
+from dragoman.gateway.config.model import Config, Route
+from dragoman.gateway.endpoint import parse
+from dragoman.gateway.observability import tracing
+from dragoman.gateway.observability.tracing import Telemetry, is_tracing_configured
+from tests.conformance.fake_smooth import FakeSmooth
+from tests.gateway.observability.test_trace_context import PARENT
+from tests.pairs.gateway import LIMITS, SmoothClient, serving
+from tests.reserved_ports import reserved_port
+
+sdk = pytest.importorskip("opentelemetry.sdk.trace")
+export = pytest.importorskip("opentelemetry.sdk.trace.export")
+memory = pytest.importorskip("opentelemetry.sdk.trace.export.in_memory_span_exporter")
+
+
+async def have_a_turn() -> None:
+    """Run a gateway that is configured by the environment, with a client that has a turn."""
+    async with FakeSmooth.serving() as backend:
+        route = Route(name="test", listen=(parse("smooth+ws://127.0.0.1:0/ws"),), upstream=parse(backend.url))
+        app = App(Config(routes=(route,), limits=LIMITS))
+        async with serving(app) as (endpoint,), SmoothClient.connected(endpoint.partition("+")[2]) as client:
+            await client.say("hello")
+            await client.until(client.terminals)
+
+
+async def test_the_span_of_a_turn_reaches_a_collector_over_http(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("opentelemetry.exporter.otlp.proto.http")
+    service = pytest.importorskip("opentelemetry.proto.collector.trace.v1.trace_service_pb2")
+    received: list[bytes] = []
+
+    async def collect(request: web.Request) -> web.Response:
+        received.append(await request.read())
+        return web.Response(content_type="application/x-protobuf")
+
+    collector = web.Application()
+    collector.router.add_post("/v1/traces", collect)
+    async with test_utils.TestServer(collector) as server:
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", str(server.make_url("")).rstrip("/"))
+        await have_a_turn()
+    (body,) = received
+    (resource,) = service.ExportTraceServiceRequest.FromString(body).resource_spans
+    facts = {fact.key: fact.value.string_value for fact in resource.resource.attributes}
+    assert facts["service.name"] == "dragoman"
+    assert [span.name for spans in resource.scope_spans for span in spans.spans] == ["turn"]
+
+
+async def test_a_collector_that_is_gone_costs_one_line_and_no_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("opentelemetry.exporter.otlp.proto.http")
+    monkeypatch.setattr(tracing, "FLUSH_DEADLINE", 0.1)
+    with reserved_port() as port, capture_logs() as logs:
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"http://127.0.0.1:{port}")
+        await have_a_turn()
+    assert [entry["event"] for entry in logs if "spans" in entry["event"]] == [
+        "the last spans were not exported in time"
+    ]
+
+
+def test_a_collector_that_takes_no_spans_is_logged_once_until_it_does_again() -> None:
+    results = [export.SpanExportResult.FAILURE] * 3 + [export.SpanExportResult.SUCCESS] * 2
+    answers = iter(results)
+
+    class Exporter:
+        def export(self, _spans: object) -> object:
+            return next(answers)
+
+    watched = tracing.WatchedExporter(Exporter())
+    with capture_logs() as logs:
+        assert [watched.export(()) for _ in results] == results
+    assert [entry["log_level"] for entry in logs] == ["warning", "info"]
+
+
+async def test_a_turn_is_a_span_with_its_moments_in_the_trace_of_its_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    exporter = memory.InMemorySpanExporter()
+    provider = sdk.TracerProvider(shutdown_on_exit=False)
+    provider.add_span_processor(export.SimpleSpanProcessor(exporter))
+    monkeypatch.setattr("dragoman.gateway.app._telemetry", lambda: Telemetry(provider))
+    async with FakeSmooth.serving() as backend:
+        route = Route(name="test", listen=(parse("smooth+ws://127.0.0.1:0/ws"),), upstream=parse(backend.url))
+        app = App(Config(routes=(route,), limits=LIMITS))
+        async with (
+            serving(app) as (endpoint,),
+            SmoothClient.connected(endpoint.partition("+")[2], trace=PARENT) as client,
+        ):
+            await client.say("confirm")
+            await client.until(lambda: any(frame["type"] == "write_confirmation_required" for frame in client.frames))
+            await client.ask({"action": "confirm_tool_action", "sessionId": client.session, "approved": True})
+            await client.until(client.terminals)
+        (span,) = exporter.get_finished_spans()
+    assert format(span.context.trace_id, "032x") == PARENT[3:35]
+    assert format(span.parent.span_id, "016x") == PARENT[36:52]
+    names = [event.name for event in span.events]
+    assert names[-1] == "turn ended"
+    assert {"input", "turn accepted", "question", "answer", "first text"} <= set(names)
+    assert span.attributes["dragoman.end"] == "completed"
+    assert "Delete it?" not in span.to_json()
+
+
+@pytest.mark.parametrize(
+    ("environment", "configured"),
+    [
+        ({}, False),
+        ({"OTEL_SERVICE_NAME": "x"}, False),
+        ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector:4318"}, True),
+        ({"OTEL_TRACES_EXPORTER": "console"}, True),
+        ({"OTEL_TRACES_EXPORTER": "none", "OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector:4318"}, False),
+        ({"OTEL_SDK_DISABLED": "true", "OTEL_TRACES_EXPORTER": "otlp"}, False),
+    ],
+)
+def test_traces_are_made_if_the_environment_asks_for_them(environment: dict[str, str], configured: bool) -> None:
+    assert is_tracing_configured(environment) is configured

@@ -1,0 +1,118 @@
+"""The turns of a gateway in its log, and the traces that clients bring and backends get."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Iterator, MutableMapping
+from contextlib import asynccontextmanager
+from typing import Any
+from uuid import uuid4
+
+import aiohttp
+import pytest
+import websockets
+from structlog.testing import capture_logs
+
+from dragoman.gateway.observability import logs
+from tests.conformance.fake_smooth import FakeSmooth
+from tests.gateway.observability.test_trace_context import PARENT
+from tests.pairs.gateway import SmoothClient, bridged
+
+ID = PARENT[3:35]
+
+
+@pytest.fixture(autouse=True)
+def debug() -> Iterator[None]:
+    logs.LEVEL.change(components={"turn": "debug"})
+    yield
+    logs.LEVEL.change(components={"turn": None})
+    logs.LEVEL.shows_content = False
+
+
+async def turn_lines(message: str = "hello") -> list[MutableMapping[str, Any]]:
+    """Return the lines about the turn of one message, until it ends."""
+    with capture_logs() as lines:
+        async with (
+            FakeSmooth.serving() as backend,
+            bridged(backend.url) as (_app, url),
+            SmoothClient.connected(url) as client,
+        ):
+            await client.say(message)
+            await client.until(client.terminals)
+    return [line for line in lines if "turn" in line and line["log_level"] == "debug"]
+
+
+async def test_a_turn_can_be_followed_without_its_content() -> None:
+    lines = await turn_lines("what is the secret?")
+    names = [line["event"] for line in lines]
+    assert names[-1] == "turn ended"
+    assert {"input", "turn accepted"} <= set(names)
+    assert "secret" not in str(lines)
+    assert len({(line["turn"], line["session"], line["link"], line["principal"]) for line in lines}) == 1
+
+
+async def test_content_is_logged_if_it_is_asked_for() -> None:
+    logs.LEVEL.shows_content = True
+    lines = await turn_lines("what is the secret?")
+    (said,) = (line for line in lines if line["event"] == "input")
+    assert said["content"] == "what is the secret?"
+
+
+async def test_at_another_level_a_turn_is_not_followed() -> None:
+    logs.LEVEL.change(components={"turn": "info"})
+    assert not await turn_lines()
+
+
+@asynccontextmanager
+async def noted_backend() -> AsyncIterator[tuple[str, list[str], list[Any]]]:
+    """Serve a backend that refuses each session; yield its endpoint, the traces of handshakes, and the metadata."""
+    handshakes: list[str] = []
+    opened: list[Any] = []
+
+    async def serve(socket: websockets.ServerConnection) -> None:
+        assert socket.request is not None
+        handshakes.append(socket.request.headers.get("traceparent", ""))
+        async for message in socket:
+            action = json.loads(message)
+            opened.append(action.get("metadata"))
+            error = {"code": "INTERNAL_ERROR", "message": "no"}
+            about = {"requestId": action["requestId"], "error": error}
+            await socket.send(json.dumps({"type": "error", "timestamp": 1, **about, "data": about}))
+
+    async with websockets.serve(serve, "127.0.0.1", 0) as server:
+        port = next(iter(server.sockets)).getsockname()[1]
+        yield f"smooth+ws://127.0.0.1:{port}/ws", handshakes, opened
+
+
+async def open_session(url: str, headers: dict[str, str], **fields: Any) -> None:
+    """Try to open a session, and return once there is an answer."""
+    action = {"action": "create_conversation_session", "requestId": "r", "agentId": str(uuid4()), **fields}
+    async with aiohttp.ClientSession() as http, http.ws_connect(url, headers=headers) as socket:
+        await socket.send_json(action)
+        await socket.receive()
+
+
+@pytest.mark.parametrize(
+    ("headers", "fields"),
+    [({"traceparent": PARENT}, {}), ({}, {"metadata": {"traceparent": PARENT}})],
+    ids=["handshake", "metadata"],
+)
+async def test_a_trace_goes_from_a_client_to_its_backend(headers: dict[str, str], fields: dict[str, Any]) -> None:
+    async with noted_backend() as (upstream, handshakes, opened), bridged(upstream) as (_app, url):
+        await open_session(url, headers, **fields)
+        assert handshakes == [PARENT]
+        assert opened == [{"traceparent": PARENT}]
+
+
+@pytest.mark.parametrize("headers", [{"traceparent": "00-no"}, {}])
+async def test_without_a_good_trace_the_backend_gets_none(headers: dict[str, str]) -> None:
+    async with noted_backend() as (upstream, handshakes, opened), bridged(upstream) as (_app, url):
+        await open_session(url, headers)
+        assert (handshakes, opened) == ([""], [None])
+
+
+async def test_the_lines_of_a_client_have_its_trace() -> None:
+    with capture_logs() as lines:
+        async with noted_backend() as (upstream, _, _), bridged(upstream) as (_app, url):
+            await open_session(url, {"traceparent": PARENT})
+    assert [line["trace"] for line in lines if line["event"] in ("client connected", "audit")] == [ID, ID]

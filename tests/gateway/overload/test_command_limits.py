@@ -1,0 +1,104 @@
+"""The limits on commands of clients: which are refused before they are decoded, and which are not."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from dragoman.gateway import registry
+from dragoman.gateway.config.model import Limits
+from dragoman.gateway.link import Link, LinkEvents, Peer
+from dragoman.gateway.observability.ledger import Ledger
+from dragoman.gateway.overload.command_limits import CommandLimits
+from dragoman.mappings.dialect import Burst, Frame, Missed, Oversize, Parts
+from dragoman.mappings.smooth import DIALECT
+from tests.idle import settle
+from tests.memory_transport import MemoryTransport
+from tests.services import services
+
+LIMITS = Limits(max_command=20_000, message_values=5_000)
+NAMES = ("smooth", "pod", "pando", "codewhale")
+
+
+def checked(frame: Frame, name: str = "smooth") -> Frame:
+    return CommandLimits(LIMITS, registry.dialects()[name]).check(frame)
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [b"[" * 5_000, b'{"text":"' + b"x," * 9_000 + b'"}', Missed(channel="pub", count=1), Parts("rpc", b"", (b"{}",))],
+)
+def test_a_frame_within_the_limits_stays_as_it_is(frame: Frame) -> None:
+    assert checked(frame) is frame
+
+
+def test_a_frame_over_max_command_is_refused() -> None:
+    assert checked(b"x" * 20_001) == Oversize(size=20_001, limit=20_000)
+    assert checked(Parts("rpc", b"me", (b"x" * 20_000, b"x"))) == Oversize(size=20_001, limit=20_000)
+
+
+@pytest.mark.parametrize("frame", [b"[" + b"0," * 9_000 + b"0]", b"[" * 9_000, b'{"a":' * 3_500 + b"[" * 2_000])
+def test_a_frame_of_more_values_than_message_values_is_refused(frame: bytes) -> None:
+    refused = checked(frame)
+    assert isinstance(refused, Oversize)
+    assert refused.text == f"message of {len(frame)} bytes has more than 5000 JSON values"
+
+
+@pytest.mark.parametrize(
+    ("name", "frame"),
+    [
+        ("smooth", {"action": "send_message", "images": [{"url": "data:" + "x" * 30_000}]}),
+        ("pando", {"method": "db.write", "params": {"text": "x" * 30_000}}),
+        ("codewhale", {"method": "thread/resume", "params": {"history": ["x" * 30_000]}}),
+    ],
+)
+def test_attachments_stored_messages_and_histories_may_be_longer(name: str, frame: dict[str, Any]) -> None:
+    data = json.dumps(frame).encode()
+    assert checked(data, name) is data
+
+
+def test_an_attachment_does_not_make_room_for_more_values() -> None:
+    assert isinstance(checked(b'{"images":[' + b"0," * 9_000 + b"0]}"), Oversize)
+
+
+@pytest.mark.parametrize("name", NAMES)
+async def test_a_client_over_the_limit_gets_the_error_of_its_dialect_and_stays_connected(name: str) -> None:
+    transport, ledger = MemoryTransport(), Ledger()
+    dialect = registry.dialects()[name]
+    link = Link(
+        Peer(id="l1", dialect=dialect, limited=True),
+        transport,
+        dialect.server(lambda: 0, lambda: "id"),
+        services(ledger=ledger, limits=LIMITS),
+        LinkEvents(sink=lambda _link, _bursts: None),
+    )
+    async with asyncio.TaskGroup() as group:
+        group.create_task(link.run(), name="link")
+        dear = b"[" + b"0," * 9_000 + b"0]"
+        transport.say(Parts("rpc", b"me", (b"", dear)) if name == "pando" else dear)
+        await settle()
+        assert ledger.counters[f"faults_{name}_too_large"] == 1
+        assert transport.is_open()
+        assert transport.got or name in ("pod", "pando"), "which answer nothing that they cannot read"
+        transport.hang_up()
+
+
+async def test_a_backend_may_send_what_a_client_may_not() -> None:
+    transport = MemoryTransport()
+    heard: list[Burst[Any]] = []
+    link = Link(
+        Peer(id="l1", dialect=DIALECT),
+        transport,
+        DIALECT.client(lambda: 0, lambda: "id"),
+        services(limits=LIMITS),
+        LinkEvents(sink=lambda _link, bursts: heard.extend(bursts)),
+    )
+    async with asyncio.TaskGroup() as group:
+        group.create_task(link.run(), name="link")
+        transport.say(json.dumps({"type": "keepalive", "data": {"timestamp": 1}, "more": [0] * 9_000}).encode())
+        await settle()
+        assert link.fault is None
+        transport.hang_up()

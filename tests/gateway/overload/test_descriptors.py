@@ -1,0 +1,54 @@
+"""The limit of open files: raised at the start, and never exhausted by clients."""
+
+from __future__ import annotations
+
+import os
+import resource
+from collections.abc import Iterator
+
+import pytest
+
+from dragoman.gateway.overload.descriptors import RESERVE, descriptor_shortage, raise_limit
+
+
+@pytest.fixture(autouse=True)
+def _limit_is_restored() -> Iterator[None]:
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+def set_soft(limit: int) -> None:
+    resource.setrlimit(resource.RLIMIT_NOFILE, (limit, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+
+
+def test_the_soft_limit_is_raised() -> None:
+    set_soft(256)
+    raise_limit()
+    assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] > 256
+
+
+def test_there_is_no_shortage_with_many_free_descriptors() -> None:
+    assert descriptor_shortage() == ""
+
+
+def test_there_is_a_shortage_before_the_last_descriptor_is_used() -> None:
+    free = os.dup(0)
+    os.close(free)
+    set_soft(free + RESERVE + 3)
+    opened = []
+    try:
+        while not descriptor_shortage():
+            opened.append(os.dup(0))
+        assert len(opened) == 3
+        assert "ulimit -n" in descriptor_shortage()
+    finally:
+        for descriptor in opened:
+            os.close(descriptor)
+
+
+def test_there_is_a_shortage_when_no_descriptor_is_left() -> None:
+    free = os.dup(0)
+    os.close(free)
+    set_soft(free)
+    assert "too many open files" in descriptor_shortage()

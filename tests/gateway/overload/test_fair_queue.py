@@ -1,0 +1,252 @@
+"""The fair queue: the work of one step, the order in which links are served, and that no frame is lost."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dragoman.gateway.overload.fair_queue import FRAME, PUT, QUANTUM, STEP, FairQueue, SlicedWork, Turns, WorkOfLinks
+from dragoman.mappings.dialect import Frame, Parts
+
+Soon = deque[Callable[[], None]]
+
+
+class Sender:
+    """A link whose frames come from the test; `log` has every frame that it handled, with its name."""
+
+    def __init__(self, name: str, queue: FairQueue, log: list[tuple[str, Frame]]) -> None:
+        self.name, self.queue, self.log = name, queue, log
+        self.turns = Turns(queue, self.act)
+        self.frames: deque[Frame] = deque()
+
+    def say(self, *frames: Frame) -> None:
+        """Send frames: handled at once while there is room, unless earlier frames wait."""
+        waits = bool(self.frames)
+        self.frames += frames
+        if not waits:
+            self.act()
+
+    def act(self) -> None:
+        for frame in self.turns.admit(list(self.frames)):
+            self.frames.popleft()
+            self.log.append((self.name, frame))
+
+
+class Floor:
+    """A queue, its senders by name, and the scheduled steps."""
+
+    def __init__(self) -> None:
+        self.soon: Soon = deque()
+        self.queue = FairQueue(self.soon.append)
+        self.log: list[tuple[str, Frame]] = []
+        self.senders: dict[str, Sender] = {}
+
+    def sender(self, name: str) -> Sender:
+        return self.senders.setdefault(name, Sender(name, self.queue, self.log))
+
+    def step(self) -> list[tuple[str, Frame]]:
+        """Run one step; return the frames that it handled."""
+        before = len(self.log)
+        self.soon.popleft()()
+        return self.log[before:]
+
+
+def work(acted: Sequence[tuple[str, Frame]]) -> int:
+    return sum(FRAME + len(frame) for _, frame in acted if isinstance(frame, bytes))
+
+
+def test_a_frame_is_acted_on_at_once_while_the_step_has_room() -> None:
+    floor = Floor()
+    floor.sender("a").say(b"1", b"2")
+    assert floor.log == [("a", b"1"), ("a", b"2")]
+    assert not floor.soon
+
+
+def test_frames_beyond_the_step_wait_for_the_next_one() -> None:
+    floor = Floor()
+    flood = [b"x"] * (2 * STEP // FRAME)
+    floor.sender("a").say(*flood)
+    assert len(floor.log) < len(flood)
+    while floor.soon:
+        assert work(floor.step()) <= STEP + FRAME + 1
+    assert [frame for _, frame in floor.log] == flood
+
+
+def test_one_frame_that_costs_more_than_a_step_is_acted_on() -> None:
+    floor = Floor()
+    floor.sender("a").say(b"x" * (2 * STEP), b"next")
+    assert floor.log == [("a", b"x" * (2 * STEP))]
+    assert floor.step() == [("a", b"next")]
+
+
+def test_a_frame_among_a_hundred_floods_waits_for_one_step() -> None:
+    floor = Floor()
+    for number in range(100):
+        floor.sender(f"flood-{number}").say(*[b"{}"] * 2000)
+    for _ in range(50):
+        floor.step()
+        floor.sender("innocent").say(b"ping")
+        assert floor.step()[0] == ("innocent", b"ping"), "before every flood, in the step after it came"
+
+
+def test_links_that_flood_get_equal_work() -> None:
+    floor = Floor()
+    for number in range(10):
+        floor.sender(f"flood-{number}").say(*[b"{}"] * 20_000)
+    acted = [name for _ in range(100) for name, _ in floor.step()]
+    shares = [acted.count(f"flood-{number}") for number in range(1, 10)]
+    assert max(shares) - min(shares) <= QUANTUM // FRAME + 1
+
+
+def test_a_link_alone_uses_the_whole_step() -> None:
+    floor = Floor()
+    floor.sender("a").say(*[b"{}"] * 10_000)
+    acted = floor.step()
+    assert work(acted) >= STEP
+
+
+def test_a_link_that_was_away_does_not_save_up_turns() -> None:
+    floor = Floor()
+    late = floor.sender("late")
+    for name in ("a", "b"):
+        floor.sender(name).say(*[b"{}"] * 10_000)
+    for _ in range(10):
+        floor.step()
+    late.say(*[b"{}"] * 10_000)
+    acted = [name for name, _ in floor.step()]
+    assert acted.count("late") <= 4 * QUANTUM // FRAME, "two turns more than the others at most"
+    assert {"a", "b"} <= set(acted)
+
+
+def test_work_that_a_frame_caused_counts_for_its_link() -> None:
+    class Dear(Sender):
+        def act(self) -> None:
+            before = len(self.log)
+            super().act()
+            self.queue.budget.left -= 10 * PUT * (len(self.log) - before)
+
+    floor = Floor()
+    floor.senders["dear"] = Dear("dear", floor.queue, floor.log)
+    for name in ("first", "dear", "cheap"):
+        floor.sender(name).say(*[b"{}"] * 10_000)
+    acted = [name for _ in range(50) for name, _ in floor.step()]
+    assert 2 * acted.count("dear") < acted.count("cheap")
+
+
+def test_the_parts_of_a_message_count() -> None:
+    floor = Floor()
+    message = Parts("rpc", b"me", (b"x" * STEP,))
+    floor.sender("a").say(message, message)
+    assert floor.log == [("a", message)]
+
+
+def test_a_read_of_blank_lines_alone_counts_as_a_turn() -> None:
+    queue = FairQueue()
+    assert queue.admit(()) == ()
+    assert queue.budget.left == STEP - QUANTUM
+
+
+def test_a_step_is_scheduled_only_while_somebody_waits() -> None:
+    floor = Floor()
+    sender = floor.sender("a")
+    sender.say(*[b"{}"] * 1000)
+    while floor.soon:
+        assert len(floor.soon) == 1
+        floor.step()
+    assert not sender.frames
+    sender.say(b"more")
+    assert floor.log[-1] == ("a", b"more")
+
+
+FRAMES = st.one_of(st.integers(0, 50), st.integers(0, 2 * STEP)).map(bytes)
+SAYINGS = st.lists(st.tuples(st.integers(0, 4), st.lists(FRAMES, max_size=6), st.integers(1, 200)), max_size=30)
+
+
+@given(SAYINGS)
+def test_each_frame_is_acted_on_once_and_in_order(sayings: list[tuple[int, list[bytes], int]]) -> None:
+    floor = Floor()
+    said: dict[str, list[bytes]] = {}
+    for who, frames, times in sayings:
+        name, many = f"link-{who}", frames * times
+        said.setdefault(name, []).extend(many)
+        if many:
+            floor.sender(name).say(*many)
+        if times % 2 and floor.soon:
+            largest = max((len(frame) for frames in said.values() for frame in frames), default=0)
+            assert work(floor.step()) <= STEP + FRAME + largest
+    while floor.soon:
+        floor.step()
+    for name, frames in said.items():
+        assert [frame for who, frame in floor.log if who == name] == frames
+
+
+# -- work in slices --------------------------------------------------------------------------------------
+
+
+def sliced(floor: Floor, done: list[str], name: str, slices: int) -> Iterator[None]:
+    """Work a quarter of a step in each slice."""
+    for number in range(slices):
+        done.append(f"{name}{number}")
+        floor.queue.budget.left -= STEP // 4
+        yield
+
+
+def unexpected(error: Exception) -> None:
+    raise AssertionError from error
+
+
+def test_sliced_work_is_done_at_once_while_the_step_has_room() -> None:
+    floor, done = Floor(), list[str]()
+    SlicedWork(floor.queue, unexpected).add_work(sliced(floor, done, "a", 3))
+    assert done == ["a0", "a1", "a2"]
+    assert not floor.soon
+
+
+def test_sliced_work_beyond_the_step_waits_and_links_with_work_take_turns() -> None:
+    floor, done = Floor(), list[str]()
+    work = WorkOfLinks(floor.queue)
+    work.add_work("a", sliced(floor, done, "a", 8), unexpected)
+    work.add_work("b", sliced(floor, done, "b", 8), unexpected)
+    assert done == ["a0", "a1", "a2", "a3"]
+    floor.step()
+    assert len(done) == 8
+    assert {name[0] for name in done[4:]} == {"a", "b"}
+    while floor.soon:
+        floor.step()
+    assert [name for name in done if name[0] == "b"] == [f"b{number}" for number in range(8)]
+    assert len(done) == 16
+
+
+def test_a_frame_does_not_wait_for_all_work_of_another_link() -> None:
+    floor, done = Floor(), list[str]()
+    WorkOfLinks(floor.queue).add_work("a", sliced(floor, done, "a", 100), unexpected)
+    floor.sender("ping").say(b"1")
+    floor.step()
+    assert floor.log == [("ping", b"1")]
+
+
+def test_work_that_waits_is_dropped_with_its_link() -> None:
+    floor, done = Floor(), list[str]()
+    work = WorkOfLinks(floor.queue)
+    work.add_work("a", sliced(floor, done, "a", 100), unexpected)
+    before = len(done)
+    work.stop_link("a")
+    while floor.soon:
+        floor.step()
+    assert len(done) == before
+
+
+def test_a_failure_of_sliced_work_is_reported_and_ends_the_work_of_its_link_alone() -> None:
+    def fails() -> Iterator[None]:
+        yield
+        raise ValueError
+
+    floor, done, failures = Floor(), list[str](), list[Exception]()
+    work = WorkOfLinks(floor.queue)
+    work.add_work("a", fails(), failures.append)
+    work.add_work("b", sliced(floor, done, "b", 1), unexpected)
+    assert [type(error) for error in failures] == [ValueError]
+    assert done == ["b0"]

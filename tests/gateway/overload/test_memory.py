@@ -1,0 +1,116 @@
+"""The budget of memory: what is counted, when new peers are refused, and which holders free memory first."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dragoman.adapters.meter import STEP, Meter
+from dragoman.gateway.overload.memory import MEMORY_MAX, MemoryBudget, default_limit
+
+
+class Holder:
+    """A holder that frees all its memory when asked, or none if it is `stubborn`."""
+
+    def __init__(self, budget: MemoryBudget, *, stubborn: bool = False) -> None:
+        self.meter = Meter()
+        self.relieved = 0
+        self._stubborn = stubborn
+        budget.watch(self.meter, self._relieve)
+
+    def _relieve(self) -> None:
+        self.relieved += 1
+        if not self._stubborn:
+            self.meter.add(-self.meter.size)
+
+
+def test_each_holder_counts_as_one_step_from_the_beginning() -> None:
+    budget = MemoryBudget(100 * STEP)
+    holders = [Holder(budget) for _ in range(3)]
+    assert budget.used == 3 * STEP
+    budget.release(holders[0].meter)
+    budget.release(holders[0].meter)
+    assert budget.used == 2 * STEP
+
+
+def test_bytes_of_a_released_holder_are_not_counted() -> None:
+    budget = MemoryBudget(100 * STEP)
+    holder = Holder(budget)
+    holder.meter.add(50 * STEP)
+    budget.release(holder.meter)
+    holder.meter.add(10 * STEP)
+    assert budget.used == 0
+
+
+def test_above_four_fifths_of_the_limit_there_is_no_room() -> None:
+    budget = MemoryBudget(100 * STEP)
+    holder = Holder(budget)
+    holder.meter.add(79 * STEP)
+    assert budget.refusal() == ""
+    holder.meter.add(STEP)
+    assert "`memory`" in budget.refusal()
+    holder.meter.add(-STEP)
+    assert budget.refusal() == ""
+
+
+def test_at_the_limit_the_largest_holder_is_relieved_and_no_other() -> None:
+    budget = MemoryBudget(100 * STEP)
+    small, large, last = Holder(budget), Holder(budget), Holder(budget)
+    small.meter.add(20 * STEP)
+    large.meter.add(60 * STEP)
+    last.meter.add(16 * STEP)
+    assert (small.relieved, large.relieved, last.relieved) == (0, 0, 0)
+    last.meter.add(2 * STEP)
+    assert (small.relieved, large.relieved, last.relieved) == (0, 1, 0)
+    assert budget.used == 41 * STEP
+
+
+def test_a_holder_is_relieved_of_its_own_growth_if_it_is_the_largest() -> None:
+    budget = MemoryBudget(100 * STEP)
+    small, large = Holder(budget), Holder(budget)
+    small.meter.add(10 * STEP)
+    large.meter.add(200 * STEP)
+    assert (small.relieved, large.relieved, large.meter.size) == (0, 1, 0)
+
+
+def test_a_holder_that_holds_next_to_nothing_is_never_relieved() -> None:
+    budget = MemoryBudget(10 * STEP)
+    idle, stubborn = Holder(budget), Holder(budget, stubborn=True)
+    stubborn.meter.add(20 * STEP)
+    assert (idle.relieved, stubborn.relieved) == (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("groups", "files", "limit"),
+    [
+        ("0::/\n", {"memory.max": "67108864"}, 16 * 1024 * 1024),
+        ("0::/a/b\n", {"a/b/memory.max": "max", "a/memory.max": "8388608", "memory.max": "max"}, 2 * 1024 * 1024),
+        ("9:memory:/x\n8:pids:/\n", {"memory/x/memory.limit_in_bytes": "40960000"}, 10_240_000),
+        ("9:memory:/hidden\n", {"memory/memory.limit_in_bytes": "40960000"}, 10_240_000),
+    ],
+    ids=["v2", "the parent of a v2 group", "v1", "v1 in a container"],
+)
+def test_the_default_is_a_quarter_of_the_smallest_limit_of_a_control_group(
+    groups: str, files: dict[str, str], limit: int, tmp_path: Path
+) -> None:
+    (tmp_path / "proc/self").mkdir(parents=True)
+    (tmp_path / "proc/self/cgroup").write_text(groups, "utf-8")
+    for name, text in files.items():
+        file = tmp_path / "sys/fs/cgroup" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text + "\n", "utf-8")
+    assert default_limit(tmp_path) == limit
+
+
+def test_without_a_control_group_the_default_is_a_quarter_of_the_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pages = {"SC_PHYS_PAGES": 1000, "SC_PAGE_SIZE": 4096}
+    monkeypatch.setattr("os.sysconf", pages.__getitem__)
+    assert default_limit(tmp_path) == 1_024_000
+
+
+def test_the_default_is_never_more_than_one_gibibyte(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.sysconf", lambda _name: 1 << 30)
+    assert default_limit(tmp_path) == MEMORY_MAX == 1 << 30
