@@ -57,16 +57,15 @@ async def hosted(model: MockLlmProvider, **parts: Any) -> AsyncIterator[Any]:
 
 
 async def _stop(server: Any) -> None:
-    """Stop the server if it runs. Its admin API checks twice a second whether to stop, so a connection wakes it."""
+    """Stop the server if it runs. Its admin API checks twice a second whether to stop, so connections wake it."""
     if server.state.cancel.is_set():
         return
-    admin = server._admin_httpd
     async with asyncio.TaskGroup() as group:
-        group.create_task(asyncio.to_thread(admin.shutdown), name="admin API")
-        while not admin._BaseServer__shutdown_request:  # noqa: ASYNC110  # a thread sets it, and wakes nobody
-            await asyncio.sleep(0)
-        _, writer = await asyncio.open_connection(server.host, server.admin_port)
-        writer.close()
+        stopping = group.create_task(asyncio.to_thread(server._admin_httpd.shutdown), name="admin API")
+        while not stopping.done():
+            _, writer = await asyncio.open_connection(server.host, server.admin_port)
+            writer.close()
+            await asyncio.wait([stopping], timeout=0.01)
     await server.shutdown()
 
 
