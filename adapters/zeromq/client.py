@@ -18,6 +18,7 @@ import zmq
 
 from dragoman.adapters.base import CloseReason, Sink, TransportLimits
 from dragoman.adapters.meter import Meter
+from dragoman.adapters.zeromq.contexts import shared_context
 from dragoman.adapters.zeromq.intake import Intake
 from dragoman.adapters.zeromq.polled import BATCH
 from dragoman.adapters.zeromq.sockets import Sockets
@@ -29,14 +30,14 @@ RECEIVE_HWM = 100_000  # messages that libzmq buffers while the event loop is bu
 class DialledSockets:
     """Two connections to one primary; created by `connect`. The frames are Parts of the channels `pub` and `rpc`."""
 
-    def __init__(self, peer: str, limits: TransportLimits) -> None:
+    def __init__(self, peer: str, sockets: Sockets) -> None:
         self.peer = peer
         self.meter = Meter()
-        self._limits = limits
+        self._limits = sockets.limits
         self._lost = False  # a connection is gone, or we are closing
         self._closing: asyncio.Event | None = None
         self._pulling: asyncio.Handle | None = None
-        self._sockets = Sockets(limits)
+        self._sockets = sockets
         self._published = self._intake("pub", zmq.SUB, {zmq.RCVHWM: RECEIVE_HWM})
         self._answered = self._intake("rpc", zmq.DEALER, {})
         self._intakes = (self._published, self._answered)
@@ -136,7 +137,12 @@ async def connect(
     """Connect to a primary at two `tcp://HOST:PORT` and subscribe to `topics`; raise OSError with the address and
     reason.
     """
-    transport = DialledSockets(publications.removeprefix("tcp://"), limits)
+    sockets = Sockets(limits, shared_context())
+    try:
+        transport = DialledSockets(publications.removeprefix("tcp://"), sockets)
+    except zmq.ZMQError as error:
+        await sockets.release(0)
+        raise OSError(error.errno, f"{publications}: {error.strerror}") from error
     try:
         async with asyncio.timeout(CONNECT_DEADLINE):
             await transport.open(publications, calls, topics)

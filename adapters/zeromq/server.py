@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from dragoman.adapters.base import Accept, TransportLimits
 from dragoman.adapters.zeromq.callers import Callers
+from dragoman.adapters.zeromq.contexts import CountedContext
 from dragoman.adapters.zeromq.limits import ZeroMQLimits
 from dragoman.adapters.zeromq.publication import Publication
 from dragoman.adapters.zeromq.sockets import Sockets
@@ -72,7 +73,7 @@ async def listen(
 
     Raise OSError if a port is in use.
     """
-    sockets = Sockets(limits)
+    sockets = Sockets(limits, CountedContext())
     try:
         publication = Publication(sockets, limits, bounds, events.lost, events.subscribed)
         callers = Callers(sockets, limits, events.accept, bounds, events.lost)

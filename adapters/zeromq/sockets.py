@@ -1,22 +1,20 @@
-"""The ZeroMQ sockets of one connection or listener, and the context that they share.
+"""The ZeroMQ sockets of one connection or listener.
 
-A context has two threads and three descriptors. Each connection or listener has its own context, so that its end is
-certain. When the last holder releases it, the sockets are closed and the context is terminated, in a thread because
-that waits for lingering messages.
+When the last holder releases them, the sockets are closed, each with a linger, and they leave their context
+(contexts.py). The last to leave waits for lingering messages.
 
 No socket has ZMTP heartbeats: Go peers do not answer them (docs/dialects/pando.md, section 9).
 """
 
 from __future__ import annotations
 
-import asyncio
 import struct
 from collections.abc import Callable
-from itertools import count
 
 import zmq
 
 from dragoman.adapters.base import TransportLimits
+from dragoman.adapters.zeromq.contexts import CountedContext
 from dragoman.adapters.zeromq.polled import Message, Polled
 from dragoman.mappings.dialect import Oversize
 
@@ -30,19 +28,19 @@ OnSocketEvent = Callable[[int, int], None]
 
 
 class Sockets:
-    """Creates the sockets of one context and counts its holders; begins with one holder."""
+    """Creates the sockets of a connection or listener and counts their holders; begins with one holder."""
 
-    def __init__(self, limits: TransportLimits) -> None:
+    def __init__(self, limits: TransportLimits, context: CountedContext) -> None:
         self.limits = limits
-        self._context = zmq.Context()
+        self._context = context
+        context.use()
         self._polled: list[Polled] = []
         self._monitors: dict[Polled, Polled] = {}  # monitored socket -> the socket that receives its events
-        self._numbers = count(1)
         self._holders = 1
 
     def socket(self, kind: zmq.SocketType, options: dict[int, int]) -> zmq.Socket[bytes]:
-        """Create a socket with bounded queues and message size."""
-        socket = self._context.socket(kind)
+        """Create a socket with bounded queues and message size; raise ZMQError if there are too many sockets."""
+        socket = self._context.create_socket(kind)
         socket.setsockopt(zmq.MAXMSGSIZE, HARD_LIMIT * self.limits.max_message)
         socket.setsockopt(zmq.LINGER, 0)  # `close` sets its own
         for option, value in options.items():
@@ -64,7 +62,7 @@ class Sockets:
             for message in messages:
                 hear(*EVENT.unpack(message[0]))
 
-        address = f"inproc://monitor-{next(self._numbers)}"
+        address = self._context.monitor_address()
         polled.socket.monitor(address, events)
         # libzmq's I/O thread blocks on a full event queue, and holds a lock that closing needs: so it is unbounded.
         monitor = self.socket(zmq.PAIR, {zmq.RCVHWM: 0})
@@ -89,7 +87,7 @@ class Sockets:
         if self._holders == 0:
             for polled in self._polled:
                 self.close(polled, linger)
-            await asyncio.to_thread(self._context.term)
+            await self._context.leave()
 
 
 def weight(message: Message) -> int:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import os
+import resource
 import threading
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
 import zmq
 from msgspec import structs
 
+from dragoman.adapters.zeromq import contexts
 from dragoman.adapters.zeromq.callers import Caller
 from dragoman.mappings.dialect import Missed, Parts
 from tests.adapters.zeromq.peers import BOUNDS, DEADLINE, LIMITS, dialled, peer, primary, until
@@ -95,6 +98,59 @@ async def test_no_thread_and_no_descriptor_outlives_its_connection() -> None:
             await one_conversation()
         assert descriptors() <= before
         assert native_threads() - threads < 20  # asyncio's own pool may have grown; contexts would be 80
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="counts threads in /proc")
+async def test_a_hundred_dialled_connections_need_no_more_threads_than_one() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    async with primary() as ours, dialled(ours), AsyncExitStack() as others:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(4096, hard), hard))  # both ends take 1,000 descriptors
+        others.callback(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
+        threads = native_threads()
+        for _ in range(99):
+            await others.enter_async_context(dialled(ours))
+        assert native_threads() - threads < 20  # asyncio's own pool may have grown; contexts would be 198
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="counts descriptors in /proc")
+async def test_a_closed_connection_frees_its_descriptors_while_another_is_open() -> None:
+    async with primary() as ours, dialled(ours):
+        await until(lambda: len(ours.publication.subscribers) == 1)
+        before = descriptors()
+        for _ in range(20):
+            async with dialled(ours) as client:
+                await client.send([b"call"])
+        await until(lambda: descriptors() <= before)
+
+
+async def test_a_closed_connection_still_sends_its_last_call_while_another_is_open() -> None:
+    async with primary() as ours, dialled(ours):
+        client = await ours.dial()
+        await client.send([b"last"])
+        await client.close()
+        caller = await ours.accepted.get()
+        assert await receive(caller) == [Parts("rpc", caller.identity, (b"", b"last"))]
+
+
+async def test_a_connection_is_dialled_while_the_last_one_ends() -> None:
+    async with primary() as ours, asyncio.TaskGroup() as group:
+        client = await ours.dial()
+        group.create_task(client.close())
+        await asyncio.sleep(0)  # the close has begun
+        async with dialled(ours) as other:
+            await ours.publication.send([b"llm.end\0{}"])
+            assert await receive(other) == [Parts("pub", b"", (b"llm.end\0{}",))]
+
+
+async def test_a_dial_without_a_free_socket_fails_and_leaves_the_other_connections_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(contexts, "SOCKETS_MAX", 8)  # a connection needs six
+    async with primary() as ours, dialled(ours) as client:
+        with pytest.raises(OSError, match=ours.publications):
+            await ours.dial()
+        await ours.publication.send([b"llm.end\0{}"])
+        assert await receive(client) == [Parts("pub", b"", (b"llm.end\0{}",))]
 
 
 def native_threads() -> int:

@@ -1,0 +1,57 @@
+"""The ZeroMQ contexts: one for all dialled connections of an event loop, and one for each listener.
+
+A context has two threads and a few descriptors. 100 contexts are 200 threads that compete for a core, so dialled
+connections share one (docs/performance.md). The end of a socket in a shared context is not awaited: it closes with a
+linger of its own. Only the end of a context is certain, so a listener has its own, which frees its ports.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import count
+from weakref import WeakKeyDictionary
+
+import zmq
+
+SOCKETS_MAX = 16_384  # of the shared context: six for each connection; it takes 0.2 MB
+
+_shared: WeakKeyDictionary[asyncio.AbstractEventLoop, CountedContext] = WeakKeyDictionary()
+
+
+class CountedContext:
+    """A ZeroMQ context with the number of its users. The last user terminates it."""
+
+    def __init__(self, sockets_max: int = 0) -> None:
+        self._context = zmq.Context()
+        if sockets_max:
+            self._context.set(zmq.MAX_SOCKETS, sockets_max)
+        self._users = 0
+        self._monitors = count(1)
+
+    def use(self) -> None:
+        """Add a user."""
+        self._users += 1
+
+    def create_socket(self, kind: zmq.SocketType) -> zmq.Socket[bytes]:
+        """Create a socket of this kind; raise ZMQError if there are too many sockets or descriptors."""
+        return self._context.socket(kind)
+
+    def monitor_address(self) -> str:
+        """Return an address for the events of one socket, which no other socket of this context has."""
+        return f"inproc://monitor-{next(self._monitors)}"
+
+    async def leave(self) -> None:
+        """Remove a user whose sockets are closed. After the last one, wait until all messages are sent or given up."""
+        self._users -= 1
+        if self._users == 0:
+            for loop in [loop for loop, context in _shared.items() if context is self]:
+                del _shared[loop]  # a new connection may come while this context ends
+            await asyncio.to_thread(self._context.term)
+
+
+def shared_context() -> CountedContext:
+    """Return the context of all dialled connections of the running event loop."""
+    loop = asyncio.get_running_loop()
+    if loop not in _shared:
+        _shared[loop] = CountedContext(SOCKETS_MAX)
+    return _shared[loop]
