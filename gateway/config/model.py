@@ -208,9 +208,9 @@ class RouteTable(RouteOptions, frozen=True, kw_only=True, forbid_unknown_fields=
     which new sessions try them. `limits` are those of this route alone; all others are those of [limits].
     """
 
+    name: str = "default"
     listen: list[str] = []
     upstream: str | list[str]
-    name: str = "default"
     limits: RouteLimits = RouteLimits()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
+from inspect import get_annotations
 from types import UnionType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
@@ -79,10 +80,15 @@ def _faults_of_table(
         elif key in INSTEAD:
             yield (*path, key), f"unknown key {key!r}; {INSTEAD[key]}"
         else:
-            yield (*path, key), f"unknown key {key!r}; {nearest(key, hints)}"
+            yield (*path, key), f"unknown key {key!r}; {nearest(key, _keys_of(wanted))}"
     for field in msgspec.structs.fields(wanted):
         if field.required and field.name not in table:
             yield path, f"the key {field.name!r} is missing"
+
+
+def _keys_of(wanted: type[Struct]) -> list[str]:
+    """Return the keys of a table: its own before those that its struct inherits."""
+    return [key for owner in wanted.__mro__ for key in get_annotations(owner)]
 
 
 def _tables_by_key(wanted: Any, heading: str = "", bracket: str = "[{}]") -> dict[str, list[str]]:

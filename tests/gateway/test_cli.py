@@ -79,7 +79,7 @@ def test_each_command_has_a_file_of_its_name() -> None:
     assert {command.replace("-", "_") if command != "import" else "import_" for command in COMMANDS} <= files
 
 
-LOGS = ["dragoman.gateway.observability.log_queue", "dragoman.gateway.observability.logs"]
+LOGS = [f"dragoman.gateway.observability{module}" for module in ("", ".log_queue", ".logs")]
 
 
 @pytest.mark.parametrize(("option", "more"), [("--version", []), ("--help", []), ("--zzzz", LOGS)])
@@ -297,7 +297,7 @@ def test_check_and_serve_print_the_same_errors_and_exit_2(wrong: Path) -> None:
     assert (served.returncode, served.stdout) == (2, "")
     first, second = checked.stdout.splitlines()
     assert first == f"{wrong}:4: route[0].approvals: 'maybe' is not one of ask, deny, approve"
-    assert second.startswith(f"{wrong}:5: route[0].colour: unknown key 'colour'; there are overflow, ")
+    assert second.startswith(f"{wrong}:5: route[0].colour: unknown key 'colour'; there are name, listen, upstream, ")
     assert served.stderr.splitlines() == [f"error: {first}", f"error: {second}"]
 
 

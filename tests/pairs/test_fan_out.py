@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -43,16 +43,17 @@ class FourDialectGateway:
         self.smooth, pod, self.pando, codewhale = (address.partition("+")[2] for address in addresses)
         self.pod, self.codewhale = pod.removeprefix("unix:"), codewhale.removeprefix("unix:")
         self._published: list[tuple[str, Any]] = []
-        offer = self.publication._offer
+        polled = self.publication._polled
+        send = polled.send
 
-        def noticed(frame: bytes) -> bool:
-            placed = offer(frame)
+        def noticed(parts: Sequence[bytes]) -> bool:
+            placed = send(parts)
             if placed:
-                topic, _, envelope = frame.partition(b"\0")
+                topic, _, envelope = parts[0].partition(b"\0")
                 self._published.append((topic.decode(), json.loads(envelope)["payload"]))
             return placed
 
-        self.publication._offer = noticed  # type: ignore[method-assign]  # as it was, and we know of it
+        polled.send = noticed  # type: ignore[method-assign]  # as it was, and we know of it
 
     @property
     def publication(self) -> Publication:

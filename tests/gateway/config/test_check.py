@@ -90,7 +90,7 @@ def test_valid_combinations_are_accepted(write: Write, text: str) -> None:
         ("colour = 1\n" + ROUTE, (1, "colour", "unknown key 'colour'; there are route, limits")),
         (
             ROUTE + "[limits]\npatience = 3\n",
-            (5, "limits.patience", "unknown key 'patience'; there are max_message, max_command, "),
+            (5, "limits.patience", "unknown key 'patience'; there are memory, handshake_deadline, "),
         ),
         (ROUTE + "[limits]\nmax_message = 3\n", (5, "limits.max_message", "expected a whole number >= 1024, got 3")),
         (ROUTE + "[limits]\nheartbeat = 0\n", (5, "limits.heartbeat", "expected a number > 0.0, got 0")),

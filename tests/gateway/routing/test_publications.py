@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from dragoman.gateway.link import Link
 from dragoman.gateway.routing.publications import Publications
 from dragoman.mappings.canonical.events import Heartbeat
 from tests.gateway.routing.counted_route import CountedRoute
@@ -26,7 +27,7 @@ def test_a_session_is_published_from_the_time_when_its_backend_has_opened_it() -
 def test_a_subscriber_that_is_gone_is_told_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     route, told = CountedRoute(), list[Any]()
     link, publications = route.connect("a"), route.router._all.publications
-    monkeypatch.setattr(link, "send", told.append)
+    monkeypatch.setattr(Link, "send", lambda _link, items: told.append(items))
     publications.add_link(link)
     publications.send(Heartbeat())
     publications.remove_link(link)
