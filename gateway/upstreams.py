@@ -67,11 +67,15 @@ class Upstreams:
         self.pools: dict[str, UpstreamPool] = {}  # by route name, for routes with several upstreams
         self.replays: dict[str, Replay] = {}  # by route name, for routes whose backend is a recording
 
-    @property
-    def losable(self) -> dict[str, BackendStatus]:
-        """The statuses by route name, without the routes of which another upstream takes new sessions."""
-        lost = {name: pool.is_lost for name, pool in self.pools.items()}
-        return {name: status for name, status in self.statuses.items() if lost.get(name, True)}
+    def find_takers(self, route: Route) -> list[Endpoint]:
+        """Return the upstreams of a route that may take a new session, as far as its connections tell.
+
+        A single upstream that is dialled in vain takes none, and neither does one of several with an open circuit.
+        """
+        pool = self.pools.get(route.name)
+        if pool is not None:
+            return [upstream.endpoint for upstream in pool.upstreams if upstream.breaker.takes]
+        return [] if self.statuses[route.name].wanted else [route.upstream]
 
     def make_kind(self, route: Route, recorder: Recorder | None, sessions: Sessions) -> BackendKind:
         """Return the kind of backend that a route has, for its sessions."""

@@ -119,14 +119,6 @@ class UpstreamPool:
             self.note_failure(upstream, "nothing listens there")
         return candidates[0].endpoint
 
-    @property
-    def is_lost(self) -> bool:
-        """True if no upstream is connected, and none would take a new session: each has failed or does not listen."""
-        return not any(
-            one.connected or (one.breaker.takes and find_local_server(one.endpoint) is not False)
-            for one in self.upstreams
-        )
-
     def candidates(self) -> list[PooledUpstream]:
         """Return the upstreams that take a new session, in their order: at least one."""
         taking = [one for one in self.upstreams if one.breaker.takes]

@@ -2,7 +2,7 @@
 
 A backend is lost if a connection over which it had said something ended by itself, and no connection stands once
 `reconnect_grace` is over. Then a gateway with `--exit-on-backend-loss` ends. A backend that was never reached may still
-start, so it is not lost.
+start, so it is not lost. A backend that nobody dials, because no session needs it, is probed before it counts as lost.
 """
 
 from __future__ import annotations
@@ -68,3 +68,7 @@ class BackendLosses:
             elif not status.connected and now - self._since.get(name, now) >= grace_of(name):
                 return name
         return None
+
+    def note_reachable(self, name: str, now: float) -> None:
+        """Note that this backend accepts connections: it is looked at again after another grace."""
+        self._since[name] = now

@@ -88,6 +88,7 @@ class Upstream:
         self._running = False
         self._resting = False
         self._stopped = False
+        self._ended_by_peer = False  # the last connection, which may be why we rest or stop now
         self._lost_at: int | None = None  # ns: when the connection was lost in a turn
         self._may_go_on = False  # that turn may go on over a new connection
         self._translator: Translator[Event, Command] | None = None
@@ -227,9 +228,9 @@ class Upstream:
             self._link = self._first = None
             self._status.connected -= 1
             self._status.heard -= link.heard
-            self._status.dropped += link.heard and not self._ending
+            self._status.dropped += link.heard and self._ended_by_peer
             if self._failover is not None:
-                is_fault = not link.heard and not self._ending
+                is_fault = not link.heard and self._ended_by_peer
                 self._failover.note_end("the connection ended before the backend said anything" if is_fault else "")
         return link.heard
 
@@ -256,6 +257,7 @@ class Upstream:
 
     def _link_over(self, transport: Transport, first: FirstFrames) -> None:
         """Report the lost connection before it is closed, because the end of a child may take seconds."""
+        self._ended_by_peer = not self._ending
         if self._stopped:
             return
         reason = "" if self._resting else exit_reason(transport)

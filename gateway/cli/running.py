@@ -11,6 +11,7 @@ from typing import Any
 
 import structlog
 import typer
+from msgspec import structs
 
 from dragoman.gateway.app import App
 from dragoman.gateway.backends.status import LOOK, BackendLosses
@@ -116,10 +117,29 @@ async def _end_with_backend(gateway: App) -> None:
         limits = gateway.config.limits if route is None else route.apply_limits(gateway.config.limits)
         return limits.reconnect_grace
 
-    while (lost := losses.find_lost(gateway.upstreams.losable, clock(), grace_of)) is None:  # noqa: ASYNC110  # looks at numbers that change anywhere
-        await asyncio.sleep(LOOK)
-    cause = gateway.upstreams.statuses[lost].fault
-    gateway.fail(DragomanError(f"the backend of route {lost!r} is lost (--exit-on-backend-loss): {cause}"))
+    while True:
+        lost = losses.find_lost(gateway.upstreams.statuses, clock(), grace_of)
+        if lost is None:
+            await asyncio.sleep(LOOK)
+        elif await _is_reachable(gateway, lost):
+            losses.note_reachable(lost, clock())
+        else:
+            cause = gateway.upstreams.statuses[lost].fault
+            gateway.fail(DragomanError(f"the backend of route {lost!r} is lost (--exit-on-backend-loss): {cause}"))
+            return
+
+
+async def _is_reachable(gateway: App, name: str) -> bool:
+    """Return True if an upstream of a route accepts a connection, or the route is gone since a reload."""
+    config = gateway.config
+    route = next((route for route in config.routes if route.name == name), None)
+    if route is None:
+        return True
+    takers = gateway.upstreams.find_takers(route)
+    if not takers:
+        return False
+    probed = structs.replace(route, upstream=takers[0], failover=tuple(takers[1:]))
+    return not all(await probe(structs.replace(config, routes=(probed,)), starting=True))
 
 
 def _describe(gateway: App) -> str:

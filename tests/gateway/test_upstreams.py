@@ -76,3 +76,19 @@ async def test_a_backend_in_this_process_replaces_the_upstream() -> None:
         raise AssertionError("no session was opened")
 
     assert type(kind_of_route("smooth+ws://127.0.0.1:1/ws", make)) is ReplayedKind
+
+
+async def test_an_upstream_takes_no_session_while_it_is_dialled_in_vain_or_its_circuit_is_open() -> None:
+    first, second = (parse(f"smooth+ws://127.0.0.1:{port}/ws") for port in (1, 2))
+    alone = Route(name="alone", listen=(), upstream=first)
+    both = Route(name="both", listen=(), upstream=first, failover=(second,))
+    upstreams = Upstreams(lambda _route: spawner_of(Children(1)), unexpected)
+    for route in (alone, both):
+        sessions = Sessions(route, services(), registry.upstream(first), lambda _link: None, None)
+        upstreams.make_kind(route, None, sessions)
+    assert [upstreams.find_takers(route) for route in (alone, both)] == [[first], [first, second]]
+    upstreams.statuses["alone"].wanted = 1
+    pool = upstreams.pools["both"]
+    for _ in range(pool.limits.max_fails):
+        pool.note_failure(pool.upstreams[0], "refused")
+    assert [upstreams.find_takers(route) for route in (alone, both)] == [[], [second]]

@@ -218,24 +218,3 @@ def test_a_client_stays_with_its_preferred_upstream_while_that_is_healthy(monkey
     assert made.pool.choose() == first
     listening["1"] = False
     assert made.pool.choose(first) == second
-
-
-def test_a_route_is_lost_only_if_none_of_its_upstreams_takes_sessions(monkeypatch: pytest.MonkeyPatch) -> None:
-    made, listening = Backends(), {"2": True}
-    monkeypatch.setattr(
-        "dragoman.gateway.backends.failover.find_local_server",
-        lambda endpoint: listening.get(endpoint.address.rpartition(":")[2].partition("/")[0], False),
-    )
-    assert not made.pool.is_lost
-    listening["2"] = False
-    assert made.pool.is_lost
-
-
-async def test_a_route_with_a_connected_upstream_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = Backends()
-    monkeypatch.setattr("dragoman.gateway.backends.failover.find_local_server", lambda _endpoint: False)
-    session = made.session()
-    await session.connect()
-    assert not made.pool.is_lost
-    session.note_end("")
-    assert made.pool.is_lost
