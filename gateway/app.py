@@ -272,7 +272,7 @@ class App:
             return list(dict.fromkeys(name for one in dialects for name in one.public_ids(state.id, state.backend_ids)))
 
         recordings = self._recordings.current
-        recorder = recordings.of(route, find_id, public_ids) if recordings is not None else None
+        recorder = recordings.of(route, services.limits, find_id, public_ids) if recordings is not None else None
         router = Router(
             route,
             services,

@@ -172,7 +172,10 @@ class Router:
     def _once_known(self, link: Link, command: Command | None, action: Callable[[], None]) -> None:
         """Call `action` once the sessions that it needs are known; disconnect `link` if too many wait."""
         if not self._backend.when_known(link, command, lambda: action() if link.alive else None):
-            link.end(CloseReason.GOING_AWAY, "too many commands wait until the sessions of the backend are known")
+            link.end(
+                CloseReason.GOING_AWAY,
+                "too many commands wait until the sessions of the backend are known (`pending_commands`)",
+            )
 
     def _enter(self, link: Link) -> None:
         try:

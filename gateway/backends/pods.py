@@ -40,7 +40,6 @@ from dragoman.mappings.canonical.values import Failure, SessionSummary
 NONE_FREE = Failure(cause="busy", text="no pod is free")
 NONE_RUNS = Failure(cause="busy", text="no pod is running")
 READ_AGAIN_NS = 1_000_000_000  # between two readings of all folders: 5,000 take about 15 ms of a thread
-WAITING_MAX = 256  # actions of one client that wait: as many as a session may have in flight
 
 
 class PodMetadata(Struct):
@@ -109,7 +108,7 @@ class PodsKind(BackendKind):
         if link.id not in self._waiting and not self._needs_pods(link, command):
             action()
             return True
-        if self._waiting[link.id] >= WAITING_MAX:
+        if self._waiting[link.id] >= self._services.limits.pending_commands:
             return False
         self._queue.append(WaitingAction(link, command, action))
         self._waiting[link.id] += 1

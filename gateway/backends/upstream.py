@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from dragoman.gateway.recording.recorder import Tap
 
 NS = 1_000_000_000
-WAITING_MAX = 64  # commands that wait for one connection attempt: more than a client sends by hand
 
 log = structlog.get_logger("dragoman.upstream")
 
@@ -110,10 +109,12 @@ class Upstream:
         if self._link is not None and self._link.alive:
             self._link.send(commands)
             return
-        room = WAITING_MAX - len(self._waiting)
+        room = self._limits.unsent_commands - len(self._waiting)
         self._waiting += commands[:room]
         if commands[room:]:
-            self._session.lost("too many commands wait for the backend", commands[room:], "busy")
+            self._session.lost(
+                "too many commands wait for a connection to the backend (`unsent_commands`)", commands[room:], "busy"
+            )
         self._wanted.set()
         self._connect_now()
 

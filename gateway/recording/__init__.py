@@ -3,6 +3,7 @@
 format, lines        a file: its Header, its StepLines, and their frames, events and commands
 recordings           opens the recordings of a gateway; in_force replaces them at a reload
 recorder             the Recorder of a route, a Tap for each link, a SessionRecorder for each session
+stray_frames         a bound for frames of clients that reach no session
 parts                the files of one recording, and what happens if the disk is full
 pending              steps that are not written yet; text that streams is folded
 writer, keeping      the Writer's thread; the Keeper compresses and deletes closed files

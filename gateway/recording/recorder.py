@@ -14,15 +14,13 @@ A SessionRecorder gathers steps for at most FLUSH. While a text streams it gathe
 that the redactor may hold the text back. Then all of them are redacted, encoded and written in one piece. A large
 piece is redacted in a thread (redaction_worker.py).
 
-A client may send any number of frames that reach no session, and each is answered with an error. Above STRAY_RATE a
-session records only how many such frames and answers there were.
+Frames of clients that reach no session are bounded by stray_frames.py.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, get_args
@@ -31,10 +29,9 @@ import structlog
 from msgspec import structs
 
 from dragoman import __version__
-from dragoman.gateway.config.model import Route
+from dragoman.gateway.config.model import Limits, Route
 from dragoman.gateway.observability.ledger import Ledger
 from dragoman.gateway.overload.memory import MemoryBudget
-from dragoman.gateway.overload.rates import TokenBucket
 from dragoman.gateway.recording.format import Header, encode_lines, packed
 from dragoman.gateway.recording.lines import UP, EventLine, FrameLine
 from dragoman.gateway.recording.parts import RecordingParts
@@ -42,6 +39,7 @@ from dragoman.gateway.recording.pending import FramesNote, Note, PendingSteps, T
 from dragoman.gateway.recording.redaction.redactor import Redactor
 from dragoman.gateway.recording.redaction_worker import RedactionWorker
 from dragoman.gateway.recording.session_redactor import SessionRedactor, write_lines
+from dragoman.gateway.recording.stray_frames import StrayFrames
 from dragoman.gateway.recording.writer import Writer
 from dragoman.gateway.timers import Schedule, Timer
 from dragoman.mappings.canonical import Batch, Command, Event, SessionState
@@ -50,9 +48,6 @@ from dragoman.mappings.canonical.events import TurnAccepted, TurnEnded
 from dragoman.mappings.dialect import Dialect, Frame, Step
 
 FLUSH = 0.02  # seconds: with the writer's round, a step is on the disk within 50 ms
-STRAY_RATE, STRAY_BURST = 10.0, 100  # frames of clients that mean nothing: more of them tell a reader nothing new
-LEFT_OUT = "frames are not recorded: the client sends too many that mean nothing, or are wrong"
-STRAY_EVERY = 1.0  # seconds between two lines that count those which are left out
 MARGIN = int(2 * FLUSH * 1e6)  # µs from the end of a timer until the flush that it causes is over
 
 STREAMED = frozenset(kind for kind in get_args(Event) if kind.streamed)
@@ -93,7 +88,11 @@ class Recordings:
         """The link whose frames are being acted on, if its frames may belong to any session."""
 
     def of(
-        self, route: Route, find_id: Callable[[str], str], public_ids: Callable[[SessionState], list[str]]
+        self,
+        route: Route,
+        limits: Limits,
+        find_id: Callable[[str], str],
+        public_ids: Callable[[SessionState], list[str]],
     ) -> Recorder | None:
         """Return a recorder for a route, or None if it is not recorded."""
         if not route.record:
@@ -105,7 +104,7 @@ class Recordings:
             upstream=route.upstream.masked,
             dialects={endpoint.dialect: endpoint.generation for endpoint in endpoints},
         )
-        recorder = Recorder(self, header, everything=self._everything, find_id=find_id, public_ids=public_ids)
+        recorder = Recorder(self, header, limits, everything=self._everything, find_id=find_id, public_ids=public_ids)
         self.recorders.append(recorder)
         return recorder
 
@@ -154,8 +153,7 @@ class SessionRecorder:
         "_redactor",
         "_start",
         "_state",
-        "_stray_left_out",
-        "_stray_rate",
+        "_stray",
         "_t",
         "_turn_ended",
         "_turn_open",
@@ -200,8 +198,7 @@ class SessionRecorder:
         )
         self._look: Timer | None = None
         self._held = held
-        self._stray_rate: TokenBucket | None = None
-        self._stray_left_out = Counter[TapPoint]()
+        self._stray: StrayFrames | None = None
         self.closed = False
 
     def name(self, session: str) -> None:
@@ -265,22 +262,12 @@ class SessionRecorder:
         if self._recordings.current is not self:
             self.acted()
 
-    def stray_frames(self, tapped: TapPoint, frames: Sequence[Frame]) -> None:
-        """Record frames of a client that reach no session, or answers to them. Above STRAY_RATE only count them."""
-        if self._stray_rate is None:
-            self._stray_rate = TokenBucket(STRAY_RATE, STRAY_BURST, self._monotonic)
-        if self._stray_rate.take(len(frames)):
+    def stray_frames(self, tapped: TapPoint, frames: Sequence[Frame], limits: Limits) -> None:
+        """Record frames of a client that reach no session, or answers to them. Above `stray_rate` only count them."""
+        if self._stray is None:
+            self._stray = StrayFrames(limits, self._monotonic, self._recordings.later, self._line)
+        if self._stray.takes(tapped, len(frames)):
             self.frames(tapped, frames)
-            return
-        if not self._stray_left_out:
-            self._recordings.later(STRAY_EVERY, self._tell_left_out)
-        self._stray_left_out[tapped] += len(frames)
-
-    def _tell_left_out(self) -> None:
-        """Record how many stray frames were left out since the last time."""
-        left_out, self._stray_left_out = self._stray_left_out, Counter()
-        for at, count in left_out.items():
-            self._line(FrameLine(link=at.link, dir=at.dir, dialect=at.dialect, missing=f"{count} {LEFT_OUT}"))
 
     def command(self, link: str, command: Command) -> None:
         """Record a command of a client; with the link UP a command to the backend."""
@@ -353,7 +340,8 @@ class SessionRecorder:
     def close(self) -> None:
         """Write all that is left, and close the file."""
         self._held = False
-        self._tell_left_out()
+        if self._stray is not None:
+            self._stray.tell_left_out()
         self.acted()
         self.flush()
         self.closed = True
@@ -389,12 +377,14 @@ class Recorder:
         self,
         recordings: Recordings,
         header: Header,
+        limits: Limits,
         *,
         everything: bool,
         find_id: Callable[[str], str] = lambda name: name,
         public_ids: Callable[[SessionState], list[str]] = lambda _state: [],
     ) -> None:
         self.everything = everything
+        self.limits = limits
         self.recordings = recordings
         self._header = header
         self._tracks: dict[str, SessionRecorder] = {}
@@ -553,7 +543,10 @@ class Tap:
         if track is None or not self._records(track):
             return
         is_stray = self._upstream is None and self._frames and self._command is None
-        (track.stray_frames if is_stray else track.frames)(self._sent, frames)
+        if is_stray:
+            track.stray_frames(self._sent, frames, self._recorder.limits)
+        else:
+            track.frames(self._sent, frames)
 
     # -- which session -------------------------------------------------------------------------------
 
@@ -585,7 +578,7 @@ class Tap:
         if frames and self._upstream is not None:
             (self._named_session(frames) or self._recorder.own).frames(self._received, frames)
         elif frames and self._recorder.everything:
-            self._recorder.own.stray_frames(self._received, frames)
+            self._recorder.own.stray_frames(self._received, frames, self._recorder.limits)
         if command is not None and self._recorder.everything:
             self._recorder.own.command(self.link, command)
 

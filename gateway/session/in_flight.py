@@ -17,8 +17,6 @@ from dragoman.mappings.canonical.commands import GetSession, OpenSession, Resume
 from dragoman.mappings.canonical.values import Segment
 from dragoman.mappings.dialect import Dialect
 
-PENDING_MAX = 256  # commands of all links that wait for the backend's answer
-
 OPENING = (OpenSession, ResumeSession, GetSession)
 """Commands that ask a backend which opens conversations for one."""
 
@@ -57,8 +55,8 @@ class InFlight:
     ) -> str:
         """Write a command to the backend under a request id of our own; return that id, or "" if it was refused."""
         services, upstream = self._services, self._upstream
-        if client is not None and len(self) >= PENDING_MAX:
-            client.refuse(command.request, "busy", "too many commands wait for the backend")
+        if client is not None and len(self) >= self._services.limits.pending_commands:
+            client.refuse(command.request, "busy", "too many commands wait for the backend (`pending_commands`)")
             return ""
         if client is not None:
             services.ledger.count_partial(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from dragoman.gateway.backends.upstream import WAITING_MAX
 from dragoman.gateway.config.model import Limits
 from dragoman.gateway.ingress import Ingress
 from dragoman.gateway.routing.ids import session_id
@@ -210,7 +209,7 @@ async def test_the_gateway_keeps_titles_for_a_backend_that_does_not() -> None:
 
 async def test_pings_are_answered_while_the_backend_is_away() -> None:
     async with in_memory_gateway(limits=Limits(backoff_first=NEVER, backoff_max=NEVER)) as made:
-        made.refusals = WAITING_MAX
+        made.refusals = Limits().unsent_commands
         await (
             made.script()
             .opens("a")

@@ -20,7 +20,7 @@ import pytest
 
 from dragoman.adapters.base import CloseReason
 from dragoman.gateway import registry
-from dragoman.gateway.backends.pods import WAITING_MAX, PodsKind
+from dragoman.gateway.backends.pods import PodsKind
 from dragoman.gateway.config.model import Route
 from dragoman.gateway.endpoint import parse
 from dragoman.gateway.ingress import LATEST, Ingress
@@ -394,8 +394,8 @@ async def test_the_actions_of_a_client_keep_their_order(many_pods: Any) -> None:
 async def test_a_client_that_floods_the_queue_is_refused_and_no_other(many_pods: Any) -> None:
     async with many_pods(FEW) as pods:
         flooding = link("b")
-        taken = [pods.kind.when_known(flooding, GetSession(session="x"), lambda: None) for _ in range(WAITING_MAX + 1)]
-        assert taken == [True] * WAITING_MAX + [False]
+        taken = [pods.kind.when_known(flooding, GetSession(session="x"), lambda: None) for _ in range(257)]
+        assert taken == [True] * 256 + [False]
         assert await pods.open() == "0000"
 
 

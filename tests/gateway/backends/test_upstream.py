@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 
 from dragoman.adapters.base import Transport
 from dragoman.gateway import registry
-from dragoman.gateway.backends.upstream import WAITING_MAX, Upstream, UpstreamTarget
+from dragoman.gateway.backends.upstream import Upstream, UpstreamTarget
 from dragoman.gateway.config.model import Limits
 from dragoman.mappings.canonical import Command, SessionState
 from dragoman.mappings.canonical.commands import SubmitInput
@@ -260,13 +260,14 @@ async def test_a_lost_connection_is_reported_before_its_close_and_commands_wait_
 
 
 async def test_commands_that_wait_for_a_connection_are_bounded() -> None:
-    async with dialled() as made:
+    async with dialled(Limits(unsent_commands=3)) as made:
         made.door.clear()
-        made.submits(*(str(number) for number in range(WAITING_MAX + 2)))
-        assert [unsent for _, unsent in made.told] == [[str(WAITING_MAX)], [str(WAITING_MAX + 1)]]
+        made.submits(*"abcde")
+        why = "too many commands wait for a connection to the backend (`unsent_commands`)"
+        assert made.told == [(why, ["d"]), (why, ["e"])]
         made.door.set()
         await settle()
-        assert made.got() == [[run(str(number)) for number in range(WAITING_MAX)]]
+        assert made.got() == [[run(text) for text in "abc"]]
 
 
 async def test_a_stopped_upstream_closes_its_connection_and_its_task_ends() -> None:

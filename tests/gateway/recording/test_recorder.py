@@ -6,12 +6,13 @@ from typing import Any, cast
 import pytest
 
 from dragoman.gateway import registry
+from dragoman.gateway.config.model import Limits
 from dragoman.gateway.observability.ledger import Ledger
 from dragoman.gateway.overload.memory import MemoryBudget
 from dragoman.gateway.recording.format import Header, decode_header
 from dragoman.gateway.recording.lines import EventLine, FrameLine
 from dragoman.gateway.recording.places import Folder
-from dragoman.gateway.recording.recorder import STRAY_BURST, Recorder, Recordings, SessionRecorder, Tap
+from dragoman.gateway.recording.recorder import Recorder, Recordings, SessionRecorder, Tap
 from dragoman.gateway.recording.writer import OutputFile, Writer
 from dragoman.mappings.canonical import Batch, SessionState
 from dragoman.mappings.canonical.commands import PauseTurn, SubmitInput
@@ -63,7 +64,7 @@ class Stage:
         writer = cast("Writer", self.shelf)
         recordings = Recordings(writer, Ledger(), MemoryBudget(), lambda _delay, _ring: _Timer())
         self.recorder = Recorder(
-            recordings, Header(route=HEADER.route), everything=everything, find_id={"theirs": "b"}.__getitem__
+            recordings, Header(route=HEADER.route), LIMITS, everything=everything, find_id={"theirs": "b"}.__getitem__
         )
         self.a = self.recorder.track(SessionState(id="a"))
         self.b = self.recorder.track(SessionState(id="b"))
@@ -100,7 +101,8 @@ def stage() -> Stage:
     return Stage()
 
 
-WHY_STRAY = "the client sends too many that mean nothing, or are wrong"
+LIMITS = Limits(stray_burst=50)
+WHY_STRAY = "the client sends too many that mean nothing, or are wrong (`stray_rate`)"
 
 
 def happens(track: SessionRecorder, *taps: Tap, text: str = "x", begins: str = "") -> None:
@@ -132,20 +134,20 @@ def test_a_client_frame_stands_before_its_command_and_the_events_it_causes(stage
 def test_a_flood_of_bad_frames_is_counted_and_not_recorded_each() -> None:
     stage = Stage(everything=True)
     stage.client.shown("a")
-    count = 2 * STRAY_BURST
+    count = 2 * LIMITS.stray_burst
     for number in range(count):
         stage.sends(stage.client, f"bad {number}", lambda: stage.client.put([b"error"]))
     told = stage.told()
     for session, link in (("a", "smooth-1 <"), ("", "smooth-1 >")):
         kept, last = told[session][:-1], told[session][-1]
-        assert STRAY_BURST <= len(kept) < count
+        assert LIMITS.stray_burst <= len(kept) < count
         assert last == f"{link} {count - len(kept)} frames are not recorded: {WHY_STRAY}"
 
 
 def test_commands_are_recorded_among_a_flood_of_bad_frames(stage: Stage) -> None:
     stage.a.actor = "smooth-1"
     stage.client.shown("a")
-    for _ in range(2 * STRAY_BURST):
+    for _ in range(2 * LIMITS.stray_burst):
         stage.sends(stage.client, "bad", lambda: stage.client.put([b"error"]))
     asked = (lambda: stage.client.asks(SubmitInput(segments=())), stage.a.enter, lambda: stage.client.put([b"ok"]))
     stage.sends(stage.client, "go", *asked)
@@ -159,9 +161,9 @@ def test_commands_are_recorded_among_a_flood_of_bad_frames(stage: Stage) -> None
 
 def test_frames_of_a_backend_are_recorded_however_many_reach_no_session(stage: Stage) -> None:
     up = stage.recorder.upstream(POD, "")
-    for number in range(2 * STRAY_BURST):
+    for number in range(2 * LIMITS.stray_burst):
         stage.sends(up, f"{{}} {number}")
-    assert len(stage.told()[""]) == 2 * STRAY_BURST
+    assert len(stage.told()[""]) == 2 * LIMITS.stray_burst
 
 
 def test_backend_frames_belong_to_their_session(stage: Stage) -> None:

@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 from itertools import count
+from types import SimpleNamespace
+from typing import cast
 
 from dragoman.gateway import registry
-from dragoman.gateway.session.in_flight import PENDING_MAX, InFlight
+from dragoman.gateway.config.model import Limits
+from dragoman.gateway.session.in_flight import InFlight
+from dragoman.gateway.session.ports import Client
 from dragoman.mappings.canonical import Command
 from dragoman.mappings.canonical.commands import CancelTurn, Compact
 from dragoman.mappings.canonical.values import Text
-from tests.gateway.in_memory import ManualClock, in_memory_gateway
+from tests.gateway.in_memory import ManualClock
 from tests.services import services
 
 
 class Flight:
     """Commands in flight, with those that were written and those that were late."""
 
-    def __init__(self) -> None:
+    def __init__(self, limits: Limits | None = None) -> None:
         self.time, self.written, self.late = ManualClock(), list[Command](), list[str]()
         numbers = count(1)
-        made = services(self.time, new_id=lambda: f"r{next(numbers)}")
+        made = services(self.time, limits=limits, new_id=lambda: f"r{next(numbers)}")
         self.commands = InFlight(registry.dialect("pod"), made, self.written.append, self.late.append)
 
 
@@ -49,15 +53,15 @@ def test_an_unanswered_command_is_reported_and_stays_pending() -> None:
     assert flight.commands.settle("r1") is not None
 
 
-async def test_a_command_is_refused_while_too_many_are_pending() -> None:
-    flight = Flight()
-    for _ in range(PENDING_MAX):
+def test_a_command_is_refused_while_too_many_are_pending() -> None:
+    flight, told = Flight(Limits(pending_commands=3)), list[tuple[str, ...]]()
+    client = cast("Client", SimpleNamespace(dialect=registry.dialect("smooth"), refuse=lambda *why: told.append(why)))
+    for _ in range(3):
         flight.commands.forward(None, Compact())
-    async with in_memory_gateway() as made:
-        client = made.join("a").link
-        assert flight.commands.forward(client, Compact()) == ""
-        flight.commands.settle("r1")
-        assert flight.commands.forward(client, Compact()) != ""
+    assert flight.commands.forward(client, Compact(request="c")) == ""
+    assert told == [("c", "busy", "too many commands wait for the backend (`pending_commands`)")]
+    flight.commands.settle("r1")
+    assert flight.commands.forward(client, Compact()) != ""
 
 
 def test_commands_of_one_kind_are_found_oldest_first() -> None:
