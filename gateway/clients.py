@@ -18,6 +18,7 @@ from dragoman.gateway.identity.principal import LOCAL, Principal, Refusal
 from dragoman.gateway.identity.roles import roles_of
 from dragoman.gateway.ingress import Ingress
 from dragoman.gateway.link import Link, LinkEvents, Peer, expiring
+from dragoman.gateway.observability.bad_requests import BadRequests
 from dragoman.gateway.observability.traffic import observed
 from dragoman.gateway.overload.admission import Admission, address_of
 from dragoman.gateway.router import Router
@@ -71,6 +72,7 @@ class Clients:
         self._counts: Counter[Router] = Counter()  # links of each router
         self._left = asyncio.Event()  # a client left
         self._numbers = count(1)
+        self.bad_requests = BadRequests(services.ledger.counters, time.time_ns)
         self.admission = Admission(services.limits, services.memory, services.ledger, time.time_ns)
         self._closing = False
 

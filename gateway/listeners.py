@@ -142,6 +142,7 @@ class Listeners:
             authenticated=identity().authenticated,
             connect=clients.connect,
             disconnect=clients.disconnect,
+            bad_request=clients.bad_requests.note,
             spawn=self._spawn,
             publish=publish,
             instance=us,

@@ -28,6 +28,7 @@ from msgspec import Struct
 
 from dragoman.adapters.base import BACKLOG, Accept, PeerFacts, TransportLimits
 from dragoman.adapters.closing import close_server
+from dragoman.adapters.request_log import RequestLogger
 from dragoman.adapters.websocket.frames import PING, text_frames
 from dragoman.adapters.websocket.tls import ServerTls, subject_of
 from dragoman.adapters.websocket.transport import (
@@ -50,8 +51,8 @@ class Handshakes(Struct, frozen=True, kw_only=True):
     `admit` returns what accepts a peer, or why it is not authenticated: such a peer gets the status 401. `origins` are
     allowed in addition to loopback; `*` allows every origin. `hosts` are the names by which clients reach the listener,
     in addition to IP addresses and `localhost`; `*` allows every name. `connect` counts a connection of this peer, or
-    returns why it is not accepted now; `disconnect` counts it no more. `tls` makes it a listener for `wss:`; `spawn`
-    runs the TLS handshakes.
+    returns why it is not accepted now; `disconnect` counts it no more. `bad_request` is called with the kind of
+    each request that cannot be parsed. `tls` makes it a listener for `wss:`; `spawn` runs the TLS handshakes.
     """
 
     admit: Callable[[PeerFacts], Awaitable[Accept | str]]
@@ -60,6 +61,7 @@ class Handshakes(Struct, frozen=True, kw_only=True):
     hosts: tuple[str, ...] = ()
     connect: Callable[[str], str] = lambda _peer: ""
     disconnect: Callable[[str], None] = lambda _peer: None
+    bad_request: Callable[[str], None] = lambda _kind: None
     tls: ServerTls | None = None
 
 
@@ -106,6 +108,7 @@ class WebSocketListener:
             self._answer,
             handler_cancellation=True,
             access_log=None,
+            logger=RequestLogger(rules.bad_request),
             keepalive_timeout=limits.handshake_deadline,
         )
         self._http.lost = self._lost

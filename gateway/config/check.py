@@ -44,6 +44,7 @@ from dragoman.mappings.errors import ConfigError
 
 MAX_FILE = 1024 * 1024  # bytes: a route takes about 300
 PRINCIPALS = ("token:", "jwt:", "uid:", "cert:")
+GROUPS = ("group:", "gid:")
 SALT_MIN = 16  # characters
 READABLE = stat.S_IRGRP | stat.S_IROTH
 Found = tuple[KeyPath, str]
@@ -98,6 +99,7 @@ class Draft(Struct, frozen=True, kw_only=True):
     insecure: Any = None
     limits: Any = None
     upstream_auth: Any = None
+    roles: Any = None
 
 
 def load(path: Path, *, listens: bool = True, in_force: Config | None = None) -> Config:
@@ -201,6 +203,7 @@ def _read(table: dict[str, Any], listens: bool, recorded: str) -> tuple[list[Fou
     auth = table.get("auth")
     found += jwt_faults(auth.get("jwt", {}) if isinstance(auth, dict) else {})
     found += [*auth_faults(auth), *_shares(drafts, auth), *_principals(table.get("principals"))]
+    found += _roles(drafts, table.get("principals"))
     found += _limits(("limits",), table.get("limits"), {})
     for draft in drafts:
         found += _limits((*draft.at, "limits"), draft.limits, table.get("limits"))
@@ -228,6 +231,7 @@ def _draft(at: KeyPath, table: dict[str, Any], found: list[Found], listens: bool
         insecure=table.get("insecure"),
         limits=table.get("limits"),
         upstream_auth=table.get("upstream_auth"),
+        roles=table.get("roles"),
         upstream=next(iter(upstreams.values()), None),
         upstreams=upstreams,
         listen={index: endpoint for index, endpoint in read.items() if endpoint is not None},
@@ -359,6 +363,16 @@ def _principals(table: Any) -> Iterator[Found]:
             if isinstance(name, str) and not name.startswith(PRINCIPALS):
                 text = f"{name!r} is no principal: write {either(f'{kind}NAME' for kind in PRINCIPALS)}"
                 yield ("principals", person, index), text
+
+
+def _roles(drafts: Sequence[Draft], persons: Any) -> Iterator[Found]:
+    """Find names in `roles` that no client can have, so that their roles would never be given."""
+    known = ("*", "local", *(persons if isinstance(persons, dict) else ()))
+    for draft in drafts:
+        for name in draft.roles if isinstance(draft.roles, dict) else ():
+            if name not in known and not name.startswith((*PRINCIPALS, *GROUPS)):
+                forms = either([f"{kind}NAME" for kind in (*PRINCIPALS, *GROUPS)] + ["*", "a person of [principals]"])
+                yield (*draft.at, "roles", name), f"{name!r} is no principal: write {forms}"
 
 
 def _limits(at: KeyPath, table: Any, common: Any) -> Iterator[Found]:

@@ -149,7 +149,7 @@ class JsonWebTokens:
             return Refusal(text="the token is not valid yet")
         except jwt.InvalidAudienceError:
             return Refusal(text="the token is for another audience")
-        except (jwt.PyJWTError, ValueError, TypeError):
+        except (jwt.PyJWTError, ValueError, TypeError, OverflowError):  # a whole number may be larger than any float
             return NOT_ACCEPTED
 
     def _principal(self, token: str, key: Any, algorithm: str) -> Principal | Refusal:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
-from collections.abc import AsyncIterator, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -27,6 +28,11 @@ class GatewayLoop:
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self.thread = threading.get_ident()
+
+    def call_soon(self, function: Callable[[str], None], argument: str) -> None:
+        """Call a function in the gateway's loop, unless that is closed."""
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(function, argument)
 
     async def ask(self, work: Coroutine[Any, Any, T]) -> T:
         """Return the result of `work`, which runs in the gateway's loop; raise TimeoutError if it takes too long."""

@@ -13,8 +13,10 @@ import os
 import socket
 import sys
 import threading
+import time
 import traceback
 from concurrent.futures import Future
+from functools import partial
 from types import TracebackType
 from typing import Self
 
@@ -22,9 +24,11 @@ import structlog
 from aiohttp import web
 from msgspec import structs
 
+from dragoman.adapters.request_log import RequestLogger
 from dragoman.gateway.app import App
 from dragoman.gateway.config.model import Ops
 from dragoman.gateway.config.ops_address import OpsAddress, parse_ops_address
+from dragoman.gateway.observability.bad_requests import BadRequests
 from dragoman.gateway.ops.admin import Admin
 from dragoman.gateway.ops.connections import OpsConnections
 from dragoman.gateway.ops.gateway_loop import GatewayLoop
@@ -48,6 +52,7 @@ class OpsServer:
         self._address = parse_ops_address(options.listen)
         self._guard = Guard(options, local=bool(self._address.path))
         self._heartbeat = LoopHeartbeat()
+        self._bad_requests = BadRequests(gateway.ledger.counters, time.time_ns)
         self._socket: socket.socket
         self._loop: asyncio.AbstractEventLoop
         self._gateway_loop: GatewayLoop
@@ -108,7 +113,12 @@ class OpsServer:
         )
         app.add_routes([*Admin(self._gateway, self._gateway_loop).routes(), web.get("/openapi.json", _openapi)])
         runner = web.AppRunner(
-            app, access_log=None, keepalive_timeout=KEEP_ALIVE, shutdown_timeout=CLOSE_DEADLINE, handle_signals=False
+            app,
+            access_log=None,
+            logger=RequestLogger(partial(self._gateway_loop.call_soon, self._bad_requests.note)),
+            keepalive_timeout=KEEP_ALIVE,
+            shutdown_timeout=CLOSE_DEADLINE,
+            handle_signals=False,
         )
         await runner.setup()
         if runner.server is None:

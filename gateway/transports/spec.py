@@ -25,9 +25,10 @@ class ListenerCallbacks(Struct, frozen=True, kw_only=True):
     `accept_as` returns what accepts a connected peer of these facts. `admit` does so before a handshake, or returns why
     the peer is not authenticated. `accept` takes each peer of which no facts are known. `authenticated` says that no
     peer is accepted for its address alone. A listener that counts its connections calls `connect` and `disconnect`:
-    `connect` counts one of this peer, or returns why it is not accepted now. `spawn` runs the handshakes of a listener.
-    `publish` takes the transport to all subscribers, if there is one. `subscribed` is called for each subscription, and
-    `lost` with each undelivered message. `instance` identifies the gateway there.
+    `connect` counts one of this peer, or returns why it is not accepted now. `bad_request` is called with the kind of
+    each HTTP request that cannot be parsed. `spawn` runs the handshakes of a listener. `publish` takes the transport to
+    all subscribers, if there is one. `subscribed` is called for each subscription, and `lost` with each undelivered
+    message. `instance` identifies the gateway there.
     """
 
     accept: Accept
@@ -41,6 +42,7 @@ class ListenerCallbacks(Struct, frozen=True, kw_only=True):
     subscribed: Callable[[], None] = lambda: None
     connect: Callable[[str], str] = lambda _peer: ""
     disconnect: Callable[[str], None] = lambda _peer: None
+    bad_request: Callable[[str], None] = lambda _kind: None
 
 
 def _nothing(_endpoint: Endpoint) -> None:

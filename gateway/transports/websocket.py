@@ -43,6 +43,7 @@ async def _listen(endpoint: Endpoint, limits: Limits, callbacks: ListenerCallbac
             hosts=hosts,
             connect=callbacks.connect,
             disconnect=callbacks.disconnect,
+            bad_request=callbacks.bad_request,
             tls=_server_tls(endpoint),
         )
         name = endpoint.option("fd")

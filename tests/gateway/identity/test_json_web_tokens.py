@@ -81,6 +81,7 @@ def unsigned(algorithm: str) -> str:
         (signed(exp=None), "this token is not accepted"),
         (signed(sub=None), "this token is not accepted"),
         (signed(sub=""), "this token is not accepted"),
+        (signed(exp=10**400), "this token is not accepted"),
     ],
 )
 def test_any_other_token_is_refused_with_its_reason(token: str, text: str) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import socket
 import stat
 import urllib.error
 import urllib.request
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 from structlog.testing import capture_logs
@@ -35,6 +37,29 @@ def ask_blocking(url: str) -> tuple[int, dict[str, object]]:
 async def test_a_gateway_whose_loop_turns_is_alive() -> None:
     async with operated() as port:
         assert await port.ask("/livez") == (200, {"live": True, "stuck_for": 0.0})
+
+
+async def send_malformed(port: int) -> bytes:
+    """Send a request with a header that is too long, and return the first line of the answer."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(b"GET /livez HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: " + b"s3cret" * 20_000 + b"\r\n\r\n")
+    answer = await reader.readline()
+    writer.close()
+    return answer
+
+
+async def test_malformed_requests_are_counted_and_logged_once_a_second_without_their_content() -> None:
+    metrics = ""
+    async with operated() as port:
+        for url in (port.url, port.listening[0].removeprefix("smooth+")):
+            with capture_logs() as logs:
+                answers = [await send_malformed(urlsplit(url).port or 0) for _ in range(3)]
+                _, metrics, _ = await port.ask_raw("/metrics")
+            assert answers == [b"HTTP/1.0 400 Bad Request\r\n"] * 3
+            said = [line for line in logs if line["log_level"] in ("warning", "error")]
+            assert [line["event"] for line in said] == ["HTTP requests refused as malformed"]
+            assert "s3cret" not in str(logs)
+        assert 'dragoman_refused_total{reason="malformed",what="request"} 6.0' in metrics
 
 
 async def test_a_gateway_whose_loop_is_stuck_is_neither_alive_nor_ready(monkeypatch: pytest.MonkeyPatch) -> None:
