@@ -5,6 +5,7 @@ recordings           opens the recordings of a gateway; in_force replaces them a
 recorder             the Recorder of a route, a Tap for each link, a SessionRecorder for each session
 stray_frames         a bound for frames of clients that reach no session
 parts                the files of one recording, and what happens if the disk is full
+backlog              counts what waits for the threads as memory
 pending              steps that are not written yet; text that streams is folded
 writer, keeping      the Writer's thread; the Keeper compresses and deletes closed files
 reader, index        the Reader of a recording; the Index of a compressed file

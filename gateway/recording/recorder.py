@@ -32,6 +32,7 @@ from dragoman import __version__
 from dragoman.gateway.config.model import Limits, Route
 from dragoman.gateway.observability.ledger import Ledger
 from dragoman.gateway.overload.memory import MemoryBudget
+from dragoman.gateway.recording.backlog import RecordingBacklog
 from dragoman.gateway.recording.format import Header, encode_lines, packed
 from dragoman.gateway.recording.lines import UP, EventLine, FrameLine
 from dragoman.gateway.recording.parts import RecordingParts
@@ -77,6 +78,7 @@ class Recordings:
         self.redactor = redactor
         self.ledger = ledger
         self.memory = memory
+        self._backlog = RecordingBacklog(writer, worker, memory)
         self.later = later
         self._everything = everything
         self.recorders: list[Recorder] = []
@@ -121,6 +123,8 @@ class Recordings:
         for track in waiting:
             track.flush()
         self.writer.flush()
+        if self._backlog.count_bytes() and self._timer is None:
+            self._timer = self.later(FLUSH, self._flush)
 
     async def close(self) -> None:
         """Write everything that was recorded, and stop. Log an error if the disk takes too long."""
@@ -130,6 +134,7 @@ class Recordings:
             await self.worker.close()
         if not await asyncio.to_thread(self.writer.close):
             log.error("the end of the recordings was not written: the disk did not take it in time")
+        self._backlog.release()
 
 
 class SessionRecorder:

@@ -32,7 +32,12 @@ class Job(Struct, eq=False):
     size: int
     work: Callable[[], None]
     done: Callable[[], None]
+    has_begun: bool = False
     is_over: bool = False
+
+
+def _no_work() -> None:
+    """Redact nothing: the text was freed."""
 
 
 class RedactionWorker:
@@ -45,6 +50,11 @@ class RedactionWorker:
         self._backlog = 0
         self._thread: threading.Thread | None = None
         self._idle: asyncio.Event | None = None
+
+    @property
+    def backlog(self) -> int:
+        """Bytes of the texts that wait."""
+        return self._backlog
 
     @property
     def busy(self) -> bool:
@@ -64,6 +74,14 @@ class RedactionWorker:
             self._thread = threading.Thread(target=self._run, name="redaction", daemon=True)
             self._thread.start()
         self._queue.put(job)
+
+    def discard(self) -> None:
+        """Free what waits, because memory is short. What the thread has begun is finished; `done` is called for all."""
+        for job in self._jobs:
+            if not job.has_begun:
+                job.work = _no_work
+                self._backlog -= job.size
+                job.size = 0
 
     async def close(self) -> None:
         """Wait until all work is done. Log an error if that takes too long: the rest is not recorded."""
@@ -89,6 +107,7 @@ class RedactionWorker:
     def _run(self) -> None:
         while True:
             job = self._queue.get()
+            job.has_begun = True
             job.work()
             job.is_over = True
             with contextlib.suppress(RuntimeError):  # the loop is closed

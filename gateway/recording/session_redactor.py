@@ -79,7 +79,10 @@ class SessionRedactor:
 
         def done() -> None:
             self._in_thread -= 1
-            self._write(results[0], number)
+            if results:
+                self._write(results[0], number)
+            else:
+                self._parts.fail("memory is short (`memory`)", number)
             then()
 
         self._in_thread += 1

@@ -12,6 +12,7 @@ Between rounds the thread lets the Keeper compress and delete closed files, a st
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import threading
 import time
@@ -46,8 +47,8 @@ class OutputFile:
         self.over = False
 
 
-QueuedBytes = tuple[OutputFile, bytes | None, int]
-"""Bytes for a file with so many whole lines, or None to close it."""
+QueuedBytes = tuple[OutputFile, bytes | OSError | None, int]
+"""Bytes for a file with so many whole lines, the reason why the file fails, or None to close it."""
 
 
 class Writer:
@@ -106,6 +107,17 @@ class Writer:
                 self._wake.notify()
         return True
 
+    def discard(self) -> None:
+        """Free the queued bytes, because memory is short: their files fail, and the recorders count what is lost."""
+        failure = OSError(errno.ENOMEM, "memory is short (`memory`)")
+        with self._wake:
+            queue, self._queue = self._queue, []
+            failed = dict.fromkeys(file for file, data, _ in queue if isinstance(data, bytes))
+            self._backlog -= sum(len(data) for _, data, _ in queue if isinstance(data, bytes))
+            self._queue += [(file, failure, 0) for file in failed]
+            self._queue += [one for one in queue if not isinstance(one[1], bytes)]
+            self._wake.notify()
+
     def flush(self) -> None:
         """Let the thread write and sync what is queued."""
         with self._wake:
@@ -158,6 +170,10 @@ class Writer:
                 if file in unsynced and not file.over:
                     self._sync([file])
                 self._end(file)
+                continue
+            if isinstance(data, OSError):
+                if not file.over:
+                    self._fail(file, data)
                 continue
             done += len(data)
             if not file.over and self._write(file, data, lines):

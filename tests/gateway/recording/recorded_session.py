@@ -29,6 +29,7 @@ class Disk:
     def __init__(self, place: Place, rotate_bytes: int = 0) -> None:
         self.place = place
         self.rotate_bytes = rotate_bytes
+        self.backlog = 0
         self.files: dict[OutputFile, bytes] = {}
         self.finished: list[OutputFile] = []
         self.full = False

@@ -31,3 +31,26 @@ async def test_closing_gives_up_on_a_thread_that_takes_too_long(monkeypatch: pyt
     await worker.close()
     assert not worker.busy
     go.set()
+
+
+async def test_discarded_work_is_not_done_but_told() -> None:
+    worker, begun, go = (
+        RedactionWorker(asyncio.get_running_loop().call_soon_threadsafe),
+        threading.Event(),
+        threading.Event(),
+    )
+    worked, done = list[int](), list[int]()
+
+    def work() -> None:
+        begun.set()
+        go.wait(20)
+        worked.append(1)
+
+    worker.add(10, work, lambda: done.append(1))
+    worker.add(5, lambda: worked.append(2), lambda: done.append(2))
+    assert await asyncio.to_thread(begun.wait, 20)
+    worker.discard()
+    assert worker.backlog == 10
+    go.set()
+    await worker.close()
+    assert (worked, done, worker.backlog) == ([1], [1, 2], 0)

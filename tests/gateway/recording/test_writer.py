@@ -151,6 +151,39 @@ def test_past_the_limit_nothing_more_is_queued(tmp_path: Path, loop: Loop, monke
     assert file.path.read_bytes() == b"12345\n123\n"
 
 
+def test_discarded_bytes_are_not_written_and_their_file_fails(
+    tmp_path: Path, loop: Loop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, gate = threading.Event(), threading.Event()
+    real: Any = os.write
+
+    def write(descriptor: int, data: bytes) -> int:
+        begun.set()
+        gate.wait(10)
+        return int(real(descriptor, data))
+
+    monkeypatch.setattr("os.write", write)
+    place = Folder(tmp_path)
+    writer = Writer(place, loop.calls.put)
+    writer.start()
+    file, other = a_file(place, loop), a_file(place, loop, "t")
+    writer.put(file, b"12345\n", 1)
+    writer.flush()
+    assert begun.wait(10)
+    writer.put(file, b"1234567\n", 1)
+    writer.finish(other)
+    assert writer.backlog == 14
+    writer.discard()
+    assert writer.backlog == 6
+    gate.set()
+    failed, error = loop.failure()
+    assert (failed, error.strerror) == (file, "memory is short (`memory`)")
+    assert writer.close()
+    assert file.path is not None
+    assert file.path.read_bytes() == b"12345\n"
+    assert (file.lines, other.over) == (1, True)
+
+
 def test_many_files_are_synced_by_one_call(tmp_path: Path, loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[int] = []
     real = keeping.sync_file_system

@@ -123,6 +123,7 @@ class Disk:
     def __init__(self) -> None:
         self.place = Folder(Path("/rec"))
         self.rotate_bytes = 0
+        self.backlog = 0
         self.data = b""
 
     def put(self, _file: OutputFile, data: bytes, _lines: int) -> bool:
