@@ -9,7 +9,7 @@ merged; the projection counts what it cannot represent.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from operator import attrgetter
 
 from msgspec import structs
@@ -59,11 +59,10 @@ class Delivery:
         self._state, self._log = state, log
         self._source, self._ledger = source, services.ledger
         self._slice, self._budget = services.limits.catch_up, services.queue.budget
-        self._coalesce = coalesce
+        self._coalesce, self._recorder = coalesce, recorder
         self.groups = Groups(state, log, services, recorder)
         self.attachments: dict[str, Attachment] = {}
         self.publications: set[str] = set()  # ids of attached links that stand for all subscribers
-        self._recorder = recorder
 
     @property
     def links(self) -> list[Client]:
@@ -144,6 +143,8 @@ class Delivery:
 
     def tell_finished(self, finished: Sequence[tuple[Attachment, Batch]]) -> None:
         """Tell the links that `deliver` returned that their run has ended, or waits for an answer in words."""
+        if self._state.turn is None:
+            _clear_log(self._log, self.groups, self.attachments)
         before = self._recorder.enter() if self._recorder is not None else None
         for attachment, batch in finished:
             attachment.link.on_delivered(batch)
@@ -292,6 +293,15 @@ class Delivery:
         self._budget.left -= EVENT * offered + FRAME * len(merged) + sum(map(len, rendered.frames))
         self._ledger.counters["events_merged"] += offered - len(merged)
         attachment.link.put(rendered.frames)
+
+
+def _clear_log(log: Log, groups: Groups, attachments: Mapping[str, Attachment]) -> None:
+    """Empty the log between two turns, unless a client that reads slowly needs it."""
+    for attachment in attachments.values():
+        if attachment.behind is not None:
+            return
+    groups.text = None
+    log.clear()
 
 
 def _turn_so_far(state: SessionState, dialect: Dialect) -> list[e.Event]:

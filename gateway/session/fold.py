@@ -215,14 +215,14 @@ def _status(state: SessionState, event: e.StatusChanged) -> None:
 
 
 def _alert(state: SessionState, event: e.Alert) -> None:
-    state.alerts.append(event)
+    state.add_alert(event)
 
 
 def _gap(state: SessionState, event: e.Gap) -> None:
     """Remember that the model has forgotten the conversation, also for clients that come later."""
     if event.context:
         state.forgotten = event
-        state.alerts.append(e.Alert(level="warn", source="gateway", text=event.text))
+        state.add_alert(e.Alert(level="warn", source="gateway", text=event.text))
 
 
 def _error(state: SessionState, event: e.ErrorReported) -> None:

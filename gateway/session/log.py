@@ -3,7 +3,7 @@
 A client that reads slowly has a cursor into it, and is disconnected if the log no longer reaches back to its cursor.
 Before anything is dropped for its number, old pieces of text, reasoning, tool arguments and tool output are merged. A
 run of them becomes one event, which keeps where the text of each seq ends. So a cursor inside it still finds exactly
-the rest of its text.
+the rest of its text. Between turns, a log that no client needs is empty: who comes then is shown the transcript.
 
     over `log_max` events   merge the oldest pieces; if that helps nothing, drop the oldest batch
     over `log_bytes`        drop the oldest batch: merging saves no text
@@ -52,6 +52,10 @@ Logged = Batch | MergedText
 Entry = tuple[Logged, int]
 """A part of the log with its weight."""
 
+NOTHING_MERGED: deque[tuple[Logged, int]] = deque(maxlen=0)
+NO_BATCHES: deque[tuple[Batch, int]] = deque(maxlen=0)
+"""Both for all logs that are empty: a deque of its own takes 760 bytes, and an idle session would have two."""
+
 
 class Log:
     """The newest batches of a session. `turn_weight` counts the characters of the open turn so far."""
@@ -60,8 +64,8 @@ class Log:
         self._state = state
         self._events_max = limits.log_max
         self._weight_max = limits.log_bytes
-        self._merged: deque[tuple[Logged, int]] = deque()  # the oldest, each with its weight
-        self._batches: deque[tuple[Batch, int]] = deque()  # the others, in which nothing is merged yet
+        self._merged = NOTHING_MERGED  # the oldest, each with its weight
+        self._batches = NO_BATCHES  # the others, in which nothing is merged yet
         self._count = 0
         self._weight = 0
         self._grown = 0  # bytes appended since `_on_growth` was called
@@ -99,6 +103,8 @@ class Log:
             ids=ids,
         )
         state.seq += len(events)
+        if self._batches is NO_BATCHES:
+            self._batches = deque()
         self._batches.append((batch, weight))
         self._grow(len(events), weight)
         return batch
@@ -127,6 +133,13 @@ class Log:
         batch, before = self._batches[-1]
         self._batches[-1] = (batch, before + weight)
         self._grow(count, weight)
+
+    def clear(self) -> None:
+        """Drop all batches: no client needs them."""
+        if self.text_is_open:
+            self.close_text()
+        self._merged, self._batches = NOTHING_MERGED, NO_BATCHES
+        self._count = self._weight = 0
 
     def drop_half(self) -> None:
         """Merge, then drop the oldest batches until half of the memory is free.
@@ -164,6 +177,8 @@ class Log:
         """Merge the oldest pieces of which none was merged yet; return False if there were no two of a run."""
         before, left = self._count, max(2, min(MERGED_AT_ONCE, self._events_max // 2))
         run: list[tuple[Batch, int]] = []
+        if self._merged is NOTHING_MERGED:
+            self._merged = deque()
         stream: Stream | None = None  # of the run
         while left > 0 and len(self._batches) > 1:
             batch, weight = self._batches.popleft()

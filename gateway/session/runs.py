@@ -45,8 +45,10 @@ class Runs:
         self.split()
 
     def finish(self) -> list[Run]:
-        """Return the runs that have events."""
-        return [run for run in self._runs if run.events]
+        """Return the runs that have events, and keep none of them."""
+        runs, self._runs = [run for run in self._runs if run.events], []
+        self._out = []
+        return runs
 
     def split(self) -> None:
         """Begin a run: the next events belong to another turn, or to another origin of it."""

@@ -6,7 +6,6 @@ dialect's from_canonical/ renders it for its clients.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec import Raw, Struct, field, structs
@@ -193,7 +192,7 @@ class SessionState(Struct, kw_only=True):
     unanswered: dict[str, str] = field(default_factory=dict)  # call -> tool, of calls of ended turns without a result
     turn: OpenTurn | None = None
     usage: Usage = Usage()
-    alerts: deque[Alert] = field(default_factory=lambda: deque(maxlen=ALERTS_KEPT))
+    alerts: list[Alert] = field(default_factory=list)  # the newest ALERTS_KEPT
     snapshot_ext: Ext | None = None
     conversation: str = ""  # the backend's id of its last history
     summed_up: int = 0  # how many items of the transcript a summary in `snapshot_ext` replaces
@@ -213,6 +212,11 @@ class SessionState(Struct, kw_only=True):
     def ids(self) -> Ext | None:
         """Return the ids by which clients know the session: those of its backend, or the chosen ones."""
         return self.chosen_ids if self.backend_ids is None else self.backend_ids
+
+    def add_alert(self, alert: Alert) -> None:
+        """Add an alert, and drop the oldest beyond ALERTS_KEPT."""
+        self.alerts.append(alert)
+        del self.alerts[:-ALERTS_KEPT]
 
     def messages(self) -> list[Message]:
         """Return the messages of user and assistant, oldest first, with the text blocks of a turn joined.

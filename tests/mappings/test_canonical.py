@@ -238,7 +238,8 @@ def test_listing_messages_changes_no_item() -> None:
 
 def test_alerts_are_bounded_and_the_oldest_is_dropped() -> None:
     state = SessionState(id="s")
-    state.alerts.extend(events.Alert(level="warn", source="pod", text=str(n)) for n in range(ALERTS_KEPT + 3))
+    for n in range(ALERTS_KEPT + 3):
+        state.add_alert(events.Alert(level="warn", source="pod", text=str(n)))
     assert (len(state.alerts), state.alerts[0].text) == (ALERTS_KEPT, "3")
 
 

@@ -125,7 +125,7 @@ class ServerTranslator(TranslatorDefaults[Command]):
             self._session = state
             return Step(frames=[wire.EVENTS.encode(rotation(state, now))])
         self._session = state
-        alerts = Projection(live=False).write(list(state.alerts)[-ALERTS_SHOWN:], now)
+        alerts = Projection(live=False).write(state.alerts[-ALERTS_SHOWN:], now)
         early, self._early = self._early, []
         frames = [*alerts.frames, wire.EVENTS.encode(snapshot(state)), *early]
         return Step(frames=frames, losses=alerts.losses)

@@ -15,7 +15,7 @@ import pytest
 from dragoman.gateway import registry
 from dragoman.gateway.config.model import Limits
 from dragoman.mappings.canonical import Batch
-from dragoman.mappings.canonical.events import ApprovalRequested, ApprovalResolved, QuestionAsked, TextDelta, TurnEnded
+from dragoman.mappings.canonical.events import ApprovalRequested, ApprovalResolved, QuestionAsked, TextDelta
 from tests.gateway.in_memory import AT_ONCE, NEVER, InMemoryGateway, Script, in_memory_gateway
 from tests.gateway.pod_messages import CANCEL, delta, done, echo, problem, run, run_end, say, status
 from tests.gateway.smooth_client_messages import AGENT, accepted, answer, cancelled, error, token
@@ -500,6 +500,21 @@ async def test_a_slow_pod_client_sees_question_and_answer_in_order() -> None:
             .server_sends(answered("$t", long))
             .receives("p", *ENDED)
             .receives("q", *ENDED)
+            .done()
+        )
+
+
+async def test_a_slow_pod_client_gets_the_whole_turn_after_its_end() -> None:
+    async with in_memory_gateway(upstream="smooth") as made:
+        long = "x" * 2_000 + "y" * 2_000 + "z"
+        await (
+            behind(made)
+            .sends("p", run("approve"))
+            .server_receives(confirmed("$c", approved=True))
+            .server_sends(acknowledged("$c"), answered("$t", long))
+            .receives("p", *heard("approve"), *CALLED, *ENDED)
+            .reads_on("q")
+            .receives("q", delta("y" * 2_000), delta("z"), done(long), *ASKED, *heard("approve"), *CALLED, *ENDED)
             .done()
         )
 
@@ -1070,15 +1085,14 @@ async def test_the_log_has_the_approval_of_a_question() -> None:
             parked(made)
             .sends("p", run("approve"))
             .server_receives(confirmed("$c", approved=True))
-            .server_sends(result("$t", "delete", "gone"), acknowledged("$c"), answered("$t", ""))
-            .receives("p", *heard("approve"), *CALLED, say("tool_result"), *ENDED)
+            .server_sends(result("$t", "delete", "gone"), acknowledged("$c"))
+            .receives("p", *heard("approve"), *CALLED, say("tool_result"))
             .done()
         )
         events = [event for batch, _after in made.session.log.batches_from(0, 1 << 20) for event in batch.events]
         kinds = [type(event).__name__ for event in events]
         assert kinds.index("ApprovalRequested") < kinds.index("ApprovalResolved") < kinds.index("ToolCallFinished")
         assert [event.approved for event in events if isinstance(event, ApprovalResolved)] == [True]
-        assert isinstance(events[-1], TurnEnded)
         assert sum(isinstance(event, ApprovalRequested) for event in events) == 1
 
 

@@ -61,5 +61,6 @@ def test_each_step_begins_with_the_open_turn() -> None:
     runs.emit(TextDelta(text="x"))
     runs.begin(8)
     assert runs.finish() == []
+    runs.begin(9)
     runs.emit(TextDelta(text="y"))
     assert [run.events for run in runs.finish()] == [[TextDelta(text="y")]]

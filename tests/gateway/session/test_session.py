@@ -569,6 +569,14 @@ async def test_the_log_of_a_session_is_bounded() -> None:
         assert 1 < sum(len(batch.events) for batch, _after in made.session.log.batches_from(0, 1 << 20)) <= 16
 
 
+async def test_the_log_of_a_session_is_empty_between_turns() -> None:
+    async with in_memory_gateway() as made:
+        await begun(made).pod_sends(delta("x")).receives("a", token("r1", "x")).done()
+        assert list(made.session.log.batches_from(0, 1 << 20)) != []
+        await made.script().pod_sends(*FINISHED).receives("a", answer("r1", "x")).done()
+        assert (list(made.session.log.batches_from(0, 1 << 20)), made.session.log.size) == ([], 0)
+
+
 async def test_waiting_commands_are_bounded() -> None:
     async with in_memory_gateway() as made:
         await made.script().opens("a").done()
