@@ -92,6 +92,8 @@ class Upstreams:
         dial = partial(self._dial, source)
         if pool is not None and upstream.single_session:
             return SingleKind(sessions, dial, pool.choose)
+        if pool is not None and upstream.session_ref is None:
+            return ConversationsKind(sessions, dial, pool.is_served)
         pods = registry.pods(route.upstream)
         return PodsKind(sessions, dial, pods, self._spawn) if pods is not None else kind_of(upstream, dial)(sessions)
 

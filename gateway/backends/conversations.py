@@ -11,15 +11,15 @@ from functools import partial
 
 from dragoman.gateway.backends.catalog import BackendCatalog
 from dragoman.gateway.backends.history_loader import HistoryLoader
-from dragoman.gateway.backends.kind import SessionOpener
+from dragoman.gateway.backends.kind import MakeBackend, SessionOpener
 from dragoman.gateway.ingress import LATEST, NEW
 from dragoman.gateway.link import Link
 from dragoman.gateway.routing.ids import canonical_id
 from dragoman.gateway.routing.session_index import Rows
-from dragoman.gateway.routing.sessions import clients_of
+from dragoman.gateway.routing.sessions import Sessions, clients_of
 from dragoman.gateway.session.ports import Backend, BackendEvents
 from dragoman.gateway.session.session import Session
-from dragoman.mappings.canonical import Command
+from dragoman.mappings.canonical import Command, SessionState
 from dragoman.mappings.canonical.commands import (
     AnswerApproval,
     AnswerInteraction,
@@ -82,6 +82,19 @@ class ConversationsKind(ReplayedKind):
     """A real backend of many conversations, which may store some that are not open here."""
 
     _catalog: BackendCatalog | None = None
+
+    def __init__(
+        self,
+        sessions: Sessions,
+        make_backend: MakeBackend,
+        is_served: Callable[[SessionState], bool] = lambda _state: True,
+    ) -> None:
+        """`is_served` returns False for a session whose upstream, one of several, is away."""
+        super().__init__(sessions, make_backend)
+        self._is_served = is_served
+
+    def leads_to(self, session: Session) -> bool:
+        return self._is_served(session.state)
 
     def list_sessions(self, link: Link, command: ListSessions, tell: Callable[[Rows], None]) -> None:
         catalog = self._listable()

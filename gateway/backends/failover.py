@@ -7,7 +7,8 @@
 
 A failure is a connection that cannot be made, or that ends before the backend has said anything. A session that its
 backend has opened stays at its upstream, however the circuit stands; all others go to the first upstream that takes
-them. If no upstream takes any, the one whose circuit has been open for longest is tried.
+them. If no upstream takes any, the one whose circuit has been open for longest is tried. The inputs of a session whose
+upstream is away are refused, and a listener of one session leads its next clients to a new one.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import errno
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Literal
+from weakref import WeakValueDictionary
 
 import structlog
 from msgspec import Struct
@@ -29,6 +31,7 @@ from dragoman.mappings.canonical import SessionState
 
 CircuitState = Literal["closed", "open", "half-open"]
 NS = 1_000_000_000
+STAYS = "this session stays at its upstream; connect again or open another session, to use the next upstream"
 
 log = structlog.get_logger("dragoman.upstream")
 
@@ -102,6 +105,25 @@ class UpstreamPool:
             for endpoint, connect in upstreams
         ]
         self._log = log.bind(route=route)
+        self._connections: WeakValueDictionary[int, FailoverConnection] = WeakValueDictionary()
+
+    def add_connection(self, state: SessionState, connection: FailoverConnection) -> None:
+        """Remember the connection of a session for as long as it lives. It holds `state`, so that id is its alone."""
+        self._connections[id(state)] = connection
+
+    def is_served(self, state: SessionState) -> bool:
+        """Return False if the upstream that has opened a session is away while another one takes new sessions."""
+        connection = self._connections.get(id(state))
+        home = connection.home if connection is not None else None
+        return home is None or not self._is_away(home) or not self.has_other(home)
+
+    def has_other(self, upstream: PooledUpstream) -> bool:
+        """Return True if an upstream beside this one takes new sessions."""
+        return any(one is not upstream and one.breaker.takes and not self._is_away(one) for one in self.upstreams)
+
+    def _is_away(self, upstream: PooledUpstream) -> bool:
+        is_open = upstream.breaker.state == "open"
+        return not upstream.connected and (is_open or find_local_server(upstream.endpoint) is False)
 
     def find_upstream(self, endpoint: Endpoint) -> PooledUpstream:
         """Return the upstream with this endpoint."""
@@ -155,6 +177,12 @@ class FailoverConnection:
         self._state = state
         self._only = only
         self._last: PooledUpstream | None = None
+        pool.add_connection(state, self)
+
+    @property
+    def home(self) -> PooledUpstream | None:
+        """The upstream that has opened the session, None if none has yet."""
+        return self._last if self._state.backend_ids is not None else None
 
     @property
     def endpoint(self) -> str:
@@ -183,13 +211,16 @@ class FailoverConnection:
             else:
                 upstream.connected += 1
                 return transport
-        raise failure or OSError("no upstream")
+        failure = failure or OSError("no upstream")
+        if self._only is None and self.home is not None and self._pool.has_other(self.home):
+            raise OSError(failure.errno, f"{failure.strerror or failure}; {STAYS}") from failure
+        raise failure
 
     def _usable(self) -> list[PooledUpstream]:
         if self._only is not None:
             return [self._only]
-        if self._state.backend_ids is not None and self._last is not None:
-            return [self._last]  # it opened this session
+        if self.home is not None:
+            return [self.home]
         return self._pool.candidates()
 
     def note_heard(self) -> None:

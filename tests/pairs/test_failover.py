@@ -17,16 +17,16 @@ from tests.conformance.fake_pod import FakePod
 from tests.conformance.fake_smooth import FakeSmooth
 from tests.gateway.ops.running import LOCAL, OpsClient, operated
 from tests.pairs.gateway import DEADLINE, SmoothClient
+from tests.pairs.pod_client import PodClient
 
 LIMITS = Limits(drain_deadline=0.5, snapshot_wait=10.0, max_fails=1, fail_timeout=1000.0, backoff_first=0.01)
 
 
 @asynccontextmanager
-async def route_to(*upstreams: str) -> AsyncIterator[OpsClient]:
+async def route_to(*upstreams: str, listen: str = "smooth+ws://127.0.0.1:0/ws") -> AsyncIterator[OpsClient]:
     """Serve a route with these upstreams, and an ops port."""
     first, *others = map(parse, upstreams)
-    listen = (parse("smooth+ws://127.0.0.1:0/ws"),)
-    route = Route(name="test", listen=listen, upstream=first, failover=tuple(others))
+    route = Route(name="test", listen=(parse(listen),), upstream=first, failover=tuple(others))
     async with operated(app=App(Config(routes=(route,), limits=LIMITS, ops=LOCAL))) as port:
         yield port
 
@@ -59,6 +59,26 @@ async def test_a_new_session_goes_to_the_next_upstream_and_live_ones_stay() -> N
             request = await early.say("hello")
             await early.until(lambda: any(f["type"] == "error" and f.get("requestId") == request for f in early.frames))
             assert second.connections == 1
+
+
+async def test_a_pod_client_of_a_dead_upstream_is_told_and_gets_the_next_one_when_it_connects_again(
+    tmp_path: Path,
+) -> None:
+    socket = f"{tmp_path}/sock"
+    async with AsyncExitStack() as first_server, FakeSmooth.serving() as second:
+        first = await first_server.enter_async_context(FakeSmooth.serving())
+        async with route_to(first.url, second.url, listen=f"pod+unix:{socket}"):
+            async with PodClient.connected(socket) as early:
+                await early.say("hello")
+                await early.until(lambda: "run_end" in early.names())
+                await first_server.aclose()
+                await early.say("again")
+                await early.until(lambda: "stays at its upstream" in str(early.events))
+                assert "connect again or open another session, to use the next upstream" in str(early.events)
+            async with PodClient.connected(socket) as late:
+                await late.say("hello")
+                await late.until(lambda: "run_end" in late.names())
+        assert second.connections == 1
 
 
 async def test_a_turn_goes_on_at_a_second_upstream_while_new_sessions_return_to_the_first() -> None:
