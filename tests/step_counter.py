@@ -7,6 +7,7 @@ that read all of a text, and each call of one of them counts its text.
 
 from __future__ import annotations
 
+import gc
 import itertools
 import sys
 from collections.abc import Callable, Container
@@ -32,12 +33,15 @@ def count_steps(work: Callable[[], object], readers: Container[str] = ()) -> int
                 count += sum(len(value) for value in frame.f_locals.values() if isinstance(value, str | bytes))
         return trace
 
-    before = sys.gettrace()
+    before, collects = sys.gettrace(), gc.isenabled()
+    gc.disable()  # a collection runs finalizers of earlier tests, whose steps would count
     sys.settrace(trace)
     try:
         work()
     finally:
         sys.settrace(before)
+        if collects:
+            gc.enable()
     return count
 
 

@@ -64,8 +64,8 @@ async def test_a_list_of_sessions_can_be_filtered(query: str, number: int, tmp_p
 
 
 @asynccontextmanager
-async def with_three_sessions() -> AsyncIterator[tuple[OpsClient, list[SmoothClient]]]:
-    async with operated(app=demo_backend(parse("smooth+ws://127.0.0.1:0/ws"))) as port:
+async def with_three_sessions(app: App | None = None) -> AsyncIterator[tuple[OpsClient, list[SmoothClient]]]:
+    async with operated(app=app or demo_backend(parse("smooth+ws://127.0.0.1:0/ws"))) as port:
         url = port.listening[0].partition("+")[2]
         async with (
             SmoothClient.connected(url) as one,
@@ -96,6 +96,16 @@ async def test_pages_of_sessions_can_be_sorted_in_both_directions(sort: str) -> 
         assert [row["id"] for row in downwards] == [row["id"] for row in upwards[::-1]]
         assert [row[sort] for row in upwards] == sorted(row[sort] for row in upwards)
         assert len(upwards) == 3
+
+
+async def test_unused_sessions_are_sorted_by_the_time_that_their_rows_show() -> None:
+    app = demo_backend(parse("smooth+ws://127.0.0.1:0/ws"))
+    async with with_three_sessions(app) as (port, _clients):
+        (router,) = app.routers
+        sessions = sorted(router._all.index, key=lambda session: session.state.id, reverse=True)
+        for number, session in enumerate(sessions):
+            session.state.opened_at, session.state.updated_at = number * 10**9, 0
+        assert [row["id"] for row in await paged(port, "sort=updated_at")] == [one.state.id for one in sessions]
 
 
 async def paged(port: OpsClient, query: str) -> list[dict[str, Any]]:
