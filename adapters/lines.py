@@ -114,7 +114,7 @@ def join(frames: Sequence[bytes]) -> bytes:
 
 
 def _trimmed(lines: list[bytes], *, plain: bool) -> list[bytes]:
-    lines = [line for raw in lines if (line := raw.strip())]
+    lines = [*filter(None, map(bytes.strip, lines))]
     if plain:
         return lines
     return [line for raw in lines if (line := raw if raw[0] < 0x80 and raw[-1] < 0x80 else _trimmed_unicode(raw))]

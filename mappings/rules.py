@@ -15,6 +15,7 @@ has no form: declared, and counted each time). fidelity.py makes the matrix from
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import repeat
 from typing import Any, Concatenate, Generic, Literal, ParamSpec, Protocol, TypeVar, cast
 
 from msgspec import Struct
@@ -72,7 +73,7 @@ def _has(value: Any, path: Sequence[str]) -> bool:
     if not path:
         return bool(value)
     if isinstance(value, tuple | list):
-        return any(_has(item, path) for item in value)
+        return any(map(_has, value, repeat(path)))
     if hasattr(value, path[0]):
         return _has(getattr(value, path[0]), path[1:])
     return isinstance(value, Struct) and value.__struct_config__.tag == path[0]

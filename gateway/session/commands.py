@@ -11,6 +11,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Protocol, get_args
 
 from msgspec import UNSET, structs
@@ -48,6 +49,17 @@ ADDRESSED = frozenset(kind for kind in get_args(Event) if kind.answers != "never
 def answers_one(event: Any) -> bool:
     """Return True if this event answers one command."""
     return event.answers == "always" or (event.answers == "by_request" and bool(event.request))
+
+
+def split_answers(events: Iterable[Any]) -> list[tuple[bool, list[Any]]]:
+    """Return the events in order, in parts: those that answer one command each (True), and the others."""
+    parts: list[tuple[bool, list[Any]]] = []
+    for event in events:
+        answers = event.answers != "never" and answers_one(event)  # most never do
+        if not parts or parts[-1][0] is not answers:
+            parts.append((answers, []))
+        parts[-1][1].append(event)
+    return parts
 
 
 class CommandEffects(Effects, Protocol):

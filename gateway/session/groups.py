@@ -5,6 +5,8 @@ A stream ends as soon as a group changes, or anything is appended to the log.
 
 from __future__ import annotations
 
+from operator import attrgetter
+
 from dragoman.gateway.observability.traffic import timed_writer
 from dragoman.gateway.services import Services
 from dragoman.gateway.session.attachments import Attachment, Group
@@ -13,6 +15,8 @@ from dragoman.gateway.session.ports import EventRecorder
 from dragoman.gateway.session.text_stream import TextStream, TextTarget
 from dragoman.mappings.canonical import SessionState
 from dragoman.mappings.dialect import TextSink
+
+_KEY = attrgetter("link.dialect.name", "view", "request")  # of an attachment
 
 
 class Groups:
@@ -45,13 +49,13 @@ class Groups:
 
     def find_group(self, attachment: Attachment) -> Group | None:
         """Return the group for an attachment, if there is one."""
-        return self.by_key.get(self._key(attachment))
+        return self.by_key.get(_KEY(attachment))
 
     def join(self, attachment: Attachment) -> None:
         """Add an attachment to its group; the first member brings its projection along."""
         if self._log.text_is_open:
             self._log.close_text()
-        key = self._key(attachment)
+        key = _KEY(attachment)
         group = self.by_key.get(key)
         if group is None:
             projection = attachment.behind or attachment.link.dialect.projection(attachment.request, attachment.view)
@@ -63,12 +67,9 @@ class Groups:
         """Remove an attachment from its group."""
         if self._log.text_is_open:
             self._log.close_text()
-        key = self._key(attachment)
+        key = _KEY(attachment)
         group = self.by_key.get(key)
         if group is not None and attachment in group.members:
             group.members.remove(attachment)
             if not group.members:
                 del self.by_key[key]
-
-    def _key(self, attachment: Attachment) -> tuple[str, str, str]:
-        return attachment.link.dialect.name, attachment.view, attachment.request

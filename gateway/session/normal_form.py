@@ -371,8 +371,9 @@ class NormalForm:
             self._emit(e.ModelTurnStarted(index=self._runs.next_model_turn()))
         if end == "failed" and failure is None and not turn.errors:  # in every dialect a failure has a cause
             failure = Failure(cause="internal", text="the turn failed")
-        told = [(error.cause, error.text) for error in turn.errors]
-        if failure is not None and (failure.cause, failure.text) not in told:
+        if failure is not None and not any(
+            (error.cause, error.text) == (failure.cause, failure.text) for error in turn.errors
+        ):
             self._emit(e.ErrorReported(cause=failure.cause, text=failure.text, ext=failure.ext))
         return failure
 

@@ -232,8 +232,10 @@ class Questions:
 
     def _hear_code(self, client: Client, command: SubmitInput) -> bool:
         state = self._context.state
+        if state.otp is None or state.turn is not None or client.can_be_asked(state.otp.asked):
+            return False
         code = wording.code(flatten(command.segments))
-        if not code or state.otp is None or state.turn is not None or client.can_be_asked(state.otp.asked):
+        if not code:
             return False
         answer = AnswerOtp(request=command.request, session=command.session, code=code)
         self.answer_code(client, answer, command.segments)

@@ -6,6 +6,8 @@ it, begins; each run becomes one batch.
 
 from __future__ import annotations
 
+from operator import attrgetter
+
 from msgspec import Struct
 
 from dragoman.gateway.session.fold import FOLD
@@ -14,6 +16,8 @@ from dragoman.mappings.canonical import Event, OpenTurn, SessionState
 from dragoman.mappings.canonical.events import Gap, ModelTurnStarted, StatusChanged, TurnEnded
 from dragoman.mappings.canonical.values import Origin
 from dragoman.mappings.dialect import Loss, NewId
+
+_EVENTS = attrgetter("events")
 
 
 class Run(Struct, kw_only=True, gc=False):
@@ -46,7 +50,7 @@ class Runs:
 
     def finish(self) -> list[Run]:
         """Return the runs that have events, and keep none of them."""
-        runs, self._runs = [run for run in self._runs if run.events], []
+        runs, self._runs = [*filter(_EVENTS, self._runs)], []
         self._out = []
         return runs
 

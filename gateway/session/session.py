@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Sequence
-from itertools import groupby
+from itertools import repeat
 from operator import attrgetter
 from typing import Any
 
@@ -18,7 +18,7 @@ from msgspec import Struct, field, structs
 from dragoman.gateway.config.model import RouteOptions
 from dragoman.gateway.services import Services
 from dragoman.gateway.session.attachments import Attachment
-from dragoman.gateway.session.commands import ADDRESSED, Commands, answers_one
+from dragoman.gateway.session.commands import ADDRESSED, Commands, split_answers
 from dragoman.gateway.session.context import SessionContext
 from dragoman.gateway.session.delivery import Delivery
 from dragoman.gateway.session.fold import happens
@@ -175,12 +175,12 @@ class Session:
             if ADDRESSED.isdisjoint(map(type, items)):
                 self.deliver(self.form.feed(items, at), at)
                 continue
-            for answers, some in groupby(items, answers_one):
+            for answers, some in split_answers(items):
                 if answers:
                     for item in some:
                         self.commands.take(item, at)
                 else:
-                    self.deliver(self.form.feed(list(some), at), at)
+                    self.deliver(self.form.feed(some, at), at)
             self.memory.trim_transcript()
             self.pending.open()  # a whole history is among them, or an answer: the backend has told what there was
         return self.delivery.groups.text_sink
@@ -238,7 +238,7 @@ class Session:
             if happens(run.events):
                 self.state.updated_at = at
             batch = self.log.append(run.events, run.turn, run.origin, at, of_events(run.events))
-            finished += [(a, batch) for a in self.delivery.deliver(batch, opened=opened, ended=run.ended)]
+            finished += zip(self.delivery.deliver(batch, opened=opened, ended=run.ended), repeat(batch), strict=False)
             self._observer.on_run(self, run)
             self._observer.changed.add(self.state.id)
             if run.ended:

@@ -112,6 +112,8 @@ class TurnStates:
 
     def __init__(self, state: SessionState) -> None:
         turn = state.turn
+        self.busy = False
+        """True while a turn is open, or an input waits to be accepted."""
         self.turn = TurnState.NONE
         self.input = InputState.NONE
         self.cancel = CancelState.NONE
@@ -127,8 +129,4 @@ class TurnStates:
         self.input = INPUT[self.input].get(trigger, self.input)
         self.cancel = CANCEL[self.cancel].get(trigger, self.cancel)
         self.connection = CONNECTION[self.connection].get(trigger, self.connection)
-
-    @property
-    def busy(self) -> bool:
-        """Return True if a turn is open, or an input waits to be accepted."""
-        return self.turn in _SHOWN or self.input is InputState.WAITING
+        self.busy = self.turn in _SHOWN or self.input is InputState.WAITING

@@ -46,7 +46,11 @@ class ClientTranslator(TranslatorDefaults[Event]):
             items = burst.items
             handlers = self._HANDLERS
             if not handlers.keys().isdisjoint(map(type, items)):
-                items[:] = [said for item in items for said in handlers.get(type(item), _unchanged)(self, item)]
+                items[:] = [
+                    said
+                    for item in items
+                    for said in (handlers[type(item)](self, item) if type(item) in handlers else (item,))
+                ]
                 if not items:  # a pod has no request ids, so there is one burst
                     step.bursts = []
         if self._foreign:
@@ -111,6 +115,8 @@ class ClientTranslator(TranslatorDefaults[Event]):
         self._status = event.status
         pending = self._pending
         if event.status != "running":
+            if not pending.entries:
+                return (event,)
             return (event, *(r for entry in pending.end_run() for r in _too_late(entry)))
         pending.begin_run()
         accepted = self._accepted()
@@ -124,6 +130,8 @@ class ClientTranslator(TranslatorDefaults[Event]):
         return (say.TurnAccepted(request=run.request),) if run is not None else ()
 
     def _on_result(self, event: say.TurnResult) -> tuple[say.Event, ...]:
+        if not self._pending.entries:
+            return (event,)
         stopped = self._pending.take_oldest(*STOPPED_BY.get(event.end, ()))
         return (event, *(_done(stopped.request) if stopped is not None else ()))
 
@@ -200,10 +208,6 @@ ANSWER_TO: dict[type, type] = {
     say.PodInspected: ask.GetSession,
     say.PodAttached: ask.ResumeSession,
 }
-
-
-def _unchanged(_link: ClientTranslator, event: say.Event) -> tuple[say.Event, ...]:
-    return (event,)
 
 
 def _done(request: str) -> tuple[say.Event, ...]:
