@@ -24,7 +24,7 @@ TERMINALS = {"eventual_response", "error", "cancelled"}
 # is about to tell.
 LIMITS = Limits(drain_deadline=0.5, snapshot_wait=10.0)
 FORMS = ("identity_form", "choice_chips")  # what a client that shows every form claims
-DEADLINE = 20.0  # seconds for anything that a test waits for
+DEADLINE = 40.0  # seconds for anything that a test waits for
 
 
 @asynccontextmanager

@@ -63,6 +63,8 @@ class FourDialectGateway:
 
     def has_told(self, client: PandoClient) -> bool:
         """Return True if the client received everything that was published since it connected."""
+        if self._published[-1:] != client.told[-1:]:
+            return False  # without a comparison of all, which a test asks for in each step of the loop
         return self._published[-len(client.told) :] == client.told
 
     def lost(self) -> int:
