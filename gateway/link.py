@@ -328,9 +328,8 @@ class Link:
         """
         if self._ended:
             return self._drop(len(frames))
-        given, budget = len(frames), self._budget
+        given, budget, size = len(frames), self._budget, 0
         has_room = budget.left > budget.turn_end
-        size = 0
         if given == 1 and has_room and type(frame := frames[0]) in WHOLE:
             size = len(frame) if type(frame) is bytes else memory(frame)
         if 0 < size <= self._unchecked:
@@ -340,15 +339,17 @@ class Link:
         if not self.heard:
             self.heard = self._events.understands(frames)
         tap, add_text = self.tap, self._add_text
-        if tap is None:
-            if add_text is not None and given == 1 and self._read_text(frames[0], add_text):
+        if add_text is not None and given == 1:
+            if tap is not None:
+                tap.hear_text(frames)
+            if self._read_text(frames[0], add_text):
                 return 1
+        if tap is None:
             self._apply(self._translator.receive(frames))
         elif tap.session:
             tap.heard(frames)
             try:
-                if add_text is None or given > 1 or not self._read_text(frames[0], add_text):
-                    self._apply(self._translator.receive(frames))
+                self._apply(self._translator.receive(frames))
             finally:
                 tap.acted()
         else:

@@ -3,6 +3,7 @@
 format, lines        a file: its Header, its StepLines, and their frames, events and commands
 recordings           opens the recordings of a gateway; in_force replaces them at a reload
 recorder             the Recorder of a route, a Tap for each link, a SessionRecorder for each session
+flush_plan           when the gathered steps of a recording are flushed
 stray_frames         a bound for frames of clients that reach no session
 parts                the files of one recording, and what happens if the disk is full
 backlog              counts what waits for the threads as memory

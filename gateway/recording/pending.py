@@ -14,14 +14,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import accumulate, chain, groupby, repeat
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 import msgspec
 from msgspec import Struct, structs
 
 from dragoman.gateway.recording.format import Item, Round, StepLine
 from dragoman.gateway.recording.lines import Direction, EventLine, FrameLine, frame_line
-from dragoman.mappings.canonical import Batch
+from dragoman.mappings.canonical import Batch, Event
 from dragoman.mappings.canonical.events import ToolOutputDelta
 from dragoman.mappings.dialect import Frame, Parts
 
@@ -41,6 +41,9 @@ class FramesNote(Struct, gc=False):
     frames: Sequence[Frame]
 
 
+STREAMED = frozenset(kind for kind in get_args(Event) if kind.streamed)
+"""Events that do not end a text that streams."""
+
 Note = FramesNote | Batch | EventLine | FrameLine
 """Frames, events that were added to the session's log, or another line without its seq and t."""
 
@@ -48,6 +51,7 @@ Note = FramesNote | Batch | EventLine | FrameLine
 # -- what is pending -------------------------------------------------------------------------------------------------
 
 LINES_MAX, SIZE_MAX = 512, 1 << 20  # items, and bytes of frames, at which the pending steps should be taken
+TEXTS_MAX = 64  # lone pieces of a text that are added to the pending steps at once
 STREAM_MIN = 4  # deltas of one step that are folded although their frames are not alike
 
 
@@ -78,10 +82,7 @@ class PendingSteps:
             self._size += size
             self.searched += size
         else:
-            if self._rows is None:
-                self._rows = []
-                self._steps.append((self._seq + self.count, self._rows))
-            self._rows.append(row)
+            self._open_rows().append(row)
             if type(text := row[TEXT]) is str:
                 self.count += len(step)
                 size = len(text)
@@ -94,6 +95,22 @@ class PendingSteps:
                 if self.count < LINES_MAX:
                     self._size += size + sum(map(_size, row[TAPPED + 1 :: 2]))
         return self.count >= LINES_MAX or self._size >= SIZE_MAX
+
+    def add_rows(self, rows: Sequence[Row]) -> bool:
+        """Add steps that are a lone piece of a text each. Return True if so much is pending that it should be taken."""
+        self._open_rows().extend(rows)
+        for row in rows:
+            self.count += (len(row) - TAPPED) // 2 + 1
+            self.searched += len(row[TEXT])
+            self._size += len(row[TEXT]) + _size(row[TAPPED + 1 :: 2])
+        return self.count >= LINES_MAX or self._size >= SIZE_MAX
+
+    def _open_rows(self) -> list[Row]:
+        """Return the rows with which the pending steps end."""
+        if self._rows is None:
+            self._rows = []
+            self._steps.append((self._seq + self.count, self._rows))
+        return self._rows
 
     @property
     def streams(self) -> bool:
@@ -185,11 +202,11 @@ SAMPLE, LONGEST = 16, 3  # texts of which the longest are looked for in their fr
 Row = tuple[Any, ...]
 """A step that may be a round. Its members are, in this order:
 
-t, notes, first_seq, at and text of the step; then what it has in common with the next round: epoch, turn, origin, kind
+t, first_seq, at and text of the step; then what it has in common with the next round: epoch, turn, origin, kind
 and call of the delta, and the place of the delta in the step; then for each FramesNote its tap point and its frame.
 With more than one delta, text and frames are lists.
 """
-TEXT, COMMON, TAPPED = 4, 5, 11  # where in a row the text stands, what is common begins, and the tap points begin
+TEXT, COMMON, TAPPED = 3, 4, 10  # where in a row the text stands, what is common begins, and the tap points begin
 
 Columns = Sequence[Sequence[Any]]
 
@@ -216,7 +233,7 @@ def row_of(t: int, step: Sequence[Note]) -> Row | None:
         if text is None:
             return None
     call = deltas[0].call if kind is ToolOutputDelta else None
-    row = [t, step, batch.first_seq, batch.at, text, batch.epoch, batch.turn, batch.origin, kind, call, place]
+    row = [t, batch.first_seq, batch.at, text, batch.epoch, batch.turn, batch.origin, kind, call, place]
     for note in step:
         if type(note) is FramesNote and len(note.frames) == count:
             row += (note.tapped, note.frames[0] if count == 1 else note.frames)
@@ -242,9 +259,24 @@ def _folded(seq: int, rows: Sequence[Row]) -> Iterator[Item]:
             yield step
             seq += step.count
             continue
-        for t, notes, *_ in rounds:
-            yield from _items(seq, t, notes)
+        for row in rounds:
+            notes = _notes_of(row)
+            yield from _items(seq, row[0], notes)
             seq += sum(map(_count, notes))
+
+
+def _notes_of(row: Row) -> list[Note]:
+    """Return the notes of the step that a row stands for."""
+    _, first_seq, at, text, epoch, turn, origin, kind, call, place, *tapped = row
+    of_tool = {} if call is None else {"call": call}
+    events = [kind(text=part, **of_tool) for part in ([text] if type(text) is str else text)]
+    notes: list[Note] = [
+        FramesNote(point, [frames] if type(text) is str else frames)
+        for point, frames in zip(tapped[0::2], tapped[1::2], strict=True)
+    ]
+    batch = Batch(session="", epoch=epoch, first_seq=first_seq, events=events, turn=turn, origin=origin, at=at)
+    notes.insert(place, batch)
+    return notes
 
 
 def _groups(rows: Sequence[Row]) -> Iterator[tuple[Sequence[Row], Columns]]:
@@ -267,7 +299,7 @@ def _is_one(column: Sequence[object]) -> bool:
 
 def _step_with_rounds(columns: Columns, seq: int) -> StepLine | None:
     """Fold rows into a StepLine whose first item is `seq`. Return None if their frames are not alike."""
-    times, _, positions, ats, said, epochs, turns, origins, kinds, calls, places, *tapped = columns
+    times, positions, ats, said, epochs, turns, origins, kinds, calls, places, *tapped = columns
     counts = [1 if type(some) is str else len(some) for some in said]
     if list(positions) != list(accumulate(counts[:-1], initial=positions[0])):
         return None

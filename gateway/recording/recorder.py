@@ -10,11 +10,9 @@ of them. This call is a step: its frames, events and commands are recorded toget
     frames of a backend that its
     translator keeps for later       the session that they name
 
-A SessionRecorder gathers steps for at most FLUSH. While a text streams it gathers them for three quarters of the time
-that the redactor may hold the text back. Then all of them are redacted, encoded and written in one piece. A large
-piece is redacted in a thread (redaction_worker.py).
-
-Frames of clients that reach no session are bounded by stray_frames.py.
+A SessionRecorder gathers steps until its FlushPlan flushes them. Then all of them are redacted, encoded and written in
+one piece. A large piece is redacted in a thread (redaction_worker.py). A lone piece of a text that streams is one row
+from the beginning: `begin_text` and `end_text` record its frames and its event without a note for each.
 """
 
 from __future__ import annotations
@@ -23,7 +21,7 @@ import asyncio
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, get_args
+from typing import Any
 
 import structlog
 from msgspec import structs
@@ -33,10 +31,11 @@ from dragoman.gateway.config.model import Limits, Route
 from dragoman.gateway.observability.ledger import Ledger
 from dragoman.gateway.overload.memory import MemoryBudget
 from dragoman.gateway.recording.backlog import RecordingBacklog
+from dragoman.gateway.recording.flush_plan import FLUSH, MARGIN, FlushPlan
 from dragoman.gateway.recording.format import Header, encode_lines, packed
 from dragoman.gateway.recording.lines import UP, EventLine, FrameLine
 from dragoman.gateway.recording.parts import RecordingParts
-from dragoman.gateway.recording.pending import FramesNote, Note, PendingSteps, TapPoint
+from dragoman.gateway.recording.pending import STREAMED, TEXTS_MAX, FramesNote, Note, PendingSteps, Row, TapPoint
 from dragoman.gateway.recording.redaction.redactor import Redactor
 from dragoman.gateway.recording.redaction_worker import RedactionWorker
 from dragoman.gateway.recording.session_redactor import SessionRedactor, write_lines
@@ -45,14 +44,8 @@ from dragoman.gateway.recording.writer import Writer
 from dragoman.gateway.timers import Schedule, Timer
 from dragoman.mappings.canonical import Batch, Command, Event, SessionState
 from dragoman.mappings.canonical.commands import SubmitInput
-from dragoman.mappings.canonical.events import TurnAccepted, TurnEnded
+from dragoman.mappings.canonical.events import TextDelta, TurnAccepted, TurnEnded
 from dragoman.mappings.dialect import Dialect, Frame, Step
-
-FLUSH = 0.02  # seconds: with the writer's round, a step is on the disk within 50 ms
-MARGIN = int(2 * FLUSH * 1e6)  # µs from the end of a timer until the flush that it causes is over
-
-STREAMED = frozenset(kind for kind in get_args(Event) if kind.streamed)
-"""Events that do not end a text that streams."""
 
 Take = Callable[[Sequence[Frame]], None]
 
@@ -88,6 +81,8 @@ class Recordings:
         """The session that acts. Frames that are sent meanwhile belong to it."""
         self.speaking: Tap | None = None
         """The link whose frames are being acted on, if its frames may belong to any session."""
+        self.reading: FramesNote | None = None
+        """The lone frame that a link reads as a further piece of a text."""
 
     def of(
         self,
@@ -147,22 +142,20 @@ class SessionRecorder:
 
     # Slots, because a token touches few cache lines then.
     __slots__ = (
-        "_due",
-        "_ends",
         "_held",
-        "_look",
         "_monotonic",
         "_notes",
         "_parts",
+        "_plan",
         "_recordings",
         "_redactor",
         "_start",
         "_state",
         "_stray",
         "_t",
+        "_texts",
         "_turn_ended",
         "_turn_open",
-        "_waits",
         "actor",
         "closed",
         "step",
@@ -193,16 +186,15 @@ class SessionRecorder:
         self._notes = PendingSteps()
         self._t = -1  # of the last step, in µs
         self.step: list[Note] = []  # the notes of the step that is not over
-        self._ends = False  # a text may have ended: what the redactor holds back can be written
-        self._waits = False  # for the flush timer of all recordings
-        self._due: int | None = None  # in µs: when the redactor must be called again, while it holds a text back
+        self._texts: list[Row] = []  # lone pieces of a text behind the pending steps
         self._redactor = (
             SessionRedactor(recordings.redactor, self._parts, recordings.ledger, recordings.worker)
             if recordings.redactor is not None
             else None
         )
-        self._look: Timer | None = None
         self._held = held
+        window = self._redactor.redactor.window if self._redactor is not None else 0
+        self._plan = FlushPlan(partial(recordings.wants_flush, self), recordings.later, self._now, window)
         self._stray: StrayFrames | None = None
         self.closed = False
 
@@ -210,9 +202,7 @@ class SessionRecorder:
         """Set the id of the session and write what was noted."""
         self._parts.name(session)
         self._held = False
-        self._wants_flush()
-
-    # -- what happens ----------------------------------------------------------------------------------
+        self._plan.flush_soon()
 
     def enter(self) -> SessionRecorder | None:
         """Make this the acting session, and assign the frames of the speaking link to it. Return who acted before."""
@@ -234,12 +224,49 @@ class SessionRecorder:
         if not step:
             return
         self.step = []
+        if self._texts:
+            self._gather_texts()
         self._t = max((self._monotonic() - self._start) // 1000, self._t + 1)  # no two steps have one time
-        much = self._notes.add(self._t, step)
-        if not self._waits and (self._due is None or self._ends):
-            self._plan(self._notes.streams and not self._ends)
+        much, plan = self._notes.add(self._t, step), self._plan
+        if not plan.waits and (plan.due is None or plan.text_ends):
+            plan.flush_next(self._notes.streams and not plan.text_ends)
         if much:
             self.flush()  # the timer finds nothing, or what comes meanwhile
+
+    def begin_text(self) -> SessionRecorder | None:
+        """Make this the acting session for a lone further piece of its text. Return who acted before."""
+        before, self._recordings.current = self._recordings.current, self
+        return before
+
+    def end_text(self, before: SessionRecorder | None, batch: Batch, seq: int, text: str, at: int) -> None:
+        """Record what happened since `begin_text`. This text was added to the open batch of the log."""
+        recordings, step, plan = self._recordings, self.step, self._plan
+        received, recordings.reading, recordings.current = recordings.reading, None, before
+        alone = received is not None and before is not self
+        row: list[Any] = [0, seq, at, text, batch.epoch, batch.turn, batch.origin, TextDelta, None, 1]
+        for note in (received, *step):
+            if type(note) is not FramesNote or len(note.frames) != 1:
+                alone = False
+                break
+            row += (note.tapped, note.frames[0])
+        if not alone:
+            step += [received] if received is not None else []
+            step.append(structs.replace(batch, first_seq=seq, events=[TextDelta(text=text)], at=at))
+            if before is not self:
+                self.acted()
+            return
+        step.clear()
+        row[0] = self._t = max((self._monotonic() - self._start) // 1000, self._t + 1)
+        self._texts.append(tuple(row))
+        if plan.due is None and not plan.waits:
+            plan.flush_next(streams=True)
+        if len(self._texts) >= TEXTS_MAX and self._gather_texts():
+            self.flush()
+
+    def _gather_texts(self) -> bool:
+        """Add the lone pieces of text to the pending steps. Return True if these should be taken now."""
+        texts, self._texts = self._texts, []
+        return self._notes.add_rows(texts)
 
     def batch(self, batch: Batch) -> SessionRecorder | None:
         """Record events that were added to the session's log, and make it act. Return who acted before."""
@@ -257,7 +284,7 @@ class SessionRecorder:
         if last is TurnEnded:
             self._turn_ended = True  # its last frames are still to be sent
         if first not in STREAMED or (len(events) > 1 and not STREAMED.issuperset(map(type, events))):
-            self._ends = True
+            self._plan.end_text()
         self.step.append(batch)
         return before
 
@@ -294,15 +321,16 @@ class SessionRecorder:
         if self._recordings.current is not self:
             self.acted()
 
-    # -- on its way --------------------------------------------------------------------------------------
-
     def flush(self) -> None:
         """Redact and encode the gathered steps, and give them to the writer."""
-        self._waits = self._ends = False
+        self._plan.start_flush()
         if self._held or self.closed:
             return
+        if self._texts:
+            self._gather_texts()
         redactor = self._redactor
         if redactor is None:
+            self._plan.forget_text()
             lines = self._notes.take()
             write_lines(self._parts, lines, lambda: encode_lines(packed(lines)))
             return
@@ -311,36 +339,13 @@ class SessionRecorder:
 
     def _plan_release(self, redactor: SessionRedactor, streams: bool) -> None:
         """Plan the flush that writes in time what the redactor holds back."""
-        if redactor.busy:
+        if redactor.busy or self.closed:
             return  # its last job in the thread plans this again
-        since, self._due = redactor.redactor.since, None
-        if since is not None:
-            self._due = since + redactor.redactor.window - MARGIN
-            self._look_again()
+        self._plan.forget_text()
+        if (since := redactor.redactor.since) is not None:
+            self._plan.flush_at(since + redactor.redactor.window - MARGIN)
         elif streams:
-            self._plan(streams)
-
-    def _plan(self, streams: bool) -> None:
-        """Delay flushing while text streams, so that it is redacted in larger pieces."""
-        window = self._redactor.redactor.window if self._redactor is not None else 0
-        if window and streams:
-            self._due = self._now() + window * 3 // 4
-            self._look_again()
-        else:
-            self._wants_flush()
-
-    def _look_again(self) -> None:
-        """Set the timer that flushes in time what the redactor holds back."""
-        if self._due is None or self._look is not None or self.closed:
-            return
-        self._look = self._recordings.later(max((self._due - self._now()) / 1e6, FLUSH), self._looks)
-
-    def _looks(self) -> None:
-        self._look = None
-        if self._due is not None and self._now() < self._due:
-            self._look_again()  # that text was written meanwhile, and more came
-        elif self._due is not None:
-            self._wants_flush()
+            self._plan.flush_next(streams)
 
     def close(self) -> None:
         """Write all that is left, and close the file."""
@@ -350,8 +355,7 @@ class SessionRecorder:
         self.acted()
         self.flush()
         self.closed = True
-        if self._look is not None:
-            self._look.cancel()
+        self._plan.cancel()
         if self._redactor is not None:
             self._redactor.finish(self._parts.close)
         else:
@@ -363,11 +367,6 @@ class SessionRecorder:
 
     def _cursor(self) -> str:
         return f"{self._state.epoch}:{self._state.seq}" if self._state is not None else "0:0"
-
-    def _wants_flush(self) -> None:
-        if not self._waits:
-            self._waits = True
-            self._recordings.wants_flush(self)
 
 
 class Recorder:
@@ -481,16 +480,18 @@ class Tap:
         self._frames: Sequence[Frame] = ()
         self._command: Command | None = None
 
-    # -- what the link does ----------------------------------------------------------------------------
-
     def heard(self, frames: Sequence[Frame]) -> None:
         """Record received frames of a link with one session. The gateway acts on them until `acted` is called."""
         track = self._home
         if track is None or track.closed:
             track = self._home = self._recorder.of(self.session)
-        self._recordings.current = track
+        self._recordings.current, self._recordings.reading = track, None
         if track is not None:  # else its session is over
             track.step.append(FramesNote(self._received, frames))
+
+    def hear_text(self, frames: Sequence[Frame]) -> None:
+        """Note a lone frame that may be a further piece of a text. If it is, the session that takes it records it."""
+        self._recordings.reading = FramesNote(self._received, frames)
 
     def acted(self) -> None:
         """End the step that `heard` began."""
@@ -502,6 +503,7 @@ class Tap:
 
     def receive(self, frames: Sequence[Frame], take: Take) -> None:
         """Record received frames of a link with many sessions. Call `take` with each frame, which acts on it."""
+        self._recordings.reading = None
         for frame in frames:
             self._recordings.current, self._recordings.speaking = None, self
             self._frames = (frame,)
@@ -541,9 +543,12 @@ class Tap:
     def put(self, frames: Sequence[bytes]) -> None:
         """Record frames that are sent."""
         track = self._recordings.current
-        if track is not None and track.actor == self.link:  # nearly always
-            track.step.append(FramesNote(self._sent, frames))
-            return
+        if track is not None and self._upstream is None:
+            if track.actor == self.link:  # nearly always
+                track.step.append(FramesNote(self._sent, frames))
+                return
+            if not self._recorder.everything:
+                return
         track = self._track()
         if track is None or not self._records(track):
             return
@@ -552,8 +557,6 @@ class Tap:
             track.stray_frames(self._sent, frames, self._recorder.limits)
         else:
             track.frames(self._sent, frames)
-
-    # -- which session -------------------------------------------------------------------------------
 
     def _track(self) -> SessionRecorder | None:
         """Return the recorder of what is sent now; None if no session sends it and such items are not recorded."""

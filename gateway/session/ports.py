@@ -123,3 +123,9 @@ class EventRecorder(Protocol):
 
     def leave(self, before: Any) -> None:
         """Let the session of this token act again."""
+
+    def begin_text(self) -> Any:
+        """Like `enter`, for a lone further piece of the open text."""
+
+    def end_text(self, before: Any, batch: Batch, seq: int, text: str, at: int) -> None:
+        """Record that this text was added to the open batch, and let the session of the token act again."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from msgspec import Struct, structs
+from msgspec import Struct
 
 from dragoman.gateway.services import Services
 from dragoman.gateway.session.attachments import Attachment
@@ -95,21 +95,20 @@ class TextStream:
                 rendered.append((target, target.write(text, now)))
             except Exception:  # noqa: BLE001  # the general path renders it again, and ends the clients of that dialect
                 return False
-        event, seq = TextDelta(text=text), self._state.seq
+        seq = self._state.seq
         self._parts.append(text)
-        self._events.append(event)
+        self._events.append(TextDelta(text=text))
         self.count += 1
         self.weight = weight
         self._turn.now = self._state.updated_at = now
         self._state.seq = seq + 1
-        recorder, before = self._recorder, None
-        if recorder is not None:
-            before = recorder.batch(structs.replace(self._batch, first_seq=seq, events=[event], at=now))
+        recorder = self._recorder
+        before = recorder.begin_text() if recorder is not None else None
         for target, frames in rendered:
             for member in target.members:
                 member.link.put(frames)
-        if recorder is not None and before is not recorder:
-            recorder.leave(before)
+        if recorder is not None:
+            recorder.end_text(before, self._batch, seq, text, now)
         return True
 
     def _close(self) -> tuple[int, int]:

@@ -151,13 +151,14 @@ class FrameRedactor:
         fields = self._fields.add_run(numbers, tap, around, texts) if texts is not None else None
         if fields is not None:
             return fields
-        whole = list(frames())
-        numbers = range(number, number + len(whole))
-        self._add_frames(tap, numbers[:1], whole[:1], 0)
-        self._fields.expect_more(tap, whole[0])
+        more = iter(frames())
+        first = next(more)
+        self._add_frames(tap, (number,), (first,), 0)
+        self._fields.expect_more(tap, first)
         fields = self._fields.add_run(numbers[1:], tap, around, texts[1:]) if texts is not None else None
         if fields is None:
-            self._add_frames(tap, numbers[1:], whole[1:])
+            rest = list(more)
+            self._add_frames(tap, range(number + 1, number + 1 + len(rest)), rest)
         return fields or []
 
     def _add_frames(self, tap: TapKey, numbers: Sequence[int], texts: Sequence[str], halvings: int = HALVINGS) -> None:

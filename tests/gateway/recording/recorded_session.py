@@ -8,6 +8,7 @@ from typing import Any, cast
 
 from dragoman.gateway.observability.ledger import Ledger
 from dragoman.gateway.overload.memory import MemoryBudget
+from dragoman.gateway.recording.flush_plan import FLUSH, GATHER
 from dragoman.gateway.recording.format import Header, decode_header
 from dragoman.gateway.recording.lines import Line
 from dragoman.gateway.recording.places import Folder, Place
@@ -104,6 +105,11 @@ class Scene:
         timers, self.timers = self.timers, []
         for _, ring in timers:
             ring()
+
+    def flushes(self) -> None:
+        """Let the time pass after which a text that streams is flushed without redaction."""
+        self.passes(GATHER)
+        self.passes(FLUSH)
 
     def happens(self, *events: Event, origin: Origin = Origin(), turn: str = "t") -> None:  # noqa: B008  # frozen
         seq = self.state.seq

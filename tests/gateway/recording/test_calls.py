@@ -21,7 +21,9 @@ from tests.gateway.test_token_path import ROOT, WARM, tokens
 from tests.pairs.gateway import LIMITS, SmoothClient, serving, socket_path
 
 FOLDER = f"{ROOT}/dragoman/gateway/recording/"
-TOKEN_CALLS_MAX = 8
+TOKEN_CALLS_MAX = 4
+"""For the received frame, the beginning and the end of the piece, and the sent frame."""
+FLUSHED, FLUSH_CALLS_MAX = 60, 8  # lone tokens that are flushed at once, and calls for each of them
 TURN_CALLS_MAX = 300  # for the first items of a turn, and again for its end
 DEADLINE = 20.0
 
@@ -70,9 +72,12 @@ async def a_moment() -> None:
     await asyncio.sleep(0.005)
 
 
-async def calls_of_a_token(folder: Path) -> Counter[str]:
-    """Return the calls for a lone token, from the read of a pod's line to a smooth client's frame."""
-    async with recorded(folder) as (pod, client):
+async def calls_of_tokens(folder: Path, *, redacts: bool) -> tuple[Counter[str], Counter[str]]:
+    """Return the calls for a lone token, from the read of a pod's line to a smooth client's frame, and for a text.
+
+    The second are those for further FLUSHED tokens and the end of their text, until all of them are written.
+    """
+    async with recorded(folder, redacts=redacts) as (pod, client):
         await client.say("hold")
         await pod.holds()
         await pod.say(event("turn_start", turn=0))
@@ -83,7 +88,14 @@ async def calls_of_a_token(folder: Path) -> Counter[str]:
         with counting() as called:
             await pod.say(event("text_delta", text="counted"))
             await client.until(lambda: tokens(client) == WARM + 1)
-    return called
+        words = [f"word {number}, " for number in range(FLUSHED)]
+        with counting() as whole:
+            for number, word in enumerate(words, WARM + 2):
+                await pod.say(event("text_delta", text=word))
+                await client.until(lambda number=number: tokens(client) == number)
+            await pod.say(event("text_done", text="01234counted" + "".join(words)))
+            await until_written(folder, '"type":"text_done"', 1)
+    return called, whole
 
 
 async def calls_of_a_turn(folder: Path, *, redacts: bool) -> tuple[Counter[str], Counter[str]]:
@@ -110,9 +122,14 @@ def accepted(client: SmoothClient) -> int:
     return sum(frame.get("status") == 202 for frame in client.frames)
 
 
-def test_recording_adds_few_calls_to_a_lone_token(tmp_path: Path) -> None:
-    called = asyncio.run(calls_of_a_token(tmp_path))
+@pytest.mark.parametrize("redacts", [True, False])
+def test_recording_adds_few_calls_to_a_lone_token_and_to_its_flush(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, redacts: bool
+) -> None:
+    monkeypatch.setattr("dragoman.gateway.recording.flush_plan.GATHER", 60)
+    called, whole = asyncio.run(calls_of_tokens(tmp_path, redacts=redacts))
     assert 0 < called.total() <= TOKEN_CALLS_MAX, called
+    assert whole.total() <= FLUSHED * (TOKEN_CALLS_MAX + FLUSH_CALLS_MAX), whole
 
 
 @pytest.mark.parametrize("redacts", [True, False])

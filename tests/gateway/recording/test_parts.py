@@ -10,7 +10,6 @@ from structlog.testing import capture_logs
 from dragoman.gateway.recording.lines import Line
 from dragoman.gateway.recording.parts import RETRY
 from dragoman.gateway.recording.places import OneFile
-from dragoman.gateway.recording.recorder import FLUSH
 from dragoman.gateway.recording.writer import OutputFile
 from dragoman.mappings.canonical.events import Alert, StatusChanged, TextDelta, TurnAccepted
 from tests.gateway.recording.recorded_session import Scene
@@ -32,7 +31,7 @@ def test_a_large_file_is_followed_by_a_further_part() -> None:
     scene = Scene(rotate_bytes=2000)
     for _ in range(40):
         scene.happens(TextDelta(text="x" * 100))
-        scene.passes(FLUSH)
+        scene.flushes()
     scene.track.close()
     parts = scene.disk.parts()
     assert len(parts) > 2
@@ -52,7 +51,7 @@ def test_parts_have_names_of_their_own() -> None:
     scene = Scene(rotate_bytes=1)
     for _ in range(2):
         scene.happens(TextDelta(text="x"))
-        scene.passes(FLUSH)
+        scene.flushes()
     assert [names_of(file) for file in scene.disk.files] == ["19700101T000000Z-s.jsonl", "19700101T000000Z-s.1.jsonl"]
 
 
@@ -62,10 +61,10 @@ def test_parts_have_names_of_their_own() -> None:
 def test_items_before_the_first_input_wait_for_it(tmp_path: Path) -> None:
     scene = Scene(place=OneFile(tmp_path / "out.jsonl"))
     scene.happens(StatusChanged(status="idle"))
-    scene.passes(FLUSH)
+    scene.flushes()
     assert scene.disk.files == {}
     scene.happens(TurnAccepted(request="r"))
-    scene.passes(FLUSH)
+    scene.flushes()
     assert seqs(scene.disk.lines()) == [1, 2]
     assert [names_of(file) for file in scene.disk.files] == ["out.jsonl"]
 
@@ -83,7 +82,7 @@ def test_items_that_wait_for_an_input_are_bounded(tmp_path: Path, monkeypatch: p
     scene = Scene(place=OneFile(tmp_path / "out.jsonl"))
     for _ in range(40):
         scene.happens(StatusChanged(status="idle"))
-        scene.passes(FLUSH)
+        scene.flushes()
     assert seqs(scene.disk.lines()) == list(range(1, 41))
 
 
@@ -91,10 +90,10 @@ def test_items_that_wait_for_an_input_count_as_memory(tmp_path: Path) -> None:
     scene = Scene(place=OneFile(tmp_path / "out.jsonl"))
     before = scene.memory.used
     scene.happens(Alert(level="warn", source="s", text="x" * 100_000))
-    scene.passes(FLUSH)
+    scene.flushes()
     assert scene.memory.used > before + 100_000
     scene.happens(TurnAccepted(request="r"))
-    scene.passes(FLUSH)
+    scene.flushes()
     assert scene.memory.used == before
 
 
@@ -105,7 +104,7 @@ def test_items_that_wait_for_an_input_are_written_when_memory_is_short(tmp_path:
     for size in (50_000, 60_000):
         assert not scene.disk.files
         scene.happens(Alert(level="warn", source="s", text="x" * size))
-        scene.passes(FLUSH)
+        scene.flushes()
     assert seqs(scene.disk.lines()) == [1, 2]
     assert scene.memory.used == before
 
@@ -115,14 +114,14 @@ def test_items_that_wait_for_an_input_are_written_when_memory_is_short(tmp_path:
 
 def test_a_full_disk_is_logged_once_counted_and_tried_again_later(scene: Scene) -> None:
     scene.happens(TextDelta(text="a"))
-    scene.passes(FLUSH)
+    scene.flushes()
     (file,) = scene.disk.files
     file.lines = 0  # the header was written, the line was not
     with capture_logs() as logs:
         file.failed(file, OSError(28, "No space left on device"))
         for _ in range(3):
             scene.happens(TextDelta(text="b"))
-            scene.passes(FLUSH)
+            scene.flushes()
     (said,) = [entry for entry in logs if entry["log_level"] == "error"]
     assert "NOT RECORDING" in said["event"]
     assert "No space left" in said["cause"]
@@ -137,7 +136,7 @@ def test_a_full_disk_is_logged_once_counted_and_tried_again_later(scene: Scene) 
 
 def test_a_file_that_was_never_created_is_not_counted_as_a_part(scene: Scene) -> None:
     scene.happens(TextDelta(text="a"))
-    scene.passes(FLUSH)
+    scene.flushes()
     (file,) = scene.disk.files
     del scene.disk.files[file]
     file.size = file.lines = 0
@@ -152,7 +151,7 @@ def test_a_file_that_was_never_created_is_not_counted_as_a_part(scene: Scene) ->
 def test_the_next_header_counts_items_that_were_lost_twice(scene: Scene) -> None:
     for _ in range(2):
         scene.happens(TextDelta(text="a"))
-        scene.passes(FLUSH)
+        scene.flushes()
         file = next(reversed(scene.disk.files))
         del scene.disk.files[file]
         file.size = file.lines = 0
@@ -168,7 +167,7 @@ def test_the_next_header_counts_items_that_were_lost_twice(scene: Scene) -> None
 def test_a_header_does_not_repeat_the_lost_items_of_the_part_before(scene: Scene) -> None:
     for _ in range(2):
         scene.happens(TextDelta(text="a"))
-        scene.passes(FLUSH)
+        scene.flushes()
         file = next(reversed(scene.disk.files))
         file.lines = 0
         file.failed(file, OSError(28, "full"))
@@ -180,11 +179,11 @@ def test_a_header_does_not_repeat_the_lost_items_of_the_part_before(scene: Scene
 
 def test_a_full_queue_stops_recording(scene: Scene) -> None:
     scene.happens(TextDelta(text="a"))
-    scene.passes(FLUSH)
+    scene.flushes()
     scene.disk.full = True
     scene.happens(TextDelta(text="b"))
     with capture_logs() as logs:
-        scene.passes(FLUSH)
+        scene.flushes()
     assert [entry["log_level"] for entry in logs] == [logging.getLevelName(logging.ERROR).lower()]
     assert scene.ledger.counters["recordings_overflowed"] == 1
     scene.disk.full = False

@@ -4,9 +4,9 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
+from dragoman.gateway.recording.flush_plan import FLUSH, GATHER
 from dragoman.gateway.recording.lines import UP, EventLine, FrameLine, Line
 from dragoman.gateway.recording.pending import LINES_MAX, TapPoint
-from dragoman.gateway.recording.recorder import FLUSH
 from dragoman.mappings.canonical.commands import PauseTurn
 from dragoman.mappings.canonical.events import Reply, TextDelta, TextDone, TurnAccepted, TurnEnded
 from dragoman.mappings.canonical.values import Origin
@@ -67,16 +67,31 @@ def test_a_session_without_items_has_no_file(scene: Scene) -> None:
 
 
 def test_items_are_flushed_after_a_short_time(scene: Scene) -> None:
-    scene.happens(TextDelta(text="a"))
-    scene.happens(TextDelta(text="b"))
+    scene.happens(TextDone(text="a"))
+    scene.happens(TextDone(text="b"))
     assert [delay for delay, _ in scene.timers] == [FLUSH]
     assert not scene.disk.files
     scene.passes(FLUSH)
     assert len(scene.disk.lines()) == 2
     assert not scene.timers
-    scene.happens(TextDelta(text="c"))
+    scene.happens(TextDone(text="c"))
     scene.passes(FLUSH)
     assert seqs(scene.disk.lines()) == [1, 2, 3]
+
+
+def test_pieces_of_a_text_wait_for_a_second_without_redaction(scene: Scene) -> None:
+    scene.happens(TextDelta(text="a"))
+    scene.happens(TextDelta(text="b"))
+    assert [delay for delay, _ in scene.timers] == [GATHER]
+    scene.passes(GATHER)
+    scene.passes(FLUSH)
+    assert seqs(scene.disk.lines()) == [1, 2]
+    assert not scene.timers
+    scene.happens(TextDelta(text="c"))
+    scene.happens(TextDone(text="abc"))
+    assert [delay for delay, _ in scene.timers] == [GATHER, FLUSH]
+    scene.passes(FLUSH)
+    assert seqs(scene.disk.lines()) == [1, 2, 3, 4]
 
 
 def test_a_burst_is_flushed_at_once(scene: Scene) -> None:

@@ -22,11 +22,12 @@ from dragoman.gateway.demo.app import demo_backend
 from dragoman.gateway.endpoint import parse
 from dragoman.gateway.observability.ledger import Ledger
 from dragoman.gateway.overload.memory import MemoryBudget
+from dragoman.gateway.recording.flush_plan import FLUSH
 from dragoman.gateway.recording.index import compressed, read_index
 from dragoman.gateway.recording.lines import EventLine, Line
 from dragoman.gateway.recording.places import Folder
 from dragoman.gateway.recording.reader import open_recording
-from dragoman.gateway.recording.recorder import FLUSH, Recordings, SessionRecorder
+from dragoman.gateway.recording.recorder import Recordings, SessionRecorder
 from dragoman.gateway.recording.recordings import redactors
 from dragoman.gateway.recording.show.cloudevents import cloud_events
 from dragoman.gateway.recording.show.page import page

@@ -1,0 +1,87 @@
+"""When the gathered steps of one recording are flushed.
+
+A step is flushed soon, together with those of other recordings. A text that streams is gathered for longer, because
+redacting and encoding many of its pieces at once costs much less than one by one:
+
+    without redaction   GATHER seconds, or until the text ends
+    with redaction      three quarters of the redactor's window, or until the text ends
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from dragoman.gateway.timers import Schedule, Timer
+
+FLUSH = 0.02  # seconds: with the writer's round, a step is on the disk within 50 ms
+GATHER = 1.0  # seconds that pieces of a text wait: a kill -9 loses this much of it
+MARGIN = int(2 * FLUSH * 1e6)  # µs from the end of a timer until the flush that it causes is over
+
+
+class FlushPlan:
+    """The next flush of one recording. `wants_flush` asks for a flush within FLUSH.
+
+    `now` returns the time in µs. `window` is the redactor's (µs), or 0 without redaction.
+    """
+
+    __slots__ = ("_gather", "_later", "_now", "_timer", "_wants_flush", "due", "text_ends", "waits")
+
+    def __init__(self, wants_flush: Callable[[], None], later: Schedule, now: Callable[[], int], window: int) -> None:
+        self._wants_flush = wants_flush
+        self._later = later
+        self._now = now
+        self._gather = window * 3 // 4 or int(GATHER * 1e6)
+        self._timer: Timer | None = None
+        self.waits = False
+        """True while the recording waits for the flush timer of all recordings."""
+        self.text_ends = False
+        """True if a text may have ended: what the redactor holds back can be written."""
+        self.due: int | None = None
+        """The time (µs) at which a text that streams is flushed, or None if none is gathered."""
+
+    def flush_soon(self) -> None:
+        """Flush within FLUSH."""
+        if not self.waits:
+            self.waits = True
+            self._wants_flush()
+
+    def flush_at(self, due: int) -> None:
+        """Flush at this time (µs), unless another flush comes first."""
+        self.due = due
+        if self._timer is None:
+            self._timer = self._later(max((due - self._now()) / 1e6, FLUSH), self._ring)
+
+    def flush_next(self, streams: bool) -> None:
+        """Flush soon, or later if a text streams, so that it is redacted and encoded in larger pieces."""
+        if streams:
+            self.flush_at(self._now() + self._gather)
+        else:
+            self.flush_soon()
+
+    def end_text(self) -> None:
+        """Note that a text may have ended, so the next step is flushed soon."""
+        self.text_ends = True
+
+    def forget_text(self) -> None:
+        """Note that no text is gathered any more."""
+        self.due = None
+
+    def start_flush(self) -> None:
+        """Note that the gathered steps are flushed now."""
+        self.waits = self.text_ends = False
+
+    def cancel(self) -> None:
+        """Flush no more by a timer."""
+        self.due = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _ring(self) -> None:
+        self._timer = None
+        if self.due is None:
+            return
+        if self._now() < self.due:
+            self.flush_at(self.due)  # that text was written meanwhile, and more came
+        else:
+            self.flush_soon()
