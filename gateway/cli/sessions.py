@@ -59,7 +59,8 @@ def sessions(
     if as_json:
         typer.echo(msgspec.json.encode(answer).decode())
     else:
-        _print(action, session, answer)
+        with port.reading_answers():
+            _print(action, session, answer)
 
 
 def _act(port: OpsConnection, action: str, path: str) -> Any:

@@ -22,15 +22,17 @@ def status(config_file: OpsConfig = None, ops: OpsUrl = None, as_json: AsJson = 
     not, 2 if no gateway answers.
     """
     port = find_ops_port(config_file, ops)
-    health = port.ask("/readyz?verbose", accepts=(503,))
-    routes = port.ask("/routes")["routes"]
-    links = port.ask("/links?limit=1")["total"]
-    if as_json:
-        typer.echo(msgspec.json.encode({**health, "clients": links, "routes": routes}).decode())
-    else:
-        typer.echo(f"{health['status']}, {links} clients")
-        for check in health["checks"]:
-            if not check["ready"]:
-                typer.echo(escaped(f"  {check['name']}: {check['cause']}"))
-        print_table(ROUTES, routes)
-    raise typer.Exit(0 if health["ready"] else 1)
+    with port.reading_answers():
+        health = port.ask("/readyz?verbose", accepts=(503,))
+        is_ready = health["ready"]
+        routes = port.ask("/routes")["routes"]
+        links = port.ask("/links?limit=1")["total"]
+        if as_json:
+            typer.echo(msgspec.json.encode({**health, "clients": links, "routes": routes}).decode())
+        else:
+            typer.echo(f"{health['status']}, {links} clients")
+            for check in health["checks"]:
+                if not check["ready"]:
+                    typer.echo(escaped(f"  {check['name']}: {check['cause']}"))
+            print_table(ROUTES, routes)
+    raise typer.Exit(0 if is_ready else 1)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import os
 import socket
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +51,17 @@ class OpsConnection:
         if status >= 400 and status not in accepts:
             raise GatewayRefusalError(answer.get("detail", "refused") if isinstance(answer, dict) else "refused")
         return answer
+
+    @contextlib.contextmanager
+    def reading_answers(self) -> Iterator[None]:
+        """Raise ConfigError, in this context, if an answer has not the form that this version knows."""
+        try:
+            yield
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ConfigError(
+                f"{self._address} answers in a form that this program does not know: "
+                "is it a dragoman of another version, or another server?"
+            ) from error
 
     def _tcp(self) -> http.client.HTTPConnection:
         anywhere = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  # a listener on all addresses is here, too

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from aiohttp import web
 from structlog.testing import capture_logs
 
 from dragoman.gateway.config.model import Ops
@@ -102,3 +103,26 @@ def test_wrong_usage_says_what_to_write(arguments: tuple[str, ...], words: str, 
     code, _, err = dragoman(*arguments)
     assert code == 2
     assert words in err
+
+
+@pytest.mark.parametrize("answer", ['{"ready": true, "added": 1}', "[1, 2]", "null"])
+@pytest.mark.parametrize("arguments", [("status",), ("sessions",), ("sessions", "show", "x")])
+async def test_a_gateway_of_another_version_is_told_in_words(
+    arguments: tuple[str, ...], answer: str, dragoman: Run
+) -> None:
+    async def respond(_request: web.BaseRequest) -> web.Response:
+        return web.Response(text=answer, content_type="application/json")
+
+    runner = web.ServerRunner(web.Server(respond))
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    try:
+        url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+        code, out, err = await asyncio.to_thread(dragoman, *arguments, "--ops", url)
+    finally:
+        await runner.cleanup()
+    assert (code, out) == (2, "")
+    assert err == (
+        f"error: {url} answers in a form that this program does not know: "
+        "is it a dragoman of another version, or another server?\n"
+    )
