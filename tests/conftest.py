@@ -1,11 +1,12 @@
-"""Settings of every test: hypothesis without deadlines and randomness, the `peers` mark by folder, and visible
-skips.
+"""Settings of every test: hypothesis without deadlines and randomness, the `peers` mark by folder, visible skips, and
+a Ctrl-C that reaches child processes.
 """
 
 from __future__ import annotations
 
 import gc
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,11 @@ settings.register_profile(
     derandomize="DRAGOMAN_EXAMPLES" not in os.environ,
 )
 settings.load_profile("dragoman")
+
+
+# A background job of a script ignores Ctrl-C, and so would each program that a test starts and interrupts.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
