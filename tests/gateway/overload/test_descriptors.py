@@ -40,7 +40,9 @@ def test_there_is_a_shortage_before_the_last_descriptor_is_used() -> None:
     try:
         while not descriptor_shortage():
             opened.append(os.dup(0))
-        assert len(opened) == 3
+        # Numbers between may be in use, so there are at most three.
+        assert opened
+        assert set(opened) <= {free, free + 1, free + 2}
         assert "ulimit -n" in descriptor_shortage()
     finally:
         for descriptor in opened:
