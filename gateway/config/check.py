@@ -34,7 +34,8 @@ from dragoman.gateway.config.lines import KeyPath, TomlLines, written
 from dragoman.gateway.config.model import Auth, Config, ConfigFile, Jwt, Limits, Ops, Route, RouteOptions
 from dragoman.gateway.config.ops_address import faults_of_ops
 from dragoman.gateway.config.paths import resolve_paths
-from dragoman.gateway.config.shape import either, faults
+from dragoman.gateway.config.role_names import person_faults, role_faults
+from dragoman.gateway.config.shape import faults
 from dragoman.gateway.config.source import read_small
 from dragoman.gateway.config.upstreams import failover_faults
 from dragoman.gateway.endpoint import Endpoint, parse
@@ -43,8 +44,6 @@ from dragoman.mappings.canonical.commands import ShutdownBackend
 from dragoman.mappings.errors import ConfigError
 
 MAX_FILE = 1024 * 1024  # bytes: a route takes about 300
-PRINCIPALS = ("token:", "jwt:", "uid:", "cert:")
-GROUPS = ("group:", "gid:")
 SALT_MIN = 16  # characters
 READABLE = stat.S_IRGRP | stat.S_IROTH
 Found = tuple[KeyPath, str]
@@ -202,8 +201,8 @@ def _read(table: dict[str, Any], listens: bool, recorded: str) -> tuple[list[Fou
     found += [*_same_names(drafts), *_overlaps(drafts), *_sessions(drafts), *_shutdowns(drafts)]
     auth = table.get("auth")
     found += jwt_faults(auth.get("jwt", {}) if isinstance(auth, dict) else {})
-    found += [*auth_faults(auth), *_shares(drafts, auth), *_principals(table.get("principals"))]
-    found += _roles(drafts, table.get("principals"))
+    known = _known_auth(auth)
+    found += [*auth_faults(auth), *_shares(drafts, known), *_names(drafts, known, table.get("principals"))]
     found += _limits(("limits",), table.get("limits"), {})
     for draft in drafts:
         found += _limits((*draft.at, "limits"), draft.limits, table.get("limits"))
@@ -336,12 +335,15 @@ def _children(drafts: Sequence[Draft]) -> Iterator[Found]:
                 )
 
 
-def _shares(drafts: Sequence[Draft], auth: Any) -> Iterator[Found]:
-    """Find listeners without the authentication that their route or their address needs."""
-    tokens = auth.get("tokens") if isinstance(auth, dict) else None
-    jwt = auth.get("jwt") if isinstance(auth, dict) else None
+def _known_auth(table: Any) -> Auth:
+    """Return which credentials `[auth]` has, as far as it could be read."""
+    tokens, jwt = (table.get(key) if isinstance(table, dict) else None for key in ("tokens", "jwt"))
     signed = Jwt(jwks="set") if isinstance(jwt, dict) and (jwt.get("secret") or jwt.get("jwks")) else Jwt()
-    known = Auth(tokens=tokens if isinstance(tokens, dict) else {}, jwt=signed)
+    return Auth(tokens=tokens if isinstance(tokens, dict) else {}, jwt=signed)
+
+
+def _shares(drafts: Sequence[Draft], known: Auth) -> Iterator[Found]:
+    """Find listeners without the authentication that their route or their address needs."""
     for draft in drafts:
         found = [*share_faults(draft.listen, draft.share, known)]
         if draft.insecure is not True:
@@ -356,23 +358,14 @@ def _shares(drafts: Sequence[Draft], auth: Any) -> Iterator[Found]:
                 yield (*draft.at, "share"), text
 
 
-def _principals(table: Any) -> Iterator[Found]:
-    """Find names that are no principal, so that they would never be joined."""
-    for person, names in table.items() if isinstance(table, dict) else ():
-        for index, name in enumerate(names) if isinstance(names, list) else ():
-            if isinstance(name, str) and not name.startswith(PRINCIPALS):
-                text = f"{name!r} is no principal: write {either(f'{kind}NAME' for kind in PRINCIPALS)}"
-                yield ("principals", person, index), text
-
-
-def _roles(drafts: Sequence[Draft], persons: Any) -> Iterator[Found]:
-    """Find names in `roles` that no client can have, so that their roles would never be given."""
-    known = ("*", "local", *(persons if isinstance(persons, dict) else ()))
+def _names(drafts: Sequence[Draft], auth: Auth, persons: Any) -> Iterator[Found]:
+    """Find names in `[principals]` and `roles` that no client can have."""
+    for person, index, text in person_faults(persons, auth):
+        yield ("principals", person, index), text
     for draft in drafts:
-        for name in draft.roles if isinstance(draft.roles, dict) else ():
-            if name not in known and not name.startswith((*PRINCIPALS, *GROUPS)):
-                forms = either([f"{kind}NAME" for kind in (*PRINCIPALS, *GROUPS)] + ["*", "a person of [principals]"])
-                yield (*draft.at, "roles", name), f"{name!r} is no principal: write {forms}"
+        known = persons if isinstance(persons, dict) else {}
+        for name, text in role_faults(draft.roles, draft.listen.values(), auth, known):
+            yield (*draft.at, "roles", name), text
 
 
 def _limits(at: KeyPath, table: Any, common: Any) -> Iterator[Found]:
