@@ -60,7 +60,7 @@ log = structlog.get_logger("dragoman")
 
 
 def _telemetry() -> Telemetry | None:
-    """Return the telemetry that the environment asks for; without, its modules are not imported."""
+    """Return the telemetry that the environment configures. If it configures none, no module of it is imported."""
     if not any(name.startswith("OTEL_") for name in os.environ):
         return None
     from dragoman.gateway.observability.tracing import is_tracing_configured, start_telemetry
@@ -69,7 +69,7 @@ def _telemetry() -> Telemetry | None:
 
 
 def _log_losses(ledger: Ledger) -> None:
-    """Log the rows of the ledger, those that nobody misses only for debugging."""
+    """Log the rows of the ledger; losses of mere bookkeeping appear at level DEBUG only."""
     for entry in ledger.entries()[:LOSSES_LOGGED]:
         missed_by_nobody = getattr(getattr(events, entry.kind, None), "bookkeeping", False)
         (log.debug if missed_by_nobody else log.info)("not delivered", **structs.asdict(entry))
@@ -118,7 +118,7 @@ class App:
         spans = self._telemetry.spans if self._telemetry is not None else None
         self._watch = TurnWatch(time.time_ns, self._trace_of, spans)
         self.stop = asyncio.Event()
-        self.ready = asyncio.Event()  # every listener accepts
+        self.ready = asyncio.Event()  # set once every listener accepts clients
         for route in config.routes:
             for endpoint in route.listen:
                 registry.check_listen(endpoint)
@@ -187,7 +187,7 @@ class App:
         self.ledger.measure_times(wanted=config.ops is not None)
 
     def note_config(self, status: ConfigStatus) -> None:
-        """Take note of a configuration that is in force, or was refused."""
+        """Store which configuration is in force, and why the last one was refused."""
         self.config_status = status
 
     def on_signals(self, reload: Callable[[], None] | None = None) -> None:

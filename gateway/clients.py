@@ -68,9 +68,9 @@ class Clients:
         self.links: dict[str, Link] = {}
         self._spawn = spawn
         self._gone = gone
-        self._routers: dict[str, Router] = {}  # of each link
-        self._counts: Counter[Router] = Counter()  # links of each router
-        self._left = asyncio.Event()  # a client left
+        self._routers: dict[str, Router] = {}  # link id -> its router
+        self._counts: Counter[Router] = Counter()  # router -> number of its links
+        self._left = asyncio.Event()  # set when a client leaves
         self._numbers = count(1)
         self.bad_requests = BadRequests(services.ledger.counters, time.time_ns)
         self.admission = Admission(services.limits, services.memory, services.ledger, time.time_ns)
@@ -133,7 +133,7 @@ class Clients:
         address = address_of(transport.peer) if counted and not port.counts else ""
         full = refused or (self.admission.enter(address) if counted else "")
         if full:
-            if not refused:  # else the failed attempt was noted
+            if not refused:  # a failed authentication was written to the audit log already
                 self.services.audit.refuse(link, full)
             serving = self._send_away(link, full, "denied" if refused else "busy")
         else:

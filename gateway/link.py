@@ -99,7 +99,7 @@ class AlarmTimer:
         self._timer = self._schedule(alarm.after, lambda: ring(alarm))
 
     def cancel(self) -> None:
-        """Ring for no alarm any more."""
+        """Cancel the alarm."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -170,10 +170,10 @@ class Link:
         self.id, self.dialect, self.principal, self.roles = peer.id, peer.dialect, peer.principal.name, peer.roles
         self.ingress, self.attaches, self.publishes = peer.ingress, peer.attaches, peer.publishes
         self.outbox = Outbox(services.limits.outbox_soft, services.limits.outbox_hard, transport.meter)
-        self.sessions: dict[str, None] = {}  # ids: the peer is attached to these, or waits to be attached
-        self.behind: dict[str, None] = {}  # ids: the peer has not been sent everything of these
-        self.alive, self.heard = True, False  # heard: the peer has said something that `understands` accepts
-        self.fault: PeerError | None = None  # for which the peer was disconnected
+        self.sessions: dict[str, None] = {}  # ids of sessions to which the peer is attached or waits to be
+        self.behind: dict[str, None] = {}  # ids of sessions with events that the peer was not sent
+        self.alive, self.heard = True, False  # `heard`: `understands` has accepted a frame of the peer
+        self.fault: PeerError | None = None  # the fault for which the peer was disconnected
         self._transport, self.tap, self.peer, self.meter = transport, tap, transport.peer, transport.meter
         self._translator: Translator[Any, Any] = translator  # the constructor checks its items
         self._events: LinkEvents[Any] = events
@@ -182,7 +182,7 @@ class Link:
         limits = CommandLimits(services.limits, peer.dialect) if peer.limited else None
         self._unchecked, self._each = (limits.unchecked, FRAME) if limits is not None else (sys.maxsize, EVENT)
         self._turns = Turns(services.queue, transport.resume, limits.check if limits is not None else None, self._each)
-        self._alarm, self._reason, self._why = AlarmTimer(services.schedule), CloseReason.DONE, ""  # why it closes
+        self._alarm, self._reason, self._why = AlarmTimer(services.schedule), CloseReason.DONE, ""  # and its cause
         self._ended, self._flush, self._over = False, FLUSH_DEADLINE, Flag()
         self._answered: Flag | None = None  # set when the peer, which says no more, may have its answers
         self.trace: TraceContext | None = read_trace(getattr(transport, "headers", {}))
@@ -247,7 +247,7 @@ class Link:
         text = f"the gateway is out of memory (`memory`): this client made it hold {self._transport.meter.size} bytes"
         self._transport.discard()
         self.outbox.clear()
-        self._memory.release(self._transport.meter)  # what is left goes with the connection, in seconds
+        self._memory.release(self._transport.meter)  # the rest is freed when the connection closes, within seconds
         self._refuse("out_of_memory", text)
 
     def _refuse(self, code: PeerErrorCode, text: str) -> None:
@@ -293,7 +293,7 @@ class Link:
         """Tell the translator that a batch went out which begins or ends a turn of this peer."""
         self._apply(self._translator.on_delivered(batch))
         if self._answered is not None:
-            self._answered.set()  # by the projection, which has no frames of its own here
+            self._answered.set()  # the projection wrote the answer: this translator has no frames to send
 
     @property
     def view(self) -> str:
@@ -319,7 +319,7 @@ class Link:
             self._answered = Flag()
             await _last_answers(self._translator, self._transport, self._answered)
         finally:
-            self._finish()  # what waits for the peer is still written: it may only have closed its own direction
+            self._finish()  # waiting frames are still written: the peer may have closed its own direction only
 
     def _hear(self, frames: Sequence[Frame]) -> int:
         """Act on frames in the call that read them, and return how many were taken.
@@ -442,7 +442,7 @@ async def _write(link: Link, transport: Transport, drained: Callable[[Link], Non
     try:
         while frames := await outbox.take():
             await transport.send(frames)
-            del frames  # one may be the whole history of a session, and the next may come much later
+            del frames  # a frame may hold a whole history, and the next `take` may wait for long
             if link.behind and outbox.empty and drained is not None:
                 drained(link)
     except ConnectionError as error:

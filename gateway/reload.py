@@ -57,7 +57,7 @@ class ReloadedApp(Protocol):
     config_status: ConfigStatus
 
     def note_config(self, status: ConfigStatus) -> None:
-        """Take note of a configuration that is in force, or was refused."""
+        """Store which configuration is in force, and why the last one was refused."""
 
     async def change_config(self, config: Config) -> None:
         """Serve another configuration; if that fails, serve on as before, and raise ConfigError or OSError."""

@@ -31,7 +31,7 @@ class SessionFinder:
         return None
 
     def find_named(self, name: str) -> Session | None:
-        """Return the session of this name, whoever owns it; one that was forgotten may be made anew."""
+        """Return the session of this name, whoever owns it; a forgotten session may be restored."""
         return self._sessions.index.find_session(name) or self._backend.find_session(name)
 
 

@@ -69,7 +69,7 @@ class SessionQueries:
             refuse_unknown(link, command)
 
     def delete_session(self, link: Link, command: DeleteSession) -> None:
-        """Forget a session whose backend has no word for that: it is shown to nobody any more."""
+        """Forget a session whose backend cannot delete it, and hide it from all clients."""
         session = self._finder.find_session(link, command.session)
         listed = self._backend.listed(command.session)
         past = self._sessions.past

@@ -209,7 +209,7 @@ class BackendClient:
         """Queue an event, or give it to the prompt; return False if the queue is full."""
         with self._lock:
             if transport is not self._transport:
-                return True  # of a session that the client has left
+                return True  # the client has left this session
             if self._prompting is not None and isinstance(told, InProcessEvent):
                 self._prompting(told)
                 return True

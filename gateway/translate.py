@@ -116,7 +116,7 @@ class _Client:
 
     def _named(self, command: Command) -> Command:
         if isinstance(command, Unmapped) or not _writes(self._writing, command):
-            return command  # without taking a number
+            return command  # no counted id is used up
         if isinstance(command, OpenSession | ResumeSession) and not command.agent:
             self._agent = self._agent or self._new_id()
             command = structs.replace(command, agent=self._agent)

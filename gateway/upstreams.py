@@ -63,9 +63,9 @@ class Upstreams:
         self._spawner = spawner
         self._spawn = spawn
         self._make_backend = make_backend
-        self.statuses: dict[str, BackendStatus] = {}  # by route name, for routes whose backend is dialled
-        self.pools: dict[str, UpstreamPool] = {}  # by route name, for routes with several upstreams
-        self.replays: dict[str, Replay] = {}  # by route name, for routes whose backend is a recording
+        self.statuses: dict[str, BackendStatus] = {}  # route name -> status, if the backend is dialled
+        self.pools: dict[str, UpstreamPool] = {}  # route name -> pool, if the route has several upstreams
+        self.replays: dict[str, Replay] = {}  # route name -> replay, if the backend is a recording
 
     def find_takers(self, route: Route) -> list[Endpoint]:
         """Return the upstreams of a route that may take a new session, as far as its connections tell.
@@ -191,7 +191,7 @@ async def _connect_as_owner(connect: Connect, source: RouteSource, state: Sessio
     token = source.sessions.services.tokens.find_token(source.route.name, state.owner)
     if not token:
         raise OSError(errno.EACCES, "the owner of the session has presented no token that could be passed on")
-    FORWARDED.set(token)  # of the task of this connection alone
+    FORWARDED.set(token)  # a context variable, set for the task of this connection alone
     return await connect()
 
 

@@ -87,7 +87,7 @@ class Asking(Generic[Held]):
         self._resume(script.__next__)
 
     def within(self, seconds: float) -> None:
-        """Set the deadline of the script anew."""
+        """Restart the deadline of the script."""
         self._cancel_timer()
         self._timer = self._services.schedule(seconds, self._time_out)
 

@@ -47,7 +47,7 @@ class BackendCatalog(RelayedBackend):
         super().__init__(control, connect)
 
     def _list_asking(self, archived: bool) -> Asking[Told]:
-        """Return what asks for a list, with or without archived conversations: one answer for all who wait."""
+        """Return the request for a list, with or without archived conversations; all who wait share its answer."""
         return Asking(
             lambda command: self._backend.send([command]),
             lambda waiting: _tell(waiting, self._rows.pop(archived, ())),

@@ -55,7 +55,7 @@ class CircuitBreaker:
 
     @property
     def takes(self) -> bool:
-        """True if a new session may be connected now. A half-open circuit takes one, and waits how it ends."""
+        """True if a new session may be connected now. A half-open circuit takes one, and waits for its outcome."""
         is_probed = self._probed_at is not None and self._clock() - self._probed_at < self._period
         return self.state == "closed" or (self.state == "half-open" and not is_probed)
 

@@ -29,11 +29,11 @@ class ForgottenRows:
     ) -> None:
         self._dialects = dialects
         self._on_removed = on_removed
-        self._rows: dict[str, SessionSummary] = {}  # by the session's id
+        self._rows: dict[str, SessionSummary] = {}  # session id -> its row
         self._ids: dict[str, str] = {}
 
     def add_row(self, row: SessionSummary) -> SessionSummary | None:
-        """Keep the row of a session; return the oldest row if there is no room for it any more."""
+        """Keep the row of a session; return the oldest row if that was dropped to make room."""
         self._rows[row.session] = row
         self._ids |= dict.fromkeys(self._names(row), row.session)
         if len(self._rows) > ROWS_MAX:
@@ -71,7 +71,7 @@ class RememberingOpener(SessionOpener):
         self._forgotten = ForgottenRows(self._services.dialects, sessions.list.drop_row)
 
     def find_session(self, name: str) -> Session | None:
-        """Make a forgotten session anew; return None if there was none of this name."""
+        """Restore a forgotten session; return None if no session had this name."""
         row = self._forgotten.remove_row(name)
         if row is None:
             return None

@@ -75,8 +75,8 @@ class PodsKind(BackendKind):
         self._queue: deque[WaitingAction] = deque()
         self._waiting: Counter[str] = Counter()  # link -> its actions in the queue
         self._read_at = 0  # ns: when the folders of all pods were read
-        self._chosen: Session | None = None  # for the action that is performed now
-        self._refusal = NONE_FREE  # of that action, if no session was chosen
+        self._chosen: Session | None = None  # the session for the action that is performed now
+        self._refusal = NONE_FREE  # why that action is refused if no session was chosen
         self._is_refused = False  # a pod is free, but no session may be made
         sessions.watch(self._reconsider)
 
@@ -219,7 +219,7 @@ class PodsKind(BackendKind):
             for name in names[len(asked) :]:
                 self._index.add_candidate(name)
             if self._is_free(asked[-1]):
-                self._index.add_candidate(asked[-1].name)  # whoever asked may be refused
+                self._index.add_candidate(asked[-1].name)  # the client that asked may still be refused
                 return asked[-1].name
             most = min(2 * most, SLICE)
         return None
@@ -272,7 +272,7 @@ class PodsKind(BackendKind):
         times = [pod.updated_at] if pod is not None else []
         if known is not None:
             times.append(known.state.updated_at or known.state.opened_at)
-        left = page_size(command) + 1  # one more tells that another page follows
+        left = page_size(command) + 1  # one more than the page shows whether another page follows
         is_past = pod is None or known is not None  # a session that is open comes before the rows of its time
         for pod in self._index.newest_first(max(times, default=None)):
             if not left:
@@ -316,7 +316,7 @@ def _row(session: str, pod: Pod) -> SessionSummary:
 
 
 def _disown(session: Session) -> None:
-    """Let the next client have a pod whose owner did not come back."""
+    """Free a pod for the next client: its owner did not come back."""
     session.state.owner = ""
 
 

@@ -76,11 +76,11 @@ class SharedKind(RememberingOpener):
         self._asking: Asking[Callable[[], None]] = Asking(
             lambda _command: None, _run_all, lambda _held, _failure: None, services=self._services
         )
-        self._known = False  # clients need not wait for a list
-        self._listed = False  # this connection has listed the backend's sessions
-        self._doubts = 0  # sessions of which it is not known whether the backend has them
+        self._known = False  # True if clients need not wait for a list
+        self._listed = False  # True if the backend has listed its sessions over this connection
+        self._doubts = 0  # number of sessions that the backend may have lost: it was asked, and has not answered
         self._made_up: dict[str, Session] = {}  # sessions for a listener whose backend had none
-        self._watched: dict[str, Session] = {}  # by their canonical id
+        self._watched: dict[str, Session] = {}  # canonical id -> session
         self._texts = SharedTexts()
         self.requests = SharedRequests()
         sessions.watch(self._note_end)

@@ -34,7 +34,7 @@ class SharedRequests:
 
     def __init__(self) -> None:
         self._waiting: dict[str, SharedRequest] = {}
-        self._of_session: dict[str, set[str]] = {}  # by the session's id
+        self._of_session: dict[str, set[str]] = {}  # session id -> ids of its requests
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -62,7 +62,7 @@ class SharedRequests:
         return waiting
 
     def drop_session(self, session: Session) -> None:
-        """Drop the answers to a session that has ended; an answer that nobody waits for would make it anew."""
+        """Drop the answers to a session that has ended; a late answer would create the session again."""
         for request in self._of_session.pop(session.state.id, ()):
             self._waiting[request] = SharedRequest(answer=_ignore)
 

@@ -87,11 +87,11 @@ class Upstream:
         self._running = False
         self._resting = False
         self._stopped = False
-        self._ended_by_peer = False  # the last connection, which may be why we rest or stop now
+        self._ended_by_peer = False  # the backend ended the last connection, so we may rest or stop now
         self._lost_at: int | None = None  # ns: when the connection was lost in a turn
-        self._may_go_on = False  # that turn may go on over a new connection
+        self._may_go_on = False  # True if that turn may continue over a new connection
         self._translator: Translator[Event, Command] | None = None
-        self._complaint = ""  # what the log said last about a backend of another dialect
+        self._complaint = ""  # the last logged complaint about a backend of another dialect
         self._endpoint = target.endpoint  # for the log
 
     def start(self) -> None:
@@ -158,7 +158,7 @@ class Upstream:
         while not self._ending:
             self._wanted.clear()
             self._status.attempts += 1
-            OUTGOING.set(self._trace())  # of this task alone
+            OUTGOING.set(self._trace())  # a context variable, set for this task alone
             try:
                 async with asyncio.timeout(self._limits.connect_deadline if self._failover is None else None):
                     transport = await self._connect()

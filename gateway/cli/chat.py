@@ -66,7 +66,7 @@ class Chat:
         self._client = client
         self._terminal = terminal
         self._turn = TurnTalk(client, self._show, self._ask, self._show_other)
-        self._question: TypedAnswer | None = None  # of a turn that another client began
+        self._question: TypedAnswer | None = None  # the open question of a turn that another client began
         self._calls: dict[str, tuple[str, str]] = {}  # open tool call -> name and arguments
         self._sending = False  # an input of this client, which a backend may echo before it accepts it
         self._error = ""  # the error that was shown last

@@ -150,7 +150,7 @@ def _run() -> int:
         return _fail(str(error), 2)
     except BrokenPipeError:
         return CLOSED
-    except SystemExit as error:  # of typer and rich: 1 if the reader of our output closed it
+    except SystemExit as error:  # raised by typer and rich: status 1 if the reader of our output closed it
         return CLOSED if error.code == 1 else int(error.code or 0)
     except DragomanError as error:
         return _fail(str(error), 1)

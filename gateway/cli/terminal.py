@@ -32,7 +32,7 @@ class Terminal:
         self._lock = threading.RLock()
         self._prompt: str | None = None
         self._style = ""
-        self._at_start = True  # of a line
+        self._at_start = True  # True at the start of a line
         self._begins = True  # nothing of the streamed text was written yet
         self._readline = _line_editor(words) if self.live else None
 

@@ -66,9 +66,9 @@ def _mask(value: Any, hint: Any, path: KeyPath, secrets: frozenset[KeyPath]) -> 
         return value.masked
     if isinstance(value, Struct):
         hints = get_type_hints(type(value), include_extras=True)
-        names = [name for name in value.__struct_fields__ if name != "authenticated"]  # of a route, not of its table
+        names = [name for name in value.__struct_fields__ if name != "authenticated"]  # not a key of the file
         table = {name: _mask(getattr(value, name), hints[name], (*path, name), secrets) for name in names}
-        if isinstance(value, Route):  # one key of the file
+        if isinstance(value, Route):  # the file has both in one key
             table["upstream"] = [table["upstream"], *others] if (others := table.pop("failover")) else table["upstream"]
         return table
     if isinstance(value, Mapping):

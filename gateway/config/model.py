@@ -62,7 +62,7 @@ class RouteLimits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True,
     reconnect_grace: Seconds = 2.0  # docs/translation.md, rule 4.10
     backoff_first: Seconds = 0.1
     backoff_max: Seconds = 5.0
-    # of an upstream of several, within `fail_timeout`: new sessions then go to another (one failure may be a restart)
+    # failures within `fail_timeout`, after which new sessions go to another upstream; one may be a restart
     max_fails: Count = 3
     fail_timeout: Seconds = 10.0  # also the time until such an upstream is tried again, as long as nginx's
     snapshot_wait: Seconds = 0.4  # a pod's prober waits 0.5 s for the first line
@@ -198,7 +198,7 @@ class Route(RouteOptions, frozen=True, kw_only=True):
 
     @property
     def upstreams(self) -> tuple[Endpoint, ...]:
-        """All upstreams of the route, in the order in which new sessions try them."""
+        """Return all upstreams of the route, in the order in which new sessions try them."""
         return (self.upstream, *self.failover)
 
     def apply_limits(self, limits: Limits) -> Limits:

@@ -45,7 +45,7 @@ def faults(
     tables = _tables_by_key(wanted) if tables is None else tables
     if isinstance(wanted, UnionType):  # X | None: TOML has no null, so an optional key is left out
         options = [option for option in get_args(wanted) if option is not type(None)]
-        # Of text and a list of text the list is wanted if the value is one.
+        # An option may be a text or a list of texts: the value is compared with the one that it looks like.
         wanted = next((one for one in options if isinstance(value, list) and get_origin(one) is list), options[0])
     if isinstance(wanted, type) and issubclass(wanted, Struct):
         if isinstance(value, dict):

@@ -155,7 +155,7 @@ class DemoBackend:
         self._outcome = ""
         self._begin(self._scripts.turn(flatten(command.segments)), output=False)
         self._say(TurnAccepted(request=command.request), StatusChanged(status="running"))
-        if self._rotates:  # as the first run of a fresh pod does (docs/dialects/pod.md, section 7)
+        if self._rotates:  # the first run of a fresh pod sends a history (docs/dialects/pod.md, section 7)
             self._rotates = False
             self._say(HistorySnapshot(items=(), rotated=True))
 

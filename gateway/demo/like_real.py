@@ -24,7 +24,7 @@ class Flavour(Protocol):
         """Note what a client said."""
 
     def say(self, messages: Sequence[Message]) -> list[Message]:
-        """Return what is said instead of these messages, which were written together."""
+        """Return the messages to send in place of these, which were written together."""
 
 
 class PodFlavour:
@@ -81,7 +81,7 @@ class PandoFlavour:
 
     def __init__(self) -> None:
         self._wrong: set[str] = set()  # sessions whose run was interrupted or has failed
-        self._sessions: dict[str, Message] = {}  # as last published
+        self._sessions: dict[str, Message] = {}  # session id -> its last publication
 
     def hear(self, message: Message) -> None:
         match message:
@@ -142,7 +142,7 @@ class SmoothFlavour:
 
 
 def flavours(dialect: str) -> Callable[[], Flavour]:
-    """Return what makes the flavour of each connection of one backend."""
+    """Return a function that makes the flavour of each connection of one backend."""
     pando = PandoFlavour()
     kinds: dict[str, Callable[[], Flavour]] = {
         "pod": PodFlavour,

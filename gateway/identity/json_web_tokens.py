@@ -86,7 +86,7 @@ def _public_keys(loaded: dict[str, Any]) -> dict[str, jwt.PyJWK]:
 
 
 def file_loader(source: str) -> Callable[[], dict[str, Any]]:
-    """Return what reads a JWKS, from a URL or a file."""
+    """Return a function that reads a JWKS from a URL or a file."""
     if source.startswith(("https://", "http://")):
         return lambda: json.loads(asyncio.run(_fetch(source)))
     return lambda: json.loads(_read_file(Path(source)))
@@ -98,7 +98,7 @@ def _read_file(path: Path) -> bytes:
 
 
 async def _fetch(url: str) -> bytes:
-    """Return what a URL answers within TIMEOUT. A redirect is an error: it would name another authority."""
+    """Return the body that a URL answers within TIMEOUT. A redirect is an error: it would name another authority."""
     timeout, body = aiohttp.ClientTimeout(total=TIMEOUT), b""
     try:
         async with (

@@ -37,7 +37,7 @@ def names_clients(endpoint: Endpoint, auth: Auth) -> bool:
 
 
 def _bearer(auth: Auth) -> Authenticator | None:
-    """Return what names the peers by their bearer tokens; None if the configuration has no tokens."""
+    """Return the authenticator for bearer tokens; None if the configuration has no tokens."""
     named = BearerTokens(auth.tokens) if auth.tokens else None
     if not auth.jwt.is_used:
         return named
@@ -103,14 +103,14 @@ class ListenerIdentity:
         self.authenticated = authenticator is not None
 
     def accept_as(self, facts: PeerFacts) -> Accept:
-        """Return what accepts the transport of a peer that is connected. If it is refused, it is told so there."""
+        """Return a function that accepts the transport of a connected peer, or tells the peer why it is refused."""
         named = self._identify(facts)
         if isinstance(named, Refusal):
             self._count(facts, named)
         return lambda transport: self._welcome(transport, named)
 
     async def admit(self, facts: PeerFacts) -> Accept | str:
-        """Return what accepts the transport of a peer after its handshake, or why the handshake is refused."""
+        """Return a function that accepts a peer's transport after its handshake, or why the handshake is refused."""
         named = self._identify(facts)
         if isinstance(named, Refusal) and named.refresh is not None and await named.refresh():
             named = self._identify(facts)

@@ -48,7 +48,7 @@ class Parent:
         spawner = Spawner(Children(0), ChildSettings(env={}))
         self._connect = registry.connector(endpoint, Limits(), spawner)  # a socket spawns nothing
         self._name = name
-        self._kind = CALLED_BY_USERS  # of the run that goes on
+        self._kind = CALLED_BY_USERS  # kind of the current run
 
     def report_turns(self, run: Run, spawn: Callable[[Coroutine[Any, Any, None], str], None]) -> None:
         """Report how a turn of the pod's session ended; `spawn` runs the report as a task."""

@@ -16,9 +16,9 @@ from collections import deque
 from collections.abc import Callable
 
 LINES_MAX = 4096  # ten seconds of a busy gateway that logs each connection
-BYTES_MAX = 1024 * 1024  # of those lines: a few with large tracebacks must not stay in memory for good
+BYTES_MAX = 1024 * 1024  # bytes of the queued lines: a few with large tracebacks must not fill the memory
 PIECE = 4096  # bytes of one write: what a pipe takes without mixing it with the lines of other processes
-FLUSH_DEADLINE = 1.0  # seconds for the end: somebody who reads takes milliseconds
+FLUSH_DEADLINE = 1.0  # seconds to write the rest at the end: a reader takes milliseconds
 
 
 class LogQueue:

@@ -187,7 +187,7 @@ def _sort_key(session: Session, name: str) -> tuple[int, str]:
         case "opened_at":
             value = session.state.opened_at
         case "updated_at":
-            value = session.state.updated_at or session.state.opened_at  # as its row shows it
+            value = session.state.updated_at or session.state.opened_at  # the time that the row of the session shows
         case "memory":
             value = session.memory.counted
         case "clients":

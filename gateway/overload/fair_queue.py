@@ -154,7 +154,7 @@ class Turns:
         """Number of frames that wait in the transport, as far as the link knows."""
         self._queue = queue
         self._resume = resume
-        self._waits = False  # for a turn, or has it
+        self._waits = False  # True while the link waits for a turn, and during the turn
 
     def admit(self, frames: Sequence[Frame]) -> Sequence[Frame]:
         """Return the first frames, as many as there is room for now. With the others the link waits for a turn.

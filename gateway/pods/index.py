@@ -34,9 +34,9 @@ class PodIndex:
         self._by_id: dict[str, str] = {}
         self._by_agent: dict[str, str] = {}
         self._candidates: list[str] = []  # heap of the pods that may be free
-        self._queued: set[str] = set()  # what is in the heap
-        self._pods: dict[str, Pod] = {}  # as they were read last
-        self._by_time: list[tuple[int, str]] = []  # (-updated_at, name) of those that are listed, sorted
+        self._queued: set[str] = set()  # the names in the heap
+        self._pods: dict[str, Pod] = {}  # name -> the pod when it was last read
+        self._by_time: list[tuple[int, str]] = []  # (-updated_at, name) of the listed pods, sorted
 
     def update_names(self, names: Sequence[str]) -> Iterator[None]:
         """Take over the names in the directory; yield after each slice of new ones."""

@@ -62,7 +62,7 @@ class Pods:
         self._is_alive = is_alive
         self._clock = clock
         self._names: tuple[str, ...] = ()
-        self._modified = 0  # of the directory when it was listed; 0 if a later change may have the same time
+        self._modified = 0  # mtime of the directory when it was listed; 0 if a later change may have the same
 
     def is_changed(self) -> bool:
         """Return True if the directory may have other folders than those that `list_names` returned last."""

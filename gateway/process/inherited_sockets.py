@@ -30,12 +30,12 @@ class InheritedSockets:
         """Take the sockets that `environment` tells of, and remove its variables there. Children inherit neither."""
         process, count, names = (environment.pop(f"LISTEN_{key}", "") for key in ("PID", "FDS", "FDNAMES"))
         if process != str(os.getpid()) or not count.isdecimal():
-            return  # they are for another process
+            return  # the sockets are meant for another process
         given = names.split(":") if names else []
         for index, number in enumerate(range(first, first + int(count))):
             os.set_inheritable(number, False)
             if stat.S_ISSOCK(os.fstat(number).st_mode):
-                name = given[index] if index < len(given) else "unknown"  # as sd_listen_fds_with_names says
+                name = given[index] if index < len(given) else "unknown"  # sd_listen_fds_with_names(3)
                 self._by_name.setdefault(name, []).append(socket.socket(fileno=number))
 
     def take_port(self, name: str, host: str, port: int) -> socket.socket:

@@ -62,7 +62,7 @@ class ReplayBackend:
         self._player = PartPlayer(plan, events, pace, later, self._send_events, self._end_part)
         self.ended: Callable[[], None] = lambda: None
         self._turn: RecordedTurn | None = None
-        self._place = 0  # of the current part in its turn
+        self._place = 0  # index of the current part in its turn
         self._started = False
 
     def start(self) -> None:

@@ -55,8 +55,8 @@ class PrivateConversation(AskingBackend):
     ) -> None:
         self._dialect = dialect
         self._ledger = services.ledger
-        self._ids: Ext | None = None  # of the conversation at the backend
-        self._exists = False  # the backend is known to have the conversation
+        self._ids: Ext | None = None  # the backend's ids of the conversation
+        self._exists = False  # True if the backend is known to have the conversation
         super().__init__(session, services, lambda _events: self._dial(dial))
 
     def _dial(self, dial: Callable[[PrivateConversation], Upstream]) -> Upstream:

@@ -177,10 +177,10 @@ class Driver:
             return
         await self._wait_until(lambda: self._ended or self._text >= streamed)
         if self._ended and isinstance(command, c.CancelTurn):
-            return  # what is over cannot be cancelled
+            return  # a turn that has ended cannot be cancelled
         over = self._ended
         if isinstance(command, c.ResumeTurn) and any(line.turn for line, _ in self._plan.events(part)):
-            self._ended = over = False  # else there was nothing to resume
+            self._ended = over = False  # the recorded turn went on; without events in it there was nothing to resume
         request = self._send(command)
         await self._wait_until(lambda: request in self._answers or (self._ended and not over))
         answer = self._answers.get(request)

@@ -128,7 +128,7 @@ class TurnMatcher:
 
     def match_input(self, command: Command) -> tuple[RecordedTurn | None, MatchReport]:
         """Return the turn for an input, or None, with a report."""
-        unused = sorted(self.unused, key=lambda turn: turn.number <= self._last)  # those after the last one first
+        unused = sorted(self.unused, key=lambda turn: turn.number <= self._last)  # later turns first
         used = [turn for turn in self._plan.inputs if turn.number in self._used]
         found = _similar(unused, command)
         if not found or found[0][1].level in ("near", "other"):

@@ -18,8 +18,8 @@ class BusySessions:
     def __bool__(self) -> bool:
         return bool(self._busy)
 
-    def note(self, session: Session, busy: bool) -> None:  # called as an observer
-        """Take note of a session that is busy now, or not any more."""
+    def note(self, session: Session, busy: bool) -> None:  # by position: it is an observer
+        """Store whether a session is busy now."""
         if busy:
             self._busy.add(session)
             return

@@ -20,7 +20,7 @@ class CatchUps:
         self._running: set[str] = set()  # ids of links
 
     def drained(self, link: Link) -> None:
-        """Deliver to a peer that has read everything what was kept for it."""
+        """Deliver the events that were kept for a peer, which has now read everything that it was sent."""
         if link.id not in self._running:
             self._running.add(link.id)
             self._do_work(link, self._catch_up(link))

@@ -10,8 +10,8 @@ class Entrances:
     """The session behind each listener, the listeners that lead to each session, and which sessions stay for them."""
 
     def __init__(self) -> None:
-        self._sessions: dict[str, Session] = {}  # by the endpoint of the listener
-        self._listeners: dict[str, list[Ingress]] = {}  # by the id of the session
+        self._sessions: dict[str, Session] = {}  # endpoint of a listener -> the session behind it
+        self._listeners: dict[str, list[Ingress]] = {}  # session id -> its listeners
         self._kept: set[str] = set()  # ids of sessions that are never forgotten
 
     def find_session(self, ingress: Ingress) -> Session | None:

@@ -20,7 +20,7 @@ class PastSessions:
         self._deleted: dict[str, None] = {}  # names, the oldest first
 
     def hide(self, names: Iterable[str]) -> None:
-        """Show the sessions of these names to nobody any more: a client deleted them, and their backend keeps them."""
+        """Hide the sessions of these names from all clients: a client deleted them, and their backend keeps them."""
         for name in names:
             remember(self._deleted, name, None, REMEMBERED_MAX)
 

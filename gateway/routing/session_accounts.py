@@ -57,7 +57,7 @@ class SessionAccounts:
         """Forget a session that has stopped; its losses stay in the sums, and its recording is closed."""
         self._list.forget(session.state.id)
         self._quota.forget(session.state.id)
-        self._busy.note(session, False)  # as an observer is called
+        self._busy.note(session, False)  # the observer of the session is not called any more
         self._ledger.move_session(session.state.id, "")
         if self._recorder is not None:
             self._recorder.over(session.state.id)

@@ -18,7 +18,7 @@ class UnopenedSessions:
     """The sessions of a route that wait for their backend, each with the client that asked for it."""
 
     def __init__(self) -> None:
-        self._waiting: dict[str, tuple[Session, Link]] = {}  # by provisional id
+        self._waiting: dict[str, tuple[Session, Link]] = {}  # provisional id -> session and client
         self._of_link: dict[str, dict[str, Session]] = {}
         self._chosen: dict[ChosenName, str] = {}
         self._names: dict[str, ChosenName] = {}

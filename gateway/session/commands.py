@@ -90,7 +90,7 @@ class Commands:
         self._inputs = inputs
         self._questions = questions
         self._effects = effects
-        self._deadline: Timer | None = None  # of the cancel
+        self._deadline: Timer | None = None  # the deadline of a cancel
         self._held: list[tuple[Client | None, c.CancelTurn]] = []  # cancels that wait for the connection
 
     # -- asked -------------------------------------------------------------------------------------------
@@ -157,7 +157,7 @@ class Commands:
 
     def _pause(self, client: Client, command: c.PauseTurn) -> None:
         if self._questions.waits_for_words(client):
-            client.send([Reply(request=command.request)])  # to this client the run is paused already
+            client.send([Reply(request=command.request)])  # a question in words has paused this client's run
         elif self._context.upstream.commands.can_write_type(c.PauseTurn):
             self._in_flight.forward(client, command)
         elif self._context.route.pause == "cancel":

@@ -105,7 +105,7 @@ class Content:
         self._emit(event if event.call else structs.replace(event, call=f"{turn.id}/{len(turn.calls)}"))
 
     def _begun_call(self, turn: OpenTurn, event: e.ToolCallArguments | e.ToolCallFinished) -> CallBlock:
-        """Begin the call of an event whose start was not told, and return it."""
+        """Begin and return a call of which the backend did not tell the start."""
         self.call_started(e.ToolCallStarted(call=event.call, name=event.name))
         return turn.calls[event.call or f"{turn.id}/{len(turn.calls) - 1}"]
 

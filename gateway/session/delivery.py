@@ -84,9 +84,9 @@ class Delivery:
         if link.publishes:
             self.publications.add(link.id)
         link.attach(self._state, request)
-        attachment.view = link.view  # only now: what a link can be shown may be the session's
+        attachment.view = link.view  # read after `attach`, because the view may depend on the session
         if self._state.turn is not None:
-            # What it holds back of the turn so far, its group goes on with.
+            # This projection may hold events back, for example an open call; its group goes on with them.
             attachment.behind = link.dialect.projection("", attachment.view)
             for part in up_to_questions(_turn_so_far(self._state, link.dialect)):
                 self._render(attachment, attachment.behind, self._log.unlogged(part), len(part))
@@ -137,7 +137,7 @@ class Delivery:
             finished = self._tell_runs(batch, opened)
         if ended:
             self._end_turn(batch)
-        if self._recorder is not None and before is not self._recorder:  # as it is for nearly every token
+        if self._recorder is not None and before is not self._recorder:  # unequal for nearly every token
             self._recorder.leave(before)
         return finished
 
@@ -226,7 +226,7 @@ class Delivery:
         answered = isinstance(last, e.TurnEnded) and last.end in ANSWERED
         for attachment in self.attachments.values():
             if not answered and attachment.told is self._state.forgotten:
-                attachment.told = None  # it is told again before its first answer
+                attachment.told = None  # its client is told again before its first answer
             if attachment.request and attachment.behind is None:
                 self.groups.leave(attachment)
                 attachment.request = ""
@@ -247,7 +247,7 @@ class Delivery:
             attachment.link.log.info("client is slow, joining pieces of its text")
 
     def catch_up(self, link: Client) -> Iterator[None]:
-        """Give a link that has written everything what it missed, a slice between two yields.
+        """Deliver the missed events to a link that has written everything; yield after each slice.
 
         It goes on after a slice without frames, which wakes no writer to ask for the next slice.
         """

@@ -64,7 +64,7 @@ def _sum(a: N | None, b: N | None) -> N | None:
 
 def _history(state: SessionState, event: e.HistorySnapshot) -> None:
     state.transcript = list(event.items)
-    own = state.turn.id if state.turn is not None else None  # what a rotation kept of the open turn stays fresh
+    own = state.turn.id if state.turn is not None else None  # a rotated history may contain items of the open turn
     state.fresh = next((i for i, item in enumerate(event.items) if item.turn == own), len(event.items))
     state.snapshot_ext = event.ext
     state.conversation = event.conversation or state.conversation
@@ -167,7 +167,7 @@ def _asked(state: SessionState, event: e.ApprovalRequested | e.InteractionRequir
 def _put_in_words(state: SessionState, event: e.QuestionAsked) -> None:
     turn = state.turn
     if turn is not None:
-        turn.spoke = not event.parked  # one that parks the turn ends its run
+        turn.spoke = not event.parked  # a question that parks the turn ends its run
     if event.parked and turn is not None and turn.question is not None:
         turn.question.words, turn.asked = event, event.number
 
@@ -178,7 +178,7 @@ def _resolved(state: SessionState, _event: e.ApprovalResolved | e.InteractionRes
         return
     if turn.question.words is None:
         turn.blocks.remove(turn.question)
-    turn.question = None  # one in words leaves with its e.QuestionAnswered, which is the next event
+    turn.question = None  # a question in words leaves `blocks` with the next event, its QuestionAnswered
 
 
 def _answered(state: SessionState, event: e.QuestionAnswered) -> None:
@@ -190,7 +190,7 @@ def _answered(state: SessionState, event: e.QuestionAnswered) -> None:
         return
     turn.blocks[at] = event
     if turn.question is not None:
-        turn.blocks.append(turn.question)  # asked on, behind what was kept back until this answer
+        turn.blocks.append(turn.question)  # the question stays open, behind the block that waited for this answer
 
 
 def _otp(state: SessionState, event: e.OtpRequired) -> None:

@@ -79,7 +79,7 @@ def _stands(run: PastRun | None, first: int, history: e.HistorySnapshot) -> Foun
         return FoundTurn(verdict="running", own=own)
     if run is None or run.end is None:
         return UNKNOWN
-    is_paused = run.end == "cancelled" and is_last and history.status == "paused"  # the log of a pod tells both alike
+    is_paused = run.end == "cancelled" and is_last and history.status == "paused"  # a pod's log has one entry for both
     return FoundTurn(verdict="ended", own=own, end="paused" if is_paused else run.end, failure=run.failure)
 
 
@@ -128,7 +128,7 @@ def missed(turn: OpenTurn, known: Sequence[Item], own: Sequence[Item]) -> list[e
             if (item.role, item.text) in heard:
                 heard.remove((item.role, item.text))
             elif item.role == "user" and (turn.blocks or turn.model_turn is not None):
-                events.append(e.Gap(text="the message that this turn answers was missed"))  # its place is gone
+                events.append(e.Gap(text="the message that this turn answers was missed"))  # too late to show it
             else:
                 events.append(e.MessageAppended(message=item))
         elif isinstance(item, Message):
@@ -152,7 +152,7 @@ def _rest(heard: deque[TextBlock] | deque[ReasoningBlock], text: str) -> Iterato
         if not block.done:
             yield text
             return
-        if not text.startswith(said):  # heard with holes: what was said of it stands
+        if not text.startswith(said):  # parts were missed in between: the text that was heard stays
             return
         text = text[len(said) :]
     if text:

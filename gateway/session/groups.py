@@ -16,7 +16,7 @@ from dragoman.gateway.session.text_stream import TextStream, TextTarget
 from dragoman.mappings.canonical import SessionState
 from dragoman.mappings.dialect import TextSink
 
-_KEY = attrgetter("link.dialect.name", "view", "request")  # of an attachment
+_KEY = attrgetter("link.dialect.name", "view", "request")  # attachments with an equal key share a rendering
 
 
 class Groups:

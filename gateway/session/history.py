@@ -126,7 +126,7 @@ class Addition:
             self._places.setdefault(_mark(item), []).append(i)
         self._users = [i for i, item in enumerate(self._known) if _is_spoken(item, "user")]
         self._answers = [i for i, item in enumerate(self._known) if _is_spoken(item, "assistant")]
-        self._at = 0  # what stands before was compared
+        self._at = 0  # items before this index were compared
 
     def of(self, told: Sequence[Item]) -> tuple[list[Item], int]:
         """Return the transcript with the items that only `told` has, and how many items `told` reaches to.

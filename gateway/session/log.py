@@ -179,7 +179,7 @@ class Log:
         run: list[tuple[Batch, int]] = []
         if self._merged is NOTHING_MERGED:
             self._merged = deque()
-        stream: Stream | None = None  # of the run
+        stream: Stream | None = None  # the stream of the current run
         while left > 0 and len(self._batches) > 1:
             batch, weight = self._batches.popleft()
             left -= len(batch.events)

@@ -21,7 +21,7 @@ from dragoman.mappings.canonical.events import (
 from dragoman.mappings.canonical.values import Item, ToolCall, ToolResult
 from dragoman.mappings.dialect import Loss
 
-KEPT = "{}"  # whoever parses arguments still gets an object
+KEPT = "{}"  # an empty object, so that clients can still parse the arguments
 
 
 def tool_names_only(events: Iterable[Any]) -> tuple[list[Any], list[Loss]]:

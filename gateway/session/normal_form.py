@@ -175,7 +175,7 @@ class QuestionForm:
             after_text=turn.spoke,
         )
         self._emit(words)
-        self._runs.split()  # it is the last of its batch: what its clients are not shown yet begins with the next
+        self._runs.split()  # a question ends its batch, so that a client in words is shown nothing behind it
 
     def _begin_run(self, origin: Origin | None) -> None:
         turn = self._state.turn
@@ -226,7 +226,7 @@ class NormalForm:
         self.states = runs.states
         self.losses = runs.losses
         self.next_model_turn = runs.next_model_turn
-        self._tells_calls = tells_calls  # else a history has messages alone, and is folded into ours
+        self._tells_calls = tells_calls  # False if the backend's history has messages alone: it is folded into ours
         self.unwanted: list[Question] = []
         """Questions that were asked in a turn which is over for its clients: nobody will answer them."""
 

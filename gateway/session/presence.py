@@ -140,13 +140,13 @@ class Presence:
             self._context.delivery.attach(client, request)
             return
         self._stop_timer()
-        self._effects.backend.start()  # before: what it knows at once stands in the first snapshot
+        self._effects.backend.start()  # first: what the backend tells at once is then in the first snapshot
         if client.attaches:
             self._context.services.audit.note("attach", client, session=self._context.state.id)
             self._context.delivery.attach(client, request)
         else:
             client.attach(self._context.state, request)
-            self._leave()  # it looked, and is gone
+            self._leave()  # it only makes calls, so it never attaches
 
     def look(self) -> None:
         """Connect to the backend for a client that only asks, and rest after `session_ttl`."""
@@ -158,7 +158,7 @@ class Presence:
         """Forget a client that is gone; its turn goes on, the answers to its commands are dropped."""
         client.sessions.pop(self._context.state.id, None)
         self._pending.leave(client)
-        attached = client.id in self._context.delivery.attachments  # a probe never was
+        attached = client.id in self._context.delivery.attachments  # a probe never attaches
         self._context.delivery.detach(client)
         if attached and not client.publishes:
             self._leave()

@@ -56,14 +56,14 @@ class Questions:
     def __init__(self, context: SessionContext, effects: QuestionEffects) -> None:
         self._context = context
         self._effects = effects
-        self._shown = ""  # the open question's id
+        self._shown = ""  # id of the open question
         self._shown_at = 0
         self._form: wording.Form | None = None
         self._deadline: Timer | None = None
         self.given: Given | None = None
         """The answer that is on its way to the backend, which may go on before it confirms it."""
-        self._giver = ""  # whose it is, "" for the gateway's own
-        self._beaten: set[str] = set()  # links that were shown the last question, which somebody else answered
+        self._giver = ""  # id of the client that gave the answer, "" for the gateway
+        self._beaten: set[str] = set()  # ids of clients whose answer to the last question comes too late
 
     @property
     def open(self) -> QuestionBlock | None:
@@ -79,7 +79,7 @@ class Questions:
         links = self._context.delivery.links
         if any(client.can_be_asked(question) for client in links):
             return False
-        policy = self._context.route.approvals  # with nobody there nothing is approved: who comes back may be asked
+        policy = self._context.route.approvals  # nothing is approved while no client is attached
         return policy == "deny" or (policy == "approve" and isinstance(question, e.ApprovalRequested) and bool(links))
 
     # -- a question begins and ends --------------------------------------------------------------------

@@ -38,8 +38,8 @@ class Runs:
         self.losses: list[Loss] = []
         self.at = 0
         self.new_id = new_id
-        self.tells_model_turns = tells_model_turns  # else each turn has one of ours: a pod's parent waits for it
-        self._model_turns = 0  # those that we said ourselves
+        self.tells_model_turns = tells_model_turns  # if False, each turn gets one of ours, as a pod's parent needs it
+        self._model_turns = 0  # number of model turns that the gateway has added
         self._runs: list[Run] = []
         self._out: list[Event] = []
 
@@ -75,10 +75,10 @@ class Runs:
         self.losses.append(Loss(kind=type(event).__name__, why=why))
 
     def tell_gap(self, event: Gap) -> None:
-        """Tell everybody that something is lost, and count it: not every dialect has a form for it."""
+        """Tell every client that something is lost, and count it: not every dialect has a form for it."""
         self.losses.append(Loss(kind="Gap", why=event.text, count=max(1, event.count)))
         if event.context:
-            self.state.epoch += 1  # what the log says from here on does not follow from what it said (3.15)
+            self.state.epoch += 1  # the model has forgotten what the log has so far (rule 3.15)
         self.emit(event)
 
     # -- the turn --------------------------------------------------------------------------------------

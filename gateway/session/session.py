@@ -56,7 +56,7 @@ class SessionObserver(Struct, frozen=True, kw_only=True):
     on_rested: Callable[[Session], None] = lambda _session: None
     """Nobody came for `session_ttl`, and the connection to the backend was closed."""
     on_busy: Callable[[Session, bool], None] = lambda _session, _busy: None
-    """A turn is open or an input waits to be accepted, or neither any more."""
+    """Called with True when a turn is open or an input waits to be accepted, and with False when neither is."""
     on_run: Callable[[Session, Run], None] = lambda _session, _run: None
     """Events were delivered, and they are more than text."""
     changed: set[str] = field(default_factory=set)

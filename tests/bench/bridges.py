@@ -110,7 +110,7 @@ OPTIONS = {
     "authentication": '[auth.tokens]\nalice = "env:BENCH_TOKEN"\n',
     "ops port": '[ops]\nlisten = "unix:{folder}/ops"\n',
 }
-"""What can be switched on, and its part of the configuration."""
+"""Name of an option of the gateway -> its part of the configuration file."""
 
 
 def with_option(name: str) -> Bridge:

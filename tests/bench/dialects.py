@@ -25,7 +25,7 @@ class Rule(Struct, frozen=True):
 
 
 class Role(Struct, frozen=True, kw_only=True):
-    """One end of a dialect. A caller sends `say` to begin a turn; a backend sends `token` and `finish`."""
+    """The messages of a load program as caller or backend: `say` begins a turn; `token` and `finish` answer it."""
 
     framing: str  # line, ws or zmtp
     rules: tuple[Rule, ...]
