@@ -384,9 +384,9 @@ class Link:
                 step.bursts = []
         if step.losses:
             self._ledger.record(step.losses, source=self.dialect.name)
-        for fault in step.faults:
-            self._budget.left -= FRAME
-            self._faults.note(fault)
+        if step.faults:
+            self._budget.left -= FRAME * len(step.faults)
+            self._faults.note_all(step.faults)
         if step.bursts:
             self._events.sink(self, step.bursts)
         if step.alarm is not None and not self._ended:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from typing import Protocol
 
 from structlog.typing import FilteringBoundLogger
@@ -29,11 +31,14 @@ class FaultLog:
         self.total = 0
         """Number of faults since the beginning."""
 
-    def note(self, fault: PeerError) -> None:
-        """Count a fault, and log it unless there was a line within the last second."""
-        self._counters[f"faults_{self._dialect}_{fault.code}"] += 1
-        self.total += 1
-        self._lines.note(fault)
+    def note_all(self, faults: Sequence[PeerError]) -> None:
+        """Count the faults of one step, and log them unless there was a line within the last second."""
+        for code, count in Counter([fault.code for fault in faults]).items():
+            self._counters[f"faults_{self._dialect}_{code}"] += count
+        self.total += len(faults)
+        self._lines.note(faults[0])
+        if len(faults) > 1:
+            self._lines.note(faults[-1], len(faults) - 1)
 
     def flush(self) -> None:
         """Log the faults that no line has told of."""

@@ -23,9 +23,9 @@ class LogThrottle(Generic[T]):
         self._waiting: list[T] = []  # the last item, if no line has told of it
         self._count = 0  # items since the last line
 
-    def note(self, item: T) -> None:
-        """Count an item, and log it unless there was a line within the last second."""
-        self._count += 1
+    def note(self, item: T, count: int = 1) -> None:
+        """Count an item, or several with this as the last; log it unless there was a line within the last second."""
+        self._count += count
         self._waiting = [item]
         now = self._clock()
         if now >= self._next or self._next > now + LINE_EVERY:  # or the clock was set back

@@ -63,7 +63,9 @@ def as_go_reads(frame: bytes) -> object:
     check_value_count(frame)
     try:
         return _shallow(UNTYPED.decode(frame))
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except msgspec.DecodeError as error:
+        _check_escapes(frame, error)
+    except (UnicodeDecodeError, RecursionError):
         pass
     try:
         value = json.loads(frame.decode(errors="replace"), parse_constant=_constant)
@@ -72,6 +74,12 @@ def as_go_reads(frame: bytes) -> object:
     except RecursionError as error:
         raise PeerError("too_deep", "nested too deep") from error
     except (ValueError, msgspec.DecodeError) as error:  # json raises ValueError, also for too many digits
+        raise PeerError("not_json", f"not JSON: {error}") from error
+
+
+def _check_escapes(frame: bytes, error: msgspec.DecodeError) -> None:
+    """Raise PeerError unless the frame has escapes: only half surrogates are JSON to Go and an error to msgspec."""
+    if b"\\u" not in frame:
         raise PeerError("not_json", f"not JSON: {error}") from error
 
 
@@ -110,11 +118,21 @@ class Events(Shared):
         self._decoders = {topic.encode(): form.decode for topic, form in self._forms.items()}
 
     def decode(self, frame: bytes) -> Any:
-        """Decode a frame as a published message or a reply; raise DecodeError if `mend` must look at it."""
+        """Decode a frame as a published message or a reply.
+
+        Raise PeerError if it is no JSON at all, which costs as little as possible, as a peer may send many such frames.
+        Raise another error if `mend` must look at it.
+        """
         topic, nul, body = frame.partition(b"\0")
-        if not nul:
-            return self._reply.decode(frame)
-        message = self._decoders[topic](body) if topic in self._decoders else _refuse("a topic that is not known")
+        try:
+            if not nul:
+                return self._reply.decode(frame)
+            message = self._decoders[topic](body) if topic in self._decoders else _refuse("a topic that is not known")
+        except msgspec.ValidationError:
+            raise
+        except msgspec.DecodeError as error:
+            _check_escapes(frame, error)
+            raise
         if nanoseconds(message.timestamp) is None:
             _refuse("a timestamp that is none")
         if message.topic.encode() != topic:  # two topics that share one struct
@@ -156,7 +174,7 @@ class Events(Shared):
 
 
 def _refuse(why: str) -> Any:
-    raise msgspec.DecodeError(why)
+    raise msgspec.ValidationError(why)
 
 
 def _object(value: object) -> dict[str, object]:

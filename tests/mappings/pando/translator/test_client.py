@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import sys
+from collections.abc import Callable
+from functools import partial
 from itertools import count
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -703,3 +707,32 @@ def test_user_and_assistant_alternate_in_captured_turns_as_in_the_store() -> Non
         if isinstance(item, say.MessageAppended | say.ModelTurnStarted)
     ]
     assert order == ["Fix parse_wait()", "", "中文总结一下日志问题", "", "torture list", "", ""]
+
+
+CALLS_OF_A_FAULT = 6
+"""Python calls for a published message that is not JSON: a primary may send very many."""
+
+
+def test_a_message_that_is_not_json_costs_few_calls() -> None:
+    primary = Primary().opened()
+    few, many = (
+        calls_of(partial(primary.link.receive, [Parts("pub", b"", (b"llm.token\0x",))] * number))
+        for number in (10, 110)
+    )
+    assert (many - few) / 100 <= CALLS_OF_A_FAULT
+
+
+def calls_of(work: Callable[[], object]) -> int:
+    """Count the Python calls of `work`, those of other packages too."""
+    calls: list[str] = []
+
+    def note(frame: FrameType, what: str, _argument: object) -> None:
+        if what == "call":
+            calls.append(frame.f_code.co_qualname)
+
+    sys.setprofile(note)
+    try:
+        work()
+    finally:
+        sys.setprofile(None)
+    return len(calls)
