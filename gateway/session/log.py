@@ -58,7 +58,7 @@ NO_BATCHES: deque[tuple[Batch, int]] = deque(maxlen=0)
 
 
 class Log:
-    """The newest batches of a session. `turn_weight` counts the characters of the open turn so far."""
+    """The newest batches of a session. `turn_weight` counts the characters of the open turn so far, each text once."""
 
     def __init__(self, state: SessionState, limits: Limits) -> None:
         self._state = state
@@ -86,8 +86,11 @@ class Log:
         """
         self._on_growth = on_growth
 
-    def append(self, events: list[Event], turn: str, origin: Origin, at: int, weight: int) -> Batch:
-        """Append events of one turn, which weigh so many characters, and return their batch."""
+    def append(self, events: list[Event], turn: str, origin: Origin, at: int, weight: int, repeated: int = 0) -> Batch:
+        """Append events of one turn and return their batch.
+
+        They weigh so many characters, of which some repeat what the turn has already.
+        """
         if self.text_is_open:
             self.close_text()
         state = self._state
@@ -106,6 +109,7 @@ class Log:
         if self._batches is NO_BATCHES:
             self._batches = deque()
         self._batches.append((batch, weight))
+        self.turn_weight -= repeated
         self._grow(len(events), weight)
         return batch
 

@@ -25,18 +25,23 @@ _TEXT = attrgetter("text")
 _ONLY_TEXT = frozenset({TextDelta})
 
 
-def of_events(events: Sequence[Event]) -> int:
-    """Return the weight of a batch; deltas of text, which are nearly all, are weighed without a call for each."""
+def of_events(events: Sequence[Event]) -> tuple[int, int]:
+    """Return the weight of a batch, and how much of it repeats text that the turn has already.
+
+    Deltas of text, which are nearly all, are weighed without a call for each.
+    """
     if _ONLY_TEXT.issuperset(map(type, events)):
-        return sum(map(len, map(_TEXT, events)))
-    weight = 0
+        return sum(map(len, map(_TEXT, events))), 0
+    weight = repeated = 0
     for event in events:
         kind = type(event)
         if kind in _WITH_TEXT:
             weight += len(_TEXT(event))
+            if kind in _REPEATS:
+                repeated += len(_TEXT(event))
         elif kind in _WEIGHTS:
             weight += _WEIGHTS[kind](event)
-    return weight
+    return weight, repeated
 
 
 def of_item(item: Item) -> int:
@@ -59,6 +64,9 @@ def _result(event: ToolCallFinished) -> int:
 def _history(event: HistorySnapshot) -> int:
     return sum(map(of_item, event.items)) + sum(len(bytes(raw)) for raw in (event.ext or {}).values())
 
+
+_REPEATS = frozenset((TextDone, ReasoningDone, TurnEnded))
+"""Events with the whole text of pieces that came before (docs/translation.md, rule 4.2)."""
 
 _WITH_TEXT = frozenset((TextDelta, TextDone, ReasoningDelta, ReasoningDone, ToolOutputDelta, TurnEnded))
 

@@ -595,6 +595,20 @@ async def test_an_echo_of_another_clients_input_stays_a_message_of_that_client()
         assert [m.text for m in made.session.state.messages()] == ["Hey"]
 
 
+async def test_a_turn_whose_texts_fit_is_not_ended_because_its_backend_sends_each_whole_text_again() -> None:
+    text = "x" * 1_500
+    done = {"event": "text_done", "data": {"text": text}}
+    async with in_memory_gateway(limits=Limits(transcript_max=2_000)) as made:
+        await (
+            begun(made)
+            .pod_sends(delta(text), done)
+            .receives("a", token("r1", text))
+            .pod_sends(*FINISHED)
+            .receives("a", answer("r1", text))
+            .done()
+        )
+
+
 async def test_a_turn_without_end_is_ended_and_its_backend_asked_to_stop() -> None:
     async with in_memory_gateway(limits=Limits(transcript_max=2_000)) as made:
         await (

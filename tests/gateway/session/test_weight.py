@@ -10,8 +10,10 @@ from dragoman.mappings.canonical import Event
 from dragoman.mappings.canonical.events import (
     HistorySnapshot,
     MessageAppended,
+    ReasoningDone,
     StatusChanged,
     TextDelta,
+    TextDone,
     ToolCallArguments,
     ToolCallFinished,
     ToolOutputDelta,
@@ -34,12 +36,19 @@ from dragoman.mappings.canonical.values import Item, Message, Reasoning, ToolCal
     ],
 )
 def test_the_weight_of_an_event_counts_each_field_that_a_peer_can_make_long(event: Event, weight: int) -> None:
-    assert of_events([event]) == weight
-    assert of_events([event, TextDelta(text="x"), event]) == 2 * weight + 1
+    assert of_events([event])[0] == weight
+    assert of_events([event, TextDelta(text="x"), event])[0] == 2 * weight + 1
 
 
 def test_a_batch_of_text_weighs_its_text() -> None:
-    assert of_events([TextDelta(text="ab"), TextDelta(text="c")]) == 3
+    assert of_events([TextDelta(text="ab"), TextDelta(text="c")]) == (3, 0)
+
+
+@pytest.mark.parametrize(
+    "whole", [TextDone(text="ab"), ReasoningDone(text="ab"), TurnEnded(end="completed", text="ab")]
+)
+def test_the_whole_text_of_earlier_pieces_counts_as_repeated(whole: Event) -> None:
+    assert of_events([TextDelta(text="a"), TextDelta(text="b"), whole]) == (4, 2)
 
 
 @pytest.mark.parametrize(
