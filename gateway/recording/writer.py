@@ -83,6 +83,8 @@ class Writer:
         self._give_up_at = float("inf")
         self._open: set[OutputFile] = set()
         self._unsynced: dict[OutputFile, None] = {}
+        self._new_in: Path | None = None
+        """The folder with new names that are not synced yet."""
         self._thread = threading.Thread(target=self._run, name="recordings", daemon=True)
 
     @property
@@ -218,16 +220,21 @@ class Writer:
             file.descriptor = descriptor
             file.path = path
             self._open.add(file)
-            sync_folder(path.parent)
+            self._new_in = path.parent
             log.info("recording", file=str(path))
             return
         raise FileExistsError("no name is free")
 
     def _sync(self, files: list[OutputFile]) -> None:
+        """Flush files to the disk, and the folder if it has new names."""
+        new_in, self._new_in = self._new_in, None
         if len(files) > ONE_BY_ONE and sync_file_system(files[0].descriptor):
             return
         for file in files:
             try:
+                if new_in is not None:
+                    sync_folder(new_in)
+                    new_in = None
                 os.fsync(file.descriptor)
             except OSError as error:
                 self._fail(file, error)

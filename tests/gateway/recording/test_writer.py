@@ -184,6 +184,23 @@ def test_discarded_bytes_are_not_written_and_their_file_fails(
     assert (file.lines, other.over) == (1, True)
 
 
+def test_the_folder_is_synced_once_for_all_files_of_a_round(
+    tmp_path: Path, loop: Loop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[Path] = []
+    monkeypatch.setattr(module, "sync_folder", synced.append)
+    monkeypatch.setattr(module, "sync_file_system", lambda _descriptor: False)
+    place = Folder(tmp_path / "rec")
+    writer = Writer(place, loop.calls.put)
+    for number in range(20):
+        writer.put(a_file(place, loop, f"s{number}"), b"x\n", 1)
+    writer.flush()
+    writer.start()
+    assert writer.close()
+    assert len(list(place.path.iterdir())) == 20
+    assert synced == [place.path]
+
+
 def test_many_files_are_synced_by_one_call(tmp_path: Path, loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[int] = []
     real = keeping.sync_file_system
