@@ -379,7 +379,7 @@ class Link:
             self.put(step.frames)
             self._budget.left -= sum(map(len, step.frames))
             if self.outbox.over:
-                self.cut(PeerError("flooding", "asks and does not read the answers", can_continue=False))
+                self.cut(PeerError("flooding", "sends requests and does not read the answers", can_continue=False))
                 self._drop(len(step.bursts))
                 step.bursts = []
         if step.losses:

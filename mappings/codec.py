@@ -83,7 +83,7 @@ class Codec(Generic[M]):
         self.encode = self._encoder.encode
         self.encode_lines = self._encoder.encode_lines
 
-    # What decoding needs is made by the first frame, because most links read only one direction of a dialect.
+    # Decoders are made when the first frame comes, because most links read only one direction of a dialect.
 
     @cached_property
     def decode(self) -> Callable[[bytes], M]:

@@ -460,7 +460,7 @@ class Dialect(Struct, frozen=True, kw_only=True):
     turn_outlives_connection: bool = False
     # Servers list a session from its start, not only after its first message.
     lists_silent: bool = False
-    # One link carries all sessions of a backend: returns the backend_ids of the session with the backend's own id.
+    # Set if one link carries all sessions of a backend: returns the backend_ids for the backend's own session id.
     session_ref: Callable[[str], Ext | None] | None = None
     # Makes the translator of the link that broadcasts to everybody, if `server` serves calls alone
     # (docs/design.md, section 5).

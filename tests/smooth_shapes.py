@@ -187,7 +187,7 @@ REPLIES: dict[str, dict[str, Shape]] = {
         "suggestedNextActions": [str],
     },
 }
-"""What stands in `data` of a 200, by the question; `response` of the terminal."""
+"""Action -> the form of `data` in its 200; `response` is the form of the answer in a terminal."""
 
 MIRRORED = {
     "stream_token": ("token",),

@@ -362,7 +362,7 @@ class SharedBackend:
         opened = next((item for item in answer.items if isinstance(item, SessionOpened)), None)
         if opened is None:
             failure = next((item.failure for item in answer.items if isinstance(item, Reply)), None)
-            raise Refused(failure or Failure(cause="internal", text="the backend did not say what it opened"))
+            raise Refused(failure or Failure(cause="internal", text="the backend did not name its new session"))
         self._session.receive([structs.replace(answer, items=[structs.replace(opened, request="")])])
         self._upstream.attach(state)
 

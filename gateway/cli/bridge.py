@@ -89,7 +89,7 @@ def bridge(
                 endpoint=endpoint.masked,
             )
     if record is None and not redact:
-        raise ConfigError("--no-redact is for what is recorded: it goes with --record")
+        raise ConfigError("--no-redact needs --record")
     ops_port = None
     if ops is not None:
         token = os.environ.get("DRAGOMAN_OPS_TOKEN", "")

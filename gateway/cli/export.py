@@ -36,7 +36,7 @@ def export(
     `dragoman scan` first. No file is overwritten.
     """
     if frames and format == "html":
-        raise ConfigError("--frames goes with --format cloudevents: the page shows the frames as it is")
+        raise ConfigError("--frames needs --format cloudevents: the HTML page always shows the frames")
     suffix = ".html" if format == "html" else ".cloudevents.jsonl"
     with opened(file) as recording:
         stem = recording.path.name.removesuffix(".zst").removesuffix(".jsonl")

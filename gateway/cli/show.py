@@ -79,7 +79,7 @@ def show(
         logs.tell(words, sys.stderr)
     if turns:
         if as_ or kind or turn or from_ or to or every:
-            raise ConfigError("--turns prints a table of all turns: it goes with --json alone")
+            raise ConfigError("--turns prints a table of all turns: use it with no other option than --json")
         _show_turns(recording, as_json=as_json)
         return
     dialect = _dialect(as_, kind, turn, other=every or as_json)
@@ -158,7 +158,7 @@ def _dialect(name: str, kinds: list[str] | None, numbers: list[int] | None, *, o
     if not name:
         return None
     if kinds or numbers or other:
-        raise ConfigError("--as prints frames: it goes with --from and --to, not with --kind, --turn, --all and --json")
+        raise ConfigError("--as prints frames: use it with --from and --to, not with --kind, --turn, --all and --json")
     return registry.dialect(name)
 
 
@@ -173,7 +173,7 @@ def _time(text: str, recording: Reader) -> int:
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
-        raise ConfigError(f"{text!r} is no time: write seconds, M:SS, or 2026-11-21T09:03:40Z") from None
+        raise ConfigError(f"invalid time {text!r}: write seconds, M:SS, or 2026-11-21T09:03:40Z") from None
     moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
     return max(1, int(moment.timestamp() * 1e6) - recording.header.started_at // 1000)
 

@@ -75,7 +75,7 @@ def forward_faults(route: ForwardedRoute, auth: Auth) -> Iterator[tuple[KeyPath,
         elif endpoint.option("client_ca"):
             yield key, f"{endpoint.masked}: its clients have a certificate, and no token to pass on; remove `client_ca`"
         elif not (auth.tokens or auth.jwt.is_used):
-            yield key, f"{endpoint.masked}: nobody checks the tokens that it would pass on; configure [auth]"
+            yield key, f"{endpoint.masked}: the tokens that it passes on are not checked; configure [auth]"
 
 
 def is_public(endpoint: Endpoint) -> bool:

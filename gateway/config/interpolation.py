@@ -75,7 +75,7 @@ class Interpolation:
             self.secrets.add(path)
             value = read_secret(self._folder / file)
         elif name is None:
-            raise ConfigError(f"`${{` begins no reference; {EXAMPLES}")
+            raise ConfigError(f"`${{` is not followed by a valid reference; {EXAMPLES}")
         elif value := self._environment.get(name, ""):
             pass
         elif default is not None:

@@ -32,7 +32,7 @@ def person_faults(persons: Any, auth: Auth) -> Iterator[tuple[str, int, str]]:
             if not isinstance(name, str):
                 continue
             if not name.startswith(PRINCIPALS):
-                yield person, index, f"{name!r} is no principal: write {either(f'{kind}NAME' for kind in PRINCIPALS)}"
+                yield person, index, f"invalid principal {name!r}: write {either(f'{kind}NAME' for kind in PRINCIPALS)}"
             elif why := _missing_credential(name, auth):
                 yield person, index, f"no client can be {name!r}: {why}"
 
@@ -47,7 +47,7 @@ def role_faults(
             continue
         if name != "local" and name not in persons and not name.startswith((*PRINCIPALS, *GROUPS)):
             forms = either([f"{kind}NAME" for kind in (*PRINCIPALS, *GROUPS)] + ["*", "a person of [principals]"])
-            yield name, f"{name!r} is no principal: write {forms}"
+            yield name, f"invalid principal {name!r}: write {forms}"
         elif listeners and (why := _why_nobody(name, listeners, auth, persons)):
             yield name, f"no client of this route can be {name!r}, so nobody would have this role: {why}"
 

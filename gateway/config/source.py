@@ -40,7 +40,7 @@ def _read(number: int, limit: int, wait: float) -> bytes:
     poll.register(number, select.POLLIN)
     while len(read) <= limit:
         if not is_file and not poll.poll(max(0.0, deadline - time.monotonic()) * 1000):
-            raise ConfigError(f"nothing more was written to it within {wait:g} s")
+            raise ConfigError(f"the rest of it was not written within {wait:g} s")
         try:
             data = os.read(number, limit + 1 - len(read))
         except BlockingIOError:

@@ -15,7 +15,6 @@ from dragoman.gateway.config.ops_address import OpsAddress, parse_ops_address
 from dragoman.mappings.errors import ConfigError, DragomanError
 
 TIMEOUT = 10.0  # seconds: the port itself gives up after 4
-HOW = "name it by --config FILE, --ops URL or the variable DRAGOMAN_OPS"
 
 
 class GatewayRefusalError(DragomanError):
@@ -97,7 +96,7 @@ def find_ops_port(config_file: Path | None, url: str | None) -> OpsConnection:
     elif url:
         address = parse_ops_address(url)
     else:
-        raise ConfigError(f"which gateway? {HOW}")
+        raise ConfigError("no gateway is named: use --config FILE, --ops URL or the variable DRAGOMAN_OPS")
     if not address.path and not address.port:
-        raise ConfigError("the system chose the port of this gateway, and its first line tells which: use --ops URL")
+        raise ConfigError("the system chose the port of this gateway, and its first log line names it: use --ops URL")
     return OpsConnection(address, token)

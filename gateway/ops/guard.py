@@ -108,7 +108,7 @@ class Guard:
         if self._local:
             return None  # no browser connects to a Unix socket
         if "Origin" in request.headers or request.headers.get("Sec-Fetch-Site", "none") not in ("none", "same-origin"):
-            return problem(403, "the ops port answers no web page")
+            return problem(403, "the ops port does not answer web pages")
         host = _host_in(request.headers.get("Host", ""))
         if host in ("", "localhost") or host in self._hosts or _is_address(host):
             return None

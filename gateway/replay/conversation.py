@@ -96,7 +96,7 @@ class PrivateConversation(AskingBackend):
         opened = next((item for item in answer if isinstance(item, SessionOpened)), None)
         if opened is None:
             failure = next((item.failure for item in answer if isinstance(item, Reply)), None)
-            raise Refused(failure or Failure(cause="internal", text="the backend did not say what it opened"))
+            raise Refused(failure or Failure(cause="internal", text="the backend did not name its new session"))
         self._ids, self._exists = opened.ext, True
         self._upstream.attach(self.connected())
 

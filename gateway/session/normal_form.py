@@ -448,7 +448,7 @@ def _verdict(turn: OpenTurn, status: Status) -> tuple[End, Failure | None]:
         error = turn.errors[-1]
         return "failed", Failure(cause=error.cause, text=error.text, ext=error.ext)
     if turn.result == "failed":
-        return "failed", Failure(cause="internal", text="the backend said that the turn failed, not why")
+        return "failed", Failure(cause="internal", text="the turn failed, and the backend gave no reason")
     return ("paused" if status == "paused" else "completed"), None
 
 

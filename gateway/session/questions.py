@@ -150,7 +150,7 @@ class Questions:
         if client.attaches and not self._context.delivery.has_seen_all(client):
             return "the open question was not shown to you yet"
         crossed = self._context.services.clock() - self._shown_at < self._context.services.limits.answer_guard * NS
-        return "the question before was answered by somebody else" if crossed and client.id in self._beaten else ""
+        return "another client answered the question before" if crossed and client.id in self._beaten else ""
 
     def _give(self, client: Client | None, command: Answer, segments: tuple[Segment, ...] = ()) -> None:
         block = self.open

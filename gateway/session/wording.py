@@ -222,7 +222,7 @@ def _yours(name: str) -> str:
 
 def _required(said: str) -> str:
     if not said:
-        raise ValueError("something must be said here")
+        raise ValueError("an answer is required")
     return said
 
 
@@ -258,7 +258,7 @@ def _chosen(question: Question, said: str) -> dict[str, Any]:
     chosen = list(dict.fromkeys(labels[part.lower()] for part in parts if part.lower() in labels))
     other = ", ".join(part for part in parts if part and part.lower() not in labels)
     if not chosen and not other:
-        raise ValueError("something must be chosen here")
+        raise ValueError("choose at least one option")
     return {"header": question.header, **({"options": chosen} if chosen else {}), **({"other": other} if other else {})}
 
 

@@ -49,7 +49,7 @@ def _published_or_reply(message: Parts) -> bytes:
     parts = message.parts
     if len(parts) > 1 and not parts[0]:
         if b"\0" in parts[-1]:
-            raise PeerError("invalid", "a reply is JSON")
+            raise PeerError("invalid", "a reply must be JSON")
         return parts[-1]
     if not parts or b"\0" not in parts[0]:
         raise PeerError("invalid", "no 0x00 after the topic")

@@ -33,7 +33,7 @@ PARTS: dict[str, Callable[[int, bool], Report]] = {
     "recording": lambda rounds, quick: report.recording_report(recording.measure(rounds, quick)),
     "sessions": lambda _rounds, quick: sessions.sessions_report(sessions.measure(quick)),
 }
-"""What is measured: so many rounds of it, short ones for a first look."""
+"""Name of a measurement -> the function that runs it, given the number of rounds and whether it is a quick look."""
 
 PAIR_ROUNDS = 3  # sixteen pairs, each lone and in bulk, through two programs: a round takes three minutes
 ROUNDS, QUICK_ROUNDS = 5, 1

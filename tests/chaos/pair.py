@@ -63,7 +63,7 @@ GARBLED_DEADLINE = 2.0  # seconds: a request that the proxy has broken gets no a
 RECOVERY_DEADLINE = 15.0  # seconds in which the pair must work again, once nothing disturbs it
 
 NO_TURN = (OSError, aiohttp.ClientError, TimeoutError)
-"""What a client raises that could not connect, or open a session."""
+"""Errors that a client raises if it cannot connect or open a session."""
 
 PIECES = 12  # of the text of a turn
 STORY = [
@@ -77,7 +77,7 @@ STORY = [
         Line(event=TurnEnded(end="completed")),
     ]
 ]
-"""What the backend answers to every input: about 30 ms of text and one tool call."""
+"""The answer of the backend to every input: about 30 ms of text and one tool call."""
 
 
 class Outcome(Struct, frozen=True, kw_only=True):

@@ -39,7 +39,7 @@ QUESTIONS: dict[str, Callable[[str], list[dict[str, Any]]]] = {
     "confirm": lambda request: [of_turn("write_confirmation_required", request, data=CONFIRMATION)],
     "form": lambda request: [of_turn("interaction_required", request, data=FORM)],
 }
-"""What is said of a turn that stays open."""
+"""First word of an input -> the messages of a turn that stays open."""
 
 
 def _error(request: str, code: str) -> dict[str, Any]:

@@ -48,8 +48,10 @@ class Eof:
 EOF = Eof()
 
 Said = str | bytes | Mapping[str, Any] | Eof
-"""What is sent: text and JSON as a text frame or line, bytes as a binary frame or as they are. `$session` in JSON is
-the asker's session."""
+"""The bad message to send: text and JSON as a text frame or line, bytes as a binary frame or unchanged.
+
+`$session` in JSON is replaced by the session of the client that sends it.
+"""
 
 State = Literal["fresh", "open", "running", "occupied", "paused"]
 """`open`: the asker has its session (a pod client: its snapshot). `running`: the asker's own turn is open. `occupied`:

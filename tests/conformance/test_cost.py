@@ -48,7 +48,7 @@ READERS = frozenset(
         *("layers", "unescaped", "Finder._find_all", "Finder._find", "Detector.matches", "flatten"),
     }
 )
-"""What reads all of the bytes or text that it is handed."""
+"""Functions that read all of the bytes or text that they are given."""
 
 # -- blowing up -------------------------------------------------------------------------------------------
 

@@ -228,7 +228,7 @@ WRONG: list[tuple[Any, str]] = [
     ([], "sequence"),
     ({}, "map"),
 ]
-"""What is no string, and how an error names it."""
+"""Values that are not strings, each with its name in an error."""
 
 PARAMS = [
     *[params(name, {}, f"missing field `{fields[0]}`") for name, fields in STRUCTS.items()],

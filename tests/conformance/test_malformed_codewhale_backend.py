@@ -108,7 +108,7 @@ UNKNOWN = {
     "5: a job's hook": raw('{"type":"job_lifecycle","job_id":"j","phase":"p","progress":null,"detail":null}'),
     "5: an approval's hook": raw('{"type":"approval_lifecycle","approval_id":"a","phase":"p","reason":null}'),
 }
-"""What no client is shown; counted where it is not delivered, in each direction."""
+"""Messages that no client is shown: each is counted as not delivered, in each direction."""
 
 COSTS_ITSELF = [
     *[row(name, line, counted=1) for name, line in (UNREADABLE | NOBODY).items()],

@@ -81,10 +81,10 @@ def event(name: str, /, **data: Any) -> dict[str, Any]:
 
 
 BAD = event("error", code="internal", message=lambda words: words.startswith("invalid method: "))
-"""What a line is answered with that is no method (section 1.1)."""
+"""The answer to a line that is not a method (section 1.1)."""
 
 IDLE = error("not_running")
-"""What a `cancel` of an idle pod is answered with: proof that it was understood."""
+"""The answer to a `cancel` of an idle pod, which proves that the `cancel` was understood."""
 
 CANCEL = '{"method":"cancel"}'
 COUNT = {"kind": "text", "content": "count 1 "}

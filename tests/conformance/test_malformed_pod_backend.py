@@ -136,7 +136,7 @@ UNASKED = {
     "3: the refusal of another client's cancel": event("error", code="not_running", message="m"),
     "3: the refusal of another client's resume": event("error", code="not_paused", message="m"),
 }
-"""What answers other clients of the pod: dropped and counted (docs/translation.md, rule 3.17)."""
+"""Answers to other clients of the pod: they are dropped and counted (docs/translation.md, rule 3.17)."""
 
 ROWS = [
     *[idle(f"{name}", line, counted=1) for name, line in UNREADABLE.items()],

@@ -291,7 +291,7 @@ ROWS = [
         {**of_turn("cancelled", status=499), "status": 499},
         told=[{"type": "cancelled", "requestId": "turn"}],
     ),
-    # One turn a connection (section 6): what comes under another id is not of this one.
+    # A connection has one turn at a time (section 6), so a message under another id does not belong to it.
     row(
         "9: text under a foreign id",
         of_turn("stream_token", STRAY, token="y"),

@@ -168,7 +168,7 @@ def test_every_captured_smooth_action_comes_back_without_its_undocumented_keys()
     assert done.code == 0
 
 
-# What the kinds of a fixture's schema are part of: a frame around an instance that is none itself.
+# Definition of a schema -> a whole frame and the key at which an instance of the definition stands in it.
 WHOLE: dict[str, tuple[dict[str, Any], str]] = {
     "Response": ({"type": "immediate_response", "status": 200, "message": "OK", "data": None, "timestamp": 1}, "data"),
     "Spec": (

@@ -15,7 +15,7 @@ from tests.smooth_frame_check import check
 
 BOTH = [("server_to_client", ()), ("client_to_server", ("--commands",))]
 REFUSED = (-32700, -32600, -32601, -32602)
-"""What a real server answers to a line by itself."""
+"""Codes with which a real server refuses a single line, whatever came before."""
 
 both = pytest.mark.parametrize(("direction", "options"), BOTH)
 

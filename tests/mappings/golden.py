@@ -30,7 +30,7 @@ SMOOTH_EVENTS = [
         b'"data":{"requestId":"r","node":"n","state":{"pendingOtpVerification":{"a":1}}}}'
     )
 ]
-"""What no other collection says."""
+"""Events that occur in no other collection of messages."""
 
 
 def _vectors(*directions: str) -> list[bytes]:

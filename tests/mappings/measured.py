@@ -187,7 +187,7 @@ def _unequal(one: object, other: object, path: str = "") -> Iterator[str]:
 
 
 Measured = tuple[list[Any], int, int]
-"""What came back of an item, the frames that it took, the losses that were counted."""
+"""The items that came back for an item, the number of its frames, and the number of counted losses."""
 
 
 def _there_and_back(dialect: Dialect, direction: Direction[Any], item: Any) -> Measured | None:

@@ -18,7 +18,7 @@ HEAD, SEED = "0.9.10", "0.8.59"
 BARE = ("response_start", "response_delta", "response_end")
 PARSE_ERROR, NO_METHOD = -32700, -32601
 NULLS = ("thread", "model", "model_provider", "cwd", "approval_policy", "sandbox")
-"""What the result of a message has as null since 0.8.66."""
+"""Keys that are null in the result of a message since 0.8.66."""
 
 
 class CodewhaleOracle:

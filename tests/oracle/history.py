@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 Said = tuple[str, str]
-"""Who (user or assistant) said what."""
+"""A message of a history: its role (user or assistant) and its text."""
 
 
 def joined(history: list[Said]) -> list[Said]:

@@ -37,7 +37,7 @@ CONTENT = {
     "tool_call_done",
     "tool_result",
 }
-"""What a run says: nothing of it stands outside of one."""
+"""Events that occur only within a run."""
 
 SPOKEN = {name for name in CONTENT if name.startswith(("text_", "thinking_", "tool_call_"))}
 """Blocks of the model's: they stand in a model turn."""

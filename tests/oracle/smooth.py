@@ -35,7 +35,7 @@ ANSWERS = {
     "verify_otp": {"otp_verified", "otp_invalid"},
     "submit_interaction": {"immediate_response", "interaction_invalid"},
 }
-"""What answers an action besides `error`; a 200 where it is not named."""
+"""Action -> types of its answers besides `error`; an action that is missing here is answered with a 200."""
 
 
 REFUSALS = {

@@ -31,7 +31,7 @@ REAL = {
     )
     if "id" in answer
 }
-"""What a real seed answered, by the id of the request."""
+"""Request id -> the answer of a real seed."""
 
 
 @asynccontextmanager

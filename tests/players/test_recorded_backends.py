@@ -27,7 +27,6 @@ QUESTIONS = ("Answer approve or deny.", "skip declines.", "answer code and the n
 CODE_WANTED = re.compile(r"\n\n\S+ needs a one-time code .*", re.DOTALL)
 ENDS = {"completed": "an answer ends", "failed": "a failure ends", "cancelled": "a cancel ends"}
 
-# What is being mended at this moment; empty when that has landed.
 CASES = [(backend, number, driver) for backend, number in PLAYED for driver in DIALECTS]
 plays = pytest.mark.parametrize(("backend", "number", "driver"), CASES)
 

@@ -103,7 +103,7 @@ class Events(Format):
         try:
             return self.decode(msgspec.json.encode(fitting)), dropped
         except (msgspec.DecodeError, RecursionError) as error:
-            raise PeerError("invalid", f"no answer of a codewhale: {error}", value=value) from error
+            raise PeerError("invalid", f"invalid answer of a codewhale: {error}", value=value) from error
 
 
 def _answer(envelope: Envelope) -> results.Answer:
@@ -201,11 +201,11 @@ class Requests(Format):
         value = _object(_read_request(frame))
         method = value.get("method")
         if not isinstance(method, str):
-            why = "missing field `method`" if method is None else "`method` is no string"
+            why = "missing field `method`" if method is None else "`method` is not a string"
             raise PeerError("invalid", why)
         version = value.get("jsonrpc")
         if version is not None and not isinstance(version, str):
-            raise PeerError("invalid", "`jsonrpc` is no string")
+            raise PeerError("invalid", "`jsonrpc` is not a string")
         if version not in (None, "2.0"):
             raise PeerError("invalid", "jsonrpc version must be 2.0", value=value)
         if method not in BY_METHOD and method not in GROUPS:

@@ -127,16 +127,16 @@ class Events(Shared):
         try:
             if not nul:
                 return self._reply.decode(frame)
-            message = self._decoders[topic](body) if topic in self._decoders else _refuse("a topic that is not known")
+            message = self._decoders[topic](body) if topic in self._decoders else _refuse("an unknown topic")
         except msgspec.ValidationError:
             raise
         except msgspec.DecodeError as error:
             _check_escapes(frame, error)
             raise
         if nanoseconds(message.timestamp) is None:
-            _refuse("a timestamp that is none")
+            _refuse("an invalid timestamp")
         if message.topic.encode() != topic:  # two topics that share one struct
-            _refuse("another topic inside")
+            _refuse("an envelope with another topic")
         return message
 
     def encode(self, message: Any) -> bytes:
@@ -161,7 +161,7 @@ class Events(Shared):
         if topic is None:
             topic = prefix.decode(errors="replace")
         if not isinstance(topic, str):
-            raise PeerError("invalid", "`topic` is no string", value=value)
+            raise PeerError("invalid", "`topic` is not a string", value=value)
         form = self._forms.get(topic)
         if form is None:
             return Unmapped(dialect="pando", tag=topic, raw=frame.decode(errors="replace")), []
@@ -169,7 +169,7 @@ class Events(Shared):
             {key: v for key, v in value.items() if key.lower() != "topic"} | {"topic": topic}, topic
         )
         if nanoseconds(message.timestamp) is None:
-            raise PeerError("invalid", "`timestamp` is no time", value=value)
+            raise PeerError("invalid", "`timestamp` is not a time", value=value)
         return message, dropped
 
 
@@ -219,7 +219,7 @@ class Requests(Shared):
         form = None if envelope.kind == "response" else self._forms.get(str(envelope.method))
         if envelope.method == "db.write" and envelope.params is not UNSET:
             form = self._writes.get(self._head(envelope.params).method, self._write)
-        return form.decode(frame) if form is not None else _refuse("a method that is not known")
+        return form.decode(frame) if form is not None else _refuse("an unknown method")
 
     def encode(self, message: Any) -> bytes:
         """Return a request as a frame."""

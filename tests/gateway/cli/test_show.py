@@ -277,12 +277,12 @@ def test_diff_of_different_conversations_prints_the_differences_and_exits_1(drag
     [
         (("show", __file__), "is no recording"),
         (("show", RECORDED, "--kind", "toool"), "--kind 'toool': there are input, text"),
-        (("show", RECORDED, "--from", "noon"), "'noon' is no time"),
+        (("show", RECORDED, "--from", "noon"), "invalid time 'noon'"),
         (("show", RECORDED, "--as", "latin"), "unknown dialect 'latin'"),
         (("show", RECORDED, "--as", "pod", "--json"), "--as prints frames"),
         (("show", RECORDED, "--as", "pod", "--all"), "--as prints frames"),
         (("show", RECORDED, "--turns", "--kind", "text"), "--turns prints a table of all turns"),
-        (("export", RECORDED, "--frames"), "--frames goes with --format cloudevents"),
+        (("export", RECORDED, "--frames"), "--frames needs --format cloudevents"),
         (("export", RECORDED, "-o", "/nowhere/a.html"), "/nowhere/a.html cannot be written: No such file"),
     ],
 )

@@ -302,7 +302,7 @@ def test_a_file_into_which_the_gateway_records_already_is_no_fault_of_a_reload(w
         ("upstream-auth = 'own'", "route[0].upstream-auth", "did you mean 'upstream_auth'?"),
         ("roles = { local = 'send' }", "route[0].roles.local", "expected a list in brackets"),
         ("roles = { local = ['write'] }", "route[0].roles.local[0]", "'write' is not one of watch, send"),
-        ("roles = { alice = ['send'] }", "route[0].roles.alice", "'alice' is no principal: write token:NAME, jwt:NAME"),
+        ("roles = { alice = ['send'] }", "route[0].roles.alice", "invalid principal 'alice': write token:NAME"),
         ("roles = ['send']", "route[0].roles", "expected a table"),
         ("rlimits = { nofiles = 3 }", "route[0].rlimits.nofiles", "did you mean 'nofile'?"),
         ("share = 'private'", "route[0].share", "is not one of auto, all, owner"),

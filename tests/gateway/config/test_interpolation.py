@@ -50,10 +50,10 @@ def test_a_reference_is_replaced_once(interpolation: Interpolation, text: str, v
         ("${file:empty}", "empty is empty"),
         ("${file:latin}", "latin is not UTF-8"),
         ("${file:.}", "cannot be read: Is a directory"),
-        ("${}", "begins no reference"),
-        ("${PORT", "begins no reference"),
-        ("${1A}", "begins no reference"),
-        ("${file:}", "begins no reference"),
+        ("${}", "is not followed by a valid reference"),
+        ("${PORT", "is not followed by a valid reference"),
+        ("${1A}", "is not followed by a valid reference"),
+        ("${file:}", "is not followed by a valid reference"),
     ],
 )
 def test_a_reference_without_a_value_is_an_error_at_its_key(

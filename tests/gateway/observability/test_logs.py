@@ -101,7 +101,7 @@ except RuntimeError:
 
 
 HOSTILE = "a\x1b[2Jb\x9b31mc\u202ed\nlevel=error event=forged"
-"""What a peer may say: clear the screen, turn red, write from right to left, begin a line."""
+"""Control characters in a peer's text: clear the screen, turn red, write from right to left, begin a line."""
 
 
 def hostile_line(setup: str) -> str:

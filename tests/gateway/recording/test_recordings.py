@@ -295,7 +295,7 @@ def test_no_redact_without_record_is_refused() -> None:
         timeout=50,
         check=False,
     )
-    assert (done.returncode, done.stderr) == (2, "error: --no-redact is for what is recorded: it goes with --record\n")
+    assert (done.returncode, done.stderr) == (2, "error: --no-redact needs --record\n")
 
 
 def test_an_empty_place_is_refused() -> None:

@@ -143,7 +143,7 @@ async def test_a_pause_is_refused_if_the_backend_has_none() -> None:
 
 ID = "0b0e9b0e-0000-4000-8000-000000000001"
 REFUSED = "session.interrupt: agent interrupter not available on this instance"
-"""What a shipped pando says to every cancel (docs/dialects/pando.md, section 6)."""
+"""The answer of a shipped pando to every cancel (docs/dialects/pando.md, section 6)."""
 
 ASKS_TO_STOP: dict[str, Frame] = {
     "smooth": ask("cancel", "r1", sessionId=ID),

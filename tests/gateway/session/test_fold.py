@@ -145,7 +145,7 @@ Burst = list[Event] | tuple[bool, bool] | None
 BURSTS = st.lists(
     st.one_of(st.lists(EVENTS, max_size=6), st.tuples(st.booleans(), st.booleans()), st.just(None)), max_size=10
 )
-"""What a backend says, piece by piece; None is its acceptance of an input of ours, a pair an answer to its question."""
+"""The events of a backend, in order; None accepts an input of ours, and a pair answers the backend's question."""
 
 
 def play(live: Live, bursts: Sequence[Burst]) -> None:

@@ -14,7 +14,7 @@ from tests.smooth_shapes import assert_emitted
 pytestmark = needs_shared
 
 UNDOCUMENTED = {"$.before"}
-"""What real clients say that this generation does not know: the seed's paging, ignored by every server."""
+"""Keys of real clients that this generation does not know: the seed's paging, which every server ignores."""
 
 
 def frames(way: str) -> Iterator[tuple[str, str]]:

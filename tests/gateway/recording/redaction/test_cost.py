@@ -42,7 +42,7 @@ READERS = frozenset(
         *("has_credentials", "_json", "is_secret_name", "_values", "_ends", "_is_json", "_folded"),
     )
 )
-"""What reads all of the texts that it is handed."""
+"""Functions that read all of the texts that they are given."""
 
 DETECTORS = [shape for shape in BUILT_IN if isinstance(shape, Detector)]
 PREFIXES = (
@@ -57,7 +57,7 @@ PREFIXES = (
 )  # of all alphabets
 ANCHORS = sorted({anchor for detector in DETECTORS for anchor in detector.anchors} | {*PREFIXES})
 TAILS = ("", "=", '="', "='", ": ", "=a1b2c3d4 ", "//a:b@", ".aaaaaaaa")
-"""What may stand behind an anchor: signs, quotes that never end, a value, a login."""
+"""Texts behind an anchor: signs, quotes that never end, a value, a login."""
 
 
 def alike(unit: str, count: int) -> str:
