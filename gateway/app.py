@@ -35,8 +35,8 @@ from dragoman.gateway.overload.admission import address_of
 from dragoman.gateway.overload.memory import MemoryBudget, default_limit
 from dragoman.gateway.recording.in_force import RecordingsInForce
 from dragoman.gateway.reload import ConfigStatus
-from dragoman.gateway.router import Router
 from dragoman.gateway.routes import Routes
+from dragoman.gateway.routing.router import Router
 from dragoman.gateway.routing.sessions import RouteEvents
 from dragoman.gateway.services import Services
 from dragoman.gateway.session.runs import Run

@@ -21,7 +21,7 @@ from dragoman.gateway.link import Link, LinkEvents, Peer, expiring
 from dragoman.gateway.observability.bad_requests import BadRequests
 from dragoman.gateway.observability.traffic import observed
 from dragoman.gateway.overload.admission import Admission, address_of
-from dragoman.gateway.router import Router
+from dragoman.gateway.routing.router import Router
 from dragoman.gateway.services import Services
 from dragoman.mappings.canonical import Command, Event
 from dragoman.mappings.canonical.events import Reply

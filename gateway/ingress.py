@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
 
 from msgspec import Struct
 
@@ -11,33 +10,25 @@ from dragoman.mappings.canonical import Event, SessionState
 from dragoman.mappings.canonical.commands import GetSession, ListSessions, ResumeSession
 
 NEW, LATEST = "new", "latest"
-
-
-class Directory(Protocol):
-    """A directory with a listener for each session of a route: `pod+dir:DIR`."""
-
-    def answer(
-        self,
-        command: ListSessions | GetSession | ResumeSession,
-        own: SessionState,
-        sees: Callable[[SessionState], bool],
-    ) -> Event:
-        """Return the answer to a client of session `own` about the sessions of this directory that it sees."""
+AboutPods = ListSessions | GetSession | ResumeSession
+AnswerAboutPods = Callable[[AboutPods, SessionState, Callable[[SessionState], bool]], Event]
+"""Answers a client of this session about the sessions of a `pod+dir:` directory that it sees."""
 
 
 class Ingress(Struct, frozen=True, kw_only=True):
     """The listener of a link. `session` is what its endpoint asks for: `new`, `latest`, an id, or "" for the default.
 
     `endpoint` identifies the listener: all clients that connect to it and name no session share one. `spawned` says
-    that the only client of the listener started this process.
+    that the only client of the listener started this process. `about_pods` is set for a listener of a directory that
+    has one for each session of the route.
     """
 
     endpoint: str = ""
     session: str = ""
-    directory: Directory | None = None
+    about_pods: AnswerAboutPods | None = None
     spawned: bool = False
 
     @property
     def is_lasting(self) -> bool:
-        """Return True unless the listener came with one session of a directory, and goes with it."""
-        return self.directory is None or self.session == NEW
+        """Return True unless the listener lives as long as one session of a directory."""
+        return self.about_pods is None or self.session == NEW

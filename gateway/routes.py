@@ -27,7 +27,7 @@ from dragoman.gateway.config.model import Route
 from dragoman.gateway.endpoint import Endpoint
 from dragoman.gateway.identity.listeners import Identities
 from dragoman.gateway.listeners import Listeners, OpenListener
-from dragoman.gateway.router import Router
+from dragoman.gateway.routing.router import Router
 from dragoman.gateway.services import Services
 
 BACKEND = ("upstream", "failover", "upstream_auth", "env", "rlimits", "reap", "record")

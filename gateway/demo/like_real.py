@@ -11,7 +11,8 @@ from typing import Any, Protocol
 
 import msgspec
 
-from dragoman.adapters.base import CloseReason, Sink, Transport
+from dragoman.adapters.base import Sink, Transport
+from dragoman.adapters.wrapped import WrappedTransport
 from dragoman.mappings.dialect import Frame, Parts
 
 Message = dict[str, Any]
@@ -153,13 +154,11 @@ def flavours(dialect: str) -> Callable[[], Flavour]:
     return kinds[dialect]
 
 
-class LikeReal:
+class LikeReal(WrappedTransport):
     """A transport to a client whose frames a flavour changes."""
 
     def __init__(self, transport: Transport, flavour: Flavour) -> None:
-        self.peer = transport.peer
-        self.meter = transport.meter
-        self._transport = transport
+        super().__init__(transport)
         self._flavour = flavour
 
     async def run(self, sink: Sink) -> None:
@@ -177,9 +176,6 @@ class LikeReal:
                 if isinstance(message := msgspec.json.decode(body), dict):
                     self._flavour.hear(message)
 
-    def resume(self) -> None:
-        self._transport.resume()
-
     async def send(self, frames: Sequence[bytes]) -> None:
         topics = any(b"\0" in frame for frame in frames)
         said = self._flavour.say([msgspec.json.decode(frame.rpartition(b"\0")[2]) for frame in frames])
@@ -191,12 +187,3 @@ class LikeReal:
     def try_send(self, frames: Sequence[bytes]) -> bool:
         """Refuse, so that the frames come to `send`: a flavour reads each frame once."""
         return False
-
-    def peer_can_read(self) -> bool:
-        return self._transport.peer_can_read()
-
-    def discard(self) -> None:
-        self._transport.discard()
-
-    async def close(self, reason: CloseReason = CloseReason.DONE, text: str = "") -> None:
-        await self._transport.close(reason, text)

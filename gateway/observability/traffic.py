@@ -10,6 +10,7 @@ from msgspec import Struct, field
 
 from dragoman.adapters.base import Sink, Transport
 from dragoman.adapters.inbound import memory
+from dragoman.adapters.wrapped import WrappedTransport
 from dragoman.gateway.observability.histogram import Histogram
 from dragoman.mappings.dialect import Frame, TextReader, TextSink, TextWriter, Translator
 
@@ -89,20 +90,12 @@ def observed(
     return ObservedTransport(transport, traffic), TimedTranslator(translator, traffic)
 
 
-class ObservedTransport:
-    """A transport whose frames are counted. All else is that of the transport itself."""
+class ObservedTransport(WrappedTransport):
+    """A transport whose frames are counted."""
 
     def __init__(self, transport: Transport, traffic: Traffic) -> None:
-        self._transport = transport
+        super().__init__(transport)
         self._traffic = traffic
-        self.peer = transport.peer
-        self.meter = transport.meter
-        self.resume = transport.resume
-        self.peer_can_read = transport.peer_can_read
-        self.discard = transport.discard
-        self.close = transport.close
-        self.headers = getattr(transport, "headers", {})  # only a WebSocket has these two
-        self.watch_pings = getattr(transport, "watch_pings", None)
 
     async def run(self, sink: Sink) -> None:
         """Push frames to the sink, and count those that it took."""

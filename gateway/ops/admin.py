@@ -18,7 +18,7 @@ from dragoman.gateway.ops import answers
 from dragoman.gateway.ops.gateway_loop import GatewayLoop
 from dragoman.gateway.ops.guard import problem, respond
 from dragoman.gateway.ops.queries import LossQuery, PageQuery, SessionQuery, parse_query
-from dragoman.gateway.router import Router
+from dragoman.gateway.routing.router import Router
 from dragoman.gateway.session.session import Session
 
 T = TypeVar("T")

@@ -21,7 +21,7 @@ from dragoman.gateway.link import Link
 from dragoman.gateway.observability.ledger import Entry
 from dragoman.gateway.ops.gateway_loop import take_slices
 from dragoman.gateway.ops.queries import LossQuery, PageQuery, SessionQuery
-from dragoman.gateway.router import Router
+from dragoman.gateway.routing.router import Router
 from dragoman.gateway.session.session import Session
 from dragoman.mappings.canonical.values import Status
 

@@ -17,10 +17,10 @@ import structlog
 from msgspec import Raw, structs
 
 from dragoman.adapters.base import Listener
-from dragoman.gateway.ingress import NEW, Ingress
+from dragoman.gateway.ingress import NEW, AboutPods, Ingress
 from dragoman.gateway.pods.folder import PodFolder, check_name
 from dragoman.mappings.canonical import Event, SessionState
-from dragoman.mappings.canonical.commands import GetSession, ListSessions, ResumeSession
+from dragoman.mappings.canonical.commands import GetSession, ListSessions
 from dragoman.mappings.canonical.events import PodAttached, PodInspected, Reply, SessionsListed
 from dragoman.mappings.canonical.values import Failure, SessionSummary
 from dragoman.mappings.errors import ConfigError
@@ -56,7 +56,7 @@ class PodDirectory:
         self._listen = listen
         self._behind = behind
         self._entry = PodFolder(base, way_in)
-        self._ingress = Ingress(endpoint=f"pod+{self._entry.address}", session=NEW, directory=self)
+        self._ingress = Ingress(endpoint=f"pod+{self._entry.address}", session=NEW, about_pods=self.answer)
         self._wanted: dict[str, PodPlace] = {}
         self._open: dict[str, PodPlace] = {}
         self._changed = asyncio.Event()
@@ -106,7 +106,7 @@ class PodDirectory:
             await place.folder.close()
 
     async def _serve(self, id: str, place: PodPlace) -> None:
-        ingress = Ingress(endpoint=f"pod+{place.folder.address}", session=id, directory=self)
+        ingress = Ingress(endpoint=f"pod+{place.folder.address}", session=id, about_pods=self.answer)
         try:
             await place.folder.open(lambda path: self._listen(path, ingress))
         except (OSError, ConfigError) as error:
@@ -131,12 +131,7 @@ class PodDirectory:
 
     # -- what clients are told -------------------------------------------------------------------------
 
-    def answer(
-        self,
-        command: ListSessions | GetSession | ResumeSession,
-        own: SessionState,
-        sees: Callable[[SessionState], bool],
-    ) -> Event:
+    def answer(self, command: AboutPods, own: SessionState, sees: Callable[[SessionState], bool]) -> Event:
         """Answer a request about all sessions of this directory that the client sees, or about one by its name."""
         standing = {name: place for name, place in self._folders_by_name().items() if sees(place[1])}
         if isinstance(command, ListSessions):

@@ -16,6 +16,7 @@ from typing import Any
 from msgspec import structs
 
 from dragoman.adapters.base import Sink, Transport
+from dragoman.adapters.wrapped import WrappedTransport
 from dragoman.gateway.backends.asking import AskingBackend, Script
 from dragoman.gateway.backends.upstream import Upstream
 from dragoman.gateway.routing.quota import Refused
@@ -146,21 +147,13 @@ class PrivateConversation(AskingBackend):
         return super().lost(text, unsent, cause)
 
 
-class SessionFilter:
+class SessionFilter(WrappedTransport):
     """A transport of `dialect` without the frames that name a session for which `ours` is false."""
 
     def __init__(self, transport: Transport, dialect: Dialect, ours: Callable[[str], bool]) -> None:
-        self._transport = transport
-        self._dialect = dialect
-        self._ours = ours
-        self.peer = transport.peer
-        self.meter = transport.meter
-        self.resume = transport.resume
-        self.send = transport.send
-        self.try_send = transport.try_send
-        self.peer_can_read = transport.peer_can_read
-        self.discard = transport.discard
-        self.close = transport.close
+        super().__init__(transport)
+        self.send, self.try_send = transport.send, transport.try_send
+        self._dialect, self._ours = dialect, ours
 
     async def run(self, sink: Sink) -> None:
         def hear(frames: Sequence[Frame]) -> int:

@@ -1,10 +1,13 @@
-"""The sessions of a route: how they are made, named and found, and who may use them.
+"""The router of a route, and its sessions: how they are made, named and found, and who may use them.
 
+router         brings commands to sessions         open_commands     open and resume sessions
+session_finder finds what a client means           session_queries   show and delete a session
+lists          answers with a page of sessions     session_list      the order and the pages
 sessions       made, published and dropped         session_factory   their first state
-session_index  found by their names                session_list      listed in pages
-ids            ids that survive a restart          session_accounts  places in lists, owners, losses, recordings
-policy         who may see, open and answer        quota             how many sessions a principal may have
-entrances      the sessions behind listeners       publications      clients that subscribe to everything
-unopened       asked for, and not opened yet       past_sessions     not open any more
-busy           with an open turn or input          catch_ups         clients that read slowly
+session_index  found by their names                session_accounts  places in lists, owners, losses, recordings
+ids            ids that survive a restart          quota             how many sessions a principal may have
+policy         who may see, open and answer        publications      clients that subscribe to everything
+entrances      the sessions behind listeners       past_sessions     not open any more
+unopened       asked for, and not opened yet       catch_ups         clients that read slowly
+busy           with an open turn or input
 """

@@ -258,7 +258,7 @@ class Sessions:
             session.presence.detach(link)
         self.drop(session)
         for link in left:
-            if link.ingress.directory is not None and link.ingress.session not in ("", NEW, LATEST):
+            if link.ingress.about_pods is not None and link.ingress.session not in ("", NEW, LATEST):
                 link.end(CloseReason.GOING_AWAY, "its session is over")  # and so is the folder by which it came
             else:
                 self._enter(link)

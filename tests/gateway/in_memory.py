@@ -26,8 +26,8 @@ from dragoman.gateway.identity.principal import Principal
 from dragoman.gateway.ingress import Ingress
 from dragoman.gateway.link import Link, LinkEvents, Peer
 from dragoman.gateway.observability.ledger import Ledger
-from dragoman.gateway.router import Router
 from dragoman.gateway.routing.ids import session_id
+from dragoman.gateway.routing.router import Router
 from dragoman.gateway.routing.sessions import RouteEvents
 from dragoman.gateway.session.ports import BackendEvents
 from dragoman.gateway.session.session import Session

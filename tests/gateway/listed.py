@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from dragoman.gateway.link import Link
-from dragoman.gateway.lists import Lists
+from dragoman.gateway.routing.lists import Lists
 from dragoman.mappings.canonical.commands import ListSessions
 from dragoman.mappings.canonical.events import SessionsListed
 from dragoman.mappings.canonical.values import SessionSummary

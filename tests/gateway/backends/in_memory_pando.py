@@ -21,7 +21,7 @@ from dragoman.gateway.endpoint import Endpoint, parse
 from dragoman.gateway.ingress import Ingress
 from dragoman.gateway.link import Link, LinkEvents, Peer
 from dragoman.gateway.observability.ledger import Ledger
-from dragoman.gateway.router import Router
+from dragoman.gateway.routing.router import Router
 from dragoman.gateway.session.ports import BackendEvents
 from dragoman.gateway.upstreams import kind_of
 from tests.gateway.in_memory import AT_ONCE, ManualClock

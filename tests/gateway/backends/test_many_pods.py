@@ -24,11 +24,11 @@ from dragoman.gateway.backends.pods import PodsKind
 from dragoman.gateway.config.model import Route
 from dragoman.gateway.endpoint import parse
 from dragoman.gateway.ingress import LATEST, Ingress
-from dragoman.gateway.lists import Lists
 from dragoman.gateway.pods import live
 from dragoman.gateway.pods.index import NEWEST
 from dragoman.gateway.pods.live import Pods
 from dragoman.gateway.routing.ids import session_id
+from dragoman.gateway.routing.lists import Lists
 from dragoman.gateway.routing.quota import Refused
 from dragoman.gateway.routing.sessions import Sessions
 from dragoman.gateway.session.session import Session

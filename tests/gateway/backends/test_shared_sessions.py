@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 
 from dragoman.gateway.backends.asking import HELD_MAX
 from dragoman.gateway.ingress import Ingress
-from dragoman.mappings.canonical import Event, SessionState
-from dragoman.mappings.canonical.commands import GetSession, ListSessions, ResumeSession
+from dragoman.mappings.canonical.events import Heartbeat
 from tests.gateway.backends.in_memory_pando import InMemoryPandoGateway, frames, in_memory_pando_gateway, row
 from tests.gateway.pod_messages import run
 from tests.gateway.smooth_client_messages import ask
@@ -236,21 +234,10 @@ async def test_a_session_that_the_backend_deletes_twice_is_removed_once() -> Non
         assert frames(pod)[-1]["event"] == "segment_rotated"
 
 
-class Folders:
-    """A backend whose sessions are side by side and never requested."""
-
-    def answer(
-        self,
-        command: ListSessions | GetSession | ResumeSession,
-        own: SessionState,
-        sees: Callable[[SessionState], bool],
-    ) -> Event:
-        raise NotImplementedError
-
-
 async def test_the_pod_folder_of_a_session_is_removed_with_it() -> None:
     async with in_memory_pando_gateway() as made:
-        pod = made.join("pod", ingress=Ingress(endpoint="pod+unix:/pods/one/sock", session=ONE, directory=Folders()))
+        folder = Ingress(endpoint="pod+unix:/pods/one/sock", session=ONE, about_pods=lambda *_asked: Heartbeat())
+        pod = made.join("pod", ingress=folder)
         await watched(made, row(ONE), row(OTHER))
         await made.publishes("session.deleted", **row(ONE))
         assert frames(pod)[-1] == {"event": "shutdown"}

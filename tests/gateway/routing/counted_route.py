@@ -17,7 +17,7 @@ from dragoman.gateway.config.model import Limits, Route
 from dragoman.gateway.endpoint import parse
 from dragoman.gateway.link import Link, LinkEvents, Peer
 from dragoman.gateway.observability.ledger import Ledger
-from dragoman.gateway.router import Router
+from dragoman.gateway.routing.router import Router
 from dragoman.gateway.session.ports import BackendEvents
 from dragoman.gateway.session.session import Session
 from dragoman.gateway.upstreams import kind_of

@@ -4,18 +4,11 @@ from __future__ import annotations
 
 from dragoman.gateway.ingress import Ingress
 from dragoman.gateway.routing.entrances import Entrances
+from dragoman.mappings.canonical.events import Heartbeat
 from tests.gateway.routing.counted_route import CountedRoute
 
-
-class AnyDirectory:
-    """A directory that is asked nothing."""
-
-    def answer(self, *_asked: object) -> None:
-        raise AssertionError("nothing was asked")
-
-
 LASTING = Ingress(endpoint="smooth+ws://a")
-FOLDER = Ingress(endpoint="pod+dir:/pods/atlas", session="atlas", directory=AnyDirectory())  # type: ignore[arg-type]  # its answer is never used
+FOLDER = Ingress(endpoint="pod+dir:/pods/atlas", session="atlas", about_pods=lambda *_asked: Heartbeat())
 
 
 def test_a_listener_leads_to_the_other_session_once_its_own_was_merged_into_it() -> None:

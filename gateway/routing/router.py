@@ -16,16 +16,16 @@ from dragoman.gateway.backends.kind import BackendKind
 from dragoman.gateway.config.model import Role, Route
 from dragoman.gateway.identity.roles import needed_role
 from dragoman.gateway.link import Link
-from dragoman.gateway.lists import Lists
-from dragoman.gateway.open_commands import OpenCommands
 from dragoman.gateway.overload.fair_queue import WorkOfLinks
 from dragoman.gateway.routing.catch_ups import CatchUps
+from dragoman.gateway.routing.lists import Lists
+from dragoman.gateway.routing.open_commands import OpenCommands
 from dragoman.gateway.routing.quota import Refused
+from dragoman.gateway.routing.session_finder import SessionFinder, refuse_unknown
+from dragoman.gateway.routing.session_queries import SessionQueries
 from dragoman.gateway.routing.sessions import RouteEvents, Sessions
 from dragoman.gateway.services import Services
 from dragoman.gateway.session.session import Session
-from dragoman.gateway.session_finder import SessionFinder, refuse_unknown
-from dragoman.gateway.session_queries import SessionQueries
 from dragoman.mappings.canonical import Command
 from dragoman.mappings.canonical.commands import (
     AnswerApproval,

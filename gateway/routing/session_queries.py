@@ -7,10 +7,10 @@ from functools import partial
 from dragoman.gateway.backends.kind import BackendKind
 from dragoman.gateway.link import Link
 from dragoman.gateway.routing.quota import Refused
+from dragoman.gateway.routing.session_finder import SessionFinder, refuse_unknown
 from dragoman.gateway.routing.sessions import Sessions
 from dragoman.gateway.services import Services
 from dragoman.gateway.session.session import Session
-from dragoman.gateway.session_finder import SessionFinder, refuse_unknown
 from dragoman.mappings.canonical.commands import DeleteSession, GetSession, ListSessions, ResumeSession
 from dragoman.mappings.canonical.events import Reply, SessionClosed, SessionOpened, SessionsListed
 
@@ -58,9 +58,9 @@ class SessionQueries:
     def describe_own(self, link: Link, command: ListSessions | GetSession | ResumeSession) -> None:
         """Answer a client whose listener shows one session: with that, or with those of the listener's directory."""
         own = self._sessions.entrances.find_session(link.ingress)
-        if own is not None and link.ingress.directory is not None:
+        if own is not None and link.ingress.about_pods is not None:
             sees = partial(self._sessions.policy.sees, link.principal)
-            link.send([link.ingress.directory.answer(command, own.state, sees)])
+            link.send([link.ingress.about_pods(command, own.state, sees)])
         elif own is not None and isinstance(command, ListSessions):
             link.send([SessionsListed(request=command.request, sessions=(own.summary(),))])
         elif own is not None and command.session in ("", own.state.id):

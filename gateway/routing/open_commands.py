@@ -7,11 +7,11 @@ from collections.abc import Callable
 from dragoman.gateway.backends.kind import BackendKind
 from dragoman.gateway.link import Link, opening_trace
 from dragoman.gateway.routing.quota import Refused
+from dragoman.gateway.routing.session_finder import SessionFinder, refuse_unknown
+from dragoman.gateway.routing.session_queries import SessionQueries
 from dragoman.gateway.routing.sessions import Sessions
 from dragoman.gateway.services import Services
 from dragoman.gateway.session.session import Session
-from dragoman.gateway.session_finder import SessionFinder, refuse_unknown
-from dragoman.gateway.session_queries import SessionQueries
 from dragoman.mappings.canonical.commands import OpenSession, ResumeSession
 from dragoman.mappings.canonical.events import Reply, SessionActivated
 from dragoman.mappings.dialect import Loss
