@@ -31,7 +31,7 @@ _GRAMMAR = re.compile(
 
 DEFAULT_PORTS = {"ws": 80, "wss": 443}
 
-FILES = ("cert", "key", "ca", "client_ca")  # options of TLS: paths of files, and no secrets themselves
+FILES = ("cert", "key", "ca", "client_ca", "client_keys")  # paths of files (TLS, CURVE), and no secrets themselves
 MASK = "***"
 _SECRET_WORDS = ("token", "key", "secret", "passw", "auth")
 _IN_TEXT = re.compile(

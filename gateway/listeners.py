@@ -143,6 +143,7 @@ class Listeners:
             connect=clients.connect,
             disconnect=clients.disconnect,
             bad_request=clients.bad_requests.note,
+            not_authenticated=entrance.identities.attempts.count_failure,
             spawn=self._spawn,
             publish=publish,
             instance=us,

@@ -1,7 +1,17 @@
 """ZeroMQ over TCP: subscriptions and calls as client (`connect`) and as server (`listen`)."""
 
 from dragoman.adapters.zeromq.client import connect
+from dragoman.adapters.zeromq.curve import CurveClient, CurveServer, has_curve, is_key
 from dragoman.adapters.zeromq.limits import ZeroMQLimits
 from dragoman.adapters.zeromq.server import PrimaryEvents, listen
 
-__all__ = ["PrimaryEvents", "ZeroMQLimits", "connect", "listen"]
+__all__ = [
+    "CurveClient",
+    "CurveServer",
+    "PrimaryEvents",
+    "ZeroMQLimits",
+    "connect",
+    "has_curve",
+    "is_key",
+    "listen",
+]

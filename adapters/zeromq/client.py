@@ -19,6 +19,7 @@ import zmq
 from dragoman.adapters.base import CloseReason, Sink, TransportLimits
 from dragoman.adapters.meter import Meter
 from dragoman.adapters.zeromq.contexts import shared_context
+from dragoman.adapters.zeromq.curve import CurveClient
 from dragoman.adapters.zeromq.intake import Intake
 from dragoman.adapters.zeromq.polled import BATCH
 from dragoman.adapters.zeromq.sockets import Sockets
@@ -132,12 +133,17 @@ class DialledSockets:
 
 
 async def connect(
-    publications: str, calls: str, limits: TransportLimits, topics: Sequence[bytes] = (b"",)
+    publications: str,
+    calls: str,
+    limits: TransportLimits,
+    topics: Sequence[bytes] = (b"",),
+    curve: CurveClient | None = None,
 ) -> DialledSockets:
-    """Connect to a primary at two `tcp://HOST:PORT` and subscribe to `topics`; raise OSError with the address and
-    reason.
+    """Connect to a primary at two `tcp://HOST:PORT` and subscribe to `topics`; with `curve`, encrypted.
+
+    Raise OSError with the address and reason.
     """
-    sockets = Sockets(limits, shared_context())
+    sockets = Sockets(limits, shared_context(), curve)
     try:
         transport = DialledSockets(publications.removeprefix("tcp://"), sockets)
     except zmq.ZMQError as error:

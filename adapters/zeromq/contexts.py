@@ -8,10 +8,13 @@ linger of its own. Only the end of a context is certain, so a listener has its o
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from itertools import count
 from weakref import WeakKeyDictionary
 
 import zmq
+
+from dragoman.adapters.zeromq.curve import CurveServer
 
 SOCKETS_MAX = 16_384  # of the shared context: six for each connection; it takes 0.2 MB
 
@@ -39,6 +42,15 @@ class CountedContext:
     def monitor_address(self) -> str:
         """Return an address for the events of one socket, which no other socket of this context has."""
         return f"inproc://monitor-{next(self._monitors)}"
+
+    def judge(self, curve: CurveServer) -> Callable[[], None]:
+        """Accept only the clients of this server in every encrypted listener of the context; return what stops that."""
+        from zmq.auth.asyncio import AsyncioAuthenticator  # needed only where CURVE is configured
+
+        authenticator = AsyncioAuthenticator(self._context)
+        authenticator.configure_curve_callback("*", curve)
+        authenticator.start()
+        return authenticator.stop
 
     async def leave(self) -> None:
         """Remove a user whose sockets are closed. After the last one, wait until all messages are sent or given up."""

@@ -22,7 +22,13 @@ from dragoman.mappings.dialect import Frame, Missed, Parts
 
 NEVER = 3_600_000  # ms before libzmq reconnects by itself: practically never
 
-FAILED = zmq.EVENT_CONNECT_RETRIED | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL
+FAILED = (
+    zmq.EVENT_CONNECT_RETRIED
+    | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL
+    | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL
+    | zmq.EVENT_HANDSHAKE_FAILED_AUTH
+)
+NOT_ENCRYPTED = "the listener has another key than `server_key`, or does not use CURVE"
 EVENTS = zmq.EVENT_CONNECTED | zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED | FAILED
 
 
@@ -47,6 +53,7 @@ class Intake:
         """Number of messages dropped since the beginning."""
         self._channel = channel
         self._limits = sockets.limits
+        self._encrypted = sockets.curve is not None
         self.inbound = Inbound(sockets.limits.receive_high, self._wait, self._taken, meter)
         self._caught_up = caught_up
         self._lost = lost
@@ -122,9 +129,10 @@ class Intake:
             self._reached = True
         elif event == zmq.EVENT_HANDSHAKE_SUCCEEDED:
             self._connected.set_result(None)
+        elif event == zmq.EVENT_HANDSHAKE_FAILED_AUTH:
+            self._connected.set_exception(PermissionError(errno.EACCES, "the listener does not accept our public key"))
         elif self._reached:
-            self._connected.set_exception(
-                ConnectionAbortedError(errno.ECONNABORTED, "the listener is not a matching ZeroMQ socket")
-            )
+            why = NOT_ENCRYPTED if self._encrypted else "the listener is not a matching ZeroMQ socket, or needs CURVE"
+            self._connected.set_exception(ConnectionAbortedError(errno.ECONNABORTED, why))
         else:
             self._connected.set_exception(ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED)))

@@ -16,6 +16,7 @@ from msgspec import Struct
 from dragoman.adapters.base import Accept, TransportLimits
 from dragoman.adapters.zeromq.callers import Callers
 from dragoman.adapters.zeromq.contexts import CountedContext
+from dragoman.adapters.zeromq.curve import CurveServer
 from dragoman.adapters.zeromq.limits import ZeroMQLimits
 from dragoman.adapters.zeromq.publication import Publication
 from dragoman.adapters.zeromq.sockets import Sockets
@@ -68,12 +69,13 @@ async def listen(
     limits: TransportLimits,
     events: PrimaryEvents,
     bounds: ZeroMQLimits = DEFAULTS,
+    curve: CurveServer | None = None,
 ) -> ZeroMQListener:
     """Publish at `port` and take calls at `call_port`; None is the next port, and the OS chooses port 0.
 
-    Raise OSError if a port is in use.
+    With `curve` only the clients that it accepts can connect. Raise OSError if a port is in use.
     """
-    sockets = Sockets(limits, CountedContext())
+    sockets = Sockets(limits, CountedContext(), curve)
     try:
         publication = Publication(sockets, limits, bounds, events.lost, events.subscribed)
         callers = Callers(sockets, limits, events.accept, bounds, events.lost)

@@ -15,6 +15,8 @@ import zmq
 
 from dragoman.adapters.base import TransportLimits
 from dragoman.adapters.zeromq.contexts import CountedContext
+from dragoman.adapters.zeromq.curve import OVERHEAD as CURVE_OVERHEAD
+from dragoman.adapters.zeromq.curve import CurveClient, CurveServer
 from dragoman.adapters.zeromq.polled import Message, Polled
 from dragoman.mappings.dialect import Oversize
 
@@ -28,12 +30,19 @@ OnSocketEvent = Callable[[int, int], None]
 
 
 class Sockets:
-    """Creates the sockets of a connection or listener and counts their holders; begins with one holder."""
+    """Creates the sockets of a connection or listener and counts their holders; begins with one holder.
 
-    def __init__(self, limits: TransportLimits, context: CountedContext) -> None:
+    With `curve` their connections are encrypted. A CurveServer has a context of its own, whose connections it judges.
+    """
+
+    def __init__(
+        self, limits: TransportLimits, context: CountedContext, curve: CurveServer | CurveClient | None = None
+    ) -> None:
         self.limits = limits
+        self.curve = curve
         self._context = context
         context.use()
+        self._stop_judging = context.judge(curve) if isinstance(curve, CurveServer) else None
         self._polled: list[Polled] = []
         self._monitors: dict[Polled, Polled] = {}  # monitored socket -> the socket that receives its events
         self._holders = 1
@@ -41,10 +50,15 @@ class Sockets:
     def socket(self, kind: zmq.SocketType, options: dict[int, int]) -> zmq.Socket[bytes]:
         """Create a socket with bounded queues and message size; raise ZMQError if there are too many sockets."""
         socket = self._context.create_socket(kind)
-        socket.setsockopt(zmq.MAXMSGSIZE, HARD_LIMIT * self.limits.max_message)
+        largest = options.get(zmq.MAXMSGSIZE, HARD_LIMIT * self.limits.max_message)
         socket.setsockopt(zmq.LINGER, 0)  # `close` sets its own
         for option, value in options.items():
             socket.setsockopt(option, value)
+        if self.curve is not None and kind != zmq.PAIR:  # a PAIR does not leave the process
+            largest += CURVE_OVERHEAD
+            for option, secured in self.curve.options.items():
+                socket.setsockopt(option, secured)
+        socket.setsockopt(zmq.MAXMSGSIZE, largest)
         return socket
 
     def poll(
@@ -87,6 +101,8 @@ class Sockets:
         if self._holders == 0:
             for polled in self._polled:
                 self.close(polled, linger)
+            if self._stop_judging is not None:
+                self._stop_judging()
             await self._context.leave()
 
 

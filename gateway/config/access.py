@@ -16,7 +16,7 @@ from dragoman.gateway.config.lines import KeyPath
 from dragoman.gateway.config.model import Auth, Jwt, Route
 from dragoman.gateway.config.source import find_secret
 from dragoman.gateway.endpoint import Endpoint
-from dragoman.gateway.identity.listeners import names_clients
+from dragoman.gateway.identity.listeners import authenticates, names_clients
 from dragoman.mappings.errors import ConfigError
 
 
@@ -95,11 +95,12 @@ def public_faults(listen: Mapping[int, Endpoint], auth: Auth, allow: str) -> Ite
     `allow` is what the user writes to allow it.
     """
     for index, endpoint in listen.items():
-        if not is_public(endpoint) or names_clients(endpoint, auth):
+        if not is_public(endpoint) or authenticates(endpoint, auth):
             continue
-        tokens = "configure [auth.tokens], " if endpoint.transport in ("ws", "wss") else ""
+        keys = "add `?curve_key=...&client_keys=...`, " if endpoint.dialect == "pando" else ""
+        remedy = "configure [auth.tokens], " if endpoint.transport in ("ws", "wss") else keys
         text = f"{endpoint.masked} would accept clients from other machines without authentication"
-        yield index, f"{text}; {tokens}listen on 127.0.0.1, or write {allow} if that is intended"
+        yield index, f"{text}; {remedy}listen on 127.0.0.1, or write {allow} if that is intended"
 
 
 def auth_faults(table: Any) -> Iterator[tuple[KeyPath, str]]:

@@ -14,7 +14,7 @@ from tempfile import TemporaryFile
 
 from dragoman.gateway.config.access import is_public
 from dragoman.gateway.config.model import Config
-from dragoman.gateway.identity.listeners import names_clients
+from dragoman.gateway.identity.listeners import authenticates
 from dragoman.gateway.recording.places import OneFile, place
 
 FREE_MIN = 1024 * 1024  # bytes: a second of a busy stream
@@ -24,7 +24,7 @@ def find_hazards(config: Config) -> Iterator[str]:
     """Yield one line for each listener beyond loopback, missing program and unwritable place of recordings."""
     for route in config.routes:
         for endpoint in route.listen:
-            if is_public(endpoint) and not (route.authenticated and names_clients(endpoint, config.auth)):
+            if is_public(endpoint) and not authenticates(endpoint, config.auth):
                 yield f"{endpoint.masked} accepts clients from other machines without authentication"
         for upstream in route.upstreams:
             if upstream.transport == "stdio" and not is_program_found(shlex.split(upstream.address)[0]):

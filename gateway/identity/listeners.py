@@ -48,6 +48,11 @@ def _bearer(auth: Auth) -> Authenticator | None:
     return EitherToken(named, signed) if named is not None else signed
 
 
+def authenticates(endpoint: Endpoint, auth: Auth) -> bool:
+    """Return True if only clients with a credential can use a listener, whether it names them or not."""
+    return names_clients(endpoint, auth) or bool(endpoint.option("curve_key"))
+
+
 class Identities:
     """The authenticators of a gateway, and the principals that are one person.
 

@@ -26,7 +26,8 @@ class ListenerCallbacks(Struct, frozen=True, kw_only=True):
     the peer is not authenticated. `accept` takes each peer of which no facts are known. `authenticated` says that no
     peer is accepted for its address alone. A listener that counts its connections calls `connect` and `disconnect`:
     `connect` counts one of this peer, or returns why it is not accepted now. `bad_request` is called with the kind of
-    each HTTP request that cannot be parsed. `spawn` runs the handshakes of a listener. `publish` takes the transport to
+    each HTTP request that cannot be parsed. `not_authenticated` is called with the listener and the reason for each
+    peer that the transport itself has refused. `spawn` runs the handshakes of a listener. `publish` takes the transport to
     all subscribers, if there is one. `subscribed` is called for each subscription, and `lost` with each undelivered
     message. `instance` identifies the gateway there.
     """
@@ -43,6 +44,7 @@ class ListenerCallbacks(Struct, frozen=True, kw_only=True):
     connect: Callable[[str], str] = lambda _peer: ""
     disconnect: Callable[[str], None] = lambda _peer: None
     bad_request: Callable[[str], None] = lambda _kind: None
+    not_authenticated: Callable[[str, str], None] = lambda _listener, _why: None
 
 
 def _nothing(_endpoint: Endpoint) -> None:

@@ -1,9 +1,10 @@
 """The endpoints of pando: `tcp:` with host and ports, and `dir:` with a project from which the ports follow
-(docs/dialects/pando.md, section 1).
+(docs/dialects/pando.md, section 1). Between two gateways `tcp:` can be encrypted (gateway/transports/curve.py).
 """
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -13,6 +14,7 @@ from dragoman.adapters.base import Listener, Transport
 from dragoman.adapters.zeromq.publication import Publication
 from dragoman.gateway.config.model import Limits
 from dragoman.gateway.endpoint import Endpoint
+from dragoman.gateway.transports.curve import CLIENT_OPTIONS, SERVER_OPTIONS, client_keys, server_keys
 from dragoman.gateway.transports.pando_project import Project, ProjectListener, derive_ports, find_ports
 from dragoman.gateway.transports.spec import (
     Connect,
@@ -44,7 +46,14 @@ def _address(endpoint: Endpoint) -> tuple[str, int, int | None]:
     return host, port, calls
 
 
-async def _listen_at(host: str, port: int, calls: int | None, limits: Limits, callbacks: ListenerCallbacks) -> Listener:
+async def _listen_at(
+    host: str,
+    port: int,
+    calls: int | None,
+    limits: Limits,
+    callbacks: ListenerCallbacks,
+    curve: zeromq.CurveServer | None = None,
+) -> Listener:
     def accept(transport: Transport) -> None:
         if isinstance(transport, Publication):
             callbacks.publish(transport)
@@ -58,13 +67,15 @@ async def _listen_at(host: str, port: int, calls: int | None, limits: Limits, ca
         transport_limits(limits),
         zeromq.PrimaryEvents(accept=accept, lost=callbacks.lost, subscribed=callbacks.subscribed),
         zeromq.ZeroMQLimits(callers=limits.callers, subscribers=limits.subscribers, subscriptions=limits.subscriptions),
+        curve,
     )
 
 
 async def _listen(endpoint: Endpoint, limits: Limits, callbacks: ListenerCallbacks) -> Listener:
     host, port, calls = _address(endpoint)
+    curve = server_keys(endpoint, lambda why: callbacks.not_authenticated(endpoint.masked, why))
     try:
-        return await _listen_at(host, port, calls, limits, callbacks)
+        return await _listen_at(host, port, calls, limits, callbacks, curve)
     except OSError as error:
         raise bind_failure(endpoint, error.filename or f"{host}:{port}", error) from error
 
@@ -89,13 +100,24 @@ async def _connect(host: str, candidates: Sequence[tuple[int, int]], limits: Lim
     return await _connect_at(host, *candidates[-1], limits)
 
 
-async def _connect_at(host: str, publications: int, calls: int, limits: Limits) -> Transport:
-    return await zeromq.connect(f"tcp://{host}:{publications}", f"tcp://{host}:{calls}", transport_limits(limits))
+async def _connect_at(
+    host: str, publications: int, calls: int, limits: Limits, curve: zeromq.CurveClient | None = None
+) -> Transport:
+    ports = (f"tcp://{host}:{publications}", f"tcp://{host}:{calls}")
+    return await zeromq.connect(*ports, transport_limits(limits), curve=curve)
 
 
 def _dial(endpoint: Endpoint, limits: Limits, _spawner: Spawner) -> Connect:
     host, port, calls = _address(endpoint)
-    return lambda: _connect_at(host, port, port + 1 if calls is None else calls, limits)
+
+    async def connect() -> Transport:
+        try:
+            curve = client_keys(endpoint)  # read for each connection, so that a new key needs no restart
+        except ConfigError as error:
+            raise OSError(errno.EACCES, str(error)) from error
+        return await _connect_at(host, port, port + 1 if calls is None else calls, limits, curve)
+
+    return connect
 
 
 def _dial_project(endpoint: Endpoint, limits: Limits, _spawner: Spawner) -> Connect:
@@ -124,9 +146,11 @@ def _check_project(endpoint: Endpoint) -> None:
 TCP = TransportSpec(
     listen=_listen,
     dial=_dial,
-    listen_options=frozenset({"rpc"}),
-    dial_options=frozenset({"rpc"}),
+    listen_options=SERVER_OPTIONS | {"rpc"},
+    dial_options=CLIENT_OPTIONS | {"rpc"},
     check=_address,
+    check_place=lambda endpoint: server_keys(endpoint, lambda _why: None),
+    check_upstream=client_keys,
     place=_place,
 )
 
