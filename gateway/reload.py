@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Protocol
@@ -23,6 +23,17 @@ from dragoman.mappings.errors import ConfigError
 
 TABLES = ("limits", "recording", "ops", "auth", "principals")
 """The tables of a file beside its routes."""
+
+OF_LISTENERS = (
+    "max_message",
+    "message_parts",
+    "heartbeat",
+    "handshake_deadline",
+    "callers",
+    "subscribers",
+    "subscriptions",
+)
+"""The limits that an open listener keeps until it is opened anew: at a restart, or with another endpoint."""
 
 POLL = 1.0  # seconds between two looks at a watched file: an editor's save is noticed soon, and a look costs 5 us
 
@@ -42,12 +53,16 @@ class ConfigStatus(Struct, frozen=True, kw_only=True):
 
 
 class ConfigChanges(Struct, frozen=True, kw_only=True):
-    """The names of the routes that differ between two configurations, and of the other tables."""
+    """The names of the routes that differ between two configurations, and of the other tables.
+
+    `kept_by_listeners`: the limits, written as ROUTE.LIMIT, that changed and that open listeners do not take.
+    """
 
     added: list[str]
     changed: list[str]
     removed: list[str]
     tables: list[str] = []
+    kept_by_listeners: list[str] = []
 
 
 class ReloadedApp(Protocol):
@@ -71,7 +86,19 @@ def compare(old: Config, new: Config) -> ConfigChanges:
         changed=[name for name in after if name in before and after[name] != before[name]],
         removed=[name for name in before if name not in after],
         tables=[name for name in TABLES if getattr(old, name) != getattr(new, name)],
+        kept_by_listeners=list(_find_kept(old, new)),
     )
+
+
+def _find_kept(old: Config, new: Config) -> Iterator[str]:
+    """Yield the changed limits of listeners that stay open, as ROUTE.LIMIT."""
+    before = {route.name: route for route in old.routes}
+    for route in new.routes:
+        former = before.get(route.name)
+        if former is None or not set(former.listen) & set(route.listen):
+            continue
+        limits, others = former.apply_limits(old.limits), route.apply_limits(new.limits)
+        yield from (f"{route.name}.{name}" for name in OF_LISTENERS if getattr(limits, name) != getattr(others, name))
 
 
 class ConfigReloader:

@@ -36,6 +36,7 @@ from dragoman.gateway.config.ops_address import faults_of_ops
 from dragoman.gateway.config.paths import resolve_paths
 from dragoman.gateway.config.role_names import person_faults, role_faults
 from dragoman.gateway.config.shape import faults
+from dragoman.gateway.config.socket_folders import find_socket_hazard
 from dragoman.gateway.config.source import read_small
 from dragoman.gateway.config.upstreams import failover_faults
 from dragoman.gateway.endpoint import Endpoint, parse
@@ -137,6 +138,7 @@ def check(path: Path, *, listens: bool = True, in_force: Config | None = None) -
     wrong = [*missing.items(), *((key, interpolation.hide_values(said)) for key, said in wrong if key not in missing)]
     can_be_read = _can_others_read(path)
     shared = [found for found in _shared(path, drafts, table) if can_be_read and found[0] not in interpolation.replaced]
+    shared += _sockets(drafts)
     levels: list[tuple[list[Found], Literal["error", "warning"]]] = [(wrong, "error"), (shared, "warning")]
     problems = sorted(
         (
@@ -453,6 +455,16 @@ def _shared(path: Path, drafts: Sequence[Draft], table: dict[str, Any]) -> list[
         return found
     salt = f"other users may read this file, and the salt lets them guess secrets; `chmod 600 {path}`"
     return [*found, (("recording", "redact", "salt"), salt)] if salted else found
+
+
+def _sockets(drafts: Sequence[Draft]) -> list[Found]:
+    """Find listening sockets that other users could replace."""
+    return [
+        ((*draft.at, "listen", index), why)
+        for draft in drafts
+        for index, endpoint in draft.listen.items()
+        if (why := find_socket_hazard(endpoint))
+    ]
 
 
 def _config(table: dict[str, Any], secrets: set[KeyPath]) -> Config:

@@ -1,6 +1,6 @@
 """Find what will not work, or is dangerous, when a configuration starts to be served. None of it ends the gateway.
 
-`find_hazards` looks at this machine alone: programs, the place of recordings, addresses. gateway/config/probe.py then
+`find_hazards` looks at this machine alone: programs, folders, addresses. gateway/config/probe.py then
 tries to reach the backends.
 """
 
@@ -14,6 +14,7 @@ from tempfile import TemporaryFile
 
 from dragoman.gateway.config.access import is_public
 from dragoman.gateway.config.model import Config
+from dragoman.gateway.config.socket_folders import find_path_hazard, find_socket_hazard
 from dragoman.gateway.identity.listeners import authenticates
 from dragoman.gateway.recording.places import OneFile, place
 
@@ -21,14 +22,18 @@ FREE_MIN = 1024 * 1024  # bytes: a second of a busy stream
 
 
 def find_hazards(config: Config) -> Iterator[str]:
-    """Yield one line for each listener beyond loopback, missing program and unwritable place of recordings."""
+    """Yield one line for each listener that is not safe, missing program and unwritable place of recordings."""
     for route in config.routes:
         for endpoint in route.listen:
             if is_public(endpoint) and not authenticates(endpoint, config.auth):
                 yield f"{endpoint.masked} accepts clients from other machines without authentication"
+            if why := find_socket_hazard(endpoint):
+                yield why
         for upstream in route.upstreams:
             if upstream.transport == "stdio" and not is_program_found(shlex.split(upstream.address)[0]):
                 yield f"{upstream.masked}: no such program in PATH; install it, or write its full path"
+    if config.ops is not None and config.ops.listen.startswith("unix:"):
+        yield from filter(None, [find_path_hazard(Path(config.ops.listen.removeprefix("unix:")))])
     if config.recording is not None and (reason := why_unwritable(config.recording.path)):
         yield f"recordings cannot be written to {config.recording.path}: {reason}"
 

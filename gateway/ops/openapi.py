@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import msgspec
@@ -49,6 +50,8 @@ def describe_ops() -> dict[str, Any]:
     paths: dict[str, dict[str, Any]] = {}
     for method, path, summary, answer, query in OPERATIONS:
         operation: dict[str, Any] = {"summary": summary, "responses": _responses(method, path, answer, schema_of)}
+        if query is not None:
+            operation["description"] = inspect.getdoc(query)
         parameters = _parameters(query)
         if "{id}" in path:
             parameters.append({"name": "id", "in": "path", "required": True, "schema": {"type": "string"}})

@@ -27,8 +27,8 @@ class ListenerCallbacks(Struct, frozen=True, kw_only=True):
     peer is accepted for its address alone. A listener that counts its connections calls `connect` and `disconnect`:
     `connect` counts one of this peer, or returns why it is not accepted now. `bad_request` is called with the kind of
     each HTTP request that cannot be parsed. `not_authenticated` is called with the listener and the reason for each
-    peer that the transport itself has refused. `spawn` runs the handshakes of a listener. `publish` takes the transport to
-    all subscribers, if there is one. `subscribed` is called for each subscription, and `lost` with each undelivered
+    peer that the transport itself has refused. `spawn` runs the handshakes of a listener. `publish` takes the transport
+    to all subscribers, if there is one. `subscribed` is called for each subscription, and `lost` with each undelivered
     message. `instance` identifies the gateway there.
     """
 

@@ -43,7 +43,7 @@ class App:
 
 def test_routes_are_compared_by_name() -> None:
     changed = structs.replace(A, overflow="disconnect")
-    new = Config(routes=(changed, structs.replace(A, name="c")), limits=Limits(heartbeat=3.0))
+    new = Config(routes=(changed, structs.replace(A, name="c")), limits=Limits(session_ttl=3.0))
     assert compare(CONFIG, new) == ConfigChanges(added=["c"], changed=["a"], removed=["b"], tables=["limits"])
 
 
@@ -57,6 +57,13 @@ def test_routes_are_compared_by_name() -> None:
 )
 def test_other_tables_that_differ_are_named(new: Config, name: str) -> None:
     assert compare(CONFIG, new) == ConfigChanges(added=[], changed=[], removed=[], tables=[name])
+
+
+def test_limits_that_open_listeners_keep_are_named() -> None:
+    moved = structs.replace(B, listen=(parse("pod+unix:/elsewhere"),))
+    own = structs.replace(A, limits={"max_message": 2048})
+    new = Config(routes=(own, moved), limits=Limits(heartbeat=3.0, session_ttl=3.0))
+    assert compare(CONFIG, new).kept_by_listeners == ["a.max_message", "a.heartbeat"]
 
 
 async def test_the_ops_port_changes_around_the_routes() -> None:

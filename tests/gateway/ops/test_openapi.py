@@ -32,5 +32,11 @@ async def test_the_parameters_of_a_list_are_described_with_their_types() -> None
         assert set(described["state"]["enum"]) == {"", "idle", "paused", "running"}
 
 
+async def test_the_limits_of_the_cursor_of_losses_are_described() -> None:
+    async with operated() as port:
+        _, document = await port.ask("/openapi.json")
+        assert "a row may be missing on a page, or be on two" in document["paths"]["/losses"]["get"]["description"]
+
+
 def check(body: Any, schema: dict[str, Any], document: dict[str, Any]) -> None:
     jsonschema.Draft202012Validator({**schema, "components": document["components"]}).validate(body)
