@@ -425,13 +425,16 @@ def _flush(
 class Instance(Struct, frozen=True, kw_only=True):
     """The identity of one listener, in dialects whose servers have one.
 
-    `started_at` is in ns, `path` is its folder. `sessions` returns the number of sessions to show.
+    `started_at` is in ns, `path` is its folder. `sessions` returns the number of sessions to show. `topics` has the
+    prefixes of published messages that have a subscriber, all of them unless the listener knows better. While it is
+    empty, nothing is written for subscribers.
     """
 
     id: str
     started_at: int
     path: str = ""
     sessions: Callable[[], int] = int
+    topics: set[bytes] = field(default_factory=lambda: {b""})
 
 
 def _nothing(_command: ResumeSession) -> int:

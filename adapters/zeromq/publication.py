@@ -41,11 +41,13 @@ class Publication:
         bounds: ZeroMQLimits,
         lost: Callable[[Loss], None],
         subscribed: Callable[[], None],
+        topics: set[bytes],
     ) -> None:
         self.peer = "subscribers"
         self.meter = Meter()
-        self.topics: set[bytes] = set()
+        self.topics = topics
         """The prefixes that have a subscriber."""
+        topics.clear()
         self.subscriptions = 0
         """Number of subscriptions since the beginning."""
         self.published = 0

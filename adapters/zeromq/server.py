@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable
 
 import zmq
-from msgspec import Struct
+from msgspec import Struct, field
 
 from dragoman.adapters.base import Accept, TransportLimits
 from dragoman.adapters.zeromq.callers import Callers
@@ -30,12 +30,13 @@ class PrimaryEvents(Struct, frozen=True, kw_only=True):
     """Functions that a ZeroMQ listener calls.
 
     `accept` is called with the Publication, and with each new Caller. `lost` is called with every undelivered message,
-    `subscribed` after each subscription.
+    `subscribed` after each subscription. `topics` is kept up to date: the prefixes that have a subscriber.
     """
 
     accept: Accept
     lost: Callable[[Loss], None]
     subscribed: Callable[[], None] = lambda: None
+    topics: set[bytes] = field(default_factory=set)
 
 
 class ZeroMQListener:
@@ -77,7 +78,7 @@ async def listen(
     """
     sockets = Sockets(limits, CountedContext(), curve)
     try:
-        publication = Publication(sockets, limits, bounds, events.lost, events.subscribed)
+        publication = Publication(sockets, limits, bounds, events.lost, events.subscribed, events.topics)
         callers = Callers(sockets, limits, events.accept, bounds, events.lost)
         _bind_both(publication.socket, callers.socket, host, port, call_port)
     except BaseException:

@@ -65,7 +65,9 @@ async def _listen_at(
         port,
         calls,
         transport_limits(limits),
-        zeromq.PrimaryEvents(accept=accept, lost=callbacks.lost, subscribed=callbacks.subscribed),
+        zeromq.PrimaryEvents(
+            accept=accept, lost=callbacks.lost, subscribed=callbacks.subscribed, topics=callbacks.instance.topics
+        ),
         zeromq.ZeroMQLimits(callers=limits.callers, subscribers=limits.subscribers, subscriptions=limits.subscriptions),
         curve,
     )

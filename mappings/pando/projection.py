@@ -2,6 +2,8 @@
 
 A viewer shows streamed text only after `llm.start`, and may clear its view at each, so a turn has only one. The
 projection keeps the description of the session for an end of a turn that takes back the user's message.
+
+While nobody subscribes, the projection only keeps its state, and encodes nothing.
 """
 
 from __future__ import annotations
@@ -55,11 +57,13 @@ class Projection(Context):
         self.now(batch.at)
         if batch.turn != self._turn:
             self._turn, self._started, self._turn_count = batch.turn, False, 0
-        functions, encode = FROM_EVENT.functions, EVENTS.encode
+        functions, encode, is_heard = FROM_EVENT.functions, EVENTS.encode, bool(self.instance.topics)
         frames: list[bytes] = []
         for event in self._asking.admit_events(batch.events, self.lose):
             if type(event) not in ANSWERS:
-                frames += map(encode, functions[type(event)](event, self))
+                messages = functions[type(event)](event, self)
+                if is_heard:
+                    frames += map(encode, messages)
             self._note(event)
         return Rendered(frames=frames, losses=self.losses.take())
 
@@ -68,6 +72,8 @@ class Projection(Context):
         return None if self._asking.parked else self._write_text
 
     def _write_text(self, text: str, at: int) -> list[bytes]:
+        if not self.instance.topics:
+            return []
         self.now(at)
         message = wire.LlmToken(payload=wire.Delta(session_id=self.session, token=text), **self.envelope)
         return [b"%b\0%b" % (TOKEN, ENCODER.encode(message))]

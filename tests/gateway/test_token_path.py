@@ -193,6 +193,31 @@ async def test_a_lone_token_takes_few_calls_more_with_an_ops_port(tmp_path: Path
     assert (to_client.frames_sent, to_client.render_seconds.number) == (shown[0] + 1, shown[1] + 1)
 
 
+async def test_a_token_is_not_encoded_for_a_pando_listener_without_subscribers(tmp_path: Path) -> None:
+    pod_path = socket_path(tmp_path)
+    listen = (parse("smooth+ws://127.0.0.1:0/ws"), parse("pando+tcp://127.0.0.1:0"))
+    app = App(
+        Config(routes=(Route(name="test", listen=listen, upstream=parse(f"pod+unix:{pod_path}")),), limits=LIMITS)
+    )
+    async with (
+        FakePod.serving(pod_path) as pod,
+        serving(app) as (endpoint, *_),
+        SmoothClient.connected(endpoint.partition("+")[2]) as client,
+    ):
+        await client.say("hold")
+        await pod.holds()
+        await pod.say(event("turn_start", turn=0))
+        for number in range(WARM):
+            await pod.say(event("text_delta", text=f"{number}"))
+            await client.until(lambda number=number: tokens(client) == number + 1)
+        with counting() as called:
+            await pod.say(event("text_delta", text="counted"))
+            await client.until(lambda: tokens(client) == WARM + 1)
+    further = [name for name in called if "Projection._write_text" in name or name.startswith(("times.", "polled."))]
+    assert further == ["projection.Projection._write_text", "projection.Projection._write_text"], "\n".join(called)
+    assert len(called) <= CALLS_MAX + 2, "a call that writes nothing, and a write of nothing"
+
+
 TOLD: dict[str, Callable[[Any], int]] = {
     "smooth": tokens,
     "pod": lambda client: client.names().count("text_delta"),

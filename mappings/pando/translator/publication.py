@@ -50,7 +50,9 @@ class PublicationTranslator(TranslatorDefaults[Command]):
         return step
 
     def attach(self, state: SessionState, request: str = "") -> Step[Command]:
-        """Announce a session; there is no replay, so clients ask for its messages."""
+        """Announce a session if anybody subscribes; there is no replay, so clients ask for its messages."""
+        if not self._instance.topics:
+            return Step()
         return Step(frames=[EVENTS.encode(wire.SessionUpdate(payload=described(state), **self._context().envelope))])
 
     def closed(self, cause: str) -> Step[Command]:

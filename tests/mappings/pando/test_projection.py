@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, get_args
 
 import pytest
+from msgspec import structs
 
 from dragoman.mappings.canonical import Batch, Event
 from dragoman.mappings.canonical import events as say
@@ -65,6 +66,23 @@ def test_a_turn_is_published_in_its_order_with_one_start() -> None:
         ),
         ("llm.end", {"session_id": SESSION, "tokens_in": 3, "tokens_out": 1}),
     ]
+
+
+def test_a_publication_without_subscribers_encodes_nothing_and_keeps_its_state() -> None:
+    topics: set[bytes] = set()
+    projection = Projection(instance=structs.replace(US, topics=topics))
+    described = SessionSummary(session=SESSION, title="T", messages=4)
+    assert published(projection, say.SessionUpdated(session=described), user("no"), say.ModelTurnStarted()) == []
+    write = projection.text_writer()
+    assert write is not None
+    assert write("a", AT) == []
+    topics.add(b"llm.")
+    assert [topic for topic, _ in published(projection, say.ModelTurnStarted(), say.TextDelta(text="b"))] == [
+        "llm.token"
+    ]
+    assert write("c", AT) != []
+    said = dict(published(projection, say.TurnEnded(end="rolled_back")))
+    assert (said["session.update"]["title"], said["session.update"]["message_count"]) == ("T", 4)
 
 
 def test_each_turn_has_its_start() -> None:

@@ -49,6 +49,11 @@ def test_the_first_heartbeat_comes_after_5_seconds_and_then_each_asks_for_the_ne
         assert (pulse["instance_id"], pulse["uptime"], pulse["started_at"]) == ("us", uptime, "2026-05-09T21:28:20Z")
 
 
+def test_a_session_is_not_announced_while_nobody_subscribes() -> None:
+    unheard = PublicationTranslator(Clock(), lambda: "id", structs.replace(INSTANCE, topics=set()))
+    assert unheard.attach(SessionState(id="s", title="T", opened_at=START)).frames == []
+
+
 def test_a_session_is_announced_once_it_is_attached() -> None:
     clock = Clock()
     publication = link(clock)
