@@ -14,6 +14,7 @@ they contain nothing else that the frames before them did not have.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain, product
@@ -25,7 +26,14 @@ from msgspec import Struct, field, structs
 from dragoman.gateway.recording.format import StepLine
 from dragoman.gateway.recording.lines import FrameLine, Line
 from dragoman.gateway.recording.redaction.escapes import layers
-from dragoman.gateway.recording.redaction.field_texts import FieldText, FieldTexts, ParsedFrame, Part, TapKey
+from dragoman.gateway.recording.redaction.field_texts import (
+    ANY_WORD,
+    FieldText,
+    FieldTexts,
+    ParsedFrame,
+    Part,
+    TapKey,
+)
 from dragoman.gateway.recording.redaction.finder import HIDDEN, Finder
 from dragoman.gateway.recording.redaction.held_text import BEHIND, BEHIND_MAX
 from dragoman.gateway.recording.redaction.shapes import NAME_MAX, ends_as_secret
@@ -42,15 +50,13 @@ CODES = tuple(map("".join, product(*zip("code ", "CODE ", strict=True))))[::2]
 
 LARGE = 8192  # characters: more than any delta, and as much as a slow client is given at once
 
-FEW = 12  # frames that are added one by one: enough to learn more of their shape
 KNOWN_MAX = 64  # taps whose streams are known
-HALVINGS = 5  # until an odd frame among many is found, or it is clear that many are odd
 
 TOKENS_OF_TEXT = ("stream_token", "llm.token")
 """`token` is text in these frames (docs/dialects/smooth.md, section 5; docs/dialects/pando.md, section 4)."""
 
-Singles = dict[TapKey, tuple[list[int], list[str]]]
-"""Numbers and texts of the frames of each tap that are no run and no stream."""
+WORD = re.compile(r'[^"\\]*+(?:\\.[^"\\]*+)*+', re.DOTALL)
+"""A word that stands in quotes as a whole: its own quotes are escaped."""
 
 
 class FrameRedactor:
@@ -73,29 +79,23 @@ class FrameRedactor:
 
     def redact(self, frames: Sequence[Frames]) -> dict[int, list[Line]]:
         """Map the place of each item with secrets in its frames to its lines without them."""
-        singles: Singles = {}
         number = 0
         for frame in frames:
             if isinstance(frame, StepLine):
                 for one in frame.frames:
-                    self._add_singles(singles, (one.link, one.dir))
                     if not self._skip_stream(frame, one):
                         self._add_stream(number, frame, one)
                     number += len(frame.texts)
                 continue
             tap: TapKey = (frame.link, frame.dir)
-            if not frame.words:
-                numbers, texts = singles.setdefault(tap, ([], []))
-                for text in (frame.text,) if frame.text is not None else texts_of(frame):
-                    numbers.append(number)
-                    texts.append(text)
-                number += 1
-            else:
-                self._add_singles(singles, tap)
-                self._add_run(number, frame)
+            if frame.words:
+                around, words = frame.around_at(0), _without_escapes(frame.words)
+                self._add_alike(tap, range(number, number + len(frame.words)), around, words, frame.texts)
                 number += len(frame.words)
-        for tap in list(singles):
-            self._add_singles(singles, tap)
+                continue
+            for text in (frame.text,) if frame.text is not None else texts_of(frame):
+                self._add_frame(tap, number, text)
+            number += 1
         self._search_alone(self._fields.take_alone())
         touched = self._fields.take_touched()
         if touched and not self._are_clean(touched):
@@ -104,12 +104,6 @@ class FrameRedactor:
         if self._fields.forget_excess():
             self._known.clear()
         return self._cleaner.clean(frames)
-
-    def _add_singles(self, singles: Singles, tap: TapKey) -> None:
-        """Add the single frames of a tap that were read so far."""
-        before = singles.pop(tap, None)
-        if before is not None:
-            self._add_frames(tap, *before)
 
     def _skip_stream(self, stream: StepLine, tap: FrameLine) -> bool:
         """Only remember the texts of a stream, if the rest of its frames is known. Return False if it is not."""
@@ -121,15 +115,12 @@ class FrameRedactor:
             field_text.behind = (field_text.behind + joined)[-max(BEHIND, self._finder.reach) :]
         return True
 
-    def _add_run(self, number: int, run: FrameLine) -> None:
-        words = self._fields.words_of_run(run.words)
-        self._add_alike((run.link, run.dir), number, run.around_at(0), words, run.texts)
-
     def _add_stream(self, number: int, stream: StepLine, tap: FrameLine) -> None:
         first, *between, last = tap.around_at(stream.rounds[0].at)
         around = [f'{first}"', *(f'"{part}"' for part in between), f'"{last}']
-        key = (tap.link, tap.dir)
-        fields = self._add_alike(key, number, around, stream.texts, partial(stream.frame_texts, tap))
+        key, texts = (tap.link, tap.dir), stream.texts
+        numbers = range(number, number + len(texts))
+        fields = self._add_alike(key, numbers, around, texts, partial(stream.frame_texts, tap))
         if fields and self._streams_are_clean:
             if len(self._known) >= KNOWN_MAX:
                 self._known.clear()
@@ -138,62 +129,50 @@ class FrameRedactor:
     def _add_alike(
         self,
         tap: TapKey,
-        number: int,
+        numbers: Sequence[int],
         around: Sequence[str],
         texts: Sequence[str] | None,
         frames: Callable[[], Iterable[str]],
     ) -> list[FieldText]:
-        """Add frames that differ in one of `texts`, at once if they can be; the first frame teaches a new shape.
+        """Add frames that differ in one of `texts`: at once, or one by one if something else may be wrong with them.
 
         Return the fields of the texts, or none if the frames hold anything else to search.
         """
-        numbers: Sequence[int] = range(number, number + len(texts)) if texts is not None else ()
-        fields = self._fields.add_run(numbers, tap, around, texts) if texts is not None else None
-        if fields is not None:
-            return fields
-        more = iter(frames())
-        first = next(more)
-        self._add_frames(tap, (number,), (first,), 0)
-        self._fields.expect_more(tap, first)
-        fields = self._fields.add_run(numbers[1:], tap, around, texts[1:]) if texts is not None else None
-        if fields is None:
-            rest = list(more)
-            self._add_frames(tap, range(number + 1, number + 1 + len(rest)), rest)
-        return fields or []
+        if texts is not None:
+            sample = ANY_WORD.join(around)
+            parsed = self._fields.parse(tap, sample)
+            fields = [field_text for field_text, text in parsed.texts if text == ANY_WORD]
+            if len(fields) == len(around) - 1 and not parsed.rows and not any(self._reasons(parsed, sample)):
+                self._fields.add(parsed, numbers, texts)
+                return fields if len(fields) == len(parsed.texts) else []
+        for number, text in zip(numbers, frames(), strict=True):
+            self._add_frame(tap, number, text)
+        return []
 
-    def _add_frames(self, tap: TapKey, numbers: Sequence[int], texts: Sequence[str], halvings: int = HALVINGS) -> None:
-        """Add frames at once if they are of one shape; else each half of them, and at last one by one."""
-        if len(texts) > 1 and self._fields.add_frames(numbers, tap, "\n".join(texts)):
-            return
-        if halvings and len(texts) > FEW:
-            middle = len(texts) // 2 if self._fields.knows_tap(tap) else FEW  # the first ones teach the shape
-            self._add_frames(tap, numbers[:middle], texts[:middle], halvings - 1)
-            self._add_frames(tap, numbers[middle:], texts[middle:], halvings - 1)
-            return
-        for number, text in zip(numbers, texts, strict=True):
-            parsed = self._fields.add_frame(number, tap, text)
-            if parsed is not None:
-                self._judge(number, text, parsed)
-
-    def _judge(self, index: int, text: str, parsed: ParsedFrame) -> None:
-        """Judge a frame by its keys. Forget the shape of a frame that may hold a secret by them."""
-        credentials = parsed.value is not None and has_credentials(parsed.value)
+    def _add_frame(self, tap: TapKey, number: int, text: str) -> None:
+        """Add a frame, and judge it by its keys."""
+        parsed = self._fields.parse(tap, text)
+        self._fields.add(parsed, (number,))
+        credentials, named, secret = self._reasons(parsed, text)
         if credentials:
-            self._cleaner.empty_frame(index, "token")
-        named = not self._names.isdisjoint(parsed.keys)
+            self._cleaner.empty_frame(number, "token")
         if named:
-            self._cleaner.empty_frame(index, "path")
-        secret = {key for key in parsed.keys if ends_as_secret(key[-NAME_MAX:])}  # a hit of its cache is no call
-        if secret == {"token"} and any(word in text for word in TOKENS_OF_TEXT):
-            secret = set()
-        setting = "value" in parsed.keys  # its name stands beside it
-        if secret or setting:
-            self._cleaner.search_frame(index)
-        if credentials or named or secret or setting or not self._finder.is_clean(parsed.fixed):
-            self._fields.forget_shape(parsed)
-        if parsed.texts:
-            for kind in find_in_rows(self._finder, parsed.texts, lambda *_secret: "")[1]:
-                self._cleaner.empty_frame(index, kind)
+            self._cleaner.empty_frame(number, "path")
+        if secret:
+            self._cleaner.search_frame(number)
+        if parsed.rows:
+            for kind in find_in_rows(self._finder, parsed.rows, lambda *_secret: "")[1]:
+                self._cleaner.empty_frame(number, kind)
+
+    def _reasons(self, parsed: ParsedFrame, text: str) -> tuple[bool, bool, bool]:
+        """Return True for each reason against the keys of a frame: credentials, a configured name, a secret's name."""
+        credentials = parsed.value is not None and has_credentials(parsed.value)
+        named = not self._names.isdisjoint(parsed.keys)
+        secret = "value" in parsed.keys  # of a setting, whose name stands beside it
+        for key in parsed.keys:
+            if ends_as_secret(key[-NAME_MAX:]):  # a hit of its cache is no call
+                secret = secret or key != "token" or not any(map(text.__contains__, TOKENS_OF_TEXT))
+        return credentials, named, secret
 
     def _search_alone(self, words: Mapping[str, Sequence[int]]) -> None:
         """Search the words that stand alone, which have the numbers of their frames."""
@@ -272,6 +251,18 @@ class FrameRedactor:
     def _remove_secrets(self, index: int, text: str) -> None:
         for span in self._finder.find(text):
             self._cleaner.remove_secret(index, span.kind, text[span.start : span.end])
+
+
+def _without_escapes(words: Sequence[str]) -> Sequence[str] | None:
+    """Return words from JSON with their escapes decoded; None if they cannot all stand in quotes."""
+    if not all(map(WORD.fullmatch, words)):
+        return None
+    if "\\" not in "".join(words):
+        return words
+    try:
+        return msgspec.json.decode('["' + '","'.join(words) + '"]', type=list[str])
+    except msgspec.MsgspecError:
+        return None
 
 
 def _places(parts: Sequence[Part], at: int) -> Iterator[tuple[int, int, int]]:

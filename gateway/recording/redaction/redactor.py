@@ -129,7 +129,7 @@ class Redactor:
         for line in lines:
             if type(line) is FrameLine:
                 queue.append(line)
-                self._weight += _weight(line)
+                self._weight += len(line.text or "".join(line.words))
             elif type(line) is EventLine:
                 self._take(line)
             elif type(line) is StepLine:
@@ -169,7 +169,7 @@ class Redactor:
                     lines += self._origin_redacted(line)
             elif isinstance(item, FrameLine):
                 lines.append(item)
-                self._weight -= _weight(item)
+                self._weight -= len(item.text or "".join(item.words))
             elif clean:
                 lines.append(item)
             else:
@@ -328,7 +328,3 @@ def _key_of(step: StepLine) -> TextKey:
     """Return the key of the text whose deltas a step with rounds holds."""
     event = step.events[0].event
     return ("output", event.call, "") if isinstance(event, ToolOutputDelta) else SINGLE[type(event)]
-
-
-def _weight(frame: FrameLine) -> int:
-    return len(frame.text or "") or len("".join(frame.words))
