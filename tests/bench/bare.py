@@ -22,6 +22,8 @@ import zmq
 from aiohttp import ClientSession, TCPConnector, WSMsgType, web
 from msgspec import Struct
 
+from tests.bench.greeting import GREETING
+
 encode = msgspec.json.Encoder().encode
 
 TASKS = asyncio.TaskGroup()  # owns whatever the bridge does beside reading and writing
@@ -237,18 +239,6 @@ class DeltaText(Struct, gc=False):
 class TextDelta(Struct, gc=False):
     event: str
     data: DeltaText
-
-
-GREETING = {
-    "pod_name": "bare",
-    "cwd": "",
-    "provider": "unknown",
-    "model": "",
-    "scope_summary": "",
-    "tools": [],
-    "context_window": 0,
-    "context_tokens": 0,
-}
 
 
 def pod(name: str, **data: object) -> dict[str, object]:

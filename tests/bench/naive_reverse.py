@@ -15,18 +15,9 @@ from uuid import uuid4
 
 from websockets.asyncio.client import ClientConnection, connect
 
-LINE_LIMIT = 16 * 1024 * 1024  # asyncio's own 64 KiB are too few for a long `run`
+from tests.bench.greeting import GREETING
 
-GREETING = {
-    "pod_name": "naive",
-    "cwd": "",
-    "provider": "unknown",
-    "model": "",
-    "scope_summary": "",
-    "tools": [],
-    "context_window": 0,
-    "context_tokens": 0,
-}
+LINE_LIMIT = 16 * 1024 * 1024  # asyncio's own 64 KiB are too few for a long `run`
 
 
 class Bridge:

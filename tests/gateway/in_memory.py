@@ -34,8 +34,9 @@ from dragoman.gateway.session.session import Session
 from dragoman.gateway.upstreams import kind_of
 from dragoman.mappings.canonical import Command
 from dragoman.mappings.dialect import Burst, Parts
-from tests.gateway.pod_messages import run, snapshot
+from tests.gateway.pod_messages import run, say, snapshot
 from tests.gateway.smooth_client_messages import CREATE, opened, send
+from tests.gateway.smooth_server_messages import CREATED, acknowledged, create, told
 from tests.idle import run_turns, settle
 from tests.memory_transport import MemoryTransport
 from tests.oracle import ORACLES, SmoothOracle, heard
@@ -413,6 +414,17 @@ class Script:
         return self._then("the pod dies", lambda: self._hang_up(self._stage.pod))
 
     # -- the smooth server -----------------------------------------------------------------------------
+
+    def asks_server(self, name: str, text: str) -> Script:
+        """Connect a pod client whose input opens a session at the server; its turn there is "$t"."""
+        return (
+            self.connects(name, dialect="pod")
+            .receives(name, say("snapshot"))
+            .sends(name, run(text))
+            .server_receives(create("$open"))
+            .server_sends(acknowledged("$open", **CREATED))
+            .server_receives(told("$t", text))
+        )
 
     def server_sends(self, *messages: dict[str, Any]) -> Script:
         """Send these events as the smooth server, in one write."""

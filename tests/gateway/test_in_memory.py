@@ -7,9 +7,8 @@ import json
 import pytest
 
 from tests.gateway.in_memory import in_memory_gateway
-from tests.gateway.pod_messages import delta, run, say, took
+from tests.gateway.pod_messages import delta, took
 from tests.gateway.smooth_client_messages import accepted, opened, send, token
-from tests.gateway.smooth_server_messages import CREATED, acknowledged, create, told
 
 FORGOTTEN = pytest.RaisesExc(AssertionError, match="never held")
 
@@ -47,16 +46,7 @@ async def test_a_name_is_the_same_text_each_time() -> None:
 
 async def test_a_peer_answers_with_the_ids_that_it_received() -> None:
     async with in_memory_gateway(upstream="smooth") as made:
-        names = await (
-            made.script()
-            .connects("p", dialect="pod")
-            .receives("p", say("snapshot"))
-            .sends("p", run("Hi"))
-            .server_receives(create("$open"))
-            .server_sends(acknowledged("$open", **CREATED))
-            .server_receives(told("$t", "Hi"))
-            .done()
-        )
+        names = await made.script().asks_server("p", "Hi").done()
         assert names["$open"] != names["$t"]
 
 

@@ -60,16 +60,26 @@ async def calls_from_pod(folder: Path) -> list[str]:
         bridged(f"pod+unix:{path}") as (_app, url),
         SmoothClient.connected(url) as client,
     ):
-        await client.say("hold")
-        await pod.holds()
-        await pod.say(event("turn_start", turn=0))
-        for number in range(WARM):
-            await pod.say(event("text_delta", text=f"{number}"))
-            await client.until(lambda number=number: tokens(client) == number + 1)
-        with counting() as called:
-            await pod.say(event("text_delta", text="counted"))
-            await client.until(lambda: tokens(client) == WARM + 1)
-        return called
+        await begin_text(pod, client)
+        return await count_token(pod, client)
+
+
+async def begin_text(pod: FakePod, client: SmoothClient) -> None:
+    """Begin a turn, and stream WARM tokens to the client."""
+    await client.say("hold")
+    await pod.holds()
+    await pod.say(event("turn_start", turn=0))
+    for number in range(WARM):
+        await pod.say(event("text_delta", text=f"{number}"))
+        await client.until(lambda number=number: tokens(client) == number + 1)
+
+
+async def count_token(pod: FakePod, client: SmoothClient) -> list[str]:
+    """Return the calls of one more token, in order."""
+    with counting() as called:
+        await pod.say(event("text_delta", text="counted"))
+        await client.until(lambda: tokens(client) == WARM + 1)
+    return called
 
 
 async def calls_from_smooth(folder: Path) -> list[str]:
@@ -175,18 +185,11 @@ async def test_a_lone_token_takes_few_calls_more_with_an_ops_port(tmp_path: Path
         serving(app) as (endpoint, *_),
         SmoothClient.connected(endpoint.partition("+")[2]) as client,
     ):
-        await client.say("hold")
-        await pod.holds()
-        await pod.say(event("turn_start", turn=0))
-        for number in range(WARM):
-            await pod.say(event("text_delta", text=f"{number}"))
-            await client.until(lambda number=number: tokens(client) == number + 1)
+        await begin_text(pod, client)
         from_pod, to_client = app.ledger.traffic_of("pod", "backend"), app.ledger.traffic_of("smooth", "client")
         before = (from_pod.frames_received, from_pod.read_seconds.number)
         shown = (to_client.frames_sent, to_client.render_seconds.number)
-        with counting() as called:
-            await pod.say(event("text_delta", text="counted"))
-            await client.until(lambda: tokens(client) == WARM + 1)
+        called = await count_token(pod, client)
     assert "text_stream.TextStream.add_text" in called
     assert len(called) <= CALLS_MAX + OBSERVED, "\n".join(called)
     assert (from_pod.frames_received, from_pod.read_seconds.number) == (before[0] + 1, before[1] + 1)

@@ -118,13 +118,6 @@ class Text(Wire, frozen=True, kw_only=True, rename={"string": "String", "valid":
     valid: bool = False
 
 
-class Number(Wire, frozen=True, kw_only=True, rename={"int64": "Int64", "valid": "Valid"}):
-    """A number of the store that may be null."""
-
-    int64: int = 0
-    valid: bool = False
-
-
 class Meta(Wire, frozen=True, kw_only=True):
     """The writer of a `db.write`; only the head version sends it."""
 

@@ -13,7 +13,7 @@ from tests.gateway.codewhale_messages import line
 from tests.gateway.in_memory import InMemoryGateway, Script, in_memory_gateway
 from tests.gateway.pod_messages import CANCEL, echo, problem, run, say, snapshot, status, took
 from tests.gateway.smooth_client_messages import ask
-from tests.gateway.smooth_server_messages import CREATED, acknowledged, answered, create, said, stopped, taken, told
+from tests.gateway.smooth_server_messages import answered, said, stopped, taken, told
 from tests.gateway.smooth_server_messages import problem as refused
 from tests.idle import settle
 from tests.memory_transport import MemoryTransport
@@ -41,12 +41,7 @@ def begun_at_server(made: InMemoryGateway) -> Script:
     """Return a pod client `p` whose turn "$t" runs at a smooth server."""
     return (
         made.script()
-        .connects("p", dialect="pod")
-        .receives("p", say("snapshot"))
-        .sends("p", run("Hi"))
-        .server_receives(create("$open"))
-        .server_sends(acknowledged("$open", **CREATED))
-        .server_receives(told("$t", "Hi"))
+        .asks_server("p", "Hi")
         .server_sends(taken("$t"))
         .receives("p", echo("Hi"), status("running"), say("turn_start"))
     )

@@ -10,7 +10,7 @@ from typing import Any
 
 from dragoman.mappings.canonical.values import Message
 from tests.gateway.in_memory import InMemoryGateway, Script, in_memory_gateway
-from tests.gateway.pod_messages import delta, done, echo, run, run_end, say, status
+from tests.gateway.pod_messages import delta, done, echo, run_end, say, status
 from tests.gateway.smooth_client_messages import AGENT, accepted, answer, token
 from tests.gateway.smooth_server_messages import (
     CONVERSATION,
@@ -43,12 +43,7 @@ def together(made: InMemoryGateway) -> Script:
     """Connect a smooth client `a`, a pod client `p` and a pando's subscribers `v`, and run one turn."""
     return (
         made.script()
-        .connects("p", dialect="pod")
-        .receives("p", say("snapshot"))
-        .sends("p", run("Hi"))
-        .server_receives(create("$open"))
-        .server_sends(acknowledged("$open", **CREATED))
-        .server_receives(told("$t", "Hi"))
+        .asks_server("p", "Hi")
         .server_sends(taken("$t"), said("$t", "Yes"), answered("$t", "Yes"))
         .receives("p", echo("Hi"), status("running"), say("turn_start"), delta("Yes"), done("Yes"), *ENDED)
         .connects("a")

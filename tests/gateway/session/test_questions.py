@@ -127,15 +127,7 @@ def ok(request: str) -> Frame:
 def opened(made: InMemoryGateway) -> Script:
     """Return a script with a pod client `p` whose turn "$t" runs."""
     return (
-        made.script()
-        .connects("p", dialect="pod")
-        .receives("p", SNAPSHOT)
-        .sends("p", run("Delete it"))
-        .server_receives(create("$open"))
-        .server_sends(acknowledged("$open", **CREATED))
-        .server_receives(told("$t", "Delete it"))
-        .server_sends(taken("$t"))
-        .receives("p", echo("Delete it"), *BEGAN)
+        made.script().asks_server("p", "Delete it").server_sends(taken("$t")).receives("p", echo("Delete it"), *BEGAN)
     )
 
 
@@ -444,6 +436,7 @@ async def test_a_question_that_replaces_another_is_not_answered_by_answers_to_th
 
 
 SMALL = Limits(outbox_soft=1_024, backoff_first=AT_ONCE, backoff_max=AT_ONCE)
+LONG = "x" * 2_000 + "y" * 2_000 + "z"
 
 
 def behind(made: InMemoryGateway) -> Script:
@@ -461,7 +454,7 @@ def behind(made: InMemoryGateway) -> Script:
         .server_sends(said("$t", "z"))
         .receives("p", delta("z"))
         .server_sends(confirmation("$t"), called("$t", "delete"))
-        .receives("p", done("x" * 2_000 + "y" * 2_000 + "z"), *ASKED)
+        .receives("p", done(LONG), *ASKED)
     )
 
 
@@ -477,7 +470,7 @@ async def test_an_answer_of_a_link_that_was_not_shown_the_question_does_not_coun
                 delta("y" * 2_000),
                 busy("not sent: the open question was not shown to you yet"),
                 delta("z"),
-                done("x" * 2_000 + "y" * 2_000 + "z"),
+                done(LONG),
                 *ASKED,
             )
             .sends("q", run("approve"))
@@ -488,7 +481,6 @@ async def test_an_answer_of_a_link_that_was_not_shown_the_question_does_not_coun
 
 async def test_a_slow_pod_client_sees_question_and_answer_in_order() -> None:
     async with in_memory_gateway(upstream="smooth") as made:
-        long = "x" * 2_000 + "y" * 2_000 + "z"
         await (
             behind(made)
             .sends("p", run("approve"))
@@ -496,8 +488,8 @@ async def test_a_slow_pod_client_sees_question_and_answer_in_order() -> None:
             .server_sends(acknowledged("$c"))
             .receives("p", *heard("approve"), *CALLED)
             .reads_on("q")
-            .receives("q", delta("y" * 2_000), delta("z"), done(long), *ASKED, *heard("approve"), *CALLED)
-            .server_sends(answered("$t", long))
+            .receives("q", delta("y" * 2_000), delta("z"), done(LONG), *ASKED, *heard("approve"), *CALLED)
+            .server_sends(answered("$t", LONG))
             .receives("p", *ENDED)
             .receives("q", *ENDED)
             .done()
@@ -506,15 +498,14 @@ async def test_a_slow_pod_client_sees_question_and_answer_in_order() -> None:
 
 async def test_a_slow_pod_client_gets_the_whole_turn_after_its_end() -> None:
     async with in_memory_gateway(upstream="smooth") as made:
-        long = "x" * 2_000 + "y" * 2_000 + "z"
         await (
             behind(made)
             .sends("p", run("approve"))
             .server_receives(confirmed("$c", approved=True))
-            .server_sends(acknowledged("$c"), answered("$t", long))
+            .server_sends(acknowledged("$c"), answered("$t", LONG))
             .receives("p", *heard("approve"), *CALLED, *ENDED)
             .reads_on("q")
-            .receives("q", delta("y" * 2_000), delta("z"), done(long), *ASKED, *heard("approve"), *CALLED, *ENDED)
+            .receives("q", delta("y" * 2_000), delta("z"), done(LONG), *ASKED, *heard("approve"), *CALLED, *ENDED)
             .done()
         )
 
@@ -758,12 +749,7 @@ def code_asked(made: InMemoryGateway) -> Script:
     """Return a script in which `p` sent "Pay" and the ended turn asks it for a one-time code."""
     return (
         made.script()
-        .connects("p", dialect="pod")
-        .receives("p", SNAPSHOT)
-        .sends("p", run("Pay"))
-        .server_receives(create("$open"))
-        .server_sends(acknowledged("$open", **CREATED))
-        .server_receives(told("$t", "Pay"))
+        .asks_server("p", "Pay")
         .server_sends(taken("$t"), code_wanted("$t"), code_sent("$t"), answered("$t", ""))
         .receives(
             "p",

@@ -11,7 +11,7 @@ from tests.gateway.backends.in_memory_pando import InMemoryPandoGateway, frames,
 from tests.gateway.codewhale_messages import answers, shown
 from tests.gateway.in_memory import in_memory_gateway
 from tests.gateway.pod_messages import run, say, snapshot
-from tests.gateway.smooth_server_messages import CREATED, acknowledged, answered, create, said, taken, told
+from tests.gateway.smooth_server_messages import answered, said, taken
 from tests.idle import settle
 from tests.oracle import PodOracle
 
@@ -97,12 +97,7 @@ async def test_usage_in_the_terminal_of_a_smooth_server_comes_before_the_end_of_
         terminal["data"]["data"]["usage"] = {"costUsd": 0.5, "promptTokens": 3, "completionTokens": 4}
         await (
             made.script()
-            .connects("p", dialect="pod")
-            .receives("p", say("snapshot"))
-            .sends("p", run("Hi"))
-            .server_receives(create("$open"))
-            .server_sends(acknowledged("$open", **CREATED))
-            .server_receives(told("$t", "Hi"))
+            .asks_server("p", "Hi")
             .server_sends(taken("$t"), said("$t", "Hello"), terminal)
             .receives(
                 "p",
