@@ -63,7 +63,7 @@ from dragoman.mappings.canonical.events import (
     TurnEnded,
 )
 from dragoman.mappings.canonical.values import Failure, Text
-from dragoman.mappings.errors import ConfigError, DragomanError
+from dragoman.mappings.errors import ConfigError, DragomanError, first_error
 
 OPEN_DEADLINE = 15.0  # seconds: above Limits.open_deadline, so that the gateway's own error comes first
 CANCEL_WAIT = 3.0  # seconds for the end of a turn that the user cancelled
@@ -124,10 +124,8 @@ class BackendClient:
         try:
             asyncio.run(main())
         except BaseException as error:  # noqa: BLE001  # raised again in the caller's thread
-            while isinstance(error, BaseExceptionGroup):
-                error = error.exceptions[0]
             with self._lock:
-                self._waiting.queue.append(error)
+                self._waiting.queue.append(first_error(error))
         self._started.set()
 
     def _call(self, function: Callable[..., object], *arguments: object) -> None:

@@ -52,3 +52,10 @@ class PeerError(DragomanError):
 
 class TranslationError(DragomanError):
     """A rule produced a message that its target cannot express: a bug in dragoman, never the peer's fault."""
+
+
+def first_error(error: BaseException) -> BaseException:
+    """Return the error that ended a TaskGroup: the first one that is not a group itself."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error

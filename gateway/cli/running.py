@@ -26,7 +26,7 @@ from dragoman.gateway.process import standard_descriptors
 from dragoman.gateway.process.inherited_sockets import INHERITED
 from dragoman.gateway.process.systemd import ServiceNotifier
 from dragoman.gateway.reload import ConfigReloader
-from dragoman.mappings.errors import ConfigError, DragomanError
+from dragoman.mappings.errors import ConfigError, DragomanError, first_error
 
 log = structlog.get_logger("dragoman")
 
@@ -59,15 +59,7 @@ def run(work: Coroutine[Any, Any, Any]) -> Any:
     except asyncio.CancelledError:
         raise typer.Exit(1) from None  # a second signal ends the gateway before all clients were told
     except BaseExceptionGroup as group:
-        raise _first(group) from group
-
-
-def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """Return the error that ended a TaskGroup: the first one that is not a group itself."""
-    error: BaseException = group
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error
+        raise first_error(group) from group
 
 
 async def serve_until_signalled(

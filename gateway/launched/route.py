@@ -21,7 +21,7 @@ from dragoman.gateway.config.model import Config, Route
 from dragoman.gateway.observability import logs
 from dragoman.gateway.overload import descriptors
 from dragoman.gateway.process import standard_descriptors
-from dragoman.mappings.errors import ConfigError, DragomanError
+from dragoman.mappings.errors import ConfigError, DragomanError, first_error
 
 
 def choose_route(environment: Mapping[str, str]) -> tuple[Config, Route]:
@@ -50,16 +50,9 @@ def run_program(serve: Callable[[], Coroutine[Any, Any, None]]) -> NoReturn:
     except asyncio.CancelledError:
         sys.exit(1)  # a second signal cancels the work
     except (DragomanError, OSError, BaseExceptionGroup) as error:
-        cause = _first(error)
+        cause = first_error(error)
         if not isinstance(cause, DragomanError | OSError):
             raise
         logs.tell(f"error: {logs.escaped(str(cause))}", sys.stderr)
         sys.exit(2 if isinstance(cause, ConfigError) else 1)
     sys.exit(0)
-
-
-def _first(error: BaseException) -> BaseException:
-    """Return the error itself, or the first error of an exception group."""
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error

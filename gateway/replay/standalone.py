@@ -28,7 +28,7 @@ from dragoman.mappings.canonical.events import (
     InteractionRequired,
     InteractionResolved,
 )
-from dragoman.mappings.errors import ConfigError, DragomanError
+from dragoman.mappings.errors import ConfigError, DragomanError, first_error
 
 LIMITS = Limits()
 
@@ -175,7 +175,7 @@ def driven(file: Path, upstream: str, deadline: float = DEADLINE, *, ignore_inex
         try:
             return pool.submit(run).result()
         except BaseExceptionGroup as error:
-            raise _innermost(error) from None
+            raise first_error(error) from None
 
 
 def _first(told: Queue[str | BaseException]) -> str:
@@ -184,12 +184,5 @@ def _first(told: Queue[str | BaseException]) -> str:
     except Empty:
         raise DragomanError(f"the replay did not listen within {START:g} s") from None
     if isinstance(first, BaseException):
-        raise _innermost(first)
+        raise first_error(first)
     return first
-
-
-def _innermost(error: BaseException) -> BaseException:
-    """Return the error that ended a TaskGroup."""
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error

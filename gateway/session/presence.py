@@ -20,71 +20,68 @@ TIMER_ERROR = 0.01  # seconds: the timer and the clock may disagree by so much
 
 
 class PendingAttach:
-    """The clients that wait for the history of one session, which its backend is about to tell.
+    """The clients and actions that wait for the history of one session, which its backend is about to tell.
 
-    `attach` is called once for each client, unless it leaves before. Actions without a client wait in the same way.
+    `attach` is called once for each client, unless it leaves before. Nothing waits for longer than `snapshot_wait`.
     """
 
     def __init__(self, attach: Callable[[Client], None], services: Services) -> None:
         self._attach = attach
         self._schedule = services.schedule
-        self._wait = services.limits.snapshot_wait
-        self._waiting: dict[str, tuple[Client, Timer]] = {}
-        self._actions: list[tuple[Callable[[], None], Timer]] = []
+        self._limit = services.limits.snapshot_wait
+        self._waiting: dict[object, tuple[Client | None, Callable[[], None], Timer]] = {}
         self._open = False
 
     @property
     def waiting(self) -> list[Client]:
         """The clients that wait."""
-        return [client for client, _timer in self._waiting.values()]
+        return [client for client, _action, _timer in self._waiting.values() if client is not None]
 
     def enter(self, client: Client) -> None:
         """Attach a client once the history is known."""
-        if self._open:
-            self._attach(client)
-        else:
-            self._waiting[client.id] = (client, self._schedule(self._wait, lambda: self.admit(client)))
+        self._await_history(client.id, client, lambda: self._attach(client))
 
     def when_open(self, action: Callable[[], None]) -> None:
         """Call `action` once the history is known, or would have kept a client waiting for too long."""
+        self._await_history(object(), None, action)
+
+    def _await_history(self, key: object, client: Client | None, action: Callable[[], None]) -> None:
         if self._open:
             action()
         else:
-            self._actions.append((action, self._schedule(self._wait, self._act)))
+            self._waiting[key] = (client, action, self._schedule(self._limit, lambda: self._act(key)))
 
-    def _act(self) -> None:
-        actions, self._actions = self._actions, []
-        for action, timer in actions:
-            timer.cancel()
-            action()
+    def _act(self, key: object) -> None:
+        if (waited := self._remove(key)) is not None:
+            waited()
+
+    def _remove(self, key: object) -> Callable[[], None] | None:
+        """Stop waiting, and return the action that waited under this key."""
+        waiting = self._waiting.pop(key, None)
+        if waiting is None:
+            return None
+        _client, action, timer = waiting
+        timer.cancel()
+        return action
 
     def admit(self, client: Client) -> None:
         """Attach a client now, if it waits."""
-        if self.leave(client):
-            self._attach(client)
+        self._act(client.id)
 
     def leave(self, client: Client) -> bool:
         """Forget a client; return True if it waited."""
-        waiting = self._waiting.pop(client.id, None)
-        if waiting is None:
-            return False
-        waiting[1].cancel()
-        return True
+        return self._remove(client.id) is not None
 
     def open(self) -> None:
         """Attach every client: the history is known, or will not come."""
         self._open = True
-        for client, _timer in list(self._waiting.values()):
-            self.admit(client)
-        self._act()
+        for key in list(self._waiting):
+            self._act(key)
 
     def close(self) -> None:
         """Forget every client and action: the session has ended."""
-        for client, _timer in list(self._waiting.values()):
-            self.leave(client)
-        for _action, timer in self._actions:
-            timer.cancel()
-        self._actions.clear()
+        for key in list(self._waiting):
+            self._remove(key)
 
 
 class PresenceEffects(Protocol):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dragoman.mappings.errors import ConfigError, DragomanError, PeerError, TranslationError
+from dragoman.mappings.errors import ConfigError, DragomanError, PeerError, TranslationError, first_error
 
 
 @pytest.mark.parametrize("kind", [ConfigError, TranslationError, PeerError])
@@ -22,3 +22,9 @@ def test_a_peer_error_keeps_code_text_and_value() -> None:
     assert (error.code, error.text, str(error), error.value) == (
         *("invalid", "no such thing", "no such thing", {"requestId": "r"}),
     )
+
+
+def test_the_error_of_nested_groups_is_the_first_that_is_not_a_group() -> None:
+    error = OSError("refused")
+    assert first_error(BaseExceptionGroup("", [BaseExceptionGroup("", [error]), ValueError()])) is error
+    assert first_error(error) is error
