@@ -41,7 +41,8 @@ class Losses:
             key = (OTHER.kind, OTHER.field, OTHER.why)
             known = self.rows.get(key, OTHER)
         if known is None:
-            known = Loss(kind=key[0], field=key[1], why=key[2], sample=_sample(source), count=0)
+            sample = json.encode(source)[: 4 * SAMPLE_MAX].decode(errors="ignore")[:SAMPLE_MAX]
+            known = Loss(kind=key[0], field=key[1], why=key[2], sample=sample, count=0)
         self.rows[key] = structs.replace(known, count=known.count + 1)
 
     def take(self) -> list[Loss]:
@@ -53,7 +54,3 @@ class Losses:
     def _why_none(self, source: object) -> str:
         entry = self._rules.entries.get(type(source))
         return entry.fidelity.why if entry is not None and isinstance(entry.fidelity, Nothing) else ""
-
-
-def _sample(source: object) -> str:
-    return json.encode(source)[: 4 * SAMPLE_MAX].decode(errors="ignore")[:SAMPLE_MAX]

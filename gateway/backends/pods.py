@@ -78,7 +78,7 @@ class PodsKind(BackendKind):
         self._chosen: Session | None = None  # the session for the action that is performed now
         self._refusal = NONE_FREE  # why that action is refused if no session was chosen
         self._is_refused = False  # a pod is free, but no session may be made
-        sessions.watch(self._reconsider)
+        sessions.watchers.add(self._reconsider)
 
     def list_sessions(self, _link: Link, command: ListSessions, tell: Callable[[Rows], None]) -> None:
         tell([*self._page(command)])

@@ -83,7 +83,7 @@ class SharedKind(RememberingOpener):
         self._watched: dict[str, Session] = {}  # canonical id -> session
         self._texts = SharedTexts()
         self.requests = SharedRequests()
-        sessions.watch(self._note_end)
+        sessions.watchers.add(self._note_end)
         upstream = self._connect_upstream(self)
         if not isinstance(upstream, Upstream):
             raise ConfigError(f"route {self._state.id}: a backend of many sessions must be dialled, not played")

@@ -38,7 +38,8 @@ class TokenBucket:
 
     def take(self, count: int = 1) -> bool:
         """Take tokens and return True; return False and take none if there are too few."""
-        if self.tokens < count:
-            return False
-        self._tokens -= count
-        return True
+        now = self._clock()  # as in `tokens`, without its call: a client's message takes one
+        tokens = min(self._burst, self._tokens + max(0, now - self._at) * self._rate)
+        self._at = now
+        self._tokens = tokens if tokens < count else tokens - count
+        return tokens >= count

@@ -9,5 +9,5 @@ ids            ids that survive a restart          quota             how many se
 policy         who may see, open and answer        publications      clients that subscribe to everything
 entrances      the sessions behind listeners       past_sessions     not open any more
 unopened       asked for, and not opened yet       catch_ups         clients that read slowly
-busy           with an open turn or input
+busy           with an open turn or input          watchers          functions that are told of changes
 """

@@ -105,7 +105,7 @@ class Router:
         self._catch_ups = CatchUps(self._all.index, self._do_work)
         self.drained = self._catch_ups.drained
         self._policy = self._all.policy
-        self.watch = self._all.watch
+        self.watch = self._all.watchers.add
         self.busy = self._all.busy
         self.behind = self._all.entrances.find_session
         self._events = events

@@ -23,6 +23,7 @@ from dragoman.gateway.routing.session_factory import NewSession, SessionFactory
 from dragoman.gateway.routing.session_index import SessionIndex
 from dragoman.gateway.routing.session_list import SessionList
 from dragoman.gateway.routing.unopened import UnopenedSessions
+from dragoman.gateway.routing.watchers import Watchers
 from dragoman.gateway.services import Services
 from dragoman.gateway.session.ports import Backend, Client
 from dragoman.gateway.session.runs import Run
@@ -75,7 +76,7 @@ class Sessions:
         self._factory = SessionFactory(route, services, upstream)
         self.complete = self._factory.complete
         self._unopened = UnopenedSessions()
-        self._watchers: list[Callable[[Session], None]] = []
+        self.watchers = Watchers()
 
     def change_route(self, route: Route, services: Services) -> None:
         """Make new sessions with these options and limits."""
@@ -181,7 +182,7 @@ class Sessions:
 
         observer = SessionObserver(
             on_renamed=self._changed,
-            on_status=self.tell,
+            on_status=self.watchers.tell,
             on_rested=rested,
             on_busy=self.busy.note,
             on_run=self._events.on_run,
@@ -268,18 +269,13 @@ class Sessions:
         self.tell(session)
         self.publications.update_session(session)
 
-    def watch(self, watcher: Callable[[Session], None]) -> None:
-        """Call `watcher` with each session that is new, has changed or is over."""
-        self._watchers.append(watcher)
-
     def tell(self, session: Session) -> None:
         """Tell the watchers that a session is new, changed or over."""
         if session in self.index:
             self.list.changed.add(session.state.id)
             self.quota.note_owner(session.state)
         self.publications.note_session(session)
-        for watcher in self._watchers:
-            watcher(session)
+        self.watchers.tell(session)
 
     def claim(self, link: Link, session: Session) -> None:
         """Make the principal of `link` the owner of a session that has none."""

@@ -223,11 +223,12 @@ class Commands:
 
     # -- answered, late ----------------------------------------------------------------------------------
 
-    def _settle(self, request: str) -> PendingCommand | None:
+    def _settle(self, request: str, *, quiet: bool = True) -> PendingCommand | None:
         """Stop waiting for the answer to this command, and return it."""
         pending = self._in_flight.settle(request)
         self._inputs.settled(request)
-        self._effects.note_quiet()
+        if quiet:
+            self._effects.note_quiet()
         return pending
 
     def take(self, event: Any, at: int) -> None:
@@ -245,8 +246,9 @@ class Commands:
                 loss = Loss(kind=type(event).__name__, why="answers no command of ours")
                 self._context.services.ledger.record([loss], session=self._context.state.id)
         elif isinstance(event, TurnAccepted):
-            self._settle(event.request)
+            self._settle(event.request, quiet=False)
             self._inputs.accept(pending, at)
+            self._effects.note_quiet()  # only now: with the input's turn the session was busy all the time
         elif isinstance(event, SessionOpened):
             self._settle(event.request)
             if pending.client is not None:

@@ -257,12 +257,11 @@ def _ended(state: SessionState, event: e.TurnEnded) -> None:
 def _items(turn: OpenTurn, message: str) -> list[Item]:
     """Return the items that a turn adds to the transcript: its blocks in order. The last text has the message id."""
     items: list[Item] = []
-    last = max((i for i, block in enumerate(turn.blocks) if isinstance(block, TextBlock)), default=-1)
-    for i, block in enumerate(turn.blocks):
+    last = -1  # place of the newest message
+    for block in turn.blocks:
         if isinstance(block, TextBlock):
-            text = "".join(block.parts)
-            known = message if i == last else ""
-            items.append(Message(role="assistant", text=text, id=known, at=block.at, turn=turn.id))
+            last = len(items)
+            items.append(Message(role="assistant", text="".join(block.parts), at=block.at, turn=turn.id))
         elif isinstance(block, ReasoningBlock):
             items.append(Reasoning(text="".join(block.parts), at=block.at, turn=turn.id))
         elif isinstance(block, ResultBlock):
@@ -272,6 +271,8 @@ def _items(turn: OpenTurn, message: str) -> list[Item]:
             items.append(ToolCall(call=block.call, name=block.name, arguments=arguments, at=block.at, turn=turn.id))
             if block.result is not None:
                 items.append(_tool_result(block.result, block.result_at, turn.id))
+    if last >= 0:
+        items[last] = msgspec.structs.replace(items[last], id=message)
     return items
 
 

@@ -50,7 +50,7 @@ class Inputs:
         states = self._context.states
         segments = as_references(command.segments, self._context.route.file_roots)
         command = structs.replace(command, segments=segments)
-        if not flatten(segments).strip() and not any(isinstance(s, ImageAttachment | FileAttachment) for s in segments):
+        if not flatten(segments).strip() and _ATTACHED.isdisjoint(map(type, segments)):
             client.refuse(command.request, "invalid", "the input is empty")
         elif states.connection is ConnectionState.SEVERED:
             client.refuse(command.request, "busy", BUSY)

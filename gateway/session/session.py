@@ -45,6 +45,7 @@ from dragoman.mappings.dialect import Burst, Dialect, TextSink
 
 _ONLY_TEXT = frozenset({e.TextDelta})
 _TEXT = attrgetter("text")
+_ENDED = attrgetter("ended")
 
 
 class SessionObserver(Struct, frozen=True, kw_only=True):
@@ -84,8 +85,7 @@ class Session:
         self.state, self._services = state, services
         self._route = route
         self._names_only = route.show.tools == "names"
-        self._observer = observer
-        self._observed = state.status
+        self._observer, self._observed = observer, state.status
         self.form = me._normal_form(upstream)
         self.states = self.form.states
         self.log = Log(state, services.limits)
@@ -181,15 +181,15 @@ class Session:
                         self.commands.take(item, at)
                 else:
                     self.deliver(self.form.feed(some, at), at)
-            self.memory.trim_transcript()
+            if e.HistorySnapshot in map(type, items):
+                self.memory.trim_transcript()
             self.pending.open()  # a whole history is among them, or an answer: the backend has told what there was
         return self.delivery.groups.text_sink
 
     def _deliver_text(self, events: list[Any], at: int) -> bool:
         """Deliver further text of the open block; return False, and do nothing, if the normal form adds anything."""
         turn = self.state.turn
-        block = turn.open if turn is not None else None
-        if turn is None or type(block) is not TextBlock or self.states.turn is TurnState.DISCARDED:
+        if turn is None or type(block := turn.open) is not TextBlock or self.states.turn is TurnState.DISCARDED:
             return False
         texts = [*map(_TEXT, events)]
         block.parts += texts
@@ -245,7 +245,6 @@ class Session:
                 self.log.end_turn()
                 self.presence.note_use()
                 self.commands.cancel_over()
-                self.memory.trim_transcript()
                 self.describe()
         if self.log.turn_weight > self._services.limits.transcript_max and self.state.turn is not None:
             self._end_endless(at)
@@ -257,6 +256,8 @@ class Session:
             self._services.ledger.record(self.form.losses, session=self.state.id)
             self.form.losses.clear()
         self.delivery.tell_finished(finished)
+        if any(map(_ENDED, runs)):
+            self.memory.trim_transcript()  # last, because the log of an ended turn was emptied before
 
     def _end_endless(self, at: int) -> None:
         """Fail an open turn that is larger than what a session keeps, and ask its backend to stop."""

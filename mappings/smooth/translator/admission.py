@@ -27,6 +27,9 @@ def admitted(command: Command) -> Command:
     return command if check is None else check(command)
 
 
+_ATTACHMENTS = frozenset((ImageAttachment, FileAttachment))
+
+
 def _require(good: bool, text: str) -> None:
     if not good:
         raise PeerError("invalid", text)
@@ -57,7 +60,7 @@ def _limit(asked: int, most: int) -> int:
 
 def _input(command: commands.SubmitInput) -> Command:
     _names_session(command)
-    attached = any(isinstance(segment, ImageAttachment | FileAttachment) for segment in command.segments)
+    attached = not _ATTACHMENTS.isdisjoint(map(type, command.segments))
     _require(attached or bool(flatten(command.segments).strip()), "`message` must not be blank")
     return replace(command, model=command.model.strip())
 
