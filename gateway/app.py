@@ -109,6 +109,7 @@ class App:
         self._on_run = on_run
         self._wrap = wrap
         self._hurry = False
+        self._owns_process = False  # else the garbage of the program around it must not be frozen
         self._fault: DragomanError | None = None  # the error that ended the gateway
         self.ledger = Ledger(times=config.ops is not None)
         self.memory = MemoryBudget(config.limits.memory or default_limit())
@@ -166,9 +167,10 @@ class App:
         try:
             await self._routes.start(self.config.routes, Identities(self.config, self.ledger.counters, address_of))
             self.ready.set()
-            gc.freeze()  # docs/performance.md: a full collection need not scan what lives until the end
-            gc.set_threshold(*COLLECT)
-            gc.enable()  # the command line turned it off for the start
+            if self._owns_process:
+                gc.freeze()  # docs/performance.md: a full collection need not scan what lives until the end
+                gc.set_threshold(*COLLECT)
+                gc.enable()  # the command line turned it off for the start
             await self.stop.wait()
             await self._drain()
         finally:
@@ -191,11 +193,12 @@ class App:
         self.config_status = status
 
     def on_signals(self, reload: Callable[[], None] | None = None) -> None:
-        """Handle the signals that end the app, and SIGHUP.
+        """Handle the signals that end the app, and SIGHUP: the process is this app's own.
 
         SIGTERM and SIGINT stop the app, and a second one ends it at once, as SIGQUIT does. SIGHUP calls `reload`.
         Without `reload` it stops the app, unless it was ignored at the start (`nohup`).
         """
+        self._owns_process = True
         loop = asyncio.get_running_loop()
         main = asyncio.current_task()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import os
 import signal
@@ -171,6 +172,13 @@ async def test_the_socket_of_a_live_process_is_not_replaced(tmp_path: Path) -> N
         with pytest.RaisesGroup(pytest.RaisesExc(OSError, match="another process listens here")):
             await app_of(f"pod+unix:{tmp_path}/sock").run()
         assert (tmp_path / "sock").exists()
+
+
+async def test_a_gateway_in_another_program_leaves_the_garbage_collection_of_that_program_alone() -> None:
+    frozen, thresholds = gc.get_freeze_count(), gc.get_threshold()
+    async with bridged("pod+unix:/nowhere/sock"):
+        assert gc.get_freeze_count() <= frozen, "frozen objects may be freed, but no further ones are frozen"
+        assert gc.get_threshold() == thresholds
 
 
 @pytest.mark.parametrize(
