@@ -325,5 +325,5 @@ class App:
 
     async def _close(self) -> None:
         await self._routes.stop_accepting()
-        self._routes.stop()
+        await self._routes.stop()
         self._clients.close()

@@ -113,10 +113,10 @@ class Routes:
         """Return once every session that is busy now has finished."""
         await asyncio.gather(*(router.busy.finish() for router in self.routers))
 
-    def stop(self) -> None:
+    async def stop(self) -> None:
         """Stop every session: the gateway ends."""
         for router in self.routers:
-            router.stop()
+            await router.stop()
 
     # -- change ----------------------------------------------------------------------------------------
 
@@ -189,7 +189,7 @@ class Routes:
         used = {running.router for running in self.running}
         for new in planned:
             if new.router not in used:
-                new.router.stop()
+                await new.router.stop()
                 await self._stopped(new.router)
         for old, listener in closed:
             old.listeners.remove(listener)
@@ -221,7 +221,7 @@ class Routes:
                 link.end(CloseReason.GOING_AWAY, "this route is not served any more")
         await self._clients.wait_until_gone(router)
         await router.busy.finish()
-        router.stop()
+        await router.stop()
         self._retired.remove(router)
         await self._stopped(router)
 

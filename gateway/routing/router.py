@@ -154,9 +154,9 @@ class Router:
         self._services = services = services.for_route(route)
         self._all.change_route(route, services)
 
-    def stop(self) -> None:
+    async def stop(self) -> None:
         """Stop every session: the gateway ends."""
-        self._all.stop()
+        await self._all.stop()
         self._backend.close()
 
     # -- links -----------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -33,6 +34,9 @@ from dragoman.mappings.dialect import Dialect
 
 if TYPE_CHECKING:
     from dragoman.gateway.recording.recorder import Recorder
+
+
+STOPPED_AT_ONCE = 64  # sessions: an idle one takes about 12 us, one with a turn and a client 0.3 ms
 
 
 class RouteEvents(Struct, frozen=True, kw_only=True):
@@ -224,10 +228,9 @@ class Sessions:
             other.presence.enter(link)
         return True
 
-    def stop(self) -> None:
+    async def stop(self) -> None:
         """Stop every session: the gateway ends."""
-        for session in (*self.index, *self._unopened):
-            session.stop()
+        await _stop_in_slices(lambda: (*self.index, *self._unopened))
 
     def drop(self, session: Session) -> None:
         """Stop a session and forget it: it leaves every table."""
@@ -293,3 +296,14 @@ class Sessions:
 def clients_of(session: Session) -> list[Client]:
     """Return the clients that are attached to a session, and those that wait for it."""
     return session.pending.waiting + [attachment.link for attachment in session.delivery.attachments.values()]
+
+
+async def _stop_in_slices(living: Callable[[], tuple[Session, ...]]) -> None:
+    """Stop sessions, a few in each step of the event loop, and at last those that were made meanwhile."""
+    sessions = living()
+    for first in range(0, len(sessions), STOPPED_AT_ONCE):
+        for session in sessions[first : first + STOPPED_AT_ONCE]:
+            session.stop()
+        await asyncio.sleep(0)
+    for session in set(living()).difference(sessions):
+        session.stop()

@@ -293,7 +293,7 @@ class InMemoryGateway:
 
     # -- the end ---------------------------------------------------------------------------------------
 
-    def end(self) -> None:
+    async def end(self) -> None:
         """Assert that every script was run and that every frame was strict and in a legal order; then disconnect all
         clients.
         """
@@ -305,7 +305,7 @@ class InMemoryGateway:
             if peer.judged:
                 peer.judge(peer.link.dialect.name, self.gaps)
             peer.link.end(CloseReason.DONE)
-        self.router.stop()
+        await self.router.stop()
 
 
 @asynccontextmanager
@@ -318,7 +318,7 @@ async def in_memory_gateway(
     async with asyncio.timeout(20), asyncio.TaskGroup() as group:
         made = InMemoryGateway(group, limits, overflow, UPSTREAMS[upstream], **options)
         yield made
-        made.end()
+        await made.end()
 
 
 Step = Callable[[], object]

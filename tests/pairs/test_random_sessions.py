@@ -57,7 +57,7 @@ async def played(client: str, backend: str, steps: list[Step], log_max: int) -> 
         finally:
             for one in session.clients:
                 one.peer.transport.reading.set()
-            stage.end()
+            await stage.end()
 
 
 @pytest.mark.timeout(900 if LONGER else 60)

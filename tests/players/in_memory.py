@@ -75,10 +75,10 @@ class AnyBackendGateway(InMemoryGateway):
         """Return the id under which clients of this dialect know a session."""
         return registry.dialect(dialect).public_ids(session.state.id, session.state.ids)[0]
 
-    def end(self) -> None:
+    async def end(self) -> None:
         for peer in self.clients.values():
             peer.link.end(CloseReason.DONE)
-        self.router.stop()
+        await self.router.stop()
 
 
 @asynccontextmanager
@@ -89,4 +89,4 @@ async def any_backend_gateway(backend: str) -> AsyncIterator[AnyBackendGateway]:
         try:
             yield made
         finally:
-            made.end()
+            await made.end()

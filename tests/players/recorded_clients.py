@@ -125,7 +125,7 @@ async def repeated(dialect: str, number: str, backend: str) -> Repeated:
         try:
             return await _repeat(CLIENTS[dialect](stage, "recorded"), acted, recorded, turns)
         finally:
-            acted.end()
+            await acted.end()
 
 
 async def _repeat(

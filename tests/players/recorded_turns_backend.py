@@ -146,6 +146,6 @@ class RecordedTurnsBackend:
         self._passed[id(peer)] = len(peer.transport.got)
         return peer.transport.got[before:]
 
-    def end(self) -> None:
+    async def end(self) -> None:
         """Disconnect all clients."""
-        self._acted.end()
+        await self._acted.end()

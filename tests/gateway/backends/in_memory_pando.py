@@ -172,4 +172,4 @@ async def in_memory_pando_gateway(route: Route = ROUTE) -> AsyncIterator[InMemor
         yield made
         for link in made.links:
             link.end(CloseReason.DONE)
-        made.router.stop()
+        await made.router.stop()

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 
 from msgspec import structs
 
+from dragoman.gateway.routing.sessions import STOPPED_AT_ONCE
+from dragoman.gateway.session.no_backend import NO_BACKEND
 from tests.gateway.backends.in_memory_pando import ROUTE, InMemoryPandoGateway, frames, in_memory_pando_gateway, row
+from tests.gateway.routing.counted_route import CountedRoute
 from tests.gateway.smooth_client_messages import ask
 from tests.idle import settle
 from tests.memory_transport import MemoryTransport
@@ -79,3 +83,24 @@ async def test_no_session_is_created_for_a_client_that_only_connects() -> None:
         made.join("smooth")
         await settle()
         assert (made.router.sessions, made.primaries) == ([], [])
+
+
+async def test_sessions_stop_in_slices_and_those_that_are_opened_meanwhile_stop_too() -> None:
+    route = CountedRoute()
+    link = route.connect("c")
+    for _ in range(2 * STOPPED_AT_ONCE):
+        route.send_open(link)
+    async with asyncio.TaskGroup() as group:
+        ending = group.create_task(route.router.stop(), name="stop")
+        await asyncio.sleep(0)
+        route.send_open(link)
+        slices = [stopped(route)]
+        while not ending.done():
+            await asyncio.sleep(0)
+            slices.append(stopped(route))
+    assert slices[:2] == [STOPPED_AT_ONCE, 2 * STOPPED_AT_ONCE]
+    assert slices[-1] == len(route.router.sessions) == 2 * STOPPED_AT_ONCE + 1
+
+
+def stopped(route: CountedRoute) -> int:
+    return sum(session.backend is NO_BACKEND for session in route.router.sessions)

@@ -77,7 +77,7 @@ async def series(upstream: str = "pod") -> AsyncIterator[Series]:
         yield made
         assert made.near.gaps == 0, made.near.ledger.entries()
         for stage in (made.near, made.far):
-            stage.end()
+            await stage.end()
 
 
 TURN = say("turn_start", turn=0)
