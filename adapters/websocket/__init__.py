@@ -4,7 +4,7 @@ A message is a frame, either text or binary: dialects read both. Sent messages a
 is never negotiated, because it costs 100 KiB for each session.
 """
 
-from dragoman.adapters.websocket.client import DialledTransport, connect
+from dragoman.adapters.websocket.client import DialledTransport, HandshakeRefusedError, connect
 from dragoman.adapters.websocket.server import Handshakes, WebSocketListener, listen
 from dragoman.adapters.websocket.tls import CertificateFiles, ServerTls, client_context
 from dragoman.adapters.websocket.transport import WebSocketTransport
@@ -12,6 +12,7 @@ from dragoman.adapters.websocket.transport import WebSocketTransport
 __all__ = [
     "CertificateFiles",
     "DialledTransport",
+    "HandshakeRefusedError",
     "Handshakes",
     "ServerTls",
     "WebSocketListener",

@@ -108,7 +108,7 @@ class _Handshake:
 
     async def _check(self, response: ClientResponse) -> None:
         if response.status != HTTPStatus.SWITCHING_PROTOCOLS:
-            raise _RefusedError(await self._refusal(response))
+            raise _RefusedError(await self._refusal(response), response.status)
         connection = response.connection
         if connection is None or connection.protocol is None or connection.transport is None:
             raise ServerDisconnectedError  # aiohttp itself would fail an assertion
@@ -128,6 +128,18 @@ class _Handshake:
 
 class _RefusedError(ClientError):
     """The server answered the handshake with something else than a WebSocket."""
+
+    def __init__(self, text: str, status: int) -> None:
+        super().__init__(text)
+        self.status = status
+
+
+class HandshakeRefusedError(OSError):
+    """The server refused the handshake with this HTTP status. The text quotes it."""
+
+    def __init__(self, text: str, status: int) -> None:
+        super().__init__(text)
+        self.status = status
 
 
 async def connect(
@@ -183,7 +195,8 @@ def _failure(url: str, error: Exception) -> OSError:
         ):
             return OSError(number, os.strerror(number), _masked(url))
         case _:
-            return OSError(f"{_masked(url)}: {_without_token(url, _masked(_cause(error)))[:LINE_SIZE]}")
+            text = f"{_masked(url)}: {_without_token(url, _masked(_cause(error)))[:LINE_SIZE]}"
+            return HandshakeRefusedError(text, error.status) if isinstance(error, _RefusedError) else OSError(text)
 
 
 def _cause(error: Exception) -> str:

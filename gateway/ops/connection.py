@@ -31,7 +31,7 @@ class OpsConnection:
     def ask(self, path: str, method: str = "GET", *, accepts: tuple[int, ...] = ()) -> Any:
         """Return the decoded answer. Raise ConfigError if nobody answers, GatewayRefusalError for an error.
 
-        A status in `accepts` is no error.
+        A status in `accepts` is no error, unless the answer describes a problem.
         """
         connection = _UnixConnection(self._address.path) if self._address.path else self._tcp()
         headers = {"Authorization": f"Bearer {self._token}"} if self._token else {}
@@ -39,15 +39,21 @@ class OpsConnection:
             connection.request(method, path, headers=headers)
             response = connection.getresponse()
             status, body = response.status, response.read()
+            is_problem = response.getheader("Content-Type", "").startswith("application/problem+json")
             answer = json.loads(body) if body else None
+        except TimeoutError as error:
+            silent = f"{self._address} accepts connections but gave no answer within {TIMEOUT:g} s"
+            raise ConfigError(f"{silent}: is its process stopped, or out of CPU?") from error
         except (OSError, http.client.HTTPException, ValueError) as error:
             reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
             raise ConfigError(f"no gateway answers at {self._address}: {reason}; is it running with [ops]?") from error
         finally:
             connection.close()
         if status == 401:
-            raise ConfigError(f"{self._address} wants a token: use --config FILE, or set DRAGOMAN_OPS_TOKEN")
-        if status >= 400 and status not in accepts:
+            sent = "does not accept this token: has the gateway reloaded its configuration?"
+            how = sent if self._token else "wants a token: use --config FILE, or set DRAGOMAN_OPS_TOKEN"
+            raise ConfigError(f"{self._address} {how}")
+        if status >= 400 and (is_problem or status not in accepts):  # a stuck gateway cannot tell its health
             raise GatewayRefusalError(answer.get("detail", "refused") if isinstance(answer, dict) else "refused")
         return answer
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import socket
 import ssl
+from http import HTTPStatus
 from urllib.parse import urlencode
 
 import structlog
@@ -64,11 +65,21 @@ def _dial(endpoint: Endpoint, limits: Limits, _spawner: Spawner) -> Connect:
     async def connect() -> Transport:
         try:
             # Secrets and certificates are read for each connection, so that renewed ones need no restart.
-            token, tls = FORWARDED.get() or endpoint.secret("token"), _client_tls(endpoint)
+            forwarded, own, tls = FORWARDED.get(), endpoint.secret("token"), _client_tls(endpoint)
         except ConfigError as error:
             raise OSError(errno.EACCES, str(error)) from error
+        token = forwarded or own
         url = f"{endpoint.transport}:{endpoint.address}" + (f"?{urlencode({'token': token})}" if token else "")
-        return await websocket.connect(url, transport_limits(limits), tls, OUTGOING.get() or {})
+        try:
+            return await websocket.connect(url, transport_limits(limits), tls, OUTGOING.get() or {})
+        except websocket.HandshakeRefusedError as error:
+            if error.status != HTTPStatus.UNAUTHORIZED:
+                raise
+            # The text of the backend may be about the token, and clients read the error: only the log has it.
+            log.debug("token refused by the backend", endpoint=endpoint.masked, cause=str(error))
+            whose = "the session's owner" if forwarded else "the gateway"
+            text = f"the backend does not accept the token of {whose}" if token else "the backend wants a token"
+            raise PermissionError(errno.EACCES, f"{endpoint.masked}: {text} (HTTP 401)") from None
 
     return connect
 

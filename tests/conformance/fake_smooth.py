@@ -8,6 +8,7 @@ import json
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 from uuid import uuid4
 
 import websockets
@@ -56,6 +57,8 @@ class FakeSmooth:
     def __init__(self) -> None:
         self.url = ""
         self.connections = 0
+        self.tokens: list[str] = []
+        """The token of each connection, "" for none."""
         self.turn = ""
         self._parked = ""
         self._asked = asyncio.Event()
@@ -89,6 +92,8 @@ class FakeSmooth:
 
     async def _serve(self, socket: ServerConnection) -> None:
         self.connections += 1
+        path = socket.request.path if socket.request is not None else ""
+        self.tokens += parse_qs(urlsplit(path).query).get("token", [""])
         async for message in socket:
             action = json.loads(message)
             for frame in self._answer(action, socket):

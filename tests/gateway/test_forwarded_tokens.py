@@ -62,6 +62,8 @@ async def test_the_backend_gets_the_token_of_the_client_that_opens_a_session(nam
                 answer = await client.receive_str()
         assert await tokens.get() == TOKENS[name]
         assert TOKENS[name] not in answer
+        assert "the backend does not accept the token of the session's owner (HTTP 401)" in answer
+        assert "welcome" not in answer, "the backend's own text"
         assert TOKENS[name] not in str(logs)
 
 

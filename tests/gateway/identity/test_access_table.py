@@ -30,6 +30,7 @@ from dragoman.gateway.app import App
 from dragoman.gateway.config.model import Auth, Jwt
 from tests.gateway.identity.test_listeners import ALICE, BOB, WS, gateway, shake
 from tests.pairs.gateway import SmoothClient
+from tests.pairs.pando_client import PandoClient, RefusalError
 
 WATCHER = "watcher-watcher-watcher"
 SECRET = "s" * 40
@@ -264,6 +265,30 @@ async def test_a_client_without_the_role_gets_the_error_of_its_dialect(action: s
             answer = await socket.receive_json()
         assert (answer["type"], answer["requestId"], told(answer)) == ("error", "q", "AGENT_NOT_AUTHORIZED")
         assert app.ledger.counters["commands_refused_by_role"] == 1
+
+
+@pytest.mark.parametrize("method", ["thread/archive", "thread/unarchive"])
+@pytest.mark.parametrize("role", ["close", "send"])
+async def test_a_codewhale_client_puts_a_thread_away_only_with_the_role_close(
+    method: str, role: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "sock"
+    async with gateway(f"codewhale+unix:{path}", auth=Auth(), roles={"*": ("open", role)}) as (app, _):
+        opened = json.loads(await first_line(path, "thread/start", {}))
+        answer = json.loads(await first_line(path, method, {"thread_id": opened["result"]["thread"]["id"]}))
+        assert app.ledger.counters["commands_refused_by_role"] == (role != "close")
+        assert ("it needs the role `close`" in str(answer)) == (role != "close")
+
+
+@pytest.mark.parametrize("role", ["close", "send"])
+async def test_a_pando_client_deletes_a_session_only_with_the_role_close(role: str) -> None:
+    async with (
+        gateway("pando+tcp://127.0.0.1:0", auth=Auth(), roles={"local": ("open", role)}) as (app, (address,)),
+        PandoClient.connected(address) as client,
+    ):
+        with pytest.raises(RefusalError) if role != "close" else contextlib.nullcontext():
+            await client.write("DeleteSession", client.session)
+        assert app.ledger.counters["commands_refused_by_role"] == (role != "close")
 
 
 @pytest.mark.parametrize("query", ["", "?token=wrong-wrong-wrong"], ids=["anonymous", "wrong token"])
