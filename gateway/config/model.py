@@ -45,6 +45,8 @@ class RouteLimits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True,
     subscriptions: Count = 256  # pando: topics of one of them; a real subscriber has at most ten
     # sessions of one principal at once, twice as many as `links`; without authentication all clients are one principal
     principal_sessions: Count = 20_000
+    # sessions of one client that its backend has not opened yet: each costs a connection and 2 to 4 ms of CPU
+    opening_sessions: Count = 64
     message_rate: Rate = 5_000.0  # messages and pings of one client a second: 190 times the busiest recorded one
     message_burst: Count = 100_000  # so many at once
     fault_rate: Rate = 100.0  # bad messages of one client a second: a person's mistakes are far fewer

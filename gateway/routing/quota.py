@@ -37,13 +37,20 @@ class SessionQuota:
         """True if any session has an owner."""
         return bool(self._owners)
 
-    def check(self, principal: str) -> None:
-        """Raise Refused if no session may be made for a client of this principal now."""
-        most = self._services.limits.principal_sessions
+    def check(self, principal: str, opening: int = 0) -> None:
+        """Raise Refused if no session may be made for a client of this principal now.
+
+        `opening` is the number of sessions of this client that wait for their backend.
+        """
+        most, opening_max = self._services.limits.principal_sessions, self._services.limits.opening_sessions
         if text := self._services.memory.refusal():
             self._refuse("memory", text)
         if self._counts[principal] >= most:
             self._refuse("principal_sessions", f"you have too many sessions: the limit `principal_sessions` is {most}")
+
+        if opening >= opening_max:
+            text = f"too many of your sessions are being opened: the limit `opening_sessions` is {opening_max}"
+            self._refuse("opening_sessions", f"{text}; try again later")
 
     def _refuse(self, reason: str, text: str) -> None:
         self._services.ledger.counters[f"refused_session_{reason}"] += 1

@@ -123,7 +123,7 @@ class Sessions:
 
         Its id is the backend's own then (docs/translation.md, rule 3.1), so that it is the same after a restart.
         """
-        self.quota.check(link.principal)
+        self.quota.check(link.principal, len(self._unopened.sessions_of(link)))
         new = NewSession(id=self.services.new_id(), track=self._accounts.unnamed_track)
         session = self.create(new, connect)
         self.policy.claim(link.principal, session.state)

@@ -52,6 +52,22 @@ def test_out_of_memory_no_session_is_opened() -> None:
     assert route.router.sessions == []
 
 
+async def test_sessions_of_a_client_that_its_backend_has_not_opened_are_bounded() -> None:
+    async with in_memory_gateway(upstream="smooth", limits=structs.replace(LIMITS, opening_sessions=2)) as made:
+        client = made.join("a")
+        for number in range(3):
+            client.sends({**CREATE, "requestId": f"c{number}"})
+        await settle()
+        (refusal,) = client.news()
+        assert refusal["requestId"] == "c2"
+        assert "`opening_sessions` is 2" in json.dumps(refusal)
+        assert len(made.router._all._unopened.sessions_of(client.link)) == 2
+        made.join("b").sends(CREATE)
+        await settle()
+        assert made.clients["b"].news() == [], "another client may still open a session"
+        client.judged = made.clients["b"].judged = False
+
+
 async def test_out_of_memory_a_client_still_gets_the_existing_session_of_a_pod() -> None:
     async with in_memory_gateway() as made:
         made.services.memory.used = made.services.memory.limit
