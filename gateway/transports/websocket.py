@@ -73,13 +73,12 @@ def _dial(endpoint: Endpoint, limits: Limits, _spawner: Spawner) -> Connect:
         try:
             return await websocket.connect(url, transport_limits(limits), tls, OUTGOING.get() or {})
         except websocket.HandshakeRefusedError as error:
-            if error.status != HTTPStatus.UNAUTHORIZED:
+            if not forwarded or error.status != HTTPStatus.UNAUTHORIZED:
                 raise
-            # The text of the backend may be about the token, and clients read the error: only the log has it.
+            # The text of the backend may be about the client's token, and others read the error: only the log has it.
             log.debug("token refused by the backend", endpoint=endpoint.masked, cause=str(error))
-            whose = "the session's owner" if forwarded else "the gateway"
-            text = f"the backend does not accept the token of {whose}" if token else "the backend wants a token"
-            raise PermissionError(errno.EACCES, f"{endpoint.masked}: {text} (HTTP 401)") from None
+            text = "the backend does not accept the token of the session's owner (HTTP 401)"
+            raise PermissionError(errno.EACCES, f"{endpoint.masked}: {text}") from None
 
     return connect
 
