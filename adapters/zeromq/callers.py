@@ -57,6 +57,7 @@ class Callers:
         self._timer: asyncio.TimerHandle | None = None
         self.socket = sockets.socket(zmq.ROUTER, {zmq.ROUTER_MANDATORY: 1})
         self._polled = sockets.poll(self.socket, self._arrived)
+        sockets.watch_port(self._polled, 0, lambda _event, _value: None)
 
     def __len__(self) -> int:
         return len(self._known)

@@ -1,8 +1,8 @@
-"""The ZeroMQ contexts: one for all dialled connections of an event loop, and one for each listener.
+"""The ZeroMQ context that all connections and listeners of an event loop share.
 
-A context has two threads and a few descriptors. 100 contexts are 200 threads that compete for a core, so dialled
-connections share one (docs/performance.md). The end of a socket in a shared context is not awaited: it closes with a
-linger of its own. Only the end of a context is certain, so a listener has its own, which frees its ports.
+A context has two threads and a few descriptors. 100 contexts are 200 threads that compete for a core, so there is one
+(docs/performance.md). Each socket closes with a linger of its own. Only a listener with CURVE has its own context,
+because libzmq has one authenticator for each context.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import zmq
 
 from dragoman.adapters.zeromq.curve import CurveServer
 
-SOCKETS_MAX = 16_384  # of the shared context: six for each connection; it takes 0.2 MB
+SOCKETS_MAX = 16_384  # six for each connection or listener; a context of this size takes 0.2 MB
 
 _shared: WeakKeyDictionary[asyncio.AbstractEventLoop, CountedContext] = WeakKeyDictionary()
 
@@ -24,10 +24,9 @@ _shared: WeakKeyDictionary[asyncio.AbstractEventLoop, CountedContext] = WeakKeyD
 class CountedContext:
     """A ZeroMQ context with the number of its users. The last user terminates it."""
 
-    def __init__(self, sockets_max: int = 0) -> None:
+    def __init__(self, sockets_max: int) -> None:
         self._context = zmq.Context()
-        if sockets_max:
-            self._context.set(zmq.MAX_SOCKETS, sockets_max)
+        self._context.set(zmq.MAX_SOCKETS, sockets_max)
         self._users = 0
         self._monitors = count(1)
 
@@ -62,7 +61,7 @@ class CountedContext:
 
 
 def shared_context() -> CountedContext:
-    """Return the context of all dialled connections of the running event loop."""
+    """Return the context of the running event loop."""
     loop = asyncio.get_running_loop()
     if loop not in _shared:
         _shared[loop] = CountedContext(SOCKETS_MAX)

@@ -77,7 +77,7 @@ class Publication:
             topics=bounds.subscriptions,
             refused=lambda why: lost(Loss(kind="subscriber", why=why)),
         )
-        sockets.monitor(self._polled, Subscribers.EVENTS, self.subscribers.hear)
+        sockets.watch_port(self._polled, Subscribers.EVENTS, self.subscribers.hear)
 
     async def run(self, sink: Sink) -> None:
         await self._over.wait()

@@ -15,7 +15,7 @@ from msgspec import Struct, field
 
 from dragoman.adapters.base import Accept, TransportLimits
 from dragoman.adapters.zeromq.callers import Callers
-from dragoman.adapters.zeromq.contexts import CountedContext
+from dragoman.adapters.zeromq.contexts import SOCKETS_MAX, CountedContext, shared_context
 from dragoman.adapters.zeromq.curve import CurveServer
 from dragoman.adapters.zeromq.limits import ZeroMQLimits
 from dragoman.adapters.zeromq.publication import Publication
@@ -74,13 +74,17 @@ async def listen(
 ) -> ZeroMQListener:
     """Publish at `port` and take calls at `call_port`; None is the next port, and the OS chooses port 0.
 
-    With `curve` only the clients that it accepts can connect. Raise OSError if a port is in use.
+    With `curve` only the clients that it accepts can connect. Raise OSError if a port is in use, or if there are too
+    many sockets.
     """
-    sockets = Sockets(limits, CountedContext(), curve)
+    sockets = Sockets(limits, shared_context() if curve is None else CountedContext(SOCKETS_MAX), curve)
     try:
         publication = Publication(sockets, limits, bounds, events.lost, events.subscribed, events.topics)
         callers = Callers(sockets, limits, events.accept, bounds, events.lost)
         _bind_both(publication.socket, callers.socket, host, port, call_port)
+    except zmq.ZMQError as error:
+        await sockets.release(0)
+        raise OSError(error.errno, error.strerror, f"{host}:{port}") from error
     except BaseException:
         await sockets.release(0)
         raise

@@ -1,13 +1,15 @@
 """The ZeroMQ sockets of one connection or listener.
 
 When the last holder releases them, the sockets are closed, each with a linger, and they leave their context
-(contexts.py). The last to leave waits for lingering messages.
+(contexts.py). Bound sockets leave it when their lingering messages are sent or given up and their ports are free, which
+libzmq tells by the last event of their monitors. The last to leave the context waits for all lingering messages.
 
 No socket has ZMTP heartbeats: Go peers do not answer them (docs/dialects/pando.md, section 9).
 """
 
 from __future__ import annotations
 
+import asyncio
 import struct
 from collections.abc import Callable
 
@@ -24,6 +26,8 @@ HARD_LIMIT = 4  # times max_message: below it only the message is refused, above
 SPARE_PARTS = 2  # kept above the limit: a caller's identity, and one part that reveals the excess
 OVERHEAD = 64  # bytes of an object beside its content, so that a flood of tiny messages is counted as its memory
 EVENT = struct.Struct("=Hi")  # number and value: zmq_socket_monitor(3)
+
+STOP_MAX = 1.0  # seconds beyond its linger in which libzmq ends a socket, on a busy machine
 
 OnSocketEvent = Callable[[int, int], None]
 """Handle a socket event, given its number and value."""
@@ -45,6 +49,7 @@ class Sockets:
         self._stop_judging = context.judge(curve) if isinstance(curve, CurveServer) else None
         self._polled: list[Polled] = []
         self._monitors: dict[Polled, Polled] = {}  # monitored socket -> the socket that receives its events
+        self._ends: list[asyncio.Future[None]] = []  # one for each bound socket, done when its port is free
         self._holders = 1
 
     def socket(self, kind: zmq.SocketType, options: dict[int, int]) -> zmq.Socket[bytes]:
@@ -77,15 +82,31 @@ class Sockets:
                 hear(*EVENT.unpack(message[0]))
 
         address = self._context.monitor_address()
-        polled.socket.monitor(address, events)
-        # libzmq's I/O thread blocks on a full event queue, and holds a lock that closing needs: so it is unbounded.
+        # libzmq's I/O thread blocks on a full event queue, and holds a lock that closing needs: so it is unbounded. It
+        # blocks without a receiver too: so that is there before the first event.
         monitor = self.socket(zmq.PAIR, {zmq.RCVHWM: 0})
+        receiver = self.poll(monitor, take)
         monitor.connect(address)
-        self._monitors[polled] = self.poll(monitor, take)
+        polled.socket.monitor(address, events)
+        self._monitors[polled] = receiver
+
+    def watch_port(self, polled: Polled, events: int, hear: OnSocketEvent) -> None:
+        """Like `monitor`, for a socket that will be bound: `release` waits until its port is free."""
+        ended = asyncio.get_running_loop().create_future()
+
+        def hear_end(event: int, value: int) -> None:
+            if event == zmq.EVENT_MONITOR_STOPPED:
+                self._monitors.pop(polled).close(0)
+                ended.set_result(None)
+            elif not polled.closed:
+                hear(event, value)
+
+        self.monitor(polled, events | zmq.EVENT_MONITOR_STOPPED, hear_end)
+        self._ends.append(ended)
 
     def close(self, polled: Polled, linger: float) -> None:
         """Close one socket; queued messages have `linger` seconds to be sent."""
-        monitor = self._monitors.pop(polled, None)
+        monitor = self._monitors.pop(polled, None) if not self._ends else None  # it tells when the port is free
         if monitor is not None and not polled.closed:
             polled.socket.monitor(None, 0)  # stop the events before their receiver closes
             monitor.close(0)
@@ -100,7 +121,10 @@ class Sockets:
         self._holders -= 1
         if self._holders == 0:
             for polled in self._polled:
-                self.close(polled, linger)
+                if not self._ends or polled not in self._monitors.values():
+                    self.close(polled, linger)
+            if self._ends:
+                await asyncio.wait(self._ends, timeout=linger + STOP_MAX)
             if self._stop_judging is not None:
                 self._stop_judging()
             await self._context.leave()

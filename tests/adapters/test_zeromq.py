@@ -17,6 +17,7 @@ from dragoman.adapters.zeromq import contexts
 from dragoman.adapters.zeromq.callers import Caller
 from dragoman.mappings.dialect import Missed, Parts
 from tests.adapters.zeromq.peers import BOUNDS, DEADLINE, LIMITS, dialled, peer, primary, until
+from tests.reserved_ports import reserved_port
 from tests.transport_reader import receive, receive_all
 
 
@@ -112,6 +113,37 @@ async def test_a_hundred_dialled_connections_need_no_more_threads_than_one() -> 
         assert native_threads() - threads < 20  # asyncio's own pool may have grown; contexts would be 198
 
 
+@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="counts threads in /proc")
+async def test_twenty_listeners_need_no_more_threads_than_one() -> None:
+    async with primary(), AsyncExitStack() as others:
+        threads = native_threads()
+        for _ in range(19):
+            await others.enter_async_context(primary())
+        assert native_threads() - threads < 20  # asyncio's own pool may have grown; contexts would be 38
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="counts descriptors in /proc")
+async def test_a_closed_listener_frees_its_descriptors_while_another_is_open() -> None:
+    async with primary():
+        async with primary():
+            pass
+        before = descriptors()
+        for _ in range(10):
+            async with primary():
+                pass
+        assert descriptors() <= before
+
+
+async def test_the_ports_of_a_listener_that_closes_with_subscribers_are_free_while_another_is_open() -> None:
+    with reserved_port(neighbours=1) as port:
+        async with primary():
+            for _ in range(3):
+                async with primary(port=port) as ours, dialled(ours) as client:
+                    await ours.publication.send([b"llm.end\0{}"])
+                    await ours.close()
+                    assert await receive_all(client) == [Parts("pub", b"", (b"llm.end\0{}",))]
+
+
 @pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="counts descriptors in /proc")
 async def test_a_closed_connection_frees_its_descriptors_while_another_is_open() -> None:
     async with primary() as ours, dialled(ours):
@@ -145,7 +177,7 @@ async def test_a_connection_is_dialled_while_the_last_one_ends() -> None:
 async def test_a_dial_without_a_free_socket_fails_and_leaves_the_other_connections_alone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(contexts, "SOCKETS_MAX", 8)  # a connection needs six
+    monkeypatch.setattr(contexts, "SOCKETS_MAX", 14)  # a primary and a connection need six each
     async with primary() as ours, dialled(ours) as client:
         with pytest.raises(OSError, match=ours.publications):
             await ours.dial()

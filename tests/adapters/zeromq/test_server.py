@@ -8,7 +8,7 @@ import socket
 import pytest
 import zmq
 
-from dragoman.adapters.zeromq import server
+from dragoman.adapters.zeromq import contexts, server
 from dragoman.adapters.zeromq.server import PrimaryEvents, listen
 from tests.adapters.zeromq.peers import LIMITS, peer, primary
 from tests.reserved_ports import reserved_port
@@ -70,6 +70,13 @@ async def test_when_the_neighbour_of_a_chosen_port_is_in_use_another_one_is_chos
 async def test_an_address_of_another_machine_is_refused() -> None:
     with pytest.raises(OSError, match=r"192\.0\.2\.1"):
         await listen("192.0.2.1", 0, None, LIMITS, UNHEARD)
+
+
+async def test_a_listener_without_a_free_socket_is_refused_with_its_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(contexts, "SOCKETS_MAX", 8)  # a listener needs six
+    async with primary():
+        with pytest.raises(OSError, match=r"127\.0\.0\.1:0"):
+            await listen_at(0, None)
 
 
 async def test_closing_twice_closes_once() -> None:
