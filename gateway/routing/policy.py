@@ -15,15 +15,18 @@ class Policy:
 
     def __init__(self, route: RouteOptions, *, holds_one: bool) -> None:
         self._holds_one = holds_one
+        self._options: tuple[str, ...] = ()
         self.change_route(route)
 
-    def change_route(self, route: RouteOptions) -> None:
-        """Apply the options of a route from now on, also to sessions that are open."""
+    def change_route(self, route: RouteOptions) -> bool:
+        """Apply the options of a route from now on, also to open sessions; return True if a rule has changed."""
+        before, self._options = self._options, (route.share, route.publish, route.open)
         self.shared = route.share != "owner"
         self._publishes_all = route.publish == "all"
         self._open_to_all = self._holds_one and route.open == "attach"
         self.sees_all = self.shared or self._open_to_all
         """True if each principal sees every session."""
+        return self._options != before
 
     def sees(self, principal: str, state: SessionState) -> bool:
         """Return True if the principal is told of the session, and may attach to it by name."""

@@ -28,10 +28,12 @@ class Publications:
         return len(self._published)
 
     def add_link(self, link: Link) -> None:
-        """Tell `link` of everything that happens from now on."""
+        """Tell `link` of everything that happens from now on in the sessions that are published."""
         self._links.append(link)
-        for session in self._index:
-            self._update(link, session)
+        for own in list(self._published):
+            session = self._index.live_session(own)
+            if session is not None:
+                self._update(link, session)
 
     def remove_link(self, link: Link) -> None:
         """Tell `link` nothing more: it is gone."""

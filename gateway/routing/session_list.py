@@ -87,6 +87,13 @@ class SessionList:
         if self._index.live_session(id) is not None:
             self.changed.add(id)
 
+    def regroup(self) -> None:
+        """Place each session anew: a reload has changed who sees which."""
+        self.changed.update(session.state.id for session in self._index)
+        for own, kept in self._kept.items():
+            if self._index.live_session(own) is None:
+                self._place_row(*kept)
+
     def forget(self, id: str) -> None:
         """Remove a session that is over, or has another id now."""
         self.changed.discard(id)

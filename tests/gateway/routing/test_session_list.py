@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from dragoman.gateway.overload.fair_queue import STEP
 from dragoman.gateway.routing.session_list import LIST_MAX, PAGE, ROW, WantedPage
@@ -108,6 +109,25 @@ def test_a_principal_with_own_sessions_is_shown_its_own_and_those_without_an_own
         "of nobody",
         "of ann",
     ]
+
+
+def test_a_reload_that_changes_who_sees_a_session_changes_the_lists() -> None:
+    route = CountedRoute(share="owner")
+    route.open_and_leave(2)
+    for session, owner in zip(route.router.sessions, ("ann", "bob"), strict=True):
+        session.state.owner = owner
+        session.entitle(f"of {owner}")
+    route.router._all.list.keep_row("bob", SessionSummary(session="gone", title="forgotten"))
+    route.router._all.list.forget("gone")
+
+    def titles_of(principal: str) -> set[str]:
+        return {row.title for row in listed(route.router._lists, ListSessions(), principal=principal).sessions}
+
+    found = [titles_of("ann")]
+    for share in ("all", "owner"):
+        route.router.change_route(structs.replace(route.router.route, share=share), route.services)
+        found.append(titles_of("ann"))
+    assert found == [{"of ann"}, {"of ann", "of bob", "forgotten"}, {"of ann"}]
 
 
 @pytest.mark.parametrize("titled", [True, False], ids=["with titles", "without messages and titles"])
