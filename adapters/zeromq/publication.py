@@ -25,7 +25,7 @@ from dragoman.adapters.zeromq.subscribers import Subscribers
 from dragoman.mappings.dialect import Loss
 
 TOPIC_MAX = 256  # bytes of a subscription, ten times those of the longest real one
-UNREAD = 256  # subscriptions of a connection that libzmq takes before we look at them
+UNREAD = 1  # subscriptions that libzmq queues for us: it reads on, and keeps all, until the queue is empty
 
 NOBODY = -1  # the descriptor of no connection: libzmq itself unsubscribes for one that is gone
 UNSUBSCRIBED, SUBSCRIBED = 0, 1  # the first byte of a subscriber's message (ZMTP 3.0)

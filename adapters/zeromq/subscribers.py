@@ -8,6 +8,9 @@ libzmq keeps every subscription of every connection, about 40 bytes of memory fo
 bounds them; ZMQ_XPUB_MANUAL keeps them as well. But each subscription bears the descriptor of its connection. So a
 connection with too many is shut down, and libzmq frees what it kept for it. A connection too many is shut down too.
 
+One call of ours makes libzmq take all subscriptions that it has read, and those that it reads meanwhile. The socket's
+queue for them has room for one, so that libzmq soon finds it empty and returns.
+
 The descriptors belong to libzmq, which may have closed one and reused its number. So a number is used only if it still
 belongs to the same peer, and only to inspect and shut down the connection, never to close it.
 """
