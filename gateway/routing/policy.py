@@ -6,6 +6,8 @@ is answered as if the session did not exist.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from dragoman.gateway.config.model import RouteOptions
 from dragoman.mappings.canonical import SessionState
 
@@ -16,17 +18,24 @@ class Policy:
     def __init__(self, route: RouteOptions, *, holds_one: bool) -> None:
         self._holds_one = holds_one
         self._options: tuple[str, ...] = ()
+        self._watchers: list[Callable[[], None]] = []
         self.change_route(route)
 
-    def change_route(self, route: RouteOptions) -> bool:
-        """Apply the options of a route from now on, also to open sessions; return True if a rule has changed."""
+    def watch(self, watcher: Callable[[], None]) -> None:
+        """Call `watcher` when a reload has changed a rule."""
+        self._watchers.append(watcher)
+
+    def change_route(self, route: RouteOptions) -> None:
+        """Apply the options of a route from now on, also to sessions that are open."""
         before, self._options = self._options, (route.share, route.publish, route.open)
         self.shared = route.share != "owner"
         self._publishes_all = route.publish == "all"
         self._open_to_all = self._holds_one and route.open == "attach"
         self.sees_all = self.shared or self._open_to_all
         """True if each principal sees every session."""
-        return self._options != before
+        if self._options != before:
+            for watcher in self._watchers:
+                watcher()
 
     def sees(self, principal: str, state: SessionState) -> bool:
         """Return True if the principal is told of the session, and may attach to it by name."""

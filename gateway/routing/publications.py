@@ -21,6 +21,7 @@ class Publications:
         self._holds_one = holds_one
         self._links: list[Link] = []
         self._published: set[str] = set()  # ids of sessions
+        policy.watch(self._regroup)
 
     @property
     def count(self) -> int:
@@ -55,6 +56,12 @@ class Publications:
         """Attach every subscriber to a session that is published; detach them from one that is published no more."""
         for link in self._links:
             self._update(link, session)
+
+    def _regroup(self) -> None:
+        """Publish each session, or publish it no more, by the rules that a reload has changed."""
+        for session in self._index:
+            self.note_session(session)
+            self.update_session(session)
 
     def _update(self, link: Link, session: Session) -> None:
         shown = self._publishes(session)

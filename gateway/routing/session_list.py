@@ -81,13 +81,14 @@ class SessionList:
         self._kept: dict[str, tuple[str, ListedRow]] = {}  # owners and rows of sessions that are not open here
         self.changed: set[str] = set()
         """Ids of sessions that may have another place now."""
+        policy.watch(self._regroup)
 
     def note_changed(self, id: str) -> None:
         """Note that the session with this id, if it is open here, may have another place."""
         if self._index.live_session(id) is not None:
             self.changed.add(id)
 
-    def regroup(self) -> None:
+    def _regroup(self) -> None:
         """Place each session anew: a reload has changed who sees which."""
         self.changed.update(session.state.id for session in self._index)
         for own, kept in self._kept.items():

@@ -86,17 +86,9 @@ class Sessions:
         """Make new sessions with these options and limits."""
         self.route = route
         self.services = services
-        if self.policy.change_route(route):
-            self._apply_policy()
+        self.policy.change_route(route)
         self.quota.change_services(services)
         self._factory.change_route(route, services)
-
-    def _apply_policy(self) -> None:
-        """List and publish each session by the rules that a reload has changed."""
-        self.list.regroup()
-        for session in self.index:
-            self.publications.note_session(session)
-            self.publications.update_session(session)
 
     def make(
         self,
