@@ -23,6 +23,7 @@ from dragoman.gateway.config.model import Role
 from dragoman.gateway.identity.principal import LOCAL, Principal
 from dragoman.gateway.ingress import Ingress
 from dragoman.gateway.observability.faults import FaultLog
+from dragoman.gateway.observability.ledger import Ledger
 from dragoman.gateway.observability.trace_context import TraceContext, read_trace, trace_id, trace_of_metadata
 from dragoman.gateway.outbox import Outbox
 from dragoman.gateway.overload.admission import ClientRates
@@ -105,6 +106,32 @@ class AlarmTimer:
             self._timer = None
 
 
+class Reading:
+    """A block of code that its task leaves when `end` is called."""
+
+    __slots__ = ("_timeout",)
+
+    def __init__(self) -> None:
+        self._timeout: asyncio.Timeout | None = None
+
+    def end(self) -> None:
+        """Make the task leave the block, if it is inside."""
+        if self._timeout is not None and self._timeout.when() is None:
+            self._timeout.reschedule(0)
+
+    async def __aenter__(self) -> None:
+        self._timeout = await asyncio.timeout(None).__aenter__()
+
+    async def __aexit__(self, *raised: Any) -> bool:
+        timeout, self._timeout = self._timeout, None
+        try:
+            if timeout is not None:
+                await timeout.__aexit__(*raised)
+        except TimeoutError:  # of `end`: one from inside of the block is not raised here
+            return True
+        return False
+
+
 def _read_nothing(_frame: Frame, _add_text: TextSink) -> bool:
     """Read no text: there is no text to which a piece could be added."""
     return False
@@ -123,9 +150,9 @@ _ATTRIBUTES = (
     "_flush",
     "_ledger",
     "_memory",
-    "_over",
     "_rates",
     "_read_text",
+    "_reading",
     "_reason",
     "_translator",
     "_transport",
@@ -183,7 +210,8 @@ class Link:
         self._unchecked, self._each = (limits.unchecked, FRAME) if limits is not None else (sys.maxsize, EVENT)
         self._turns = Turns(services.queue, transport.resume, limits.check if limits is not None else None, self._each)
         self._alarm, self._reason, self._why = AlarmTimer(services.schedule), CloseReason.DONE, ""  # and its cause
-        self._ended, self._flush, self._over = False, FLUSH_DEADLINE, Flag()
+        self._ended, self._flush = False, FLUSH_DEADLINE
+        self._reading = Reading()  # in the task of the link: one of its own takes 1 KB
         self._answered: Flag | None = None  # set when the peer, which says no more, may have its answers
         self.trace: TraceContext | None = read_trace(getattr(transport, "headers", {}))
         self._rates = ClientRates(services.limits, services.clock) if peer.limited else None
@@ -198,16 +226,19 @@ class Link:
         """Call `begin`, then serve the peer until it leaves or is disconnected; a failure ends this link alone."""
         try:
             self._memory.watch(self._transport.meter, self._relieve)
-            begin(self)
             async with asyncio.TaskGroup() as group:
-                reader = group.create_task(self._read(), name=f"{self.id}:read")
-                writer = group.create_task(_write(self, self._transport, self._events.drained), name=f"{self.id}:write")
-                await self._over.wait()
-                self._die()
-                reader.cancel()
-                self.outbox.close()
-                await asyncio.wait((writer,), timeout=self._flush)
-                writer.cancel()
+                drained, name = self._events.drained, f"{self.id}:write"
+                self.outbox.serve(lambda: group.create_task(_write(self, self._transport, drained), name=name))
+                try:
+                    begin(self)
+                    # A peer that is refused may have written: closing with that unread would drop our last frames.
+                    await (self._read() if not self._ended else asyncio.sleep(0))
+                    self._die()
+                finally:
+                    self.outbox.close()
+                if (writer := self.outbox.writer) is not None:
+                    await asyncio.wait((writer,), timeout=self._flush)
+                    writer.cancel()
         except Exception:
             self.log.exception("link failed")
             self._reason = CloseReason.INTERNAL
@@ -265,7 +296,7 @@ class Link:
     def _finish(self) -> None:
         """Mark the link as over: the peer is gone or is disconnected, and its waiting frames are dropped."""
         self._ended = True
-        self._over.set()
+        self._reading.end()
         self._alarm.cancel()
         self._turns.stop()
 
@@ -314,10 +345,11 @@ class Link:
 
     async def _read(self) -> None:
         try:
-            limited = self._rates and self._rates.limited(self._transport, self._hear, self._faults, self._refuse)
-            await self._transport.run(limited or self._hear)
-            self._answered = Flag()
-            await _last_answers(self._translator, self._transport, self._answered)
+            async with self._reading:
+                limited = self._rates and self._rates.limited(self._transport, self._hear, self._faults, self._refuse)
+                await self._transport.run(limited or self._hear)
+                self._answered = Flag()
+                await _last_answers(self._translator, self._transport, self._answered)
         finally:
             self._finish()  # waiting frames are still written: the peer may have closed its own direction only
 
@@ -327,7 +359,7 @@ class Link:
         Frames for which the step of the loop has no room stay in the transport. A link that is over drops all.
         """
         if self._ended:
-            return self._drop(len(frames))
+            return _count_dropped(self._ledger, self.dialect, len(frames))
         given, budget, size = len(frames), self._budget, 0
         has_room = budget.left > budget.turn_end
         if given == 1 and has_room and type(frame := frames[0]) in WHOLE:
@@ -353,24 +385,17 @@ class Link:
             finally:
                 tap.acted()
         else:
-            tap.receive(frames, self._take)
+            tap.receive(frames, lambda some: self._apply(self._translator.receive(some)))
         taken = len(frames)
-        return taken + self._drop(given - taken) if taken < given and self._over.is_set else taken
-
-    def _drop(self, count: int) -> int:
-        """Count frames, or commands, of a disconnected peer as lost; return how many."""
-        losses = [Loss(kind="frame", why=DISCONNECTED, count=count)] if count else []
-        self._ledger.record(losses, source=self.dialect.name)
-        return count
+        if taken < given and self._ended:
+            taken += _count_dropped(self._ledger, self.dialect, given - taken)  # type: ignore[unreachable]  # a step may end the link
+        return taken
 
     def stream_text(self, add_text: TextSink | None) -> None:
         """Give lone further pieces of the text that the peer just said to this sink; None ends that."""
         read = self._translator.text_reader() if add_text is not None else None
         self._add_text = add_text if read is not None else None
         self._read_text: TextReader = read or _read_nothing
-
-    def _take(self, frames: Sequence[Frame]) -> None:
-        self._apply(self._translator.receive(frames))
 
     def _apply(self, step: Step[Any]) -> None:
         if step.frames:
@@ -380,7 +405,7 @@ class Link:
             self._budget.left -= sum(map(len, step.frames))
             if self.outbox.over:
                 self.cut(PeerError("flooding", "sends requests and does not read the answers", can_continue=False))
-                self._drop(len(step.bursts))
+                _count_dropped(self._ledger, self.dialect, len(step.bursts))
                 step.bursts = []
         if step.losses:
             self._ledger.record(step.losses, source=self.dialect.name)
@@ -403,6 +428,13 @@ class Link:
             self.log.exception("link failed at an alarm")
             self._reason = CloseReason.INTERNAL
             self._finish()
+
+
+def _count_dropped(ledger: Ledger, dialect: Dialect, count: int) -> int:
+    """Count frames, or commands, of a disconnected peer as lost; return how many."""
+    losses = [Loss(kind="frame", why=DISCONNECTED, count=count)] if count else []
+    ledger.record(losses, source=dialect.name)
+    return count
 
 
 def _bound_log(link: Link) -> Any:
@@ -437,10 +469,10 @@ def expiring(link: Link, expires: float | None, services: Services) -> Iterator[
 
 
 async def _write(link: Link, transport: Transport, drained: Callable[[Link], None] | None) -> None:
-    """Write what is put into the outbox of a link; call `drained` when all is written and the link is behind."""
+    """Write what waits in the outbox of a link; call `drained` when all is written and the link is behind."""
     outbox = link.outbox
     try:
-        while frames := await outbox.take():
+        while frames := outbox.take():
             await transport.send(frames)
             del frames  # a frame may hold a whole history, and the next `take` may wait for long
             if link.behind and outbox.empty and drained is not None:

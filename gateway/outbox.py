@@ -8,7 +8,7 @@ TAKE bytes at once, so that a long queue is never copied whole.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from dragoman.adapters.meter import Meter
 
@@ -23,9 +23,11 @@ class Outbox:
         self._soft = soft
         self._hard = hard
         self._frames: list[bytes] = []
-        self._waiter: asyncio.Future[None] | None = None
+        self._start_writer: Callable[[], asyncio.Task[None]] | None = None
+        self.writer: asyncio.Task[None] | None = None
+        """The task that writes; there is none while no frames wait, because an idle task takes 1 KB."""
         self.idle = False
-        """True while the writer waits for frames: all frames that were put are written."""
+        """True while no writer runs, because all frames that were put are written."""
         self.full = False
         """True past `soft` bytes: a broadcast must not be put here now."""
         self.size = 0
@@ -41,6 +43,13 @@ class Outbox:
         """True if the writer has taken all frames."""
         return not self._frames
 
+    def serve(self, start_writer: Callable[[], asyncio.Task[None]]) -> None:
+        """Call `start_writer` whenever frames wait and no writer runs, until the outbox is closed."""
+        self._start_writer = start_writer
+        self.idle = True
+        if self._frames:
+            self._wake()
+
     def put(self, frames: Sequence[bytes]) -> None:
         """Add frames; a closed outbox drops them, because nobody will read them."""
         if self.closed or not frames:
@@ -54,8 +63,8 @@ class Outbox:
 
     def close(self) -> None:
         """Accept no more frames: `take` returns those that are left, then []."""
-        self.closed = True
-        self._wake()
+        self.closed, self.idle = True, False
+        self._start_writer = None
 
     def discard(self) -> None:
         """Drop the frames that wait, and close: the peer is gone."""
@@ -68,16 +77,11 @@ class Outbox:
         self._frames, self.size, self.full = [], 0, False
         self._meter.add(-size)
 
-    async def take(self) -> list[bytes]:
-        """Return the frames that wait, up to the one that completes a piece; [] once the outbox is closed and empty."""
-        while not self._frames and not self.closed:
-            self._waiter = asyncio.get_running_loop().create_future()
-            self.idle = True
-            try:
-                await self._waiter
-            finally:
-                self.idle = False
-                self._waiter = None
+    def take(self) -> list[bytes]:
+        """Return the frames that wait, up to the one that completes a piece; after [] the writer must end."""
+        if not self._frames:
+            self.idle, self.writer = not self.closed, None
+            return []
         if self.size > TAKE:
             return self._take_piece()
         frames = self._frames
@@ -97,6 +101,6 @@ class Outbox:
         return frames
 
     def _wake(self) -> None:
-        self.idle = False
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
+        if self.idle and self._start_writer is not None:
+            self.idle = False
+            self.writer = self._start_writer()

@@ -385,6 +385,97 @@ async def test_a_failure_in_the_writer_ends_the_link_and_its_reader() -> None:
         assert [entry["event"] for entry in logs] == ["link failed"]
 
 
+async def test_an_idle_link_has_one_task() -> None:
+    before = len(asyncio.all_tasks())
+    async with served() as made:
+        assert len(asyncio.all_tasks()) == before + 1
+        made.transport.reading.clear()
+        made.link.put([b"waits"])
+        await settle()
+        assert len(asyncio.all_tasks()) == before + 2, "the second one writes"
+        made.transport.reading.set()
+        await settle()
+        assert len(asyncio.all_tasks()) == before + 1
+
+
+async def test_a_link_that_is_cut_does_not_wait_for_a_write_in_progress() -> None:
+    async with served() as made:
+        made.transport.reading.clear()
+        made.link.put([b"is written"])
+        await settle()
+        made.link.put([b"waits"])
+        made.link.cut(PeerError("too_slow", "events are dropped", can_continue=False))
+        await settle()
+        assert made.transport.closed is CloseReason.TOO_SLOW
+        assert made.transport.got == [b"is written"]
+        assert (made.link.outbox.size, made.link.outbox.closed) == (0, True)
+
+
+async def test_a_peer_that_stopped_writing_gets_the_frames_that_wait() -> None:
+    async with served() as made:
+        made.transport.reading.clear()
+        made.link.put([b"is written"])
+        await settle()
+        made.link.put([b"waits"])
+        made.transport.hang_up()
+        await settle()
+        assert made.transport.is_open()
+        made.transport.reading.set()
+        await settle()
+        assert made.transport.got == [b"is written", b"waits"]
+        assert made.transport.closed is CloseReason.DONE
+
+
+async def test_a_link_that_is_cancelled_while_it_writes_leaves_no_task() -> None:
+    made = Served(Scripted(), Limits(outbox_soft=10, outbox_hard=100), limited=False)
+    before = asyncio.all_tasks()
+    async with asyncio.TaskGroup() as group:
+        running = group.create_task(made.link.run(), name="link")
+        await settle()
+        made.transport.reading.clear()
+        made.link.put([b"is written"])
+        await settle()
+        made.link.put([b"waits"])
+        running.cancel()
+    assert running.cancelled()
+    assert made.transport.closed is CloseReason.DONE
+    assert (asyncio.all_tasks() <= before, made.link.outbox.size) == (True, 0)
+
+
+async def test_a_link_that_is_cancelled_while_it_ends_stays_cancelled() -> None:
+    made = Served(Scripted(), Limits(outbox_soft=10, outbox_hard=100), limited=False)
+    async with asyncio.TaskGroup() as group:
+        running = group.create_task(made.link.run(), name="link")
+        await settle()
+        made.link.end(CloseReason.GOING_AWAY)
+        running.cancel()
+    assert running.cancelled()
+    assert made.transport.closed is CloseReason.GOING_AWAY
+
+
+async def test_a_link_that_ended_before_it_ran_reads_nothing() -> None:
+    made = Served(Scripted(), Limits(outbox_soft=10, outbox_hard=100), limited=False)
+    made.transport.say(b"a")
+    made.link.end(CloseReason.GOING_AWAY, "the gateway stops")
+    await made.link.run()
+    assert (made.heard, made.transport.closed) == ([], CloseReason.GOING_AWAY)
+    assert made.transport.got == [b"the gateway stops"]
+
+
+async def test_a_timeout_of_the_transport_is_a_failure_of_its_link() -> None:
+    async with served() as made:
+
+        def fails(_item: Any) -> None:
+            raise TimeoutError
+
+        made.sink = fails
+        with capture_logs() as logs:
+            made.transport.say(b"boom")
+            await settle()
+        assert made.transport.closed is CloseReason.INTERNAL
+        assert [entry["event"] for entry in logs] == ["link failed"]
+
+
 async def test_a_cancelled_link_closes_its_transport() -> None:
     made = Served(Scripted(), Limits(outbox_soft=10, outbox_hard=100), limited=False)
     async with asyncio.TaskGroup() as group:

@@ -2,53 +2,72 @@
 
 from __future__ import annotations
 
-import asyncio
+from typing import Any
 
 from dragoman.adapters.meter import Meter
 from dragoman.gateway.outbox import TAKE, Outbox
-from tests.idle import settle
 
 
-async def test_take_returns_all_pending_frames_in_order() -> None:
+def served(outbox: Outbox) -> tuple[Outbox, list[int]]:
+    """Return the outbox, and its size each time that a writer was started."""
+    started: list[int] = []
+
+    def start() -> Any:
+        started.append(outbox.size)
+
+    outbox.serve(start)
+    return outbox, started
+
+
+def test_take_returns_all_pending_frames_in_order() -> None:
     outbox = Outbox(100, 1000)
     outbox.put([b"one", b"two"])
     outbox.put([b"three"])
     assert outbox.size == 11
-    assert await outbox.take() == [b"one", b"two", b"three"]
+    assert outbox.take() == [b"one", b"two", b"three"]
     assert (outbox.size, outbox.empty) == (0, True)
 
 
-async def test_take_waits_for_the_first_frame() -> None:
-    outbox = Outbox(100, 1000)
-    async with asyncio.TaskGroup() as group:
-        taking = group.create_task(outbox.take(), name="take")
-        await settle()
-        assert not taking.done()
-        outbox.put([b"one"])
-        outbox.put([b"two"])
-    assert taking.result() == [b"one", b"two"]
+def test_a_writer_is_started_for_the_first_frame_that_waits() -> None:
+    outbox, started = served(Outbox(100, 1000))
+    assert (started, outbox.idle) == ([], True)
+    outbox.put([b"one"])
+    outbox.put([b"two"])
+    assert (started, outbox.idle) == ([3], False)
+    assert outbox.take() == [b"one", b"two"]
 
 
-async def test_putting_no_frames_does_not_wake_the_writer() -> None:
-    outbox = Outbox(100, 1000)
-    async with asyncio.TaskGroup() as group:
-        taking = group.create_task(outbox.take(), name="take")
-        await settle()
-        outbox.put([])
-        await settle()
-        assert not taking.done()
-        outbox.close()
-    assert taking.result() == []
+def test_a_writer_is_started_for_frames_that_were_put_before() -> None:
+    waiting = Outbox(100, 1000)
+    waiting.put([b"one"])
+    _, started = served(waiting)
+    assert started == [3]
 
 
-async def test_a_cancelled_take_loses_nothing() -> None:
-    outbox = Outbox(100, 1000)
-    async with asyncio.TaskGroup() as group:
-        taking = group.create_task(outbox.take(), name="take")
-        await settle()
-        outbox.put([b"one"])
-        taking.cancel()
-    assert await outbox.take() == [b"one"]
+def test_putting_no_frames_starts_no_writer() -> None:
+    outbox, started = served(Outbox(100, 1000))
+    outbox.put([])
+    assert started == []
+
+
+def test_the_next_writer_is_started_after_the_last_has_found_nothing() -> None:
+    outbox, started = served(Outbox(100, 1000))
+    outbox.put([b"one"])
+    outbox.take()
+    outbox.put([b"four"])
+    assert started == [3], "the first writer has not ended"
+    outbox.take()
+    assert outbox.take() == []
+    outbox.put([b"seven"])
+    assert started == [3, 5]
+
+
+def test_no_writer_is_started_after_the_close() -> None:
+    outbox, started = served(Outbox(100, 1000))
+    outbox.close()
+    outbox.put([b"one"])
+    assert outbox.take() == []
+    assert (started, outbox.idle) == ([], False)
 
 
 def test_an_outbox_is_full_above_the_soft_limit_and_over_above_the_hard_limit() -> None:
@@ -63,58 +82,58 @@ def test_an_outbox_is_full_above_the_soft_limit_and_over_above_the_hard_limit() 
     assert (outbox.full, outbox.over) == (True, True)
 
 
-async def test_taken_frames_are_no_longer_counted() -> None:
+def test_taken_frames_are_no_longer_counted() -> None:
     outbox = Outbox(3, 6)
     outbox.put([b"1234567"])
-    await outbox.take()
+    outbox.take()
     assert (outbox.full, outbox.over) == (False, False)
 
 
-async def test_a_closed_outbox_returns_the_remaining_frames_and_then_nothing() -> None:
+def test_a_closed_outbox_returns_the_remaining_frames_and_then_nothing() -> None:
     outbox = Outbox(100, 1000)
     outbox.put([b"last"])
     outbox.close()
     outbox.put([b"too late"])
-    assert await outbox.take() == [b"last"]
-    assert await outbox.take() == []
+    assert outbox.take() == [b"last"]
+    assert outbox.take() == []
 
 
-async def test_a_discarded_outbox_returns_nothing() -> None:
+def test_a_discarded_outbox_returns_nothing() -> None:
     outbox = Outbox(100, 1000)
     outbox.put([b"never read"])
     outbox.discard()
     assert (outbox.size, outbox.empty, outbox.closed) == (0, True, True)
-    assert await outbox.take() == []
+    assert outbox.take() == []
 
 
-async def test_a_long_queue_is_taken_in_pieces_and_nothing_is_left_out() -> None:
+def test_a_long_queue_is_taken_in_pieces_and_nothing_is_left_out() -> None:
     outbox = Outbox(TAKE, 100 * TAKE)
     frames = [bytes([number]) * (TAKE // 3) for number in range(10)]
     outbox.put(frames)
     pieces: list[list[bytes]] = []
     while not outbox.empty:
-        pieces.append(await outbox.take())
+        pieces.append(outbox.take())
     assert [frame for piece in pieces for frame in piece] == frames
     assert max(map(len, pieces)) == 4, "up to the frame that completes the piece"
     assert (outbox.size, outbox.full) == (0, False)
 
 
-async def test_a_frame_larger_than_a_piece_is_taken_whole() -> None:
+def test_a_frame_larger_than_a_piece_is_taken_whole() -> None:
     outbox = Outbox(1, 100 * TAKE)
     outbox.put([b"x" * 2 * TAKE, b"y"])
-    assert await outbox.take() == [b"x" * 2 * TAKE]
-    assert await outbox.take() == [b"y"]
+    assert outbox.take() == [b"x" * 2 * TAKE]
+    assert outbox.take() == [b"y"]
 
 
-async def test_the_meter_counts_what_waits() -> None:
+def test_the_meter_counts_what_waits() -> None:
     meter = Meter()
     outbox = Outbox(100, 1000, meter)
     outbox.put([b"12", b"345"])
     assert meter.size == 5
-    await outbox.take()
+    outbox.take()
     assert meter.size == 0
     outbox.put([b"x" * TAKE, b"12"])
-    await outbox.take()
+    outbox.take()
     assert meter.size == 2
     outbox.discard()
     assert meter.size == 0
