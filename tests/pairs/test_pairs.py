@@ -161,7 +161,7 @@ async def test_a_backend_that_dies_during_a_turn_fails_it_and_is_used_again_when
             seen = await peer.finish()
             assert seen.text.startswith("0 1 ")
             assert seen.end == must_see("a loss ends", client, backend)
-            async with running("demo-backend", endpoint):
+            async with serving(demo_backend(parse(endpoint))):
                 if client == "smooth":
                     peer.client.oracle.forgotten = True
                 if must_see("a new backend", client, backend) == "used":
