@@ -3,21 +3,14 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from msgspec import structs
 
 from dragoman.mappings.canonical.events import OtpRequired, TextDelta
+from tests.forked_program import dragoman
 from tests.gateway.replay.recording_builder import OF_A_POD, RecordingBuilder
-
-
-def dragoman(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "dragoman", *arguments], capture_output=True, text=True, timeout=50, check=False
-    )
 
 
 @pytest.fixture

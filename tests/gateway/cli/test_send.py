@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from tests.forked_program import dragoman
+
 DIALECTS = ("smooth", "pod", "pando", "codewhale")
 PLACES = {
     "smooth": "smooth+ws://127.0.0.1:0/ws",
@@ -59,8 +61,7 @@ def backends(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Backends]:
 
 
 def send(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "dragoman", "send", *arguments]
-    return subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=50, check=False)
+    return dragoman("send", *arguments)
 
 
 def told(done: subprocess.CompletedProcess[str]) -> list[dict[str, Any]]:
