@@ -1,4 +1,4 @@
-"""The real smooth client at a route that passes on the token of each client to the backend."""
+"""The real smooth client with a token: over TLS, and at a route that passes on tokens to the backend."""
 
 from __future__ import annotations
 
@@ -6,16 +6,20 @@ import asyncio
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import jwt
 import pytest
 from smooth_operator.client import ProtocolError
+from websockets.exceptions import InvalidStatus
 
 from dragoman.gateway.app import App
 from dragoman.gateway.config.access import settled
 from dragoman.gateway.config.model import Auth, Config, Jwt, Route
 from dragoman.gateway.endpoint import parse
+from tests.adapters.websocket.certificates import Authority
 from tests.conformance.fake_smooth import FakeSmooth
+from tests.gateway.identity.test_listeners import ALICE, gateway
 from tests.pairs.gateway import DEADLINE, LIMITS, serving
 from tests.peers.real_smooth_client import RealSmoothClient, connected
 
@@ -40,6 +44,30 @@ async def forwarding() -> AsyncIterator[tuple[FakeSmooth, str]]:
         app = App(Config(routes=(settled(route, AUTH),), limits=LIMITS, auth=AUTH))
         async with serving(app) as (endpoint,):
             yield backend, endpoint.partition("+")[2]
+
+
+@pytest.fixture
+async def secured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[str]:
+    """Yield the URL of a gateway with TLS and tokens, whose authority the client trusts."""
+    authority = Authority(tmp_path)
+    certificate, key = authority.issue("gateway")
+    monkeypatch.setenv("SSL_CERT_FILE", str(authority.path))
+    listen = f"smooth+wss://127.0.0.1:0/ws?cert={certificate}&key={key}"
+    async with gateway(listen, auth=Auth(tokens={"alice": ALICE})) as (_, (url,)):
+        yield url
+
+
+async def test_a_client_with_a_token_talks_over_tls(secured: str) -> None:
+    async with asyncio.timeout(DEADLINE), connected(f"{secured}?token={ALICE}") as client:
+        turn = client.say("Where is my order?")
+        final = await turn
+        assert client.tokens(turn.request_id) == "".join(final.data.data.response["responseParts"])
+
+
+@pytest.mark.parametrize("query", ["", "?token=wrong-wrong-wrong"])
+async def test_a_client_without_a_valid_token_opens_no_connection_over_tls(secured: str, query: str) -> None:
+    with pytest.raises(InvalidStatus, match="401"):
+        await RealSmoothClient(secured + query).smooth.connect()
 
 
 @asynccontextmanager
