@@ -36,6 +36,8 @@ class ClientKeys:
         self._stamp: dict[Path, int] | None = None  # of each file, the time of its last change
         self._keys: frozenset[bytes] = frozenset()
         self._load()
+        if not self._keys:
+            raise ConfigError(f"client_keys: the folder {path} has no file `*.key`, so no client could connect")
 
     def has_key(self, key: bytes) -> bool:
         """Return True for a known key, after reading the keys again if they have changed."""

@@ -34,6 +34,7 @@ def keys(tmp_path: Path) -> Path:
     for name in ("server", "client", "stranger"):
         zmq.auth.create_certificates(tmp_path, name)
     (tmp_path / "clients").mkdir()
+    (tmp_path / "empty").mkdir()
     (tmp_path / "client.key").rename(tmp_path / "clients/client.key")
     return tmp_path
 
@@ -136,6 +137,7 @@ def test_a_secret_key_may_stand_in_a_variable(keys: Path, monkeypatch: pytest.Mo
         ("curve_key=file:{keys}/none&client_keys={keys}/clients", "none cannot be read"),
         ("curve_key=file:{keys}/server.key&client_keys={keys}/clients", "curve_key has no secret key"),
         ("curve_key=file:{keys}/server.key_secret&client_keys={keys}/none", "none: No such file or directory"),
+        ("curve_key=file:{keys}/server.key_secret&client_keys={keys}/empty", "empty has no file `\\*.key`"),
     ],
 )
 def test_a_listener_whose_keys_cannot_be_used_is_refused_with_the_reason(keys: Path, options: str, words: str) -> None:
