@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from dragoman.gateway.recording.recorder import Recordings
     from dragoman.gateway.replay.playing import Replay
 
-COLLECT = (50_000, 20, 50)  # garbage collection thresholds: the gateway creates few reference cycles
+COLLECT = (1_000, 3, 250)  # thresholds: at most 5,000 objects (2 to 5 ms) at once, all of them once in a million
 LOSSES_LOGGED = 100  # rows of the ledger that are logged at shutdown, the largest first
 
 log = structlog.get_logger("dragoman")

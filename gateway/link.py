@@ -28,7 +28,7 @@ from dragoman.gateway.observability.trace_context import TraceContext, read_trac
 from dragoman.gateway.outbox import Outbox
 from dragoman.gateway.overload.admission import ClientRates
 from dragoman.gateway.overload.command_limits import CommandLimits
-from dragoman.gateway.overload.fair_queue import EVENT, FRAME, PUT, Turns
+from dragoman.gateway.overload.fair_queue import EVENT, FRAME, PUT, STEP, Turns
 from dragoman.gateway.services import Services
 from dragoman.gateway.timers import Schedule, Timer
 from dragoman.mappings.canonical import Batch, Event, SessionState
@@ -143,6 +143,7 @@ _ATTRIBUTES = (
     "_alarm",
     "_answered",
     "_budget",
+    "_debt",
     "_each",
     "_ended",
     "_events",
@@ -207,7 +208,7 @@ class Link:
         self._ledger, self._memory, self._budget = services.ledger, services.memory, services.queue.budget
         self.stream_text(None)
         limits = CommandLimits(services.limits, peer.dialect) if peer.limited else None
-        self._unchecked, self._each = (limits.unchecked, FRAME) if limits is not None else (sys.maxsize, EVENT)
+        self._unchecked, self._each, self._debt = (limits.unchecked, FRAME, 0) if limits else (sys.maxsize, EVENT, STEP)
         self._turns = Turns(services.queue, transport.resume, limits.check if limits is not None else None, self._each)
         self._alarm, self._reason, self._why = AlarmTimer(services.schedule), CloseReason.DONE, ""  # and its cause
         self._ended, self._flush = False, FLUSH_DEADLINE
@@ -361,7 +362,7 @@ class Link:
         if self._ended:
             return _count_dropped(self._ledger, self.dialect, len(frames))
         given, budget, size = len(frames), self._budget, 0
-        has_room = budget.left > budget.turn_end
+        has_room = budget.left > budget.turn_end - self._debt
         if given == 1 and has_room and type(frame := frames[0]) in WHOLE:
             size = len(frame) if type(frame) is bytes else memory(frame)
         if 0 < size <= self._unchecked:

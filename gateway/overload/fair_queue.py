@@ -9,6 +9,9 @@ The method is weighted fair queueing, with equal weights: the next turn is that 
 all links were served at the same time. So a single frame waits for one step at most, however many other links flood.
 `given` is the work that a link was given, on a clock that shows the `given` of the link served last. A link that was
 away starts one quantum behind that clock, so it cannot save up turns.
+
+Tokens pass inputs. A lone frame of a backend may use up to one step more than the step has. A waiting command of a
+client counts as a whole quantum, because it may open a turn, so frames of backends that wait as long come first.
 """
 
 from __future__ import annotations
@@ -30,6 +33,7 @@ STEP = 1024 * 1024  # units of one step of the event loop: 3 to 10 ms
 QUANTUM = STEP // 8  # units of one turn while others wait
 FRAME = 2048  # units of a frame beside its bytes: 5 to 20 us, for a ping, a fault or another small command
 EVENT = 256  # units of a frame of a backend beside its bytes: about 1.5 us, as most of them come in bulk
+TURN = QUANTUM // 2  # units of a command to a backend, of the begin of a turn and of its end: 16 (3 ms) fill a step
 PUT = 512  # units of one write to a link beside its bytes: about 5 us, mostly for the system call
 
 
@@ -48,6 +52,10 @@ class Waiting(Protocol):
 
     given: int
     waiting: int
+
+    @property
+    def expected(self) -> int:
+        """Return the work (units) that each waiting piece is expected to take."""
 
     def take(self) -> None:
         """Work until the turn is over."""
@@ -98,7 +106,7 @@ class FairQueue:
     def wait(self, turns: Waiting) -> None:
         """Give a link a turn in one of the following steps. It must not wait already."""
         turns.given = max(turns.given, self._clock - QUANTUM)
-        until = turns.given + min(turns.waiting * FRAME, QUANTUM)
+        until = turns.given + min(turns.waiting * turns.expected, QUANTUM)
         heappush(self._waiting, (until, next(self._numbers), turns))
         if not self._scheduled:
             self._schedule()
@@ -156,6 +164,11 @@ class Turns:
         self._resume = resume
         self._waits = False  # True while the link waits for a turn, and during the turn
 
+    @property
+    def expected(self) -> int:
+        """Return the work (units) of a frame that waits; a command of a client may open a turn."""
+        return self._each if self._check is None else QUANTUM
+
     def admit(self, frames: Sequence[Frame]) -> Sequence[Frame]:
         """Return the first frames, as many as there is room for now. With the others the link waits for a turn.
 
@@ -198,6 +211,11 @@ class SlicedWork:
         self.given = 0
         self.waiting = 0
         """Number of pieces that wait for a turn, or are done in this one."""
+
+    @property
+    def expected(self) -> int:
+        """Return the work (units) of a piece; what it takes is not known before."""
+        return FRAME
 
     def add_work(self, work: Iterator[None]) -> None:
         """Do this work behind the work that was added before."""

@@ -17,7 +17,7 @@ from msgspec import structs
 from dragoman.adapters.base import CloseReason
 from dragoman.gateway.observability.ledger import Ledger
 from dragoman.gateway.observability.traffic import timed
-from dragoman.gateway.overload.fair_queue import EVENT, FRAME
+from dragoman.gateway.overload.fair_queue import EVENT, FRAME, TURN
 from dragoman.gateway.services import Services
 from dragoman.gateway.session.attachments import Attachment, Group, is_own
 from dragoman.gateway.session.groups import Groups
@@ -121,9 +121,7 @@ class Delivery:
         links whose run it ends, which may give their next command when they are told: `tell_finished` does so last.
         """
         finished: Sequence[Attachment] = ()
-        before = None
-        if self._recorder is not None:
-            before = self._recorder.batch(batch)
+        before = self._recorder.batch(batch) if self._recorder is not None else None
         if opened:
             self._begin_turn(batch)
         for group in list(self.groups.by_key.values()):
@@ -135,6 +133,7 @@ class Delivery:
                 self._broadcast(group, batch, plain)
         if opened or ended or type(batch.events[-1]) is e.QuestionAsked:
             finished = self._tell_runs(batch, opened)
+            self._budget.left -= TURN
         if ended:
             self._end_turn(batch)
         if self._recorder is not None and before is not self._recorder:  # unequal for nearly every token

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 
 from msgspec import Struct, structs
 
+from dragoman.gateway.overload.fair_queue import TURN
 from dragoman.gateway.services import Services
 from dragoman.gateway.session.ports import Client
 from dragoman.gateway.timers import Timer
@@ -62,6 +63,7 @@ class InFlight:
             services.ledger.count_partial(
                 client.dialect.name, upstream.name, upstream.commands.from_canonical.lossy, [command]
             )
+        services.queue.budget.left -= TURN
         limits, request = services.limits, services.new_id()
         deadline = limits.open_deadline if isinstance(command, OPENING) else limits.accept_deadline
         timer = services.schedule(deadline, lambda: self._late(request))

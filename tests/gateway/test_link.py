@@ -666,6 +666,30 @@ async def test_a_frame_is_acted_on_within_two_steps_while_a_hundred_links_flood(
             assert len(innocent.heard) == number
 
 
+async def test_a_lone_frame_of_a_backend_does_not_wait_while_a_step_is_full() -> None:
+    steps = Steps()
+    async with served(queue=steps.queue) as made:
+        steps.queue.budget.left = 0
+        made.transport.say(b"token")
+        await settle()
+        assert made.heard == [b"token"]
+        steps.queue.budget.left = -STEP
+        made.transport.say(b"one token too many")
+        await settle()
+        assert made.heard == [b"token"]
+
+
+async def test_a_lone_frame_of_a_client_waits_while_a_step_is_full() -> None:
+    steps = Steps()
+    async with served(queue=steps.queue, limited=True) as made:
+        steps.queue.budget.left = 0
+        made.transport.say(b"input")
+        await settle()
+        assert made.heard == []
+        await steps.run_one()
+        assert made.heard == [b"input"]
+
+
 async def test_frames_that_wait_when_their_link_ends_are_counted_and_not_acted_on() -> None:
     steps = Steps()
     async with served(queue=steps.queue) as made:

@@ -8,7 +8,17 @@ from collections.abc import Callable, Iterator, Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.gateway.overload.fair_queue import FRAME, PUT, QUANTUM, STEP, FairQueue, SlicedWork, Turns, WorkOfLinks
+from dragoman.gateway.overload.fair_queue import (
+    EVENT,
+    FRAME,
+    PUT,
+    QUANTUM,
+    STEP,
+    FairQueue,
+    SlicedWork,
+    Turns,
+    WorkOfLinks,
+)
 from dragoman.mappings.dialect import Frame, Parts
 
 Soon = deque[Callable[[], None]]
@@ -119,6 +129,29 @@ def test_a_link_that_was_away_does_not_save_up_turns() -> None:
     acted = [name for name, _ in floor.step()]
     assert acted.count("late") <= 4 * QUANTUM // FRAME, "two turns more than the others at most"
     assert {"a", "b"} <= set(acted)
+
+
+def test_frames_of_backends_come_before_commands_that_waited_longer() -> None:
+    floor = Floor()
+    floor.queue.budget.left = 0
+    client, backend = floor.sender("client"), floor.sender("backend")
+    client.turns = Turns(floor.queue, client.act, check=lambda frame: frame)
+    backend.turns = Turns(floor.queue, backend.act, each=EVENT)
+    client.say(b"input")
+    backend.say(b"begin", b"token")
+    assert floor.step() == [("backend", b"begin"), ("backend", b"token"), ("client", b"input")]
+
+
+def test_a_backend_that_floods_does_not_come_before_a_client() -> None:
+    floor = Floor()
+    flood = floor.sender("backend")
+    flood.turns = Turns(floor.queue, flood.act, each=EVENT)
+    flood.say(*[b"x"] * (4 * STEP // EVENT))
+    floor.step()
+    client = floor.sender("client")
+    client.turns = Turns(floor.queue, client.act, check=lambda frame: frame)
+    client.say(b"input")
+    assert floor.step()[0] == ("client", b"input")
 
 
 def test_work_that_a_frame_caused_counts_for_its_link() -> None:

@@ -16,6 +16,7 @@ from dragoman.gateway.config.model import Limits
 from dragoman.gateway.link import Link, LinkEvents, Peer
 from dragoman.gateway.observability.ledger import Ledger
 from dragoman.gateway.overload.fair_queue import QUANTUM, STEP, WorkOfLinks
+from dragoman.gateway.overload.fair_queue import TURN as TURN_WORK
 from dragoman.gateway.session.delivery import Delivery
 from dragoman.gateway.session.log import Log
 from dragoman.gateway.session.normal_form import NormalForm
@@ -139,6 +140,18 @@ async def test_the_link_that_began_a_turn_sees_its_own_request_id_and_the_others
         assert {f["requestId"] for f in shown(mine)} == {"r1"}
         assert [f["type"] for f in shown(other)] == ["stream_token", "eventual_response"]
         assert {f["requestId"] for f in shown(other)} == {TURN}
+
+
+async def test_the_begin_and_the_end_of_a_turn_count_as_work_of_the_step() -> None:
+    async with stage() as made:
+        budget = made.services.queue.budget
+        before = budget.left
+        made.begin()
+        begun = budget.left
+        made.play(TextDelta(text="a"))
+        streamed = budget.left
+        made.end("a")
+        assert (before - begun, begun - streamed, streamed - budget.left) == (TURN_WORK, 0, TURN_WORK)
 
 
 async def test_a_stalled_client_holds_bounded_frames_and_disturbs_nobody() -> None:

@@ -8,6 +8,7 @@ from typing import cast
 
 from dragoman.gateway import registry
 from dragoman.gateway.config.model import Limits
+from dragoman.gateway.overload.fair_queue import TURN
 from dragoman.gateway.session.in_flight import InFlight
 from dragoman.gateway.session.ports import Client
 from dragoman.mappings.canonical import Command
@@ -24,6 +25,7 @@ class Flight:
         self.time, self.written, self.late = ManualClock(), list[Command](), list[str]()
         numbers = count(1)
         made = services(self.time, limits=limits, new_id=lambda: f"r{next(numbers)}")
+        self.budget = made.queue.budget
         self.commands = InFlight(registry.dialect("pod"), made, self.written.append, self.late.append)
 
 
@@ -41,6 +43,13 @@ def test_a_command_is_sent_under_an_id_of_ours_and_pending_until_it_is_settled()
     flight.time.passes(60)
     assert flight.late == []
     assert flight.time.waiting == []
+
+
+def test_a_command_counts_as_work_of_the_step() -> None:
+    flight = Flight()
+    before = flight.budget.left
+    flight.commands.forward(None, Compact())
+    assert before - flight.budget.left == TURN
 
 
 def test_an_unanswered_command_is_reported_and_stays_pending() -> None:
