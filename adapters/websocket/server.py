@@ -18,8 +18,9 @@ import contextlib
 import os
 import socket
 from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
 from ipaddress import ip_address
-from typing import Any, cast
+from typing import Any, Literal, cast
 from urllib.parse import urlsplit
 
 from aiohttp import web
@@ -35,7 +36,6 @@ from dragoman.adapters.websocket.transport import (
     HARD_LIMIT,
     BatchWriter,
     FrameWriter,
-    ServerSocket,
     WebSocketTransport,
     address,
 )
@@ -65,6 +65,60 @@ class Handshakes(Struct, frozen=True, kw_only=True):
     tls: ServerTls | None = None
 
 
+class _HttpTransport:
+    """The TCP connection as aiohttp sees it. aiohttp closes it after each response, except after `keep_open`."""
+
+    __slots__ = ("_kept", "tcp")
+
+    def __init__(self, tcp: asyncio.Transport) -> None:
+        self.tcp = tcp
+        self._kept = False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.tcp, name)
+
+    def keep_open(self) -> None:
+        """Ignore the next close."""
+        self._kept = True
+
+    def close(self) -> None:
+        """Close the connection."""
+        if self._kept:
+            self._kept = False
+        else:
+            self.tcp.close()
+
+
+class _Released(Struct, frozen=True):
+    """The rest of a request that aiohttp needs after a handshake: it closes the transport."""
+
+    transport: asyncio.Transport
+
+
+class _Response(web.WebSocketResponse[Literal[False]]):
+    """The response to a handshake. After `release`, aiohttp's handler may end and the WebSocket stays open."""
+
+    _is_released = False
+
+    def release(self, handler: RequestHandler, connection: _HttpTransport) -> None:
+        """Let aiohttp end its two tasks, and free the request, the HTTP parser and its queue: 5 KB of an idle client.
+
+        It depends on three private names of aiohttp. Where one is missing, that part is not freed.
+        """
+        self._is_released = True
+        connection.keep_open()
+        self.headers.clear()
+        self._req: Any = _Released(connection.tcp)
+        for name, empty in (("_parser", None), ("_messages", ())):
+            if hasattr(handler, name):
+                setattr(handler, name, empty)
+
+    async def write_eof(self) -> None:  # type: ignore[override]  # as in aiohttp's own class
+        """End the response; for aiohttp alone, that would be the end of the WebSocket."""
+        if not self._is_released:
+            await super().write_eof()
+
+
 class _HttpServer(web.Server):
     """aiohttp's server of one listener. It calls `lost` with each connection that is lost."""
 
@@ -88,8 +142,8 @@ class _Accepted(asyncio.Protocol):
 class WebSocketListener:
     """A listening port that upgrades at one path; created by `listen`.
 
-    aiohttp runs `_answer` for each request and cancels it when the connection is lost (`handler_cancellation`). So the
-    handler of a WebSocket lives exactly as long as its connection.
+    aiohttp runs `_answer` for each request and cancels it when the connection is lost (`handler_cancellation`). The
+    handler of a WebSocket ends with the handshake. `_lost` tells its transport of the end of the connection.
     """
 
     address = ""
@@ -100,7 +154,7 @@ class WebSocketListener:
         self._rules = rules
         self._origins = tuple(origin.rstrip("/").lower() for origin in rules.origins)
         self._hosts = frozenset(host.lower() for host in rules.hosts)
-        self._upgraded: set[object] = set()
+        self._upgraded: dict[RequestHandler, WebSocketTransport] = {}
         self._shaking: set[socket.socket] = set()  # connections in their TLS handshake
         self._counted: dict[RequestHandler, str] = {}  # the peers of connections that count
         self._refused: dict[RequestHandler, str] = {}  # why there is no room for a connection that is still to be told
@@ -146,8 +200,7 @@ class WebSocketListener:
         else:
             self._counted[handler] = peer
         if self._rules.tls is None:
-            tcp.set_protocol(handler)
-            handler.connection_made(tcp)
+            _serve_http(handler, tcp)
         else:
             # `start_tls` would be too late: uvloop reads the peer's hello before it. So TLS gets its own transport.
             connection = _detached(tcp)
@@ -158,7 +211,7 @@ class WebSocketListener:
         """Do the TLS handshake of a connection and give it to aiohttp."""
         try:
             await asyncio.get_running_loop().connect_accepted_socket(
-                lambda: handler,
+                lambda: _Accepted(partial(_serve_http, handler)),
                 connection,
                 ssl=tls.context,
                 ssl_handshake_timeout=self._limits.handshake_deadline,
@@ -171,13 +224,16 @@ class WebSocketListener:
 
     def _lost(self, handler: RequestHandler) -> None:
         self._refused.pop(handler, None)
+        transport = self._upgraded.pop(handler, None)
+        if transport is not None:
+            transport.lost()
         peer = self._counted.pop(handler, None)
         if peer is not None:
             self._rules.disconnect(peer)
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
         batched = BatchWriter.possible(request.protocol)
-        socket: ServerSocket = web.WebSocketResponse(
+        socket = _Response(
             timeout=self._limits.close_deadline,
             autoping=False,
             compress=False,
@@ -195,23 +251,20 @@ class WebSocketListener:
             await socket.prepare(request)
         except ConnectionError:
             return socket  # the peer went away: aiohttp would log a traceback for it
-        tcp = request.transport
-        if tcp is None:
+        connection = cast(_HttpTransport | None, request.transport)
+        if connection is None:
             return socket  # the peer went away during the handshake
-        writer = BatchWriter(request.protocol, tcp, text_frames, PING) if batched else FrameWriter(socket, PING)
+        tcp, handler = connection.tcp, request.protocol
+        writer = BatchWriter(handler, tcp, text_frames, PING) if batched else FrameWriter(socket, PING)
         transport = WebSocketTransport(socket, tcp, writer, self._limits)
-        transport.count(request.protocol)
+        transport.count(handler)
         transport.headers = _trace_headers(request)
-        self._upgraded.add(request.protocol)
-        try:
-            accept(transport)
-            await asyncio.get_running_loop().create_future()
-        finally:
-            self._upgraded.discard(request.protocol)
-            transport.lost()
+        self._upgraded[handler] = transport
+        accept(transport)
+        socket.release(handler, connection)
         return socket
 
-    def _refusal(self, request: web.BaseRequest, socket: ServerSocket) -> web.Response | None:
+    def _refusal(self, request: web.BaseRequest, socket: _Response) -> web.Response | None:
         full = self._refused.get(request.protocol, "")
         if full:
             busy = _text(503, full)
@@ -264,6 +317,12 @@ async def listen(
     listener = WebSocketListener(path, limits, rules)
     await listener.start(host, port, inherited)
     return listener
+
+
+def _serve_http(handler: RequestHandler, tcp: asyncio.Transport) -> None:
+    """Give a connection, with TLS or without, to aiohttp."""
+    tcp.set_protocol(handler)
+    handler.connection_made(cast(asyncio.Transport, _HttpTransport(tcp)))
 
 
 def _detached(tcp: asyncio.Transport) -> socket.socket:

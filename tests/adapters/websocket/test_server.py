@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import gc
 import os
 import socket
 from collections.abc import AsyncIterator
@@ -13,6 +14,7 @@ import aiohttp
 import aiohttp.web
 import pytest
 from aiohttp import WSMsgType
+from aiohttp.http import HttpRequestParser
 from websockets.asyncio.client import ClientConnection, connect
 
 from dragoman.adapters.base import CloseReason, TransportLimits
@@ -48,12 +50,12 @@ async def dialled(server: Server) -> AsyncIterator[tuple[ClientConnection, WebSo
 
 
 @asynccontextmanager
-async def handshake(server: Server, *headers: str) -> AsyncIterator[tuple[str, RawPeer]]:
-    """Send an upgrade request with these additional headers; return the head of the answer."""
+async def handshake(server: Server, *headers: str, behind: bytes = b"") -> AsyncIterator[tuple[str, RawPeer]]:
+    """Send an upgrade request with these additional headers and data behind it; return the head of the answer."""
     reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
     key = "Sec-WebSocket-Key: " + base64.b64encode(os.urandom(16)).decode()
     usual = ("Host: 127.0.0.1", "Upgrade: websocket", "Connection: Upgrade", key, "Sec-WebSocket-Version: 13")
-    writer.write("\r\n".join(("GET /ws HTTP/1.1", *usual, *headers, "", "")).encode())
+    writer.write("\r\n".join(("GET /ws HTTP/1.1", *usual, *headers, "", "")).encode() + behind)
     head = await reader.readuntil(b"\r\n\r\n")
     try:
         yield head.decode(), RawPeer(reader, writer, masks=True)
@@ -307,6 +309,37 @@ async def test_a_client_that_died_silently_is_noticed(receiving: bool) -> None:
             assert await receive(ours) == []
         assert (await client.until_end())[:2] == b"\x89\x00", "a ping came first"
         assert await receive(ours) == []
+
+
+# -- what an open connection keeps of its handshake ----------------------------------------------------
+
+
+async def test_an_open_connection_keeps_no_request_and_no_http_parser() -> None:
+    async with serving() as server, dialled(server) as (client, ours):
+        await client.send("read")
+        assert await receive(ours) == [b"read"]  # aiohttp has ended its part
+        gc.collect()
+        kept = [one for one in gc.get_objects() if isinstance(one, aiohttp.web.BaseRequest | HttpRequestParser)]
+        assert kept == []
+
+
+async def test_an_open_connection_has_no_task_of_aiohttp() -> None:
+    async with serving() as server:
+        before = asyncio.all_tasks()
+        async with dialled(server) as (client, ours):
+            await client.send("read")
+            assert await receive(ours) == [b"read"]
+            names = [getattr(task.get_coro(), "__qualname__", "") for task in asyncio.all_tasks() - before]
+            assert [name for name in names if "RequestHandler" in name or "_answer" in name] == []
+
+
+async def test_a_client_that_says_all_with_its_handshake_is_heard_and_disconnected() -> None:
+    said = b"\x81\x82" + bytes(4) + b"hi" + b"\x88\x80" + bytes(4)  # a message and a close
+    async with serving() as server, handshake(server, behind=said) as (_, client):
+        ours = await server.next()
+        assert await receive_all(ours) == [b"hi"]
+        assert (await client.until_end())[:1] == b"\x88"
+        await ours.close()
 
 
 # -- back-pressure -------------------------------------------------------------------------------------
