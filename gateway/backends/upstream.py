@@ -12,6 +12,7 @@ import asyncio
 import errno
 import random
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -203,9 +204,7 @@ class Upstream:
             return False
         if self._translator is None or not (self._may_go_on and self._is_in_grace()):
             self._translator = self._dialect.client(self._clock, self._services.new_id)
-        first = self._first = FirstFrames(
-            self._dialect, self._services.all_dialects, self._services.schedule, self._give_up
-        )
+        self._first = FirstFrames(self._dialect, self._services.all_dialects, self._services.schedule, self._give_up)
         frames, translator = transport, self._translator
         if (ledger := self._services.ledger).times:
             frames, translator = observed(transport, translator, ledger.traffic_of(self._dialect.name, "backend"))
@@ -214,9 +213,7 @@ class Upstream:
             frames,
             translator,
             self._services,
-            LinkEvents(
-                sink=self._hear, over=lambda _link: self._link_over(transport, first), understands=self._understands
-            ),
+            LinkEvents(sink=self._hear, over=partial(self._link_over, transport), understands=self._understands),
             self._tap,
         )
         self._link = link
@@ -238,6 +235,7 @@ class Upstream:
     def _understands(self, frames: Sequence[Frame]) -> bool:
         if self._first is None or not self._first.take(frames):
             return False
+        self._first = None
         self._status.note_heard()
         if self._failover is not None:
             self._failover.note_heard()
@@ -256,16 +254,16 @@ class Upstream:
             self._log.warning("backend of another dialect, trying again", cause=f"{self._endpoint} {complaint}")
         self._complaint = complaint
 
-    def _link_over(self, transport: Transport, first: FirstFrames) -> None:
+    def _link_over(self, transport: Transport, _link: Link) -> None:
         """Report the lost connection before it is closed, because the end of a child may take seconds."""
         self._ended_by_peer = not self._ending
         if self._stopped:
             return
         reason = "" if self._resting else exit_reason(transport)
         text = "the connection to the backend was lost"
-        if first.are_wrong:
-            text = f"the backend {first.complaint(quoted=False)}"
-            self._log_complaint(first)
+        if self._first is not None and self._first.are_wrong:
+            text = f"the backend {self._first.complaint(quoted=False)}"
+            self._log_complaint(self._first)
         elif not self._resting:
             self._complaint = ""
             self._log.warning("backend lost, connecting again", **({"cause": reason} if reason else {}))

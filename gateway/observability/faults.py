@@ -27,7 +27,8 @@ class FaultLog:
         self._dialect = dialect
         self._owner = owner
         self._counters = services.ledger.counters
-        self._lines = LogThrottle(services.clock, self._write_line)
+        self._clock = services.clock
+        self._lines: LogThrottle[PeerError] | None = None  # made for the first fault: most links have none
         self.total = 0
         """Number of faults since the beginning."""
 
@@ -36,13 +37,16 @@ class FaultLog:
         for code, count in Counter([fault.code for fault in faults]).items():
             self._counters[f"faults_{self._dialect}_{code}"] += count
         self.total += len(faults)
+        if self._lines is None:
+            self._lines = LogThrottle(self._clock, self._write_line)
         self._lines.note(faults[0])
         if len(faults) > 1:
             self._lines.note(faults[-1], len(faults) - 1)
 
     def flush(self) -> None:
         """Log the faults that no line has told of."""
-        self._lines.flush()
+        if self._lines is not None:
+            self._lines.flush()
 
     def _write_line(self, fault: PeerError, count: int) -> None:
         self._owner.log.info("bad frame", code=fault.code, reason=fault.text, count=count)

@@ -48,6 +48,7 @@ class SessionFactory:
         """Make sessions with these options and limits from now on."""
         self._route = route
         self._services = services
+        self._opening = self.complete(OpenSession())
 
     def make(self, new: NewSession, connect: Callable[[Session], Backend], observer: SessionObserver) -> Session:
         """Return a session with the backend that `connect` makes."""
@@ -55,7 +56,7 @@ class SessionFactory:
             id=new.id,
             owner=new.owner,
             opened_at=self._services.clock(),
-            opening=self.complete(OpenSession()),
+            opening=self._opening,
             backend=BackendInfo(name=new.name or _pod_name(self._route)),
             backend_ids=new.ids,
         )

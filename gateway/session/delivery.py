@@ -62,7 +62,7 @@ class Delivery:
         self._coalesce, self._recorder = coalesce, recorder
         self.groups = Groups(state, log, services, recorder)
         self.attachments: dict[str, Attachment] = {}
-        self.publications: set[str] = set()  # ids of attached links that stand for all subscribers
+        self.publications: dict[str, None] = {}  # ids of attached links that stand for all subscribers
 
     @property
     def links(self) -> list[Client]:
@@ -82,7 +82,7 @@ class Delivery:
         attachment = Attachment(link=link, cursor=self._state.seq)
         self.attachments[link.id] = attachment
         if link.publishes:
-            self.publications.add(link.id)
+            self.publications[link.id] = None
         link.attach(self._state, request)
         attachment.view = link.view  # read after `attach`, because the view may depend on the session
         if self._state.turn is not None:
@@ -108,7 +108,7 @@ class Delivery:
         """Forget a link that is gone."""
         attachment = self.attachments.pop(link.id, None)
         if attachment is not None:
-            self.publications.discard(link.id)
+            self.publications.pop(link.id, None)
             link.behind.pop(self._state.id, None)
             self.groups.leave(attachment)
 

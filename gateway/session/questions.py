@@ -63,7 +63,7 @@ class Questions:
         self.given: Given | None = None
         """The answer that is on its way to the backend, which may go on before it confirms it."""
         self._giver = ""  # id of the client that gave the answer, "" for the gateway
-        self._beaten: set[str] = set()  # ids of clients whose answer to the last question comes too late
+        self._beaten: frozenset[str] = frozenset()  # ids of clients whose answer to the last question comes too late
 
     @property
     def open(self) -> QuestionBlock | None:
@@ -91,7 +91,7 @@ class Questions:
         if shown == self._shown:
             return
         if self._shown:
-            self._beaten = {client.id for client in self._context.delivery.links} - {self._giver}
+            self._beaten = frozenset(client.id for client in self._context.delivery.links) - {self._giver}
         self.close()
         self._shown = shown
         if block is None:
