@@ -50,7 +50,7 @@ from dragoman.mappings.errors import DragomanError
 
 if TYPE_CHECKING:
     from dragoman.gateway.observability.tracing import Telemetry
-    from dragoman.gateway.recording.recorder import Recordings
+    from dragoman.gateway.recording.recordings import Recordings
     from dragoman.gateway.replay.playing import Replay
 
 COLLECT = (1_000, 3, 250)  # thresholds: at most 5,000 objects (2 to 5 ms) at once, all of them once in a million
@@ -274,8 +274,7 @@ class App:
             dialects = [registry.dialect(endpoint.dialect) for endpoint in router.route.listen]
             return list(dict.fromkeys(name for one in dialects for name in one.public_ids(state.id, state.backend_ids)))
 
-        recordings = self._recordings.current
-        recorder = recordings.of(route, services.limits, find_id, public_ids) if recordings is not None else None
+        recorder = self._recordings.make_recorder(route, services.limits, find_id, public_ids)
         router = Router(
             route,
             services,

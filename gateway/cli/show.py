@@ -19,10 +19,8 @@ from dragoman.gateway.observability import logs
 from dragoman.gateway.observability.ledger import Ledger
 from dragoman.gateway.recording.format import RecordingError
 from dragoman.gateway.recording.lines import Line
-from dragoman.gateway.recording.reader import Reader, about_no_session, open_recording
-from dragoman.gateway.recording.show.losses import LossFinder
-from dragoman.gateway.recording.show.projected import projected
-from dragoman.gateway.recording.show.sessions import sessions_in
+from dragoman.gateway.recording.reader import Reader, about_no_session, open_recording, sessions_in
+from dragoman.gateway.recording.show.projected import LossFinder, projected
 from dragoman.gateway.recording.show.terminal import print_entries, print_sessions, print_turns
 from dragoman.gateway.recording.show.transcript import KINDS, TranscriptEntry, transcript
 from dragoman.gateway.recording.show.turns import turn_figures

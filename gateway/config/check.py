@@ -401,8 +401,7 @@ def _recording(table: Any, recorded: str) -> Iterator[Found]:
 
 def _redact(table: Any) -> Iterator[Found]:
     """Check the patterns, the paths and the salt."""
-    from dragoman.gateway.recording.redaction.paths import json_path  # needed only for a file with such a table
-    from dragoman.gateway.recording.redaction.rules import pattern
+    from dragoman.gateway.recording.redaction.rules import json_path, pattern  # only a file with such a table needs it
 
     at = ("recording", "redact")
     table = table.get("redact") if isinstance(table, dict) else None

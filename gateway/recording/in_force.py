@@ -1,7 +1,7 @@
 """The recordings of a gateway, which a reload can replace.
 
-A router keeps the recorder that it was made with. So the former recordings stay open until all routers that record
-there have stopped. Without a configuration of recordings, the modules that record are not imported.
+A router keeps the recorder that it was made with. So the former recordings stay open until all recorders that write
+there are released. Without a configuration of recordings, the modules that record are not imported.
 """
 
 from __future__ import annotations
@@ -10,12 +10,14 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from dragoman.gateway.config.model import Recording
+from dragoman.gateway.config.model import Limits, Recording, Route
 from dragoman.gateway.observability.ledger import Ledger
 from dragoman.gateway.overload.memory import MemoryBudget
+from dragoman.mappings.canonical import SessionState
 
 if TYPE_CHECKING:
-    from dragoman.gateway.recording.recorder import Recorder, Recordings
+    from dragoman.gateway.recording.recorder import Recorder
+    from dragoman.gateway.recording.recordings import Recordings
 
 
 class RecordingsInForce:
@@ -26,12 +28,29 @@ class RecordingsInForce:
         self._ledger = ledger
         self._memory = memory
         self._former: list[Recordings] = []
+        self._recorders: dict[Recorder, Recordings] = {}
         self._open = self._opener(wanted)
         self.current: Recordings | None = None
 
     def open(self) -> None:
         """Start to record. Call this in the running event loop."""
         self.current = self._open()
+
+    def make_recorder(
+        self,
+        route: Route,
+        limits: Limits,
+        find_id: Callable[[str], str],
+        public_ids: Callable[[SessionState], list[str]],
+    ) -> Recorder | None:
+        """Return a recorder for a route, or None if it is not recorded."""
+        if self.current is None or not route.record:
+            return None
+        from dragoman.gateway.recording.recorder import Recorder, header_of
+
+        recorder = Recorder(self.current, header_of(route), limits, find_id=find_id, public_ids=public_ids)
+        self._recorders[recorder] = self.current
+        return recorder
 
     @asynccontextmanager
     async def replaced(self, wanted: Recording | None) -> AsyncIterator[bool]:
@@ -48,7 +67,7 @@ class RecordingsInForce:
         except BaseException:
             failed, self.current = self.current, former
             if failed is not None:
-                await failed.close()
+                await self._close(failed)
             raise
         self._wanted = wanted
         if former is not None:
@@ -57,20 +76,26 @@ class RecordingsInForce:
 
     async def release(self, recorder: Recorder | None) -> None:
         """Close the recorder of a router that has stopped."""
-        for recordings in (self.current, *self._former):
-            if recorder is not None and recordings is not None and recorder in recordings.recorders:
-                recordings.recorders.remove(recorder)
-                recorder.close()
+        if recorder is not None:
+            self._recorders.pop(recorder, None)
+            recorder.close()
         await self._close_unused()
 
     async def close(self) -> None:
         """Write everything that was recorded, and stop."""
         for recordings in (*self._former, self.current):
             if recordings is not None:
-                await recordings.close()
+                await self._close(recordings)
+
+    async def _close(self, recordings: Recordings) -> None:
+        for recorder in [recorder for recorder, its in self._recorders.items() if its is recordings]:
+            del self._recorders[recorder]
+            recorder.close()
+        await recordings.close()
 
     async def _close_unused(self) -> None:
-        for recordings in [one for one in self._former if not one.recorders]:
+        used = list(self._recorders.values())
+        for recordings in [one for one in self._former if one not in used]:
             self._former.remove(recordings)
             await recordings.close()
 

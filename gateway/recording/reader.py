@@ -35,7 +35,7 @@ from dragoman.gateway.recording.format import (
 from dragoman.gateway.recording.lines import UP, EventLine, FrameLine, Line
 from dragoman.gateway.recording.places import has_recording_name, siblings
 from dragoman.mappings.canonical import Batch, Command, Event
-from dragoman.mappings.canonical.events import QuestionAnswered, QuestionAsked
+from dragoman.mappings.canonical.events import MessageAppended, QuestionAnswered, QuestionAsked
 
 CHUNK = 1 << 18  # bytes read at once
 LINE_MAX = 128 << 20  # bytes: the largest message as JSON in JSON, with each byte escaped as six; more is garbage
@@ -235,6 +235,43 @@ def recordings_in(folder: Path) -> Iterator[Reader]:
             continue
         known.update(part.path.resolve() for part in parts)
         yield Reader(parts)
+
+
+class RecordedSession(Struct, frozen=True, kw_only=True):
+    """One session in a folder of recordings.
+
+    `shown_as` has the other ids under which clients knew it. `began` is in ns since the Unix epoch, `input` is the
+    first input or "".
+    """
+
+    file: str
+    session: str
+    shown_as: list[str]
+    route: str
+    upstream: str
+    began: int
+    bytes: int
+    input: str
+
+
+def sessions_in(folder: Path) -> list[RecordedSession]:
+    """Return the sessions in a folder, in the order of the names of their files."""
+    return [_session(recording) for recording in recordings_in(folder) if recording.header.session]
+
+
+def _session(recording: Reader) -> RecordedSession:
+    header = recording.header
+    messages = (event.message for _, event in recording.events() if isinstance(event, MessageAppended))
+    return RecordedSession(
+        file=recording.path.name,
+        session=header.session,
+        shown_as=recording.shown_as,
+        route=header.route,
+        upstream=header.upstream,
+        began=header.started_at,
+        bytes=recording.size,
+        input=next((message.text for message in messages if message.role == "user"), ""),
+    )
 
 
 def about_no_session(recording: Reader) -> str:

@@ -1,4 +1,4 @@
-"""Check the settings of recordings, and open the recordings of a gateway."""
+"""Open the recordings of a gateway as the configuration says: the writer, the redactors and the flush timer."""
 
 from __future__ import annotations
 
@@ -8,18 +8,107 @@ from secrets import token_bytes
 
 import structlog
 
+from dragoman.adapters.meter import STEP, Meter
 from dragoman.gateway.config.model import Recording, Redact
 from dragoman.gateway.observability.ledger import Ledger
 from dragoman.gateway.overload.memory import MemoryBudget
+from dragoman.gateway.recording.flush_plan import FLUSH
 from dragoman.gateway.recording.keeping import Keep
 from dragoman.gateway.recording.places import place
-from dragoman.gateway.recording.recorder import Recordings
 from dragoman.gateway.recording.redaction.redactor import Redactor
 from dragoman.gateway.recording.redaction.rules import rules
-from dragoman.gateway.recording.redaction_worker import RedactionWorker
+from dragoman.gateway.recording.session_redactor import RedactionWorker
 from dragoman.gateway.recording.writer import Writer
+from dragoman.gateway.timers import Schedule, Timer
 
 log = structlog.get_logger("dragoman.recording")
+
+
+class Recordings:
+    """The writer, the redactors and the flush timer that all recordings of a gateway share.
+
+    With `everything` the frames of all clients are recorded.
+    """
+
+    def __init__(
+        self,
+        writer: Writer,
+        ledger: Ledger,
+        memory: MemoryBudget,
+        later: Schedule,
+        *,
+        redactor: Callable[[], Redactor] | None = None,
+        worker: RedactionWorker | None = None,
+        everything: bool = False,
+    ) -> None:
+        self.writer = writer
+        self.worker = worker
+        self.redactor = redactor
+        self.ledger = ledger
+        self.memory = memory
+        self._backlog = RecordingBacklog(writer, worker, memory)
+        self.later = later
+        self.everything = everything
+        self._timer: Timer | None = None
+        self._waiting: dict[Callable[[], None], None] = {}
+
+    def wants_flush(self, flush: Callable[[], None]) -> None:
+        """Call `flush` within FLUSH."""
+        self._waiting[flush] = None
+        if self._timer is None:
+            self._timer = self.later(FLUSH, self._flush)
+
+    def _flush(self) -> None:
+        """Flush all recordings that asked for it."""
+        self._timer = None
+        waiting, self._waiting = self._waiting, {}
+        for flush in waiting:
+            flush()
+        self.writer.flush()
+        if self._backlog.count_bytes() and self._timer is None:
+            self._timer = self.later(FLUSH, self._flush)
+
+    async def close(self) -> None:
+        """Write everything that was given to the threads, and stop. Log an error if the disk takes too long."""
+        if self.worker is not None:
+            await self.worker.close()
+        if not await asyncio.to_thread(self.writer.close):
+            log.error("the end of the recordings was not written: the disk did not take it in time")
+        self._backlog.release()
+
+
+class RecordingBacklog:
+    """Counts the bytes that wait for the writer and for the redaction in its thread, in the budget of memory.
+
+    These threads free memory, but only the event loop may change a meter. So the loop looks at both queues at each
+    flush, and again while much waits. When memory is short and these queues hold the most, they are emptied: the
+    sessions are not recorded for a while, as if the disk were full, and the lost lines are counted.
+    """
+
+    def __init__(self, writer: Writer, worker: RedactionWorker | None, memory: MemoryBudget) -> None:
+        self._writer = writer
+        self._worker = worker
+        self._memory = memory
+        self._meter = Meter()
+        memory.watch(self._meter, self._relieve)
+
+    def count_bytes(self) -> bool:
+        """Count what waits now. Return True if it is so much that it must be counted again soon."""
+        self._meter.add(self._size() - self._meter.size)
+        return self._meter.size >= STEP
+
+    def release(self) -> None:
+        """Count nothing more: the recordings are closed."""
+        self._memory.release(self._meter)
+
+    def _size(self) -> int:
+        return self._writer.backlog + (self._worker.backlog if self._worker is not None else 0)
+
+    def _relieve(self) -> None:
+        self._writer.discard()
+        if self._worker is not None:
+            self._worker.discard()
+        self._meter.add(self._size() - self._meter.size)
 
 
 def recordings_opener(wanted: Recording, ledger: Ledger, memory: MemoryBudget) -> Callable[[], Recordings]:

@@ -13,7 +13,8 @@ from dragoman.gateway.session.session import Session
 from dragoman.mappings.canonical import SessionState
 
 if TYPE_CHECKING:
-    from dragoman.gateway.recording.recorder import Recorder, SessionRecorder
+    from dragoman.gateway.recording.recorder import Recorder
+    from dragoman.gateway.recording.session_recorder import SessionRecorder
 
 Track = Callable[[SessionState], "SessionRecorder"]
 

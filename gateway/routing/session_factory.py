@@ -19,7 +19,7 @@ from dragoman.mappings.canonical.values import BackendInfo, Ext
 from dragoman.mappings.dialect import Dialect
 
 if TYPE_CHECKING:
-    from dragoman.gateway.recording.recorder import SessionRecorder
+    from dragoman.gateway.recording.session_recorder import SessionRecorder
 
 Opening = TypeVar("Opening", bound=OpenSession | ResumeSession)
 

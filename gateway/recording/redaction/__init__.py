@@ -4,7 +4,6 @@ redactor         lines on their way into the file    held_text       streamed te
 frame_redactor   frames, and credentials in them     field_texts     their texts, joined by field
 values           events and commands, and JSON in them
 finder           secrets in a text                   shapes          the built-in shapes of secrets
-key_table        prefixes of keys                    prefixed_keys   their search
-escapes          layers of JSON strings in a text    spans           places of secrets, and placeholders
-rules, paths     the user's own patterns and paths
+prefixed_keys    keys with a fixed prefix            spans           places of secrets, and placeholders
+rules            the user's own patterns and paths
 """

@@ -15,9 +15,17 @@ from typing import Literal, TypeVar
 
 from msgspec import Struct
 
-from dragoman.gateway.recording.redaction.escapes import Layer, layers, undecided
 from dragoman.gateway.recording.redaction.prefixed_keys import PrefixedKeys
-from dragoman.gateway.recording.redaction.spans import PLACEHOLDER, PLACEHOLDER_MAX, PREFIX, Span, merged
+from dragoman.gateway.recording.redaction.spans import (
+    PLACEHOLDER,
+    PLACEHOLDER_MAX,
+    PREFIX,
+    Layer,
+    Span,
+    layers,
+    merged,
+    undecided,
+)
 
 Judge = Callable[[re.Match[str]], bool]
 

@@ -25,7 +25,6 @@ from msgspec import Struct, field, structs
 
 from dragoman.gateway.recording.format import StepLine
 from dragoman.gateway.recording.lines import FrameLine, Line
-from dragoman.gateway.recording.redaction.escapes import layers
 from dragoman.gateway.recording.redaction.field_texts import (
     ANY_WORD,
     FieldText,
@@ -37,7 +36,7 @@ from dragoman.gateway.recording.redaction.field_texts import (
 from dragoman.gateway.recording.redaction.finder import HIDDEN, Finder
 from dragoman.gateway.recording.redaction.held_text import BEHIND, BEHIND_MAX
 from dragoman.gateway.recording.redaction.shapes import NAME_MAX, ends_as_secret
-from dragoman.gateway.recording.redaction.spans import Mark, Note, overlapping, replaced
+from dragoman.gateway.recording.redaction.spans import Mark, Note, layers, overlapping, replaced
 from dragoman.gateway.recording.redaction.values import find_in_rows
 
 Frames = FrameLine | StepLine

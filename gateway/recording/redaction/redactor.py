@@ -19,8 +19,7 @@ from dragoman.gateway.recording.lines import EventLine, FrameLine, Line
 from dragoman.gateway.recording.redaction.finder import finder as finder_of
 from dragoman.gateway.recording.redaction.frame_redactor import FrameCleaner, FrameRedactor, Frames
 from dragoman.gateway.recording.redaction.held_text import HeldDelta, HeldText, Released
-from dragoman.gateway.recording.redaction.paths import JsonPaths
-from dragoman.gateway.recording.redaction.rules import RedactionRules
+from dragoman.gateway.recording.redaction.rules import JsonPaths, RedactionRules
 from dragoman.gateway.recording.redaction.shapes import ALWAYS, named
 from dragoman.gateway.recording.redaction.spans import Span, placeholders
 from dragoman.gateway.recording.redaction.values import ValueRedactor, place_of

@@ -25,7 +25,7 @@ from dragoman.gateway import registry
 from dragoman.gateway.recording.lines import UP, EventLine, FrameLine, Line
 from dragoman.gateway.recording.printable import printable
 from dragoman.gateway.recording.reader import Reader
-from dragoman.gateway.recording.show.losses import LossFinder
+from dragoman.gateway.recording.show.projected import LossFinder
 from dragoman.gateway.recording.show.transcript import KINDS, TranscriptEntry, kind_of, transcript
 from dragoman.gateway.recording.show.turns import TurnFigures, turn_figures
 from dragoman.gateway.recording.show.wire import WireRow, folded, label_of, wire_rows

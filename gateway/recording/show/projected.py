@@ -1,18 +1,23 @@
-"""A recording as frames of a dialect: those that its projection broadcasts, batch by batch.
+"""Render the events of a recording again for a dialect: for its frames, or to find what clients did not get.
 
 The frames are those for the client that began each turn. Frames for one client alone are left out: the snapshot when
 it attaches, and the answers to its commands.
+
+A recording holds no ledger. A dialect counts from the first recorded frame of a client that speaks it. An event that
+came in the dialect of the backend reaches clients of this dialect with all of its fields.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from dragoman.gateway.recording.lines import EventLine, Line
+from dragoman.gateway.recording.lines import EventLine, FrameLine, Line
 from dragoman.gateway.recording.reader import batches
 from dragoman.mappings.canonical import Batch
 from dragoman.mappings.canonical.events import TurnAccepted, TurnEnded
-from dragoman.mappings.dialect import Dialect, Rendered
+from dragoman.mappings.dialect import Dialect, Loss, Rendered
+from dragoman.mappings.errors import ConfigError
 
 
 class ProjectedSession:
@@ -38,3 +43,88 @@ def projected(dialect: Dialect, session: str, lines: Iterable[Line]) -> Iterator
     seen = ProjectedSession(dialect)
     for batch in batches(session, (line for line in lines if isinstance(line, EventLine))):
         yield seen.render(batch)
+
+
+class LossFinder:
+    """Finds what clients did not get of the events of one recording."""
+
+    def __init__(self, session: str, find_dialect: Callable[[str], Dialect]) -> None:
+        self._session = session
+        self._find_dialect = find_dialect
+        self._clients: dict[str, tuple[Dialect, ProjectedSession] | None] = {}
+        self._backend = ""
+        self._lost: dict[int, list[str]] = {}
+
+    def lines(self, lines: Iterable[Line]) -> Iterator[Line]:
+        """Yield these lines, each event after its losses are known."""
+        held: deque[Line] = deque()
+
+        def noted() -> Iterator[Line]:
+            for line in lines:
+                held.append(line)
+                yield line
+
+        for batch in batches(self._session, noted()):
+            yield from self._of_batch(batch, held)
+        yield from held
+
+    def take(self, seq: int) -> list[str]:
+        """Return the losses of the event `seq` in words, one for each dialect and reason, and forget them."""
+        return self._lost.pop(seq, [])
+
+    def _of_batch(self, batch: Batch, held: deque[Line]) -> Iterator[Line]:
+        """Yield the held lines up to the end of this batch, after the losses of its events are known."""
+        passed: list[Line] = []
+        events: list[EventLine] = []
+        while len(events) < len(batch.events):
+            line = held.popleft()
+            passed.append(line)
+            if isinstance(line, FrameLine):
+                self._note_dialect(line)
+            elif line.logged:
+                events.append(line)
+        for name, client in self._clients.items():
+            if client is not None:
+                self._note_losses(name, *client, batch, events)
+        yield from passed
+
+    def _note_dialect(self, frame: FrameLine) -> None:
+        if frame.upstream:
+            self._backend = frame.dialect
+        elif frame.dialect not in self._clients:
+            try:
+                dialect = self._find_dialect(frame.dialect)
+            except ConfigError:  # a dialect that is not installed here
+                self._clients[frame.dialect] = None
+            else:
+                self._clients[frame.dialect] = dialect, ProjectedSession(dialect)
+
+    def _note_losses(
+        self, name: str, dialect: Dialect, client: ProjectedSession, batch: Batch, events: Sequence[EventLine]
+    ) -> None:
+        try:
+            losses = client.render(batch).losses
+        except Exception:  # noqa: BLE001  # events in an order that no session has: the recording is shown all the same
+            self._clients[name] = None
+            return
+        for loss in losses:
+            self._note_loss(name, loss, events)
+        if name == self._backend:
+            return
+        lost = {loss.kind for loss in losses}
+        for line in events:
+            rule = dialect.events.from_canonical.lossy.get(type(line.event))
+            if rule is not None and type(line.event).__name__ not in lost and (fields := rule.find_lost(line.event)):
+                self._add(line, f"{name} clients get it without {', '.join(fields)}")
+
+    def _note_loss(self, name: str, loss: Loss, events: Sequence[EventLine]) -> None:
+        text = f"{name} clients get it without {loss.field}" if loss.field else f"{name} clients do not get it"
+        text = f"{text}: {loss.why}" if loss.why else text
+        concerned = [line for line in events if type(line.event).__name__ == loss.kind]
+        for line in concerned or events[-1:]:
+            self._add(line, text)
+
+    def _add(self, line: EventLine, text: str) -> None:
+        texts = self._lost.setdefault(line.seq, [])
+        if text not in texts:
+            texts.append(text)

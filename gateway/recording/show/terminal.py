@@ -12,8 +12,7 @@ from rich.console import Console
 from rich.text import Text
 
 from dragoman.gateway.recording.printable import printable
-from dragoman.gateway.recording.reader import Reader
-from dragoman.gateway.recording.show.sessions import RecordedSession
+from dragoman.gateway.recording.reader import Reader, RecordedSession
 from dragoman.gateway.recording.show.transcript import TranscriptEntry
 from dragoman.gateway.recording.show.turns import TurnFigures
 

@@ -18,7 +18,7 @@ from msgspec import Struct, structs
 
 from dragoman.gateway.recording.lines import UP, EventLine, FrameLine, Line
 from dragoman.gateway.recording.reader import Missing
-from dragoman.gateway.recording.show.losses import LossFinder
+from dragoman.gateway.recording.show.projected import LossFinder
 from dragoman.gateway.recording.show.turns import TurnNumbers
 from dragoman.mappings.canonical import events as e
 from dragoman.mappings.canonical.commands import SubmitInput

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from msgspec import Struct
 
 from dragoman.gateway.recording.lines import UP, EventLine, Line
-from dragoman.gateway.recording.show.losses import LossFinder
+from dragoman.gateway.recording.show.projected import LossFinder
 from dragoman.mappings.canonical import events as e
 from dragoman.mappings.canonical.commands import SubmitInput
 from dragoman.mappings.canonical.values import Usage

@@ -12,10 +12,11 @@ from dragoman.gateway.recording.flush_plan import FLUSH, GATHER
 from dragoman.gateway.recording.format import Header, decode_header
 from dragoman.gateway.recording.lines import Line
 from dragoman.gateway.recording.places import Folder, Place
-from dragoman.gateway.recording.recorder import Recordings, SessionRecorder
+from dragoman.gateway.recording.recordings import Recordings
 from dragoman.gateway.recording.redaction.redactor import Redactor
 from dragoman.gateway.recording.redaction.rules import rules
-from dragoman.gateway.recording.redaction_worker import RedactionWorker
+from dragoman.gateway.recording.session_recorder import CurrentCall, SessionRecorder
+from dragoman.gateway.recording.session_redactor import RedactionWorker
 from dragoman.gateway.recording.writer import OutputFile, Writer
 from dragoman.mappings.canonical import Batch, Event, SessionState
 from dragoman.mappings.canonical.values import Origin
@@ -87,7 +88,7 @@ class Scene:
             worker=worker,
         )
         self.track = SessionRecorder(
-            self.recordings, HEADER, self.state, clock=lambda: 1234, monotonic=lambda: self.now
+            self.recordings, CurrentCall(), HEADER, self.state, clock=lambda: 1234, monotonic=lambda: self.now
         )
 
     def _later(self, delay: float, ring: Callable[[], None]) -> Any:

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from dragoman.adapters.meter import STEP, Meter
 from dragoman.gateway.overload.memory import MemoryBudget
-from dragoman.gateway.recording.backlog import RecordingBacklog
+from dragoman.gateway.recording.recordings import RecordingBacklog
 
 
 class Queue(SimpleNamespace):

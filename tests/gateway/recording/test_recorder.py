@@ -12,7 +12,9 @@ from dragoman.gateway.overload.memory import MemoryBudget
 from dragoman.gateway.recording.format import Header, decode_header
 from dragoman.gateway.recording.lines import EventLine, FrameLine
 from dragoman.gateway.recording.places import Folder
-from dragoman.gateway.recording.recorder import Recorder, Recordings, SessionRecorder, Tap
+from dragoman.gateway.recording.recorder import Recorder, Tap
+from dragoman.gateway.recording.recordings import Recordings
+from dragoman.gateway.recording.session_recorder import SessionRecorder
 from dragoman.gateway.recording.writer import OutputFile, Writer
 from dragoman.mappings.canonical import Batch, SessionState
 from dragoman.mappings.canonical.commands import PauseTurn, SubmitInput
@@ -62,10 +64,8 @@ class Stage:
     def __init__(self, everything: bool = False) -> None:
         self.shelf = Shelf()
         writer = cast("Writer", self.shelf)
-        recordings = Recordings(writer, Ledger(), MemoryBudget(), lambda _delay, _ring: _Timer())
-        self.recorder = Recorder(
-            recordings, Header(route=HEADER.route), LIMITS, everything=everything, find_id={"theirs": "b"}.__getitem__
-        )
+        recordings = Recordings(writer, Ledger(), MemoryBudget(), lambda _delay, _ring: _Timer(), everything=everything)
+        self.recorder = Recorder(recordings, Header(route=HEADER.route), LIMITS, find_id={"theirs": "b"}.__getitem__)
         self.a = self.recorder.track(SessionState(id="a"))
         self.b = self.recorder.track(SessionState(id="b"))
         self.client = self.recorder.tap("smooth-1", "smooth")

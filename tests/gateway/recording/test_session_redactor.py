@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from dragoman.gateway.recording import redaction_worker
+from dragoman.gateway.recording import session_redactor
 from dragoman.gateway.recording.lines import EventLine
 from dragoman.gateway.recording.redaction.redactor import Redactor
-from dragoman.gateway.recording.redaction_worker import INLINE_MAX, RedactionWorker
+from dragoman.gateway.recording.session_redactor import INLINE_MAX, RedactionWorker
 from dragoman.mappings.canonical.events import Alert, TextDelta, TurnEnded
 from tests.gateway.recording.recorded_session import Scene
 
@@ -124,7 +124,7 @@ def test_a_recording_stops_if_redaction_fails_in_the_thread(
 def test_a_recording_stops_if_too_much_waits_for_the_thread(
     scene: Scene, loop: Loop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(redaction_worker, "BACKLOG_MAX", len(LARGE))
+    monkeypatch.setattr(session_redactor, "BACKLOG_MAX", len(LARGE))
     for _ in range(2):
         tell(scene, LARGE)
         scene.passes(1)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dragoman.gateway.config.model import RouteLimits
 from dragoman.gateway.recording.lines import FrameLine
 from dragoman.gateway.recording.pending import TapPoint
-from dragoman.gateway.recording.stray_frames import StrayFrames
+from dragoman.gateway.recording.session_recorder import StrayFrames
 from dragoman.gateway.timers import Timer
 from tests.services import Never
 

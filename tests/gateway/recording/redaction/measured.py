@@ -1,8 +1,8 @@
 """Measure what redaction finds: kinds of secrets in all places, and innocent texts in which it must find
 nothing.
 
-The secrets are drawn from a fixed seed by the facts of key_table.py when this runs, so no scanner of repositories can
-take one of them for a real one. `make docs` writes the result into docs/recording.md.
+The secrets are drawn from a fixed seed by the facts of prefixed_keys.py when this runs, so no scanner of repositories
+can take one of them for a real one. `make docs` writes the result into docs/recording.md.
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ INNOCENT: dict[str, list[str]] = {
 
 
 def characters(alphabet: str) -> str:
-    """Return the characters of a class as key_table.py writes it."""
+    """Return the characters of a class as prefixed_keys.py writes it."""
     text = alphabet
     for name, some in CLASSES.items():
         text = text.replace(name, some)
@@ -157,7 +157,7 @@ def characters(alphabet: str) -> str:
 
 
 def keys() -> Iterator[tuple[str, str]]:
-    """Yield a kind and a drawn secret for each prefix of key_table.py."""
+    """Yield a kind and a drawn secret for each prefix of prefixed_keys.py."""
     drawn = random.Random(14)
     for one in key_formats():
         yield one.kind, one.prefix_in_text + _body(one, drawn)

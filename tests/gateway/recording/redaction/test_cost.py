@@ -19,9 +19,8 @@ from dragoman.gateway.recording.format import Item
 from dragoman.gateway.recording.lines import EventLine, FrameLine
 from dragoman.gateway.recording.redaction.finder import Detector
 from dragoman.gateway.recording.redaction.frame_redactor import SECRETS_MAX
-from dragoman.gateway.recording.redaction.paths import KEYS_MAX, JsonPaths, json_path
 from dragoman.gateway.recording.redaction.redactor import Redactor
-from dragoman.gateway.recording.redaction.rules import RedactionRules, rules
+from dragoman.gateway.recording.redaction.rules import KEYS_MAX, JsonPaths, RedactionRules, json_path, rules
 from dragoman.gateway.recording.redaction.shapes import BUILT_IN
 from dragoman.mappings.canonical.events import TextDelta, TextDone
 from tests.step_counter import GROWTH, growth

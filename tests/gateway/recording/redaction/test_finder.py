@@ -10,11 +10,10 @@ import pytest
 from msgspec import structs
 
 from dragoman.gateway.recording.redaction import finder as finder_module
-from dragoman.gateway.recording.redaction.escapes import layers
 from dragoman.gateway.recording.redaction.finder import UNSEARCHED, WORDS_MAX, Detector, Finder
 from dragoman.gateway.recording.redaction.rules import pattern as own_pattern
 from dragoman.gateway.recording.redaction.shapes import BUILT_IN, USER_INFO
-from dragoman.gateway.recording.redaction.spans import Span, replaced
+from dragoman.gateway.recording.redaction.spans import Span, layers, replaced
 from dragoman.mappings.errors import ConfigError
 from tests.gateway.recording.redaction.corpus import PRIVATE, SAID, SHAPES, escaped
 

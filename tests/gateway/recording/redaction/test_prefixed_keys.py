@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dragoman.gateway.recording.redaction.key_table import ALPHABETS
-from dragoman.gateway.recording.redaction.prefixed_keys import CHARACTERS, LEAST, PrefixedKeys, key_formats
+from dragoman.gateway.recording.redaction.prefixed_keys import ALPHABETS, CHARACTERS, LEAST, PrefixedKeys, key_formats
 from dragoman.gateway.recording.redaction.spans import KIND
 from tests.gateway.recording.redaction.measured import characters, keys
 

@@ -27,8 +27,8 @@ from dragoman.gateway.recording.index import compressed, read_index
 from dragoman.gateway.recording.lines import EventLine, Line
 from dragoman.gateway.recording.places import Folder
 from dragoman.gateway.recording.reader import open_recording
-from dragoman.gateway.recording.recorder import Recordings, SessionRecorder
-from dragoman.gateway.recording.recordings import redactors
+from dragoman.gateway.recording.recordings import Recordings, redactors
+from dragoman.gateway.recording.session_recorder import CurrentCall, SessionRecorder
 from dragoman.gateway.recording.show.cloudevents import cloud_events
 from dragoman.gateway.recording.show.page import page
 from dragoman.gateway.recording.writer import OutputFile, Writer
@@ -152,8 +152,9 @@ class Scene:
             self._later,
             redactor=redactors(Redact(salt="s" * 16)),
         )
+        state = SessionState(id="s", epoch=1)
         self.track = SessionRecorder(
-            recordings, HEADER, SessionState(id="s", epoch=1), clock=lambda: 1, monotonic=lambda: self.now
+            recordings, CurrentCall(), HEADER, state, clock=lambda: 1, monotonic=lambda: self.now
         )
 
     def _later(self, _delay: float, ring: Callable[[], None]) -> Any:

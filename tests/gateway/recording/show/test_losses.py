@@ -7,7 +7,7 @@ import pytest
 from dragoman.gateway import registry
 from dragoman.gateway.recording.lines import EventLine, FrameLine, Line
 from dragoman.gateway.recording.reader import open_recording
-from dragoman.gateway.recording.show.losses import LossFinder
+from dragoman.gateway.recording.show.projected import LossFinder
 from dragoman.mappings.canonical.events import TextDelta, ToolCallArguments, ToolOutputDelta
 from dragoman.mappings.dialect import Dialect
 from tests.gateway.recording.lines import FROZEN
@@ -69,7 +69,7 @@ def test_events_that_cannot_be_rendered_are_shown_without_losses(monkeypatch: py
         def render(self, batch: object) -> None:
             raise RuntimeError
 
-    monkeypatch.setattr("dragoman.gateway.recording.show.losses.ProjectedSession", Broken)
+    monkeypatch.setattr("dragoman.gateway.recording.show.projected.ProjectedSession", Broken)
     lines: list[Line] = [frame("smooth"), event(2, CALL), event(3, TextDelta(text="a"), t=5)]
     finder = LossFinder("s", registry.dialect)
     assert [line.seq for line in finder.lines(lines)] == [1, 2, 3]

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from msgspec import structs
 
-from dragoman.gateway.recording.show.sessions import sessions_in
+from dragoman.gateway.recording.reader import sessions_in
 from tests.gateway.recording.lines import compressed, in_parts, numbered
 from tests.gateway.replay.recording_builder import OF_A_POD, SESSION, RecordingBuilder
 

@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.gateway.recording.reader import open_recording
-from dragoman.gateway.recording.show.sessions import sessions_in
+from dragoman.gateway.recording.reader import open_recording, sessions_in
 from dragoman.gateway.recording.show.terminal import print_entries, print_sessions, print_turns
 from dragoman.gateway.recording.show.transcript import transcript
 from dragoman.gateway.recording.show.turns import turn_figures

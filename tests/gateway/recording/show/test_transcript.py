@@ -7,7 +7,7 @@ from msgspec import Raw
 from dragoman.gateway import registry
 from dragoman.gateway.recording.lines import UP, EventLine, FrameLine, Line
 from dragoman.gateway.recording.reader import Missing, open_recording
-from dragoman.gateway.recording.show.losses import LossFinder
+from dragoman.gateway.recording.show.projected import LossFinder
 from dragoman.gateway.recording.show.transcript import TranscriptEntry, kind_of, transcript
 from dragoman.mappings.canonical import events as e
 from dragoman.mappings.canonical.commands import CancelTurn

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from dragoman.gateway.recording.redaction.escapes import DEPTH, layers, undecided, unescaped
+from dragoman.gateway.recording.redaction.spans import LAYERS_MAX, layers, undecided, unescaped
 from tests.gateway.recording.redaction.corpus import escaped
 
 WORDS = 'a"b\\c/d\b\f\n\r\té€😀'
@@ -52,7 +52,7 @@ def test_an_escape_that_is_cut_off_is_undecided(text: str, sure: str) -> None:
 
 
 def test_the_work_is_bounded_by_the_depth() -> None:
-    assert len(list(layers("\\" * 4096))) <= DEPTH + 1
+    assert len(list(layers("\\" * 4096))) <= LAYERS_MAX + 1
 
 
 def test_a_text_without_escapes_is_one_layer() -> None:

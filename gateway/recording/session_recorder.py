@@ -1,0 +1,323 @@
+"""The recorder of one session: it gathers steps until its FlushPlan flushes them.
+
+Then all of them are redacted, encoded and written in one piece. A lone piece of a text that streams is one row from the
+beginning: `begin_text` and `end_text` record its frames and its event without a note for each.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from msgspec import Struct, structs
+
+from dragoman.gateway.config.model import Limits, RouteLimits
+from dragoman.gateway.overload.rates import TokenBucket
+from dragoman.gateway.recording.flush_plan import MARGIN, FlushPlan
+from dragoman.gateway.recording.format import Header, encode_lines, packed
+from dragoman.gateway.recording.lines import UP, EventLine, FrameLine
+from dragoman.gateway.recording.parts import RecordingParts
+from dragoman.gateway.recording.pending import STREAMED, TEXTS_MAX, FramesNote, Note, PendingSteps, Row, TapPoint
+from dragoman.gateway.recording.recordings import Recordings
+from dragoman.gateway.recording.session_redactor import SessionRedactor, write_lines
+from dragoman.gateway.timers import Schedule
+from dragoman.mappings.canonical import Batch, Command, Event, SessionState
+from dragoman.mappings.canonical.commands import SubmitInput
+from dragoman.mappings.canonical.events import TextDelta, TurnAccepted, TurnEnded
+from dragoman.mappings.dialect import Frame
+
+LEFT_OUT = "frames are not recorded: the client sends too many that mean nothing, or are wrong (`stray_rate`)"
+EVERY = 1.0  # seconds between two lines that count those which are left out
+
+
+class CurrentCall(Struct, eq=False):
+    """The state of one synchronous call of a route's links and sessions, whose frames are recorded together.
+
+    `session` acts, and frames that are sent meanwhile belong to it. `speaking` is told the session that acts on the
+    frames of a link, if these may belong to any session. `reading` is the lone frame that a link reads as a further
+    piece of a text.
+    """
+
+    session: SessionRecorder | None = None
+    speaking: Callable[[SessionRecorder], None] | None = None
+    reading: FramesNote | None = None
+
+
+class SessionRecorder:
+    """Record one session, or without `state` the items of a route that belong to no session.
+
+    `actor` is the client's link whose frames are recorded if not those of all clients are: the link whose turn is open,
+    else the one that gave the last command.
+    """
+
+    # Slots, because a token touches few cache lines then.
+    __slots__ = (
+        "_call",
+        "_held",
+        "_later",
+        "_monotonic",
+        "_notes",
+        "_parts",
+        "_plan",
+        "_redactor",
+        "_start",
+        "_state",
+        "_stray",
+        "_t",
+        "_texts",
+        "_turn_ended",
+        "_turn_open",
+        "actor",
+        "closed",
+        "step",
+    )
+
+    def __init__(
+        self,
+        recordings: Recordings,
+        call: CurrentCall,
+        header: Header,
+        state: SessionState | None = None,
+        *,
+        public_ids: Callable[[], list[str]] = list,
+        clock: Callable[[], int] = time.time_ns,
+        monotonic: Callable[[], int] = time.monotonic_ns,
+    ) -> None:
+        self.actor = ""
+        self._call = call
+        header = structs.replace(header, started_at=clock())
+        self._parts = RecordingParts(
+            recordings.writer, recordings.ledger, recordings.memory, header, public_ids=public_ids, monotonic=monotonic
+        )
+        self._state = state
+        self._monotonic = monotonic
+        self._start = monotonic()
+        self._turn_open = False
+        self._turn_ended = False
+        self._notes = PendingSteps()
+        self._t = -1  # of the last step, in µs
+        self.step: list[Note] = []  # the notes of the step that is not over
+        self._texts: list[Row] = []  # lone pieces of a text behind the pending steps
+        self._redactor = (
+            SessionRedactor(recordings.redactor, self._parts, recordings.ledger, recordings.worker)
+            if recordings.redactor is not None
+            else None
+        )
+        self._held = False
+        self._later = recordings.later
+        window = self._redactor.redactor.window if self._redactor is not None else 0
+        self._plan = FlushPlan(partial(recordings.wants_flush, self.flush), recordings.later, self._now, window)
+        self._stray: StrayFrames | None = None
+        self.closed = False
+
+    def hold(self) -> None:
+        """Write nothing before `name`, because the header and the file name need the id of the session."""
+        self._held = True
+
+    def name(self, session: str) -> None:
+        """Set the id of the session and write what was noted."""
+        self._parts.name(session)
+        self._held = False
+        self._plan.flush_soon()
+
+    def enter(self) -> SessionRecorder | None:
+        """Make this the acting session, and assign the frames of the speaking link to it. Return who acted before."""
+        call = self._call
+        before, call.session = call.session, self
+        if call.speaking is not None:
+            call.speaking(self)
+        return before
+
+    def leave(self, before: SessionRecorder | None) -> None:
+        """End what `enter` or `batch` began: `before` acts again."""
+        self._call.session = before
+        if before is not self:
+            self.acted()
+
+    def acted(self) -> None:
+        """End the step: its frames, events and commands get one time. Flush at once if much is gathered."""
+        step = self.step
+        if not step:
+            return
+        self.step = []
+        if self._texts:
+            self._gather_texts()
+        self._t = max((self._monotonic() - self._start) // 1000, self._t + 1)  # no two steps have one time
+        much, plan = self._notes.add(self._t, step), self._plan
+        if not plan.waits and (plan.due is None or plan.text_ends):
+            plan.flush_next(self._notes.streams and not plan.text_ends)
+        if much:
+            self.flush()  # the timer finds nothing, or what comes meanwhile
+
+    def begin_text(self) -> SessionRecorder | None:
+        """Make this the acting session for a lone further piece of its text. Return who acted before."""
+        before, self._call.session = self._call.session, self
+        return before
+
+    def end_text(self, before: SessionRecorder | None, batch: Batch, seq: int, text: str, at: int) -> None:
+        """Record what happened since `begin_text`. This text was added to the open batch of the log."""
+        call, step, plan = self._call, self.step, self._plan
+        received, call.reading, call.session = call.reading, None, before
+        alone = received is not None and before is not self
+        row: list[Any] = [0, seq, at, text, batch.epoch, batch.turn, batch.origin, TextDelta, None, 1]
+        for note in (received, *step):
+            if type(note) is not FramesNote or len(note.frames) != 1:
+                alone = False
+                break
+            row += (note.tapped, note.frames[0])
+        if not alone:
+            step += [received] if received is not None else []
+            step.append(structs.replace(batch, first_seq=seq, events=[TextDelta(text=text)], at=at))
+            if before is not self:
+                self.acted()
+            return
+        step.clear()
+        row[0] = self._t = max((self._monotonic() - self._start) // 1000, self._t + 1)
+        self._texts.append(tuple(row))
+        if plan.due is None and not plan.waits:
+            plan.flush_next(streams=True)
+        if len(self._texts) >= TEXTS_MAX and self._gather_texts():
+            self.flush()
+
+    def _gather_texts(self) -> bool:
+        """Add the lone pieces of text to the pending steps. Return True if these should be taken now."""
+        texts, self._texts = self._texts, []
+        return self._notes.add_rows(texts)
+
+    def batch(self, batch: Batch) -> SessionRecorder | None:
+        """Record events that were added to the session's log, and make it act. Return who acted before."""
+        call = self._call
+        before, call.session = call.session, self
+        if call.speaking is not None:
+            call.speaking(self)
+        if self._turn_ended:
+            self._turn_open = self._turn_ended = False
+        events = batch.events
+        first, last = type(events[0]), type(events[-1])
+        if first is TurnAccepted:
+            self._turn_open, self.actor = True, batch.origin.link
+            self._parts.take_input()
+        if last is TurnEnded:
+            self._turn_ended = True  # its last frames are still to be sent
+        if first not in STREAMED or (len(events) > 1 and not STREAMED.issuperset(map(type, events))):
+            self._plan.end_text()
+        self.step.append(batch)
+        return before
+
+    def frames(self, tapped: TapPoint, frames: Sequence[Frame]) -> None:
+        """Record frames that a link received or sent."""
+        self.step.append(FramesNote(tapped, frames))
+        if self._call.session is not self:
+            self.acted()
+
+    def stray_frames(self, tapped: TapPoint, frames: Sequence[Frame], limits: Limits) -> None:
+        """Record frames of a client that reach no session, or answers to them. Above `stray_rate` only count them."""
+        if self._stray is None:
+            self._stray = StrayFrames(limits, self._monotonic, self._later, self._line)
+        if self._stray.takes(tapped, len(frames)):
+            self.frames(tapped, frames)
+
+    def command(self, link: str, command: Command) -> None:
+        """Record a command of a client; with the link UP a command to the backend."""
+        if link != UP:
+            if self._turn_ended:
+                self._turn_open = self._turn_ended = False
+            if not self._turn_open:
+                self.actor = link
+            if isinstance(command, SubmitInput):
+                self._parts.take_input()
+        self._line(EventLine(cursor=self._cursor(), command=command, link=link))
+
+    def answer(self, link: str, event: Event) -> None:
+        """Record an event that went to one link alone."""
+        self._line(EventLine(cursor=self._cursor(), event=event, link=link))
+
+    def _line(self, line: EventLine | FrameLine) -> None:
+        self.step.append(line)
+        if self._call.session is not self:
+            self.acted()
+
+    def flush(self) -> None:
+        """Redact and encode the gathered steps, and give them to the writer."""
+        self._plan.start_flush()
+        if self._held or self.closed:
+            return
+        if self._texts:
+            self._gather_texts()
+        redactor = self._redactor
+        if redactor is None:
+            self._plan.forget_text()
+            lines = self._notes.take()
+            write_lines(self._parts, lines, lambda: encode_lines(packed(lines)))
+            return
+        now, streams = self._now() + 2 * MARGIN, self._notes.streams
+        redactor.redact(self._notes, now, lambda: self._plan_release(redactor, streams or self._notes.streams))
+
+    def _plan_release(self, redactor: SessionRedactor, streams: bool) -> None:
+        """Plan the flush that writes in time what the redactor holds back."""
+        if redactor.busy or self.closed:
+            return  # its last job in the thread plans this again
+        self._plan.forget_text()
+        if (since := redactor.redactor.since) is not None:
+            self._plan.flush_at(since + redactor.redactor.window - MARGIN)
+        elif streams:
+            self._plan.flush_next(streams)
+
+    def close(self) -> None:
+        """Write all that is left, and close the file."""
+        self._held = False
+        if self._stray is not None:
+            self._stray.tell_left_out()
+        self.acted()
+        self.flush()
+        self.closed = True
+        self._plan.cancel()
+        if self._redactor is not None:
+            self._redactor.finish(self._parts.close)
+        else:
+            self._parts.close()
+        self._state = self._redactor = None  # a link may still refer to this recorder
+
+    def _now(self) -> int:
+        return (self._monotonic() - self._start) // 1000
+
+    def _cursor(self) -> str:
+        return f"{self._state.epoch}:{self._state.seq}" if self._state is not None else "0:0"
+
+
+class StrayFrames:
+    """Bounds the frames of clients that are recorded although they reach no session, and the answers to them.
+
+    Above the rate `stray_rate` with the burst `stray_burst` they are only counted. Once a second `record` writes a line
+    that says how many were left out.
+    """
+
+    def __init__(
+        self,
+        limits: RouteLimits,
+        monotonic: Callable[[], int],
+        later: Schedule,
+        record: Callable[[FrameLine], None],
+    ) -> None:
+        self._rate = TokenBucket(limits.stray_rate, limits.stray_burst, monotonic)
+        self._later = later
+        self._record = record
+        self._left_out = Counter[TapPoint]()
+
+    def takes(self, tapped: TapPoint, count: int) -> bool:
+        """Return True if `count` frames may be recorded; otherwise count them."""
+        if self._rate.take(count):
+            return True
+        if not self._left_out:
+            self._later(EVERY, self.tell_left_out)
+        self._left_out[tapped] += count
+        return False
+
+    def tell_left_out(self) -> None:
+        """Record how many frames were left out since the last time."""
+        left_out, self._left_out = self._left_out, Counter()
+        for at, count in left_out.items():
+            self._record(FrameLine(link=at.link, dir=at.dir, dialect=at.dialect, missing=f"{count} {LEFT_OUT}"))
