@@ -99,10 +99,11 @@ class PendingSteps:
     def add_rows(self, rows: Sequence[Row]) -> bool:
         """Add steps that are a lone piece of a text each. Return True if so much is pending that it should be taken."""
         self._open_rows().extend(rows)
-        for row in rows:
-            self.count += (len(row) - TAPPED) // 2 + 1
-            self.searched += len(row[TEXT])
-            self._size += len(row[TEXT]) + _size(row[TAPPED + 1 :: 2])
+        size = sum([len(row[TEXT]) for row in rows])
+        self.searched += size
+        frames = list(chain.from_iterable([row[TAPPED + 1 :: 2] for row in rows]))
+        self.count += len(frames) + len(rows)
+        self._size += size + _size(frames)
         return self.count >= LINES_MAX or self._size >= SIZE_MAX
 
     def _open_rows(self) -> list[Row]:
