@@ -167,13 +167,14 @@ class SharedKind(RememberingOpener):
 
     def _show_newest(self) -> None:
         """Show the newest session to listeners for which the backend had none."""
+        # A session that the backend has opened for a client is not made up any more: the client stays there.
+        self._made_up = {own: s for own, s in self._made_up.items() if s.state.backend_ids is None}
         newest = self._newest() if self._made_up else None
         if newest is None:
             return
         for session in list(self._made_up.values()):
-            unused = session.state.backend_ids is None and not session.in_flight
             seen = all(self._sessions.policy.sees(link.principal, newest.state) for link in session.presence.links)
-            if unused and seen:
+            if seen and not session.in_flight:
                 self._sessions.move_on(session)
 
     def _end(self, session: Session) -> None:

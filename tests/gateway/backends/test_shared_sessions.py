@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from dragoman.gateway.backends.asking import HELD_MAX
+from dragoman.gateway.backends.shared import SharedKind
 from dragoman.gateway.ingress import Ingress
 from dragoman.mappings.canonical.events import Heartbeat
 from tests.gateway.backends.in_memory_pando import InMemoryPandoGateway, frames, in_memory_pando_gateway, row
@@ -159,6 +162,22 @@ async def test_a_pod_client_whose_session_is_gone_follows_the_newest_of_a_later_
         await made.publishes("llm.token", session_id=OTHER, token="Hi")
         await made.answers("message.list", [])
         assert [e["data"]["text"] for e in frames(pod) if e["event"] == "text_delta"] == ["Hi"]
+
+
+async def test_the_newest_session_is_not_looked_for_once_an_input_has_opened_that_of_each_client(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with in_memory_pando_gateway() as made:
+        pod = made.join("pod")
+        await made.begins()
+        pod.say(json.dumps(run("Hello")).encode())
+        await settle()
+        await made.answers("session.interrupt", {"ok": True})
+        await made.answers("CreateSession", {"id": ONE})
+        await made.answers("message.list", [])
+        monkeypatch.setattr(SharedKind, "_newest", lambda _kind: pytest.fail("all sessions were looked through"))
+        await made.publishes("session.update", **row(OTHER))
+        assert len(made.router.sessions) == 2
 
 
 async def test_a_pod_client_whose_input_opened_a_session_stays_there() -> None:
