@@ -104,10 +104,18 @@ class Polled:
 
     def send(self, parts: Sequence[bytes]) -> bool:
         """Send one message and return True, or False if there is no room. Call `sent` after the last message."""
-        if self._try(parts):
-            return True
-        self._look()
-        return self._try(parts)  # the check may have cleared the signal that there is room
+        for is_last in (False, True):
+            try:
+                if len(parts) == 1:
+                    self.socket.send(parts[0], zmq.NOBLOCK)
+                else:
+                    self.socket.send_multipart(parts, zmq.NOBLOCK)
+            except zmq.Again:
+                if not is_last:
+                    self._look()  # this may clear the signal that there is room, so the send is tried again
+            else:
+                return True
+        return False
 
     def sent(self) -> None:
         """Check for data to receive, as a send may have cleared the signal."""
@@ -134,16 +142,6 @@ class Polled:
             self._stir()
 
     # --------------------------------------------------------------------------------------------------
-
-    def _try(self, parts: Sequence[bytes]) -> bool:
-        try:
-            if len(parts) == 1:
-                self.socket.send(parts[0], zmq.NOBLOCK)
-            else:
-                self.socket.send_multipart(parts, zmq.NOBLOCK)
-        except zmq.Again:
-            return False
-        return True
 
     def _look(self) -> None:
         if self._waiters or int(self.socket.getsockopt(zmq.EVENTS)) & POLLIN:

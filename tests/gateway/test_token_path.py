@@ -40,7 +40,7 @@ A pando's token is a ZeroMQ message. It has a time, which is read, and a session
 silence, so the time and the text of each token are kept. A call of either side happens once a second only.
 """
 
-WRITES = {"smooth": 4, "pod": 4, "codewhale": 5, "pando": 9}
+WRITES = {"smooth": 4, "pod": 4, "codewhale": 5, "pando": 8}
 """Calls from the session to the write of a client's token. For a pando it is a ZeroMQ message, with a time."""
 WARM = 5  # tokens before the one that is counted: the turn is open and streams
 
