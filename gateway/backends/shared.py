@@ -166,8 +166,7 @@ class SharedKind(RememberingOpener):
         return known or self._make(name, ids)
 
     def _show_newest(self) -> None:
-        """Show the newest session to listeners for which the backend had none."""
-        # A session that the backend has opened for a client is not made up any more: the client stays there.
+        """Show the newest session to clients that wait for one, unless the backend has opened their own by now."""
         self._made_up = {own: s for own, s in self._made_up.items() if s.state.backend_ids is None}
         newest = self._newest() if self._made_up else None
         if newest is None:
