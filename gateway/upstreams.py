@@ -45,6 +45,7 @@ class RouteSource(Struct, frozen=True, kw_only=True):
     route: Route
     sessions: Sessions
     recorder: Recorder | None
+    spawner: Spawner
     pool: UpstreamPool | None = None
 
 
@@ -84,8 +85,9 @@ class Upstreams:
             return kind_of(upstream, lambda session, _endpoint: make(session), in_process=True)(sessions)
         self.statuses[route.name] = BackendStatus()
         self.pools.pop(route.name, None)
-        pool = self._make_pool(route, sessions.services) if route.failover else None
-        source = RouteSource(route=route, sessions=sessions, recorder=recorder, pool=pool)
+        spawner = self._spawner(route)  # one for all sessions: it has a copy of the environment
+        pool = self._make_pool(route, sessions.services, spawner) if route.failover else None
+        source = RouteSource(route=route, sessions=sessions, recorder=recorder, spawner=spawner, pool=pool)
         if registry.played(route.upstream):
             replay = self._make_replay(source, upstream)
             return kind_of(upstream, lambda session, _endpoint: replay.backend(session), in_process=True)(sessions)
@@ -97,8 +99,8 @@ class Upstreams:
         pods = registry.pods(route.upstream)
         return PodsKind(sessions, dial, pods, self._spawn) if pods is not None else kind_of(upstream, dial)(sessions)
 
-    def _make_pool(self, route: Route, services: Services) -> UpstreamPool:
-        limits, spawner = services.limits, self._spawner(route)
+    def _make_pool(self, route: Route, services: Services, spawner: Spawner) -> UpstreamPool:
+        limits = services.limits
         pool = self.pools[route.name] = UpstreamPool(
             route.name,
             [(endpoint, registry.connector(endpoint, limits, spawner)) for endpoint in route.upstreams],
@@ -159,7 +161,7 @@ class Upstreams:
             failover = FailoverConnection(pool, state, pool.find_upstream(endpoint) if dialect.single_session else None)
             connect: Connect = failover.connect
         else:
-            connect = registry.connector(endpoint, services.limits, self._spawner(source.route))
+            connect = registry.connector(endpoint, services.limits, source.spawner)
         if source.route.upstream_auth == "forward":
             connect = partial(_connect_as_owner, connect, source, state)
         target = UpstreamTarget(

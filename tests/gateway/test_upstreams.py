@@ -22,6 +22,7 @@ from dragoman.gateway.routing.session_factory import NewSession
 from dragoman.gateway.routing.sessions import Sessions
 from dragoman.gateway.session.ports import Backend, BackendEvents
 from dragoman.gateway.session.session import Session
+from dragoman.gateway.transports.spec import Spawner
 from dragoman.gateway.upstreams import MakeInProcess, Upstreams
 from tests.services import services
 from tests.spawners import spawner_of
@@ -51,6 +52,21 @@ async def test_a_dialled_upstream_has_its_kind_and_is_not_dialled_before_a_clien
     upstream: str, kind: type[BackendKind]
 ) -> None:
     assert type(kind_of_route(upstream)) is kind
+
+
+async def test_the_environment_of_children_is_read_once_for_all_sessions_of_a_route() -> None:
+    route = Route(name="test", listen=(), upstream=parse("smooth+ws://127.0.0.1:1/ws"))
+    sessions = Sessions(route, services(), registry.upstream(route.upstream), lambda _link: None, None)
+    asked: list[Route] = []
+
+    def spawner(route: Route) -> Spawner:
+        asked.append(route)
+        return spawner_of(Children(1))
+
+    kind = Upstreams(spawner, unexpected).make_kind(route, None, sessions)
+    for name in ("a", "b", "c"):
+        sessions.create(NewSession(id=name), kind._connect_upstream)
+    assert asked == [route]
 
 
 async def test_the_connection_of_a_new_session_has_the_limits_that_its_route_has_then() -> None:
