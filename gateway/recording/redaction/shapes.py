@@ -2,7 +2,7 @@
 
 Keys of providers stand alone, not inside a longer word, so ids, hashes and base64 are left as they are. Names with
 values are `PASSWORD=...`, `"api_key": "..."`, and the names that a user's JSON paths end in. Escaped quotes need no
-pattern: they are plain ones a layer below (escapes.py).
+pattern: they are plain ones a layer below (spans.py).
 """
 
 from __future__ import annotations
