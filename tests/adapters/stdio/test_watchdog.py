@@ -49,28 +49,29 @@ def with_group(number: int, sent: int) -> None:
         os.killpg(number, sent)
 
 
-def die(watchdog: Watchdog) -> None:
-    """Close the pipe, as the kernel does when the gateway is killed, and wait until the watchdog has ended the
-    processes.
+def die(watchdog: Watchdog, *children: subprocess.Popen[bytes]) -> list[int]:
+    """Close the pipe, as the kernel does when the gateway is killed; return how the watchdog has ended the children.
+
+    They are reaped at once: the watchdog would wait for a child that has ended and that its parent does not reap.
     """
     assert watchdog.pid is not None
     os.close(watchdog._pipe)
     watchdog._pipe = -1
+    codes = [child.wait(DEADLINE) for child in children]
     os.waitid(os.P_PID, watchdog.pid, os.WEXITED | os.WNOWAIT)
+    return codes
 
 
 def test_watched_groups_end_when_the_pipe_closes(watchdog: Watchdog, mark: str) -> None:
     with group(python(WAITS, mark)) as process:
         watchdog.watch(process.pid)
-        die(watchdog)
-        assert process.wait(DEADLINE) == -signal.SIGTERM
+        assert die(watchdog, process) == [-signal.SIGTERM]
 
 
 def test_a_group_that_ignores_sigterm_is_killed_with_its_own_children(watchdog: Watchdog, mark: str) -> None:
     with group(family(mark, "deaf"), lines=2) as process:
         watchdog.watch(process.pid)
-        die(watchdog)
-        assert process.wait(DEADLINE) == -signal.SIGKILL
+        assert die(watchdog, process) == [-signal.SIGKILL]
         reap()
         assert running(mark) == []
 
@@ -79,8 +80,7 @@ def test_processes_with_the_mark_of_a_watched_group_end_with_it(watchdog: Watchd
     marked = {**os.environ, "DRAGOMAN_CHILD": mark}
     with group(python(WAITS, mark)) as process, group(python(WAITS, mark), env=marked) as daemon:
         watchdog.watch(process.pid, mark)
-        die(watchdog)
-        assert [one.wait(DEADLINE) for one in (process, daemon)] == [-signal.SIGTERM] * 2
+        assert die(watchdog, process, daemon) == [-signal.SIGTERM] * 2
 
 
 def test_a_group_that_has_ended_is_left_alone(watchdog: Watchdog, mark: str) -> None:
@@ -98,8 +98,7 @@ def test_no_signal_ends_the_watchdog_before_the_gateway(watchdog: Watchdog, mark
         assert watchdog.pid is not None
         asyncio.run(until(lambda: ignores(watchdog.pid, number)))
         os.kill(watchdog.pid, number)
-        die(watchdog)
-        assert process.wait(DEADLINE) == -signal.SIGTERM
+        assert die(watchdog, process) == [-signal.SIGTERM]
 
 
 def ignores(pid: int | None, number: signal.Signals) -> bool:
@@ -115,8 +114,7 @@ def test_a_killed_watchdog_is_started_again_and_knows_all_groups(watchdog: Watch
         os.kill(watchdog.pid, signal.SIGKILL)
         os.waitid(os.P_PID, watchdog.pid, os.WEXITED | os.WNOWAIT)
         watchdog.watch(second.pid)
-        die(watchdog)
-        assert [process.wait(DEADLINE) for process in (first, second)] == [-signal.SIGTERM] * 2
+        assert die(watchdog, first, second) == [-signal.SIGTERM] * 2
 
 
 def test_the_watchdog_holds_no_descriptor_but_its_end_of_the_pipe() -> None:

@@ -222,7 +222,7 @@ async def in_a_directory() -> AsyncIterator[tuple[str, App, SmoothClient]]:
     """The owner of a session that had a turn, beside a directory of pods whose user is somebody else."""
     with TemporaryDirectory() as folder:  # a path below `tmp_path` would be too long for a socket
         async with beside(f"pod+dir:{folder}") as (app, owner):
-            await owner.say("Hi")
+            await owner.say("count 3")
             await owner.until(owner.terminals)
             yield folder, app, owner
 

@@ -90,7 +90,7 @@ async def test_pages_of_sessions_show_each_session_once() -> None:
 @pytest.mark.parametrize("sort", ["id", "opened_at", "updated_at", "memory", "clients"])
 async def test_pages_of_sessions_can_be_sorted_in_both_directions(sort: str) -> None:
     async with with_three_sessions() as (port, clients):
-        await clients[1].say("hello")
+        await clients[1].say("count 3")
         await clients[1].until(clients[1].terminals)
         upwards, downwards = [await paged(port, f"sort={sign}{sort}") for sign in ("", "-")]
         assert [row["id"] for row in downwards] == [row["id"] for row in upwards[::-1]]
