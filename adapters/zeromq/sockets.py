@@ -28,6 +28,10 @@ OVERHEAD = 64  # bytes of an object beside its content, so that a flood of tiny 
 EVENT = struct.Struct("=Hi")  # number and value: zmq_socket_monitor(3)
 
 STOP_MAX = 1.0  # seconds beyond its linger in which libzmq ends a socket, on a busy machine
+LISTENING = frozenset((zmq.ROUTER, zmq.XPUB))
+# With a domain for authentication libzmq refuses peers of ZMTP 1 and 2, which cannot authenticate; peers of ZMTP 3 are
+# accepted without an authenticator. A peer of ZMTP 1 can abort this process (libzmq 4.3.5, zmtp_engine.cpp:422).
+ZMTP_3_ONLY = b"dragoman"
 
 OnSocketEvent = Callable[[int, int], None]
 """Handle a socket event, given its number and value."""
@@ -57,6 +61,8 @@ class Sockets:
         socket = self._context.create_socket(kind)
         largest = options.get(zmq.MAXMSGSIZE, HARD_LIMIT * self.limits.max_message)
         socket.setsockopt(zmq.LINGER, 0)  # `close` sets its own
+        if self.curve is None and kind in LISTENING:
+            socket.setsockopt(zmq.ZAP_DOMAIN, ZMTP_3_ONLY)
         for option, value in options.items():
             socket.setsockopt(option, value)
         if self.curve is not None and kind != zmq.PAIR:  # a PAIR does not leave the process

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import socket
 
@@ -10,7 +11,7 @@ import zmq
 
 from dragoman.adapters.zeromq import contexts, server
 from dragoman.adapters.zeromq.server import PrimaryEvents, listen
-from tests.adapters.zeromq.peers import LIMITS, peer, primary
+from tests.adapters.zeromq.peers import DEADLINE, LIMITS, peer, primary
 from tests.reserved_ports import reserved_port
 
 UNHEARD = PrimaryEvents(accept=lambda _transport: None, lost=lambda _loss: None)
@@ -92,3 +93,12 @@ async def test_the_ports_are_free_once_everything_is_closed() -> None:
         for _ in range(3):
             async with primary(port=port):
                 pass
+
+
+async def test_a_peer_of_the_first_zeromq_protocol_is_disconnected_unheard() -> None:
+    async with asyncio.timeout(DEADLINE), primary() as made:
+        reader, writer = await asyncio.open_connection("127.0.0.1", made.listener.call_port)
+        writer.write(b"\x01\x00\x03\x00hey")  # an identity and a message of ZMTP 1
+        await reader.read()  # until it is disconnected
+        writer.close()
+        assert made.callers == []
