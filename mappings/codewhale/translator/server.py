@@ -42,11 +42,12 @@ from dragoman.mappings.codewhale.vocabulary import (
 from dragoman.mappings.codewhale.wire import EVENTS, results
 from dragoman.mappings.codewhale.wire.codecs import GROUPS, typed
 from dragoman.mappings.codewhale.wire.results import Problem
-from dragoman.mappings.dialect import Burst, Clock, Frame, Loss, NewId, Step, TranslatorDefaults
+from dragoman.mappings.dialect import Alarm, Burst, Clock, Frame, Loss, NewId, Step, TranslatorDefaults
 from dragoman.mappings.errors import PeerError
 from dragoman.mappings.extras import raw
 from dragoman.mappings.jsonrpc import PeerCall, Replies, read_frame
 
+NESTED_MAX = 32  # requests; each takes some 10 to 20 calls of Python's limit of 1,000
 SHOWN_MAX = 10_000
 """Sessions of one client that are remembered; `thread/read` has no history for a session beyond them."""
 
@@ -68,6 +69,7 @@ class ServerTranslator(TranslatorDefaults[Command]):
         self._replies = Replies[ThreadCall]()
         self._sessions: dict[str, SessionState] = {}
         self._shut = False
+        self._nested = 0  # requests that were executed in the answer to the one before, at most
         self._refusal = ""  # why this client is about to be disconnected
 
     @property
@@ -118,7 +120,7 @@ class ServerTranslator(TranslatorDefaults[Command]):
                 continue
             self._replies.take_waiting(call.id)
             self._answer(call, item, step)
-        return self._advance(step)
+        return self._advance_in_turn(step)
 
     def attach(self, state: SessionState, request: str) -> Step[Command]:
         """Show this session to the request that asked for it; a request that only named it gets no answer here."""
@@ -127,7 +129,7 @@ class ServerTranslator(TranslatorDefaults[Command]):
         if call is None:
             return Step()
         self._show_session(call, state)
-        return self._advance(Step())
+        return self._advance_in_turn(Step())
 
     def on_delivered(self, batch: Batch) -> Step[Command]:
         """Execute the next request once the turn of this client has ended, which its projection has answered."""
@@ -188,6 +190,18 @@ class ServerTranslator(TranslatorDefaults[Command]):
             if head is None or head.executing:
                 return step
             self._execute(head, step)
+
+    def _advance_in_turn(self, step: Step[Command]) -> Step[Command]:
+        """Like `_advance`, but execute each 32nd request in a later step of the event loop.
+
+        The gateway may answer a request in the call that executes it. So each request can be nested in the one before.
+        """
+        self._nested = (self._nested + 1) % NESTED_MAX
+        if self._nested:
+            return self._advance(step)
+        step.frames += self._replies.flush()
+        step.alarm = Alarm(0, lambda: self._advance(Step()))
+        return step
 
     def _execute(self, call: ThreadCall, step: Step[Command]) -> None:
         call.executing = True

@@ -13,6 +13,7 @@ from dragoman.mappings.canonical import commands as ask
 from dragoman.mappings.canonical import events as say
 from dragoman.mappings.canonical.values import BackendInfo, Cause, End, Failure, Message, Origin, Text
 from dragoman.mappings.codewhale import DIALECT, ServerTranslator
+from dragoman.mappings.codewhale.translator.server import NESTED_MAX
 from dragoman.mappings.codewhale.vocabulary import HEAD, SEED
 from dragoman.mappings.extras import raw
 from dragoman.mappings.jsonrpc import PENDING_MAX
@@ -225,6 +226,26 @@ def test_requests_with_equal_ids_get_their_own_answers() -> None:
     first = client.heard.pop(0)
     client.answer(say.Pong(request=first.request))
     assert first.request != client.heard[0].request
+
+
+def test_requests_that_are_answered_at_once_are_nested_to_a_bounded_depth_and_all_answered() -> None:
+    client = Client()
+    waiting = [client.link.receive([json.dumps({"jsonrpc": "2.0", "id": 1, "method": "healthz"}).encode()] * 1000)]
+    deepest = 0
+
+    def act(step: Any, depth: int) -> None:
+        nonlocal deepest
+        deepest = max(deepest, depth)
+        client._put(step.frames)
+        for command in [item for burst in step.bursts for item in burst.items]:
+            act(client.link.send([say.Pong(request=command.request)]), depth + 1)
+        if step.alarm is not None:
+            waiting.append(step.alarm.callback())
+
+    while waiting:
+        act(waiting.pop(), 0)
+    assert len(client.lines()) == 1000
+    assert deepest <= NESTED_MAX
 
 
 def test_more_requests_than_may_wait_end_the_link() -> None:
