@@ -20,9 +20,11 @@ from collections.abc import Callable
 from itertools import islice
 from typing import Any
 
-from aiohttp import WSMsgType
+from aiohttp import WSCloseCode, WSMsgType
+from aiohttp.http_websocket import WebSocketError
 
 from dragoman.adapters.meter import STEP, Meter
+from dragoman.adapters.websocket.fragments import FRAGMENTS_MAX, FragmentCounter
 
 NOTHING = (False, b"")  # what a parser returns if the stream goes on
 CLOSING_MAX = 64 * 1024  # bytes that a peer may send after our close frame: 5 ms of tiny messages, and usually none
@@ -51,7 +53,14 @@ def _refuse(_message: bytes) -> bool:
 class MeteredReader:
     """The parser of one connection, in the place of aiohttp's own."""
 
-    def __init__(self, protocol: Any, socket: Any, meter: Meter, push: Callable[[bytes], bool]) -> None:
+    def __init__(
+        self,
+        protocol: Any,
+        socket: Any,
+        meter: Meter,
+        push: Callable[[bytes], bool],
+        fragments: FragmentCounter | None = None,
+    ) -> None:
         self.counted = 0
         """Bytes that the meter counts for the parser and its queue."""
         self._socket = socket
@@ -59,6 +68,7 @@ class MeteredReader:
         self._queue = socket._reader  # noqa: SLF001  # as above
         self._meter = meter
         self._push = push
+        self._fragments = fragments  # None for a server's frames
         self._between = False  # the parser holds no part of a message
         self._unfinished = 0
         self._room = sys.maxsize  # bytes that the peer may still send
@@ -88,6 +98,9 @@ class MeteredReader:
             message = lone_text(data)
             if message is not None and self._push(message):
                 return NOTHING
+        if self._fragments is not None and self._fragments.exceeds(data):
+            self._refuse_fragments()
+            return NOTHING
         known = len(messages)
         result: tuple[bool, bytes] = self._parser.feed_data(data)
         self._unfinished += len(data)
@@ -129,6 +142,12 @@ class MeteredReader:
         self._queue._buffer.clear()  # noqa: SLF001  # as the module says
         self._meter.add(-self.counted)
         self.counted = 0
+
+    def _refuse_fragments(self) -> None:
+        """End the connection with 1009, as aiohttp does for a message that is too big; drop what still arrives."""
+        self._parser = None
+        text = f"message of more than {FRAGMENTS_MAX} fragments"
+        self._queue.set_exception(WebSocketError(WSCloseCode.MESSAGE_TOO_BIG, text))
 
     def _has_message(self, known: int) -> bool:
         """Return True if a message was completed behind the `known` ones."""

@@ -30,6 +30,7 @@ from msgspec import Struct
 from dragoman.adapters.base import BACKLOG, Accept, PeerFacts, TransportLimits
 from dragoman.adapters.closing import close_server
 from dragoman.adapters.request_log import RequestLogger
+from dragoman.adapters.websocket.fragments import FragmentCounter
 from dragoman.adapters.websocket.frames import PING, text_frames
 from dragoman.adapters.websocket.tls import ServerTls, subject_of
 from dragoman.adapters.websocket.transport import (
@@ -247,6 +248,7 @@ class WebSocketListener:
         accept = await self._rules.admit(_facts(request))
         if isinstance(accept, str):
             return _unauthorized(accept, presented=any(_tokens(request)))
+        early = bytes(getattr(request.protocol, "_message_tail", b""))  # aiohttp's parser gets it now
         try:
             await socket.prepare(request)
         except ConnectionError:
@@ -257,7 +259,7 @@ class WebSocketListener:
         tcp, handler = connection.tcp, request.protocol
         writer = BatchWriter(handler, tcp, text_frames, PING) if batched else FrameWriter(socket, PING)
         transport = WebSocketTransport(socket, tcp, writer, self._limits)
-        transport.count(handler)
+        transport.count(handler, FragmentCounter(early))
         transport.headers = _trace_headers(request)
         self._upgraded[handler] = transport
         accept(transport)
