@@ -206,23 +206,11 @@ class ServerTranslator(TranslatorDefaults[Command]):
     def _execute(self, call: ThreadCall, step: Step[Command]) -> None:
         call.executing = True
         if isinstance(call.command, ask.GetCapabilities):
-            self._set_answer(call, self._capabilities(given(call.command.ext, "kind", str, "")))
+            self._set_answer(call, _capabilities(given(call.command.ext, "kind", str, ""), self._generation))
             return
         self._replies.wait(call)
         if call.command is not None:  # a call without a command was refused when it was read
             step.bursts.append(Burst(items=[call.command], request=call.id))
-
-    def _capabilities(self, about: str) -> Any:
-        """Return the capabilities of this server."""
-        match about:
-            case "thread":
-                return results.Capabilities(methods=thread_methods(self._generation))
-            case "prompt":
-                return results.Capabilities(methods=list(PROMPT_METHODS))
-            case "app":
-                return results.AppResponse(ok=True, data=raw(app_facts(self._generation)))
-        families = ["thread/*", "app/*", "prompt/*"]
-        return results.Capabilities(transport="stdio", families=families, methods=methods(self._generation))
 
     # -- what is answered --------------------------------------------------------------------------------
 
@@ -339,3 +327,16 @@ def _encoded(answer: results.Answer) -> tuple[bytes, ...]:
 def _blank(frame: Frame) -> bool:
     """Return True for a line that servers skip (docs/dialects/codewhale.md, section 1)."""
     return isinstance(frame, bytes) and not frame.strip()
+
+
+def _capabilities(about: str, generation: str) -> Any:
+    """Return the capabilities of this server."""
+    match about:
+        case "thread":
+            return results.Capabilities(methods=thread_methods(generation))
+        case "prompt":
+            return results.Capabilities(methods=list(PROMPT_METHODS))
+        case "app":
+            return results.AppResponse(ok=True, data=raw(app_facts(generation)))
+    families = ["thread/*", "app/*", "prompt/*"]
+    return results.Capabilities(transport="stdio", families=families, methods=methods(generation))
