@@ -26,6 +26,8 @@ INVALID_REQUEST = -32600
 NO_METHOD = -32601
 INVALID_PARAMS = -32602
 
+# No options of a configuration, which mappings do not know: no real peer comes near them, and 1,024 entries take about
+# 1 MiB beside the content of their commands.
 WAITING_MAX = 1024  # calls: a peer that answers none of so many will not answer the next one
 PENDING_MAX = 1024  # requests of one peer without a reply: none may be left out, so the peer is disconnected
 
@@ -137,7 +139,8 @@ class Replies(Generic[R]):
     def check_flood(self, step: Step[T]) -> None:
         """Add a fault that ends the link if too many requests wait for a reply."""
         if len(self._order) > PENDING_MAX:
-            step.add_fault(PeerError("flooding", "more requests than may wait for a reply", can_continue=False))
+            text = f"more than {PENDING_MAX} requests wait for a reply (PENDING_MAX)"
+            step.add_fault(PeerError("flooding", text, can_continue=False))
 
 
 def read_frame(direction: Direction[S], frame: Frame, step: Step[T]) -> Iterator[S | PeerError]:

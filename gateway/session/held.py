@@ -22,6 +22,9 @@ class SessionMemory:
         self._log = log
         self._services = services
         self._meter = Meter()
+        self._cleared = 0  # times that the log had been emptied at the last count
+        self._before = 0  # characters of the transcript when the log was emptied
+        self._kept = 0  # characters of the transcript at the last count
         self.digest = TranscriptDigest()
         services.memory.watch(self._meter, self._relieve)
         log.watch(self._count)
@@ -71,4 +74,10 @@ class SessionMemory:
         self._trim(self.digest.size // 2, "the gateway is out of memory")
 
     def _count(self) -> None:
-        self._meter.add(self._log.size + self.digest.size - self._meter.size)
+        """Count the log and the transcript; a text that both have, as one string, counts once."""
+        size = self.digest.size
+        if self._cleared != self._log.cleared:
+            self._cleared, self._before = self._log.cleared, self._kept
+        self._kept = size
+        self._before = min(self._before, size)
+        self._meter.add(self._before + max(self._log.size, size - self._before) - self._meter.size)

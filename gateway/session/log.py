@@ -73,6 +73,8 @@ class Log:
         self._close_text: Callable[[], tuple[int, int]] | None = None
         self.text_is_open = False  # more text may be added to the newest batch
         self.turn_weight = 0
+        self.cleared = 0
+        """Number of times that the log was emptied."""
 
     @property
     def size(self) -> int:
@@ -144,6 +146,7 @@ class Log:
             self.close_text()
         self._merged, self._batches = NOTHING_MERGED, NO_BATCHES
         self._count = self._weight = 0
+        self.cleared += 1
 
     def drop_half(self) -> None:
         """Merge, then drop the oldest batches until half of the memory is free.

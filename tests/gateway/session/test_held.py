@@ -30,11 +30,20 @@ def holding(text: int, *, limits: Limits | None = None) -> tuple[Services, Log, 
     return given, log, memory, state
 
 
-def test_log_and_transcript_are_counted_until_the_session_ends() -> None:
+def test_a_text_in_the_log_and_in_the_transcript_counts_once_until_the_session_ends() -> None:
     given, log, memory, _ = holding(10 * STEP)
-    assert 200 * STEP <= given.memory.used <= 200 * STEP + log.size - 100 * STEP + 2 * STEP
+    assert 100 * STEP <= given.memory.used <= log.size + STEP
     memory.close()
     assert given.memory.used == 0
+
+
+def test_the_log_since_it_was_emptied_counts_in_addition_to_the_transcript_of_before() -> None:
+    given, log, memory, _ = holding(10 * STEP)
+    log.clear()
+    memory.trim_transcript()
+    assert 100 * STEP <= given.memory.used <= 101 * STEP
+    log.append([TextDelta(text="y" * 50 * STEP)], "t", Origin(), 0, 50 * STEP)
+    assert 150 * STEP <= given.memory.used <= 150 * STEP + 2 * STEP
 
 
 def test_items_beyond_transcript_max_are_not_counted() -> None:
