@@ -18,13 +18,15 @@ class FragmentCounter:
     If a header is impossible, the parser refuses it, and the counter stops.
     """
 
-    __slots__ = ("_fragments", "_header", "_skip", "_stopped")
+    __slots__ = ("_fragments", "_header", "_skip", "_stopped", "between")
 
     def __init__(self, early: bytes = b"") -> None:
         self._header = b""  # the beginning of a header whose rest is still to come
         self._skip = 0  # bytes of the current frame that are still to come
         self._fragments = 0  # of the unfinished message
         self._stopped = False
+        self.between = True
+        """True if the next byte begins a frame and no message is unfinished: whole messages may be left out."""
         self.exceeds(early)
 
     def exceeds(self, data: bytes) -> bool:
@@ -40,7 +42,7 @@ class FragmentCounter:
                 break
             first, second = data[at], data[at + 1]
             if first & 0x0F not in OPCODES or first & 0x70 or second < 0x80:
-                self._stopped = True
+                self._stopped, self.between = True, False
                 return False
             if first & 0x0F in DATA:
                 self._fragments = 0 if first & 0x80 else self._fragments + 1
@@ -49,6 +51,7 @@ class FragmentCounter:
             length = second & 0x7F
             at += start + (length if length < 126 else int.from_bytes(data[at + 2 : at + start - 4]))
         self._skip = at - size
+        self.between = not (self._skip or self._header or self._fragments)
         return False
 
 

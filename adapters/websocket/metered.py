@@ -29,6 +29,7 @@ from dragoman.adapters.websocket.fragments import FRAGMENTS_MAX, FragmentCounter
 NOTHING = (False, b"")  # what a parser returns if the stream goes on
 CLOSING_MAX = 64 * 1024  # bytes that a peer may send after our close frame: 5 ms of tiny messages, and usually none
 FINAL_TEXT = 0x81
+FINAL_MESSAGES = (FINAL_TEXT, 0x82)
 MASKED = b"\x80"  # second byte of a masked frame's header, at least
 MESSAGES = (WSMsgType.TEXT, WSMsgType.BINARY)
 
@@ -98,7 +99,18 @@ class MeteredReader:
             message = lone_text(data)
             if message is not None and self._push(message):
                 return NOTHING
-        if self._fragments is not None and self._fragments.exceeds(data):
+        counter = self._fragments
+        is_whole = (  # one final frame between two messages, as most reads are: a call for each would be felt
+            counter is None
+            or (
+                counter.between
+                and len(data) > 8
+                and data[0] in FINAL_MESSAGES
+                and data[1] != 255
+                and len(data) == (data[1] - 122 if data[1] < 254 else (data[2] << 8 | data[3]) + 8)
+            )
+        )
+        if counter is not None and not is_whole and counter.exceeds(data):
             self._refuse_fragments()
             return NOTHING
         known = len(messages)
