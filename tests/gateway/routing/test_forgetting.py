@@ -133,17 +133,19 @@ def test_a_disconnect_asks_only_the_sessions_of_its_client(
     assert len(seen) == 1
 
 
-def test_a_drain_asks_only_the_sessions_where_its_client_lags(
+async def test_a_drain_asks_only_the_sessions_where_its_client_lags(
     crowd: CountedRoute, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     link = crowd.connect("new")
     session = crowd.open_session(link)
     with touched(monkeypatch) as seen:
         crowd.router.drained(link)
+        await settle()
     assert not seen
     link.behind[session.state.id] = None
     with touched(monkeypatch) as seen:
         crowd.router.drained(link)
+        await settle()
     assert len(seen) == 1
 
 
