@@ -26,8 +26,8 @@ INVALID_REQUEST = -32600
 NO_METHOD = -32601
 INVALID_PARAMS = -32602
 
-# No options of a configuration, which mappings do not know: no real peer comes near them, and 1,024 entries take about
-# 1 MiB beside the content of their commands.
+# No options of a configuration, which mappings do not know: no real peer comes near them, and 1,024 requests
+# take 0.4 MiB beside the content of their commands.
 WAITING_MAX = 1024  # calls: a peer that answers none of so many will not answer the next one
 PENDING_MAX = 1024  # requests of one peer without a reply: none may be left out, so the peer is disconnected
 
