@@ -42,13 +42,19 @@ async def pods(base: Path, *names: str) -> AsyncIterator[None]:
             app.stop.set()
 
 
-async def opened(url: str, **fields: Any) -> dict[str, Any]:
-    """Return the answer to a fresh smooth client that opens a session and leaves."""
+@asynccontextmanager
+async def opening(url: str, **fields: Any) -> AsyncIterator[dict[str, Any]]:
+    """Yield the answer to a fresh smooth client that opens a session, and keep the client connected."""
     frame = {"action": "create_conversation_session", "requestId": "o", "agentId": str(uuid4()), **fields}
     async with aiohttp.ClientSession() as http, http.ws_connect(url) as socket:
         await socket.send_json(frame)
-        reply: dict[str, Any] = await socket.receive_json()
-    return reply
+        yield await socket.receive_json()
+
+
+async def opened(url: str, **fields: Any) -> dict[str, Any]:
+    """Return the answer to a fresh smooth client that opens a session and leaves."""
+    async with opening(url, **fields) as reply:
+        return reply
 
 
 def conversation(base: Path, name: str) -> str:
@@ -170,8 +176,9 @@ async def test_a_pod_that_was_forgotten_and_is_opened_again_is_refused_to_the_ne
         (session,) = app.routers[0].sessions
         await until(lambda: not session.delivery.attachments)
         session.presence._rest()
-        assert "error" not in await opened(url)
-        assert "error" in await opened(url)
+        async with opening(url) as reply:
+            assert "error" not in reply
+            assert "error" in await opened(url)
 
 
 async def test_a_directory_of_pods_can_be_served_in_front_of_another_directory(tmp_path: Path) -> None:
