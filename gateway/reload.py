@@ -12,7 +12,6 @@ import asyncio
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, nullcontext
-from pathlib import Path
 from typing import Protocol
 
 import structlog
@@ -34,8 +33,6 @@ OF_LISTENERS = (
     "subscriptions",
 )
 """The limits that an open listener keeps until it is opened anew: at a restart, or with another endpoint."""
-
-POLL = 1.0  # seconds between two looks at a watched file: an editor's save is noticed soon, and a look costs 5 us
 
 log = structlog.get_logger("dragoman.audit")
 
@@ -133,15 +130,6 @@ class ConfigReloader:
             with self._announce():
                 await self.reload()
 
-    async def watch(self, file: Path) -> None:
-        """Request a reload whenever a file has changed; runs until cancelled."""
-        seen = _stamp(file)
-        while True:
-            await asyncio.sleep(POLL)
-            if (now := _stamp(file)) != seen:
-                seen = now
-                self.request()
-
     async def reload(self) -> None:
         """Read, validate and apply the configuration, log the outcome, and note it as the status of the app."""
         status = self._app.config_status
@@ -171,12 +159,3 @@ class ConfigReloader:
             generation=status.generation + 1,
             **structs.asdict(changes),
         )
-
-
-def _stamp(file: Path) -> tuple[int, ...]:
-    """Return what changes whenever the content of a file does; nothing if it is missing for a moment."""
-    try:
-        found = file.stat()
-    except OSError:
-        return ()
-    return found.st_mtime_ns, found.st_size, found.st_ino

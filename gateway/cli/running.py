@@ -18,6 +18,7 @@ from dragoman.gateway.backends.status import LOOK, BackendLosses
 from dragoman.gateway.cli import quick_start
 from dragoman.gateway.cli.ops_port import OpsPort
 from dragoman.gateway.config.check import load
+from dragoman.gateway.config.file_watch import watch_file
 from dragoman.gateway.config.probe import probe
 from dragoman.gateway.config.startup import find_hazards
 from dragoman.gateway.observability import logs
@@ -90,7 +91,7 @@ async def serve_until_signalled(
             reload = reloader.request
             tasks.append(group.create_task(_reload_when_ready(gateway, reloader), name="reload"))
             if watch:
-                tasks.append(group.create_task(reloader.watch(file), name="reload:watch"))
+                tasks.append(group.create_task(watch_file(file, reloader.request), name="reload:watch"))
         gateway.on_signals(reload)
         try:
             await _serve(gateway, ops_port, warn=warn)

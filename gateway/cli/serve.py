@@ -11,6 +11,7 @@ import typer
 from dragoman.gateway.app import App
 from dragoman.gateway.cli.options import ExitOnBackendLoss, LogContent, LogJson, LogLevel
 from dragoman.gateway.cli.running import run, serve_until_signalled, set_up
+from dragoman.gateway.config import file_watch
 from dragoman.gateway.config.check import check
 from dragoman.gateway.observability import logs
 from dragoman.mappings.errors import ConfigError
@@ -20,7 +21,10 @@ EXAMPLES = ("dragoman serve --config config.toml   (`dragoman config example` sh
 
 def serve(
     config_file: Annotated[Path, typer.Option("--config", metavar="FILE", help="The configuration file (TOML).")],
-    watch: Annotated[bool, typer.Option("--watch", help="Reload the configuration whenever its file changes.")] = False,
+    watch: Annotated[
+        bool,
+        typer.Option("--watch", help="Reload the configuration when its file changes."),
+    ] = False,
     exit_on_backend_loss: ExitOnBackendLoss = False,
     log_level: LogLevel = "info",
     log_json: LogJson = False,
@@ -32,10 +36,13 @@ def serve(
     `dragoman check` does, and exits 2. On SIGTERM, open turns can finish; then the clients are told and the exit code
     is 0.
 
-    SIGHUP reloads the configuration. Only what has changed is touched: other listeners keep their clients, and open
-    sessions keep their settings. A file with an error changes nothing.
+    SIGHUP reloads the configuration, and with --watch (needs dragoman[watch]) each change of the file. Only what has
+    changed is touched: other listeners keep their clients, and open sessions keep their settings. A file with an error
+    changes nothing.
     """
     set_up(log_level, log_json, log_content)
+    if watch:
+        file_watch.check_library()
     checked = check(config_file)
     if checked.config is None:
         raise ConfigError("\n".join(map(str, checked.errors)))

@@ -8,4 +8,5 @@ role_names     names in `roles`                   ops_address    the address of 
 upstreams      several upstreams of a route       socket_folders the folders of Unix sockets
 probe          the reachability of backends       local_sockets  servers of this machine
 startup        what will not work here            display        show a configuration in force
+file_watch     notice changes of the file
 """

@@ -152,7 +152,7 @@ def jwt_faults(table: Any) -> Iterator[tuple[KeyPath, str]]:
         yield (*at, "secret"), f"a secret of {len(secret)} characters is too short for HS256; write {SECRET_MIN}"
     if jwt.jwks:
         yield from (((*at, "jwks"), text) for text in _jwks_faults(jwt.jwks))
-    if find_spec("jwt") is None:
+    if any(find_spec(library) is None for library in ("jwt", "cryptography")):
         yield at, "install the extra: pip install 'dragoman[jwt]'"
 
 

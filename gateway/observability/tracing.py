@@ -123,7 +123,7 @@ def start_telemetry() -> Telemetry | None:
 
         exporter = _exporter()
     except ImportError as error:
-        log.warning("no traces: OpenTelemetry is not installed, install dragoman[otel]", cause=str(error))
+        log.warning("no traces: install the extra: pip install 'dragoman[otel]'", cause=str(error))
         return None
     except ValueError as error:
         log.warning("no traces", cause=str(error))

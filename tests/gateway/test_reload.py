@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 
 import pytest
 from msgspec import structs
@@ -118,20 +116,3 @@ async def test_a_good_configuration_ends_the_refusal_of_the_one_before() -> None
     app.fault = None
     await reloader.reload()
     assert (app.config_status.generation, app.config_status.refused_at, app.config_status.cause) == (2, 0, "")
-
-
-async def test_a_change_of_the_watched_file_requests_a_reload(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dragoman.gateway.reload.POLL", 0.001)
-    file = tmp_path / "c.toml"
-    file.write_text("a", "utf-8")
-    app = App()
-    reloader = ConfigReloader(app, lambda: CONFIG)
-    async with asyncio.timeout(10), asyncio.TaskGroup() as group:
-        tasks = [group.create_task(work, name="reload") for work in (reloader.run(), reloader.watch(file))]
-        await asyncio.sleep(0)
-        (tmp_path / "new").write_text("ab", "utf-8")
-        os.replace(tmp_path / "new", file)
-        await app.changed.wait()
-        for task in tasks:
-            task.cancel()
-    assert app.config_status.generation == 2

@@ -79,6 +79,16 @@ def test_a_token_that_cannot_be_used_is_refused(tmp_path: Path, value: str, word
     assert words in problem
 
 
+@pytest.mark.parametrize("missing", ["jwt", "cryptography"])
+def test_a_missing_library_of_jwt_is_an_error_with_the_command_that_installs_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, missing: str
+) -> None:
+    monkeypatch.setattr("dragoman.gateway.config.access.find_spec", lambda name: None if name == missing else name)
+    text = f"[auth.jwt]\nsecret = '{'s' * 32}'\naudience = 'a'\n"
+    (line,) = (line for line in problems(tmp_path, text) if "pip" in line)
+    assert line.endswith("install the extra: pip install 'dragoman[jwt]'")
+
+
 def test_one_token_for_two_names_is_refused(tmp_path: Path) -> None:
     token = "x" * 16
     text = f'[auth.tokens]\na = "{token}"\nb = "{token}"\n[[route]]\nlisten = ["{WS}"]\nupstream = "pod+unix:/u"\n'

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 from aiohttp import test_utils, web
 from structlog.testing import capture_logs
@@ -116,3 +118,10 @@ async def test_a_turn_is_a_span_with_its_moments_in_the_trace_of_its_session(mon
 )
 def test_traces_are_made_if_the_environment_asks_for_them(environment: dict[str, str], configured: bool) -> None:
     assert is_tracing_configured(environment) is configured
+
+
+def test_a_missing_library_is_a_warning_with_the_command_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "opentelemetry.sdk.resources", None)
+    with capture_logs() as logs:
+        assert tracing.start_telemetry() is None
+    assert [line["event"] for line in logs] == ["no traces: install the extra: pip install 'dragoman[otel]'"]
