@@ -13,6 +13,7 @@ from msgspec import Struct
 from dragoman.adapters.base import Transport
 from dragoman.gateway import registry
 from dragoman.gateway.backends.conversations import ConversationsKind, ReplayedKind
+from dragoman.gateway.backends.dials import RouteDials
 from dragoman.gateway.backends.failover import FailoverConnection, UpstreamPool
 from dragoman.gateway.backends.kind import BackendKind, MakeBackend
 from dragoman.gateway.backends.pods import PodsKind
@@ -46,6 +47,7 @@ class RouteSource(Struct, frozen=True, kw_only=True):
     sessions: Sessions
     recorder: Recorder | None
     spawner: Spawner
+    dials: RouteDials
     pool: UpstreamPool | None = None
 
 
@@ -87,7 +89,8 @@ class Upstreams:
         self.pools.pop(route.name, None)
         spawner = self._spawner(route)  # one for all sessions: it has a copy of the environment
         pool = self._make_pool(route, sessions.services, spawner) if route.failover else None
-        source = RouteSource(route=route, sessions=sessions, recorder=recorder, spawner=spawner, pool=pool)
+        dials = RouteDials(sessions.services.limits, sessions.services.clock)
+        source = RouteSource(route=route, sessions=sessions, recorder=recorder, spawner=spawner, dials=dials, pool=pool)
         if registry.played(route.upstream):
             replay = self._make_replay(source, upstream)
             return kind_of(upstream, lambda session, _endpoint: replay.backend(session), in_process=True)(sessions)
@@ -168,6 +171,7 @@ class Upstreams:
             endpoint=endpoint.masked if failover is None else failover.endpoint,
             dialect=dialect,
             connect=connect if ours is None else partial(_filtered, connect, dialect, ours),
+            dials=source.dials,
             tap=source.recorder.upstream(dialect, own) if source.recorder is not None else None,
             status=self.statuses[source.route.name],
             trace=lambda: state.trace,

@@ -7,4 +7,5 @@ pods            a directory of pods           shared           one connection fo
 conversations   one opened for each session   catalog          what a backend's store lists
 history_loader  whole histories, in pages     shared_requests  requests over one connection for many sessions
 forgotten_rows  rows of forgotten sessions    shared_texts     streamed text over such a connection
+dials           how often a route dials
 """

@@ -15,11 +15,11 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import structlog
 from msgspec import Struct, field
 
 from dragoman.adapters.base import CloseReason, Transport
 from dragoman.adapters.flag import Flag
+from dragoman.gateway.backends.dials import RouteDials
 from dragoman.gateway.backends.failover import FailoverConnection
 from dragoman.gateway.backends.status import BackendStatus
 from dragoman.gateway.first_frames import FirstFrames
@@ -37,8 +37,7 @@ if TYPE_CHECKING:
     from dragoman.gateway.recording.recorder import Tap
 
 NS = 1_000_000_000
-
-log = structlog.get_logger("dragoman.upstream")
+UNHEARD = "the connection ended before the backend said anything"
 
 
 class UpstreamTarget(Struct, frozen=True, kw_only=True):
@@ -46,12 +45,13 @@ class UpstreamTarget(Struct, frozen=True, kw_only=True):
 
     `endpoint` names it in logs, `tap` records the connection, and `status` counts it. `trace` returns the trace context
     of the session that the connection is for. `failover` is set if the route has several upstreams: `connect` is a
-    method of it then.
+    method of it then. `dials` is shared by all sessions of the route.
     """
 
     endpoint: str
     dialect: Dialect
     connect: Callable[[], Awaitable[Transport]]
+    dials: RouteDials
     tap: Tap | None = None
     trace: Callable[[], TraceContext | None] = lambda: None
     status: BackendStatus = field(default_factory=BackendStatus)
@@ -72,6 +72,7 @@ class Upstream:
         self._name = name
         self._dialect = target.dialect
         self._connect = target.connect
+        self._dials = target.dials
         self._tap = target.tap
         self._trace = target.trace
         self._status = target.status
@@ -161,12 +162,12 @@ class Upstream:
             self._status.attempts += 1
             OUTGOING.set(self._trace())  # a context variable, set for this task alone
             try:
-                async with asyncio.timeout(self._limits.connect_deadline if self._failover is None else None):
-                    transport = await self._connect()
+                deadline = self._limits.connect_deadline if self._failover is None else None
+                transport = await self._dials.connect(self._connect, deadline)
             except (OSError, TimeoutError) as error:
                 late = f"no connection within {self._limits.connect_deadline:g} s"
                 if reached:
-                    self._log.warning("backend not reachable, trying again", cause=str(error) or late)
+                    self._log_change("warning", "backend not reachable, trying again", cause=str(error) or late)
                 reached = False
                 failures += 1
                 self._status.note_fault(str(error) or late, self._clock())
@@ -186,9 +187,8 @@ class Upstream:
             await self._pause(0 if self._is_in_grace() else failures)
         self._running = False
 
-    @property
-    def _log(self) -> Any:
-        return log.bind(session=self._name, endpoint=self._endpoint)
+    def _log_change(self, level: str, text: str, **details: str) -> None:
+        self._dials.log_change(level, text, session=self._name, endpoint=self._endpoint, **details)
 
     def _is_in_grace(self) -> bool:
         """Return True while a turn that was open when the connection was lost may be found again."""
@@ -218,7 +218,7 @@ class Upstream:
         )
         self._link = link
         if not self._complaint:
-            self._log.info("backend connected")
+            self._log_change("info", "backend connected")
         self._status.connected += 1
         try:
             await link.run(self._begin)
@@ -227,9 +227,11 @@ class Upstream:
             self._status.connected -= 1
             self._status.heard -= link.heard
             self._status.dropped += link.heard and self._ended_by_peer
+            fault = UNHEARD if not link.heard and self._ended_by_peer else ""
+            if fault:
+                self._dials.note_failure(fault)
             if self._failover is not None:
-                is_fault = not link.heard and self._ended_by_peer
-                self._failover.note_end("the connection ended before the backend said anything" if is_fault else "")
+                self._failover.note_end(fault)
         return link.heard
 
     def _understands(self, frames: Sequence[Frame]) -> bool:
@@ -251,7 +253,9 @@ class Upstream:
         """Log that the backend speaks another dialect, once until it changes."""
         complaint = first.complaint(quoted=True)
         if complaint != self._complaint:
-            self._log.warning("backend of another dialect, trying again", cause=f"{self._endpoint} {complaint}")
+            self._log_change(
+                "warning", "backend of another dialect, trying again", cause=f"{self._endpoint} {complaint}"
+            )
         self._complaint = complaint
 
     def _link_over(self, transport: Transport, _link: Link) -> None:
@@ -266,7 +270,7 @@ class Upstream:
             self._log_complaint(self._first)
         elif not self._resting:
             self._complaint = ""
-            self._log.warning("backend lost, connecting again", **({"cause": reason} if reason else {}))
+            self._log_change("warning", "backend lost, connecting again", **({"cause": reason} if reason else {}))
         if not self._resting:
             self._status.note_fault(f"{text}: {reason}" if reason else text, self._clock())
         if reason:

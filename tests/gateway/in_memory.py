@@ -19,6 +19,7 @@ from msgspec import structs
 
 from dragoman.adapters.base import CloseReason, Transport
 from dragoman.gateway import registry
+from dragoman.gateway.backends.dials import RouteDials
 from dragoman.gateway.backends.upstream import Upstream, UpstreamTarget
 from dragoman.gateway.config.model import Limits, Overflow, Route
 from dragoman.gateway.endpoint import Endpoint, parse
@@ -208,7 +209,8 @@ class InMemoryGateway:
         return f"00000000-0000-4000-8000-{next(self._ids):012d}"
 
     def _upstream(self, session: BackendEvents, endpoint: Endpoint) -> Upstream:
-        target = UpstreamTarget(endpoint=str(endpoint), dialect=self._backend, connect=self._dial)
+        dials = RouteDials(self.services.limits, self.services.clock)
+        target = UpstreamTarget(endpoint=str(endpoint), dialect=self._backend, connect=self._dial, dials=dials)
         self.upstream = Upstream(session.connected().id, target, session, self.services, self.spawn)
         return self.upstream
 

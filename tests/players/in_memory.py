@@ -10,6 +10,7 @@ from typing import Any
 
 from dragoman.adapters.base import CloseReason
 from dragoman.gateway import registry
+from dragoman.gateway.backends.dials import RouteDials
 from dragoman.gateway.backends.upstream import Upstream, UpstreamTarget
 from dragoman.gateway.config.model import Limits
 from dragoman.gateway.endpoint import Endpoint, parse
@@ -43,7 +44,8 @@ class AnyBackendGateway(InMemoryGateway):
         _ = self.publication
 
     def _upstream(self, session: BackendEvents, endpoint: Endpoint) -> Upstream:
-        target = UpstreamTarget(endpoint=str(endpoint), dialect=self._backend, connect=self._dial)
+        dials = RouteDials(self.services.limits, self.services.clock)
+        target = UpstreamTarget(endpoint=str(endpoint), dialect=self._backend, connect=self._dial, dials=dials)
         return Upstream("test", target, session, self.services, self.spawn)
 
     @cached_property

@@ -15,6 +15,7 @@ from typing import Any
 
 from dragoman.adapters.base import CloseReason, Transport
 from dragoman.gateway import registry
+from dragoman.gateway.backends.dials import RouteDials
 from dragoman.gateway.backends.upstream import Upstream, UpstreamTarget
 from dragoman.gateway.config.model import Limits, Route
 from dragoman.gateway.endpoint import Endpoint, parse
@@ -119,7 +120,8 @@ class InMemoryPandoGateway(InMemoryPando):
         return f"00000000-0000-4000-8000-{next(self._ids):012d}"
 
     def _upstream(self, session: BackendEvents, _endpoint: Endpoint) -> Upstream:
-        target = UpstreamTarget(endpoint="pando", dialect=registry.dialect("pando"), connect=self.dial)
+        dials = RouteDials(self.services.limits, self.services.clock)
+        target = UpstreamTarget(endpoint="pando", dialect=registry.dialect("pando"), connect=self.dial, dials=dials)
         return Upstream("test", target, session, self.services, self._spawn)
 
     def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:

@@ -14,6 +14,7 @@ from structlog.testing import capture_logs
 
 from dragoman.adapters.base import Transport
 from dragoman.gateway import registry
+from dragoman.gateway.backends.dials import RouteDials
 from dragoman.gateway.backends.upstream import Upstream, UpstreamTarget
 from dragoman.gateway.config.model import Limits
 from dragoman.mappings.canonical import Command, SessionState
@@ -43,7 +44,8 @@ class Dialled:
         self.pods: list[MemoryTransport] = []
         self.events: list[Any] = []
         self.told: list[tuple[str, list[str]]] = []
-        target = UpstreamTarget(endpoint=ENDPOINT, dialect=registry.dialect("pod"), connect=self._dial)
+        dials = RouteDials(limits, lambda: 0)
+        target = UpstreamTarget(endpoint=ENDPOINT, dialect=registry.dialect("pod"), connect=self._dial, dials=dials)
         self.upstream = Upstream("s", target, self, services(limits=limits), self._spawn)
         self.tasks: list[asyncio.Task[None]] = []
 
@@ -346,3 +348,19 @@ async def test_a_failure_at_the_start_of_a_connection_ends_only_that_connection(
         await until(made, 2)
         assert made.pods[0].closed is not None
         assert made.told[-1] == ("connected", [])
+
+
+async def test_after_too_many_connections_without_a_word_commands_fail_without_a_dial() -> None:
+    async with dialled(Limits(backoff_first=NEVER, backoff_max=NEVER, failed_dial_burst=2)) as made:
+        for pods in (1, 2):
+            made.submits("a")
+            await until(made, pods)
+            made.pods[-1].hang_up()
+            await settle()
+        made.submits("b")
+        await settle()
+        assert len(made.pods) == 2
+        cause, unsent = made.told[-1]
+        assert unsent == ["b"]
+        assert "the connection ended before the backend said anything" in cause
+        assert "`failed_dial_rate`" in cause

@@ -12,6 +12,7 @@ import pytest
 
 from dragoman.adapters.base import CloseReason
 from dragoman.gateway import registry
+from dragoman.gateway.backends.dials import RouteDials
 from dragoman.gateway.backends.upstream import Upstream, UpstreamTarget
 from dragoman.gateway.config.model import Limits
 from dragoman.gateway.observability.ledger import Ledger
@@ -44,8 +45,9 @@ class Alone(InMemoryPando):
         self._group = group
         ids = count(1)
         pando = registry.dialect("pando")
-        target = UpstreamTarget(endpoint="pando", dialect=pando, connect=self._connect)
         dialled = services(self.time, limits=LIMITS, ledger=self.ledger)
+        dials = RouteDials(LIMITS, dialled.clock)
+        target = UpstreamTarget(endpoint="pando", dialect=pando, connect=self._connect, dials=dials)
         self.way = PrivateConversation(
             self.session,
             pando,

@@ -1,0 +1,81 @@
+"""The attempts of one route to connect to its backend: how many run at once, and how many may fail.
+
+A session that has commands dials its backend without a wait, so clients that open sessions decide how often a backend
+is dialled. Two limits bound what that costs if the backend hangs, is away, or closes each connection. At most `dials`
+attempts run at once, and further ones wait for them. A failed attempt takes a token from a bucket, and so does a
+connection that ended before the backend had said anything. While the bucket is empty every attempt fails at once, with
+the last failure as its reason. The log tells of each kind of change at most once a second, after a burst.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import structlog
+
+from dragoman.adapters.base import Transport
+from dragoman.gateway.config.model import Limits
+from dragoman.gateway.overload.rates import TokenBucket
+
+LINE_RATE = 1.0  # log lines of one kind a second
+LINE_BURST = 100  # so many at once: a restarted backend causes a line for each session
+
+log = structlog.get_logger("dragoman.upstream")
+
+
+class RouteDials:
+    """The attempts to connect to the backend of one route, and the log of its connections."""
+
+    def __init__(self, limits: Limits, clock: Callable[[], int]) -> None:
+        self._limits = limits
+        self._clock = clock
+        self._slots = asyncio.Semaphore(limits.dials)
+        self._failures = TokenBucket(limits.failed_dial_rate, limits.failed_dial_burst, clock)
+        self._reason = ""  # of the last failure
+        self._lines: dict[str, TokenBucket] = {}
+        self._omitted: dict[str, int] = {}
+
+    async def connect(self, connect: Callable[[], Awaitable[Transport]], deadline: float | None) -> Transport:
+        """Connect to the backend before the deadline; raise OSError if that fails, or if too many attempts have failed.
+
+        The wait until fewer than `dials` attempts run has a deadline of its own.
+        """
+        if self._failures.tokens < 1:
+            raise OSError(errno.EAGAIN, f"{self._reason}; too many connections failed (`failed_dial_rate`)")
+        async with asyncio.timeout(self._limits.connect_deadline):
+            await self._slots.acquire()
+        try:
+            async with asyncio.timeout(deadline):
+                return await connect()
+        except OSError as error:  # TimeoutError is one
+            if not _is_refusal(error):
+                self.note_failure((error.strerror or str(error)) or "no connection in time")
+            raise
+        finally:
+            self._slots.release()
+
+    def note_failure(self, reason: str) -> None:
+        """Count a connection that was not made, or that ended before the backend had said anything."""
+        self._reason = reason
+        self._failures.take()
+
+    def log_change(self, level: str, text: str, **details: Any) -> None:
+        """Log a change of a connection, unless there were too many such lines; the next one tells their number."""
+        bucket = self._lines.get(text)
+        if bucket is None:
+            bucket = self._lines[text] = TokenBucket(LINE_RATE, LINE_BURST, self._clock)
+        if not bucket.take():
+            self._omitted[text] = self._omitted.get(text, 0) + 1
+            return
+        if omitted := self._omitted.pop(text, 0):
+            details["omitted"] = omitted
+        getattr(log, level)(text, **details)
+
+
+def _is_refusal(error: OSError) -> bool:
+    """Return True if an attempt failed for the user's credentials or our own limit of children, not for the backend."""
+    denied = getattr(error, "status", 0) in (401, 403)  # of a HandshakeRefusedError, whose module is imported late
+    return denied or error.errno in (errno.EBUSY, errno.EACCES)

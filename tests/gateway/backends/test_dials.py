@@ -1,0 +1,115 @@
+"""The attempts of a route to connect: few at once, few that fail, and few log lines."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+
+import pytest
+from structlog.testing import capture_logs
+
+from dragoman.adapters.base import Transport
+from dragoman.adapters.websocket.client import HandshakeRefusedError
+from dragoman.gateway.backends.dials import LINE_BURST, RouteDials
+from dragoman.gateway.config.model import Limits
+from tests.idle import settle
+from tests.memory_transport import MemoryTransport
+
+SECOND = 1_000_000_000
+
+
+class Backend:
+    """A backend that accepts a connection once `opened` is set, or fails with `fault`."""
+
+    def __init__(self, limits: Limits) -> None:
+        self.now = 0
+        self.dials = RouteDials(limits, lambda: self.now)
+        self.opened = asyncio.Event()
+        self.fault: OSError | None = None
+        self.attempts = 0
+
+    async def dial(self) -> Transport:
+        return await self.dials.connect(self._accept, None)
+
+    async def _accept(self) -> Transport:
+        self.attempts += 1
+        if self.fault is not None:
+            raise self.fault
+        await self.opened.wait()
+        return MemoryTransport()
+
+    async def fail(self, times: int) -> str:
+        """Dial so many times, and return the text of the last failure."""
+        text = ""
+        for _ in range(times):
+            try:
+                await self.dial()
+            except OSError as error:
+                text = str(error)
+        return text
+
+
+async def test_attempts_above_dials_wait_for_one_that_ends() -> None:
+    made = Backend(Limits(dials=2))
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(made.dial()) for _ in range(5)]
+        await settle()
+        assert made.attempts == 2
+        made.opened.set()
+    assert (made.attempts, len(tasks)) == (5, 5)
+
+
+async def test_an_attempt_waits_no_longer_than_connect_deadline_for_others() -> None:
+    made = Backend(Limits(dials=1, connect_deadline=0.001))
+    async with asyncio.TaskGroup() as group:
+        first = group.create_task(made.dial())
+        await settle()
+        with pytest.raises(TimeoutError):
+            await made.dial()
+        made.opened.set()
+    assert (made.attempts, first.done()) == (1, True)
+
+
+async def test_after_the_burst_attempts_fail_without_a_dial_and_name_the_limit() -> None:
+    made = Backend(Limits(failed_dial_burst=3))
+    made.fault = ConnectionRefusedError(errno.ECONNREFUSED, "nobody listens")
+    text = await made.fail(10)
+    assert made.attempts == 3
+    assert "nobody listens; too many connections failed (`failed_dial_rate`)" in text
+
+
+async def test_a_backend_that_is_back_is_dialled_once_a_token_is_there() -> None:
+    made = Backend(Limits(failed_dial_burst=3, failed_dial_rate=10.0))
+    made.fault = ConnectionRefusedError(errno.ECONNREFUSED, "nobody listens")
+    await made.fail(4)
+    made.fault, made.now = None, SECOND // 10
+    made.opened.set()
+    for _ in range(20):
+        await made.dial()
+    assert made.attempts == 3 + 20
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        OSError(errno.EBUSY, "16 children are running"),
+        PermissionError(errno.EACCES, "no token"),
+        HandshakeRefusedError("401", 401),
+    ],
+)
+async def test_a_refusal_that_is_not_the_fault_of_the_backend_takes_no_token(fault: OSError) -> None:
+    made = Backend(Limits(failed_dial_burst=3))
+    made.fault = fault
+    await made.fail(10)
+    assert made.attempts == 10
+
+
+async def test_a_flood_of_log_lines_is_cut_and_the_next_line_tells_how_many_are_missing() -> None:
+    made = Backend(Limits())
+    with capture_logs() as logs:
+        for _ in range(LINE_BURST + 7):
+            made.dials.log_change("info", "backend connected", session="s")
+        made.now = SECOND
+        made.dials.log_change("info", "backend connected", session="s")
+    assert len(logs) == LINE_BURST + 1
+    assert logs[-1]["omitted"] == 7
