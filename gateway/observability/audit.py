@@ -4,8 +4,9 @@ Each line has the logger `dragoman.audit`, the event `audit` and an `action`. `p
 principal, `operator` for the ops port, or `gateway`. `outcome` is `done`, or why it was not done. No line has any
 content of a conversation. The line of a reload is written by gateway/reload.py, with an event of its own.
 
-Only refusals can be had for nothing. So a flood of them is cut to REFUSAL_RATE lines a second; the next line tells by
-`omitted` how many are missing before it.
+What was done always has its own line: it costs the client a session, a turn or an answer. What was refused, or failed,
+can be had for nothing. So a flood of such lines is cut to REFUSAL_RATE a second; the next one tells by `omitted` how
+many are missing before it.
 """
 
 from __future__ import annotations
@@ -53,9 +54,15 @@ class Audit:
 
     def refuse(self, by: Actor | str, reason: str, *, session: str = "", **details: object) -> None:
         """Write a line about something that was refused, unless there were too many of them in a short time."""
+        self.note_failure("refusal", by, reason, session=session, **details)
+
+    def note_failure(
+        self, action: Action, by: Actor | str, outcome: str, *, session: str = "", **details: object
+    ) -> None:
+        """Write a line about an action that failed, unless there were too many of them in a short time."""
         if not self._refusals.take():
             self._omitted += 1
             return
         if self._omitted:
             details["omitted"], self._omitted = self._omitted, 0
-        self.note("refusal", by, session=session, outcome=reason, **details)
+        self.note(action, by, session=session, outcome=outcome, **details)

@@ -10,6 +10,9 @@ all links were served at the same time. So a single frame waits for one step at 
 `given` is the work that a link was given, on a clock that shows the `given` of the link served last. A link that was
 away starts one quantum behind that clock, so it cannot save up turns.
 
+What a command costs is known only once it is handled. So at most `CLIENT_FRAMES` frames of a client are handled at
+once, and the next ones in the same step only if it has units left.
+
 Tokens pass inputs. A lone frame of a backend may use up to one step more than the step has. A waiting command of a
 client counts as a whole quantum, because it may open a turn, so frames of backends that wait as long come first.
 """
@@ -34,6 +37,8 @@ QUANTUM = STEP // 8  # units of one turn while others wait
 FRAME = 2048  # units of a frame beside its bytes: 5 to 20 us, for a ping, a fault or another small command
 EVENT = 256  # units of a frame of a backend beside its bytes: about 1.5 us, as most of them come in bulk
 TURN = QUANTUM // 2  # units of a command to a backend, of the begin of a turn and of its end: 16 (3 ms) fill a step
+OPEN = STEP // 4  # units of a new session: 1 to 4 ms, most of it in its connection, outside of this step
+CLIENT_FRAMES = 8  # frames of a client handled at once: eight that each open a session take about 10 ms
 PUT = 512  # units of one write to a link beside its bytes: about 5 us, mostly for the system call
 
 
@@ -174,7 +179,8 @@ class Turns:
 
         No frames at all mean that the transport has data which it must split first.
         """
-        admitted = self._queue.admit(frames, self._each)
+        some = frames if self._check is None else frames[:CLIENT_FRAMES]  # only handling a command shows what it costs
+        admitted = self._queue.admit(some, self._each)
         self.waiting = max(len(frames) - len(admitted), not frames)
         if self.waiting and not self._waits:
             self._waits = True

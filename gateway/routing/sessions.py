@@ -12,6 +12,7 @@ from dragoman.adapters.base import CloseReason
 from dragoman.gateway.config.model import Route
 from dragoman.gateway.ingress import LATEST, NEW, Ingress
 from dragoman.gateway.link import Link
+from dragoman.gateway.overload.fair_queue import OPEN
 from dragoman.gateway.routing.busy import BusySessions
 from dragoman.gateway.routing.entrances import Entrances
 from dragoman.gateway.routing.ids import canonical_id
@@ -184,6 +185,7 @@ class Sessions:
             end = self.tell if self.entrances.keeps(session) else self.drop
             end(session)
 
+        self.services.queue.budget.left -= OPEN
         observer = SessionObserver(
             on_renamed=self._changed,
             on_status=self.watchers.tell,

@@ -345,7 +345,7 @@ def _note_result(audit: Audit, pending: PendingCommand, failure: Failure | None)
     if pending.client is None:
         return
     if isinstance(command, c.OpenSession | c.ResumeSession) and failure is not None:
-        audit.note("open", pending.client, session=command.session, outcome=outcome)
+        audit.note_failure("open", pending.client, outcome, session=command.session)
     elif isinstance(command, c.DeleteSession):
         audit.note("close", pending.client, session=command.session, outcome=outcome)
 

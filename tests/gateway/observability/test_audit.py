@@ -107,3 +107,13 @@ def test_a_flood_of_refusals_is_cut_and_the_next_line_tells_how_many_are_missing
         now += int(1e9 / REFUSAL_RATE)
         audit.refuse("somebody", "no")
         assert lines[-1]["omitted"] == 50
+
+
+def test_failed_opens_are_cut_like_refusals_and_opens_that_were_done_are_not() -> None:
+    audit = Audit(lambda: 0)
+    with capture_logs() as lines:
+        for _ in range(REFUSAL_BURST + 50):
+            audit.note_failure("open", "somebody", "upstream_lost")
+            audit.note("open", "somebody")
+    assert [line["outcome"] for line in lines].count("upstream_lost") == REFUSAL_BURST
+    assert [line["outcome"] for line in lines].count("done") == REFUSAL_BURST + 50

@@ -9,8 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.gateway.overload.fair_queue import (
+    CLIENT_FRAMES,
     EVENT,
     FRAME,
+    OPEN,
     PUT,
     QUANTUM,
     STEP,
@@ -167,6 +169,32 @@ def test_work_that_a_frame_caused_counts_for_its_link() -> None:
         floor.sender(name).say(*[b"{}"] * 10_000)
     acted = [name for _ in range(50) for name, _ in floor.step()]
     assert 2 * acted.count("dear") < acted.count("cheap")
+
+
+def test_a_client_that_opens_sessions_gets_no_more_frames_handled_than_the_step_has_room_for() -> None:
+    floor = Floor()
+
+    class Opener(Sender):
+        def act(self) -> None:
+            before = len(self.log)
+            super().act()
+            self.queue.budget.left -= OPEN * (len(self.log) - before)
+
+    opener = Opener("opener", floor.queue, floor.log)
+    opener.turns = Turns(floor.queue, opener.act, lambda frame: frame)
+    opener.say(*[b"{}"] * 100)
+    assert len(floor.log) == CLIENT_FRAMES
+    while floor.soon:
+        assert len(floor.step()) <= CLIENT_FRAMES
+    assert len(floor.log) == 100
+
+
+def test_a_client_with_cheap_frames_uses_the_whole_step() -> None:
+    floor = Floor()
+    client = floor.sender("client")
+    client.turns = Turns(floor.queue, client.act, lambda frame: frame)
+    client.say(*[b"{}"] * 1000)
+    assert len(floor.step()) > 100
 
 
 def test_the_parts_of_a_message_count() -> None:
