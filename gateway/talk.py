@@ -91,6 +91,7 @@ class BackendClient:
         check_route(route)
         self._app = App(Config(routes=(route,), limits=Limits(drain_deadline=DRAIN)))
         self._dialect = registry.upstream(endpoint)
+        self._endpoint = endpoint
         self._loop: asyncio.AbstractEventLoop | None = None
         self._started = threading.Event()
         self._thread = threading.Thread(target=self._serve, name="dragoman:client", daemon=True)
@@ -154,8 +155,12 @@ class BackendClient:
             if isinstance(told.event, Reply) and told.event.request == request and told.event.failure is not None:
                 missing = session and told.event.failure.cause == "not_found"
                 who = f"the backend has no session {session!r}: " if missing else ""
-                raise ConfigError(who + told.event.failure.text)
-        raise ConfigError(f"the backend opened no session within {OPEN_DEADLINE:g} s")
+                raise ConfigError(who + self.explain(told.event.failure))
+        raise ConfigError(f"the backend {self._endpoint.masked} opened no session within {OPEN_DEADLINE:g} s")
+
+    def explain(self, failure: Failure) -> str:
+        """Return the text of a failure; of a lost backend with its endpoint, which only remote clients must not see."""
+        return f"{failure.text} ({self._endpoint.masked})" if failure.cause == "upstream_lost" else failure.text
 
     def _leave(self) -> None:
         """Disconnect, and drop the events that came meanwhile."""

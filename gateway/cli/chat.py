@@ -146,7 +146,7 @@ class Chat:
             self._turn.cancel(show=False)
             raise Leave(UNANSWERED)
         if failure is not None:
-            self._terminal.fail(f"Not sent: {failure.text}")
+            self._terminal.fail(f"Not sent: {self._client.explain(failure)}")
         elif ended is not None:
             self._tell_turn_end(ended)
 
@@ -255,7 +255,7 @@ class Chat:
             if getattr(told.event, "request", "") != request:
                 self._show_other(told)
             elif isinstance(told.event, e.Reply) and told.event.failure is not None:
-                self._terminal.fail(told.event.failure.text)
+                self._terminal.fail(self._client.explain(told.event.failure))
                 return None
             else:
                 return told.event

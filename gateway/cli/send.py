@@ -77,7 +77,7 @@ def send(
         typer.echo(msgspec.json.encode(result) if as_json else "")
     if interrupted:
         raise typer.Exit(INTERRUPTED)
-    _tell_end(result)
+    _tell_end(result, client)
 
 
 def _run(turn: TurnTalk, text: str, deadline: float) -> TurnOutcome:
@@ -110,11 +110,11 @@ def _result(session: str, outcome: TurnOutcome) -> SendResult:
     )
 
 
-def _tell_end(result: SendResult) -> None:
+def _tell_end(result: SendResult, client: BackendClient) -> None:
     """Raise the error or the exit code for a turn that did not complete."""
     if result.end is None and result.failure is not None:
         reached = result.failure.cause != "upstream_lost"
-        raise (DragomanError if reached else ConfigError)(result.failure.text)
+        raise (DragomanError if reached else ConfigError)(client.explain(result.failure))
     if result.question is not None:
         raise typer.Exit(UNANSWERED)
     if result.end != "completed":

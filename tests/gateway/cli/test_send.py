@@ -189,6 +189,8 @@ def test_a_turn_without_an_end_exits_1_after_the_deadline(backends: Backends) ->
     "endpoint", ["smooth+ws://127.0.0.1:1/ws", "pod+unix:{folder}/none", "codewhale+unix:{folder}/none"]
 )
 def test_a_backend_that_cannot_be_reached_exits_2(endpoint: str, tmp_path: Path) -> None:
-    done = send(endpoint.format(folder=tmp_path), "hello")
+    endpoint = endpoint.format(folder=tmp_path)
+    done = send(endpoint, "hello")
     assert (done.returncode, done.stdout.strip()) == (2, "")
     assert done.stderr.startswith("error: the backend cannot be reached: ")
+    assert done.stderr.endswith(f" ({endpoint})\n")
