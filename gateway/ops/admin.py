@@ -74,11 +74,11 @@ class Admin:
         async def call() -> T:
             return function()
 
-        return await self._loop.ask(call())
+        return await self._loop.ask(call)
 
     async def _sessions(self, request: web.Request) -> web.Response:
         wanted = parse_query(request, SessionQuery)
-        return respond(await self._loop.ask(answers.session_page(self._gateway, wanted)))
+        return respond(await self._loop.ask(lambda: answers.session_page(self._gateway, wanted)))
 
     async def _session(self, request: web.Request) -> web.Response:
         return await self._with_session(
@@ -123,7 +123,7 @@ class Admin:
 
     async def _losses(self, request: web.Request) -> web.Response:
         wanted = parse_query(request, LossQuery)
-        return respond(await self._loop.ask(answers.loss_page(self._gateway, wanted)))
+        return respond(await self._loop.ask(lambda: answers.loss_page(self._gateway, wanted)))
 
     async def _config(self, _request: web.Request) -> web.Response:
         return respond(await self._ask(lambda: answers.config_in_force(self._gateway)))

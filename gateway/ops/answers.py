@@ -149,25 +149,19 @@ class ConfigInForce(Struct, frozen=True, kw_only=True):
 
 async def session_page(gateway: App, wanted: SessionQuery) -> SessionPage:
     """Return the sessions that match, in the order that is wanted, from the cursor on."""
-    candidates = [
-        (router, session)
-        for router in gateway.routers
-        if wanted.route in ("", router.route.name) and wanted.dialect in ("", router.route.upstream.dialect)
-        for session in router.sessions
-    ]
     name, down = wanted.sort.removeprefix("-"), wanted.sort.startswith("-")
     start = _decode_cursor(wanted.cursor)
-    total, found = 0, []
-    async for some in take_slices(candidates):
-        for router, session in some:
-            if not _matches(session, wanted):
-                continue
-            total += 1
-            key = _sort_key(session, name)
-            if not wanted.cursor or (key < start if down else key > start):
-                found.append((key, router, session))
-        # sorting all would take longer
-        found = (nlargest if down else nsmallest)(wanted.limit + 1, found, key=itemgetter(0))
+    total, found = 0, list[tuple[tuple[int, str], Router, Session]]()
+    for router in _find_routers(gateway, wanted):
+        async for some in take_slices(router.sessions):
+            matching = [session for session in some if _matches(session, wanted)]
+            total += len(matching)
+            for session in matching:
+                key = _sort_key(session, name)
+                if not wanted.cursor or (key < start if down else key > start):
+                    found.append((key, router, session))
+            # sorting all would take longer
+            found = (nlargest if down else nsmallest)(wanted.limit + 1, found, key=itemgetter(0))
     rows: list[SessionRow] = []
     async for page in take_slices(found[: wanted.limit], ROWS):
         rows += [_session_row(router, session) for _key, router, session in page]
@@ -175,6 +169,15 @@ async def session_page(gateway: App, wanted: SessionQuery) -> SessionPage:
     return SessionPage(
         sessions=rows, total=total, next_cursor=_encode_cursor(found[wanted.limit - 1][0]) if more else None
     )
+
+
+def _find_routers(gateway: App, wanted: SessionQuery) -> list[Router]:
+    """Return the routers of the route and the backend's dialect that are wanted."""
+    return [
+        router
+        for router in gateway.routers
+        if wanted.route in ("", router.route.name) and wanted.dialect in ("", router.route.upstream.dialect)
+    ]
 
 
 def _matches(session: Session, wanted: SessionQuery) -> bool:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import nullcontext, suppress
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -15,11 +15,10 @@ SLICE = 250  # sessions, links or rows that are read in one step of the gateway'
 
 
 async def take_slices(items: Sequence[T], size: int = SLICE) -> AsyncIterator[Sequence[T]]:
-    """Yield the items in slices, and serve the gateway's peers between two of them."""
+    """Yield the items in slices, and serve the gateway's peers after each of them."""
     for start in range(0, len(items), size):
-        if start:
-            await asyncio.sleep(0)
         yield items[start : start + size]
+        await asyncio.sleep(0)
 
 
 class GatewayLoop:
@@ -28,18 +27,24 @@ class GatewayLoop:
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self.thread = threading.get_ident()
+        self._turn = asyncio.Lock()  # of the loop that asks
 
     def call_soon(self, function: Callable[[str], None], argument: str) -> None:
         """Call a function in the gateway's loop, unless that is closed."""
-        with contextlib.suppress(RuntimeError):
+        with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(function, argument)
 
-    async def ask(self, work: Coroutine[Any, Any, T]) -> T:
-        """Return the result of `work`, which runs in the gateway's loop; raise TimeoutError if it takes too long."""
-        try:
-            future = asyncio.run_coroutine_threadsafe(work, self._loop)
-        except RuntimeError as error:  # that loop is closed
-            work.close()
-            raise TimeoutError from error
-        async with asyncio.timeout(ANSWER_DEADLINE):
+    async def ask(self, work: Callable[[], Coroutine[Any, Any, T]], *, at_once: bool = False) -> T:
+        """Return the result of `work`, which runs in the gateway's loop; raise TimeoutError if it takes too long.
+
+        One request runs at a time: many of them together hold that loop no longer than one slice. A probe is short, and
+        asks `at_once`, so that long lists do not delay it.
+        """
+        async with asyncio.timeout(ANSWER_DEADLINE), nullcontext() if at_once else self._turn:
+            coroutine = work()
+            try:
+                future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+            except RuntimeError as error:  # that loop is closed
+                coroutine.close()
+                raise TimeoutError from error
             return await asyncio.wrap_future(future)

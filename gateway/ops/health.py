@@ -68,7 +68,7 @@ class Health:
             return _unready("draining", "the gateway stops: it accepts no client, and open turns finish")
         if not gateway.ready.is_set():
             return _unready("starting", "not every listener accepts clients yet")
-        known = await self._loop.ask(_known(gateway))
+        known = await self._loop.ask(lambda: _known(gateway), at_once=True)
         checks = [Check(name="gateway", ready=True), *known.checks]
         checks += await asyncio.gather(*(self._check_route(route, known) for route in gateway.config.routes))
         checks += await asyncio.to_thread(lambda: list(self._check_recording()))

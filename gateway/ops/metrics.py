@@ -81,12 +81,12 @@ async def _sum_tables(gateway: App) -> _Held:
             held.queued[link.dialect.name,] += link.outbox.size
             held.behind += bool(link.behind)
             held.client_memory += link.meter.counted
-    sessions = [(router.route.name, session) for router in gateway.routers for session in router.sessions]
-    async for some in take_slices(sessions):
-        for route, session in some:
-            held.sessions[route, session.state.status] += 1
-            held.busy += session.is_busy
-            held.session_memory += session.memory.counted
+    for router in list(gateway.routers):
+        async for sessions in take_slices(router.sessions):
+            for session in sessions:
+                held.sessions[router.route.name, session.state.status] += 1
+                held.busy += session.is_busy
+                held.session_memory += session.memory.counted
     return held
 
 

@@ -153,7 +153,7 @@ class OpsServer:
     async def _metrics(self, request: web.Request) -> web.Response:
         from dragoman.gateway.ops.metrics import collect_metrics, encode_metrics  # 30 ms that the start does not need
 
-        metrics = await self._gateway_loop.ask(collect_metrics(self._gateway, self._heartbeat))
+        metrics = await self._gateway_loop.ask(lambda: collect_metrics(self._gateway, self._heartbeat))
         body, content_type = encode_metrics(metrics, request.headers.get("Accept", ""))
         return web.Response(body=body, headers={"Content-Type": content_type})
 
