@@ -8,6 +8,7 @@ word only are parsed once for all of their words.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -31,7 +32,7 @@ KINDS = frozenset(("type", "event", "topic"))
 
 NUMBERS = "0123456789:,{}[]. -+TZ"
 
-ANY_WORD = "\ufdd0"  # no character of any text, so it can stand for the word in which frames differ
+ANY_WORD = f"\ufdd0{os.urandom(8).hex()}"  # stands for the word in which frames differ; no peer can guess it
 
 TapKey = tuple[str, str]
 """Link and direction of the frames at one tap point."""

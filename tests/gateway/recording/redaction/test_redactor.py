@@ -662,3 +662,13 @@ def test_tokens_are_removed_from_the_frames_of_a_stream_in_any_configuration() -
             out = list(lines_of([*redactor.feed([stored], now=60_000_000), *redactor.finish()]))
             assert [line.seq for line in out] == list(range(1, 1 + stored.count))
             assert "swordfish" not in "".join(line.text or "" for line in out if isinstance(line, FrameLine))
+
+
+@pytest.mark.parametrize("rest", ["x" * 9000, f"a key: {KEY}"], ids=["large", "secret"])
+def test_a_text_of_a_noncharacter_is_redacted_like_any_other(rest: str) -> None:
+    lines = Lines()
+    for text in ("\ufdd0", rest):
+        lines.frame({"event": "text_delta", "data": {"text": text}})
+    first, second = lines.redacted()
+    assert "\ufdd0".encode() in raw([first])
+    assert KEY.encode() not in raw([second])
