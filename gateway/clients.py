@@ -108,6 +108,7 @@ class Clients:
         if named.token:
             self.services.tokens.remember(router.route.name, named.name, named.token, self.services.limits.links)
         name, recorder = f"{dialect.name}-{next(self._numbers)}", router.recorder
+        translator.limit_requests(router.services.limits.pending_commands, transport.meter.add)
         if (ledger := self.services.ledger).times:
             transport, translator = observed(transport, translator, ledger.traffic_of(dialect.name, "client"))
         link = Link(

@@ -170,6 +170,9 @@ class Translator(Protocol[Heard, Said]):
     def has_pending_replies(self) -> bool:
         """Return True if the peer still waits for replies, though it may have ended its own direction."""
 
+    def limit_requests(self, inputs: int, count: Callable[[int], None]) -> None:
+        """Refuse further inputs of the peer while so many wait for others, and tell `count` the bytes that wait."""
+
     def opened(self) -> Step[Heard]:
         """Return the first frames of this link."""
 
@@ -217,6 +220,9 @@ class TranslatorDefaults(Generic[Heard]):
     def has_pending_replies(self) -> bool:
         """Return False: a peer that ended its own direction is gone."""
         return False
+
+    def limit_requests(self, inputs: int, count: Callable[[int], None]) -> None:
+        """Do nothing: no request of the peer waits in the translator until others are done."""
 
     def opened(self) -> Step[Heard]:
         """Return an empty step: nothing is sent first."""

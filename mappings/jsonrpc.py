@@ -81,22 +81,27 @@ class Calls(dict[str, T]):
 class PeerCall(Struct, kw_only=True, eq=False):
     """A request of the peer: its id as the peer wrote it, our unique id, its command, and its reply once it is known.
 
-    An empty reply means that something else has answered.
+    An empty reply means that something else has answered. `size` is in bytes, 0 if nobody counts it.
     """
 
     peer_id: str
     id: str = ""
     command: Command | None = None
     reply: tuple[bytes, ...] | None = None
+    size: int = 0
 
 
 R = TypeVar("R", bound=PeerCall)
 
 
 class Replies(Generic[R]):
-    """The peer's requests that are not answered yet; replies go out in the order of the requests."""
+    """The peer's requests that are not answered yet; replies go out in the order of the requests.
+
+    `count` is told the bytes of each request that is added, and their negative when its reply is written.
+    """
 
     def __init__(self) -> None:
+        self.count: Callable[[int], None] | None = None
         self._order: deque[R] = deque()
         self._waiting: dict[str, R] = {}
 
@@ -108,6 +113,8 @@ class Replies(Generic[R]):
     def add(self, request: R) -> None:
         """Add a request behind the others."""
         self._order.append(request)
+        if self.count is not None and request.size:
+            self.count(request.size)
 
     def wait(self, request: R) -> None:
         """Let a request be found by its id until its answer is taken."""
@@ -126,7 +133,9 @@ class Replies(Generic[R]):
         frames: list[bytes] = []
         while self._order and (reply := self._order[0].reply) is not None:
             frames += reply
-            self._order.popleft()
+            request = self._order.popleft()
+            if self.count is not None and request.size:
+                self.count(-request.size)
         return frames
 
     def close(self, refuse: Callable[[R], tuple[bytes, ...]]) -> list[bytes]:

@@ -133,6 +133,7 @@ class TimedTranslator(Generic[Heard, Said]):
     def __init__(self, translator: Translator[Heard, Said], traffic: Traffic) -> None:
         self._translator, self._times = translator, traffic.read_seconds
         self.receive = timed(translator.receive, traffic.read_seconds)
+        self.limit_requests = translator.limit_requests
         self.opened = translator.opened
         self.send = translator.send
         self.attach = translator.attach

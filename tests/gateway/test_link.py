@@ -39,6 +39,9 @@ class Scripted:
         self.has_pending_replies = False
         self.final_frames: list[bytes] = []
 
+    def limit_requests(self, inputs: int, count: Callable[[int], None]) -> None:
+        pass
+
     def opened(self) -> Step[Any]:
         return Step(frames=[b"welcome"])
 

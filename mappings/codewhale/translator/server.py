@@ -9,7 +9,7 @@ the turn's text; `on_delivered` then continues with the next request.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from msgspec import UNSET, Raw
@@ -45,9 +45,10 @@ from dragoman.mappings.codewhale.wire.results import Problem
 from dragoman.mappings.dialect import Alarm, Burst, Clock, Frame, Loss, NewId, Step, TranslatorDefaults
 from dragoman.mappings.errors import PeerError
 from dragoman.mappings.extras import raw
-from dragoman.mappings.jsonrpc import PeerCall, Replies, read_frame
+from dragoman.mappings.jsonrpc import PENDING_MAX, PeerCall, Replies, read_frame
 
 NESTED_MAX = 32  # requests; each takes some 10 to 20 calls of Python's limit of 1,000
+TOO_MANY = "too many inputs wait for the turn before them (`pending_commands`); try again later"
 SHOWN_MAX = 10_000
 """Sessions of one client that are remembered; `thread/read` has no history for a session beyond them."""
 
@@ -69,6 +70,7 @@ class ServerTranslator(TranslatorDefaults[Command]):
         self._replies = Replies[ThreadCall]()
         self._sessions: dict[str, SessionState] = {}
         self._shut = False
+        self._inputs, self._inputs_max = 0, PENDING_MAX  # inputs that wait for the requests before them
         self._nested = 0  # requests that were executed in the answer to the one before, at most
         self._refusal = ""  # why this client is about to be disconnected
 
@@ -84,6 +86,10 @@ class ServerTranslator(TranslatorDefaults[Command]):
         """
         return self._replies.head is not None
 
+    def limit_requests(self, inputs: int, count: Callable[[int], None]) -> None:
+        """Refuse further inputs while so many wait, and tell `count` the bytes of the requests without an answer."""
+        self._inputs_max, self._replies.count = inputs, count
+
     def receive(self, frames: Sequence[Frame]) -> Step[Command]:
         """Turn requests into commands, one after the other; refuse in order what a server refuses by itself."""
         step: Step[Command] = Step()
@@ -92,7 +98,7 @@ class ServerTranslator(TranslatorDefaults[Command]):
                 continue
             for item in read_frame(FROM_CLIENT, frame, step):
                 if not isinstance(item, PeerError):
-                    self._take_request(item, step)
+                    self._take_request(item, len(frame) if isinstance(frame, bytes) else 0, step)
                 elif item.can_continue:
                     own, problem = refusals.of_fault(item)
                     reply = _encoded(results.Answer(id=own, error=problem))
@@ -146,26 +152,32 @@ class ServerTranslator(TranslatorDefaults[Command]):
         self._shut = True
         text = self._refusal or (f"the gateway closes: {cause}" if cause else "the gateway closes")
         problem = Problem(code=FAILED, message=text)
-        return Step(frames=self._replies.close(lambda call: self._refused(call, problem)))
+        return Step(frames=self._replies.close(lambda call: _refused(call, problem)))
 
     # -- what is asked -----------------------------------------------------------------------------------
 
-    def _take_request(self, command: Command, step: Step[Command]) -> None:
-        call = ThreadCall(peer_id=command.request)
+    def _take_request(self, command: Command, size: int, step: Step[Command]) -> None:
+        is_input = isinstance(command, ask.SubmitInput)
+        full = is_input and self._inputs >= self._inputs_max
+        call = ThreadCall(peer_id=command.request, size=size if not full else 0)
         self._replies.add(call)
+        if full:
+            call.reply = _refused(call, Problem(code=FAILED, message=TOO_MANY))
+            return
         if isinstance(command, Unmapped):
             step.losses.append(Loss(kind="Unmapped", why="unsupported method", sample=command.tag[:80]))
-            call.reply = self._refused(call, refusals.unknown_method(command.tag))
+            call.reply = _refused(call, refusals.unknown_method(command.tag))
             return
         later = refusals.of_seed(command) if self._generation == SEED else None
         if later is not None:
-            call.reply = self._refused(call, later)
+            call.reply = _refused(call, later)
             return
         call.thread = given(command.ext, "thread_id", str, thread_id(command.session))
         call.id = mark_id(command.request, self._new_id(), call.thread)
         call.command = replace(command, request=call.id)
+        self._inputs += is_input
         self._shut = self._shut or isinstance(command, ask.ShutdownBackend)
-        running = self._running()
+        running = _running_turn(self._replies.head, self._generation)
         if running is None:
             return
         if isinstance(command, ask.CancelTurn):
@@ -173,14 +185,6 @@ class ServerTranslator(TranslatorDefaults[Command]):
         elif isinstance(command, ask.ShutdownBackend) and running.command is not None:
             stop = ask.CancelTurn(session=running.command.session)
             step.bursts.append(Burst(items=[stop]))
-
-    def _running(self) -> ThreadCall | None:
-        """Return the turn during which the next lines are looked at: of `thread/message`, and since 0.9.2."""
-        head = self._replies.head
-        command = head.command if head is not None and head.executing else None
-        if self._generation == SEED or not isinstance(command, ask.SubmitInput):
-            return None
-        return None if given(command.ext, "method", str, "") in GROUPS else head
 
     def _advance(self, step: Step[Command]) -> Step[Command]:
         """Write the known answers and execute the next request, up to one that waits for its answer."""
@@ -205,6 +209,7 @@ class ServerTranslator(TranslatorDefaults[Command]):
 
     def _execute(self, call: ThreadCall, step: Step[Command]) -> None:
         call.executing = True
+        self._inputs -= isinstance(call.command, ask.SubmitInput)
         if isinstance(call.command, ask.GetCapabilities):
             self._set_answer(call, _capabilities(given(call.command.ext, "kind", str, ""), self._generation))
             return
@@ -236,7 +241,7 @@ class ServerTranslator(TranslatorDefaults[Command]):
             step.losses += context.losses.take()
         else:
             step.losses.append(Loss(kind=type(item).__name__, why="codewhale has no form for this answer"))
-            call.reply = self._refused(call, Problem(code=FAILED, message="the backend gave no answer to this"))
+            call.reply = _refused(call, Problem(code=FAILED, message="the backend gave no answer to this"))
 
     def _show_session(self, call: ThreadCall, state: SessionState) -> None:
         """Answer with the session that was asked for; a session opened for an unknown name is not that thread."""
@@ -276,7 +281,7 @@ class ServerTranslator(TranslatorDefaults[Command]):
         """Tell a client why it is disconnected: as the error of each pending request, or else of none (id null)."""
         self._refusal = failure.text
         if self._replies.head is None:
-            step.frames += self._refused(ThreadCall(peer_id=""), Problem(code=FAILED, message=failure.text))
+            step.frames += _refused(ThreadCall(peer_id=""), Problem(code=FAILED, message=failure.text))
 
     def _ask_in_words(self, item: say.QuestionAsked, step: Step[Command]) -> None:
         """Send a question in words to the client whose message waits for its answer."""
@@ -300,19 +305,29 @@ class ServerTranslator(TranslatorDefaults[Command]):
 
     def _set_answer(self, call: ThreadCall, said_so: Any) -> None:
         if isinstance(said_so, Problem):
-            call.reply = self._refused(call, said_so)
+            call.reply = _refused(call, said_so)
         else:
             call.reply = _encoded(self._context(call).answer(said_so))
-
-    def _refused(self, call: ThreadCall, problem: Problem) -> tuple[bytes, ...]:
-        own = write_id(call.peer_id)
-        return _encoded(results.Answer(id=results.NULL if own is UNSET else own, error=problem))
 
 
 ANSWERS = frozenset((say.SessionOpened, say.SessionsListed, say.HistorySnapshot, say.Pong))
 
 DONE: dict[type, str] = {ask.ArchiveSession: "archived", ask.UnarchiveSession: "unarchived", ask.ForkSession: "forked"}
 """Commands -> the status of a result that has no other content."""
+
+
+def _running_turn(head: ThreadCall | None, generation: str) -> ThreadCall | None:
+    """Return the turn during which the next lines are looked at: of `thread/message`, and since 0.9.2."""
+    command = head.command if head is not None and head.executing else None
+    if generation == SEED or not isinstance(command, ask.SubmitInput):
+        return None
+    return None if given(command.ext, "method", str, "") in GROUPS else head
+
+
+def _refused(call: ThreadCall, problem: Problem) -> tuple[bytes, ...]:
+    """Return the answer to a request that is refused for this problem."""
+    own = write_id(call.peer_id)
+    return _encoded(results.Answer(id=results.NULL if own is UNSET else own, error=problem))
 
 
 def _own_response(call: ThreadCall) -> str:

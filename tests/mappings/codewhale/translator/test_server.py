@@ -255,6 +255,43 @@ def test_more_requests_than_may_wait_end_the_link() -> None:
     assert [(fault.code, fault.can_continue) for fault in client.faults] == [("flooding", False)]
 
 
+def test_an_input_is_refused_while_too_many_others_wait_for_the_turn() -> None:
+    client = Client()
+    client.link.limit_requests(2, lambda _change: None)
+    for number in (1, 2, 3, 4):
+        client.message(id=number)
+    client.turn()
+    assert not [line for line in client.lines() if line.get("id") == 4]  # replies keep the order of the requests
+    client.turn().turn()
+    (refused,) = [line["error"] for line in client.lines() if line.get("id") == 4]
+    assert refused["code"] == -32603
+    assert "`pending_commands`" in refused["message"]
+
+
+def test_inputs_are_accepted_again_once_the_ones_before_them_are_executed() -> None:
+    client = Client()
+    client.link.limit_requests(1, lambda _change: None)
+    client.message(id=1).message(id=2).turn().message(id=3)
+    client.turn().turn()
+    assert not [line for line in client.lines() if "error" in line]
+
+
+def test_requests_are_counted_in_bytes_until_they_have_an_answer() -> None:
+    client, changes = Client(), list[int]()
+    client.link.limit_requests(2, changes.append)
+    client.message(id=1, text="x" * 500).message(id=2, text="y" * 700)
+    assert sum(changes) > 1200
+    client.turn().turn()
+    assert sum(changes) == 0
+
+
+def test_no_request_is_counted_any_more_when_the_link_has_closed() -> None:
+    client, changes = Client(), list[int]()
+    client.link.limit_requests(2, changes.append)
+    client.message(id=1).message(id=2)._did(client.link.closed("stopped"))
+    assert sum(changes) == 0
+
+
 def test_each_line_is_answered_when_the_link_closes() -> None:
     client = Client().asks("healthz", id=1).asks("nope/x", id=2).message(id=3)
     client._did(client.link.closed("stopped"))
