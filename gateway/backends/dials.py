@@ -4,7 +4,8 @@ A session that has commands dials its backend without a wait, so clients that op
 is dialled. Two limits bound what that costs if the backend hangs, is away, or closes each connection. At most `dials`
 attempts run at once, and further ones wait for them. A failed attempt takes a token from a bucket, and so does a
 connection that ended before the backend had said anything. While the bucket is empty every attempt fails at once, with
-the last failure as its reason. The log tells of each kind of change at most once a second, after a burst.
+the last failure as its reason. Each endpoint has its own bucket, so dead pods of a directory do not keep sessions from
+the others. The log tells of each kind of change at most once a second, after a burst.
 """
 
 from __future__ import annotations
@@ -22,8 +23,19 @@ from dragoman.gateway.overload.rates import TokenBucket
 
 LINE_RATE = 1.0  # log lines of one kind a second
 LINE_BURST = 100  # so many at once: a restarted backend causes a line for each session
+FAILING_MAX = 256  # endpoints with failures: above it those that failed long ago are forgotten
 
 log = structlog.get_logger("dragoman.upstream")
+
+
+class FailedDials:
+    """The bucket of failed attempts to connect to one endpoint, and the reason of the last one."""
+
+    __slots__ = ("bucket", "reason")
+
+    def __init__(self, bucket: TokenBucket) -> None:
+        self.bucket = bucket
+        self.reason = ""
 
 
 class RouteDials:
@@ -33,18 +45,20 @@ class RouteDials:
         self._limits = limits
         self._clock = clock
         self._slots = asyncio.Semaphore(limits.dials)
-        self._failures = TokenBucket(limits.failed_dial_rate, limits.failed_dial_burst, clock)
-        self._reason = ""  # of the last failure
+        self._failures: dict[str, FailedDials] = {}  # endpoint -> its failures
         self._lines: dict[str, TokenBucket] = {}
         self._omitted: dict[str, int] = {}
 
-    async def connect(self, connect: Callable[[], Awaitable[Transport]], deadline: float | None) -> Transport:
-        """Connect to the backend before the deadline; raise OSError if that fails, or if too many attempts have failed.
+    async def connect(
+        self, endpoint: str, connect: Callable[[], Awaitable[Transport]], deadline: float | None
+    ) -> Transport:
+        """Connect to the endpoint before the deadline; raise OSError if that fails or too many attempts have failed.
 
         The wait until fewer than `dials` attempts run has a deadline of its own.
         """
-        if self._failures.tokens < 1:
-            raise OSError(errno.EAGAIN, f"{self._reason}; too many connections failed (`failed_dial_rate`)")
+        failures = self._failures.get(endpoint)
+        if failures is not None and failures.bucket.tokens < 1:
+            raise OSError(errno.EAGAIN, f"{failures.reason}; too many connections failed (`failed_dial_rate`)")
         async with asyncio.timeout(self._limits.connect_deadline):
             await self._slots.acquire()
         try:
@@ -52,15 +66,21 @@ class RouteDials:
                 return await connect()
         except OSError as error:  # TimeoutError is one
             if not _is_refusal(error):
-                self.note_failure((error.strerror or str(error)) or "no connection in time")
+                self.note_failure(endpoint, (error.strerror or str(error)) or "no connection in time")
             raise
         finally:
             self._slots.release()
 
-    def note_failure(self, reason: str) -> None:
+    def note_failure(self, endpoint: str, reason: str) -> None:
         """Count a connection that was not made, or that ended before the backend had said anything."""
-        self._reason = reason
-        self._failures.take()
+        failures = self._failures.get(endpoint)
+        if failures is None:
+            if len(self._failures) >= FAILING_MAX:
+                self._failures = {name: one for name, one in self._failures.items() if not one.bucket.full}
+            bucket = TokenBucket(self._limits.failed_dial_rate, self._limits.failed_dial_burst, self._clock)
+            failures = self._failures[endpoint] = FailedDials(bucket)
+        failures.reason = reason
+        failures.bucket.take()
 
     def log_change(self, level: str, text: str, **details: Any) -> None:
         """Log a change of a connection, unless there were too many such lines; the next one tells their number."""

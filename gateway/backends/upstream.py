@@ -163,7 +163,7 @@ class Upstream:
             OUTGOING.set(self._trace())  # a context variable, set for this task alone
             try:
                 deadline = self._limits.connect_deadline if self._failover is None else None
-                transport = await self._dials.connect(self._connect, deadline)
+                transport = await self._dials.connect(self._endpoint, self._connect, deadline)
             except (OSError, TimeoutError) as error:
                 late = f"no connection within {self._limits.connect_deadline:g} s"
                 if reached:
@@ -229,7 +229,7 @@ class Upstream:
             self._status.dropped += link.heard and self._ended_by_peer
             fault = UNHEARD if not link.heard and self._ended_by_peer else ""
             if fault:
-                self._dials.note_failure(fault)
+                self._dials.note_failure(self._endpoint, fault)
             if self._failover is not None:
                 self._failover.note_end(fault)
         return link.heard

@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 
 from dragoman.adapters.base import Transport
 from dragoman.adapters.websocket.client import HandshakeRefusedError
-from dragoman.gateway.backends.dials import LINE_BURST, RouteDials
+from dragoman.gateway.backends.dials import FAILING_MAX, LINE_BURST, RouteDials
 from dragoman.gateway.config.model import Limits
 from tests.idle import settle
 from tests.memory_transport import MemoryTransport
@@ -28,8 +28,8 @@ class Backend:
         self.fault: OSError | None = None
         self.attempts = 0
 
-    async def dial(self) -> Transport:
-        return await self.dials.connect(self._accept, None)
+    async def dial(self, endpoint: str = "pod+unix:/a") -> Transport:
+        return await self.dials.connect(endpoint, self._accept, None)
 
     async def _accept(self) -> Transport:
         self.attempts += 1
@@ -87,6 +87,24 @@ async def test_a_backend_that_is_back_is_dialled_once_a_token_is_there() -> None
     for _ in range(20):
         await made.dial()
     assert made.attempts == 3 + 20
+
+
+async def test_failures_of_one_pod_do_not_keep_clients_from_another() -> None:
+    made = Backend(Limits(failed_dial_burst=3))
+    made.fault = ConnectionRefusedError(errno.ECONNREFUSED, "nobody listens")
+    await made.fail(4)
+    made.fault = None
+    made.opened.set()
+    await made.dial("pod+unix:/b")
+    assert made.attempts == 3 + 1
+
+
+async def test_endpoints_that_failed_long_ago_are_forgotten() -> None:
+    made = Backend(Limits(failed_dial_rate=10.0))
+    for number in range(3 * FAILING_MAX):
+        made.dials.note_failure(f"pod+unix:/{number}", "nobody listens")
+        made.now += SECOND
+    assert len(made.dials._failures) <= FAILING_MAX
 
 
 @pytest.mark.parametrize(
