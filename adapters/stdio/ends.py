@@ -81,6 +81,15 @@ class ReadEnd:
             self.close()
         return bool(data)
 
+    def close_after_rest(self) -> None:
+        """Read what has arrived, in a bounded number of reads that never wait, and close."""
+        poll = select.poll()
+        poll.register(self._fd, select.POLLIN)
+        for _ in range(REST):
+            if self.closed or not poll.poll(0) or not self.read():
+                break
+        self.close()
+
     def close(self) -> None:
         """Stop reading and close the file; idempotent."""
         if not self.closed:
@@ -98,10 +107,18 @@ class WriteEnd:
     """Writes at once what the kernel takes and queues the rest; owns its file.
 
     Above `high` queued bytes, `wait_writable` waits until a quarter of them is left, as asyncio does. Meanwhile `meter`
-    counts them.
+    counts them. `broken` is called in a later turn of the loop if a write fails.
     """
 
-    def __init__(self, file: File, high: int, meter: Meter | None = None, *, patient: bool = False) -> None:
+    def __init__(
+        self,
+        file: File,
+        high: int,
+        meter: Meter | None = None,
+        *,
+        patient: bool = False,
+        broken: Callable[[], None] | None = None,
+    ) -> None:
         self._meter = meter or Meter()
         self._counted = 0
         self.closed = False
@@ -109,6 +126,7 @@ class WriteEnd:
         self._fd = file.fileno()
         self._high = high
         self._patient = patient
+        self._broken = broken
         self._poll = select.poll()
         self._poll.register(self._fd, select.POLLOUT)
         self._loop = asyncio.get_running_loop()
@@ -175,6 +193,8 @@ class WriteEnd:
                 pass
         except OSError:  # mostly EPIPE: the reader is gone, which ends this direction
             self.close()
+            if self._broken is not None:
+                self._loop.call_soon(self._broken)
             return
         if self._waiting > self._high:
             self._room.clear()

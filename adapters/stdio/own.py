@@ -23,7 +23,10 @@ _taken = threading.Lock()  # a process has one stdin and one stdout
 
 
 class OwnTransport(LineStream):
-    """The transport over our stdin and stdout. `run` ends at EOF of stdin; `send` fails once stdout has no reader."""
+    """The transport over our stdin and stdout. `run` ends at EOF of stdin; `send` fails once stdout has no reader.
+
+    Then `run` ends, too, after what has arrived: stdin may stay open for ever, and nobody would get the answers.
+    """
 
     def __init__(self, limits: TransportLimits) -> None:
         self._undo = contextlib.ExitStack()
@@ -32,6 +35,9 @@ class OwnTransport(LineStream):
             source, sink = undo.enter_context(_moved())
             super().__init__(os.fdopen(source, "rb", 0), os.fdopen(sink, "wb", 0), limits, patient=True)
             self._undo = undo.pop_all()
+
+    def _lose_reader(self) -> None:
+        self._in.close_after_rest()
 
     async def close(self, reason: CloseReason = CloseReason.DONE, text: str = "") -> None:
         """Flush within the close deadline and restore stdin and stdout; idempotent."""

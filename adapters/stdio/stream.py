@@ -23,7 +23,7 @@ class LineStream:
         self._inbound = Inbound(limits.receive_high, self._pause, self._read_on, self.meter, self._splitter)
         self._discarding = False
         self._in = ReadEnd(source, self._take, self._end)
-        self._out = WriteEnd(sink, limits.send_high, self.meter, patient=patient)
+        self._out = WriteEnd(sink, limits.send_high, self.meter, patient=patient, broken=self._lose_reader)
         self._in.resume()
 
     async def run(self, sink: Sink) -> None:
@@ -66,6 +66,9 @@ class LineStream:
                     await self._out.flushed()
         finally:
             self._out.close()
+
+    def _lose_reader(self) -> None:
+        """Do nothing: a subclass may end its input when nobody reads its output."""
 
     def _pause(self) -> None:
         self._in.pause()

@@ -316,6 +316,18 @@ async def test_a_client_that_closed_our_stdout_is_gone() -> None:
         await transport.close()
 
 
+async def test_the_input_ends_after_what_has_arrived_once_a_write_fails_for_want_of_a_reader() -> None:
+    async with spawned_by(pipes()) as client:
+        os.close(client.stdout)
+        client.stdout = -1
+        transport = await taken()
+        client.hears_no_more()
+        client.say(b"first\nsecond\n")
+        assert transport.try_send([b"anybody?"])
+        async with asyncio.timeout(DEADLINE):
+            assert await receive_all(transport) == [b"first", b"second"]
+
+
 async def test_close_writes_the_pending_frames() -> None:
     heard = bytearray()
 
