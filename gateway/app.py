@@ -324,5 +324,6 @@ class App:
 
     async def _close(self) -> None:
         await self._routes.stop_accepting()
+        self._services.queue.close_to_clients()  # further commands would delay the end, or open more sessions
         await self._routes.stop()
         self._clients.close()

@@ -40,7 +40,7 @@ class RouteLimits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True,
     transcript_max: Bytes = 16 * 1024 * 1024  # history text of a session; older messages are dropped and counted
     catch_up: Count = 512  # events rendered at once for a link that fell behind: 2 to 4 ms
     connect_deadline: Seconds = 5.0  # below a pando call's 10 s and a smooth request's 30 s
-    dials: Count = 64  # attempts to connect to a backend at once: one takes 1 to 5 ms, so 10,000 sessions wait seconds
+    dials: Count = 32  # attempts to connect to a backend at once: one takes 1 to 5 ms, so 10,000 sessions wait seconds
     # failed connections to a backend a second, above which sessions fail without one: each takes some 2 ms of CPU
     failed_dial_rate: Rate = 10.0
     failed_dial_burst: Count = 100  # so many at once: the sessions that dial while their backend restarts

@@ -72,10 +72,11 @@ class FairQueue:
     `soon` runs a function in the next iteration of the event loop.
     """
 
-    __slots__ = ("_clock", "_numbers", "_scheduled", "_soon", "_waiting", "budget")
+    __slots__ = ("_clock", "_numbers", "_scheduled", "_soon", "_waiting", "budget", "is_closed")
 
     def __init__(self, soon: Callable[[Callable[[], None]], object] | None = None) -> None:
         self.budget = StepBudget()
+        self.is_closed = False
         self._soon = soon
         self._waiting: list[tuple[int, int, Waiting]] = []
         self._numbers = count()
@@ -86,6 +87,11 @@ class FairQueue:
     def waiting_links(self) -> int:
         """The number of links that wait for a later step."""
         return len(self._waiting)
+
+    def close_to_clients(self) -> None:
+        """Handle no more frames of clients: the gateway ends. Backends and sliced work are served in the steps."""
+        self.is_closed = True
+        self.budget.turn_end = STEP  # a lone frame of a client has no room either
 
     def admit(self, frames: Sequence[Frame], each: int = FRAME) -> Sequence[Frame]:
         """Return the first frames, as many as this turn has room for, and count their work: their bytes, and `each`.
@@ -127,7 +133,7 @@ class FairQueue:
             while self._waiting and self.budget.left > 0:
                 self._serve(heappop(self._waiting)[2])
         finally:
-            self.budget.turn_end = 0
+            self.budget.turn_end = STEP if self.is_closed else 0
             self._scheduled = False
             if self._waiting:
                 self._schedule()
@@ -179,6 +185,9 @@ class Turns:
 
         No frames at all mean that the transport has data which it must split first.
         """
+        if self._queue.is_closed and self._check is not None:
+            self._waits, self.waiting = True, 0
+            return ()
         some = frames if self._check is None else frames[:CLIENT_FRAMES]  # only handling a command shows what it costs
         admitted = self._queue.admit(some, self._each)
         self.waiting = max(len(frames) - len(admitted), not frames)
@@ -190,6 +199,8 @@ class Turns:
     def take(self) -> None:
         """Act on frames that wait, until the turn is over."""
         self.waiting = 0
+        if self._queue.is_closed and self._check is not None:
+            return  # the link still waits, so `stop` shows it the frames
         self._resume()
         self._waits = self.waiting > 0
 

@@ -191,10 +191,43 @@ def test_a_client_that_opens_sessions_gets_no_more_frames_handled_than_the_step_
 
 def test_a_client_with_cheap_frames_uses_the_whole_step() -> None:
     floor = Floor()
-    client = floor.sender("client")
-    client.turns = Turns(floor.queue, client.act, lambda frame: frame)
-    client.say(*[b"{}"] * 1000)
+    client(floor, "client").say(*[b"{}"] * 1000)
     assert len(floor.step()) > 100
+
+
+def client(floor: Floor, name: str) -> Sender:
+    made = floor.sender(name)
+    made.turns = Turns(floor.queue, made.act, lambda frame: frame)
+    return made
+
+
+def test_a_queue_that_is_closed_to_clients_handles_no_flood_and_schedules_no_further_step() -> None:
+    floor = Floor()
+    client(floor, "flood").say(*[b"{}"] * 10_000)
+    floor.queue.close_to_clients()
+    handled = len(floor.log)
+    floor.step()
+    client(floor, "late").say(b"{}", b"{}")
+    assert (len(floor.log), len(floor.soon)) == (handled, 0)
+
+
+def test_a_queue_that_is_closed_to_clients_serves_backends() -> None:
+    floor = Floor()
+    client(floor, "flood").say(*[b"{}"] * 10_000)
+    floor.queue.close_to_clients()
+    floor.sender("backend").say(*[b"{}"] * 10)
+    handled = [name for _ in range(2) if floor.soon for name, _ in floor.step()]
+    assert handled == ["backend"] * 10
+
+
+def test_a_client_that_is_disconnected_is_shown_what_waits_in_a_closed_queue() -> None:
+    floor = Floor()
+    shown: list[str] = []
+    late = Turns(floor.queue, lambda: shown.append("late"), lambda frame: frame)
+    floor.queue.close_to_clients()
+    assert late.admit([b"{}"]) == ()
+    late.stop()
+    assert shown == ["late"], "its transport drops the frames"
 
 
 def test_the_parts_of_a_message_count() -> None:
