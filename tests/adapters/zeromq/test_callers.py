@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Sequence
 
 import pytest
@@ -281,6 +282,22 @@ async def test_a_caller_that_does_not_read_its_answers_delays_only_itself() -> N
                 for _ in range(5_000):
                     assert len((await reply(deaf))[-1]) == 10_000
                 await stuck
+
+
+async def test_few_calls_of_a_connection_are_buffered_while_the_event_loop_is_busy() -> None:
+    call_of_256_kib, most = b"x" * 256 * 1024, 200
+    async with primary() as ours:
+        with peer(zmq.DEALER, ours.calls, SNDHWM=1, SNDBUF=4096, SNDTIMEO=300) as dealer:
+            sent = 0
+            with contextlib.suppress(zmq.Again):
+                while sent < most:  # the loop does not run meanwhile
+                    dealer.send_multipart([b"", call_of_256_kib])
+                    sent += 1
+            assert sent < most // 2  # those of UNREAD, and what the system's own buffers hold
+            caller, frames = await heard(ours)
+            received = len(frames)
+            while received < sent:
+                received += len(await receive(caller))
 
 
 async def test_closing_ends_a_send_that_waits() -> None:
