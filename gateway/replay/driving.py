@@ -36,6 +36,10 @@ class DrivingError(ConfigError):
     """Raised with the reason if the backend cannot be driven at all."""
 
 
+class UnreachedError(DrivingError):
+    """Raised with the reason if the backend cannot be reached, without its endpoint."""
+
+
 class Driven(Struct, frozen=True, kw_only=True):
     """The result: the number of recorded turns, the differences of the live ones, and the refusals.
 
@@ -238,7 +242,7 @@ class Driver:
         """Note a refusal; raise DrivingError if the backend was never reached."""
         if isinstance(answer, e.Reply) and answer.failure is not None:
             if answer.failure.cause == "upstream_lost" and not self._reached:
-                raise DrivingError(answer.failure.text)
+                raise UnreachedError(answer.failure.text)
             self._refusals.append(f"the backend refused: {answer.failure.text}")
 
     def _streamed(self, part: TurnPart) -> int:

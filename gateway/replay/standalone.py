@@ -18,7 +18,7 @@ from dragoman.gateway.config.check import check_route
 from dragoman.gateway.config.model import Config, Limits, Recording, Route
 from dragoman.gateway.endpoint import Endpoint, parse
 from dragoman.gateway.recording.reader import open_recording
-from dragoman.gateway.replay.driving import DEADLINE, Driven, Driver
+from dragoman.gateway.replay.driving import DEADLINE, Driven, Driver, DrivingError, UnreachedError
 from dragoman.gateway.replay.in_process import in_process_dialect
 from dragoman.gateway.replay.plan import ReplayPlan, read_plan
 from dragoman.gateway.replay.turn_matcher import MatchReport
@@ -78,6 +78,8 @@ async def drive(
         app.join(in_process_dialect(registry.upstream(upstream)), driver.transport)
         try:
             driven.append(await driver.run())
+        except UnreachedError as error:
+            raise DrivingError(f"{error} ({upstream.masked})") from error
         finally:
             app.stop.set()
     return driven[0]

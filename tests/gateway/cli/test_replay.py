@@ -50,7 +50,8 @@ def test_a_recording_without_turns_is_not_driven(recording: Path, tmp_path: Path
 def test_a_backend_that_cannot_be_reached_exits_2(recording: Path, tmp_path: Path) -> None:
     done = dragoman("drive", str(recording), f"pod+unix:{tmp_path}/none", "--deadline", "5")
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "error: the backend cannot be reached: No such file or directory\n"
+    words = f"No such file or directory (pod+unix:{tmp_path}/none)"
+    assert done.stderr == f"error: the backend cannot be reached: {words}\n"
 
 
 def test_fields_that_a_dialect_cannot_express_are_compared_unless_ignored(tmp_path: Path) -> None:
