@@ -17,7 +17,7 @@ from dragoman.gateway.recording.keeping import Keep
 from dragoman.gateway.recording.places import place
 from dragoman.gateway.recording.redaction.redactor import Redactor
 from dragoman.gateway.recording.redaction.rules import rules
-from dragoman.gateway.recording.session_redactor import RedactionWorker
+from dragoman.gateway.recording.session_redactor import HeldBack, RedactionWorker
 from dragoman.gateway.recording.writer import Writer
 from dragoman.gateway.timers import Schedule, Timer
 
@@ -46,7 +46,8 @@ class Recordings:
         self.redactor = redactor
         self.ledger = ledger
         self.memory = memory
-        self._backlog = RecordingBacklog(writer, worker, memory)
+        self.held_back = HeldBack()
+        self._backlog = RecordingBacklog(writer, worker, memory, self.held_back)
         self.later = later
         self.everything = everything
         self._timer: Timer | None = None
@@ -78,15 +79,18 @@ class Recordings:
 
 
 class RecordingBacklog:
-    """Counts the bytes that wait for the writer and for the redaction in its thread, in the budget of memory.
+    """Counts the bytes that wait for the writer, in redactors and for their thread, in the budget of memory.
 
-    These threads free memory, but only the event loop may change a meter. So the loop looks at both queues at each
-    flush, and again while much waits. When memory is short and these queues hold the most, they are emptied: the
+    The threads free memory, but only the event loop may change a meter. So the loop looks at both queues at each
+    flush, and again while much waits. When memory is short and these hold the most, they are emptied: the
     sessions are not recorded for a while, as if the disk were full, and the lost lines are counted.
     """
 
-    def __init__(self, writer: Writer, worker: RedactionWorker | None, memory: MemoryBudget) -> None:
+    def __init__(
+        self, writer: Writer, worker: RedactionWorker | None, memory: MemoryBudget, held_back: HeldBack
+    ) -> None:
         self._writer = writer
+        self._held_back = held_back
         self._worker = worker
         self._memory = memory
         self._meter = Meter()
@@ -102,12 +106,14 @@ class RecordingBacklog:
         self._memory.release(self._meter)
 
     def _size(self) -> int:
-        return self._writer.backlog + (self._worker.backlog if self._worker is not None else 0)
+        in_thread = self._worker.backlog if self._worker is not None else 0
+        return self._writer.backlog + in_thread + self._held_back.size
 
     def _relieve(self) -> None:
         self._writer.discard()
         if self._worker is not None:
             self._worker.discard()
+        self._held_back.discard()
         self._meter.add(self._size() - self._meter.size)
 
 

@@ -102,7 +102,9 @@ class SessionRecorder:
         self.step: list[Note] = []  # the notes of the step that is not over
         self._texts: list[Row] = []  # lone pieces of a text behind the pending steps
         self._redactor = (
-            SessionRedactor(recordings.redactor, self._parts, recordings.ledger, recordings.worker)
+            SessionRedactor(
+                recordings.redactor, self._parts, recordings.ledger, recordings.worker, recordings.held_back
+            )
             if recordings.redactor is not None
             else None
         )

@@ -16,6 +16,7 @@ from queue import SimpleQueue
 import structlog
 from msgspec import Struct
 
+from dragoman.adapters.meter import STEP
 from dragoman.gateway.observability.ledger import Ledger
 from dragoman.gateway.recording.format import Item, encode_lines, packed
 from dragoman.gateway.recording.parts import RecordingParts
@@ -123,14 +124,41 @@ class RedactionWorker:
                 self._call(self._collect)
 
 
+class HeldBack:
+    """The bytes that the redactors of all recordings hold back. Only those that hold a step of a meter are known."""
+
+    def __init__(self) -> None:
+        self.size = 0
+        """Bytes that are held back."""
+        self.redactors: dict[SessionRedactor, int] = {}
+
+    def note(self, redactor: SessionRedactor, size: int) -> None:
+        """Take note of what a redactor holds back now."""
+        self.size -= self.redactors.pop(redactor, 0)
+        if size >= STEP:
+            self.redactors[redactor] = size
+            self.size += size
+
+    def discard(self) -> None:
+        """Have all redactors drop what they hold back, because memory is short."""
+        for redactor in list(self.redactors):
+            redactor.discard()
+
+
 class SessionRedactor:
     """The redactor of one recording; `make` returns a new one after a failure. `parts` write the redacted lines."""
 
-    __slots__ = ("_in_thread", "_ledger", "_make", "_parts", "_worker", "redactor")
+    __slots__ = ("_held_back", "_in_thread", "_ledger", "_make", "_parts", "_worker", "redactor")
 
     def __init__(
-        self, make: Callable[[], Redactor], parts: RecordingParts, ledger: Ledger, worker: RedactionWorker | None
+        self,
+        make: Callable[[], Redactor],
+        parts: RecordingParts,
+        ledger: Ledger,
+        worker: RedactionWorker | None,
+        held_back: HeldBack,
     ) -> None:
+        self._held_back = held_back
         self._make = make
         self._parts = parts
         self._ledger = ledger
@@ -156,10 +184,18 @@ class SessionRedactor:
         else:
             self._parts.fail("redaction does not keep up", number)
 
+    def discard(self) -> None:
+        """Drop what is held back, unless the thread has it, and stop recording for a while: memory is short."""
+        if not self.busy:
+            number, self.redactor = self.redactor.held_lines, self._make()
+            self._held_back.note(self, 0)
+            self._parts.fail("memory is short (`memory`)", number)
+
     def finish(self, then: Callable[[], None]) -> None:
         """Write all that is left, then call `then`: no more will come."""
 
         def end() -> None:
+            self._held_back.note(self, 0)
             self._tell_redacted()
             then()
 
@@ -210,6 +246,11 @@ class SessionRedactor:
         else:
             lines, data = encoded
             write_lines(self._parts, lines, lambda: data)
+        if self._in_thread:  # the redactor is the thread's own
+            return
+        held = self.redactor.held
+        if held >= STEP or self in self._held_back.redactors:  # seldom
+            self._held_back.note(self, held)
 
     def _tell_redacted(self) -> None:
         """Count the secrets that were left out of a recording, and log their kinds and places."""

@@ -147,6 +147,21 @@ class Redactor:
         return self._released()
 
     @property
+    def held(self) -> int:
+        """Bytes of the frames and characters of the texts that are held back."""
+        held = self._weight
+        for text in self._texts.values():
+            held += text.held
+        return held
+
+    @property
+    def held_lines(self) -> int:
+        """Number of the frames, events and commands that are held back."""
+        return sum(
+            sum(line.count for line in item.slot) if isinstance(item, HeldDelta) else item.count for item in self._queue
+        )
+
+    @property
     def window(self) -> int:
         """How long a text is held back, in µs."""
         return self._rules.window_micros if self._rules is not None else 0

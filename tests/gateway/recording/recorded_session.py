@@ -47,6 +47,9 @@ class Disk:
     def flush(self) -> None:
         pass
 
+    def discard(self) -> None:
+        pass
+
     def finish(self, file: OutputFile) -> None:
         self.finished.append(file)
 

@@ -8,6 +8,9 @@ from typing import Any, cast
 from dragoman.adapters.meter import STEP, Meter
 from dragoman.gateway.overload.memory import MemoryBudget
 from dragoman.gateway.recording.recordings import RecordingBacklog
+from dragoman.gateway.recording.session_redactor import HeldBack
+from dragoman.mappings.canonical.events import TextDelta, TurnEnded
+from tests.gateway.recording.recorded_session import Scene
 
 
 class Queue(SimpleNamespace):
@@ -21,7 +24,7 @@ class Queue(SimpleNamespace):
 
 def counted(limit: int) -> tuple[MemoryBudget, RecordingBacklog, Queue, Queue]:
     memory, writer, worker = MemoryBudget(limit), Queue(backlog=0), Queue(backlog=0)
-    return memory, RecordingBacklog(cast("Any", writer), cast("Any", worker), memory), writer, worker
+    return memory, RecordingBacklog(cast("Any", writer), cast("Any", worker), memory, HeldBack()), writer, worker
 
 
 def test_bytes_that_wait_for_a_thread_count_as_memory_until_they_are_written() -> None:
@@ -51,3 +54,31 @@ def test_closed_recordings_count_nothing() -> None:
     backlog.count_bytes()
     backlog.release()
     assert memory.used == 0
+
+
+def flush(scene: Scene) -> None:
+    """Flush this recording at once, as much text does, and then all that wait for the shared timer."""
+    scene.track.flush()
+    scene.recordings.wants_flush(lambda: None)
+    scene.passes(0.05)
+
+
+def test_text_that_redaction_holds_back_counts_as_memory_until_it_is_written() -> None:
+    scene = Scene(redacts=True)
+    before = scene.memory.used
+    scene.happens(TextDelta(text="word " * (STEP // 2)))
+    flush(scene)
+    assert scene.memory.used - before > STEP
+    scene.happens(TurnEnded(end="completed"))
+    flush(scene)
+    assert scene.memory.used == before
+
+
+def test_text_that_redaction_holds_back_is_dropped_and_counted_when_memory_is_short() -> None:
+    scene = Scene(redacts=True)
+    scene.memory.change_limit(2 * STEP)
+    scene.happens(TextDelta(text="word " * (STEP // 2)))
+    flush(scene)
+    assert scene.memory.relieved == 1
+    assert scene.memory.used <= 2 * STEP
+    assert scene.ledger.counters["recording_lines_lost"] == 1
