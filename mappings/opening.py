@@ -15,7 +15,7 @@ from dragoman.mappings.canonical.events import Event, Reply, SessionOpened
 from dragoman.mappings.canonical.values import Failure
 
 HELD_MAX = 64
-"""Commands that wait until a session is open; a further one is refused."""
+"""Commands that wait until a session is open; a further one is refused. Real clients send one or two."""
 
 UNOPENED = Failure(cause="internal", text="the backend opened no session")
 
@@ -43,7 +43,7 @@ class SessionOpening:
         if isinstance(command, GetSession) and command.session and self._asked is None:
             return self._ask(self._lookup(command)), []
         if len(self._held) >= HELD_MAX:
-            failure = Failure(cause="busy", text="too many commands wait for the session to be opened")
+            failure = Failure(cause="busy", text=f"{HELD_MAX} commands wait for the session to be opened")
             return [], [Reply(request=command.request, failure=failure)]
         self._held.append(command)
         return (self._ask(replace(self._wanted, request="")) if self._asked is None else []), []

@@ -31,6 +31,7 @@ from dragoman.mappings.canonical.values import Cause, Failure
 from dragoman.mappings.dialect import Burst, TextSink
 
 HELD_MAX = 1024  # items that one script holds: four times the commands that a session may have in flight
+TOO_MANY_HELD = f"{HELD_MAX} commands wait for the backend; try again later"
 
 Held = TypeVar("Held")
 Script = Generator[Command | None, Any, None]
@@ -220,7 +221,7 @@ class AskingBackend(RelayedBackend):
     def _hold(self, commands: Sequence[Command]) -> None:
         """Hold commands until the script ends; those for which there is no room fail."""
         if excess := self._asking.hold(commands):
-            self._session.lost("too many commands wait for the backend", excess, "busy")
+            self._session.lost(TOO_MANY_HELD, excess, "busy")
 
     def _refuse(self, held: list[Command], failure: Failure) -> None:
         self._session.lost(failure.text, held)

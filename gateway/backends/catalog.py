@@ -27,7 +27,9 @@ from dragoman.mappings.dialect import Burst, Loss
 
 # rows that are asked for: the largest page of servers (docs/dialects/smooth.md, section 3: list_conversations)
 STORED_MAX = 200
-WAITING_MAX = 1024  # lists that wait for one answer; a further one shows only the sessions that live here
+# Lists that wait for one answer; a further one shows only the sessions that live here. A page asks once in a while, so
+# so many are a flood, and each holds its command.
+WAITING_MAX = 1024
 NAMES_MAX = 10_000  # remembered names, of some 1,000 conversations; the oldest is forgotten first
 
 Told = Callable[[Rows], None]

@@ -22,7 +22,7 @@ from typing import Any
 
 from msgspec import structs
 
-from dragoman.gateway.backends.asking import Asking, Script, TimedOut
+from dragoman.gateway.backends.asking import TOO_MANY_HELD, Asking, Script, TimedOut
 from dragoman.gateway.backends.forgotten_rows import RememberingOpener
 from dragoman.gateway.backends.kind import MakeBackend
 from dragoman.gateway.backends.shared_requests import SharedRequest, SharedRequests
@@ -342,7 +342,7 @@ class SharedBackend:
         opens = self._session.state.backend_ids is None and any(isinstance(c, SubmitInput) for c in commands)
         if self._asking.active or opens:
             if excess := self._asking.hold(commands):
-                self._session.lost("too many commands wait for the backend", excess, "busy")
+                self._session.lost(TOO_MANY_HELD, excess, "busy")
             if not self._asking.active:
                 self._asking.begin(self._open())
             return
