@@ -37,8 +37,15 @@ NUMBER = re.compile(r"\[(\d+)\.\d+\]")
 
 
 def limits(log_max: int) -> Limits:
-    """Return small outboxes, so that few frames make a client slow, and no delay between attempts to connect."""
-    return Limits(backoff_first=AT_ONCE, backoff_max=AT_ONCE, outbox_soft=1024, catch_up=8, log_max=log_max)
+    """Return small outboxes, so that few frames make a client slow, and attempts to connect without delay or bound."""
+    return Limits(
+        backoff_first=AT_ONCE,
+        backoff_max=AT_ONCE,
+        failed_dial_burst=1_000_000,
+        outbox_soft=1024,
+        catch_up=8,
+        log_max=log_max,
+    )
 
 
 class RandomSessionClient(Struct, kw_only=True, eq=False):
