@@ -71,7 +71,7 @@ class ClientTranslator(TranslatorDefaults[Event]):
         self._drop_calls(step)
         self._calls.ask(step, ask.Ping(), "alive")
         self._calls.ask(step, ask.ListSessions(), "sessions")
-        self._sessions.reconnected()
+        self._sessions.reconnected(self._heard)
         self._ask_for_messages(step)
         return step
 

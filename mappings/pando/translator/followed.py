@@ -58,10 +58,10 @@ class FollowedSessions(dict[str, Following]):
         elif following is not None:
             following.watched = False
 
-    def reconnected(self) -> None:
+    def reconnected(self, now: int) -> None:
         """Ask again, over a new connection, for the state of open turns."""
         for _, following in self.touch_all():
-            following.reconnected()
+            following.reconnected(now)
 
     def touch_all(self) -> ItemsView[str, Following]:
         """Return all sessions, and note that any of them may want its messages."""

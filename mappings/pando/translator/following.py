@@ -37,6 +37,7 @@ TOOL_MAX = 30 * 60.0  # seconds of silence while a tool call is open
 LEARN_MAX = 1.0  # seconds that the first text of a run waits for the input that began it
 CAUSE_WAIT = 1.0  # seconds after which a system message is no cause: a cause comes right before the end
 ANSWER_DEADLINE = 5.0  # seconds that the end of a turn waits for its whole text: half of what a call may take
+NO_ANSWER = say.ErrorReported(cause="internal", text="the run ended without an answer")
 HELD_MAX = 10_000  # events that wait for the answer to an input: ten seconds of a fast model
 
 
@@ -76,6 +77,7 @@ class Following:
         """Publications that wait for the answer to an input of ours, or for a list, on the other connection."""
         self.known = KnownMessages()
         self._heard = 0
+        self._severed_at = -1  # when a connection in an open turn was made again
         self._last: tuple[tuple[Message, ...], int] | None = None  # list and time, until something is published
         self._ending: say.TurnEnded | None = None
         self._cause: say.MessageAppended | None = None  # the system message that was published last
@@ -198,9 +200,7 @@ class Following:
             self._end_interrupted(now)
 
     def _end(self, event: say.TurnEnded, now: int) -> list[Event]:
-        if not self.open:  # we connected after the turn: there is nothing to end
-            return []
-        if self._ending is None:
+        if self.open and self._ending is None:  # if we connected after the turn, there is nothing to end
             self._ending, self._heard, self.wants = event, now, True
         return []
 
@@ -224,7 +224,8 @@ class Following:
         if self._last is None or self._last[0] != listed:
             self._last = listed, now
             return []
-        if now - self._last[1] < self._quiet() * NS:
+        is_answered = _is_answered(listed, self.known.answers(listed))
+        if now - self._last[1] < self._quiet(is_answered) * NS:
             return []
         self.guesses += 1
         return self._inferred(listed)
@@ -238,9 +239,8 @@ class Following:
     def _finish(self, listed: tuple[Message, ...] | None) -> list[Event]:
         """Return the published end of the turn, after the text that was missing."""
         ending, self._ending = self._ending, None
-        usage = ending.usage if ending is not None else None
         rest = self._rest(listed) if listed is not None else []
-        counted = [say.UsageReported(usage=usage)] if usage is not None else []
+        counted = [say.UsageReported(usage=ending.usage)] if ending is not None and ending.usage is not None else []
         answers = None if listed is None else [message for message in self.known.answers(listed) if message.text]
         cause, said = self._cause, bool(self._output.length)
         if cause is not None and _failed(cause.message, answers, said) and not self._cancelled:
@@ -255,13 +255,12 @@ class Following:
         return [] if said is None else [said]
 
     def _inferred(self, listed: tuple[Message, ...]) -> list[Event]:
-        answer, rest = self.known.answers(listed), self._rest(listed)
+        rest = self._rest(listed)
         if self._cancelled:
             return [*rest, *self._over("cancelled", listed)]
-        if answer and listed[-1] is answer[-1]:
+        if _is_answered(listed, self.known.answers(listed)):
             return [*rest, *self._over("completed", listed)]
-        why = say.ErrorReported(cause="internal", text="the run ended without an answer")
-        return [*rest, why, *self._over("failed", listed)]
+        return [*rest, NO_ANSWER, *self._over("failed", listed)]
 
     def _over(self, end: Any, listed: tuple[Message, ...] | None) -> list[Event]:
         self.open = self.wants = False
@@ -291,12 +290,14 @@ class Following:
             self.wants = True
         return self._no_cause() if self._ending is None and silence >= CAUSE_WAIT * NS else []
 
-    def _quiet(self) -> float:
-        return self.patience.update if self._input is not None and self._updated else self.patience.quiet
+    def _quiet(self, is_answered: bool = True) -> float:
+        # A primary subscribes us some time after we connect, and the text before an open call is no answer.
+        is_late = self._severed_at >= self._heard and is_answered and not self._output.calls
+        return self.patience.update if is_late or (self._input is not None and self._updated) else self.patience.quiet
 
-    def reconnected(self) -> None:
+    def reconnected(self, now: int) -> None:
         """Ask for the messages of an open turn, which may have ended while the connection was lost."""
-        self.asked, self.wants = False, self.open
+        self.asked, self.wants, self._severed_at = False, self.open, now
 
     def end_lost_turn(self) -> list[Event]:
         """End the open turn of a primary that is gone."""
@@ -305,6 +306,10 @@ class Following:
         self._ending = None
         why = say.ErrorReported(cause="upstream_lost", text="the primary was replaced by another")
         return [why, *self._over("failed", None)]
+
+
+def _is_answered(listed: Sequence[Message], answers: Sequence[Message]) -> bool:
+    return bool(answers) and listed[-1] is answers[-1]
 
 
 def _failed(cause: Message, answers: Sequence[Message] | None, said: bool) -> bool:

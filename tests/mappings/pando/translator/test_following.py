@@ -109,5 +109,36 @@ def test_the_lengths_of_silence_are_configurable() -> None:
     assert session.wants
 
 
+def severed(*listed: Message, calls: bool = False) -> list[say.Event]:
+    """Return what a turn tells if for 3 s over a new connection its messages stay the same."""
+    session = Following(Patience(update=3.0))
+    session.begin_turn(0, "hi")
+    if calls:
+        session.take_event(say.ToolCallStarted(call="c", name="look"), 0)
+    session.reconnected(NS)
+    asked = [session.wants]
+    assert session.take_list(listed, NS) == []
+    for now in (4 * NS - 1, 4 * NS):
+        session.check_time(now)
+        asked.append(session.wants)
+    assert asked == [True, False, not calls], "the turn may have ended before the primary had subscribed us"
+    return session.take_list(listed, 4 * NS)
+
+
+STORED = Message(role="user", text="hi", id="u"), answer("m", "Done.")
+
+
+def test_a_turn_that_ended_before_a_new_subscription_is_over_once_its_answer_is_stored() -> None:
+    assert severed(*STORED)[-2:] == DONE
+
+
+def test_a_turn_whose_answer_is_not_stored_goes_on_over_a_new_connection() -> None:
+    assert severed(STORED[0]) == []
+
+
+def test_a_turn_with_an_open_tool_call_goes_on_over_a_new_connection() -> None:
+    assert severed(*STORED, calls=True) == []
+
+
 def test_losing_the_primary_ends_nothing_without_a_turn() -> None:
     assert Following(Patience()).end_lost_turn() == []
