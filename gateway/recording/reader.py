@@ -238,7 +238,7 @@ def recordings_in(folder: Path) -> Iterator[Reader]:
 
 
 class RecordedSession(Struct, frozen=True, kw_only=True):
-    """One session in a folder of recordings.
+    """A recorded session: its file, its ids, its route, and what lists of recordings show of it.
 
     `shown_as` has the other ids under which clients knew it. `began` is in ns since the Unix epoch, `input` is the
     first input or "".
