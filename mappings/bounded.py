@@ -9,7 +9,7 @@ Known = TypeVar("Known")
 
 
 def remember(known: dict[Key, Known], key: Key, value: Known, most: int) -> None:
-    """Set `known[key]`. Forget the oldest entry first, if the dict has `most` entries already."""
+    """Set `known[key] = value`. If the dict already has `most` entries, remove the oldest one first."""
     if key not in known and len(known) >= most:
         del known[next(iter(known))]
     known[key] = value

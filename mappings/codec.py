@@ -27,9 +27,9 @@ MALFORMED = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, TypeError)
 
 
 class Format(Protocol):
-    """The interface that a Direction needs of a codec.
+    """The interface of a codec, as a Direction uses it.
 
-    Codec has it, and so have the codecs of dialects whose messages are not told apart by one key.
+    Codec implements it. Dialects whose messages are not told apart by one key have codecs of their own.
     """
 
     @property
@@ -46,13 +46,13 @@ class Format(Protocol):
 
     @property
     def watched(self) -> frozenset[type]:
-        """Return the types whose messages may be `suspicious`."""
+        """Return the wire types whose decoded messages must be passed to `suspicious`."""
 
     def suspicious(self, frame: bytes, message: Any) -> bool:
-        """Return True if a frame that decoded must be checked."""
+        """Return True if a frame that was decoded must also be passed to `check`."""
 
     def check(self, frame: bytes) -> None:
-        """Check a suspicious frame again; raises PeerError."""
+        """Check a suspicious frame; raises PeerError if it is too deep, not UTF-8 or has a duplicate key."""
 
     def mend(self, frame: bytes) -> tuple[Any, list[str]]:
         """Decode a refused frame and return the message and the removed keys; raises PeerError."""
@@ -61,8 +61,8 @@ class Format(Protocol):
 class Codec(Generic[M]):
     """Decoder and encoder of the messages of one dialect in one direction.
 
-    `union` is the union of its wire structs. `max_depth` is the nesting that the dialect's own parsers accept.
-    `reshape` turns another legal spelling into the usual one. `unique_keys` refuses duplicate keys.
+    `union` is the union of the wire structs. `max_depth` is the deepest nesting that real peers accept. `reshape`
+    rewrites another legal form of a message into the usual one. `unique_keys` refuses duplicate keys.
     """
 
     def __init__(
@@ -109,13 +109,13 @@ class Codec(Generic[M]):
 
     @cached_property
     def watched(self) -> frozenset[type]:
-        """Return the types whose messages may be `suspicious`: without opaque JSON inside none can nest too deep."""
+        """Return the wire types with opaque JSON inside: only their messages can nest too deep."""
         return frozenset(struct.cls for struct in self._structs if self.unique_keys or _opaque(struct))
 
     def suspicious(self, frame: bytes, message: M) -> bool:
-        """Return True if a frame that decoded may still be too deep, no UTF-8, or have a duplicate key.
+        """Return True if a decoded frame may still be too deep, not UTF-8, or have a duplicate key.
 
-        The test counts a few characters and errs on the safe side.
+        The test counts a few characters, so it also returns True for some valid frames.
         """
         if self.unique_keys and (
             type(message) in self._uncounted
@@ -128,7 +128,7 @@ class Codec(Generic[M]):
         return len(frame) > 2 * self.max_depth and frame.count(b"{") + frame.count(b"[") > self.max_depth
 
     def check(self, frame: bytes) -> None:
-        """Check a suspicious frame again; raises PeerError `too_deep`, `not_utf8` or `duplicate_key`."""
+        """Check a suspicious frame; raises PeerError `too_deep`, `not_utf8` or `duplicate_key`."""
         read_json(frame, self.max_depth)
         if self.unique_keys:
             self.check_keys(frame)
@@ -140,7 +140,7 @@ class Codec(Generic[M]):
     def mend(self, frame: bytes) -> tuple[M | Unmapped, list[str]]:
         """Decode a frame that the typed decoder refused; return the message and the paths of the removed keys.
 
-        Raises PeerError if the frame is no message of this dialect. Its `value` is the untyped JSON, if it was JSON.
+        Raises PeerError if the frame is not a message of this dialect. The error's `value` is the untyped JSON, if any.
         """
         value = read_json(frame, self.max_depth)
         if self.unique_keys:
@@ -189,7 +189,7 @@ def read_json(frame: bytes, max_depth: int) -> object:
 def check_depth(value: object, max_depth: int, text: str = "") -> None:
     """Raise PeerError `too_deep` if `value` nests too deep.
 
-    It counts level by level, because a parser that recursed would run into the interpreter's own limit.
+    The depth is counted level by level: a recursive check would exceed the interpreter's own limit.
     """
     depth = 0
     level = [value]
@@ -228,13 +228,13 @@ def _inside(shape: inspect.Type, seen: set[type]) -> Iterator[inspect.Type]:
 
 
 def _opaque(shape: inspect.Type) -> bool:
-    """Return True if any JSON may be inside `shape`."""
+    """Return True if `shape` can contain opaque JSON: any value, without a declared type."""
     anything = inspect.AnyType | inspect.RawType | inspect.CustomType | inspect.DictType
     return any(isinstance(member, anything) for member in _inside(shape, set()))
 
 
 def _hides(shape: inspect.Type) -> bool:
-    """Return True if a count of characters may miss a duplicate key: behind a written default, or in Raw."""
+    """Return True if counting characters can miss a duplicate key: in a field with a default value, or in Raw."""
     return any(
         isinstance(member, inspect.RawType)
         or (
@@ -247,7 +247,7 @@ def _hides(shape: inspect.Type) -> bool:
 
 
 def _prune(value: object, shape: inspect.Type, path: str) -> Iterator[str]:
-    """Remove every key that `shape` does not document from `value`, in place, and yield the paths."""
+    """Remove all undocumented keys of `shape` from `value`, in place, and yield their paths."""
     if isinstance(value, dict):
         yield from _prune_objects((value,), shape, path)
     elif isinstance(value, list):
@@ -260,7 +260,7 @@ def _prune(value: object, shape: inspect.Type, path: str) -> Iterator[str]:
 
 
 def _prune_objects(values: Sequence[dict[str, object]], shape: inspect.Type, path: str) -> Iterator[str]:
-    """Prune objects of one shape. The documented keys are looked up once for all of them."""
+    """Remove the undocumented keys of many objects of one shape; the documented keys are looked up once."""
     structs = list(_structs(shape))
     documented = {struct.tag: {f.encode_name: f.type for f in struct.fields} for struct in structs}
     tag_field = structs[0].tag_field if structs else None

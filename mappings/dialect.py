@@ -27,7 +27,7 @@ Heard = TypeVar("Heard")
 Said = TypeVar("Said", contravariant=True)
 
 PATH_MAX = 200  # characters of an undocumented key's path in its loss
-PATHS_MAX = 64  # undocumented keys of one message that are counted apart
+PATHS_MAX = 64  # undocumented keys of one message that are counted by name
 
 Clock = Callable[[], int]
 """Returns nanoseconds since the Unix epoch; read once a batch."""
@@ -64,7 +64,7 @@ class Oversize(Struct, frozen=True):
 
 
 class Missed(Struct, frozen=True):
-    """Placeholder for `count` messages of `channel` that the adapter dropped, because nobody read them in time."""
+    """Placeholder for `count` messages of `channel` that the adapter dropped because they were not read in time."""
 
     channel: str
     count: int
@@ -73,26 +73,26 @@ class Missed(Struct, frozen=True):
 Frame = bytes | Parts | Oversize | Missed
 
 TextSink = Callable[[str, int, str], bool]
-"""Takes a further piece of the open text at a time (ns, 0 for now), in a session.
+"""A function (session, text, time) that appends a piece to the open text block of a session.
 
-The session is the peer's own id for it, "" if the link carries only one. Returns False, having done nothing, if the
-piece must be received like any other message.
+`session` is the peer's own id, "" if the link carries only one session. The time is in ns, 0 means now. The function
+returns False and changes nothing if the piece must be received like any other message.
 """
 
 TextReader = Callable[[Frame, TextSink], bool]
-"""Gives the sink a frame that is nothing but a further piece of the open text.
+"""A function (frame, sink) that passes a frame to the sink if it only appends text to the open block.
 
-Returns False for any other frame, or if the sink does not take the piece. Then nothing has changed in the translator.
+The function returns False for any other frame, or if the sink refuses the text. The translator is then unchanged.
 """
 
 TextWriter = Callable[[str, int], list[bytes]]
-"""Renders a further piece of the open text at a time (ns), exactly as `SessionProjection.render` does."""
+"""A function (text, time in ns) that renders a piece of the open text block, as `SessionProjection.render` does."""
 
 
 class Loss(Struct, frozen=True, kw_only=True, gc=False):
-    """A message or a part of it that did not arrive.
+    """A message, or one of its fields, that could not be translated.
 
-    `field` "" means the whole message. `sample` is bounded.
+    `field` "" means the whole message; `why` is the reason. `sample` is the beginning of one lost value.
     """
 
     kind: str
@@ -106,8 +106,8 @@ class Burst(Struct, Generic[T], frozen=True, kw_only=True, gc=False):
     """Consecutive items from one peer, with one request id and one time.
 
     `items` are events (`Burst[Event]`) or commands (`Burst[Command]`), in order. `request` is "" if the dialect has no
-    request ids; `at` is in ns, 0 if the dialect has no times. `session` is the peer's own id of the session, if a link
-    carries many. `ext` has the documented fields of the envelope without a canonical place.
+    request ids. `at` is in ns, 0 if the dialect has no times. `session` is the peer's own id of the session, if a link
+    carries many. `ext` has the documented fields of the envelope that have no canonical counterpart.
     """
 
     items: list[T]
@@ -120,7 +120,7 @@ class Burst(Struct, Generic[T], frozen=True, kw_only=True, gc=False):
 class Alarm(Struct, Generic[T], frozen=True):
     """A request of a translator for a timer: call `callback` after `after` seconds and act on its Step.
 
-    The alarm ends with the link. A translator has at most one alarm, and asks for the next one when it rang.
+    The timer stops when the link ends. A translator has at most one timer. Its callback may ask for the next one.
     """
 
     after: float
@@ -130,8 +130,8 @@ class Alarm(Struct, Generic[T], frozen=True):
 class Step(Struct, Generic[T], kw_only=True):
     """The result of one step of a translator.
 
-    `bursts` are for the gateway, `frames` for this very peer. `faults` are the peer's errors; one that cannot continue
-    closes the link after its frames. `losses` were dropped. `alarm` is a timer that the translator asks for.
+    `bursts` go to the gateway, `frames` back to the same peer. `faults` are the peer's errors: if one cannot continue,
+    the link closes after `frames` are sent. `losses` count what was dropped. `alarm` is a timer to start.
     """
 
     bursts: list[Burst[T]] = field(default_factory=list)
@@ -143,7 +143,7 @@ class Step(Struct, Generic[T], kw_only=True):
     def add_fault(self, fault: PeerError) -> None:
         """Add a fault that was raised, without its traceback and causes.
 
-        Those refer to the stack frames of the parser, and so to the bytes that it read and to this step itself.
+        They would keep the parser's stack frames alive, and with them the bytes that it read and this step.
         """
         fault.__traceback__ = fault.__cause__ = fault.__context__ = None
         self.faults.append(fault)
@@ -164,32 +164,35 @@ class Translator(Protocol[Heard, Said]):
 
     @property
     def view(self) -> str:
-        """Return how this peer's rendering differs from others of its dialect. Links of one view share a projection."""
+        """Return a key for this peer's variant of the dialect; links with the same key share a projection."""
 
     @property
     def has_pending_replies(self) -> bool:
-        """Return True if the peer still waits for replies, though it may have ended its own direction."""
+        """Return True if the peer still waits for replies, even if it has closed its sending side."""
 
     def limit_requests(self, inputs: int, count: Callable[[int], None]) -> None:
-        """Refuse further inputs of the peer while so many wait for others, and tell `count` the bytes that wait."""
+        """Set the limit of queued inputs; `count` is called with each change of the queued bytes."""
 
     def opened(self) -> Step[Heard]:
-        """Return the first frames of this link."""
+        """Return the frames to send when the link opens."""
 
     def receive(self, frames: Sequence[Frame]) -> Step[Heard]:
-        """Read frames of the peer. Never raises: errors of the peer are faults."""
+        """Read frames of the peer. Never raises: errors of the peer become `faults` of the step."""
 
     def send(self, items: Sequence[Said]) -> Step[Heard]:
         """Write items for the peer: replies if we are the server, commands if we are the client."""
 
     def attach(self, state: SessionState, request: str) -> Step[Heard]:
-        """Show this session to the peer, which asked for it by `request` ("" by connecting)."""
+        """Return the frames that show this session to the peer.
+
+        `request` is the id of the request that asked for it, "" if the peer asked by connecting.
+        """
 
     def detach(self, state: SessionState) -> None:
-        """Forget this session: nobody uses it any more."""
+        """Forget this session: no link uses it any more."""
 
     def on_delivered(self, batch: Batch) -> Step[Heard]:
-        """Note that this batch went out to the peer: it may begin or end a run of the peer."""
+        """Update the state after this batch was sent to the peer: it may begin or end a run of the peer."""
 
     def can_be_asked(self, question: Event) -> bool:
         """Return True if the peer has a form for this question.
@@ -198,7 +201,7 @@ class Translator(Protocol[Heard, Said]):
         """
 
     def text_reader(self) -> TextReader | None:
-        """Return a reader of further pieces of the text that was just received; None if `receive` must read them."""
+        """Return a fast reader for further pieces of the text just received; None if `receive` must read them."""
 
     def closed(self, cause: str) -> Step[Heard]:
         """Return the last frames before the link closes."""
@@ -207,8 +210,8 @@ class Translator(Protocol[Heard, Said]):
 class TranslatorDefaults(Generic[Heard]):
     """The methods of a translator in which most dialects do nothing special.
 
-    A peer that ends its own direction is gone, the link begins and ends in silence, nothing is shown to the peer, and
-    it can be asked no question.
+    By default, a peer that closes its sending side is gone. No frames are sent when the link opens, attaches or closes,
+    and the peer has no form for questions.
     """
 
     @property
@@ -218,11 +221,11 @@ class TranslatorDefaults(Generic[Heard]):
 
     @property
     def has_pending_replies(self) -> bool:
-        """Return False: a peer that ended its own direction is gone."""
+        """Return False: a peer that closed its sending side waits for no replies."""
         return False
 
     def limit_requests(self, inputs: int, count: Callable[[int], None]) -> None:
-        """Do nothing: no request of the peer waits in the translator until others are done."""
+        """Do nothing: this translator queues no requests."""
 
     def opened(self) -> Step[Heard]:
         """Return an empty step: nothing is sent first."""
@@ -233,10 +236,10 @@ class TranslatorDefaults(Generic[Heard]):
         return Step()
 
     def detach(self, state: SessionState) -> None:
-        """Do nothing: the translator knows of no session, or only of one."""
+        """Do nothing: the translator keeps no state for each session."""
 
     def on_delivered(self, batch: Batch) -> Step[Heard]:
-        """Return an empty step: the peer waits for no batch."""
+        """Return an empty step: no state depends on what was sent."""
         return Step()
 
     def can_be_asked(self, question: Event) -> bool:
@@ -253,7 +256,7 @@ class TranslatorDefaults(Generic[Heard]):
 
 
 class MakeServer(Protocol):
-    """Factory of translators for links whose peer is a client, of the listener's generation ("" is the default)."""
+    """Factory of translators for links with a client. `generation` is the listener's, "" for the default."""
 
     def __call__(self, clock: Clock, new_id: NewId, generation: str = "") -> Translator[Command, Event]: ...
 
@@ -265,10 +268,10 @@ class SessionProjection(Protocol):
         """Return the frames that broadcast this batch."""
 
     def text_writer(self) -> TextWriter | None:
-        """Return a writer of further pieces of the text that was just rendered; None if `render` must write them."""
+        """Return a fast writer for further pieces of the text just rendered; None if `render` must write them."""
 
     def copy(self, request: str | None = None) -> SessionProjection:
-        """Return an independent copy; with `request` for the link whose run this is from now on."""
+        """Return an independent copy; with `request`, for the link that owns the current run from now on."""
 
 
 class LineForm(Struct, frozen=True, kw_only=True):
@@ -409,7 +412,7 @@ class Direction(Struct, Generic[T], frozen=True, kw_only=True):
 
 
 def _undocumented(kind: str, paths: list[str]) -> list[Loss]:
-    """Return the removed keys of one message as losses, bounded because a peer chooses their names."""
+    """Return the removed keys of one message as losses, at most PATHS_MAX because a peer chooses their names."""
     counted = Counter(path[:PATH_MAX] for path in paths).most_common(PATHS_MAX)
     rest = len(paths) - sum(count for _, count in counted)
     told = [*counted, ("...", rest)] if rest else counted
@@ -431,9 +434,8 @@ def _flush(
 class Instance(Struct, frozen=True, kw_only=True):
     """The identity of one listener, in dialects whose servers have one.
 
-    `started_at` is in ns, `path` is its folder. `sessions` returns the number of sessions to show. `topics` has the
-    prefixes of published messages that have a subscriber, all of them unless the listener knows better. While it is
-    empty, nothing is written for subscribers.
+    `started_at` is in ns, `path` is the listener's folder. `sessions` returns the number of sessions to show. `topics`
+    has the topic prefixes with a subscriber; the default b"" matches all topics. If it is empty, nothing is published.
     """
 
     id: str
@@ -461,9 +463,9 @@ class Dialect(Struct, frozen=True, kw_only=True):
     projection: Callable[[str, str], SessionProjection]
     # The ids by which clients know a canonical session, called with its id and its backend_ids.
     public_ids: Callable[[str, Ext | None], tuple[str, ...]]
-    # Frames carry a request id: the link that began a turn sees another rendering than the rest.
+    # Frames carry a request id: the link that began a turn gets frames that differ from those of other links.
     has_request_ids: bool
-    # A backend has a single session.
+    # A connection to a backend has a single session.
     single_session: bool
     # A turn goes on while we are not connected; the client translator may be opened again on the next connection.
     turn_outlives_connection: bool = False
@@ -471,20 +473,21 @@ class Dialect(Struct, frozen=True, kw_only=True):
     lists_silent: bool = False
     # Set if one link carries all sessions of a backend: returns the backend_ids for the backend's own session id.
     session_ref: Callable[[str], Ext | None] | None = None
-    # Makes the translator of the link that broadcasts to everybody, if `server` serves calls alone
+    # Makes the translator of the link that publishes to all clients, if `server` only answers calls
     # (docs/design.md, section 5).
     publication: Callable[[Clock, NewId], Translator[Command, Event]] | None = None
-    # Returns this record for the listener with that identity.
+    # Returns a copy of this record for one listener, given its identity.
     served: Callable[[Instance], Dialect] | None = None
-    # Makes a reader for one stream of events that does not know the commands, if they decide what an answer means.
+    # Makes a reader that interprets a server's events without seeing the commands. Set if an answer's meaning
+    # depends on its command.
     overheard: Callable[[], Callable[[Sequence[Event]], list[Event]]] | None = None
-    # An unrequested history has the tool calls too, not only messages.
+    # A history that the server sends without a request contains tool calls, not only messages.
     tells_calls: bool = True
     # The ext of a ResumeSession that brings a history from elsewhere into a conversation, if a backend accepts one.
     takes_history: Callable[[Sequence[Item]], Ext | None] | None = None
-    # The number of items of history that a client's ResumeSession brings.
+    # The number of history items that a client's ResumeSession contains.
     brings_history: Callable[[ResumeSession], int] = _nothing
-    # Words of which one stands in each command that may be longer than `max_command`, up to `max_message`.
+    # A command may exceed `max_command`, up to `max_message`, only if it contains one of these byte strings.
     large_commands: tuple[bytes, ...] = ()
     # Servers store every message and answer requests for history at any time; else the session's transcript answers.
     stores_history: bool = False

@@ -15,15 +15,15 @@ from typing import Literal
 PeerErrorCode = Literal[
     "not_utf8",  # the frame is not UTF-8 text
     "not_json",  # the text is not one JSON value
-    "too_deep",  # nested deeper than the dialect's own parsers go
+    "too_deep",  # nested deeper than real peers of the dialect accept
     "too_large",  # longer than the listener's limit
     "invalid",  # JSON, but not a message of this dialect
-    "duplicate_key",  # two parsers could read two different commands
-    "too_slow",  # the peer does not read what it is sent
-    "flooding",  # the peer asks faster than it reads the answers
+    "duplicate_key",  # an object has a key twice, so two parsers could read different commands
+    "too_slow",  # the peer does not read the frames that are sent to it
+    "flooding",  # the peer sends requests faster than it reads the answers
     "too_many_messages",  # the peer sends more a second than the gateway takes from one client
-    "too_many_faults",  # the peer breaks its dialect too often
-    "out_of_memory",  # the peer makes the gateway hold more than any other, and there is no room
+    "too_many_faults",  # the peer sends too many invalid messages
+    "out_of_memory",  # the memory budget is used up, and this peer uses the most of it
 ]
 
 
@@ -36,10 +36,10 @@ class ConfigError(DragomanError):
 
 
 class PeerError(DragomanError):
-    """A peer broke its dialect.
+    """A peer sent something that its dialect does not allow.
 
-    `code` is bounded and may label a counter. `can_continue` says whether the stream survives: True costs one frame,
-    False ends the link. `value` is the untyped JSON, if there was any, so that an answer can name the refused request.
+    `code` is one of a fixed set and may label a counter. If `can_continue` is True, only this frame is lost; if False,
+    the link ends. `value` is the untyped JSON of the frame, if any, so that an answer can name the refused request.
     """
 
     def __init__(self, code: PeerErrorCode, text: str, *, can_continue: bool = True, value: object = None) -> None:

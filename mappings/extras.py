@@ -1,4 +1,4 @@
-"""Fields of a dialect without a canonical place, carried in `ext` as `"dialect.field"` -> JSON."""
+"""Fields of a dialect without a canonical counterpart, carried in `ext` as `"dialect.field"` -> JSON."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ class Extras:
         self._prefix = f"{dialect}."
 
     def keep(self, **fields: object) -> Ext | None:
-        """Return an ext of the fields that are set, None if none is."""
+        """Return an ext with all fields that are not UNSET; None if there are none."""
         return {self._prefix + name: raw(value) for name, value in fields.items() if value is not UNSET} or None
 
     def carried(self, ext: Ext | None, field: str) -> Raw | None:
-        """Return the JSON that `ext` has for `field`, or None."""
+        """Return the JSON of `field` in `ext`, None if it is missing."""
         return None if ext is None else ext.get(self._prefix + field)
 
     def given(self, ext: Ext | None, field: str, shape: type[T], default: D) -> T | D:
-        """Return the value that `ext` has for `field`; `default` if it has none or another shape."""
+        """Return the value of `field` in `ext`; `default` if it is missing or has another type."""
         json = self.carried(ext, field)
         if json is None:
             return default
@@ -49,6 +49,6 @@ class Extras:
             return default
 
     def untyped(self, ext: Ext | None, field: str) -> object:
-        """Return the decoded JSON that `ext` has for `field`, UNSET if it has none."""
+        """Return the decoded JSON of `field` in `ext`, UNSET if it is missing."""
         json = self.carried(ext, field)
         return UNSET if json is None else msgspec.json.decode(json)

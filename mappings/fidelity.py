@@ -1,7 +1,7 @@
-"""The fidelity matrix: how each canonical kind gets from one dialect to another, as their rules declare it.
+"""The fidelity matrix: how well each canonical kind is translated from one dialect to another.
 
-A kind that the source dialect cannot say has no cell. Any other cell is the worse of two declarations: that of the
-source's rules and that of the target's rule. Tests measure the declarations and fail when one is wrong.
+The rules of both dialects declare it. A kind that the source dialect does not have gets no cell. Every other cell is
+the worse of two declarations: the source's and the target's. Tests measure the declarations and fail if one is wrong.
 """
 
 from __future__ import annotations

@@ -26,8 +26,8 @@ INVALID_REQUEST = -32600
 NO_METHOD = -32601
 INVALID_PARAMS = -32602
 
-# No options of a configuration, which mappings do not know: no real peer comes near them, and 1,024 requests
-# take 0.4 MiB beside the content of their commands.
+# These limits are not configurable, because mappings do not know the configuration. No real peer comes near them, and
+# 1,024 requests take 0.4 MiB beside the content of their commands.
 WAITING_MAX = 1024  # calls: a peer that answers none of so many will not answer the next one
 PENDING_MAX = 1024  # requests of one peer without a reply: none may be left out, so the peer is disconnected
 
@@ -47,7 +47,7 @@ class Envelope(Struct, frozen=True, kw_only=True, gc=False, forbid_unknown_field
 
     @property
     def kind(self) -> Literal["request", "notification", "response"]:
-        """Tell the kind of the message by its members; DecodeError if they belong to no kind."""
+        """The kind of the message, recognised by its members; raises DecodeError if they fit no kind."""
         answers = self.result is not UNSET or self.error is not UNSET
         if self.method is UNSET and self.params is UNSET:
             return "response"
@@ -60,7 +60,7 @@ decode_envelope = msgspec.json.Decoder(Envelope).decode
 
 
 class Calls(dict[str, T]):
-    """The requests of this side without a response: id -> what was asked, in the order of asking."""
+    """The requests of this side without a response: request id -> what was asked, oldest first."""
 
     def __init__(self, new_id: Callable[[], str]) -> None:
         super().__init__()
@@ -79,9 +79,9 @@ class Calls(dict[str, T]):
 
 
 class PeerCall(Struct, kw_only=True, eq=False):
-    """A request of the peer: its id as the peer wrote it, our unique id, its command, and its reply once it is known.
+    """A request of the peer: the peer's id, our unique id, its command, and its reply once it is known.
 
-    An empty reply means that something else has answered. `size` is in bytes, 0 if nobody counts it.
+    An empty reply means that another frame has already answered. `size` is in bytes, 0 if it is not counted.
     """
 
     peer_id: str
@@ -97,7 +97,7 @@ R = TypeVar("R", bound=PeerCall)
 class Replies(Generic[R]):
     """The peer's requests that are not answered yet; replies go out in the order of the requests.
 
-    `count` is told the bytes of each request that is added, and their negative when its reply is written.
+    `count` is called with the size (bytes) of each added request, and with its negative when the reply is written.
     """
 
     def __init__(self) -> None:
@@ -117,7 +117,7 @@ class Replies(Generic[R]):
             self.count(request.size)
 
     def wait(self, request: R) -> None:
-        """Let a request be found by its id until its answer is taken."""
+        """Register a request under its id until `take_waiting` removes it."""
         self._waiting[request.id] = request
 
     def find_waiting(self, id: str) -> R | None:
@@ -125,11 +125,11 @@ class Replies(Generic[R]):
         return self._waiting.get(id)
 
     def take_waiting(self, id: str) -> R | None:
-        """Like `find_waiting`, but the request waits no longer."""
+        """Remove and return the request that waits under this id."""
         return self._waiting.pop(id, None)
 
     def flush(self) -> list[bytes]:
-        """Return the replies that may be written now: up to the first request without one."""
+        """Remove and return the replies that may be written now: all before the first request without a reply."""
         frames: list[bytes] = []
         while self._order and (reply := self._order[0].reply) is not None:
             frames += reply
@@ -139,7 +139,7 @@ class Replies(Generic[R]):
         return frames
 
     def close(self, refuse: Callable[[R], tuple[bytes, ...]]) -> list[bytes]:
-        """Return all replies that are left, with a refusal for each request that has none."""
+        """Remove and return all remaining replies, with a refusal for each request that has none."""
         self._waiting.clear()
         for request in self._order:
             request.reply = refuse(request) if request.reply is None else request.reply

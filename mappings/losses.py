@@ -24,7 +24,7 @@ OTHER = Loss(kind="other", why="more kinds of losses than are counted apart", co
 
 
 class Losses:
-    """The losses of one writer, whose rules say why they have no form for a type."""
+    """The losses of one writer. Its rule table gives the default reason for each type."""
 
     __slots__ = ("_rules", "rows")
 
@@ -34,7 +34,7 @@ class Losses:
         """Losses since the last `take`; a writer on the hot path checks this first."""
 
     def lose(self, source: object, field: str = "", why: str = "") -> None:
-        """Count that `source`, or one of its fields, does not arrive. The rules give the default for `why`."""
+        """Count that `source`, or one of its fields, is lost. The rule table gives the default for `why`."""
         key = (type(source).__name__, field, why or self._why_none(source))
         known = self.rows.get(key)
         if known is None and len(self.rows) >= ROWS_MAX:
@@ -46,7 +46,7 @@ class Losses:
         self.rows[key] = structs.replace(known, count=known.count + 1)
 
     def take(self) -> list[Loss]:
-        """Return the losses since the last call."""
+        """Remove and return the losses since the last call."""
         losses = list(self.rows.values())
         self.rows.clear()
         return losses

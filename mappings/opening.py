@@ -1,7 +1,7 @@
-"""The session of a link that carries a single one: it is opened or resumed before everything else.
+"""The session of a link that carries only one session: it is opened or resumed before everything else.
 
-Commands that come before the session is open wait for it, up to a limit, and fail with it. A dialect whose servers open
-sessions has a subclass in its translator/opening.py (docs/design.md, section 5).
+Commands that come before the session is open wait for it, up to a limit. If opening fails, they fail too. A dialect
+whose servers open sessions has a subclass in its translator/opening.py (docs/design.md, section 5).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ UNOPENED = Failure(cause="internal", text="the backend opened no session")
 
 
 class SessionOpening:
-    """The session of one link, with its id at the backend ("" until it is known), and the commands that wait for it."""
+    """The session of one link: its id at the backend ("" until it is known) and the commands that wait for it."""
 
     SESSIONLESS: ClassVar[tuple[type, ...]] = ()  # commands that need no session
 
@@ -32,7 +32,7 @@ class SessionOpening:
         self._asked: Command | None = None
 
     def admit_command(self, command: Command) -> tuple[list[Command], list[Event]]:
-        """Return the commands to write now in place of this one, and the events that answer it at once."""
+        """Return the commands to write instead of this one, and the events that answer it at once."""
         command = self._prepared(command)
         if isinstance(command, OpenSession | ResumeSession):
             return self._ask(command), []
@@ -49,9 +49,9 @@ class SessionOpening:
         return (self._ask(replace(self._wanted, request="")) if self._asked is None else []), []
 
     def take_answer(self, command: Command, event: Event) -> tuple[list[Command], list[Event]]:
-        """Return the commands to write after this answer, and the events that it means.
+        """Return the commands to write after this answer, and the events to pass on.
 
-        The commands are those that waited, or a second attempt to open the session.
+        The commands are those that waited for the session, or a second attempt to open it.
         """
         if command is not self._asked:
             return [], [event]
@@ -69,19 +69,19 @@ class SessionOpening:
         return [], [*([event] if command.request else []), *refused]
 
     def _prepared(self, command: Command) -> Command:
-        """Return a command as the backend is asked."""
+        """Return a command in the form that is sent to the backend."""
         return command
 
     def _in_session(self, command: Command) -> Command:
-        """Return a command for the open session."""
+        """Return a copy of the command that names the open session."""
         return replace(command, session=self.session)
 
     def _lookup(self, command: GetSession) -> Command:
-        """Return the command that finds the session that a client names."""
+        """Return the command that looks up the session that a client named."""
         return command
 
     def _open(self, command: Command, event: SessionOpened) -> list[Event]:
-        """Note that the session is open and return what its clients must be told besides."""
+        """Note that the session is open, and return further events for its clients."""
         self.session = event.session
         return []
 

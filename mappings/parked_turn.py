@@ -28,17 +28,20 @@ IN_WORDS: dict[type[Event], str] = {
     events.ApprovalResolved: "the run that goes on",
     events.InteractionResolved: "the run that goes on",
 }
-"""Events that a dialect without questions carries by other means -> by which."""
+"""Question events that a dialect without questions does not write itself -> the form that replaces them."""
 
 
 class ParkedTurn(Struct):
-    """Whether a question is open to the clients of a projection, and the events held until its answer."""
+    """The state of a parked turn: whether a question in words is open, and the events held until its answer."""
 
     parked: bool = False
     held: list[Event] = field(default_factory=list)
 
     def admit_events(self, events: Sequence[Event], lose: Callable[[Event, str, str], None]) -> Sequence[Event]:
-        """Return the events of a batch to show now. A QuestionAsked that parks the turn is the last of its batch."""
+        """Return the events of a batch to show now, and hold the others; call `lose` for each event past HELD_MAX.
+
+        A QuestionAsked that parks the turn is the last event of its batch.
+        """
         if self.parked:
             return self._while_parked(events, lose)
         last = events[-1]

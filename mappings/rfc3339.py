@@ -1,7 +1,7 @@
 """RFC 3339 times to and from ns since the epoch, for every dialect that writes them.
 
-The calendar arithmetic is written by hand: a mapping must not have a clock, and the standard library's calendar has
-one. Years begin in March here, so that a leap day is the last day of its year.
+The calendar arithmetic is written by hand: mappings must not read a clock, and the standard library's modules for dates
+can. Years begin in March here, so that a leap day is the last day of its year.
 """
 
 from __future__ import annotations

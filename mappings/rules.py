@@ -26,15 +26,15 @@ P = ParamSpec("P")
 
 
 class Exact(Struct, frozen=True):
-    """The fidelity of a type that comes back equal."""
+    """The fidelity of a type that is translated there and back without any change."""
 
     kind: Literal["exact"] = "exact"
 
 
 class Lossy(Struct, frozen=True):
-    """The fidelity of a type that arrives without these fields of the source.
+    """The fidelity of a type that loses the listed fields.
 
-    Items for which `whole_if` is true arrive with all of them.
+    Items for which `whole_if` returns True keep all fields.
     """
 
     fields: tuple[str, ...]
@@ -42,7 +42,7 @@ class Lossy(Struct, frozen=True):
     whole_if: Callable[[Any], bool] | None = None
 
     def find_lost(self, item: Any) -> tuple[str, ...]:
-        """Return the fields that this item has and that do not arrive in any way."""
+        """Return the fields that this item has and that the translation loses."""
         if self.whole_if is not None and self.whole_if(item):
             return ()
         lost = []
@@ -55,21 +55,21 @@ class Lossy(Struct, frozen=True):
 
 
 class Emulated(Struct, frozen=True):
-    """The fidelity of a type whose meaning arrives in another form."""
+    """The fidelity of a type whose meaning is expressed in another form."""
 
     how: str
     kind: Literal["emulated"] = "emulated"
 
 
 class Nothing(Struct, frozen=True):
-    """The fidelity of a type without a form in the target."""
+    """The fidelity of a type that the target dialect cannot express."""
 
     why: str
     kind: Literal["none"] = "none"
 
 
 def _has(value: Any, path: Sequence[str]) -> bool:
-    """Return True if a value has something at this path; `segments.image` means a segment of the kind image."""
+    """Return True if the field at this path is not empty; `segments.image` means a segment of the kind image."""
     if not path:
         return bool(value)
     if isinstance(value, tuple | list):
@@ -86,7 +86,7 @@ EXACT = Exact()
 class Rule(Struct, frozen=True):
     """An entry of a rule table: the function for a source type, the types that it produces, and its fidelity.
 
-    `answers` are further types that a client's translator makes of it, because it knows the question.
+    `answers` are further types that a client's translator can produce, because it knows the command.
     """
 
     source: type
@@ -100,11 +100,11 @@ class LossCounter(Protocol):
     """The interface that the functions of `Rules.none` need of their first parameter after the source."""
 
     def lose(self, source: object, field: str, why: str) -> None:
-        """Count that `source`, or a field of it, does not arrive, and why."""
+        """Count that `source`, or its `field`, is lost, and why."""
 
 
 class RuleTable:
-    """The declarations of one direction by source type, without the types of its functions."""
+    """The entries of one direction by source type, without the signatures of its functions."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -118,7 +118,7 @@ class Rules(RuleTable, Generic[P, T]):
     def __init__(self, name: str) -> None:
         super().__init__(name)
         self.functions: dict[type, Callable[Concatenate[Any, P], tuple[T, ...]]] = {}  # Any: the key's type
-        self.speaking = dict(self.functions)  # without rules that write nothing, for the hot path
+        self.speaking = dict(self.functions)  # only rules that write something, for the hot path
 
     def rule(
         self,
@@ -139,7 +139,7 @@ class Rules(RuleTable, Generic[P, T]):
         return register
 
     def carried(self, source: type, how: str) -> None:
-        """Declare that `source` writes nothing itself; `how` names the form that carries its content."""
+        """Declare that `source` writes nothing itself; `how` names the message that carries its content."""
 
         def write_nothing(_source: object, /, *_args: P.args, **_kwargs: P.kwargs) -> tuple[T, ...]:
             return ()
@@ -148,7 +148,7 @@ class Rules(RuleTable, Generic[P, T]):
         del self.speaking[source]
 
     def none(self, why: str, *sources: type) -> None:
-        """Declare that the target has no form for `sources`; `lose` of the context counts each one."""
+        """Declare that the target has no form for `sources`; each one is counted by `context.lose`."""
 
         def count_loss(source: object, /, *args: P.args, **_kwargs: P.kwargs) -> tuple[T, ...]:
             cast(LossCounter, args[0]).lose(source, "", why)

@@ -2,7 +2,7 @@
 
 values     the small parts            commands   client -> backend
 events     backend -> client          state      a session as folded from its log
-unmapped   a message of unknown name
+unmapped   a message with an unknown name
 """
 
 from dragoman.mappings.canonical import commands, events

@@ -1,7 +1,7 @@
 """Commands: the requests of a client to a backend (docs/translation.md, section 1, in its order).
 
-`request` is the id for the answer, "" if the client gave none. `session` is the session as its client names it; "" is
-the session that the link is attached to.
+`request` is the id that the answer repeats, "" if the client gave none. `session` is the client's name for the session;
+"" is the session that the link is attached to.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ class CommandBase(Struct, frozen=True, kw_only=True, gc=False, omit_defaults=Tru
     ext: Ext | None = None
 
     def implies(self, _field: str) -> bool:
-        """Return True if a backend knows the value of this field without being told it."""
+        """Return True if other fields of this command already tell the backend the value of this field."""
         return False
 
 
 class OpenSession(CommandBase, frozen=True, kw_only=True):
     """Begin a conversation, with the id `session` if the client asks for one.
 
-    `supports` None means that the client did not say which forms it can show. `model` and `cwd` "" mean the backend's
-    default.
+    `supports` lists the kinds of forms that the client can show; None means that the client did not say. `model` and
+    `cwd` "" mean the backend's default.
     """
 
     title: str = ""
@@ -92,7 +92,7 @@ class SubmitInput(CommandBase, frozen=True, kw_only=True):
     model: str = ""
 
     def implies(self, field: str) -> bool:
-        """Return True for the segments of an input that is nothing but text: its text tells them."""
+        """Return True for `segments` if the input is only text: `text` then says the same."""
         return field == "segments" and all(type(segment) is Text for segment in self.segments)
 
 
@@ -126,7 +126,7 @@ class Compact(CommandBase, frozen=True, kw_only=True):
 
 
 class AnswerApproval(CommandBase, frozen=True, kw_only=True):
-    """Approve or deny; `question` "" means the last one that this link was shown."""
+    """Approve or deny an ApprovalRequested; `question` "" means the last one that this link was shown."""
 
     approved: bool
     question: str = ""
@@ -139,7 +139,7 @@ class AnswerOtp(CommandBase, frozen=True, kw_only=True):
 
 
 class AnswerInteraction(CommandBase, frozen=True, kw_only=True):
-    """Send the form that the user filled in; `values` is a JSON object, UNSET if declined."""
+    """Answer an InteractionRequired with the filled-in form; `values` is a JSON object, UNSET if declined."""
 
     question: str
     kind: str = ""

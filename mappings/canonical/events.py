@@ -20,7 +20,7 @@ from dragoman.mappings.canonical.values import Failure, SessionSummary, Status, 
 
 
 class SessionOpened(AnswerEvent, frozen=True, kw_only=True):
-    """Answer to OpenSession, ResumeSession and GetSession. `agent` is the agent id that the client named."""
+    """Answer to OpenSession, ResumeSession and GetSession. `agent` is the agent id that the client asked for."""
 
     request: str
     session: str
@@ -57,12 +57,12 @@ class SessionsListed(AnswerEvent, frozen=True, kw_only=True):
 
 
 class HistorySnapshot(EventBase, frozen=True, kw_only=True):
-    """A session's history: all of it, oldest first, or with a `request` one page, newest first.
+    """A session's history: the whole history, oldest first; or, with a `request`, one page, newest first.
 
-    A whole history replaces the known one. It has `status`, `backend`, `runs` (oldest first) and `conversation` (the
-    backend's id of it) where the dialect has them. `rotated`: it changed under attached clients. `next_cursor` is None
-    on the last page. `compacted`: a summary replaces the oldest items. The session sets `summed_up`: how many of
-    `items` are in that summary, and not in the backend's own history.
+    A whole history replaces the known one. If the dialect has them, it includes `status`, `backend`, `runs` (oldest
+    first) and `conversation` (the backend's id). `rotated` is True if the history changed while clients were attached.
+    `next_cursor` is None on the last page. `compacted` is True if a summary replaces the oldest items. The session sets
+    `summed_up`: how many of `items` are only in that summary, not in the backend's own history.
     """
 
     items: tuple[values.Item, ...]
@@ -87,7 +87,7 @@ class MessageAppended(EventBase, frozen=True, kw_only=True):
     gateway_adds = True
 
 
-# -- a turn in progress: what the model says, thinks and calls -------------------------------------
+# -- a turn in progress: text, reasoning and tool calls of the model --------------------------------
 
 
 class TurnAccepted(AnswerEvent, frozen=True, kw_only=True):
@@ -103,7 +103,7 @@ class RunStarted(InternalEvent, frozen=True, kw_only=True):
 
 
 class ModelTurnStarted(TurnEvent, frozen=True, kw_only=True):
-    """A model turn began; `index` counts them over the session, None if the dialect does not."""
+    """A model turn began; `index` counts the model turns of the session, None if the dialect does not count."""
 
     index: int | None = None
     bookkeeping = True
@@ -118,7 +118,7 @@ class ModelTurnEnded(TurnDetail, frozen=True, kw_only=True):
 
 
 class ModelCallStarted(TurnDetail, frozen=True, kw_only=True):
-    """A request to the model was sent; `index` counts them, None if the dialect does not."""
+    """A request to the model was sent; `index` counts these requests, None if the dialect does not count."""
 
     index: int | None = None
     bookkeeping = True
@@ -175,14 +175,14 @@ class Preamble(TurnDetail, frozen=True, kw_only=True):
 
 
 class ToolCallStarted(TurnDetail, frozen=True, kw_only=True):
-    """A tool call began. `call` "", here and below: the nth open call of that name."""
+    """A tool call began. `call` is its id; "", here and below, means the nth open call with that name."""
 
     name: str
     call: str = ""
 
 
 class ToolCallArguments(TurnDetail, frozen=True, kw_only=True):
-    """A fragment of a call's arguments as JSON text; all of them if `done`."""
+    """A fragment of a call's arguments as JSON text; if `done`, the complete arguments."""
 
     json: str
     call: str = ""
@@ -220,7 +220,7 @@ class StateSnapshot(TurnDetail, frozen=True, kw_only=True):
 
 
 class ApprovalRequested(TurnEvent, frozen=True, kw_only=True):
-    """The backend asks for permission; AnswerApproval is the answer. `question` is the gateway's id."""
+    """The backend asks for permission; AnswerApproval answers it. `question` is the gateway's id of the question."""
 
     tool: str
     description: str
@@ -261,7 +261,7 @@ class OtpVerified(EventBase, frozen=True, kw_only=True):
 
 
 class OtpInvalid(EventBase, frozen=True, kw_only=True):
-    """The one-time code was wrong; `reason` is the dialect's own code, "" if none. Answer to AnswerOtp."""
+    """The one-time code was wrong; `reason` is the dialect's own error code, "" if none. Answer to AnswerOtp."""
 
     attempts_remaining: int
     text: str
@@ -271,7 +271,7 @@ class OtpInvalid(EventBase, frozen=True, kw_only=True):
 
 
 class InteractionRequired(TurnEvent, frozen=True, kw_only=True):
-    """The backend shows a form: `spec` is its JSON description. AnswerInteraction is the answer."""
+    """The backend asks the user to fill in a form: `spec` describes it as JSON. AnswerInteraction answers it."""
 
     question: str
     kind: str
@@ -281,7 +281,7 @@ class InteractionRequired(TurnEvent, frozen=True, kw_only=True):
 
 
 class InteractionInvalid(EventBase, frozen=True, kw_only=True):
-    """A form was refused, and its question stays open. Answer to AnswerInteraction."""
+    """The backend refused a filled-in form; the question stays open. Answer to AnswerInteraction."""
 
     question: str
     kind: str
@@ -302,8 +302,9 @@ class QuestionAsked(EventBase, frozen=True, kw_only=True):
     """A question that the gateway asks in words, for dialects that have no questions.
 
     If `parked`, the turn waits for the answer and the client's run ends here. `before` is then the turn's visible text
-    before the question; `number` counts the runs of the turn that ended so. A one-time code does not end the run.
-    `kind` is that of an interaction, else "". `after_text`: the run showed text before the question.
+    before the question, and `number` counts the runs of the turn that ended with a question. A one-time code does not
+    end the run. `kind` is the kind of an interaction, else "". `after_text` is True if the run showed text before the
+    question.
     """
 
     text: str
@@ -316,16 +317,16 @@ class QuestionAsked(EventBase, frozen=True, kw_only=True):
 
     @property
     def paragraph(self) -> str:
-        """Return the question as the next text of the run, as a paragraph of its own after other text."""
+        """Return the question as the next text of the run; after other text it begins a new paragraph."""
         return f"\n\n{self.text}" if self.after_text else self.text
 
 
 class QuestionAnswered(EventBase, frozen=True, kw_only=True):
     """A question was answered and the turn goes on, in a new run for clients that were asked in words.
 
-    `segments` is the user's input, () if the answer came from another client's form or from the deadline. `kind`,
-    `before` and `number` are those of the QuestionAsked. `model_turn` is the index of the model turn that begins the
-    new run. Outside of a turn this event begins a run for a text of the gateway.
+    `segments` is the user's input, () if another client answered by a form, or the deadline passed. `kind`, `before`
+    and `number` are copied from the QuestionAsked. `model_turn` is the index of the model turn that begins the new run.
+    Outside of a turn this event begins a run for a text that the gateway itself writes.
     """
 
     question: str = ""
@@ -359,7 +360,7 @@ class ModelRetry(TurnDetail, frozen=True, kw_only=True):
 
 
 class ModelContinuation(TurnDetail, frozen=True, kw_only=True):
-    """A broken stream of the model is continued."""
+    """The backend continues a model's output stream that broke off."""
 
     index: int
     attempt: int
@@ -389,7 +390,7 @@ class StatusChanged(EventBase, frozen=True, kw_only=True):
 
 
 class ErrorReported(TurnEvent, frozen=True, kw_only=True):
-    """An error. It does not end the turn: a turn that fails ends with TurnEnded."""
+    """An error that does not end the turn: a turn that fails ends with TurnEnded."""
 
     cause: values.Cause
     text: str
@@ -481,7 +482,7 @@ class BackendShutdown(EventBase, frozen=True, kw_only=True):
 class Gap(InternalEvent, frozen=True, kw_only=True):
     """Messages were lost; `count` 0 means an unknown number.
 
-    `context`: the model has forgotten the conversation, and every client of the session is told.
+    `context` is True if the model has forgotten the conversation; then every client of the session is told.
     """
 
     text: str
@@ -526,7 +527,7 @@ class Pong(AnswerEvent, frozen=True, kw_only=True):
 
 
 class Reply(AnswerEvent, frozen=True, kw_only=True):
-    """Answer to the command `request` if no typed answer exists: a failure, or success with JSON, if any."""
+    """Answer to the command `request` if no typed answer exists: a failure, or a success with optional JSON."""
 
     request: str
     failure: Failure | None = None

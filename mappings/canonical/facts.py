@@ -1,4 +1,4 @@
-"""Facts about each kind of event, on its class: what sessions, recordings and projections ask about an event."""
+"""Facts about each kind of event, as class attributes that sessions, recordings and projections read."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ class Facts(Struct, frozen=True, kw_only=True, gc=False):
     streamed: ClassVar[bool] = False
     # Belongs to a turn, and opens one if none is open.
     of_a_turn: ClassVar[bool] = False
-    # May come while its turn waits for an answer. Any other event of the turn closes the question first.
+    # May come while its turn waits for an answer. Any other event of the turn closes the open question first.
     comes_while_parked: ClassVar[bool] = False
     # The backend waits for a client's answer to it.
     waits_for_answer: ClassVar[bool] = False
     # Whether it answers a command: always, if it names its request, or never.
     answers: ClassVar[Literal["always", "by_request", "never"]] = "never"
-    # Clients get it even from backends whose dialect cannot say it: the gateway completes turns
+    # The gateway adds it for backends whose dialect does not have it: it completes turns
     # (docs/design.md, section 3), reports gaps and answers commands.
     gateway_adds: ClassVar[bool] = False
-    # Says nothing that a client could miss: it counts steps of the model, or clients ask for its content themselves.
+    # A client misses nothing without it: it only counts steps of the model, or clients request its content.
     bookkeeping: ClassVar[bool] = False
 
     def implies(self, _field: str) -> bool:
-        """Return True if clients know the value of this field without being told it."""
+        """Return True if other fields or earlier events already tell clients the value of this field."""
         return False
 
 
@@ -41,7 +41,7 @@ class EventBase(Facts, frozen=True, kw_only=True, gc=False, omit_defaults=True, 
 
 
 class AnswerEvent(EventBase, frozen=True, kw_only=True):
-    """Base class of answers to commands that the gateway gives too, if the backend's dialect cannot say them."""
+    """Base class of answers that the gateway gives itself if the backend's dialect has no such answer."""
 
     answers = "always"
     gateway_adds = True
@@ -72,5 +72,5 @@ class EndOfTurn(TurnEvent, frozen=True, kw_only=True):
     gateway_adds = True
 
     def implies(self, field: str) -> bool:
-        """Return True for what earlier events of the turn told, and for the usual end."""
+        """Return True for fields that repeat earlier events of the turn, and for the usual end `completed`."""
         return field in ("text", "message") or (field == "end" and self.end == "completed")

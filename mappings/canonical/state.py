@@ -1,7 +1,7 @@
-"""The state of a session, folded from its log: the one mutable value of the model.
+"""The state of a session, computed from its log: the only mutable value of the model.
 
-Large parts only grow: text is a list of pieces until its block is complete. gateway/session/ folds events into it. Each
-dialect's from_canonical/ renders it for its clients.
+gateway/session/ applies events to it. Each dialect's from_canonical/ renders it for clients. Text is kept as a list of
+pieces until its block is complete.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ ALERTS_KEPT = 64  # docs/translation.md, rule 3.14: replayed to late joiners; th
 class Batch(Struct, frozen=True, kw_only=True, gc=False):
     """Events of one session that go out together, never across the boundary of a turn (docs/design.md, section 3).
 
-    `turn` is the UUID of their turn, "" outside of any. `at` is in ns. Event i of the batch has the position
-    `epoch:first_seq + i` in the log. `ids` are further ids of the session, as in its state's `backend_ids`.
+    `turn` is the UUID of the turn, "" outside of any turn. `at` is in ns. Event i of the batch has the log position
+    `epoch:first_seq + i`. `ids` are further ids of the session, as in `SessionState.backend_ids`.
     """
 
     session: str
@@ -70,7 +70,7 @@ class TextBlock(Struct, kw_only=True):
 
     parts: list[str] = field(default_factory=list)
     done: bool = False
-    at: int = 0  # ns: when it began, here and below
+    at: int = 0  # the time of its beginning in ns, here and below
 
 
 class ReasoningBlock(Struct, kw_only=True):
@@ -84,7 +84,7 @@ class ReasoningBlock(Struct, kw_only=True):
 class CallBlock(Struct, kw_only=True):
     """A tool call: fragments of its arguments until `arguments` is complete, then its result.
 
-    `result_place` is how many blocks the turn had when the result came.
+    `result_place` is the number of blocks that the turn had when the result came.
     """
 
     call: str
@@ -105,28 +105,28 @@ class ResultBlock(Struct, kw_only=True):
 
 
 class QuestionBlock(Struct, kw_only=True):
-    """An open question, as the backend asked it, and in words unless the route answers it itself."""
+    """An open question: the backend's event, and its form in words unless the route answers it automatically."""
 
     asked: ApprovalRequested | InteractionRequired
     words: QuestionAsked | None = None
 
 
 class Otp(Struct, frozen=True, kw_only=True):
-    """A pending one-time code; `refused` is the input that needs it, to be sent again."""
+    """A one-time code that the backend waits for; `refused` is the input to send again after the right code."""
 
     asked: OtpRequired
     refused: tuple[Segment, ...] = ()
 
 
 Block = TextBlock | ReasoningBlock | CallBlock | ResultBlock | QuestionBlock | QuestionAnswered
-"""A block of a turn, in order of appearance. QuestionAnswered takes the place of its question: events that came while
-the question was open belong to the run after it."""
+"""A block of a turn, in order of appearance. QuestionAnswered replaces the block of its question: events that came
+while the question was open belong to the run after it."""
 
 
 class OpenTurn(Struct, kw_only=True):
     """The turn in progress.
 
-    `now` is the time of its last event (ns); `spoke` tells whether its run has shown any text.
+    `now` is the time of the last event (ns). `spoke` is True if the current run has shown any text.
     """
 
     id: str
@@ -146,7 +146,7 @@ class OpenTurn(Struct, kw_only=True):
     in_model_turn: bool = False
     question: QuestionBlock | None = None
     spoke: bool = False
-    asked: int = 0  # how many of its runs a question in words ended
+    asked: int = 0  # the number of runs that ended with a question in words
 
     def text(self) -> str:
         """Return all visible text of the turn so far, without separators (docs/translation.md, rule 3.7)."""
@@ -157,7 +157,7 @@ class OpenTurn(Struct, kw_only=True):
         return "".join(parts)
 
     def correct_text(self, text: str) -> None:
-        """Make `text` the visible text of the turn; blocks that agree with its beginning and end stay."""
+        """Replace the visible text of the turn by `text`; blocks that match its beginning or end stay unchanged."""
         said = [(block, "".join(block.parts)) for block in self.blocks if isinstance(block, TextBlock)]
         start, end = 0, len(said)
         while start < end and text.startswith(said[start][1]):
@@ -180,7 +180,7 @@ class SessionState(Struct, kw_only=True):
     """The state of a session as the gateway knows it."""
 
     id: str
-    title: str = ""  # "" means that nobody named it
+    title: str = ""  # "" means that the session has no name
     owner: str = "local"
     agent: str = ""
     status: Status = "idle"
@@ -189,18 +189,18 @@ class SessionState(Struct, kw_only=True):
     backend: BackendInfo = BackendInfo()
     transcript: list[Item] = field(default_factory=list)
     fresh: int = 0  # the index of the first item after the end of the last turn
-    unanswered: dict[str, str] = field(default_factory=dict)  # call -> tool, of calls of ended turns without a result
+    unanswered: dict[str, str] = field(default_factory=dict)  # call id -> tool, for calls of ended turns without result
     turn: OpenTurn | None = None
     usage: Usage = Usage()
     alerts: list[Alert] = field(default_factory=list)  # the newest ALERTS_KEPT
     snapshot_ext: Ext | None = None
     conversation: str = ""  # the backend's id of its last history
-    summed_up: int = 0  # how many items of the transcript a summary in `snapshot_ext` replaces
+    summed_up: int = 0  # the number of transcript items that a summary in `snapshot_ext` replaces
     otp: Otp | None = None
-    opening: OpenSession | None = None  # the request to a backend that opens conversations
-    backend_ids: Ext | None = None  # the ids that this backend gave; its own clients are shown those
+    opening: OpenSession | None = None  # the OpenSession sent to a backend that opens conversations
+    backend_ids: Ext | None = None  # the ids that the backend gave; clients of the same dialect see these
     chosen_ids: Ext | None = None  # ids that a client chose, in the form of `backend_ids`
-    forgotten: Gap | None = None  # the last gap that says that the model has forgotten the conversation
+    forgotten: Gap | None = None  # the last Gap with `context`: the model has forgotten the conversation
     listed: SessionSummary | None = None  # the backend's description of it in a list
     archived: bool = False
     goal: Raw | None = None  # the backend's JSON
@@ -210,7 +210,7 @@ class SessionState(Struct, kw_only=True):
 
     @property
     def ids(self) -> Ext | None:
-        """Return the ids by which clients know the session: those of its backend, or the chosen ones."""
+        """Return the ids by which clients know the session: the backend's ids, else the ids that a client chose."""
         return self.chosen_ids if self.backend_ids is None else self.backend_ids
 
     def add_alert(self, alert: Alert) -> None:
@@ -226,7 +226,7 @@ class SessionState(Struct, kw_only=True):
         return [*self.newest_messages()][::-1]
 
     def newest_messages(self) -> Iterator[Message]:
-        """Yield the same messages, newest first; whoever needs a few of them pays for no others."""
+        """Yield the messages of `messages`, newest first; each message is built only when it is needed."""
         blocks: list[Message] = []  # of one message, newest first
         for item in reversed(self.transcript):
             if not isinstance(item, Message) or item.role == "system":
@@ -240,7 +240,7 @@ class SessionState(Struct, kw_only=True):
 
 
 def _joined(blocks: Sequence[Message]) -> Message:
-    """Return text blocks of one message, newest first, as that message; its id is that of the newest that has one."""
+    """Join the text blocks of one message, given newest first; the message gets the newest block's id, if any."""
     if len(blocks) == 1:
         return blocks[0]
     text = "".join(block.text for block in reversed(blocks))
@@ -248,7 +248,7 @@ def _joined(blocks: Sequence[Message]) -> Message:
 
 
 def continues(last: Message | None, message: Message) -> bool:
-    """Return True if two text blocks that follow each other are one message: answers in one turn."""
+    """Return True if `message` continues `last`: both are answers of one turn, so they are one message."""
     return last is not None and last.role == message.role == "assistant" and last.turn == message.turn != ""
 
 

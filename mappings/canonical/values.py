@@ -37,7 +37,7 @@ Cause = Literal[
     "model_failed",
     "tool_failed",
 ]
-"""The one vocabulary of causes (docs/translation.md, rule 3.11); each dialect has a table to its own codes."""
+"""The causes of failures (docs/translation.md, rule 3.11); each dialect maps its own codes to them."""
 
 Role = Literal["user", "assistant", "system"]
 
@@ -114,7 +114,7 @@ Segment = Text | Paste | FileRef | KnowledgeRef | WorkflowInvoke | ImageAttachme
 
 
 def flatten(segments: Sequence[Segment]) -> str:
-    """Return the segments as one string without separators, by pod's own rule (docs/dialects/pod.md, section 5).
+    """Return the segments as one string without separators, as a pod does it (docs/dialects/pod.md, section 5).
 
     Attachments and unknown segments have no text form.
     """
@@ -178,11 +178,11 @@ class ToolResult(ItemBase, frozen=True, kw_only=True, tag="tool_result"):
 Item = Message | Reasoning | ToolCall | ToolResult
 
 
-# -- the rest ---------------------------------------------------------------------------------------
+# -- failures, usage, lists and completions ---------------------------------------------------------
 
 
 class Failure(Value, frozen=True, kw_only=True):
-    """The cause of a failure, from the common vocabulary, and the text to show."""
+    """A failure: its `cause` from the canonical set, and the text to show to the user."""
 
     cause: Cause
     text: str
@@ -232,9 +232,9 @@ class SessionSummary(Value, frozen=True, kw_only=True):
 
 
 class PastRun(Value, frozen=True, kw_only=True):
-    """A run of consecutive items of a history: the items from `first` up to, but without, `last`.
+    """A run in a history: the items from index `first` up to, but not including, `last`.
 
-    `end` is None while the run is open, and if the history does not tell its end.
+    `end` is None while the run is open, or if the history does not say how it ended.
     """
 
     first: int
