@@ -1,4 +1,4 @@
-"""Both directions of smooth without the state of any link. `translate` and the translators use them."""
+"""The rule tables and codecs of both directions of smooth, without the state of any link."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _write_commands(burst: Burst[Command]) -> Rendered:
 
 
 def _as_said(message: object, item: Event | Command) -> object:
-    """Return `message` with the rare envelopes that request id and time of a burst cannot give back."""
+    """Return `message` with the envelope fields from `ext`, which a burst's request id and time cannot restore."""
     ext = getattr(item, "ext", None)
     if ext is not None and isinstance(message, msgspec.Struct):
         if given(ext, "timestamp") is None:

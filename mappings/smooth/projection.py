@@ -1,8 +1,8 @@
 """The rendering of one session for smooth clients: every frame of a turn has one request id.
 
-The link that began a turn has a projection with its own request id and gets the 202. All others see the turn under the
-turn's UUID (docs/translation.md, rule 3.1). An `error` with a turn's request id would end the turn in the client, so
-errors in a turn wait for its end. No frame is larger than the smallest reader accepts.
+The link that began a turn has a projection with its own request id and gets the 202 response. All other links see the
+turn under the turn's UUID (docs/translation.md, rule 3.1). An `error` with a turn's request id would end the turn in
+the client, so errors are held until the turn has ended. Every frame is small enough for all known clients.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ MAX_EVENT = 1_000_000
 """Bytes of the largest frame: Python and Go clients read at most 1 MiB (docs/dialects/smooth.md, section 1)."""
 
 PIECE = 64_000
-"""Characters of a text that fits: a frame has it twice, and a character takes up to 6 bytes."""
+"""Characters of a text that fits into MAX_EVENT: a frame has it twice, and a character takes up to 6 bytes."""
 
 HELD_MAX = 64
 """Errors held until the end of a turn; further ones are counted as losses."""
@@ -38,9 +38,9 @@ HELD_MAX = 64
 class Projection(Context):
     """The rendering of one session; `request` is the id of the link's own turn, "" for all other links.
 
-    `view` names the kinds of forms that its clients are asked in words (docs/translation.md, rule 3.3), and the
-    generation if it is the seed. Such a question ends their turn with a terminal. To them, everything after the answer
-    is a turn of its own.
+    `view` names the kinds of forms that these clients are asked in words (docs/translation.md, rule 3.3), and the seed
+    generation if they speak it. A question in words ends the turn for them with a terminal message. Everything after
+    the answer is another turn for them.
     """
 
     __slots__ = ("_held", "_parked_turn", "_view", "request", "runs")
@@ -53,7 +53,7 @@ class Projection(Context):
         self._view = view
         self.seed = SEED in view.split()
         self._parked_turn = ParkedTurn()
-        self.runs = 0  # how many runs of this turn a question in words ended
+        self.runs = 0  # the number of runs of this turn that ended with a question in words
         self._held: list[ErrorReported] = []
 
     def render(self, batch: Batch) -> Rendered:
@@ -68,7 +68,7 @@ class Projection(Context):
         self.timestamp = batch.at // NS_PER_MS
         events: Sequence[Event] = batch.events
         if self._view and (self._parked_turn.parked or len(events) != 1 or type(events[0]) is not TextDelta):
-            events = self._in_view(events)  # a lone token is shown to all clients that do not wait for an answer
+            events = self._in_view(events)  # a single token needs no check, unless the turn is parked
         speaking, encode = FROM_EVENT.speaking, EVENTS.encode
         if speaking.keys().isdisjoint(map(type, events)):  # stops at the first event with a form
             return Rendered(frames=frames, losses=self.losses.take())
@@ -79,7 +79,7 @@ class Projection(Context):
                 messages += function(event, self)
         one_by_one = len(messages) == 1
         for message in messages:
-            if type(message) in SPLIT and len(message.token) > MAX_EVENT:  # as a whole it would be encoded in vain
+            if type(message) in SPLIT and len(message.token) > MAX_EVENT:  # do not encode a message that is too large
                 messages, one_by_one = _split(messages), True
                 break
         lines = [] if one_by_one else EVENTS.encode_lines(messages).split(b"\n")[:-1]
@@ -93,7 +93,7 @@ class Projection(Context):
         return Rendered(frames=frames, losses=self.losses.take() if self.losses.rows else [])
 
     def text_writer(self) -> TextWriter | None:
-        """Return a writer of further text, unless a question parks the turn."""
+        """Return a fast writer for further text; None while a question parks the turn."""
         return None if self._parked_turn.parked else self._write_text
 
     def _write_text(self, text: str, at: int) -> list[bytes]:
@@ -107,23 +107,23 @@ class Projection(Context):
         return [frame] if len(frame) <= MAX_EVENT else fitted(message, self)
 
     def copy(self, request: str | None = None) -> Projection:
-        """Return an independent copy; with `request` for the link whose run this is from now on."""
+        """Return an independent copy; with `request`, for the link that owns the current run from now on."""
         other = Projection(self.request if request is None else request, self._view)
         other.turn, other.told, other.runs = self.turn, self.told, self.runs
         other._parked_turn, other._held = self._parked_turn.copy(), self._held.copy()
         return other
 
     def asks_in_words(self, kind: str) -> bool:
-        """Return True if these clients are asked such a form in words."""
+        """Return True if the gateway asks these clients for a form of this kind in words."""
         return bool(kind) and kind in self._view.split()
 
     def end_run(self, question: QuestionAsked | QuestionAnswered) -> None:
-        """Begin a new run after a question in words: it has another id and does not repeat the text so far."""
+        """Begin a new run after a question in words, with another request id and without the text so far."""
         self.request, self.own = "", False
         self.told, self.runs = len(question.before), question.number
 
     def _in_view(self, events: Sequence[Event]) -> Sequence[Event]:
-        """Return the events to show these clients now. While they are asked in words, the turn waits for them."""
+        """Return the events to show these clients now; hold the others while a question in words parks the turn."""
         if self.seed and not UNSHOWN_BY_SEED.isdisjoint(map(type, events)):
             for event in events:
                 if type(event) in UNSHOWN_BY_SEED:
@@ -135,16 +135,16 @@ class Projection(Context):
         if self._parked_turn.parked or (type(last) is QuestionAsked and self.asks_in_words(last.kind)):
             return self._parked_turn.admit_events(events, self.lose)
         if type(last) is QuestionAnswered and self.asks_in_words(last.kind):
-            self.end_run(last)  # only in a prelude: the runs before this one have ended
+            self.end_run(last)  # happens only in a prelude: the runs before this question's answer have ended
             return ()
         return events
 
     def _run_id(self) -> str:
-        """Return the id of a run that another link began: its turn's, or a derived one after a question in words."""
+        """Return the id of a run that another link began: the turn's id, or one derived from it after a question."""
         return derived(self.turn, f"run {self.runs}") if self.turn and self.runs else self.turn
 
     def hold_error(self, event: ErrorReported) -> bool:
-        """Hold an error until the end of its turn; return False outside of a turn."""
+        """Hold an error until its turn has ended and return True; return False outside of a turn."""
         if not self.turn:
             return False
         if len(self._held) < HELD_MAX:
@@ -154,7 +154,7 @@ class Projection(Context):
         return True
 
     def take_held_errors(self, failure: tuple[Cause, str] | None) -> list[ErrorReported]:
-        """Remove and return the held errors, without those that are the turn's `failure` itself."""
+        """Remove and return the held errors, without those that repeat the turn's `failure`."""
         waited, self._held = self._held, []
         return [event for event in waited if (event.cause, event.text) != failure]
 
@@ -172,7 +172,7 @@ SPLIT = frozenset((wire.StreamToken, wire.StreamReasoning, wire.StreamPreamble))
 
 
 def _split(messages: list[Any]) -> list[Any]:
-    """Return the messages, with the pieces of each in place of a long one."""
+    """Return the messages, with each long text message replaced by several shorter ones."""
     split: list[Any] = []
     for message in messages:
         split += _pieces(message) if type(message) in SPLIT and len(message.token) > MAX_EVENT else [message]
@@ -180,10 +180,10 @@ def _split(messages: list[Any]) -> list[Any]:
 
 
 def fitted(message: Any, context: Context) -> list[bytes]:
-    """Return a message above MAX_EVENT as frames below it.
+    """Return a message larger than MAX_EVENT as frames that are not.
 
-    A token is split. A tool's text is cut with a mark, and counted as a loss. A terminal is never cut: its turn ends
-    with an error instead.
+    A token is split. A tool's text is cut, marked as cut, and counted as a loss. A terminal message is never cut: the
+    turn ends with an error instead.
     """
     match message:
         case wire.StreamToken() | wire.StreamReasoning() | wire.StreamPreamble():
@@ -224,7 +224,7 @@ def _pieces(message: wire.StreamToken | wire.StreamReasoning | wire.StreamPreamb
 def _cut_state(state: wire.NodeState) -> wire.NodeState:
     call, result = call_of(state.raw_response), result_of(state.raw_response)
     if call is not None:
-        # a client that parses the arguments still gets an object
+        # the arguments stay a JSON object, for clients that parse them
         return wire.NodeState(raw_response=call_state(call.name, as_json({"cut": _cut(call.arguments)})))
     if result is not None:
         return wire.NodeState(raw_response=result_state(result.name, _cut(result.output), result.is_error))

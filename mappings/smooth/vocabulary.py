@@ -28,7 +28,7 @@ UNKNOWN_TO_SEED: dict[type, str] = {
 UNSHOWN_BY_SEED: frozenset[type] = frozenset(
     {events.ReasoningDelta, events.Preamble, events.InteractionRequired, events.InteractionInvalid}
 )
-"""Events without a form in the seed: its clients do not know the type. Interactions are asked in words."""
+"""Events that seed clients do not know; they are not sent to them. Interactions are asked in words instead."""
 
 CAUSE_OF_CODE: dict[str, Cause] = {
     "VALIDATION_ERROR": "invalid",
@@ -69,7 +69,7 @@ CODE_OF_CAUSE: dict[Cause, str] = {
 
 
 def cause_of(code: str) -> Cause:
-    """Return the cause behind a code. Codes are an open set: an unknown one is `internal`."""
+    """Return the cause for an error code. Codes are an open set: an unknown code means `internal`."""
     return CAUSE_OF_CODE.get(code, "internal")
 
 

@@ -1,7 +1,6 @@
 """Rules from canonical commands to smooth actions, in the order of to_canonical/commands.py.
 
-The request id is that of the context: the gateway's own toward a server, the client's when an action is only read and
-written again.
+The request id comes from the context: it is the gateway's own toward a server, and the client's own in `translate`.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ DETAILS: tuple[Literal["low", "high", "auto"], ...] = ("low", "high", "auto")
 
 
 def _text(value: str, ext: Ext | None, field: str) -> str | None:
-    """Return the text, None if it is empty, unless the client sent an empty one."""
+    """Return the text; None if it is empty and `ext` does not say that the client sent an empty text."""
     return value or ("" if given(ext, field) == "" else None)
 
 

@@ -1,7 +1,6 @@
-"""The context of a rule toward smooth: the envelope, and the command that is answered.
+"""The context that a rule toward smooth gets beside its item: the envelope, and the command that is answered.
 
-The base class is for an item by itself (`Direction.write`, an answer to one link). The projection of a whole turn
-refines it.
+The base class serves a single item (`Direction.write`, an answer to one link). The projection of a turn is a subclass.
 """
 
 from __future__ import annotations
@@ -20,13 +19,13 @@ Messages = tuple[object, ...]
 
 
 class Context:
-    """The envelope of the messages that a rule makes.
+    """The envelope of the messages that a rule writes.
 
-    `request_id` is for mirrors, `top` for the top of the frame, None to omit it. `timestamp` is in ms. `turn` is the
-    UUID of the turn, "" outside of any. `asked` is the command that is answered, if any. `own`: the link that sees this
-    began the turn. `alone`: the item stands by itself; otherwise other items of the turn carry what belongs to it.
-    `told` counts the characters of the turn's text in earlier runs: a question in words ends a run. `seed`: the clients
-    are of that generation.
+    `request_id` is the id inside `data`, `top` the one at the top of the frame (None omits it). `timestamp` is in ms.
+    `turn` is the UUID of the turn, "" outside of any turn. `asked` is the command that is answered, if any. `own` is
+    True if this link began the turn. `alone` is True if the item is written without the other items of its turn. `told`
+    counts the characters of the turn's text in earlier runs: a question in words ends a run. `seed` is True if the
+    clients speak the seed generation.
     """
 
     __slots__ = ("alone", "asked", "losses", "own", "request_id", "seed", "timestamp", "told", "top", "turn")
@@ -44,7 +43,7 @@ class Context:
         self.losses = Losses(rules)
 
     def lose(self, source: object, field: str = "", why: str = "") -> None:
-        """Count that `source`, or a field of it, does not arrive."""
+        """Count that `source`, or its `field`, is lost."""
         self.losses.lose(source, field, why)
 
     def hold_error(self, event: ErrorReported) -> bool:
@@ -52,19 +51,19 @@ class Context:
         return False
 
     def asks_in_words(self, kind: str) -> bool:
-        """Return True if these clients are asked such a form in words."""
+        """Return True if the gateway asks these clients for a form of this kind in words."""
         return False
 
     def end_run(self, question: QuestionAsked | QuestionAnswered) -> None:
-        """Begin a new run after a question in words: it has another id."""
+        """Begin a new run, with another request id, after a question in words."""
 
     def take_held_errors(self, failure: tuple[Cause, str] | None) -> list[ErrorReported]:
-        """Remove and return the held errors, without those that are the turn's `failure` itself."""
+        """Remove and return the held errors, without those that repeat the turn's `failure`."""
         return []
 
 
 def code_of(cause: Cause, ext: Ext | None) -> str:
-    """Return the code of a cause: the original one if `ext` has it."""
+    """Return the smooth error code of a cause: the server's original code if `ext` has it."""
     code = given(ext, "code")
     return code if isinstance(code, str) else CODE_OF_CAUSE[cause]
 
@@ -72,7 +71,7 @@ def code_of(cause: Cause, ext: Ext | None) -> str:
 def error_event(
     context: Context, code: str, text: str, ext: Ext | None = None, *, loose: bool = False
 ) -> wire.ErrorEvent:
-    """Return an `error` for the request, or a `loose` one that ends no turn (docs/translation.md, rule 3.11)."""
+    """Return an `error` message; a `loose` one has no requestId and ends no turn (docs/translation.md, rule 3.11)."""
     body = wire.ErrorBody(code=code, message=text)
     request = None if loose else context.top
     return wire.ErrorEvent(

@@ -1,7 +1,8 @@
 """Rules from canonical events to smooth events, in the order of to_canonical/events.py.
 
-Exactly one event writes each wire form: complete arguments write the chunk of a call, TurnEnded writes the terminal.
-Events with visibility `internal` are not written. Answers answer `context.asked`.
+Each wire message is written by exactly one kind of event: complete arguments write the chunk of a call, and TurnEnded
+writes the terminal message. Events with visibility `internal` are not written. `context.asked` is the command that an
+answer belongs to.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ OTP_REASONS = ("INVALID_CODE", "MAX_ATTEMPTS", "NOT_FOUND", "EXPIRED")
 
 
 def _done(context: Context, data: object, ext: Ext | None = None) -> Messages:
-    """Return a 200. `data` encodes as an object: a struct of wire.replies, a dict or Raw."""
+    """Return a 200 response with `data`: a struct of wire.replies, a dict or Raw, which encodes as an object."""
     status, message = given(ext, "status"), given(ext, "message")
     return (
         wire.ImmediateResponse(
@@ -64,7 +65,7 @@ def sessions_listed(event: events.SessionsListed, context: Context) -> Messages:
     fidelity=Lossy((*NOT_IN_A_MESSAGE_LIST, "items.system")),
 )
 def history_snapshot(event: events.HistorySnapshot, context: Context) -> Messages:
-    """Write a page of the history. A whole history is lost: smooth clients ask for pages."""
+    """Write a page of the history. A whole history is counted as lost: smooth clients request pages."""
     if not event.request:
         context.lose(event, why="smooth clients ask for the history in pages")
         return ()
@@ -91,7 +92,7 @@ def turn_accepted(event: events.TurnAccepted, context: Context) -> Messages:
 @FROM_EVENT.rule(
     events.Reply,
     produces=(wire.ImmediateResponse, wire.ErrorEvent, wire.OtpInvalid),
-    fidelity=Lossy(("failure.cause",)),  # several causes have one code
+    fidelity=Lossy(("failure.cause",)),  # several causes share one code
 )
 def reply(event: events.Reply, context: Context) -> Messages:
     """Write a 200 or an error. cancel and verify_otp have no success reply (docs/dialects/smooth.md, section 3)."""
@@ -110,7 +111,7 @@ def _refusal(failure: Failure, context: Context) -> Messages:
     asked = context.asked
     answers = isinstance(asked, commands.AnswerApproval | commands.AnswerInteraction | commands.AnswerOtp)
     nothing = failure.cause in ("not_found", "not_running") or (answers and failure.cause == "unsupported")
-    if nothing and given(failure.ext, "code") is UNSET:  # a backend without questions has no open one
+    if nothing and given(failure.ext, "code") is UNSET:  # a backend without questions has no open question
         match asked:
             case commands.CancelTurn():
                 return ()  # no turn runs: servers do not answer
@@ -123,7 +124,7 @@ def _refusal(failure: Failure, context: Context) -> Messages:
             case commands.RenameSession():
                 code = "CONVERSATION_NOT_FOUND"
     elif isinstance(asked, commands.AnswerInteraction) and code == "VALIDATION_ERROR":
-        code = "INTERACTION_MISMATCH"  # the form itself was checked before: it names another question
+        code = "INTERACTION_MISMATCH"  # the form's fields were checked before, so it names another question
     return (error_event(context, code, failure.text, failure.ext),)
 
 
@@ -174,7 +175,7 @@ def _chunk(context: Context, node: str, state: wire.NodeState, ext: Ext | None) 
 
 
 def _original_state(ext: Ext | None) -> wire.NodeState | None:
-    """Return the state that a smooth server sent, None if it does not fit the schema."""
+    """Return the node state that a smooth server sent, None if it does not fit the schema."""
     try:
         original = given(ext, "state")
         return None if original is UNSET else msgspec.convert(original, wire.NodeState)
@@ -219,7 +220,7 @@ def state_snapshot(event: events.StateSnapshot, context: Context) -> Messages:
 
 @FROM_EVENT.rule(events.ErrorReported, produces=(wire.ErrorEvent,), fidelity=Emulated("after the turn's content"))
 def error_reported(event: events.ErrorReported, context: Context) -> Messages:
-    """Write an error that ends nothing: without requestId, and in a turn not before its end."""
+    """Write an error that does not end the turn: without requestId, and held until the turn has ended."""
     if context.hold_error(event):
         return ()
     code = code_of(event.cause, event.ext)
@@ -228,7 +229,7 @@ def error_reported(event: events.ErrorReported, context: Context) -> Messages:
 
 @FROM_EVENT.rule(events.Heartbeat, produces=(wire.Keepalive,), fidelity=Lossy(("report",)))
 def heartbeat(event: events.Heartbeat, context: Context) -> Messages:
-    """Write a keepalive. It belongs to a request, so there is none between turns."""
+    """Write a keepalive. It needs a request id, so none is written between turns."""
     if not context.turn and not context.alone:
         return ()
     data = wire.KeepaliveData(request_id=context.request_id)
@@ -243,7 +244,7 @@ def pong(event: events.Pong, context: Context) -> Messages:
 
 @FROM_EVENT.rule(Unmapped, produces=(Raw,))
 def unmapped(event: Unmapped, context: Context) -> Messages:
-    """Pass on a frame of unknown type to its own dialect: every smooth client ignores it."""
+    """Pass on a frame of unknown type, if it came from smooth: every smooth client ignores unknown types."""
     if event.dialect != "smooth":
         context.lose(event, why=f"a message of {event.dialect}")
         return ()
@@ -352,7 +353,7 @@ def otp_failure(context: Context, reason: str | None, attempts: int, text: str) 
 
 @FROM_EVENT.rule(events.InteractionRequired, produces=(wire.InteractionRequired,))
 def interaction_required(event: events.InteractionRequired, context: Context) -> Messages:
-    """Write a form. Clients that cannot show it are asked in words instead."""
+    """Write a form. Clients that cannot show it get the question in words instead."""
     if context.asks_in_words(event.kind):
         return ()
     spec = msgspec.json.decode(event.spec)
@@ -378,19 +379,19 @@ def interaction_invalid(event: events.InteractionInvalid, context: Context) -> M
     return (wire.InteractionInvalid(request_id=context.top, data=data, timestamp=context.timestamp),)
 
 
-# -- the end of a turn: its one terminal ------------------------------------------------------------
+# -- the end of a turn: its one terminal message ----------------------------------------------------
 
 
 @FROM_EVENT.rule(
     events.TurnEnded,
     produces=(wire.EventualResponse, wire.Cancelled, wire.ErrorEvent),
-    # Six ends have three forms. Only the form of a complete turn has a text, an id and usage.
+    # The six ends have three forms. Only the form of a completed turn has a text, an id and usage.
     fidelity=Lossy(
         ("end", "text", "message", "usage", "failure.cause"), whole_if=lambda event: event.end == "completed"
     ),
 )
 def turn_ended(event: events.TurnEnded, context: Context) -> Messages:
-    """Write the errors that waited for the end of the turn, then its terminal (docs/translation.md, rule 3.6)."""
+    """Write the held errors of the turn, then its terminal message (docs/translation.md, rule 3.6)."""
     if context.told:
         event = msgspec.structs.replace(event, text=event.text[context.told :])
     end, failure = event.end, event.failure or UNEXPLAINED
@@ -461,7 +462,7 @@ def _eventual(event: events.TurnEnded, context: Context) -> wire.EventualRespons
 
 
 def _response(event: events.TurnEnded) -> object:
-    """Return the backend's own `response` with the turn's whole visible text in it (docs/translation.md, rule 3.7)."""
+    """Return the backend's `response`, filled with the turn's whole visible text (docs/translation.md, rule 3.7)."""
     original = given(event.ext, "response")
     if original is UNSET:
         return answer_of(event.text)
@@ -480,7 +481,7 @@ def _usage(usage: Usage | None, context: Context) -> wire.TurnUsage | None:
 
 
 def _cancelled(context: Context) -> wire.Cancelled | wire.ErrorEvent:
-    if context.seed:  # the seed has no `cancelled`: its clients would wait for another end
+    if context.seed:  # seed clients do not know `cancelled` and would wait for another terminal message
         return error_event(context, "AGENT_ERROR", "the turn was cancelled")
     data = wire.CancelledData(request_id=context.top, status=499)
     return wire.Cancelled(request_id=context.top, status=499, data=data, timestamp=context.timestamp)

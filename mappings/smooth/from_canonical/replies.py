@@ -1,7 +1,7 @@
 """Sessions as smooth clients see them: ids, descriptions, history and lists (docs/translation.md, rule 3.1).
 
-The ids are functions of the canonical session id, so every client sees the same ones, also after a reconnect. Strict
-clients refuse an id that is not a UUID, so any other id is mapped to a fixed UUID.
+The ids are computed from the canonical session id, so every client sees the same ids, also after a reconnect. Strict
+clients refuse an id that is not a UUID, so any other id is replaced by a UUID computed from it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ TITLE_KEPT = 8  # characters of the id in the title of a session without a name
 
 
 def as_uuid(text: str) -> UUID:
-    """Return `text` as a UUID, or the fixed UUID for a text that is none."""
+    """Return `text` as a UUID; if it is not a UUID, return one that is computed from the text."""
     try:
         return UUID(text)
     except ValueError:
@@ -31,7 +31,7 @@ def as_uuid(text: str) -> UUID:
 
 
 def derived(session_id: str, name: str) -> str:
-    """Return the id of a part of a session."""
+    """Return the UUIDv5 of a part of a session; `name` is session, user or agent."""
     return str(uuid5(as_uuid(session_id), name))
 
 
@@ -47,7 +47,7 @@ def public_ids(session_id: str, ids: Ext | None = None) -> tuple[str, ...]:
 
 
 def _given(ids: Ext | None, name: str, otherwise: str) -> str:
-    """Return the backend's own id, or `otherwise`."""
+    """Return the id `name` that the backend gave, or `otherwise`."""
     own = given(ids, name)
     return own if isinstance(own, str) and own else otherwise
 
@@ -72,7 +72,7 @@ def session_descriptor(event: SessionOpened, asked: object) -> wire.Session:
 
 
 def _status(event: SessionOpened) -> wire.SessionStatus | None:
-    if given(event.ext, "sessionId") is not UNSET:  # a smooth backend: of its servers only R sends a status
+    if given(event.ext, "sessionId") is not UNSET:  # a smooth backend; only server R sends a status
         return STATUSES.get(_given(event.ext, "status", ""))
     return "active" if event.status == "running" else "idle"
 
@@ -112,7 +112,7 @@ def conversation_list(event: SessionsListed) -> wire.Conversations:
 
 
 def acknowledged(asked: object) -> dict[str, object]:
-    """Return `data` of a 200 to a command without a result of its own; clients use only `approved`."""
+    """Return `data` of the 200 response to a command without a result of its own; clients use only `approved`."""
     match asked:
         case AnswerApproval():
             return {"sessionId": asked.session, "approved": asked.approved}

@@ -1,4 +1,4 @@
-"""Rules from smooth messages to canonical items: one small function a message, in the order of the wire modules."""
+"""Rules from smooth messages to canonical items: one function for each message, in the order of the wire modules."""
 
 from dragoman.mappings.smooth.to_canonical.commands import TO_COMMAND
 from dragoman.mappings.smooth.to_canonical.events import TO_EVENT, envelope

@@ -1,7 +1,7 @@
 """Rules from smooth actions to canonical commands. `session` and `request` stay as the client sent them.
 
-The translator handles limits, blank fields and missing request ids. `ext` keeps an empty value where the canonical
-command cannot tell it from an absent one.
+The translator handles limits, blank fields and missing request ids. An empty value is kept in `ext` if the canonical
+command does not distinguish it from an absent one.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def _keep(action: ActionBase, **fields: object) -> Ext | None:
 
 
 def _if_empty(value: object) -> object:
-    """Return a value that is given but empty, to be kept in `ext`, else UNSET."""
+    """Return the value if it is present but empty, so that `ext` keeps it; else UNSET."""
     return UNSET if value is None or value else value
 
 

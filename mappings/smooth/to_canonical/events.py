@@ -1,7 +1,7 @@
-"""Rules from smooth events to canonical events, each message by itself.
+"""Rules from smooth events to canonical events, without knowledge of other messages.
 
-The translator knows which turn or command an event belongs to. So a 200 is a Reply with its raw data here, and an
-`error` is ErrorReported. The burst has the request id and the time (`envelope`).
+Only the translator knows which turn or command an event belongs to. So these rules map a 200 response to a Reply with
+raw data, and an `error` to ErrorReported. The burst has the request id and the time (`envelope`).
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ from dragoman.mappings.smooth.wire.times import NS_PER_MS
 TO_EVENT = Rules[[], Event]("smooth -> canonical events")
 
 ACCEPTED = "Processing your request..."
-"""Free text of a 202; `ext` has the text of another server."""
+"""The usual text of a 202 response; `ext` keeps any other text."""
 
 DONE = "OK"
-"""Free text of a 200."""
+"""The usual text of a 200 response; `ext` keeps any other text."""
 
 
 def envelope(message: Any) -> tuple[str, int]:
-    """Return the request id and the time (ns) of an event. The id may stand only in `data`."""
+    """Return the request id and the time (ns) of an event. Some events have the id only in `data`."""
     request = message.request_id
     if request is None:
         request = getattr(message.data, "request_id", None) or ""
@@ -64,7 +64,7 @@ def envelope(message: Any) -> tuple[str, int]:
 
 
 def keep_envelope(event: EventBase, /, **fields: object) -> Ext | None:
-    """Return an `ext` of `fields`, and of the parts of the envelope that the burst cannot give back."""
+    """Return an `ext` with `fields` and the parts of the envelope that a burst cannot restore."""
     return keep(
         timestamp=None if event.timestamp is None else UNSET,
         requestId="" if event.request_id == "" else UNSET,
@@ -73,7 +73,7 @@ def keep_envelope(event: EventBase, /, **fields: object) -> Ext | None:
 
 
 def _unless(value: object, *usual: object) -> object:
-    """Return the value, UNSET if it is one of the usual ones."""
+    """Return the value, UNSET if it is one of the `usual` values."""
     return UNSET if value in usual else value
 
 
@@ -120,7 +120,7 @@ def stream_preamble(message: wire.StreamPreamble) -> tuple[Event, ...]:
     produces=(ToolCallStarted, ToolCallArguments, ToolCallFinished, StateSnapshot),
 )
 def stream_chunk(message: wire.StreamChunk) -> tuple[Event, ...]:
-    """Map a tool call, a tool result or any other state. Calls have no ids: the nth open call of a name is meant."""
+    """Map a tool call, a tool result or any other node state. smooth has no call ids, so `call` is ""."""
     state = message.data.state
     done = UNSET if message.data.done is None else message.data.done
     only_raw = state == wire.NodeState(raw_response=state.raw_response)
@@ -145,7 +145,7 @@ def stream_chunk(message: wire.StreamChunk) -> tuple[Event, ...]:
 
 @TO_EVENT.rule(wire.EventualResponse, produces=(TurnEnded,))
 def eventual_response(message: wire.EventualResponse) -> tuple[Event, ...]:
-    """Map the end of a complete turn. `ext` keeps everything in the answer that is not text."""
+    """Map the end of a completed turn. `ext` keeps all parts of the answer that are not text."""
     answer = message.data.data
     text = text_of(answer.response) or ""
     ext = keep_envelope(
@@ -173,7 +173,7 @@ def cancelled(message: wire.Cancelled) -> tuple[Event, ...]:
 
 @TO_EVENT.rule(wire.ErrorEvent, produces=(ErrorReported,))
 def error(message: wire.ErrorEvent) -> tuple[Event, ...]:
-    """Map an error. The translator knows whether it is about a request, a turn or neither."""
+    """Map an error to ErrorReported. The translator decides whether it answers a request or ends a turn."""
     code = message.error.code
     cause = cause_of(code)
     ext = keep_envelope(message, code=_unless(code, CODE_OF_CAUSE[cause]), details=message.data.details)

@@ -1,7 +1,7 @@
-"""The payload of a 200 as the typed answer to the command of a link (docs/translation.md, rule 3.18).
+"""The `data` of a 200 response as the typed answer to a link's command (docs/translation.md, rule 3.18).
 
-Unknown keys are ignored (docs/dialects/smooth.md, section 5: R's real page differs from its schema). A payload that
-does not fit is None: the answer then stays a Reply with its raw data.
+Unknown keys are ignored (docs/dialects/smooth.md, section 5: R's real page differs from its schema). Each function
+returns None for a payload of another shape. The answer then stays a Reply with raw data.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def _read(result: Raw | UnsetType, kind: type[P]) -> P | None:
 def session_opened(request: str, result: Raw | UnsetType) -> SessionOpened | None:
     """Return the answer to create_conversation_session or get_session.
 
-    The `status` of R says whether the session is alive, not whether a turn runs: it is not used.
+    The `status` that server R sends is not used: it says whether the session is alive, not whether a turn runs.
     """
     payload = _read(result, wire.Session)
     if payload is None:

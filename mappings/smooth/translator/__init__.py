@@ -1,4 +1,4 @@
-"""The protocol of one smooth link, as its server or as its client."""
+"""The protocol state of one smooth link: `server` for a link with a client, `client` for a link with a server."""
 
 from dragoman.mappings.smooth.translator.client import ClientTranslator
 from dragoman.mappings.smooth.translator.server import ServerTranslator

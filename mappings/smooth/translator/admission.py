@@ -1,5 +1,6 @@
-"""The checks of a smooth server on well-formed actions, and its corrections (docs/dialects/smooth.md, sections 3 and
-5).
+"""Checks and corrections that a smooth server makes on well-formed actions.
+
+The source is docs/dialects/smooth.md, sections 3 and 5.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ TITLE_MAX = 60  # characters of a title that servers keep
 
 
 def admitted(command: Command) -> Command:
-    """Return the command as a server accepts it; PeerError `invalid` if it answers with VALIDATION_ERROR."""
+    """Return the command as a server accepts it; raises PeerError `invalid` where servers send VALIDATION_ERROR."""
     check = CHECKS.get(type(command))
     return command if check is None else check(command)
 

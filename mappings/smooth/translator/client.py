@@ -1,9 +1,9 @@
-"""The client's side of a link with a smooth server (docs/dialects/smooth.md, sections 2, 6 and 9; docs/translation.md,
-rule 3.11).
+"""The client's side of a link with a smooth server.
 
-Every command has a request id of ours: servers need one, and a confirm must not carry the id of its turn. Events belong
-to a pending command, to a running turn, or to neither. The first event of a turn that another client began makes it
-known. Bursts with events of a turn have the id of the command that began it.
+The sources are docs/dialects/smooth.md, sections 2, 6 and 9, and docs/translation.md, rule 3.11. Every command is sent
+under a new request id of ours: servers need one, and a confirm must not have the id of its turn. An event belongs to a
+pending command, to a running turn, or to neither. A turn that another client began becomes known by its first event.
+Bursts with events of a turn have the id of the command that began it.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ from dragoman.mappings.smooth.wire.events import StreamToken
 from dragoman.mappings.smooth.wire.times import NS_PER_MS
 
 WAITING_MAX = 1024
-"""Commands and turns that a link remembers; the oldest is forgotten."""
+"""Commands and turns that a link remembers; past the limit the oldest is removed."""
 
 OVER_MAX = 64
-"""Ended turns of ours whose late events are recognised."""
+"""Ended turns of this link whose late events are still recognised."""
 
 ONLY_TEXT = frozenset({TextDelta})
 
@@ -55,7 +55,7 @@ VERDICTS: dict[type, type] = {
     OtpInvalid: commands.AnswerOtp,
     InteractionInvalid: commands.AnswerInteraction,
 }
-"""Events that are the result of an answer -> the command of the answer."""
+"""Events that report the result of a user's answer -> the command that sent the answer."""
 
 OUTSIDE_TURNS = (Reply, ErrorReported, Pong, Heartbeat, Unmapped, *VERDICTS)
 """Events that do not prove that a turn runs under their request id."""
@@ -73,14 +73,14 @@ class ClientTranslator(TranslatorDefaults[Event]):
         self._opening = Opening()
 
     def receive(self, frames: Sequence[Frame]) -> Step[Event]:
-        """Match events with our commands and with turns."""
+        """Read events and assign each to a pending command, to a turn, or to neither."""
         step: Step[Event] = Step()
         FROM_SERVER.receive(frames, step)
         step.bursts = [self._place_burst(burst, step) for burst in step.bursts]
         return step
 
     def send(self, items: Sequence[Command]) -> Step[Event]:
-        """Write commands as actions; refuse a command without a form in smooth."""
+        """Write commands as actions; answer a command without a form in smooth with a failed Reply."""
         step: Step[Event] = Step()
         for command in items:
             now, answers = self._opening.admit_command(command)
@@ -104,13 +104,13 @@ class ClientTranslator(TranslatorDefaults[Event]):
             step.frames += [ACTIONS.encode(message) for message in messages]
 
     def attach(self, state: SessionState, request: str) -> Step[Event]:
-        """Ask for the session of this link, if it was opened before."""
+        """Request the session of this link from the server, if it was opened before."""
         step: Step[Event] = Step()
         self._write_commands(self._opening.resume(state), step)
         return step
 
     def text_reader(self) -> TextReader | None:
-        """Return a reader of further text of the turn that is open, if there is only one."""
+        """Return a fast reader for further text of the open turn; None unless exactly one turn is open."""
         if len(self._turns) != 1:
             return None
         turns = self._turns
@@ -163,13 +163,13 @@ class ClientTranslator(TranslatorDefaults[Event]):
         return Burst(items=items, request=request or own, at=burst.at)
 
     def _begins_turn(self, own: str, item: Event) -> bool:
-        """Return True if this event begins a turn under an id without earlier events."""
+        """Return True if this event begins a turn, given that its id `own` had no events before."""
         return not isinstance(item, OUTSIDE_TURNS) and isinstance(self._waiting.get(own), commands.SubmitInput | None)
 
     def _stray_reason(self, own: str) -> str:
-        """Return why an event under this id begins no turn, "" if it does.
+        """Return why an event with this id cannot begin a turn, "" if it can.
 
-        Nothing follows the end of a turn, and a connection has one turn at a time.
+        No event follows the end of a turn, and a connection has one turn at a time.
         """
         if own in self._over:
             return "after the end of its turn"
@@ -177,7 +177,7 @@ class ClientTranslator(TranslatorDefaults[Event]):
         return "with a foreign id while our turn is open" if ours and own not in self._waiting else ""
 
     def _begin_turn(self, own: str, item: Event, items: list[Event]) -> str:
-        """Begin a turn with its first event: a 202, or any event in its place, accepts our input."""
+        """Begin a turn with its first event: a 202 response, or any other event, means that our input was accepted."""
         command = self._waiting.pop(own, None)
         request = own if command is None else command.request or own
         if command is not None and type(item) is not TurnAccepted:
@@ -203,9 +203,9 @@ class ClientTranslator(TranslatorDefaults[Event]):
         return _typed_reply(command, request, item) or msgspec.structs.replace(item, request=request)
 
     def _match_verdict(self, own: str, item: OtpVerified | OtpInvalid | InteractionInvalid) -> Event:
-        """Return the event with the request of the answer that it is about, "" if there is none.
+        """Return the event with the `request` of the user's answer that it reports on, "" if there is none.
 
-        The answer has the event's own id, else it is the oldest answer of that kind.
+        That is the answer sent under the event's own id, else the oldest pending answer of that kind.
         """
         kind = VERDICTS[type(item)]
         known = self._waiting.get(own)
@@ -214,7 +214,7 @@ class ClientTranslator(TranslatorDefaults[Event]):
         return msgspec.structs.replace(item, request="" if command is None else command.request)
 
     def _take_cancels(self) -> list[Event]:
-        """Return a reply to every pending cancel: servers do not answer it, but the end of the turn does."""
+        """Return a Reply to every pending cancel: servers send none, so the end of the turn is the answer."""
         done = {own: command for own, command in self._waiting.items() if isinstance(command, commands.CancelTurn)}
         for own in done:
             del self._waiting[own]

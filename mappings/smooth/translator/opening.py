@@ -1,8 +1,8 @@
-"""The session of our link with a smooth server (docs/dialects/smooth.md, section 6).
+"""The session of a link with a smooth server, opened or resumed (docs/dialects/smooth.md, section 6).
 
-After a lost connection we send `get_session` with the old id, and `create` with the conversationId if that id is
-unknown. If the server then returns another conversation, the history is lost, and that is a Gap (docs/translation.md,
-rule 3.15).
+After a lost connection we send `get_session` with the old id. If the server does not know that id, we send `create`
+with the conversationId. If the server then returns another conversation, the history is lost, and clients get a Gap
+(docs/translation.md, rule 3.15).
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from dragoman.mappings.opening import SessionOpening
 from dragoman.mappings.smooth.vocabulary import given, omits_supports
 
 CLAIMED = ("identity_form", "choice_chips")
-"""The forms that the gateway claims for clients whose dialect has no claims: it asks such clients in words."""
+"""The kinds of forms that the gateway declares for clients of other dialects, which it can ask in words."""
 
 LOST = "the server no longer knows the conversation and began another: its history is gone"
 
 
 class Opening(SessionOpening):
-    """The session of one link with a smooth server."""
+    """The session of one link with a smooth server, and the commands that wait for it."""
 
     SESSIONLESS = (commands.Ping, commands.ListSessions)
 

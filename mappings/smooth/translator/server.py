@@ -1,8 +1,8 @@
 """The server's side of a link with a smooth client (docs/dialects/smooth.md, sections 2, 3 and 6).
 
-It refuses what a server refuses and keeps the one turn that a connection may have. It remembers pending commands,
-because an answer has the form of its command. A client may use one request id for two commands (a confirm usually
-carries its turn's). The second command then gets an id of ours, and its answer gets the client's id.
+It refuses the commands that a server refuses, and allows one turn at a time on a connection. It remembers pending
+commands, because the form of an answer depends on its command. A client may use one request id for two commands: a
+confirm usually has the id of its turn. The second command then gets an id of ours, and its answer the client's id.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from dragoman.mappings.smooth.wire import events as wire
 from dragoman.mappings.smooth.wire.events import CAPABILITY_OF_KIND
 
 PENDING_MAX = 1024
-"""Commands of one link without an answer; the oldest is forgotten, and its answer then has no special form."""
+"""Commands of one link without an answer; past the limit the oldest is removed, and its answer has a plain form."""
 
 
 REQUEST_MAX = 16_384
@@ -47,14 +47,14 @@ CREATE = "create_conversation_session"
 
 
 class PendingReply(Struct, frozen=True, kw_only=True):
-    """A command without an answer; `said` is the client's own request id, None if it had none."""
+    """A command without an answer; `said` is the request id that the client sent, None if it sent none."""
 
     command: Command
     said: str | None
 
 
 class ServerTranslator(TranslatorDefaults[Command]):
-    """The link with a smooth client, with us as its server of `generation`, "" for the default."""
+    """The protocol state of a link with a smooth client; `generation` is the version that we speak, "" the default."""
 
     def __init__(self, clock: Clock, new_id: NewId, generation: str = "") -> None:
         self._clock = clock
@@ -66,7 +66,7 @@ class ServerTranslator(TranslatorDefaults[Command]):
         self._claimed = False  # the client itself said which forms it can show
 
     def receive(self, frames: Sequence[Frame]) -> Step[Command]:
-        """Turn actions into commands; refuse the invalid ones at once."""
+        """Read actions as commands; answer invalid ones with an error at once."""
         step: Step[Command] = Step()
         for frame in frames:
             heard: Step[Command] = Step()
@@ -82,14 +82,14 @@ class ServerTranslator(TranslatorDefaults[Command]):
         return step
 
     def send(self, items: Sequence[Event]) -> Step[Command]:
-        """Write answers to this link's commands, each in the form of its command."""
+        """Write answers to this link's commands, each in the form that its command requires."""
         step: Step[Command] = Step()
         for item in items:
             self._write_answer(item, step)
         return step
 
     def attach(self, state: SessionState, request: str) -> Step[Command]:
-        """Write the reply to the create or get that asked for this session; other commands get none."""
+        """Write the reply to the create or get action that asked for this session; other actions get no reply here."""
         if not self._claimed:
             self._supports = _inherited(state.opening)
         known = self._pending.get(request)
@@ -107,7 +107,7 @@ class ServerTranslator(TranslatorDefaults[Command]):
         return self.send((opened,))
 
     def on_delivered(self, batch: Batch) -> Step[Command]:
-        """Free the slot for a turn after its end, or after a question in words to this link."""
+        """Allow the next turn of this link after the end of its turn, or after a question in words to this link."""
         last = batch.events[-1]
         if type(last) is TurnEnded or (type(last) is QuestionAsked and last.parked and last.kind in self.view.split()):
             self._turn = None
@@ -115,12 +115,12 @@ class ServerTranslator(TranslatorDefaults[Command]):
 
     @property
     def view(self) -> str:
-        """Return the kinds of forms that the client cannot show, and its generation if it is old."""
+        """Return the kinds of forms that the client cannot show, and the generation if it is the seed."""
         unshown = [kind for kind, needs in CAPABILITY_OF_KIND.items() if needs not in self._supports]
         return " ".join([*unshown, SEED] if self._seed else unshown)
 
     def can_be_asked(self, question: Event) -> bool:
-        """Return True for approvals and codes, and for a form if the client claims that it can show it."""
+        """Return True for approvals and one-time codes, and for a form if the client declared that it can show it."""
         if not isinstance(question, InteractionRequired):
             return True
         needs = CAPABILITY_OF_KIND.get(question.kind)
@@ -159,14 +159,14 @@ class ServerTranslator(TranslatorDefaults[Command]):
             self._forward(command, said, step)
 
     def _claim(self, command: commands.OpenSession | commands.ResumeSession) -> None:
-        """Note the forms that the client can show: none if it opens without a claim; a resume without one inherits."""
+        """Note the forms that the client declares: an open without `supports` means none, a resume no change."""
         if isinstance(command, commands.OpenSession) or command.supports is not None:
             self._supports, self._claimed = frozenset(command.supports or ()), True
 
     def _with_agent(self, heard: Step[Command]) -> Step[Command]:
-        """Read a create without an agent again with a new one, as the seed did (docs/dialects/smooth.md, section 10).
+        """Accept a create without an agent id and add a new one, as the seed did (docs/dialects/smooth.md, section 10).
 
-        Later generations refuse it.
+        Later generations refuse such a create.
         """
         value = heard.faults[0].value
         if not isinstance(value, dict) or value.get("action") != CREATE or value.get("agentId") is not None:
@@ -176,8 +176,9 @@ class ServerTranslator(TranslatorDefaults[Command]):
         return again
 
     def _as_seed_reads(self, item: Command) -> Command:
-        """Return the command without later features: the seed always begins a conversation and invents a blank agent
-        (docs/dialects/smooth.md, section 10).
+        """Return the command without features that came after the seed (docs/dialects/smooth.md, section 10).
+
+        The seed always begins a new conversation, and replaces a blank agent id by a new one.
         """
         if not isinstance(item, commands.OpenSession | commands.ResumeSession):
             return item
@@ -197,13 +198,13 @@ class ServerTranslator(TranslatorDefaults[Command]):
             step.frames.append(self._error_frame(said, "TURN_IN_PROGRESS", words))
             return
         if not command.request:
-            # like P: everything in the turn has the invented id
+            # like server P: all events of the turn have the id that we made
             command = msgspec.structs.replace(command, request=self._new_id())
         self._turn = command
         step.bursts.append(Burst(items=[command], request=command.request))
 
     def _forward(self, command: Command, said: str | None, step: Step[Command]) -> None:
-        """Forward a command under a request id that is unique on this link."""
+        """Pass a command to the gateway under a request id that is unique on this link."""
         taken = self._turn is not None and self._turn.request == command.request
         if not command.request or taken or command.request in self._pending:
             command = msgspec.structs.replace(command, request=self._new_id())
@@ -217,9 +218,9 @@ class ServerTranslator(TranslatorDefaults[Command]):
         said = item.request if known is None else known.said
         context = self._context(said, None if known is None else known.command)
         if isinstance(item, Reply) and item.failure is not None and known is None and self._is_open_turn(said):
-            self._turn = None  # the turn is refused before it began, and this ends it in the client
+            self._turn = None  # the turn was refused before it began; this error ends it in the client
         if known is not None and isinstance(known.command, commands.CancelTurn) and self._is_open_turn(said):
-            context.top = None  # a refused cancel must not end its turn in the client
+            context.top = None  # without an id, the error about a refused cancel does not end its turn in the client
         for message in FROM_EVENT.functions[type(item)](item, context):
             frame = EVENTS.encode(message)
             if len(frame) <= MAX_EVENT:
@@ -258,7 +259,7 @@ class ServerTranslator(TranslatorDefaults[Command]):
 
 
 def _echoable(command: Command) -> None:
-    """Raise PeerError for a request id that is too long for the frames of an answer."""
+    """Raise PeerError if the request id is longer than REQUEST_MAX: answers must repeat it."""
     if len(command.request) > REQUEST_MAX:
         raise PeerError("too_large", f"a `requestId` has at most {REQUEST_MAX} characters")
 
@@ -270,9 +271,9 @@ def _request_of(raw: str) -> str | None:
 
 
 def _inherited(opening: commands.OpenSession | None) -> frozenset[str]:
-    """Return the forms that a client without a claim can show: those that its session claims at a smooth server.
+    """Return the forms for a client without `supports`: those that its session declares to a smooth server.
 
-    A client that resumed without a claim left it to the server, so everything that the server asks can be shown.
+    If the session was resumed without `supports`, the server decides, so all forms that it sends are shown.
     """
     if opening is None:
         return frozenset()
@@ -282,7 +283,7 @@ def _inherited(opening: commands.OpenSession | None) -> frozenset[str]:
 
 
 def _shorter(page: HistorySnapshot) -> HistorySnapshot:
-    """Return the newer half of a page that is too large for clients, with the cursor to continue."""
+    """Return the newer half of a page that is too large for clients, with the cursor of the older half."""
     items = page.items[: len(page.items) // 2]
     last = items[-1]
     cursor = last.id if isinstance(last, Message) else page.next_cursor

@@ -1,4 +1,4 @@
-"""The smooth wire: structs exactly as on the wire, one codec for each direction."""
+"""The wire format of smooth: structs with the names of the wire, and one codec for each direction."""
 
 from dragoman.mappings.smooth.wire import actions, events, replies
 from dragoman.mappings.smooth.wire.actions import ACTIONS, AnyAction

@@ -1,8 +1,7 @@
 """Actions of a smooth client (docs/dialects/smooth.md, section 3).
 
-Servers accept more than the schemas: spellings.py reads further spellings, unknown keys are removed, and the translator
-checks formats and lengths. The key `before` of the seed's history paging is not part of this generation: every server
-ignores it.
+Servers accept more than the schemas allow: spellings.py reads the other spellings, unknown keys are removed, and the
+translator checks formats and lengths. The seed's key `before` for history pages is left out: every server ignores it.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ MAX_DEPTH = 512  # as for events: metadata and values are small forms
 
 
 class AuthContext(Closed, frozen=True, kw_only=True):
-    """The user's identity, as the embedding page states it (docs/dialects/smooth.md, section 7)."""
+    """The user's identity, as the web page that embeds the client states it (docs/dialects/smooth.md, section 7)."""
 
     user_id: str
     signature: str
@@ -27,7 +26,7 @@ class AuthContext(Closed, frozen=True, kw_only=True):
 
 
 class CreateConversationSession(ActionBase, frozen=True, kw_only=True, tag="create_conversation_session"):
-    """Open a session; with `conversation_id` resume a conversation."""
+    """Open a session; with `conversation_id`, resume that conversation."""
 
     agent_id: str
     user_name: str | None = None
@@ -120,7 +119,7 @@ class SubmitInteraction(ActionBase, frozen=True, kw_only=True, tag="submit_inter
 
 
 class Cancel(ActionBase, frozen=True, kw_only=True, tag="cancel"):
-    """Cancel this connection's turn, whatever the ids say."""
+    """Cancel this connection's turn; servers ignore the ids."""
 
     session_id: str | None = None
 

@@ -1,8 +1,8 @@
 """Events of a smooth server (docs/dialects/smooth.md, section 4), exactly as in the strict schemas.
 
-Every struct is closed. The payload is in `data`, for questions one level deeper in `data.data`. `data` repeats
-`requestId` and the leading fields ("mirrors"); spellings.py reads servers that omit them. Opaque JSON is `object`: it
-is decoded, so that only valid JSON in UTF-8 is passed on.
+No struct allows undocumented keys. The payload is in `data`, for questions one level deeper in `data.data`. `data` is a
+mirror: it repeats `requestId` and leading fields of the frame. Some servers omit these; spellings.py fills them in.
+Opaque JSON has the type `object`: it is decoded, so that only valid JSON in UTF-8 is passed on.
 """
 
 from __future__ import annotations
@@ -214,7 +214,7 @@ class WriteConfirmationData(Closed, frozen=True, kw_only=True):
 
 
 class WriteConfirmationRequired(EventBase, frozen=True, kw_only=True, tag="write_confirmation_required"):
-    """A question that parks the turn until the user agrees or not."""
+    """A question that parks the turn until the user approves or denies."""
 
     data: WriteConfirmationData
 
@@ -236,7 +236,7 @@ class OtpRequiredData(Closed, frozen=True, kw_only=True):
 
 
 class OtpVerificationRequired(EventBase, frozen=True, kw_only=True, tag="otp_verification_required"):
-    """A tool was refused until the user is identified. The turn ends and is not parked."""
+    """A tool was refused because the user is not identified. The turn ends; it is not parked."""
 
     data: OtpRequiredData
 
@@ -281,7 +281,7 @@ class OtpVerified(EventBase, frozen=True, kw_only=True, tag="otp_verified"):
 
 
 class OtpFailure(Closed, frozen=True, kw_only=True):
-    """The refusal of a code; `error` is INVALID_CODE, MAX_ATTEMPTS, NOT_FOUND or EXPIRED."""
+    """The details of a refused code; `error` is INVALID_CODE, MAX_ATTEMPTS, NOT_FOUND or EXPIRED."""
 
     error: str | None = None
     attempts_remaining: int
@@ -302,7 +302,7 @@ class OtpInvalid(EventBase, frozen=True, kw_only=True, tag="otp_invalid"):
 
 
 class Interaction(Closed, frozen=True, kw_only=True):
-    """A form: `spec` is its description, in the terms of `kind`."""
+    """A form to fill in; `spec` describes it, and its structure depends on `kind`."""
 
     interaction_id: str
     kind: str

@@ -1,7 +1,7 @@
-"""Conventions in the opaque JSON of two events: tool chunks and the final answer (docs/dialects/smooth.md, section 4).
+"""Readers and writers of the JSON in tool chunks and in the final answer (docs/dialects/smooth.md, section 4).
 
-`arguments` of a call is a JSON string from R and an object from P and T. `response` is any JSON, in practice one
-object.
+The schemas allow any JSON there. `arguments` of a call is a JSON string from server R, and an object from servers P and
+T. `response` is in practice an object.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ ENCODER = msgspec.json.Encoder()
 
 
 class Call(Struct, frozen=True):
-    """A tool call of a chunk; `arguments` is JSON text. `usual`: `call_state` gives back the same JSON."""
+    """A tool call of a chunk; `arguments` is JSON text. `usual` is True if `call_state` restores the same JSON."""
 
     name: str
     arguments: str
@@ -21,7 +21,7 @@ class Call(Struct, frozen=True):
 
 
 class Result(Struct, frozen=True):
-    """A tool result of a chunk. `usual`: `result_state` gives back the same JSON."""
+    """A tool result of a chunk. `usual` is True if `result_state` restores the same JSON."""
 
     name: str
     output: str
@@ -55,7 +55,7 @@ def result_of(raw_response: object) -> Result | None:
 
 
 def call_state(name: str, arguments: str) -> dict[str, object]:
-    """Return the `rawResponse` of a tool call, with `arguments` as a JSON string like R's."""
+    """Return the `rawResponse` of a tool call, with `arguments` as a JSON string, as server R writes it."""
     return {"toolCall": {"name": name, "arguments": arguments}}
 
 
@@ -65,7 +65,7 @@ def result_state(name: str, output: str, is_error: bool) -> dict[str, object]:
 
 
 def answer_of(text: str) -> dict[str, object]:
-    """Return the `response` with this text; the scores are those of every reference server."""
+    """Return a `response` object with this text, and the scores that every reference server writes."""
     return {
         "responseParts": [text] if text else [],
         "customerHappinessScore": 0.5,
@@ -77,7 +77,7 @@ def answer_of(text: str) -> dict[str, object]:
 
 
 def text_of(response: object) -> str | None:
-    """Return the visible text in a `response`; None if it has no place for one."""
+    """Return the visible text in a `response`; None if its structure is unknown."""
     if isinstance(response, str):
         return response
     parts = response.get("responseParts") if isinstance(response, dict) else None

@@ -1,7 +1,7 @@
 """The `data` of an immediate_response (docs/dialects/smooth.md, sections 3 and 5).
 
-It is written exactly as in the strict schemas. These structs ignore unknown keys when they are read, because servers
-add keys (R's history records) or omit some (T's get_session).
+These structs are written exactly as the strict schemas require. When they are read, unknown keys are ignored, because
+servers add keys (history records of server R) or omit some (get_session of server T).
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ class Session(Payload, frozen=True, kw_only=True):
 
 
 class ContentItem(Payload, frozen=True, kw_only=True):
-    """A piece of a stored message (R)."""
+    """A piece of a stored message, as server R sends it."""
 
     type: str = ""
     text: str = ""
 
 
 class Content(Payload, frozen=True, kw_only=True):
-    """The text of a message; R sends it in `items`."""
+    """The text of a message; server R sends it in `items`."""
 
     text: str | None = None
     items: list[ContentItem] | None = None
@@ -75,7 +75,7 @@ class Conversation(Payload, frozen=True, kw_only=True):
 
 
 class Conversations(Payload, frozen=True, kw_only=True):
-    """The list of conversations, newest first, in pages since HEAD."""
+    """The list of conversations, newest first; it has pages only in the HEAD generation."""
 
     conversations: list[Conversation]
     next_cursor: str | UnsetType | None = UNSET

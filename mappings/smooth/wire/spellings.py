@@ -1,7 +1,7 @@
-"""Other legal spellings of smooth messages, rewritten as the usual one (docs/dialects/smooth.md, sections 2, 3 and
-11.2).
+"""Rewriting of other legal spellings of smooth messages to the usual spelling.
 
-Only frames that the strict decoder refused come here. A frame that is not repaired is refused again.
+The source is docs/dialects/smooth.md, sections 2, 3 and 11.2. Only frames that the strict decoder refused are
+rewritten, and the result goes through the strict decoder again.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def _mirrors(value: JsonObject, kind: str) -> None:
 
 
 def usual_action(value: object) -> object:
-    """Return an action without ids, limits and attachments of a wrong form, which every server ignores."""
+    """Return an action without ids, limits and attachments of a wrong type, which every server ignores."""
     if not isinstance(value, dict):
         return value
     _drop_unless(value, "requestId", str)
