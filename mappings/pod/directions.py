@@ -1,4 +1,4 @@
-"""Both directions of pod without the state of any link. `translate` and the translators use them."""
+"""The rule tables and codecs of both directions of pod, without the state of any link."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ FROM_SERVER = Direction(
     codec=wire.EVENTS,
     to_canonical=TO_EVENT,
     from_canonical=FROM_EVENT,
-    envelope=None,  # pods say neither request ids nor the time of a message
+    envelope=None,  # messages of a pod have neither a request id nor a time
     write=_write_events,
 )
 
 
 def read_text(frame: Frame, add_text: TextSink) -> bool:
-    """Give the sink the text of a `text_delta`; return False for any other frame."""
+    """Pass the text of a `text_delta` to the sink; return False for any other frame, or if the sink refuses it."""
     try:
         message = wire.EVENTS.decode(frame)  # type: ignore[arg-type]  # other frames raise
     except MALFORMED:

@@ -1,8 +1,8 @@
 """Log entries of a pod and canonical transcript items, in both directions (docs/dialects/pod.md, section 9).
 
-Entries are opaque on the wire. An entry that cannot be read is skipped, as every known reader does. Written entries are
-plain dicts, and the encoder sorts their keys. `segment_start.history` resets and seeds the conversation; `user_input`,
-`assistant_item`, `tool_result` and `system_item` append to it; all other entries are bookkeeping.
+Entries are opaque JSON on the wire. An entry that cannot be read is skipped, as every known reader does. Written
+entries are plain dicts, and the encoder sorts their keys. `segment_start` replaces the conversation by its `history`.
+`user_input`, `assistant_item`, `tool_result` and `system_item` append to it. All other entries have no content.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ T = TypeVar("T")
 
 
 class Kinded(Struct, frozen=True, kw_only=True, gc=False, tag_field="kind", tag=snake_case):
-    """Base class of entries and logged items. Undocumented keys are ignored here: the original travels in `ext`."""
+    """Base class of entries and logged items. Undocumented keys are ignored here: `ext` carries the original."""
 
 
 class SegmentStart(Kinded, frozen=True, kw_only=True):
-    """Entry that resets the conversation and seeds it with `history`."""
+    """Entry that replaces the conversation by `history`."""
 
     history: list[object]
     session_id: object = ""
@@ -150,14 +150,14 @@ LoggedItem = LoggedMessage | LoggedCall | LoggedResult | LoggedReasoning
 
 
 def opaque(value: object) -> Raw:
-    """Return an opaque value as JSON with sorted keys, as a pod writes it and `ext` carries it."""
+    """Return an opaque value as JSON with sorted keys, the form that a pod writes and that `ext` carries."""
     return Raw(EVENTS.encode(value))
 
 
 class LoggedConversation(Struct, frozen=True, kw_only=True):
-    """The conversation in the entries of a log: the items and runs, oldest first, and the pod's id of it.
+    """The conversation in the entries of a log: its items and runs, oldest first, and the pod's id of it.
 
-    `compacted`: a summary replaces the oldest items.
+    `compacted` is True if a summary replaces the oldest items.
     """
 
     id: str
@@ -278,7 +278,7 @@ def _logged(value: object, at: int, names: dict[str, str]) -> Item | None:
 
 
 def _read(value: object, shape: Any) -> Any:
-    """Return one opaque value as `shape`, None if it does not fit."""
+    """Return an opaque value as a struct of type `shape`, None if it does not fit."""
     if isinstance(value, dict) and value.get("kind") == "user_input":
         segments = value.get("segments")
         if isinstance(segments, list):
@@ -304,21 +304,21 @@ NO_CONFIG: dict[str, object] = {
 
 
 def user_segments(message: Message) -> list[Segment]:
-    """Return the input of a user as pod segments: one text if the message has no segments, none if it is empty."""
+    """Return a user's input as pod segments: if it has no segments, its text as one segment; [] if it is empty."""
     if message.segments:
         return from_segments(message.segments)
     return from_segments([Text(text=message.text)] if message.text else [])
 
 
 def system_item(message: Message) -> object:
-    """Return a system message as SystemItem: the original, or a notification."""
+    """Return a system message as SystemItem: the pod's original if `ext` has it, else a notification."""
     if message.ext and "pod.item" in message.ext:
         return message.ext["pod.item"]
     return {"kind": "notification", "message": message.text, "body": message.text}
 
 
 def logged_item(item: Item) -> dict[str, object]:
-    """Return an item as LoggedItem."""
+    """Return a transcript item as the JSON of a LoggedItem."""
     if isinstance(item, Message):
         return {"kind": "message", "role": item.role, "content": [{"kind": "text", "text": item.text}]}
     if isinstance(item, Reasoning):
@@ -358,10 +358,10 @@ def segment_start(session: str, items: Sequence[Item], at: int) -> dict[str, obj
 def made_entries(
     items: Iterable[Item], *, run_open: bool = False, running: bool = False, paused: bool = False
 ) -> list[object]:
-    """Return entries for items that no pod logged.
+    """Return log entries for items that did not come from a pod's log.
 
-    Each user message begins a run, which ends before the next one. The last run stays open while a turn is `running`;
-    it ends as `paused` if the session is paused. `run_open`: the entries before these left a run open.
+    Each user message begins a run, which ends before the next one. The last run stays open while a turn is `running`,
+    and ends as `paused` if the session is paused. `run_open` is True if the entries before these left a run open.
     """
     entries: list[object] = []
     ts = 0

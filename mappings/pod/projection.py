@@ -1,7 +1,7 @@
 """The rendering of one session for all pod clients that are attached to it.
 
-It needs no memory of text: the session's normal form has whole blocks, and ids for tool calls. It keeps counters of
-model turns and model calls, which other dialects do not send, and the events held back by a question.
+It keeps no text, because the session's normal form has whole blocks and ids for tool calls. It keeps counters of model
+turns and model calls, which other dialects do not send, and the events that wait for the answer to a question.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from dragoman.mappings.pod.wire import events as wire
 
 
 class Projection(Context):
-    """The rendering of one session; `live` is False if each line stands alone (`translate`)."""
+    """The rendering of one session; `live` is False if each line is translated without the others (`translate`)."""
 
     def __init__(self, request: str = "", view: str = "", *, live: bool = True) -> None:
         super().__init__(FROM_EVENT, live=live)
-        self._request, self._view = request, view  # pods have neither: kept for `copy` alone
+        self._request, self._view = request, view  # pods have neither; only `copy` needs them
         self._parked_turn = ParkedTurn()
 
     def render(self, batch: Batch) -> Rendered:
@@ -33,7 +33,7 @@ class Projection(Context):
         return self.write(self._parked_turn.admit_events(batch.events, self.lose), batch.at)
 
     def text_writer(self) -> TextWriter | None:
-        """Return a writer of further text, unless a question parks the turn."""
+        """Return a fast writer for further text; None while a question parks the turn."""
         return None if self._parked_turn.parked else write_text
 
     def write(self, items: Iterable[Any], at: int) -> Rendered:
@@ -44,7 +44,7 @@ class Projection(Context):
         return Rendered(frames=frames, losses=self.losses.take())
 
     def copy(self, _request: str | None = None) -> Projection:
-        """Return an independent copy. Pods do not care whose run it is."""
+        """Return an independent copy; all pod clients get the same frames, whoever owns the run."""
         twin = Projection(self._request, self._view, live=self.live)
         twin.session, twin.turn, twin.at = self.session, self.turn, self.at
         twin.parked, twin._parked_turn = self.parked, self._parked_turn.copy()
@@ -53,5 +53,5 @@ class Projection(Context):
 
 
 def write_text(text: str, _at: int) -> list[bytes]:
-    """Return a piece of text as a line."""
+    """Return a piece of text as a `text_delta` line."""
     return [EVENTS.encode(wire.TextDelta(data=wire.TextData(text=text)))]

@@ -28,7 +28,7 @@ FROM: dict[type, Callable[[Any], wire.Segment]] = {
 
 
 def to_segments(segments: Iterable[wire.Segment]) -> tuple[values.Segment, ...]:
-    """Return wire segments as canonical ones."""
+    """Return wire segments as canonical segments."""
     return tuple([TO[type(segment)](segment) for segment in segments])
 
 

@@ -1,4 +1,4 @@
-"""The vocabulary of pod: its codes and results, and their causes and ends (docs/translation.md, rules 3.6 and 3.11)."""
+"""Tables of pod: error codes to causes, run results to ends (docs/translation.md, rules 3.6 and 3.11)."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ END_OF_RESULT: dict[RunResult, End] = {
 
 RESULT_OF_END: dict[End, RunResult] = {end: result for result, end in END_OF_RESULT.items()}
 
-# Closed sets: values of other dialects are looked up here before they are written.
+# The values that pod clients know: any other value is replaced before it is written.
 INVOKE_KINDS: dict[str, InvokeKind] = {kind: kind for kind in get_args(InvokeKind)}
 ALERT_SOURCES: dict[str, AlertSource] = {source: source for source in get_args(AlertSource)}
 ERROR_CODES: dict[str, ErrorCode] = {code: code for code in get_args(ErrorCode)}

@@ -1,7 +1,6 @@
-"""Rules from canonical commands to pod methods, in the order of to_canonical/commands.py, then the commands without a
-rule.
+"""Rules from canonical commands to pod methods, in the order of to_canonical/commands.py.
 
-The second argument of a rule counts the losses.
+The commands without a form in pod come last. The second argument of each rule counts the losses.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The context of a rule toward pod: the time and session of the batch, the counters, and the losses."""
+"""The context that a rule toward pod gets beside its item: time and session of the batch, counters, and losses."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dragoman.mappings.rules import RuleTable
 
 
 class Counter(Struct):
-    """A counter for an index that other dialects do not send; it continues after the last index seen."""
+    """A counter for an index that other dialects do not send; it continues after the last index that a pod sent."""
 
     last: int = -1
 
@@ -26,18 +26,18 @@ class Counter(Struct):
 
 
 class Context:
-    """The state of one writer; `live` is False if each line stands alone (`translate`)."""
+    """The state of one writer; `live` is False if each line is translated without the others (`translate`)."""
 
     def __init__(self, rules: RuleTable, *, live: bool = True) -> None:
         self.live = live
         self.session = ""
-        self.turn = ""  # "" outside of any
-        self.parked = False  # a question ended the run
+        self.turn = ""  # UUID of the turn, "" outside of any turn
+        self.parked = False  # True after a question in words ended the run
         self.at = 0
         self.turns = Counter()
         self.model_calls = Counter()
         self.losses = Losses(rules)
 
     def lose(self, source: object, field: str = "", why: str = "") -> None:
-        """Count that `source`, or a field of it, does not arrive."""
+        """Count that `source`, or its `field`, is lost."""
         self.losses.lose(source, field, why)

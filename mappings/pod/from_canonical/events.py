@@ -1,8 +1,8 @@
-"""Rules from canonical events to pod events, in the order of to_canonical/events.py, then the events without a rule.
+"""Rules from canonical events to pod events, in the order of to_canonical/events.py.
 
-The context has the time and session of the batch, continues counters and counts losses. Pod clients have no form for
-a question, so it is asked in words (docs/translation.md, rule 3.3). The question ends the client's run, not the turn.
-The answer begins a new run, in which the rest of the turn arrives.
+The events without a form in pod come last. The context has the time and session of the batch, counters and losses.
+Pod clients have no form for a question, so it is asked in words (docs/translation.md, rule 3.3). The question ends the
+client's run, not the turn. The answer begins a new run, in which the rest of the turn arrives.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ Events = tuple[wire.Event, ...]
 @FROM_EVENT.rule(
     events.HistorySnapshot,
     produces=(wire.Snapshot, wire.SegmentRotated, wire.Status),
-    # A rotation has no times and segments. Runs that no pod sent are made from the user messages.
+    # A rotation has no times and segments. Runs that did not come from a pod are built from the user messages.
     fidelity=Lossy(
         ("items.id", "items.turn", "items.at", "items.segments", "runs", "conversation", "compacted", "summed_up")
     ),
@@ -70,7 +70,7 @@ def history_snapshot(event: events.HistorySnapshot, context: Context) -> Events:
 
 
 def _start(event: events.HistorySnapshot, context: Context) -> object:
-    """Return the entry that begins the segment: a pod's own, with the input before its rotation added."""
+    """Return the first entry of the segment: the pod's own, with the input that came before the rotation added."""
     if not event.ext or "pod.entry" not in event.ext:
         return segment_start(context.session, event.items, context.at)
     entry = json.decode(event.ext["pod.entry"])
@@ -209,7 +209,7 @@ def usage_reported(event: events.UsageReported, _context: Context) -> Events:
 
 @FROM_EVENT.rule(events.TurnResult, produces=(wire.RunEnd, wire.Error))
 def turn_result(event: events.TurnResult, _context: Context) -> Events:
-    if event.end == "failed":  # a failed run has no `run_end`: ErrorReported wrote its `error`
+    if event.end == "failed":  # a failed run has no `run_end`: ErrorReported has already written its `error`
         return ()
     if event.end == "cancelled":
         return (wire.Error(data=wire.Problem(code="internal", message=CANCELLED)),)
@@ -222,7 +222,7 @@ def error_reported(event: events.ErrorReported, _context: Context) -> Events:
 
 
 def problem(event: events.ErrorReported | Failure) -> wire.Error:
-    """Return a failure as `error`, with the original code if it came from a pod."""
+    """Return a failure as a pod's `error`, with the original code if it came from a pod."""
     code = original(event.ext, "pod.code", str, "")
     code_now = ERROR_CODES.get(code, CODE_OF_CAUSE[event.cause])
     return wire.Error(data=wire.Problem(code=code_now, message=event.text))
@@ -335,7 +335,7 @@ def gap(event: events.Gap, context: Context) -> Events:
     fidelity=Emulated("text, and run_end{paused} if the turn waits"),
 )
 def question_asked(event: events.QuestionAsked, context: Context) -> Events:
-    # The question ends the client's run, not the turn. Outside of a turn it is a whole run.
+    # The question ends the client's run, not the turn. Outside of a turn the question is a complete run.
     words: Events = (
         wire.TextDelta(data=wire.TextData(text=event.paragraph)),
         wire.TextDone(data=wire.TextData(text=event.paragraph)),

@@ -20,14 +20,14 @@ T = TypeVar("T")
 
 
 def original(ext: Ext | None, field: str, shape: type[T], default: T) -> T:
-    """Return the field of `ext` that a pod sent, or `default`."""
+    """Return the value that a pod sent for `field`, kept in `ext`; else `default`."""
     if ext is None or field not in ext:
         return default
     return json.decode(ext[field], type=shape)
 
 
 def greeting(backend: BackendInfo) -> wire.Greeting:
-    """Return the backend's description as a pod introduces itself."""
+    """Return the backend's description as a pod's greeting."""
     return wire.Greeting(
         pod_name=backend.name,
         cwd=backend.cwd,
@@ -41,7 +41,7 @@ def greeting(backend: BackendInfo) -> wire.Greeting:
 
 
 def described(name: str, status: Status) -> dict[str, object]:
-    """Return a session as a pod's inspection shows it, without a socket: clients reach it where they are."""
+    """Return a session in the form of a pod's inspection, without a socket path: clients stay on this connection."""
     return {
         "pod_name": name,
         "visibility": "self_pod",
@@ -54,11 +54,11 @@ def described(name: str, status: Status) -> dict[str, object]:
 def snapshot(state: SessionState) -> wire.Snapshot:
     """Return the session as a snapshot: a pod's own entries, then entries made for the items after them."""
     entries = _own_entries(state)
-    told = state.summed_up  # items that a summary replaces are not sent again
+    told = state.summed_up  # the summary replaces this many items, which are not sent again
     if not told:
         items = canonical_items(entries)
         told = len(items)
-        if not _begins_with(state.transcript, items):  # the history was cut or rewritten: the transcript is right
+        if not _begins_with(state.transcript, items):  # the history was cut or rewritten, so use the transcript
             entries, told = [], 0
     made = made_entries(
         state.transcript[told:],
@@ -84,7 +84,7 @@ def _own_entries(state: SessionState) -> list[object]:
 
 
 def _begins_with(transcript: Sequence[Item], told: Sequence[Item]) -> bool:
-    """Return True if the transcript begins with `told`. Ids and times are not compared: the session adds them."""
+    """Return True if the transcript begins with `told`. Ids and times are ignored, because the session adds them."""
     if len(transcript) < len(told):
         return False
     return all(_mark(a) == _mark(b) for a, b in zip(transcript, told, strict=False))

@@ -1,6 +1,6 @@
 """Rules from pod events to canonical events, in the order of docs/dialects/pod.md, section 6.
 
-`ext` carries fields without a canonical place as `pod.FIELD`, so that a pod client gets the frame that a pod wrote.
+Fields without a canonical counterpart are kept in `ext` as `pod.FIELD`, so that pod clients get the pod's own frame.
 """
 
 from __future__ import annotations
@@ -217,7 +217,7 @@ def visible_pods(message: wire.VisiblePods) -> tuple[events.Event, ...]:
 
 
 def _summary(pod: object) -> SessionSummary:
-    """Return a pod of a list, by the name under which clients ask for it (docs/dialects/pod.md, section 10)."""
+    """Return a row of a list of pods; its session is the pod's name (docs/dialects/pod.md, section 10)."""
     known = pod if isinstance(pod, dict) else {}
     live = known.get("live")
     state = live.get("status") if isinstance(live, dict) else None

@@ -1,4 +1,4 @@
-"""The protocol of one pod link: in `server` the peer is a pod client, in `client` the peer is a pod."""
+"""The protocol state of one pod link: `server` for a link with a client, `client` for a link with a pod."""
 
 from dragoman.mappings.pod.translator.client import ClientTranslator
 from dragoman.mappings.pod.translator.server import ServerTranslator

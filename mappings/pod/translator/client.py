@@ -1,4 +1,4 @@
-"""The client's side of a link with a pod. Answers have no ids: pending.py finds the command of each answer."""
+"""The client's side of a link with a pod. Answers have no request ids: pending.py finds the command of each."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from dragoman.mappings.rules import Emulated, Nothing
 
 
 class ClientTranslator(TranslatorDefaults[Event]):
-    """The link with a pod, with us as its client."""
+    """The protocol state of a link with a pod; we are its client."""
 
     def __init__(self, clock: Clock, new_id: NewId) -> None:
         self._status = "idle"
@@ -33,13 +33,13 @@ class ClientTranslator(TranslatorDefaults[Event]):
         self._foreign = 0
 
     def opened(self) -> Step[Event]:
-        """Return an empty step: a pod shows its session first. Commands of an earlier connection get no answer."""
+        """Return an empty step, because a pod sends first; forget the commands of an earlier connection."""
         self._pending.take_all()
         self._status = "idle"
         return Step()
 
     def receive(self, frames: Sequence[Frame]) -> Step[Event]:
-        """Read the pod's events; answers to our commands get the request of their command."""
+        """Read the pod's events; an event that answers our command gets the request id of that command."""
         step: Step[Event] = Step()
         FROM_SERVER.receive(frames, step)
         for burst in step.bursts:
@@ -59,7 +59,7 @@ class ClientTranslator(TranslatorDefaults[Event]):
         return step
 
     def send(self, items: Sequence[Command]) -> Step[Event]:
-        """Write commands as methods; refuse a command without a form in pod."""
+        """Write commands as methods; answer a command without a form in pod with a failed Reply."""
         step: Step[Event] = Step()
         answers: list[say.Event] = []
         for command in items:
@@ -70,17 +70,17 @@ class ClientTranslator(TranslatorDefaults[Event]):
         return step
 
     def text_reader(self) -> TextReader:
-        """Return a reader of further text: it answers no command."""
+        """Return a fast reader for further text, which never answers a command."""
         return read_text
 
     def closed(self, cause: str) -> Step[Event]:
-        """Fail all commands without an answer."""
+        """Answer all pending commands with a failure."""
         text = f"the connection to the pod ended: {cause}"
         lost = [r for entry in self._pending.take_all() for r in _reply(entry.request, "upstream_lost", text)]
         return Step(bursts=[Burst(items=list(lost))] if lost else [])
 
     def _write_command(self, command: Any, step: Step[Event]) -> tuple[say.Event, ...]:
-        """Write one command and remember it until its answer, or return the answer."""
+        """Write one command and keep it until its answer comes, or return the answer at once."""
         kind = type(command)
         if kind is ask.SubmitInput and attachments(command.segments):
             return _reply(command.request, "unsupported", "a pod takes no images or files by URL")
@@ -92,7 +92,7 @@ class ClientTranslator(TranslatorDefaults[Event]):
             why = entry.fidelity.why if isinstance(entry.fidelity, Nothing) else "it has no such method"
             return _reply(command.request, "unsupported", f"a pod has no method for this: {why}")
         step.frames += [wire.METHODS.encode(message) for message in messages]
-        # A paused pod says nothing to `pause`; notes and shutdown have no answer at all
+        # A paused pod does not answer `pause`; notes and shutdown never have an answer
         # (docs/dialects/pod.md, section 8).
         if kind not in TRACKED or (kind is ask.PauseTurn and self._status == "paused"):
             return _done(command.request)
@@ -139,9 +139,9 @@ class ClientTranslator(TranslatorDefaults[Event]):
         code = problem(event).data.code
         pending = self._pending
         if code == "not_running" and pending.late:
-            pending.late -= 1  # the error of a stop that the end of its run has answered
+            pending.late -= 1  # this error is about a stop that the end of its run has already answered
             return ()
-        # In a running run this error is about the run's own input: it answers no pending command.
+        # While a run is open, this error is about the input of that run: it answers no pending command.
         refused = None if code == "invalid_request" and self._status == "running" else pending.take_refused(code)
         if refused is not None:
             if refused.kind is ask.CancelTurn and refused.running:
@@ -153,21 +153,21 @@ class ClientTranslator(TranslatorDefaults[Event]):
         return (event,)
 
     def _belongs_to_others(self, code: str, text: str) -> bool:
-        """Return True if an error that fits no command of ours answers another client."""
+        """Return True if an error that matches none of our commands is the answer to another client."""
         if code == "invalid_request":
-            return self._status != "running"  # in a run it may be the run's failure: an invalid workflow slug
+            return self._status != "running"  # during a run it may be the run's failure: an invalid workflow slug
         if code == "internal":
             return text.startswith(BAD_METHOD)
         return code in ("already_running", "not_running", "not_paused")
 
     def _on_alert(self, event: say.Alert) -> tuple[say.Event, ...]:
-        # A compact without anything to do is answered with this alert alone (docs/dialects/pod.md, section 8).
+        # If there is nothing to compact, this alert is the only answer (docs/dialects/pod.md, section 8).
         if event.source == "compactor" and self._status != "running":
             return self._on_compacted(event)
         return (event,)
 
     def _on_compacted(self, event: say.Event) -> tuple[say.Event, ...]:
-        # The command was carried out, well or not: the event itself tells everybody the result.
+        # The command was executed, with success or not: this event tells all clients the result.
         entry = self._pending.take_oldest(ask.Compact)
         return (event, *(_done(entry.request) if entry is not None else ()))
 
@@ -192,7 +192,7 @@ class ClientTranslator(TranslatorDefaults[Event]):
         say.PodInspected: _on_answer,
         say.PodAttached: _on_answer,
     }
-    """The functions for events that may answer a command, for all links together."""
+    """The methods for events that may answer a command, by event type."""
 
 
 STOPPED_BY: dict[str, tuple[type, ...]] = {
@@ -200,7 +200,7 @@ STOPPED_BY: dict[str, tuple[type, ...]] = {
     "paused": (ask.PauseTurn,),
     "rolled_back": (ask.CancelTurn, ask.PauseTurn),
 }
-"""The end of a run -> the commands that it answers."""
+"""The result of a run's end -> the commands that it answers."""
 
 ANSWER_TO: dict[type, type] = {
     say.CompletionsListed: ask.ListCompletions,
@@ -221,7 +221,7 @@ def _reply(request: str, cause: Cause, text: str, event: say.ErrorReported | Non
 
 
 def _too_late(entry: PendingMethod) -> tuple[say.Event, ...]:
-    """Return the answer to a stop that came after its run's end: success for a cancel, failure for a pause."""
+    """Return the answer to a stop that came after the end of its run: success for cancel, failure for pause."""
     if entry.kind is ask.CancelTurn:
         return _done(entry.request)
     return _reply(entry.request, "not_running", "the run ended before it could be paused")

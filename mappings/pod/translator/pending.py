@@ -1,8 +1,8 @@
-"""Commands that a pod has not answered, and the search for the one that an event answers.
+"""The commands that a pod has not answered yet, and the matching of events with them.
 
-Pods have no request ids: a method is matched by kind and order (docs/translation.md, rule 3.17). A pod handles the
-methods of one connection in order. Answers and errors for other clients reach us too: an event that fits no command of
-ours belongs to them.
+Pods have no request ids, so an answer is matched by kind and order (docs/translation.md, rule 3.17). A pod handles the
+methods of one connection in order. It sends answers and errors for other clients to us too: an event that matches none
+of our commands belongs to another client.
 """
 
 from __future__ import annotations
@@ -26,17 +26,18 @@ from dragoman.mappings.canonical.commands import (
 )
 from dragoman.mappings.canonical.values import Segment
 
-PENDING_MAX = 64  # twice the method queue of a pod (docs/dialects/pod.md, section 3): it would not read more than that
+PENDING_MAX = 64  # twice the method queue of a pod (docs/dialects/pod.md, section 3), which then stops reading
 
 LOOKUPS: tuple[type, ...] = (Compact, ListSessions, GetSession, ResumeSession)
 STOPS: tuple[type, ...] = (CancelTurn, PauseTurn)
-TRACKED = frozenset((SubmitInput, ResumeTurn, ListCompletions, *STOPS, *LOOKUPS))  # completions never fail
+TRACKED = frozenset((SubmitInput, ResumeTurn, ListCompletions, *STOPS, *LOOKUPS))  # kinds of commands with an answer
 
 
 class PendingMethod(Struct, kw_only=True):
     """A command to a pod that has no answer yet.
 
-    `echoed`: its user_message came. `running`: status{running} came since, or a stop was sent into a run.
+    `echoed` is True once its user_message has come. `running` is True once status{running} has come after it, or if it
+    is a stop that was sent during a run.
     """
 
     request: str
@@ -52,7 +53,7 @@ _ECHOED = attrgetter("echoed")
 class PendingMethods(Struct):
     """The commands of one link that have no answer, oldest first.
 
-    `late` counts the stops that the end of a run answered. Their errors are still to come.
+    `late` counts the stops that the end of a run has answered; the pod will still send an error for each.
     """
 
     entries: list[PendingMethod] = field(default_factory=list)
@@ -63,7 +64,7 @@ class PendingMethods(Struct):
         return len(self.entries) >= PENDING_MAX
 
     def add_command(self, command: Command, *, running: bool) -> None:
-        """Add a command that was sent; `running` says that a run was open."""
+        """Add a command that was sent; `running` is True if a run was open then."""
         kind = type(command)
         segments = command.segments if isinstance(command, SubmitInput) else ()
         is_running = running and kind in STOPS
@@ -71,29 +72,29 @@ class PendingMethods(Struct):
 
     def find_oldest(self, *kinds: type) -> PendingMethod | None:
         """Return the oldest command of these kinds."""
-        for entry in self.entries:  # no generator: most often there is no entry, or one
+        for entry in self.entries:  # a plain loop is faster than a generator: usually there is at most one entry
             if entry.kind in kinds:
                 return entry
         return None
 
     def take_oldest(self, *kinds: type) -> PendingMethod | None:
-        """Remove and return the oldest command of these kinds, which is answered now."""
+        """Remove and return the oldest command of these kinds, because its answer has come."""
         entry = self.find_oldest(*kinds)
         if entry is not None:
             self.entries.remove(entry)
         return entry
 
     def take_all(self) -> list[PendingMethod]:
-        """Remove and return all commands: no answer will come any more."""
+        """Remove and return all commands, because no more answers will come."""
         entries, self.entries, self.late = self.entries, [], 0
         return entries
 
     # -- matching events with commands ------------------------------------------------------------------
 
     def match_echo(self, segments: tuple[Segment, ...]) -> PendingMethod | None:
-        """Return the run that a user_message echoes, if any.
+        """Return the `run` command whose input this user_message repeats, if any.
 
-        A pod takes the runs of one connection in order, so it has lost those before (docs/dialects/pod.md,
+        A pod handles the runs of one connection in order, so it has lost all earlier ones (docs/dialects/pod.md,
         section 1.2).
         """
         runs = [entry for entry in self.entries if entry.kind is SubmitInput]
@@ -111,7 +112,7 @@ class PendingMethods(Struct):
         return run
 
     def take_accepted_run(self) -> PendingMethod | None:
-        """Remove and return the oldest run, once both its echo and status{running} have come."""
+        """Remove and return the oldest `run` command, once its echo and status{running} have both come."""
         run = self.find_oldest(SubmitInput)
         if run is None or not (run.echoed and run.running):
             return None
@@ -119,7 +120,7 @@ class PendingMethods(Struct):
         return run
 
     def begin_run(self) -> None:
-        """Note that status{running} came: stops sent ahead of it stop this run."""
+        """Note that status{running} came: stops that were sent before it apply to this run."""
         self.late = 0
         run = self.find_oldest(SubmitInput)
         if run is not None:
@@ -129,7 +130,7 @@ class PendingMethods(Struct):
                 entry.running = True
 
     def end_run(self) -> Iterator[PendingMethod]:
-        """Remove and yield the stops that came too late for the run. Their `not_running` is still to come."""
+        """Remove and yield the stops that came too late for the run; the pod will still send `not_running` for each."""
         run = self.find_oldest(SubmitInput)
         if run is not None:
             run.running = False
@@ -139,7 +140,7 @@ class PendingMethods(Struct):
             yield entry
 
     def take_refused(self, code: str) -> PendingMethod | None:
-        """Remove and return the command that an error with this code answers."""
+        """Remove and return the command that an error with this code answers, if any."""
         if code == "already_running":
             return self.take_oldest(SubmitInput) or self.take_oldest(ResumeTurn, *LOOKUPS)
         if code == "not_running":

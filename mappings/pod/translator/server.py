@@ -1,6 +1,6 @@
-"""The server's side of a link with a pod client, which gets its alerts, one snapshot and then the broadcast.
+"""The server's side of a link with a pod client, which gets alerts, one snapshot and then the session's events.
 
-Answers and errors go to the client that asked, though a seed pod would broadcast them (docs/translation.md, rule 3.14).
+Answers and errors go only to the client that asked. A seed pod would send them to all (docs/translation.md, rule 3.14).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ ALERTS_SHOWN = 64  # docs/translation.md, rule 3.14
 
 
 class ServerTranslator(TranslatorDefaults[Command]):
-    """The link with a pod client, with us as its server."""
+    """The protocol state of a link with a pod client; we are its server."""
 
     ANSWERS = frozenset(
         (
@@ -43,7 +43,7 @@ class ServerTranslator(TranslatorDefaults[Command]):
             say.SessionsListed,
             say.PodInspected,
             say.PodAttached,
-            say.BackendShutdown,  # to this client alone: the answer to its `shutdown` (docs/translation.md, rule 3.16)
+            say.BackendShutdown,  # the answer to this client's own `shutdown` (docs/translation.md, rule 3.16)
         )
     )
 
@@ -51,12 +51,12 @@ class ServerTranslator(TranslatorDefaults[Command]):
         self._clock = clock
         self._new_id = new_id
         self._session: SessionState | None = None
-        self._asked: dict[str, type] = {}  # request -> its command, if the answer depends on it; oldest first
-        self._early: list[bytes] = []  # errors for a client without a snapshot yet: the snapshot comes first
+        self._asked: dict[str, type] = {}  # request id -> command type, if the answer depends on it; oldest first
+        self._early: list[bytes] = []  # errors that wait until the client has its snapshot, which must come first
         self._shut = False
 
     def receive(self, frames: Sequence[Frame]) -> Step[Command]:
-        """Turn methods into commands with a request id of ours; answer invalid ones with `error`."""
+        """Read methods as commands with a request id of ours; answer an invalid method with `error`."""
         step: Step[Command] = Step()
         FROM_CLIENT.receive([frame for frame in frames if not _blank(frame)], step)
         bursts, step.bursts = step.bursts, []
@@ -76,7 +76,7 @@ class ServerTranslator(TranslatorDefaults[Command]):
         return step
 
     def _named(self, command: Any, request: str) -> Any:
-        """Return the command; one that names the pod of this client is about its session."""
+        """Return the command; if it names this client's own pod, let it name the attached session."""
         if type(command) not in (ask.GetSession, ask.ResumeSession, ask.ResumeTurn):
             return command
         remember(self._asked, request, type(command), PENDING_MAX)
@@ -86,7 +86,7 @@ class ServerTranslator(TranslatorDefaults[Command]):
         return structs.replace(command, session="") if own else command
 
     def send(self, items: Sequence[Event]) -> Step[Command]:
-        """Write answers to this client. A successful command has no answer but the events that follow."""
+        """Write answers to this client. Success has no answer in pod: the events that follow show it."""
         projection = Projection(live=False)
         answers = []
         for item in items:
@@ -100,7 +100,7 @@ class ServerTranslator(TranslatorDefaults[Command]):
         return Step(frames=rendered.frames, losses=rendered.losses)
 
     def _answer_in_pod_terms(self, item: Any) -> Any:
-        """Return an answer in a pod's own terms, if it describes the session or a list of sessions."""
+        """Return an answer that describes a session, or a list of sessions, as a pod describes pods."""
         state = self._session
         asked = self._asked.pop(getattr(item, "request", ""), None)
         if type(item) is say.Reply and asked is ask.ResumeTurn and item.failure is not None:
@@ -131,7 +131,7 @@ class ServerTranslator(TranslatorDefaults[Command]):
         return Step(frames=frames, losses=alerts.losses)
 
     def closed(self, cause: str) -> Step[Command]:
-        """Write `shutdown` if the end is in order; a client that broke the dialect sees only the connection end."""
+        """Write `shutdown` at a normal end; a client that sent invalid input sees only that the connection closes."""
         if self._session is None or self._shut or not cause or cause in get_args(PeerErrorCode):
             return Step()
         self._shut = True
@@ -142,12 +142,15 @@ METHOD_NAMES = ", ".join(f"`{method.__struct_config__.tag}`" for method in get_a
 
 
 def _blank(frame: Frame) -> bool:
-    """Return True if this is a line that pods skip (docs/dialects/pod.md, section 1)."""
+    """Return True for a blank line, which pods skip (docs/dialects/pod.md, section 1)."""
     return isinstance(frame, bytes) and frame[:1] != b"{" and not frame.decode(errors="replace").strip()
 
 
 def _not_paused(failure: Failure) -> Failure:
-    """Return a refused `resume` with a pod's own code, if the backend is no pod (docs/dialects/pod.md, section 8)."""
+    """Return the failure of `resume` with a pod's error code, if the backend is not a pod.
+
+    The source is docs/dialects/pod.md, section 8.
+    """
     if failure.cause != "not_running" or failure.ext is not None:
         return failure
     return structs.replace(failure, ext={"pod.code": Raw(b'"not_paused"')})

@@ -1,4 +1,4 @@
-"""The pod wire: structs exactly as on the wire, one codec for each direction."""
+"""The wire format of pod: structs with the names of the wire, and one codec for each direction."""
 
 from dragoman.mappings.pod.wire.codecs import EVENTS, MAX_DEPTH, METHODS
 

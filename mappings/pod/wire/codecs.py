@@ -1,7 +1,7 @@
 """The codecs of pod: METHODS (client to pod) and EVENTS (pod to client), docs/dialects/pod.md, section 4.
 
-Two legal spellings are rare, and mended only if the typed decoder refused the line. A whole message may be the array
-`[name, content]`. A segment of a kind that is not known here becomes `unknown`.
+Two legal spellings are rare, so they are rewritten only if the typed decoder refused the line. A message may be the
+array `[name, content]`. A segment may have an unknown kind; it becomes a segment of the kind `unknown`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ SEGMENT_KINDS = frozenset(segment.__struct_config__.tag for segment in get_args(
 
 
 def known_segments(segments: object) -> None:
-    """Replace the segments of unknown kinds by `unknown`, in place; the decoder refuses everything else."""
+    """Replace segments of an unknown kind by the kind `unknown`, in place; leave all other values unchanged."""
     if not isinstance(segments, list):
         return
     for index, segment in enumerate(segments):

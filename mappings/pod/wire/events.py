@@ -3,8 +3,8 @@
 Each event is `{"event": NAME, "data": CONTENT}`, with the keys in that order. The contents come first in this module,
 then the events.
 
-Opaque values (`entries`, `item`, `entry`, `pods`, `pod`, `result`) are any JSON and stay untyped. They are decoded
-nevertheless, so that text in them that is not UTF-8 is found. Their keys are sorted when they are written.
+Opaque values (`entries`, `item`, `entry`, `pods`, `pod`, `result`) are any JSON and stay untyped. They are decoded all
+the same, to find text that is not UTF-8. Their keys are sorted when they are written.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Greeting(Wire, frozen=True, kw_only=True):
 
 
 class History(Wire, frozen=True, kw_only=True):
-    """Content of `snapshot`; a pod without a status (legacy) is idle."""
+    """Content of `snapshot`; if an old pod omits the status, it is idle."""
 
     entries: list[object]
     greeting: Greeting
@@ -167,7 +167,7 @@ class Result(Wire, frozen=True, kw_only=True):
 
 
 class Tokens(Wire, frozen=True, kw_only=True):
-    """Content of `usage`, with the only nulls that a pod sends in typed messages."""
+    """Content of `usage`; a pod writes null for unknown counts here, and in no other typed message."""
 
     input_tokens: U64 | None = None
     output_tokens: U64 | None = None
@@ -282,7 +282,7 @@ class Snapshot(EventBase, frozen=True, kw_only=True):
 
 
 class UserMessage(EventBase, frozen=True, kw_only=True):
-    """Echo of an accepted run."""
+    """The input of an accepted `run`, repeated for all clients."""
 
     data: Segments
 
@@ -330,7 +330,7 @@ class LlmRetry(EventBase, frozen=True, kw_only=True):
 
 
 class LlmContinuation(EventBase, frozen=True, kw_only=True):
-    """A broken stream of the model is continued."""
+    """The pod continues a model's output stream that broke off."""
 
     data: Continuation
 

@@ -1,6 +1,6 @@
 """Methods that a client sends to a pod (docs/dialects/pod.md, section 5): `{"method": NAME, "params": CONTENT}`.
 
-A method without content is written without `params`. When it is read, null is accepted and `{}` is not.
+A method without content is written without `params`. When such a method is read, `params` may be null, but not `{}`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Notify(MethodBase, frozen=True, kw_only=True):
 
 
 class PodEvent(MethodBase, frozen=True, kw_only=True):
-    """Report of a child pod."""
+    """Pass on the report of a child pod."""
 
     params: ChildReport
 

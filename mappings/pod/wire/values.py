@@ -1,7 +1,7 @@
 """Parts of pod methods and events (docs/dialects/pod.md, sections 4 to 6).
 
-Tags are in `kind`. Integers have the limits of the peers' own parsers. An optional field that a pod omits, beside
-fields with defaults that it always writes, has the default UNSET: null is read, nothing is written.
+The tag is in `kind`. Integers have the limits of real peers' parsers. A field that a pod omits when it has no value has
+the default UNSET: null is accepted, but never written. Fields with any other default are always written.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ U64_MAX = (1 << 64) - 1
 U16 = Annotated[int, Meta(ge=0, le=0xFFFF)]
 U32 = Annotated[int, Meta(ge=0, le=0xFFFF_FFFF)]
 U64 = Annotated[int, Meta(ge=0)]
-"""msgspec bounds end at i64: a struct with such a field calls `check_u64` in its `__post_init__`."""
+"""An unsigned 64-bit integer. msgspec cannot check its upper bound, so each struct calls `check_u64` for it."""
 I64 = Annotated[int, Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 
 CompletionKind = Literal["file", "knowledge", "workflow"]
 
 
 def check_u64(*values: int | None) -> None:
-    """Refuse values above the range of u64; msgspec makes a ValidationError of it."""
+    """Raise ValueError for a value above the range of u64; msgspec turns it into a ValidationError."""
     for value in values:
         if value is not None and value > U64_MAX:
             raise ValueError("integer out of the u64 range")
