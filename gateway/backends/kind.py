@@ -33,6 +33,8 @@ from dragoman.mappings.canonical.commands import GetSession, ListSessions, OpenS
 from dragoman.mappings.canonical.events import Reply
 from dragoman.mappings.canonical.values import Failure, SessionSummary
 
+NAME_SHOWN = 200  # characters of a session's name that its refusal repeats; a client may write 1 MiB
+
 Opening = TypeVar("Opening", bound=OpenSession | ResumeSession)
 MakeBackend = Callable[[BackendEvents, Endpoint], Backend]
 """Makes the backend of a session at an endpoint."""
@@ -211,4 +213,5 @@ class SessionOpener(BackendKind):
 
 def not_found(name: str) -> Failure:
     """Return the failure of a command whose session nobody knows."""
-    return Failure(cause="not_found", text=f"session {name!r} not found")
+    shown = repr(name) if len(name) <= NAME_SHOWN else f"{name[:NAME_SHOWN]!r}..."
+    return Failure(cause="not_found", text=f"session {shown} not found")

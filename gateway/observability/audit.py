@@ -24,6 +24,7 @@ Action = Literal["open", "attach", "answer", "cancel", "close", "detach", "refus
 
 REFUSAL_RATE = 10.0  # lines a second: a person who is refused causes one
 REFUSAL_BURST = 200  # lines at once: all clients that come back after a restart with old tokens
+VALUE_MAX = 500  # characters of one value: a client may name a session with 1 MiB
 
 log = structlog.get_logger("dragoman.audit")
 
@@ -50,7 +51,8 @@ class Audit:
         link, principal, trace = ("", by, None) if isinstance(by, str) else (by.id, by.principal, by.trace)
         facts = {"link": link, "session": session, "trace": trace_id(trace)}
         named = {name: text for name, text in facts.items() if text}
-        log.info("audit", action=action, principal=principal, outcome=outcome, **named, **details)
+        line = {"action": action, "principal": principal, "outcome": outcome, **named, **details}
+        log.info("audit", **{name: _shortened(value) for name, value in line.items()})
 
     def refuse(self, by: Actor | str, reason: str, *, session: str = "", **details: object) -> None:
         """Write a line about something that was refused, unless there were too many of them in a short time."""
@@ -66,3 +68,8 @@ class Audit:
         if self._omitted:
             details["omitted"], self._omitted = self._omitted, 0
         self.note(action, by, session=session, outcome=outcome, **details)
+
+
+def _shortened(value: object) -> object:
+    """Return at most VALUE_MAX characters of a text, and any other value as it is."""
+    return f"{value[:VALUE_MAX]}..." if isinstance(value, str) and len(value) > VALUE_MAX else value

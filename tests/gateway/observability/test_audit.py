@@ -12,7 +12,7 @@ from dragoman.gateway.app import App
 from dragoman.gateway.config.access import settled
 from dragoman.gateway.config.model import Auth, Config, Limits, Route
 from dragoman.gateway.endpoint import parse
-from dragoman.gateway.observability.audit import REFUSAL_BURST, REFUSAL_RATE, Audit
+from dragoman.gateway.observability.audit import REFUSAL_BURST, REFUSAL_RATE, VALUE_MAX, Audit
 from tests.conformance.fake_smooth import FakeSmooth
 from tests.gateway.identity.test_listeners import WS, shake
 from tests.pairs.gateway import SmoothClient, serving
@@ -117,3 +117,12 @@ def test_failed_opens_are_cut_like_refusals_and_opens_that_were_done_are_not() -
             audit.note("open", "somebody")
     assert [line["outcome"] for line in lines].count("upstream_lost") == REFUSAL_BURST
     assert [line["outcome"] for line in lines].count("done") == REFUSAL_BURST + 50
+
+
+def test_a_line_repeats_only_the_beginning_of_a_long_value() -> None:
+    with capture_logs() as lines:
+        Audit(lambda: 0).refuse("somebody", "x" * 1_000_000, session="y" * 1_000_000, command="GetSession")
+    (line,) = lines
+    assert line["outcome"] == "x" * VALUE_MAX + "..."
+    assert line["session"] == "y" * VALUE_MAX + "..."
+    assert line["command"] == "GetSession"

@@ -65,6 +65,16 @@ async def test_an_unknown_session_is_not_found(action: Frame) -> None:
         assert made.dialled == 0
 
 
+async def test_the_refusal_of_a_session_repeats_only_the_beginning_of_a_long_name() -> None:
+    async with in_memory_gateway() as made:
+        await made.script().connects("a").done()
+        client = made.clients["a"]
+        client.sends(ask("get_session", "x") | {"sessionId": "s" * 100_000})
+        await settle()
+        (answer,) = client.news()
+        assert answer["error"]["message"] == f"session '{'s' * 200}'... not found"
+
+
 FOREIGN: list[Callable[[str], Frame]] = [
     lambda name: ask("get_session", "x") | {"sessionId": name},
     lambda name: send("x", "Hi") | {"sessionId": name},
