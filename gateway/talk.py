@@ -180,7 +180,7 @@ class BackendClient:
             self._call(self._transport.say, structs.replace(command, request=request))
         return request
 
-    def next_event(self, timeout: float | None = None) -> InProcessEvent | None:
+    def next_event(self, timeout: float | None) -> InProcessEvent | None:
         """Wait for the next event and return it; return None after the timeout."""
         if timeout is not None and timeout <= 0:
             return None

@@ -1,9 +1,8 @@
-"""The three kinds of errors in dragoman, by who is to blame.
+"""The two kinds of errors in dragoman, by who is to blame.
 
     DragomanError
     +-- ConfigError         the user's endpoint, option or file is wrong
     +-- PeerError           a peer broke its dialect; says whether its stream survives
-    +-- TranslationError    dragoman broke its own rules: a bug here
 
 Every parser of the project raises PeerError and nothing else.
 """
@@ -48,10 +47,6 @@ class PeerError(DragomanError):
         self.text = text
         self.can_continue = can_continue
         self.value = value
-
-
-class TranslationError(DragomanError):
-    """A rule produced a message that its target cannot express: a bug in dragoman, never the peer's fault."""
 
 
 def first_error(error: BaseException) -> BaseException:

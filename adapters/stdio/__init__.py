@@ -2,8 +2,8 @@
 
 from dragoman.adapters.stdio.child import ChildTransport
 from dragoman.adapters.stdio.children import Children
-from dragoman.adapters.stdio.own import OwnListener, OwnTransport, listen
+from dragoman.adapters.stdio.own import OwnTransport, listen
 from dragoman.adapters.stdio.process import ChildLimits
 from dragoman.adapters.stdio.settings import ChildSettings
 
-__all__ = ["ChildLimits", "ChildSettings", "ChildTransport", "Children", "OwnListener", "OwnTransport", "listen"]
+__all__ = ["ChildLimits", "ChildSettings", "ChildTransport", "Children", "OwnTransport", "listen"]

@@ -116,7 +116,7 @@ class WriteEnd:
         high: int,
         meter: Meter | None = None,
         *,
-        patient: bool = False,
+        patient: bool,
         broken: Callable[[], None] | None = None,
     ) -> None:
         self._meter = meter or Meter()

@@ -44,7 +44,7 @@ class Sockets:
     """
 
     def __init__(
-        self, limits: TransportLimits, context: CountedContext, curve: CurveServer | CurveClient | None = None
+        self, limits: TransportLimits, context: CountedContext, curve: CurveServer | CurveClient | None
     ) -> None:
         self.limits = limits
         self.curve = curve

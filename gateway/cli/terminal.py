@@ -26,7 +26,7 @@ CLEAR = "\r\x1b[K"
 class Terminal:
     """Reads lines from stdin and writes to stdout. `live` is true if a person types and reads."""
 
-    def __init__(self, words: Sequence[str] = ()) -> None:
+    def __init__(self, words: Sequence[str]) -> None:
         self.live = sys.stdin.isatty() and sys.stdout.isatty()
         self._styled = self.live and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
         self._lock = threading.RLock()

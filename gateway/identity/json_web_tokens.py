@@ -125,7 +125,7 @@ def _bounded(body: bytes) -> bytes:
 class JsonWebTokens:
     """Checks the tokens that `config` describes; `keys` is needed for those that are not signed with its secret."""
 
-    def __init__(self, config: Jwt, keys: KeySet | None = None) -> None:
+    def __init__(self, config: Jwt, keys: KeySet | None) -> None:
         if keys is None and not config.secret:
             raise ConfigError("[auth.jwt] needs a secret or a jwks")
         self._config = config

@@ -99,7 +99,7 @@ class ListenerIdentity:
         authenticator: Authenticator | None,
         welcome: Welcome,
         *,
-        keeps_token: bool = False,
+        keeps_token: bool,
     ) -> None:
         self._identities = identities
         self._authenticator = authenticator

@@ -129,7 +129,7 @@ class Unfailing:
 class _Queued:
     """A logger that writes lines to a LogQueue."""
 
-    def __init__(self, queue: LogQueue, component: str = "") -> None:
+    def __init__(self, queue: LogQueue, component: str) -> None:
         self.component = component
         self.msg = queue.put
         self.log = self.debug = self.info = self.warn = self.warning = self.msg

@@ -62,7 +62,7 @@ class TurnWatch:
     """Follows the turns of all sessions. `clock` returns nanoseconds, `trace_of` the trace of a link by its id."""
 
     def __init__(
-        self, clock: Callable[[], int], trace_of: Callable[[str], TraceContext | None], spans: TurnSpans | None = None
+        self, clock: Callable[[], int], trace_of: Callable[[str], TraceContext | None], spans: TurnSpans | None
     ) -> None:
         self._clock = clock
         self._trace_of = trace_of

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
 
 from aiohttp import web
 from aiohttp.typedefs import Handler
@@ -19,10 +18,9 @@ IDLE_MAX = 30.0  # seconds without a whole request: longer than the usual 15 s b
 
 
 class OpsConnections:
-    """The connections of one HTTP server. `clock` returns seconds."""
+    """The connections of one HTTP server."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
+    def __init__(self) -> None:
         self._server: web.Server
         self._idle_since: dict[object, float] = {}
         self._busy: set[object] = set()
@@ -40,7 +38,7 @@ class OpsConnections:
             return await handler(request)
         finally:
             self._busy.discard(connection)
-            self._idle_since[connection] = self._clock()
+            self._idle_since[connection] = time.monotonic()
 
     def accept(self) -> asyncio.Protocol:
         """Return the protocol of a new connection, and make room for it."""
@@ -49,7 +47,7 @@ class OpsConnections:
 
     def close_idle(self, room: int = 0) -> None:
         """Close the connections that were idle for too long, and those idle longest until there is room."""
-        now = self._clock()
+        now = time.monotonic()
         alive = [one for one in self._server.connections if one.transport is not None]  # and not closed yet
         self._idle_since = {one: self._idle_since.get(one, now) for one in alive}
         alive.sort(key=lambda one: (one in self._busy, self._idle_since[one]))

@@ -96,7 +96,7 @@ def runtime_directory(environment: Mapping[str, str] = os.environ) -> Path:
     raise ConfigError("no runtime directory for pods: set INSOMNIA_RUNTIME_DIR, INSOMNIA_HOME, XDG_RUNTIME_DIR or HOME")
 
 
-def sessions_directory(environment: Mapping[str, str] = os.environ) -> Path:
+def sessions_directory(environment: Mapping[str, str]) -> Path:
     """Return the folder of the pods' sessions: `sessions` below the first variable that is set and not empty.
 
     $INSOMNIA_DATA_DIR, $INSOMNIA_HOME, $YOI_DATA_DIR, $YOI_HOME, $HOME/.insomnia.

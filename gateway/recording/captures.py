@@ -128,12 +128,11 @@ class Capture:
                 yield number, raw
 
 
-def read_capture(capture: Capture, dialect: Dialect, *, session: str = "", gateway: str = "") -> tuple[Header, Import]:
+def read_capture(capture: Capture, dialect: Dialect, *, session: str = "") -> tuple[Header, Import]:
     """Return the header and the lines of the recording. `session` chooses one, if the capture has several."""
     of = Import(capture, dialect)
     of.look(session)
     header = Header(
-        gateway=gateway,
         started_at=of.started_at,
         route=capture.path.stem,
         session=of.session,

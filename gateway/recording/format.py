@@ -38,7 +38,7 @@ class VersionError(RecordingError):
 class LineError(ValueError):
     """A line of a recording that cannot be read. `unknown` is its kind, if the kind is not known here."""
 
-    def __init__(self, text: str, unknown: str = "") -> None:
+    def __init__(self, text: str, unknown: str) -> None:
         super().__init__(text)
         self.unknown = unknown
 

@@ -50,7 +50,7 @@ class Index:
     def __init__(self, entries: list[IndexEntry]) -> None:
         self.entries = entries
 
-    def offset(self, *, seq: int = 0, t: int = 0) -> int:
+    def offset(self, *, seq: int, t: int) -> int:
         """Return the offset of the last frame that can hold the first item with at least this `seq` and this `t`."""
         by_seq = bisect_right(self.entries, seq, key=lambda entry: entry.seq) - 1
         # Several items have one time: the first of them may stand at the end of the frame before.

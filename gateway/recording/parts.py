@@ -10,7 +10,6 @@ input, for its end, or until they have EARLY_MAX bytes. They count as memory, an
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -40,8 +39,8 @@ class RecordingParts:
         memory: MemoryBudget,
         header: Header,
         *,
-        public_ids: Callable[[], list[str]] = list,
-        monotonic: Callable[[], int] = time.monotonic_ns,
+        public_ids: Callable[[], list[str]],
+        monotonic: Callable[[], int],
     ) -> None:
         self.header = header
         self._public_ids = public_ids

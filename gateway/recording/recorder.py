@@ -56,7 +56,7 @@ class Recorder:
         header: Header,
         limits: Limits,
         *,
-        find_id: Callable[[str], str] = lambda name: name,
+        find_id: Callable[[str], str],
         public_ids: Callable[[SessionState], list[str]] = lambda _state: [],
     ) -> None:
         self.everything = recordings.everything

@@ -51,7 +51,7 @@ class ReplayBackend:
         later: Schedule,
         reporter: Reporter,
         events: ReplayedEvents,
-        auto: bool = False,
+        auto: bool,
     ) -> None:
         self._session = session
         self._plan = plan

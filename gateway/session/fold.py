@@ -1,6 +1,6 @@
-"""Folds events in normal form into a SessionState: one small function for each event that leaves a trace.
+"""Fold events in normal form into a SessionState: one small function for each event that leaves a trace.
 
-`fold(state, batch)` rebuilds a state from a log; the live path calls FOLD for each event as runs.py emits it.
+runs.py calls FOLD for each event that it emits.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from dragoman.mappings.canonical import Batch, OpenTurn, SessionState
+from dragoman.mappings.canonical import OpenTurn, SessionState
 from dragoman.mappings.canonical import events as e
 from dragoman.mappings.canonical.state import CallBlock, Otp, QuestionBlock, ReasoningBlock, ResultBlock, TextBlock
 from dragoman.mappings.canonical.values import Item, Message, Reasoning, Text, ToolCall, ToolResult, Usage
@@ -20,23 +20,6 @@ N = TypeVar("N", int, float)
 
 DESCRIPTIONS = frozenset((e.HistorySnapshot, e.SessionActivated, e.SessionUpdated))
 UNANSWERED_KEPT = 256  # calls of ended turns whose result may still come after a resume
-
-
-def fold(state: SessionState, batch: Batch) -> None:
-    """Add one batch of the log to `state`."""
-    if batch.turn and (state.turn is None or state.turn.id != batch.turn):
-        state.turn = OpenTurn(id=batch.turn, message="", origin=batch.origin, started_at=batch.at)
-    elif batch.turn and state.turn is not None:
-        state.turn.origin = batch.origin  # its input may be accepted after its first words
-    if state.turn is not None:
-        state.turn.now = batch.at
-    state.epoch, state.seq = batch.epoch, batch.first_seq + len(batch.events)
-    for event in batch.events:
-        function = FOLD.get(type(event))
-        if function is not None:
-            function(state, event)
-    if happens(batch.events):
-        state.updated_at = batch.at
 
 
 def happens(events: Sequence[e.Event]) -> bool:

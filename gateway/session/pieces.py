@@ -10,7 +10,6 @@ from msgspec import structs
 from dragoman.mappings.canonical import Event
 from dragoman.mappings.canonical.events import ReasoningDelta, TextDelta, ToolCallArguments, ToolOutputDelta
 
-Piece = TextDelta | ReasoningDelta | ToolCallArguments | ToolOutputDelta
 Stream = tuple[str, ...]
 """The stream that a piece belongs to. Pieces of one stream may be joined if nothing is between them."""
 

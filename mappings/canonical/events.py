@@ -225,7 +225,6 @@ class ApprovalRequested(TurnEvent, frozen=True, kw_only=True):
     tool: str
     description: str
     question: str = ""
-    waits_for_answer = True
 
 
 class ApprovalResolved(TurnEvent, frozen=True, kw_only=True):
@@ -242,7 +241,6 @@ class OtpRequired(TurnEvent, frozen=True, kw_only=True):
     description: str
     channels: tuple[str, ...]
     auth_level: str
-    waits_for_answer = True
 
 
 class OtpSent(TurnEvent, frozen=True, kw_only=True):
@@ -277,7 +275,6 @@ class InteractionRequired(TurnEvent, frozen=True, kw_only=True):
     kind: str
     spec: Raw
     reason: str
-    waits_for_answer = True
 
 
 class InteractionInvalid(EventBase, frozen=True, kw_only=True):

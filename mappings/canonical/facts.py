@@ -19,8 +19,6 @@ class Facts(Struct, frozen=True, kw_only=True, gc=False):
     of_a_turn: ClassVar[bool] = False
     # May come while its turn waits for an answer. Any other event of the turn closes the open question first.
     comes_while_parked: ClassVar[bool] = False
-    # The backend waits for a client's answer to it.
-    waits_for_answer: ClassVar[bool] = False
     # Whether it answers a command: always, if it names its request, or never.
     answers: ClassVar[Literal["always", "by_request", "never"]] = "never"
     # The gateway adds it for backends whose dialect does not have it: it completes turns

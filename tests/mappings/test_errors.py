@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from dragoman.mappings.errors import ConfigError, DragomanError, PeerError, TranslationError, first_error
+from dragoman.mappings.errors import ConfigError, DragomanError, PeerError, first_error
 
 
-@pytest.mark.parametrize("kind", [ConfigError, TranslationError, PeerError])
+@pytest.mark.parametrize("kind", [ConfigError, PeerError])
 def test_each_error_is_a_dragoman_error_and_none_is_another(kind: type[DragomanError]) -> None:
     assert kind.__bases__ == (DragomanError,)
 

@@ -65,9 +65,7 @@ class FrameRedactor:
     has searched the texts of streams for the same secrets.
     """
 
-    def __init__(
-        self, finder: Finder, cleaner: FrameCleaner, names: Sequence[str] = (), *, streams_are_clean: bool = False
-    ) -> None:
+    def __init__(self, finder: Finder, cleaner: FrameCleaner, names: Sequence[str], *, streams_are_clean: bool) -> None:
         self._finder = finder
         self._cleaner = cleaner
         self._names = frozenset(names)

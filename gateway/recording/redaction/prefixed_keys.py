@@ -248,11 +248,6 @@ class KeyFormat(Struct, frozen=True, kw_only=True):
     separators: tuple[str, ...]
 
     @property
-    def prefix_in_text(self) -> str:
-        """The prefix with what must stand before it."""
-        return f"1234567890{self.sign}{self.prefix}" if self.sign else self.prefix
-
-    @property
     def body(self) -> str:
         """The pattern of the part behind the prefix. It never backtracks."""
         some = f"[{ALPHABETS[self.alphabet]}]"

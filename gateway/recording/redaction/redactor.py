@@ -67,7 +67,7 @@ class Finding(Struct, frozen=True, kw_only=True):
 class FindingCounts:
     """The secrets that were redacted in one recording, counted by kind and place. `hear` is told each one."""
 
-    def __init__(self, hear: Callable[[Finding], None] | None = None) -> None:
+    def __init__(self, hear: Callable[[Finding], None] | None) -> None:
         self._hear = hear
         self._counts: Counter[tuple[str, str]] = Counter()
 

@@ -21,7 +21,7 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _ENCODER = msgspec.json.Encoder()
 
 
-def cloud_events(header: Header, lines: Iterable[Line], *, frames: bool = False) -> Iterator[bytes]:
+def cloud_events(header: Header, lines: Iterable[Line], *, frames: bool) -> Iterator[bytes]:
     """Yield each event and command, and with `frames` each frame, as one line without its newline."""
     began = _time(header, 0)
     source = "/".join(("/dragoman", *(quote(name, safe="") for name in (header.route, header.session, began))))

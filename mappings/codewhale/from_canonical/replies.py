@@ -194,6 +194,6 @@ def listed(event: SessionsListed, asked: object, generation: str) -> Any:
     return results.ThreadResponse(thread_id=LIST, status="ok", threads=rows, data=results.EMPTY)
 
 
-def missing(thread: str, text: str, status: str = "missing") -> results.ThreadResponse:
+def missing(thread: str, text: str) -> results.ThreadResponse:
     """Return the result about an unknown thread."""
-    return results.ThreadResponse(thread_id=thread, status=status, data=raw({"error": text}))
+    return results.ThreadResponse(thread_id=thread, status="missing", data=raw({"error": text}))

@@ -15,10 +15,10 @@ from msgspec import Raw
 
 from dragoman.gateway import registry
 from dragoman.gateway.session.delivery import up_to_questions
-from dragoman.gateway.session.fold import add_usage, fold, happens
+from dragoman.gateway.session.fold import FOLD, add_usage, happens
 from dragoman.gateway.session.normal_form import Given, NormalForm, denied
 from dragoman.gateway.session.runs import Run
-from dragoman.mappings.canonical import Batch, Event, SessionState, prelude
+from dragoman.mappings.canonical import Batch, Event, OpenTurn, SessionState, prelude
 from dragoman.mappings.canonical.events import (
     Alert,
     ApprovalRequested,
@@ -54,6 +54,23 @@ FORM = InteractionRequired(
     question="i", kind="identity_intake", spec=Raw(b'{"fields": [{"key": "name"}, {"key": "email"}]}'), reason=""
 )
 ID = str(UUID(int=0))
+
+
+def fold(state: SessionState, batch: Batch) -> None:
+    """Add one batch of the log to `state`, which the log alone must be enough for."""
+    if batch.turn and (state.turn is None or state.turn.id != batch.turn):
+        state.turn = OpenTurn(id=batch.turn, message="", origin=batch.origin, started_at=batch.at)
+    elif batch.turn and state.turn is not None:
+        state.turn.origin = batch.origin  # its input may be accepted after its first words
+    if state.turn is not None:
+        state.turn.now = batch.at
+    state.epoch, state.seq = batch.epoch, batch.first_seq + len(batch.events)
+    for event in batch.events:
+        function = FOLD.get(type(event))
+        if function is not None:
+            function(state, event)
+    if happens(batch.events):
+        state.updated_at = batch.at
 
 
 class Live:
