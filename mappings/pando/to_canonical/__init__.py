@@ -2,7 +2,15 @@
 
 from dragoman.mappings.pando.to_canonical.commands import TO_COMMAND
 from dragoman.mappings.pando.to_canonical.events import TO_EVENT, envelope, place
-from dragoman.mappings.pando.to_canonical.replies import history, pong, session_opened, sessions_listed, summary
+from dragoman.mappings.pando.to_canonical.replies import (
+    history,
+    pong,
+    session_opened,
+    sessions_listed,
+    stored_rows,
+    summary,
+    with_text,
+)
 
 __all__ = [
     "TO_COMMAND",
@@ -13,5 +21,7 @@ __all__ = [
     "pong",
     "session_opened",
     "sessions_listed",
+    "stored_rows",
     "summary",
+    "with_text",
 ]

@@ -5,6 +5,7 @@ They are read as Go reads them. A result of another shape gives None: the answer
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TypeVar
 
 import msgspec
@@ -80,12 +81,21 @@ def sessions_listed(request: str, result: Raw | UnsetType) -> SessionsListed | N
     return SessionsListed(request=request, sessions=tuple(map(summary, rows)), ext=ext)
 
 
+def stored_rows(result: Raw | UnsetType) -> tuple[Message, ...] | None:
+    """Return all rows of the result of message.list, oldest first; calls and their results are rows without text."""
+    rows = () if result is not UNSET and bytes(result) == b"null" else _read(result, list[wire.Message])
+    return None if rows is None else tuple(map(stored, rows))
+
+
+def with_text(rows: Iterable[Message]) -> tuple[Message, ...]:
+    """Return the rows with text, which are the messages of a history."""
+    return tuple(row for row in rows if row.text)
+
+
 def history(result: Raw | UnsetType) -> tuple[Message, ...] | None:
     """Return the result of message.list, oldest first, without messages that hold only calls."""
-    messages = () if result is not UNSET and bytes(result) == b"null" else _read(result, list[wire.Message])
-    if messages is None:
-        return None
-    return tuple(stored(message) for message in messages if message.content)
+    rows = stored_rows(result)
+    return None if rows is None else with_text(rows)
 
 
 def stored(message: wire.Message) -> Message:

@@ -34,7 +34,7 @@ from dragoman.mappings.errors import PeerError
 from dragoman.mappings.jsonrpc import WAITING_MAX
 from dragoman.mappings.pando.directions import FROM_SERVER, read_token
 from dragoman.mappings.pando.from_canonical import public_ids
-from dragoman.mappings.pando.to_canonical import history, pong, sessions_listed
+from dragoman.mappings.pando.to_canonical import pong, sessions_listed, stored_rows
 from dragoman.mappings.pando.translator.answers import refuse, typed_answer, unsupported
 from dragoman.mappings.pando.translator.calls import CALL_MAX, PrimaryCall, PrimaryCalls
 from dragoman.mappings.pando.translator.followed import FollowedSessions
@@ -229,7 +229,7 @@ class ClientTranslator(TranslatorDefaults[Event]):
                 self._take_list(asked, reply, now, step)
 
     def _take_list(self, asked: PrimaryCall, reply: say.Reply, now: int, step: Step[Event]) -> None:
-        messages = history(reply.result) if reply.failure is None else None
+        messages = stored_rows(reply.result) if reply.failure is None else None
         following = self._sessions.follow(asked.session)
         before = following.guesses
         items: list[Event] = []

@@ -27,6 +27,7 @@ from dragoman.mappings.canonical import Event
 from dragoman.mappings.canonical import events as say
 from dragoman.mappings.canonical.values import Message
 from dragoman.mappings.dialect import Burst
+from dragoman.mappings.pando.to_canonical import with_text
 from dragoman.mappings.pando.translator.known import KnownMessages, up_to_input
 from dragoman.mappings.pando.translator.output import OPENS, StreamedOutput
 from dragoman.mappings.rfc3339 import NS
@@ -213,7 +214,7 @@ class Following:
         self.stop_learning()
         if messages is None:
             return self._finish(None) if self._ending is not None else []
-        listed = tuple(messages)
+        rows, listed = tuple(messages), with_text(messages)
         if not self.open and learning:
             listed = self.known.up_to_run(listed, _runs_in(self.held))
             self._prompt = listed[-1].id if listed and listed[-1].id not in self.known.ids else ""
@@ -221,18 +222,22 @@ class Following:
             return self.known.news(listed)
         if self._ending is not None:
             return self._finish(self.known.of_run(listed, self._prompt, self._input, _runs_in(self.held)))
-        if self._last is None or self._last[0] != listed:
-            self._last = listed, now
+        if self._last is None or self._last[0] != rows:
+            self._last = rows, now
             return []
-        is_answered = _is_answered(listed, self.known.answers(listed))
-        if now - self._last[1] < self._quiet(is_answered) * NS:
+        if self._severed_at >= self._heard and not self.known.may_be_over(rows, self._output):
+            if now - self._severed_at >= self.patience.update * NS:
+                self._severed_at = -1  # nothing was missed before the subscription
+            return []
+        if now - self._last[1] < self._quiet * NS:
             return []
         self.guesses += 1
-        return self._inferred(listed)
+        end = "cancelled" if self._cancelled else "completed" if self.known.is_answered(rows) else "failed"
+        return [*self._rest(listed), *([NO_ANSWER] if end == "failed" else []), *self._over(end, listed)]
 
     def read_history(self, messages: Sequence[Message]) -> tuple[Message, ...]:
         """Return the history of a list, without the answer on which the primary still works."""
-        listed = up_to_input(tuple(messages)) if self.open or self.held else tuple(messages)
+        listed = with_text(up_to_input(tuple(messages)) if self.open or self.held else messages)
         self.known.note(listed)
         return listed
 
@@ -253,14 +258,6 @@ class Following:
         """Return the last system message as an ordinary message."""
         said, self._cause = self._cause, None
         return [] if said is None else [said]
-
-    def _inferred(self, listed: tuple[Message, ...]) -> list[Event]:
-        rest = self._rest(listed)
-        if self._cancelled:
-            return [*rest, *self._over("cancelled", listed)]
-        if _is_answered(listed, self.known.answers(listed)):
-            return [*rest, *self._over("completed", listed)]
-        return [*rest, NO_ANSWER, *self._over("failed", listed)]
 
     def _over(self, end: Any, listed: tuple[Message, ...] | None) -> list[Event]:
         self.open = self.wants = False
@@ -284,16 +281,19 @@ class Following:
         silence = now - max(self._heard, self._last[1] if self._last is not None else 0)
         if self._ending is not None and silence >= ANSWER_DEADLINE * NS:
             return self._finish(None)
-        patience = self.patience.tool if self._output.calls else self._quiet()
-        if self.open and self._ending is None and silence >= patience * NS:
-            self._output.calls.clear()
+        if self.open and self._ending is None and silence >= self._quiet * NS:
+            if self._severed_at < self._heard:
+                self._output.calls.clear()
             self.wants = True
         return self._no_cause() if self._ending is None and silence >= CAUSE_WAIT * NS else []
 
-    def _quiet(self, is_answered: bool = True) -> float:
-        # A primary subscribes us some time after we connect, and the text before an open call is no answer.
-        is_late = self._severed_at >= self._heard and is_answered and not self._output.calls
-        return self.patience.update if is_late or (self._input is not None and self._updated) else self.patience.quiet
+    @property
+    def _quiet(self) -> float:
+        is_late = self._severed_at >= self._heard  # a primary subscribes us some time after we connect
+        if self._output.calls and not is_late:
+            return self.patience.tool
+        is_short = is_late or (self._input is not None and self._updated)
+        return self.patience.update if is_short else self.patience.quiet
 
     def reconnected(self, now: int) -> None:
         """Ask for the messages of an open turn, which may have ended while the connection was lost."""
@@ -306,10 +306,6 @@ class Following:
         self._ending = None
         why = say.ErrorReported(cause="upstream_lost", text="the primary was replaced by another")
         return [why, *self._over("failed", None)]
-
-
-def _is_answered(listed: Sequence[Message], answers: Sequence[Message]) -> bool:
-    return bool(answers) and listed[-1] is answers[-1]
 
 
 def _failed(cause: Message, answers: Sequence[Message] | None, said: bool) -> bool:

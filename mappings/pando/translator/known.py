@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from dragoman.mappings.canonical import Event
 from dragoman.mappings.canonical import events as say
 from dragoman.mappings.canonical.values import Message, Text
+from dragoman.mappings.pando.translator.output import StreamedOutput
 
 SAID_MAX = 64  # inputs that no list has shown yet: a turn that ends well clears them
 ECHOES_MAX = 64  # our inputs whose echo may still come; a shipped primary sends no echo
@@ -85,6 +86,20 @@ class KnownMessages:
     def answers(self, listed: tuple[Message, ...]) -> list[Message]:
         """Return the assistant's messages of the open turn: after the last input, and not known before."""
         return [m for m in listed[len(up_to_input(listed)) :] if m.role == "assistant" and m.id not in self.ids]
+
+    def is_answered(self, rows: tuple[Message, ...]) -> bool:
+        """Return True if the last row of the store is an answer of the open turn, with text."""
+        return bool(rows) and bool(rows[-1].text) and any(answer is rows[-1] for answer in self.answers(rows))
+
+    def may_be_over(self, rows: tuple[Message, ...], output: StreamedOutput) -> bool:
+        """Return True if the stored rows look like a turn that has ended, also if a tool call of its output is open.
+
+        A primary stores a call in the row of the text before it, and begins another row after the result. So the call
+        is over if nothing of the last row was published, and everything that was is in earlier rows of the turn.
+        """
+        before = self.answers(rows)[:-1]
+        is_later = bool(before) and output.is_within("".join(message.text for message in before))
+        return self.is_answered(rows) and (is_later or not output.calls)
 
     def up_to_run(self, listed: tuple[Message, ...], runs: int) -> tuple[Message, ...]:
         """Return the messages up to the input of the first of `runs` runs after what is known.

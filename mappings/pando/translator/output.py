@@ -70,6 +70,10 @@ class StreamedOutput:
         complete = say.ToolCallArguments(call=event.call, name=event.name, json=arguments, done=True)
         return [complete, event]
 
+    def is_within(self, stored: str) -> bool:
+        """Return True if the published text is the beginning of this stored text."""
+        return self.length <= TEXT_MAX and stored.startswith("".join(self._text))
+
     def rest(self, stored: str) -> list[Event]:
         """Return the stored text that was not published, or a gap if the two differ (docs/translation.md, rule 3.7)."""
         sent = "".join(self._text)

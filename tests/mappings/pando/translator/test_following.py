@@ -109,35 +109,103 @@ def test_the_lengths_of_silence_are_configurable() -> None:
     assert session.wants
 
 
-def severed(*listed: Message, calls: bool = False) -> list[say.Event]:
+def severed(*listed: Message, published: tuple[say.Event, ...] = ()) -> list[say.Event]:
     """Return what a turn tells if for 3 s over a new connection its messages stay the same."""
     session = Following(Patience(update=3.0))
     session.begin_turn(0, "hi")
-    if calls:
-        session.take_event(say.ToolCallStarted(call="c", name="look"), 0)
+    for event in published:
+        session.take_event(event, 0)
     session.reconnected(NS)
     asked = [session.wants]
     assert session.take_list(listed, NS) == []
     for now in (4 * NS - 1, 4 * NS):
         session.check_time(now)
         asked.append(session.wants)
-    assert asked == [True, False, not calls], "the turn may have ended before the primary had subscribed us"
-    return session.take_list(listed, 4 * NS)
+    assert asked == [True, False, True], "the turn may have ended before the primary had subscribed us"
+    told = session.take_list(listed, 4 * NS)
+    session.check_time(4 * NS + 3 * NS)
+    assert not session.wants, "the list is not asked for again and again"
+    return told
 
 
-STORED = Message(role="user", text="hi", id="u"), answer("m", "Done.")
+INPUT = Message(role="user", text="hi", id="u")
+RESULT = Message(role="system", text="", id="t")  # a pando stores the results of tools in a row without text
+STORED = INPUT, answer("m", "Done.")
+CALL = say.ToolCallStarted(call="c", name="look")
+LOOKS = say.TextDelta(text="I look."), CALL
 
 
 def test_a_turn_that_ended_before_a_new_subscription_is_over_once_its_answer_is_stored() -> None:
     assert severed(*STORED)[-2:] == DONE
 
 
-def test_a_turn_whose_answer_is_not_stored_goes_on_over_a_new_connection() -> None:
-    assert severed(STORED[0]) == []
+@pytest.mark.parametrize(
+    "listed",
+    [[INPUT], [INPUT, answer("m", "I look."), RESULT], [INPUT, answer("m", "I look."), RESULT, answer("n", "")]],
+)
+def test_a_turn_whose_answer_is_not_stored_goes_on_over_a_new_connection(listed: list[Message]) -> None:
+    assert severed(*listed) == []
 
 
-def test_a_turn_with_an_open_tool_call_goes_on_over_a_new_connection() -> None:
-    assert severed(*STORED, calls=True) == []
+@pytest.mark.parametrize(
+    ("published", "first"),
+    [(LOOKS, "I look."), ((CALL,), ""), (LOOKS[:1], "I look.")],
+    ids=["text and a call", "a call", "text"],
+)
+def test_a_turn_is_over_if_the_answer_after_its_tool_call_is_stored(
+    published: tuple[say.Event, ...], first: str
+) -> None:
+    told = severed(INPUT, answer("m", first), RESULT, answer("n", "Done."), published=published)
+    assert say.TextDelta(text="Done.") in told
+    assert told[-2:] == DONE
+
+
+@pytest.mark.parametrize(
+    ("published", "listed"),
+    [
+        ((CALL,), STORED),
+        (LOOKS, [INPUT, answer("m", "I look.")]),
+        (LOOKS, [INPUT, answer("m", "I look."), RESULT]),
+        (LOOKS, [INPUT, answer("m", "I look."), RESULT, answer("n", "")]),
+        ((say.TextDelta(text="First."), *LOOKS), [INPUT, answer("m", "First."), RESULT, answer("n", "I look.")]),
+        ((say.TextDelta(text="irst."), *LOOKS), [INPUT, answer("m", "First."), RESULT, answer("n", "I look.")]),
+    ],
+    ids=[
+        "the call is in the last row",
+        "the text before the call is the last row",
+        "the result is the last row",
+        "the last row is still empty",
+        "the text before the second call is the last row",
+        "a part of the text was never published",
+    ],
+)
+def test_a_turn_with_an_open_tool_call_goes_on_over_a_new_connection(
+    published: tuple[say.Event, ...], listed: list[Message]
+) -> None:
+    assert severed(*listed, published=published) == []
+
+
+def test_an_answer_that_was_stored_after_the_first_list_ends_a_severed_turn() -> None:
+    session = Following(Patience(update=3.0))
+    session.begin_turn(0, "hi")
+    session.take_event(LOOKS[1], 0)
+    session.reconnected(NS)
+    rows = [INPUT, answer("m", ""), RESULT, answer("n", "Done.")]
+    assert [session.take_list(rows[:2], NS), session.take_list(rows, 4 * NS)] == [[], []]
+    session.check_time(7 * NS)
+    assert session.wants
+    assert session.take_list(rows, 7 * NS)[-2:] == DONE
+
+
+def test_a_row_without_text_behind_the_last_answer_is_no_answer() -> None:
+    session = Following(Patience(quiet=1.0))
+    session.begin_turn(0)
+    rows = [*STORED, RESULT, answer("n", "")]
+    assert session.take_list(rows, 0) == []
+    assert session.take_list(rows, NS)[-2:] == [
+        say.ErrorReported(cause="internal", text="the run ended without an answer"),
+        DONE[1],
+    ]
 
 
 def test_losing_the_primary_ends_nothing_without_a_turn() -> None:
