@@ -4,6 +4,9 @@ UnixTransport is both asyncio's protocol and a Transport. Whole reads are split 
 and pushed to the link. A peer may write and then close at once, for example a pod's parent that connects, writes `run`
 and closes without reading (docs/dialects/pod.md, section 11). So everything that the kernel still holds is read and
 delivered before `run` ends, even if our own failed write revealed the close.
+
+A peer that is refused may not have written yet. If we closed at once, its write would fail, and many clients then never
+read why. So such a connection lingers: we end our direction and drop what still comes, until the peer closes.
 """
 
 from __future__ import annotations
@@ -35,19 +38,30 @@ READ_SIZE = 256 * 1024  # the size that asyncio uses
 OWNER_ONLY = 0o177  # umask of a socket: any process that may connect can control the agent
 LISTENS = (0, errno.EAGAIN)  # results of connect at a live listener; EAGAIN: its backlog is full
 KEEP_FILE: dict[str, Any] = {"cleanup_socket": False} if sys.version_info >= (3, 13) else {}  # UnixListener removes it
+LINGER = 1.0  # seconds that a refused peer has to write, to read the refusal and to close
+LINGER_BYTES = 1 << 20  # bytes that it may still write: as many as a command has (`max_command`)
+LINGERING_MAX = 16  # refused connections of a listener that linger at once; further ones are closed at once
 PEERCRED = struct.Struct("3i")  # pid, uid, gid: struct ucred of Linux
 
 
 class UnixTransport(asyncio.Protocol):
     """One connection over a Unix socket; created by `connect` and `listen`.
 
-    `facts` name the process at the other end.
+    `facts` name the process at the other end. `lingering` has the refused connections of the listener that linger.
     """
 
-    def __init__(self, limits: TransportLimits, accept: Callable[[UnixTransport], None] | None = None) -> None:
+    def __init__(
+        self,
+        limits: TransportLimits,
+        accept: Callable[[UnixTransport], None] | None = None,
+        lingering: set[UnixTransport] | None = None,
+    ) -> None:
         self.peer, self.facts = "unix", PeerFacts()
         self._limits = limits
         self._accept = accept
+        self._lingering = lingering
+        self._served = False  # `run` was called
+        self._room = 0  # bytes that a refused peer may still write, 0 if it is none
         self.meter = Meter()
         self._splitter = LineSplitter(limits.max_message, self.meter, LINES_AT_ONCE)
         self._inbound = Inbound(limits.receive_high, self._pause, self._read_on, self.meter, self._splitter)
@@ -59,6 +73,7 @@ class UnixTransport(asyncio.Protocol):
         self._lost = Flag()
 
     async def run(self, sink: Sink) -> None:
+        self._served = True
         with self._inbound.feeding(sink) as over:
             await over
 
@@ -86,8 +101,10 @@ class UnixTransport(asyncio.Protocol):
 
     async def close(self, reason: CloseReason = CloseReason.DONE, text: str = "") -> None:
         self._closing = True
-        self._transport.close()
         try:
+            if reason is CloseReason.FULL and not self._served and self._lingering is not None:
+                await self._linger(self._lingering)
+            self._transport.close()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._limits.close_deadline):
                     await self._lost.wait()
@@ -95,6 +112,25 @@ class UnixTransport(asyncio.Protocol):
             if not self._lost.is_set:
                 self._transport.abort()
         await self._lost.wait()
+
+    async def _linger(self, lingering: set[UnixTransport]) -> None:
+        """End our direction and drop what a refused peer writes, until it closes; both are bounded."""
+        if len(lingering) >= LINGERING_MAX or self._transport.is_closing():
+            return
+        lingering.add(self)
+        self._room = LINGER_BYTES
+        self.discard()
+        try:
+            self._transport.write_eof()
+            if self._ended:  # it has closed its own direction
+                return
+            if not self._transport.is_reading():
+                self._transport.resume_reading()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(LINGER):
+                    await self._lost.wait()
+        finally:
+            lingering.discard(self)
 
     async def _wait_writable(self) -> None:
         await self._writable.wait()
@@ -112,6 +148,9 @@ class UnixTransport(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         if self._discarding:
+            if 0 < self._room <= len(data):
+                self._transport.close()
+            self._room = max(0, self._room - len(data))
             return
         frames = self._splitter.feed(data)
         if frames or self._splitter.unsplit:
@@ -119,6 +158,8 @@ class UnixTransport(asyncio.Protocol):
 
     def eof_received(self) -> bool:
         self._end()
+        if self._room:
+            self._transport.close()
         return True  # the peer may still read: `socat` waits for answers after EOF of its input
 
     def pause_writing(self) -> None:
@@ -233,8 +274,9 @@ async def listen(
         if inherited is None and file != OWN:
             os.chown(path, file.uid, file.gid)
             os.chmod(path, file.mode)
+        lingering: set[UnixTransport] = set()
         server = await asyncio.get_running_loop().create_unix_server(
-            lambda: UnixTransport(limits, accept), sock=bound, backlog=BACKLOG, **KEEP_FILE
+            lambda: UnixTransport(limits, accept, lingering), sock=bound, backlog=BACKLOG, **KEEP_FILE
         )
     except BaseException as error:
         bound.close()

@@ -14,10 +14,21 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.adapters.base import Listener, Transport, TransportLimits
-from dragoman.adapters.unix import SUN_PATH, SocketFile, UnixTransport, alive, connect, listen
+from dragoman.adapters.base import CloseReason, Listener, Transport, TransportLimits
+from dragoman.adapters.unix import (
+    LINGER_BYTES,
+    LINGERING_MAX,
+    READ_SIZE,
+    SUN_PATH,
+    SocketFile,
+    UnixTransport,
+    alive,
+    connect,
+    listen,
+)
 from dragoman.mappings.dialect import Oversize
 from dragoman.mappings.errors import ConfigError
+from tests.idle import settle
 from tests.transport_reader import receive, receive_all
 
 DEADLINE = 20.0  # what should happen at once happens far below
@@ -489,3 +500,62 @@ async def test_a_socket_gets_its_mode_only_after_its_group(tmp_path: Path, monke
     modes.append(stat.S_IMODE(os.stat(tmp_path / "sock").st_mode))
     await listener.close()
     assert modes == [0o600, 0o660]
+
+
+@asynccontextmanager
+async def refusing(folder: Path) -> AsyncIterator[Server]:
+    """Run a listener that refuses every peer with the frame `no`."""
+    async with asyncio.TaskGroup() as group, serving(folder) as server:
+
+        async def refuse(transport: Transport) -> None:
+            await transport.send([b"no"])
+            await transport.close(CloseReason.FULL)
+
+        def accept(transport: Transport) -> None:
+            group.create_task(refuse(transport), name="refusing")
+            server.transports.append(transport)
+
+        await server.listener.close()
+        server.listener = await listen(server.path, LIMITS, accept)
+        yield server
+
+
+async def test_a_refused_peer_that_writes_late_still_reads_why(tmp_path: Path) -> None:
+    async with refusing(tmp_path) as server:
+        reader, writer = await asyncio.open_unix_connection(server.path)
+        assert await reader.readline() == b"no\n"
+        for _ in range(3):
+            writer.write(b"a request\n")
+            await writer.drain()
+        assert await reader.read() == b"", "the end of the connection, not a reset"
+        writer.close()
+        await writer.wait_closed()
+        assert isinstance(server.transports[0], UnixTransport)
+        await server.transports[0]._lost.wait()
+
+
+async def test_a_refused_peer_that_writes_without_end_is_disconnected(tmp_path: Path) -> None:
+    async with refusing(tmp_path) as server:
+        with raw(server.path) as peer:
+            peer.setblocking(False)
+            loop = asyncio.get_running_loop()
+            with pytest.raises(ConnectionError):
+                await loop.sock_sendall(peer, b"x" * 2 * (LINGER_BYTES + READ_SIZE))
+
+
+async def test_only_so_many_refused_peers_linger_and_none_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dragoman.adapters.unix.LINGER", 0.5)
+    async with refusing(tmp_path) as server:
+        peers = [raw(server.path) for _ in range(LINGERING_MAX + 1)]
+        while len(server.transports) < len(peers):
+            await settle()
+        transports = [each for each in server.transports if isinstance(each, UnixTransport)]
+        await transports[-1]._lost.wait()
+        assert [each._lost.is_set for each in transports[:-1]] == [False] * LINGERING_MAX
+        for each in transports:
+            await each._lost.wait()
+        for peer in peers:
+            assert peer.recv(64) == b"no\n"
+            peer.close()
