@@ -44,14 +44,14 @@ def check(
     problems = list(checked.problems)
     if not as_json:
         for problem in problems:
-            console.print(Text(str(problem), style="yellow" if problem.level == "warning" else "red"))
+            console.print(_printable(str(problem), "yellow" if problem.level == "warning" else "red"))
     if probe:
         problems += _probed(config_file, checked, console, quiet=as_json)
     if as_json:
         typer.echo(msgspec.json.encode([_row(problem) for problem in problems]).decode())
     elif checked.config is not None and not probe:
         names = ", ".join(route.name for route in checked.config.routes)
-        console.print(Text(f"{config_file}: ok, it can be served: {names}", style="green"))
+        console.print(_printable(f"{config_file}: ok, it can be served: {names}", "green"))
     if checked.config is None:
         raise typer.Exit(2)
     raise typer.Exit(1 if any(problem.level == "error" for problem in problems) else 0)
@@ -74,10 +74,15 @@ def _probed(path: Path, checked: Checked, console: Console, *, quiet: bool) -> l
         if answer:
             problems.append(Problem(file=str(path), line=lines.of(key), path=written(key), text=answer))
         if not quiet and answer:
-            console.print(Text(str(problems[-1]), style="red"))
+            console.print(_printable(str(problems[-1]), "red"))
         elif not quiet:
-            console.print(Text.assemble(f"{name}: ", ("ok", "green"), f", {upstream.masked}"))
+            console.print(Text.assemble(_printable(f"{name}: "), ("ok", "green"), _printable(f", {upstream.masked}")))
     return problems
+
+
+def _printable(text: str, style: str = "") -> Text:
+    """Return one line of text, in which every control character is escaped: it may quote the file or a backend."""
+    return Text(logs.escaped(text).replace("\n", "\\n"), style)
 
 
 def _row(problem: Problem) -> dict[str, object]:

@@ -121,7 +121,7 @@ def check(path: Path, *, listens: bool = True, in_force: Config | None = None) -
     except ConfigError as error:
         return _unreadable(path, None, str(error))
     try:
-        text = data.decode("utf-8")
+        text = data.decode("utf-8-sig")  # some editors begin a file with a byte order mark
         table = tomli.loads(text)
     except UnicodeDecodeError as error:
         return _unreadable(path, data.count(b"\n", 0, error.start) + 1, "not TOML: this line is not UTF-8")

@@ -301,6 +301,16 @@ def test_check_and_serve_print_the_same_errors_and_exit_2(wrong: Path) -> None:
     assert served.stderr.splitlines() == [f"error: {first}", f"error: {second}"]
 
 
+def test_check_escapes_control_characters_of_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "c.toml"
+    path.write_text(f'[[route]]\nname = "a\\u001b[2J\\nb"\nlisten = ["{WS}?\\u001b[31m=1"]\nupstream = "pod+unix:/x"\n')
+    assert dragoman("check", str(path)).stdout.startswith(
+        f"{path}:3: route[0].listen[0]: {WS}?\\x1b[31m=1: unknown option"
+    )
+    path.write_text(f'[[route]]\nname = "a\\u001b[2J\\nb"\nlisten = ["{WS}"]\nupstream = "pod+unix:/x"\n')
+    assert dragoman("check", str(path)).stdout == f"{path}: ok, it can be served: a\\x1b[2J\\nb\n"
+
+
 def test_check_as_json_prints_an_array_of_problems(wrong: Path) -> None:
     done = dragoman("check", str(wrong), "--json")
     rows = json.loads(done.stdout)

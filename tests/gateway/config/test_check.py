@@ -405,6 +405,11 @@ def test_toml_that_cannot_be_parsed_is_one_error(write: Write, text: str) -> Non
     assert len(found(write(text))) == 1
 
 
+def test_a_byte_order_mark_before_the_file_is_ignored(write: Write) -> None:
+    assert found(write("\ufeff" + ROUTE + "colour = 1\n"))[0][:2] == (ROUTE.count("\n") + 1, "route[0].colour")
+    assert load(write("\ufeff" + ROUTE)).routes[0].name == "default"
+
+
 def test_a_device_without_an_end_is_no_configuration() -> None:
     assert found(Path("/dev/zero")) == [(None, "", "it has more than 1,048,576 bytes")]
 
