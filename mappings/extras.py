@@ -1,11 +1,11 @@
-"""Fields of a dialect without a canonical counterpart, carried in `ext` as `"dialect.field"` -> JSON."""
+"""Opaque JSON, and `ext`: fields of a dialect without a canonical counterpart, as `"dialect.field"` -> JSON."""
 
 from __future__ import annotations
 
 from typing import TypeVar
 
 import msgspec
-from msgspec import UNSET, Raw
+from msgspec import UNSET, Raw, UnsetType
 
 from dragoman.mappings.canonical.values import Ext
 
@@ -22,6 +22,14 @@ def raw(value: object) -> Raw:
 def as_json(value: object) -> str:
     """Return `value` as JSON text."""
     return ENCODER.encode(value).decode()
+
+
+def read_raw(json: Raw | UnsetType | None, shape: type[T]) -> T | None:
+    """Return JSON as a value of `shape`; None if the JSON is missing or has another shape."""
+    try:
+        return None if json is None or json is UNSET else msgspec.json.decode(json, type=shape)
+    except msgspec.DecodeError:
+        return None
 
 
 class Extras:

@@ -27,6 +27,7 @@ from dragoman.gateway.session.no_backend import NO_BACKEND
 from dragoman.gateway.session.ports import Backend, BackendEvents
 from dragoman.gateway.timers import Timer
 from dragoman.mappings.canonical import Command, Event, SessionState
+from dragoman.mappings.canonical.events import Reply, SessionOpened
 from dragoman.mappings.canonical.values import Cause, Failure
 from dragoman.mappings.dialect import Burst, TextSink
 
@@ -35,6 +36,24 @@ TOO_MANY_HELD = f"{HELD_MAX} commands wait for the backend; try again later"
 
 Held = TypeVar("Held")
 Script = Generator[Command | None, Any, None]
+
+
+def failure_in(answer: Sequence[Any]) -> Failure | None:
+    """Return the failure of the reply among the events of an answer, None if there is none."""
+    return next((item.failure for item in answer if isinstance(item, Reply)), None)
+
+
+def opened_in(answer: Sequence[Any]) -> SessionOpened:
+    """Return the new session of an answer to OpenSession; raise Refused if there is none."""
+    opened = next((item for item in answer if isinstance(item, SessionOpened)), None)
+    if opened is None:
+        raise Refused(failure_in(answer) or Failure(cause="internal", text="the backend did not name its new session"))
+    return opened
+
+
+def refusals(commands: Sequence[Command], failure: Failure) -> list[Burst[Event]]:
+    """Return the replies that fail these commands."""
+    return [Burst(items=[Reply(request=command.request, failure=failure) for command in commands])]
 
 
 class TimedOut(Refused):

@@ -22,7 +22,15 @@ from typing import Any
 
 from msgspec import structs
 
-from dragoman.gateway.backends.asking import TOO_MANY_HELD, Asking, Script, TimedOut
+from dragoman.gateway.backends.asking import (
+    TOO_MANY_HELD,
+    Asking,
+    Script,
+    TimedOut,
+    failure_in,
+    opened_in,
+    refusals,
+)
 from dragoman.gateway.backends.forgotten_rows import RememberingOpener
 from dragoman.gateway.backends.kind import MakeBackend
 from dragoman.gateway.backends.shared_requests import SharedRequest, SharedRequests
@@ -48,9 +56,7 @@ from dragoman.mappings.canonical.commands import (
 from dragoman.mappings.canonical.events import (
     Heartbeat,
     HistorySnapshot,
-    Reply,
     SessionClosed,
-    SessionOpened,
     SessionsListed,
     SessionUpdated,
     StoreChanged,
@@ -286,9 +292,8 @@ class SharedKind(RememberingOpener):
         """End a doubted session if the backend does not know it."""
         self._doubts -= 1
         session = self._sessions.index.find_session(doubted)
-        failures = [item.failure for item in answer.items if isinstance(item, Reply)]
-        is_unknown = any(failure is not None and failure.cause == "not_found" for failure in failures)
-        if session is not None and is_unknown:
+        failure = failure_in(answer.items)
+        if session is not None and failure is not None and failure.cause == "not_found":
             session.delivery.enter()
             session.describe(SessionClosed)
             self._end(session)
@@ -354,20 +359,17 @@ class SharedBackend:
         """Open the session at the backend, provided that the backend takes input."""
         state = self._session.state
         answer = yield CancelTurn(session=state.id)
-        failures = [item.failure for item in answer.items if isinstance(item, Reply) and item.failure is not None]
-        if failures and failures[0].cause in ("unsupported", "denied"):  # a backend that takes input can interrupt
-            text = f"this {self._shared.dialect.name} takes no input from other programs ({failures[0].text})"
+        failure = failure_in(answer.items)
+        if failure is not None and failure.cause in ("unsupported", "denied"):  # whoever takes input can interrupt
+            text = f"this {self._shared.dialect.name} takes no input from other programs ({failure.text})"
             raise Refused(Failure(cause="unsupported", text=text))
         answer = yield OpenSession(session=state.id, title=state.title)
-        opened = next((item for item in answer.items if isinstance(item, SessionOpened)), None)
-        if opened is None:
-            failure = next((item.failure for item in answer.items if isinstance(item, Reply)), None)
-            raise Refused(failure or Failure(cause="internal", text="the backend did not name its new session"))
+        opened = opened_in(answer.items)
         self._session.receive([structs.replace(answer, items=[structs.replace(opened, request="")])])
         self._upstream.attach(state)
 
     def _refuse(self, held: list[Command], failure: Failure) -> None:
-        self._session.receive([Burst(items=[Reply(request=command.request, failure=failure) for command in held])])
+        self._session.receive(refusals(held, failure))
 
     def rest(self) -> None:
         self._shared.unwatch(self._session)

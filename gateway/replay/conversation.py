@@ -17,9 +17,8 @@ from msgspec import structs
 
 from dragoman.adapters.base import Sink, Transport
 from dragoman.adapters.wrapped import WrappedTransport
-from dragoman.gateway.backends.asking import AskingBackend, Script
+from dragoman.gateway.backends.asking import AskingBackend, Script, failure_in, opened_in, refusals
 from dragoman.gateway.backends.upstream import Upstream
-from dragoman.gateway.routing.quota import Refused
 from dragoman.gateway.services import Services
 from dragoman.gateway.session.ports import BackendEvents
 from dragoman.mappings.canonical import Command, Event, SessionState
@@ -27,10 +26,8 @@ from dragoman.mappings.canonical.commands import GetSession, OpenSession
 from dragoman.mappings.canonical.events import (
     Gap,
     Heartbeat,
-    Reply,
     SessionActivated,
     SessionClosed,
-    SessionOpened,
     SessionsListed,
     SessionUpdated,
     StoreChanged,
@@ -87,22 +84,19 @@ class PrivateConversation(AskingBackend):
         """Ask whether the backend still has the conversation; if none was opened yet, open one."""
         if self._ids is not None:
             answer = yield GetSession(session=self._name)
-            failure = next((item.failure for item in answer if isinstance(item, Reply)), None)
+            failure = failure_in(answer)
             # After another failure the backend refuses each command itself.
             self._exists = failure is None or failure.cause != "not_found"
             if not self._exists:
                 self._forget()
             return
         answer = yield OpenSession(title=self._session.connected().title)
-        opened = next((item for item in answer if isinstance(item, SessionOpened)), None)
-        if opened is None:
-            failure = next((item.failure for item in answer if isinstance(item, Reply)), None)
-            raise Refused(failure or Failure(cause="internal", text="the backend did not name its new session"))
+        opened = opened_in(answer)
         self._ids, self._exists = opened.ext, True
         self._upstream.attach(self.connected())
 
     def _refuse(self, held: list[Command], failure: Failure) -> None:
-        self._session.receive([Burst(items=[Reply(request=c.request, failure=failure) for c in held])])
+        self._session.receive(refusals(held, failure))
 
     # -- from the backend --------------------------------------------------------------------------------
 

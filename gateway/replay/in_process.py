@@ -107,7 +107,7 @@ def in_process_dialect(like: Dialect) -> Dialect:
         name="inside",
         events=structs.replace(like.events, from_canonical=_whole_events()),
         server=partial(_Translator, like),
-        projection=_projection,
+        projection=lambda _request, _view: _Projection(),
         has_request_ids=False,
         single_session=False,
         lists_silent=True,
@@ -159,7 +159,3 @@ class _Projection:
 
     def copy(self, request: str | None = None) -> SessionProjection:  # it has no state
         return self
-
-
-def _projection(_request: str, _view: str) -> SessionProjection:
-    return _Projection()

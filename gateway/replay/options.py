@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Literal
 
 from msgspec import Struct
 
@@ -17,8 +16,7 @@ from dragoman.gateway.recording.format import Header
 from dragoman.gateway.recording.reader import open_recording
 from dragoman.mappings.errors import ConfigError
 
-Mode = Literal["strict", "spy"]
-MODES: tuple[Mode, ...] = ("strict", "spy")
+MODES = ("strict", "spy")
 OPTIONS = frozenset({"mode", "upstream", "speed", "idle_cap", "auto", "explain", "until", "then"})
 SPEED_MAX = 1_000_000.0
 FLAGS = {"yes": True, "no": False}
@@ -34,12 +32,12 @@ class Until(Struct, frozen=True, kw_only=True):
 class Options(Struct, frozen=True, kw_only=True):
     """The options of a replay.
 
-    `live` is the live backend behind it: for commands that are not in the recording (`mode` spy), or for everything
+    `live` is the live backend behind it: for commands that are not in the recording (`spy`), or for everything
     after `until`. `speed` 0 means without pauses; `idle_cap` is in seconds.
     """
 
     path: Path
-    mode: Mode = "strict"
+    spy: bool = False
     speed: float = 1.0
     idle_cap: float | None = None
     auto: bool = False
@@ -57,7 +55,9 @@ def read_options(endpoint: Endpoint) -> Options:
 
 
 def _options(endpoint: Endpoint) -> Options:
-    mode = _mode(endpoint.option("mode", "strict"))
+    mode = endpoint.option("mode", "strict")
+    if mode not in MODES:
+        raise ConfigError(f"mode {mode!r}: write {' or '.join(MODES)}")
     spied, then, until = endpoint.option("upstream"), endpoint.option("then"), endpoint.option("until")
     if bool(then) != bool(until):
         raise ConfigError("`until` and `then` belong together: the end of the recording and the backend that continues")
@@ -71,7 +71,7 @@ def _options(endpoint: Endpoint) -> Options:
     live = then or spied
     return Options(
         path=Path(endpoint.address),
-        mode=mode,
+        spy=mode == "spy",
         speed=read_speed(endpoint.option("speed", "real")),
         idle_cap=_seconds(endpoint.option("idle_cap")),
         auto=auto,
@@ -79,13 +79,6 @@ def _options(endpoint: Endpoint) -> Options:
         until=read_until(until) if until else None,
         live=parse(live) if live else None,
     )
-
-
-def _mode(text: str) -> Mode:
-    for mode in MODES:
-        if text == mode:
-            return mode
-    raise ConfigError(f"mode {text!r}: write {' or '.join(MODES)}")
 
 
 def read_until(text: str) -> Until:

@@ -48,7 +48,7 @@ class Replay:
         live: MakeLiveBackend | None = None,
     ) -> None:
         self.options = read_options(endpoint)
-        self.plan = _cut(_read(self.options.path), self.options.until)
+        self.plan = _cut(open_plan(self.options.path), self.options.until)
         self._live = live
         self.reporter = Reporter(ledger, tell=_explain if self.options.explain else None)
         self._tells_model_turns = dialect.events.can_read_type(ModelTurnStarted)
@@ -69,17 +69,17 @@ class Replay:
                 session.connected,
                 tells_model_turns=self._tells_model_turns,
                 adds_model_turns=self._tells_model_turns and not self.plan.has_model_turns,
-                keeps_counts=options.mode == "strict",
+                keeps_counts=not options.spy,
             ),
         )
         if options.live is None or self._live is None:
             return replay
         live = self._live(session, options.live, self._tells_model_turns)
-        return LiveFallback(replay, live, self.reporter, spy=options.mode == "spy")
+        return LiveFallback(replay, live, self.reporter, spy=options.spy)
 
 
-def _read(path: Path) -> ReplayPlan:
-    """Return the plan of a recording; log its problems, because damaged parts cannot be played."""
+def open_plan(path: Path) -> ReplayPlan:
+    """Return the plan of the recording at `path`; log its problems, because damaged parts cannot be played."""
     plan = read_plan(open_recording(path))
     if problems := plan.recording.problems:
         log.warning("the recording is incomplete", file=str(path), why=str(problems))

@@ -10,17 +10,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from queue import Empty, Queue
 
-import structlog
-
 from dragoman.gateway import registry
 from dragoman.gateway.app import App
 from dragoman.gateway.config.check import check_route
 from dragoman.gateway.config.model import Config, Limits, Recording, Route
 from dragoman.gateway.endpoint import Endpoint, parse
-from dragoman.gateway.recording.reader import open_recording
 from dragoman.gateway.replay.driving import DEADLINE, Driven, Driver, DrivingError, UnreachedError
 from dragoman.gateway.replay.in_process import in_process_dialect
-from dragoman.gateway.replay.plan import ReplayPlan, read_plan
+from dragoman.gateway.replay.plan import ReplayPlan
+from dragoman.gateway.replay.playing import open_plan
 from dragoman.gateway.replay.turn_matcher import MatchReport
 from dragoman.mappings.canonical.events import (
     ApprovalRequested,
@@ -86,8 +84,6 @@ async def drive(
 
 
 QUICK = Limits(drain_deadline=0.2)  # the caller ends the replay when it needs no further output
-
-log = structlog.get_logger("dragoman.replay")
 
 START = 10.0  # seconds until the replay must listen
 END = 10.0  # seconds until the replay must have ended
@@ -168,9 +164,7 @@ def driven(file: Path, upstream: str, deadline: float = DEADLINE, *, ignore_inex
     """Drive a live backend with a recording in a separate thread, because the caller may have a running event loop."""
 
     def run() -> Driven:
-        plan = read_plan(open_recording(file))
-        if plan.recording.problems:
-            log.warning("the recording is incomplete", file=str(file), why=str(plan.recording.problems))
+        plan = open_plan(file)
         return asyncio.run(drive(plan, parse(upstream), deadline=deadline, ignore_inexpressible=ignore_inexpressible))
 
     with ThreadPoolExecutor(1, thread_name_prefix="dragoman:drive") as pool:

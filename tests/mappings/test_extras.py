@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import UNSET, Raw
 
-from dragoman.mappings.extras import Extras, as_json, raw
+from dragoman.mappings.extras import Extras, as_json, raw, read_raw
 
 EXTRAS = Extras("small")
 
@@ -30,6 +30,11 @@ def test_a_field_that_was_not_kept_is_absent() -> None:
 
 def test_a_value_of_another_shape_is_the_default() -> None:
     assert EXTRAS.given(EXTRAS.keep(count="x"), "count", int, 7) == 7
+
+
+def test_json_that_is_missing_or_of_another_shape_is_read_as_none() -> None:
+    assert read_raw(raw({"a": 1}), dict[str, int]) == {"a": 1}
+    assert [read_raw(json, dict[str, int]) for json in (None, UNSET, raw([]), raw({"a": "x"}), Raw(b"{"))] == [None] * 5
 
 
 def test_json_text_is_compact() -> None:

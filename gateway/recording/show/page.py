@@ -27,7 +27,7 @@ from dragoman.gateway.recording.printable import printable
 from dragoman.gateway.recording.reader import Reader
 from dragoman.gateway.recording.show.projected import LossFinder
 from dragoman.gateway.recording.show.transcript import KINDS, TranscriptEntry, kind_of, transcript
-from dragoman.gateway.recording.show.turns import TurnFigures, turn_figures
+from dragoman.gateway.recording.show.turns import TurnFigures, shown_duration, turn_figures
 from dragoman.gateway.recording.show.wire import WireRow, folded, label_of, wire_rows
 from dragoman.mappings.dialect import Dialect
 
@@ -129,8 +129,8 @@ def _turns(turns: Sequence[TurnFigures]) -> Iterator[str]:
         end = _text(": ".join(filter(None, (turn.end.replace("_", " ") or "still open", turn.failure))))
         cells = (
             f'<td class="said">{_text(_sample(turn.input))}</td><td>{_clock(turn.t, 3)}</td>'
-            f'<td class="plot">{_plot(turn, longest)}</td><td>{_duration(turn.duration)}</td>'
-            f"<td>{_duration(turn.first_token)}</td><td>{turn.deltas:,}</td><td>{_number(turn.input_tokens)}</td>"
+            f'<td class="plot">{_plot(turn, longest)}</td><td>{shown_duration(turn.duration)}</td>'
+            f"<td>{shown_duration(turn.first_token)}</td><td>{turn.deltas:,}</td><td>{_number(turn.input_tokens)}</td>"
             f"<td>{_number(turn.output_tokens)}</td><td>{turn.tools}</td>"
             f'<td class="{lost}">{turn.lost}</td><td class="told {bad}">{end}</td>'
         )
@@ -175,8 +175,8 @@ def _transcript(recording: Reader, turns: Sequence[TurnFigures], losses: LossFin
 def _turn_heading(turn: TurnFigures) -> str:
     told = [
         turn.end.replace("_", " ") or "still open",
-        _duration(turn.duration),
-        f"first token after {_duration(turn.first_token)}" if turn.first_token is not None else "",
+        shown_duration(turn.duration),
+        f"first token after {shown_duration(turn.first_token)}" if turn.first_token is not None else "",
     ]
     title = f'<a href="#turn-{turn.turn}">Turn {turn.turn}</a> <small>{" · ".join(filter(None, told))}</small>'
     return f'<section class="turn" aria-labelledby="turn-{turn.turn}"><h3 id="turn-{turn.turn}">{title}</h3>\n'
@@ -310,12 +310,6 @@ def _sample(text: str) -> str:
 def _clock(t: int, digits: int = 6) -> str:
     minutes, seconds = divmod(t / 1e6, 60)
     return f"{int(minutes)}:{seconds:0{digits + 3}.{digits}f}"
-
-
-def _duration(micros: int | None) -> str:
-    if micros is None:
-        return ""
-    return f"{micros / 1e6:.3f} s" if micros >= 1000 else f"{micros} µs"
 
 
 def _number(count: int | None) -> str:

@@ -14,7 +14,7 @@ from rich.text import Text
 from dragoman.gateway.recording.printable import printable
 from dragoman.gateway.recording.reader import Reader, RecordedSession
 from dragoman.gateway.recording.show.transcript import TranscriptEntry
-from dragoman.gateway.recording.show.turns import TurnFigures
+from dragoman.gateway.recording.show.turns import TurnFigures, shown_duration
 
 STYLES = {
     "input": "bold cyan",
@@ -117,8 +117,8 @@ def _figures(turn: TurnFigures) -> tuple[str, ...]:
     return (
         str(turn.turn),
         _clock(turn.t),
-        _duration(turn.duration),
-        _duration(turn.first_token),
+        shown_duration(turn.duration),
+        shown_duration(turn.first_token),
         f"{turn.deltas:,}",
         "" if turn.input_tokens is None else f"{turn.input_tokens:,}",
         "" if turn.output_tokens is None else f"{turn.output_tokens:,}",
@@ -139,9 +139,3 @@ def _clock(t: int) -> str:
     minutes, seconds = divmod(t / 1e6, 60)
     hours, minutes = divmod(int(minutes), 60)
     return f"{hours}:{minutes:02}:{seconds:06.3f}" if hours else f"{minutes}:{seconds:06.3f}"
-
-
-def _duration(micros: int | None) -> str:
-    if micros is None:
-        return ""
-    return f"{micros / 1e6:.3f} s" if micros >= 1000 else f"{micros} µs"

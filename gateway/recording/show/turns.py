@@ -42,6 +42,13 @@ class TurnFigures(Struct, kw_only=True):
     failure: str = ""
 
 
+def shown_duration(micros: int | None) -> str:
+    """Return a time in µs as people read it, "" for None."""
+    if micros is None:
+        return ""
+    return f"{micros / 1e6:.3f} s" if micros >= 1000 else f"{micros} µs"
+
+
 class TurnNumbers:
     """The numbers of turns, from 1, in the order of their first events."""
 

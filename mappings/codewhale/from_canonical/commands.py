@@ -20,7 +20,7 @@ from dragoman.mappings.codewhale.ids import thread_id, write_id
 from dragoman.mappings.codewhale.vocabulary import carried, given, keep
 from dragoman.mappings.codewhale.wire import requests
 from dragoman.mappings.codewhale.wire.values import Answer
-from dragoman.mappings.extras import raw
+from dragoman.mappings.extras import raw, read_raw
 from dragoman.mappings.rules import Emulated, Lossy, Nothing, Rules
 
 FROM_COMMAND = Rules[[Context], requests.RequestBase]("canonical commands -> codewhale")
@@ -162,12 +162,8 @@ def set_goal(command: commands.SetGoal, context: Context) -> Requests:
 )
 def store_write(command: commands.StoreWrite, context: Context) -> Requests:
     """Return the one write of this dialect; a write of another dialect is lost."""
-    params = None
-    if command.method == requests.GoalProgress.kind and command.params is not UNSET:
-        try:
-            params = msgspec.json.decode(command.params, type=requests.ProgressParams)
-        except msgspec.DecodeError:
-            params = None
+    is_progress = command.method == requests.GoalProgress.kind
+    params = read_raw(command.params, requests.ProgressParams) if is_progress else None
     if params is None:
         context.lose(command)
         return ()

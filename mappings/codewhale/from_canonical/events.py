@@ -7,9 +7,8 @@ and nothing from TurnAccepted. Events without a codewhale form stand at the end.
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import Any
 
-import msgspec
 from msgspec import UNSET, Raw
 
 from dragoman.mappings.canonical import Unmapped, events
@@ -21,22 +20,12 @@ from dragoman.mappings.codewhale.ids import thread_id
 from dragoman.mappings.codewhale.vocabulary import CODE_OF_CAUSE, FAILED, INTERRUPTED, carried, given
 from dragoman.mappings.codewhale.wire import frames, lines, results, values
 from dragoman.mappings.codewhale.wire.codecs import typed
-from dragoman.mappings.extras import raw
+from dragoman.mappings.extras import raw, read_raw
 from dragoman.mappings.losses import NOT_IN_A_MESSAGE_LIST
 from dragoman.mappings.parked_turn import IN_WORDS
 from dragoman.mappings.rules import Emulated, Lossy, Rules
 
 FROM_EVENT = Rules[[Context], object]("canonical events -> codewhale")
-
-T = TypeVar("T")
-
-
-def _read(json: Raw, shape: type[T]) -> T | None:
-    try:
-        return msgspec.json.decode(json, type=shape)
-    except msgspec.DecodeError:
-        return None
-
 
 # -- a response: bare lines -------------------------------------------------------------------------
 
@@ -80,7 +69,7 @@ def turn_result(event: events.TurnResult, context: Context) -> Messages:
     produces=(lines.ToolHook, lines.JobHook, lines.ApprovalHook, lines.FrameHook),
 )
 def lifecycle_report(event: events.LifecycleReport, context: Context) -> Messages:
-    hook = _read(event.report, HOOKS) if context.alone else None
+    hook = read_raw(event.report, HOOKS) if context.alone else None
     if hook is None:
         context.lose(event, why="only the hook mirror of old releases prints such lines")
         return ()
@@ -117,7 +106,7 @@ def tool_call_finished(event: events.ToolCallFinished, context: Context) -> Mess
 @FROM_EVENT.rule(events.McpStartup, produces=(frames.McpStartupUpdate, frames.McpStartupComplete))
 def mcp_startup(event: events.McpStartup, context: Context) -> Messages:
     known: Any = frames.McpStartupUpdate | frames.McpStartupComplete
-    frame = _read(event.report, known)
+    frame = read_raw(event.report, known)
     if frame is None:
         context.lose(event, why="a report that codewhale does not know")
         return ()
@@ -139,7 +128,7 @@ def run_started(event: events.RunStarted, context: Context) -> Messages:
 
 @FROM_EVENT.rule(events.GoalUpdated, produces=(frames.GoalUpdated,))
 def goal_updated(event: events.GoalUpdated, context: Context) -> Messages:
-    goal = replies.goal_of(event.goal)
+    goal = read_raw(event.goal, values.ThreadGoal)
     if goal is None:
         context.lose(event, why="a goal that codewhale does not know")
         return ()

@@ -9,16 +9,15 @@ The two differ in few fields (docs/dialects/codewhale.md, sections 2.2 and 10):
 from __future__ import annotations
 
 import re
-from typing import Any, TypeVar
+from typing import Any
 
-import msgspec
 from msgspec import UNSET, Raw
 from msgspec.structs import replace
 
 from dragoman.mappings.codewhale.vocabulary import SEED
 from dragoman.mappings.codewhale.wire import frames, results
 from dragoman.mappings.codewhale.wire.values import ThreadGoal
-from dragoman.mappings.extras import raw
+from dragoman.mappings.extras import raw, read_raw
 
 SECRET = re.compile(
     r"(?:^|[._-])(?:api[_-]?keys?|authorization|bearer|credentials?|passw(?:or)?ds?|secrets?|tokens?)$", re.IGNORECASE
@@ -27,8 +26,6 @@ SECRET = re.compile(
 
 MASK = "***"
 SHORT = 16  # characters: a secret up to this length is masked completely
-
-T = TypeVar("T")
 
 
 def goal_in(goal: ThreadGoal, generation: str) -> ThreadGoal:
@@ -51,14 +48,14 @@ def result_in(result: Any, generation: str) -> Any:
 
 
 def _data_in(data: Raw, generation: str) -> Raw:
-    members = _read(data, dict[str, Raw])
-    goal = _read(members["goal"], ThreadGoal) if members is not None and "goal" in members else None
+    members = read_raw(data, dict[str, Raw])
+    goal = read_raw(members.get("goal"), ThreadGoal) if members is not None else None
     return data if members is None or goal is None else raw(members | {"goal": raw(goal_in(goal, generation))})
 
 
 def masked(key: str, result: Any) -> Any:
     """Return the result of `app/config/get` with a secret masked, as servers do since 0.9.0."""
-    members = _read(result.data, dict[str, Any]) if isinstance(result, results.AppResponse) else None
+    members = read_raw(result.data, dict[str, Any]) if isinstance(result, results.AppResponse) else None
     value = members.get("value") if members is not None else None
     if (
         members is None
@@ -70,10 +67,3 @@ def masked(key: str, result: Any) -> Any:
         return result
     shown = f"{value[:4]}{MASK}{value[-4:]}" if len(value) > SHORT else "*" * 8
     return replace(result, data=raw(members | {"value": shown}))
-
-
-def _read(json: Raw, shape: type[T]) -> T | None:
-    try:
-        return msgspec.json.decode(json, type=shape)
-    except msgspec.DecodeError:
-        return None

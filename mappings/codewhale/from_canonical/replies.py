@@ -19,7 +19,7 @@ from dragoman.mappings.codewhale.ids import session_id, thread_id
 from dragoman.mappings.codewhale.vocabulary import NEW, given
 from dragoman.mappings.codewhale.wire import results
 from dragoman.mappings.codewhale.wire.values import Checkpoint, HistoryItem, Thread, ThreadGoal
-from dragoman.mappings.extras import raw
+from dragoman.mappings.extras import raw, read_raw
 from dragoman.mappings.rfc3339 import NS
 
 HISTORY_MAX = 500  # items of one answer (docs/dialects/codewhale.md, section 2.2)
@@ -131,18 +131,10 @@ def history(items: Iterable[Item]) -> list[HistoryItem]:
     return said[-HISTORY_MAX:]
 
 
-def goal_of(goal: Raw | None) -> ThreadGoal | None:
-    """Return a session's goal if it has the form of this dialect."""
-    try:
-        return None if goal is None else msgspec.json.decode(goal, type=ThreadGoal)
-    except msgspec.DecodeError:
-        return None
-
-
 def showing(state: SessionState, asked: object, generation: str) -> results.ThreadResponse:
     """Return the result that shows a session to the request that asked for it."""
     thread, said = described(state, generation), history(state.messages())
-    goal = goal_of(state.goal)
+    goal = read_raw(state.goal, ThreadGoal)
     shown_goal = None if goal is None else goal_in(goal, generation)
     return _thread_response(thread, said, asked, state.backend.model, shown_goal)
 

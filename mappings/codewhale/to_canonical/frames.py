@@ -17,7 +17,7 @@ from dragoman.mappings.canonical import events
 from dragoman.mappings.codewhale.vocabulary import keep
 from dragoman.mappings.codewhale.wire import frames as wire
 from dragoman.mappings.codewhale.wire import values
-from dragoman.mappings.extras import raw
+from dragoman.mappings.extras import raw, read_raw
 from dragoman.mappings.rules import Rules
 
 TO_FRAME = Rules[[], events.Event]("codewhale frames -> canonical events")
@@ -214,11 +214,8 @@ def _output(output: Raw) -> tuple[str | None, bool]:
         return bytes(output).decode(), False
     if isinstance(said, values.FunctionOutput):
         return (None if said.body is UNSET else _text(said.body)), not said.success
-    try:
-        failed = msgspec.json.decode(said.result, type=Verdict).is_error is not False
-    except msgspec.DecodeError:
-        failed = False
-    return bytes(said.result).decode(), failed
+    verdict = read_raw(said.result, Verdict)
+    return bytes(said.result).decode(), verdict is not None and verdict.is_error is not False
 
 
 def _text(body: Raw) -> str:

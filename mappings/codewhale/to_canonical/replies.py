@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
 from dragoman.mappings.canonical.events import GoalUpdated, SessionOpened, SessionsListed
@@ -17,7 +16,7 @@ from dragoman.mappings.codewhale.vocabulary import NEW, keep
 from dragoman.mappings.codewhale.wire.codecs import typed
 from dragoman.mappings.codewhale.wire.results import AppResponse, Capabilities, ThreadResponse
 from dragoman.mappings.codewhale.wire.values import HistoryItem, Thread, ThreadGoal
-from dragoman.mappings.extras import raw
+from dragoman.mappings.extras import raw, read_raw
 from dragoman.mappings.rfc3339 import NS
 
 ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant"}
@@ -47,10 +46,10 @@ def sessions_listed(request: str, result: Raw | UnsetType) -> SessionsListed | N
     """Return the result of a list of threads; one page has all."""
     said = _known(result)
     if isinstance(said, AppResponse):
-        try:
-            rows = msgspec.json.decode(said.data, type=Loaded).threads
-        except msgspec.DecodeError:
+        loaded = read_raw(said.data, Loaded)
+        if loaded is None:
             return None
+        rows = loaded.threads
     elif isinstance(said, ThreadResponse):
         rows = said.threads
     else:
@@ -101,21 +100,13 @@ def history(result: Raw | UnsetType) -> tuple[Message, ...] | None:
 def goal(result: Raw | UnsetType) -> tuple[GoalUpdated, ...]:
     """Return the goal of a thread, if it has one."""
     told = _thread_data(result)
-    try:
-        known = None if told is None else msgspec.json.decode(told.goal, type=ThreadGoal | None)
-    except msgspec.DecodeError:
-        return ()
+    known = None if told is None else read_raw(told.goal, ThreadGoal)
     return () if known is None else (GoalUpdated(goal=raw(known)),)
 
 
 def _thread_data(result: Raw | UnsetType) -> ReadThreadData | None:
     said = _known(result)
-    if not isinstance(said, ThreadResponse):
-        return None
-    try:
-        return msgspec.json.decode(said.data, type=ReadThreadData)
-    except msgspec.DecodeError:
-        return None
+    return read_raw(said.data, ReadThreadData) if isinstance(said, ThreadResponse) else None
 
 
 def _message(item: HistoryItem) -> Message:
@@ -133,9 +124,8 @@ def _message(item: HistoryItem) -> Message:
 
 def _spoken(item: HistoryItem) -> tuple[str, str]:
     """Return role and text of a history item that stands as its client gave it; its content repeats it as text."""
-    try:
-        said = msgspec.json.decode(item.item, type=Spoken)
-    except msgspec.DecodeError:
+    said = read_raw(item.item, Spoken)
+    if said is None:
         return item.role, item.content
     parts = said.content if isinstance(said.content, list) else [said.content]
     texts = [part.get("text") if isinstance(part, dict) else part for part in parts]

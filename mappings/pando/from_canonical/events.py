@@ -14,7 +14,7 @@ from msgspec import UNSET, Raw, Struct
 
 from dragoman.mappings.canonical import Unmapped, commands, events
 from dragoman.mappings.canonical.values import Failure, flatten
-from dragoman.mappings.extras import raw
+from dragoman.mappings.extras import raw, read_raw
 from dragoman.mappings.losses import NOT_IN_A_MESSAGE_LIST
 from dragoman.mappings.pando.from_canonical import replies
 from dragoman.mappings.pando.from_canonical.context import Context, Messages
@@ -174,11 +174,9 @@ def heartbeat(event: events.Heartbeat, context: Context) -> Messages:
 
 def _pulse(event: events.Heartbeat, context: Context) -> wire.Pulse:
     """Return the report of a pando, else one about us."""
-    if event.report is not UNSET:
-        try:
-            return msgspec.json.decode(event.report, type=wire.Pulse)
-        except msgspec.DecodeError:
-            pass
+    report = read_raw(event.report, wire.Pulse)
+    if report is not None:
+        return report
     started = context.instance.started_at
     return wire.Pulse(
         instance_id=context.instance.id,

@@ -6,25 +6,14 @@ returns None for a payload of another shape. The answer then stays a Reply with 
 
 from __future__ import annotations
 
-from typing import TypeVar
-
-import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from dragoman.mappings.canonical.events import HistorySnapshot, SessionOpened, SessionsListed
 from dragoman.mappings.canonical.values import Message, SessionSummary
+from dragoman.mappings.extras import read_raw
 from dragoman.mappings.smooth.vocabulary import keep
 from dragoman.mappings.smooth.wire import replies as wire
 from dragoman.mappings.smooth.wire.times import nanoseconds
-
-P = TypeVar("P")
-
-
-def _read(result: Raw | UnsetType, kind: type[P]) -> P | None:
-    try:
-        return None if result is UNSET else msgspec.json.decode(result, type=kind)
-    except msgspec.DecodeError:
-        return None
 
 
 def session_opened(request: str, result: Raw | UnsetType) -> SessionOpened | None:
@@ -32,7 +21,7 @@ def session_opened(request: str, result: Raw | UnsetType) -> SessionOpened | Non
 
     The `status` that server R sends is not used: it says whether the session is alive, not whether a turn runs.
     """
-    payload = _read(result, wire.Session)
+    payload = read_raw(result, wire.Session)
     if payload is None:
         return None
     ids = keep(
@@ -49,7 +38,7 @@ def session_opened(request: str, result: Raw | UnsetType) -> SessionOpened | Non
 
 def history_page(request: str, result: Raw | UnsetType) -> HistorySnapshot | None:
     """Return the answer to get_conversation_messages."""
-    page = _read(result, wire.Page)
+    page = read_raw(result, wire.Page)
     if page is None:
         return None
     return HistorySnapshot(
@@ -73,7 +62,7 @@ def _message(record: wire.Record) -> Message:
 
 def sessions_listed(request: str, result: Raw | UnsetType) -> SessionsListed | None:
     """Return the answer to list_conversations."""
-    payload = _read(result, wire.Conversations)
+    payload = read_raw(result, wire.Conversations)
     if payload is None:
         return None
     rows = tuple(

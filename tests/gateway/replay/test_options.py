@@ -15,13 +15,13 @@ from tests.gateway.replay.recording_builder import SESSION, RecordingBuilder
 
 def test_without_options_a_replay_is_strict_and_as_fast_as_recorded() -> None:
     options = read_options(parse("replay+file:/a/b.jsonl"))
-    assert (options.path, options.mode, options.speed, options.auto) == (Path("/a/b.jsonl"), "strict", 1.0, False)
+    assert (options.path, options.spy, options.speed, options.auto) == (Path("/a/b.jsonl"), False, 1.0, False)
     assert (options.live, options.until, options.idle_cap) == (None, None, None)
 
 
 def test_every_option_is_read() -> None:
     options = read_options(parse("replay+file:a?mode=spy&upstream=pod%2Bunix:/p&speed=x2&idle_cap=1.5&explain=yes"))
-    assert (options.mode, str(options.live), options.speed, options.idle_cap) == ("spy", "pod+unix:/p", 2.0, 1.5)
+    assert (options.spy, str(options.live), options.speed, options.idle_cap) == (True, "pod+unix:/p", 2.0, 1.5)
     assert options.explain
     fork = read_options(parse("replay+file:a?until=turn:2&then=pod%2Bunix:/p&auto=yes"))
     assert (fork.until, str(fork.live), fork.auto) == (Until(turn=2), "pod+unix:/p", True)
