@@ -112,23 +112,32 @@ def history(items: Iterable[Item]) -> list[HistoryItem]:
     Tool calls and reasoning have no place in it, and system messages are not for clients. A message of the backend's
     store keeps its id. Every other message gets the next number after the ids before it.
     """
-    said: list[HistoryItem] = []
+    said = [item for item in items if isinstance(item, Message) and item.role != "system"]
     last = 0
-    for item in items:
-        if not isinstance(item, Message) or item.role == "system":
-            continue
-        number = given(item.ext, "id", int, last + 1)
+    for item in said[:-HISTORY_MAX]:  # only counted: a session can have 100,000 messages
+        last = last + 1 if item.ext is None else max(last, _number(item, last))
+    told = []
+    for item in said[-HISTORY_MAX:]:
+        number = _number(item, last)
         last = max(last, number)
-        said.append(
-            HistoryItem(
-                id=number,
-                role=given(item.ext, "role", str, item.role),
-                content=item.text,
-                item=given(item.ext, "item", Raw, Raw(b"null")),
-                created_at=item.at // NS,
-            )
-        )
-    return said[-HISTORY_MAX:]
+        told.append(_history_item(item, number))
+    return told
+
+
+def _number(item: Message, last: int) -> int:
+    """Return the id of a message in a history: that of the store, else the one after `last`."""
+    return given(item.ext, "id", int, last + 1)
+
+
+def _history_item(item: Message, number: int) -> HistoryItem:
+    """Return a message as an item of a history."""
+    return HistoryItem(
+        id=number,
+        role=given(item.ext, "role", str, item.role),
+        content=item.text,
+        item=given(item.ext, "item", Raw, Raw(b"null")),
+        created_at=item.at // NS,
+    )
 
 
 def showing(state: SessionState, asked: object, generation: str) -> results.ThreadResponse:

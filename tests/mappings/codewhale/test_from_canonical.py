@@ -19,6 +19,7 @@ from dragoman.mappings.codewhale.wire.values import ThreadStatus
 from dragoman.mappings.dialect import Burst
 from dragoman.mappings.extras import raw
 from dragoman.mappings.rfc3339 import NS
+from tests.step_counter import count_steps
 
 UUID = "00000000-0000-4000-8000-000000000001"
 
@@ -55,6 +56,20 @@ def test_each_message_of_a_history_has_an_id_after_the_ids_of_the_store() -> Non
     stored = [Message(role="user", text="a", ext=keep(id=7)), Message(role="assistant", text="b", ext=keep(id=9))]
     told = replies.history([*stored, Message(role="user", text="c"), Message(role="assistant", text="d")])
     assert [item.id for item in told] == [7, 9, 10, 11]
+
+
+def test_an_id_of_the_store_before_the_shown_history_counts() -> None:
+    old: list[Item] = [Message(role="user", text="a", ext=keep(id=1000)), Message(role="user", text="b")]
+    told = replies.history([*old, *(Message(role="user", text="c") for _ in range(500))])
+    assert [told[0].id, told[-1].id] == [1002, 1501]
+
+
+def test_a_message_before_the_shown_history_costs_few_steps() -> None:
+    def history_of(count: int) -> int:
+        items = [Message(role="user", text="a") for _ in range(count)]
+        return count_steps(lambda: replies.history(items))
+
+    assert history_of(2500) - history_of(1500) < 1000 * 60
 
 
 def test_a_row_of_this_dialect_is_shown_unchanged() -> None:
