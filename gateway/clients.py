@@ -6,7 +6,6 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Callable, Coroutine
-from functools import partial
 from itertools import count
 from typing import Any
 
@@ -138,8 +137,7 @@ class Clients:
                 self.services.audit.refuse(link, full)
             serving = self._send_away(link, full, "denied" if refused else "busy")
         else:
-            leave = partial(self.admission.leave, address) if counted else None
-            serving = self._serve(link, router, leave, named.expires)
+            serving = self._serve(link, router, address if counted else None, named.expires)
         try:
             self._spawn(serving, link.id)
         except RuntimeError:  # the app has ended; the end of the loop closes the connection
@@ -184,7 +182,8 @@ class Clients:
 
         await link.run(refuse)
 
-    async def _serve(self, link: Link, router: Router, leave: Callable[[], None] | None, expires: float | None) -> None:
+    async def _serve(self, link: Link, router: Router, address: str | None, expires: float | None) -> None:
+        """Serve a link until it is over; `address` is where it was counted, None if it was not."""
         link.log.info("client connected")
         try:
             with expiring(link, expires, self.services):
@@ -192,8 +191,8 @@ class Clients:
         finally:
             del self.links[link.id], self._routers[link.id]
             self._count_leave(router)
-            if leave is not None:
-                leave()
+            if address is not None:
+                self.admission.leave(address)
             router.gone(link)
             link.log.info("client disconnected")
             self._gone(link)

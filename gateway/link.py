@@ -11,13 +11,12 @@ import contextlib
 import sys
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import structlog
 from msgspec import Struct
 
-from dragoman.adapters.base import CloseReason, Transport
+from dragoman.adapters.base import CloseReason, Sink, Transport
 from dragoman.adapters.flag import Flag
 from dragoman.adapters.inbound import memory
 from dragoman.gateway.config.model import Role
@@ -151,6 +150,7 @@ _ATTRIBUTES = (
     "_events",
     "_faults",
     "_flush",
+    "_group",
     "_ledger",
     "_memory",
     "_rates",
@@ -215,6 +215,7 @@ class Link:
         self._alarm, self._reason, self._why = AlarmTimer(services.schedule), CloseReason.DONE, ""  # and its cause
         self._ended, self._flush = False, FLUSH_DEADLINE
         self._reading = Reading()  # in the task of the link: one of its own takes 1 KB
+        self._group = asyncio.TaskGroup()  # of the writer
         self._answered: Flag | None = None  # set when the peer, which says no more, may have its answers
         self.trace: TraceContext | None = read_trace(getattr(transport, "headers", {}))
         self._rates = ClientRates(services.limits, services.clock) if peer.limited else None
@@ -229,15 +230,20 @@ class Link:
         """Call `begin`, then serve the peer until it leaves or is disconnected; a failure ends this link alone."""
         try:
             self._memory.watch(self._transport.meter, self._relieve)
-            async with asyncio.TaskGroup() as group:
-                self.outbox.serve(partial(self._start_writer, group))
+            async with self._group:
+                self.outbox.serve(self._start_writer)
                 try:
                     begin(self)
-                    # A peer that is refused may have written: closing with that unread would drop our last frames.
-                    await (self._read() if not self._ended else asyncio.sleep(0))
-                    self._die()
+                    async with self._reading:
+                        # A refused peer may have written: closing with that unread would drop our last frames.
+                        await (self._transport.run(self._limited_sink()) if not self._ended else asyncio.sleep(0))
+                        if not self._ended:
+                            self._answered = Flag()
+                            await _last_answers(self._translator, self._transport, self._answered)
                 finally:
+                    self._finish()  # waiting frames are still written: the peer may have closed its own direction only
                     self.outbox.close()
+                self._die()
                 if (writer := self.outbox.writer) is not None:
                     await asyncio.wait((writer,), timeout=self._flush)
                     writer.cancel()
@@ -345,15 +351,9 @@ class Link:
         if frames and not (self.outbox.idle and self._transport.try_send(frames)):
             self.outbox.put(frames)
 
-    async def _read(self) -> None:
-        try:
-            async with self._reading:
-                limited = self._rates and self._rates.limited(self._transport, self._hear, self._faults, self._refuse)
-                await self._transport.run(limited or self._hear)
-                self._answered = Flag()
-                await _last_answers(self._translator, self._transport, self._answered)
-        finally:
-            self._finish()  # waiting frames are still written: the peer may have closed its own direction only
+    def _limited_sink(self) -> Sink:
+        rates, hear = self._rates, self._hear
+        return rates.limited(self._transport, hear, self._faults, self._refuse) if rates is not None else hear
 
     def _hear(self, frames: Sequence[Frame]) -> int:
         """Act on frames in the call that read them, and return how many were taken.
@@ -393,8 +393,8 @@ class Link:
             taken += _count_dropped(self._ledger, self.dialect, given - taken)  # type: ignore[unreachable]  # a step may end the link
         return taken
 
-    def _start_writer(self, group: asyncio.TaskGroup) -> asyncio.Task[None]:
-        return group.create_task(_write(self, self._transport, self._events.drained), name=f"{self.id}:write")
+    def _start_writer(self) -> asyncio.Task[None]:
+        return self._group.create_task(_write(self, self._transport, self._events.drained), name=f"{self.id}:write")
 
     def stream_text(self, add_text: TextSink | None) -> None:
         """Give lone further pieces of the text that the peer just said to this sink; None ends that."""

@@ -51,6 +51,10 @@ def _refuse(_message: bytes) -> bool:
     return False
 
 
+def _keep_open() -> None:
+    """Do not abort the connection: nothing is wrong with it."""
+
+
 class MeteredReader:
     """The parser of one connection, in the place of aiohttp's own."""
 
@@ -73,7 +77,7 @@ class MeteredReader:
         self._between = False  # the parser holds no part of a message
         self._unfinished = 0
         self._room = sys.maxsize  # bytes that the peer may still send
-        self._abort: Callable[[], None] = lambda: None
+        self._abort = _keep_open
         self._stalled = False  # the parser keeps complete messages back until the queue was read
         protocol._payload_parser = self  # noqa: SLF001  # as above
 

@@ -14,6 +14,7 @@ from typing import Literal, Protocol
 
 from aiohttp import ClientWebSocketResponse, WSMessage, WSMsgType, web
 from aiohttp.base_protocol import BaseProtocol
+from aiohttp.http_websocket import WSMessageTextBytes
 
 from dragoman.adapters.base import CloseReason, Sink, TransportLimits
 from dragoman.adapters.flag import Flag
@@ -172,7 +173,9 @@ class WebSocketTransport:
         self._sink = sink
         try:
             while not self._ended:
-                await self._pulled.give(sink, await self._read())  # a local name would keep the frames in memory
+                self._waits = True
+                # A local name would keep the message or the frames in memory.
+                await self._pulled.give(sink, await self._read(await self._socket.receive()))
         finally:
             self._sink = None
         if self._failure is not None:
@@ -261,18 +264,13 @@ class WebSocketTransport:
         else:
             self._tcp.abort()
 
-    async def _read(self) -> list[Frame]:
-        """Wait for a message and return it with others that are buffered; return none at the end of the stream."""
+    async def _read(self, message: WSMessage | WSMessageTextBytes) -> list[Frame]:
+        """Return a message with others that are buffered; return none for pings, and at the end of the stream."""
+        self._waits, self._heard = False, True
         frames: list[Frame] = []
-        read = 0
-        while not self._ended and (not frames or (self._ready() and read < AT_ONCE)):
-            if read and read % AT_ONCE == 0:
-                await asyncio.sleep(0)  # a flood of pings: reading a buffered message does not wait
-            read += 1
-            self._waits = not frames
-            message = await self._socket.receive()
-            self._waits = False
-            self._heard = True
+        for read in range(AT_ONCE):
+            if read:
+                message = await self._socket.receive()
             kind = message.type
             if kind is WSMsgType.TEXT or kind is WSMsgType.BINARY:
                 size, limit = len(message.data), self._limits.max_message
@@ -284,6 +282,10 @@ class WebSocketTransport:
                         await self._socket.pong(message.data)
             else:  # CLOSE, CLOSING, CLOSED or ERROR
                 self._end()
+            if self._ended or not (self._ready() if frames else self._unread):
+                break
+        if not frames and not self._ended:
+            await asyncio.sleep(0)  # a flood of pings: reading a buffered message does not wait
         if frames and self._reader is not None and self._reader.counted:
             self._reader.messages_read()
         return frames

@@ -12,7 +12,6 @@ import asyncio
 import errno
 import random
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
@@ -83,6 +82,7 @@ class Upstream:
         self._limits = services.limits
         self._clock = services.clock
         self._link: Link | None = None
+        self._transport: Transport | None = None  # of that link
         self._first: FirstFrames | None = None
         self._waiting: list[Command] = []
         self._wanted = Flag()
@@ -150,42 +150,43 @@ class Upstream:
     async def _keep_connected(self) -> None:
         self._status.wanted += 1
         try:
-            await self._run()
+            failures = 0
+            reached = True  # each change is logged, not each attempt
+            while not self._ending:
+                self._wanted.clear()
+                self._status.attempts += 1
+                OUTGOING.set(self._trace())  # a context variable, set for this task alone
+                try:
+                    deadline = self._limits.connect_deadline if self._failover is None else None
+                    transport = await self._dials.connect(self._endpoint, self._connect, deadline)
+                except (OSError, TimeoutError) as error:
+                    self._note_unreachable(error, is_new=reached)
+                    reached = False
+                    failures += 1
+                else:
+                    reached = True
+                    if self._failover is not None:
+                        self._endpoint = self._failover.endpoint
+                    heard = await self._serve(transport)
+                    failures = 0 if heard else failures + 1  # who accepts and drops is not dialled again at once
+                    if self._may_go_on and heard and not self._is_in_grace():
+                        self._lost_at = self._clock()
+                        continue
+                await self._pause(0 if self._is_in_grace() else failures)
+            self._running = False
         finally:
             self._status.wanted -= 1
 
-    async def _run(self) -> None:
-        failures = 0
-        reached = True  # each change is logged, not each attempt
-        while not self._ending:
-            self._wanted.clear()
-            self._status.attempts += 1
-            OUTGOING.set(self._trace())  # a context variable, set for this task alone
-            try:
-                deadline = self._limits.connect_deadline if self._failover is None else None
-                transport = await self._dials.connect(self._endpoint, self._connect, deadline)
-            except (OSError, TimeoutError) as error:
-                late = f"no connection within {self._limits.connect_deadline:g} s"
-                if reached:
-                    self._log_change("warning", "backend not reachable, trying again", cause=str(error) or late)
-                reached = False
-                failures += 1
-                self._status.note_fault(str(error) or late, self._clock())
-                unsent, self._waiting = self._waiting, []
-                cause: Cause = "busy" if error.errno == errno.EBUSY else "upstream_lost"
-                text = f"the backend cannot be reached: {public_reason(error) or late}"
-                self._may_go_on = bool(self._session.lost(text, unsent, cause))
-            else:
-                reached = True
-                if self._failover is not None:
-                    self._endpoint = self._failover.endpoint
-                heard = await self._serve(transport)
-                failures = 0 if heard else failures + 1  # a backend that accepts and drops is not dialled again at once
-                if self._may_go_on and heard and not self._is_in_grace():
-                    self._lost_at = self._clock()
-                    continue
-            await self._pause(0 if self._is_in_grace() else failures)
-        self._running = False
+    def _note_unreachable(self, error: OSError | TimeoutError, *, is_new: bool) -> None:
+        """Fail what waits for a backend that cannot be reached; log it if it `is_new`."""
+        late = f"no connection within {self._limits.connect_deadline:g} s"
+        if is_new:
+            self._log_change("warning", "backend not reachable, trying again", cause=str(error) or late)
+        self._status.note_fault(str(error) or late, self._clock())
+        unsent, self._waiting = self._waiting, []
+        cause: Cause = "busy" if error.errno == errno.EBUSY else "upstream_lost"
+        text = f"the backend cannot be reached: {public_reason(error) or late}"
+        self._may_go_on = bool(self._session.lost(text, unsent, cause))
 
     def _log_change(self, level: str, text: str, **details: str) -> None:
         self._dials.log_change(level, text, session=self._name, endpoint=self._endpoint, **details)
@@ -213,17 +214,17 @@ class Upstream:
             frames,
             translator,
             self._services,
-            LinkEvents(sink=self._hear, over=partial(self._link_over, transport), understands=self._understands),
+            LinkEvents(sink=self._hear, over=self._link_over, understands=self._understands),
             self._tap,
         )
-        self._link = link
+        self._link, self._transport = link, transport
         if not self._complaint:
             self._log_change("info", "backend connected")
         self._status.connected += 1
         try:
             await link.run(self._begin)
         finally:
-            self._link = self._first = None
+            self._link = self._first = self._transport = None
             self._status.connected -= 1
             self._status.heard -= link.heard
             self._status.dropped += link.heard and self._ended_by_peer
@@ -258,12 +259,12 @@ class Upstream:
             )
         self._complaint = complaint
 
-    def _link_over(self, transport: Transport, _link: Link) -> None:
+    def _link_over(self, _link: Link) -> None:
         """Report the lost connection before it is closed, because the end of a child may take seconds."""
         self._ended_by_peer = not self._ending
         if self._stopped:
             return
-        reason = "" if self._resting else exit_reason(transport)
+        reason = "" if self._resting else exit_reason(self._transport)
         text = "the connection to the backend was lost"
         if self._first is not None and self._first.are_wrong:
             text = f"the backend {self._first.complaint(quoted=False)}"

@@ -116,6 +116,12 @@ class Admission:
 class ClientRates:
     """The messages and faults of one client in a time."""
 
+    __slots__ = ("_fault_log", "_faults", "_hear", "_messages", "_refuse", "_total")
+
+    _hear: Sink
+    _fault_log: FaultLog
+    _refuse: Callable[[PeerErrorCode, str], None]
+
     def __init__(self, limits: Limits, clock: Callable[[], int]) -> None:
         self._messages = TokenBucket(limits.message_rate, limits.message_burst, clock)
         self._faults = TokenBucket(limits.fault_rate, limits.fault_burst, clock)
@@ -128,21 +134,21 @@ class ClientRates:
 
         The pings and pongs of the transport's peer count as messages too: it answers and reads them.
         """
-
-        def count(messages: int) -> None:
-            excess = self.excess(messages, faults.total)
-            if excess is not None:
-                refuse(*excess)
-
-        def take(frames: Sequence[Frame]) -> int:
-            taken = hear(frames)
-            count(taken)
-            return taken
-
+        self._hear, self._fault_log, self._refuse = hear, faults, refuse
         watch_pings = getattr(transport, "watch_pings", None)  # only a WebSocket has them
         if watch_pings is not None:
-            watch_pings(count)
-        return take
+            watch_pings(self._count)
+        return self._take
+
+    def _take(self, frames: Sequence[Frame]) -> int:
+        taken = self._hear(frames)
+        self._count(taken)
+        return taken
+
+    def _count(self, messages: int) -> None:
+        excess = self.excess(messages, self._fault_log.total)
+        if excess is not None:
+            self._refuse(*excess)
 
     def excess(self, messages: int, total_faults: int) -> tuple[PeerErrorCode, str] | None:
         """Count further messages, and the faults so far; return a code and a text if there were too many."""

@@ -49,6 +49,10 @@ class RouteEvents(Struct, frozen=True, kw_only=True):
     """A client said `shutdown`."""
 
 
+def _do_nothing(_session: Session) -> None:
+    """Do nothing when a session rests: the backend keeps nothing of it."""
+
+
 class Sessions:
     """The sessions of a route that live now. `upstream` is the dialect of their backend.
 
@@ -82,6 +86,7 @@ class Sessions:
         self.complete = self._factory.complete
         self._unopened = UnopenedSessions()
         self.watchers = Watchers()
+        self._observers: dict[Callable[[Session], None], SessionObserver] = {}  # by `on_rested`
 
     def change_route(self, route: Route, services: Services) -> None:
         """Make new sessions with these options and limits."""
@@ -98,7 +103,7 @@ class Sessions:
         *,
         name: str = "",
         ids: Ext | None = None,
-        on_rested: Callable[[Session], None] = lambda _session: None,
+        on_rested: Callable[[Session], None] = _do_nothing,
         kept: bool = False,
         principal: str | None = None,
     ) -> Session:
@@ -177,17 +182,22 @@ class Sessions:
         self,
         new: NewSession,
         connect: Callable[[Session], Backend],
-        on_rested: Callable[[Session], None] = lambda _session: None,
+        on_rested: Callable[[Session], None] = _do_nothing,
     ) -> Session:
         """Return a session that is not listed yet, with the backend that `connect` makes."""
+        self.services.queue.budget.left -= OPEN
+        observer = self._observers.get(on_rested)
+        if observer is None:
+            observer = self._observers[on_rested] = self._make_observer(on_rested)
+        return self._factory.make(new, connect, observer)
 
+    def _make_observer(self, on_rested: Callable[[Session], None]) -> SessionObserver:
         def rested(session: Session) -> None:
             on_rested(session)
             end = self.tell if self.entrances.keeps(session) else self.drop
             end(session)
 
-        self.services.queue.budget.left -= OPEN
-        observer = SessionObserver(
+        return SessionObserver(
             on_renamed=self._changed,
             on_status=self.watchers.tell,
             on_rested=rested,
@@ -195,7 +205,6 @@ class Sessions:
             on_run=self._events.on_run,
             changed=self.list.changed,
         )
-        return self._factory.make(new, connect, observer)
 
     def choose(self, link: Link, session: Session, name: str) -> None:
         """Show `session` to clients of this dialect under the id by which one of them opens it.

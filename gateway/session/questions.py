@@ -38,6 +38,7 @@ log = structlog.get_logger("dragoman.questions")
 
 GONE = "no question is open"
 ANSWERED = "the question was answered already"
+NOBODY: frozenset[str] = frozenset()  # one for all sessions: each empty one takes 216 bytes
 
 
 class QuestionEffects(Effects, Protocol):
@@ -63,7 +64,7 @@ class Questions:
         self.given: Given | None = None
         """The answer that is on its way to the backend, which may go on before it confirms it."""
         self._giver = ""  # id of the client that gave the answer, "" for the gateway
-        self._beaten: frozenset[str] = frozenset()  # ids of clients whose answer to the last question comes too late
+        self._beaten = NOBODY  # ids of clients whose answer to the last question comes too late
 
     @property
     def open(self) -> QuestionBlock | None:

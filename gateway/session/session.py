@@ -11,6 +11,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from itertools import repeat
 from operator import attrgetter
+from types import MethodType
 from typing import Any
 
 from msgspec import Struct, field, structs
@@ -28,10 +29,10 @@ from dragoman.gateway.session.inputs import Inputs
 from dragoman.gateway.session.log import Log
 from dragoman.gateway.session.narrowing import tool_names_only
 from dragoman.gateway.session.no_backend import NO_BACKEND
-from dragoman.gateway.session.normal_form import NormalForm
+from dragoman.gateway.session.normal_form import Given, NormalForm
 from dragoman.gateway.session.ports import Backend, Client, EventRecorder
 from dragoman.gateway.session.presence import PendingAttach, Presence
-from dragoman.gateway.session.questions import Questions
+from dragoman.gateway.session.questions import Question, Questions
 from dragoman.gateway.session.reconnect import Reconnect
 from dragoman.gateway.session.runs import Run
 from dragoman.gateway.session.turn_states import Trigger, TurnState
@@ -95,8 +96,8 @@ class Session:
         self.in_flight = InFlight(
             upstream,
             services,
-            write=lambda command: me.backend.send([command]),
-            late=lambda request: me.commands.miss(request),  # noqa: PLW0108  # made below
+            write=MethodType(_write, me),
+            late=MethodType(_miss, me),
         )
         context = SessionContext(
             state=state,
@@ -112,7 +113,7 @@ class Session:
         self.inputs = Inputs(context, self.questions, me)
         self.commands = Commands(context, self.inputs, self.questions, me)
         self.reconnect = Reconnect(context, self.inputs, self.commands, me)
-        self.pending = PendingAttach(lambda client: me.presence.attach(client), services)  # noqa: PLW0108  # made below
+        self.pending = PendingAttach(MethodType(_attach, me), services)
         self.presence: Presence = Presence(context, self.pending, me)
         self.is_busy = False  # a turn is open, or an input waits to be accepted
         self.backend: Backend = connect(self)
@@ -124,8 +125,8 @@ class Session:
             self._services.new_id,
             tells_model_turns=upstream.events.can_read_type(e.ModelTurnStarted),
             tells_calls=upstream.tells_calls,
-            puts_in_words=lambda question: me.questions.puts_in_words(question),  # noqa: PLW0108  # made below
-            given=lambda: me.questions.given,
+            puts_in_words=MethodType(_puts_in_words, me),
+            given=MethodType(_given, me),
         )
 
     def stop(self) -> None:
@@ -314,3 +315,26 @@ class Session:
         self.presence.attach(client, "" if then is not None else request)
         if then is not None:
             self.command(client, then)
+
+
+# These are called by parts that are made before the part that they call. As lambdas they would take 0.7 KB more.
+
+
+def _write(session: Session, command: Command) -> None:
+    session.backend.send([command])
+
+
+def _miss(session: Session, request: str) -> None:
+    session.commands.miss(request)
+
+
+def _attach(session: Session, client: Client) -> None:
+    session.presence.attach(client)
+
+
+def _puts_in_words(session: Session, question: Question) -> bool:
+    return session.questions.puts_in_words(question)
+
+
+def _given(session: Session) -> Given | None:
+    return session.questions.given

@@ -44,6 +44,7 @@ REQUEST_MAX = 16_384
 """Characters of a request id: each frame has it twice, up to 6 bytes a character, beside a PIECE of text."""
 
 CREATE = "create_conversation_session"
+NOTHING: frozenset[str] = frozenset()  # one for all links: each empty one takes 216 bytes
 
 
 class PendingReply(Struct, frozen=True, kw_only=True):
@@ -62,7 +63,7 @@ class ServerTranslator(TranslatorDefaults[Command]):
         self._seed = generation == SEED
         self._pending: dict[str, PendingReply] = {}
         self._turn: commands.SubmitInput | None = None
-        self._supports: frozenset[str] = frozenset()
+        self._supports = NOTHING
         self._claimed = False  # the client itself said which forms it can show
 
     def receive(self, frames: Sequence[Frame]) -> Step[Command]:
@@ -161,7 +162,7 @@ class ServerTranslator(TranslatorDefaults[Command]):
     def _claim(self, command: commands.OpenSession | commands.ResumeSession) -> None:
         """Note the forms that the client declares: an open without `supports` means none, a resume no change."""
         if isinstance(command, commands.OpenSession) or command.supports is not None:
-            self._supports, self._claimed = frozenset(command.supports or ()), True
+            self._supports, self._claimed = frozenset(command.supports) if command.supports else NOTHING, True
 
     def _with_agent(self, heard: Step[Command]) -> Step[Command]:
         """Accept a create without an agent id and add a new one, as the seed did (docs/dialects/smooth.md, section 10).
