@@ -138,7 +138,8 @@ async def _is_reachable(gateway: App, name: str) -> bool:
 def _describe(gateway: App) -> str:
     """Return what a gateway does now, as one line for its service manager."""
     status = gateway.config_status
-    text = f"serving {len(gateway.config.routes)} routes, configuration {status.generation}"
+    count = len(gateway.config.routes)
+    text = f"serving {count} {'route' if count == 1 else 'routes'}, configuration {status.generation}"
     return f"{text}; the newer one was refused: {status.cause}" if status.cause else text
 
 
