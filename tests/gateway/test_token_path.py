@@ -21,7 +21,9 @@ import uvloop
 from dragoman.gateway.app import App
 from dragoman.gateway.config.model import Config, Ops, Route
 from dragoman.gateway.demo.app import demo_backend
+from dragoman.gateway.demo.script import Line
 from dragoman.gateway.endpoint import parse
+from dragoman.mappings.canonical.events import ModelTurnStarted, TextDelta, TurnEnded
 from tests.conformance.fake_pod import FakePod, event
 from tests.conformance.fake_smooth import FakeSmooth, of_turn
 from tests.pairs.gateway import LIMITS, SmoothClient, bridged, serving, socket_path
@@ -240,7 +242,7 @@ async def test_a_lone_token_of_any_pair_takes_few_calls(client: str, backend: st
         bridged(upstream, listen=listen) as (_app, url),
         join(client, url) as peer,
     ):
-        await peer.begin("slow please", tokens=WARM)
+        await peer.begin("stream", tokens=WARM)
         with counting() as called:
             await peer.client.until(lambda: TOLD[client](peer.client) > WARM)
         await peer.cancel()
@@ -250,13 +252,18 @@ async def test_a_lone_token_of_any_pair_takes_few_calls(client: str, backend: st
 
 
 @asynccontextmanager
-async def demo_in_a_thread(endpoint: str) -> AsyncIterator[str]:
-    """Serve the demo backend in a loop of another thread, whose calls are not counted; yield its endpoint."""
+async def demo_in_a_thread(endpoint: str, pause: float = 0.1) -> AsyncIterator[str]:
+    """Serve a backend that streams tokens in a loop of another thread, whose calls are not counted; yield its endpoint.
+
+    WARM tokens come soon, and each other token after a pause (s).
+    """
+    tokens = [Line(event=TextDelta(text=f"{n} "), delay=0.01 if n < WARM else pause) for n in range(600)]
+    turn = [Line(event=ModelTurnStarted()), *tokens, Line(event=TurnEnded(end="completed"))]
     loop, ready = asyncio.get_running_loop(), asyncio.Queue[str]()
     made: list[tuple[App, asyncio.AbstractEventLoop]] = []
 
     async def serve() -> None:
-        app = demo_backend(parse(endpoint))
+        app = demo_backend(parse(endpoint), [turn])
         made.append((app, asyncio.get_running_loop()))
         await app.run(listening)
 
