@@ -33,6 +33,10 @@ LISTENING = frozenset((zmq.ROUTER, zmq.XPUB))
 # accepted without an authenticator. A peer of ZMTP 1 can abort this process (libzmq 4.3.5, zmtp_engine.cpp:422).
 ZMTP_3_ONLY = b"dragoman"
 
+# messages that each CURVE client has in its queue for ever: libzmq puts the client's key there first, and does not
+# count it as read (libzmq 4.3.5, pipe.cpp)
+CREDENTIAL = 1
+
 OnSocketEvent = Callable[[int, int], None]
 """Handle a socket event, given its number and value."""
 
@@ -69,6 +73,8 @@ class Sockets:
             largest += CURVE_OVERHEAD
             for option, secured in self.curve.options.items():
                 socket.setsockopt(option, secured)
+            if isinstance(self.curve, CurveServer) and zmq.RCVHWM in options:
+                socket.setsockopt(zmq.RCVHWM, options[zmq.RCVHWM] + CREDENTIAL)
         socket.setsockopt(zmq.MAXMSGSIZE, largest)
         return socket
 

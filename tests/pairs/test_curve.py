@@ -13,14 +13,17 @@ import zmq.auth
 from msgspec import structs
 
 from dragoman.gateway.app import App
+from dragoman.gateway.config.model import Limits
 from dragoman.gateway.demo.app import demo_backend
 from dragoman.gateway.endpoint import parse
 from tests.pairs.gateway import DEADLINE, LIMITS, SmoothClient, bridged, serving
 
+REFUSED = structs.replace(LIMITS, open_deadline=0.5, snapshot_wait=0.5)
+
 
 @asynccontextmanager
-async def two_gateways(keys: Path, key: str) -> AsyncIterator[tuple[App, str]]:
-    """Run a gateway that knows the key of `client`, and yield another one that dials it with this key, and its URL."""
+async def two_gateways(keys: Path, key: str, limits: Limits = LIMITS) -> AsyncIterator[tuple[App, str]]:
+    """Run a gateway that knows the key of `client`, and yield another one that dials it with `key`, and its URL."""
     for name in ("server", "client", "stranger"):
         zmq.auth.create_certificates(keys, name)
     server = f"?curve_key=file:{keys}/server.key_secret&client_keys={keys}/client.key"
@@ -28,7 +31,7 @@ async def two_gateways(keys: Path, key: str) -> AsyncIterator[tuple[App, str]]:
     async with (
         asyncio.timeout(DEADLINE),
         serving(demo_backend(parse(f"pando+tcp://127.0.0.1:0{server}"), limits=LIMITS)) as (first,),
-        bridged(f"{first}{client}", limits=structs.replace(LIMITS, open_deadline=0.5)) as second,
+        bridged(f"{first}{client}", limits=limits) as second,
     ):
         yield second
 
@@ -38,11 +41,12 @@ async def test_a_turn_reaches_the_other_gateway_with_a_key_that_it_knows(tmp_pat
         request = await user.say("Hello")
         ended = {"type": "eventual_response", "requestId": request}
         await user.until(lambda: any(ended.items() <= frame.items() for frame in user.frames))
+        assert [frame["type"] for frame in user.frames].count("stream_token") > 1, "it streams: nothing was inferred"
 
 
 async def test_a_gateway_with_another_key_is_refused_and_its_operator_is_told_why(tmp_path: Path) -> None:
     async with (
-        two_gateways(tmp_path, "stranger") as (second, url),
+        two_gateways(tmp_path, "stranger", REFUSED) as (second, url),
         aiohttp.ClientSession() as http,
         http.ws_connect(url) as user,
     ):

@@ -11,6 +11,7 @@ import zmq
 from dragoman.adapters.base import Transport, TransportLimits
 from dragoman.adapters.zeromq.callers import Caller
 from dragoman.adapters.zeromq.client import DialledSockets, connect
+from dragoman.adapters.zeromq.curve import CurveServer
 from dragoman.adapters.zeromq.limits import ZeroMQLimits
 from dragoman.adapters.zeromq.publication import Publication
 from dragoman.adapters.zeromq.server import PrimaryEvents, ZeroMQListener, listen
@@ -69,7 +70,11 @@ class Primary:
 
 @asynccontextmanager
 async def primary(
-    limits: TransportLimits = LIMITS, bounds: ZeroMQLimits = BOUNDS, port: int = 0, call_port: int | None = None
+    limits: TransportLimits = LIMITS,
+    bounds: ZeroMQLimits = BOUNDS,
+    port: int = 0,
+    call_port: int | None = None,
+    curve: CurveServer | None = None,
 ) -> AsyncIterator[Primary]:
     async with asyncio.timeout(DEADLINE):
         ours = Primary()
@@ -80,6 +85,7 @@ async def primary(
             limits,
             PrimaryEvents(accept=ours.accept, lost=ours.losses.append, subscribed=ours.subscribed),
             bounds,
+            curve,
         )
         try:
             yield ours
@@ -100,7 +106,7 @@ async def dialled(ours: Primary, limits: TransportLimits = LIMITS) -> AsyncItera
 
 
 @contextmanager
-def peer(kind: zmq.SocketType, address: str = "", /, **options: int) -> Iterator[zmq.Socket[bytes]]:
+def peer(kind: zmq.SocketType, address: str = "", /, **options: int | bytes) -> Iterator[zmq.Socket[bytes]]:
     """Open a plain socket with its own context, connected to `address` if one is given."""
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
     socket = context.socket(kind)

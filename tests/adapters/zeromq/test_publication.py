@@ -11,6 +11,7 @@ import pytest
 import zmq
 from msgspec import structs
 
+from dragoman.adapters.zeromq.curve import CurveServer
 from dragoman.adapters.zeromq.limits import ZeroMQLimits
 from dragoman.adapters.zeromq.polled import BATCH
 from dragoman.adapters.zeromq.publication import TOPIC_MAX
@@ -64,6 +65,19 @@ async def test_publications_arrive_as_one_part_in_order() -> None:
         await ours.publication.send([b"llm.token\0{}", b"llm.end\0{}"])
         for expected in (b"llm.token\0{}", b"llm.end\0{}"):
             assert await asyncio.to_thread(subscriber.recv_multipart) == [expected]
+
+
+async def test_each_subscription_of_an_encrypted_subscriber_counts() -> None:
+    (server, secret), (client, own) = zmq.curve_keypair(), zmq.curve_keypair()
+    keys = {"CURVE_SERVERKEY": server, "CURVE_PUBLICKEY": client, "CURVE_SECRETKEY": own}
+    with peer(zmq.SUB, **keys) as subscriber:
+        async with primary(curve=CurveServer(secret=secret, accepts=lambda key: key == client)) as ours:
+            subscriber.connect(ours.publications)
+            for topic in (b"llm", b"tool", b"session"):
+                subscriber.subscribe(topic)
+            await until(lambda: ours.publication.subscriptions == 3)
+            await ours.publication.send([b"tool.end\0{}"])
+            assert await asyncio.to_thread(subscriber.recv_multipart) == [b"tool.end\0{}"]
 
 
 async def test_a_burst_of_50_000_frames_reaches_a_subscriber_that_reads() -> None:
