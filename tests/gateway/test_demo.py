@@ -291,9 +291,10 @@ async def test_a_cancel_after_output_ends_cancelled_and_idle() -> None:
 
 
 async def test_a_paused_turn_continues_where_it_stopped() -> None:
-    scripted = [line.event for line in read(BUNDLED["slow.jsonl"], "x")[0]]
-    async with staged() as stage:
-        await stage.sent(run("slow"))
+    script = BUNDLED["slow.jsonl"].replace('"delay_ms": 100', '"delay_ms": 5')
+    scripted = [line.event for line in read(script, "x")[0]]
+    async with staged(script) as stage:
+        await stage.sent(run("go on"))
         for pause in range(1, 4):
             so_far = len(stage.text())
             await stage.until(lambda enough=so_far + 30: len(stage.text()) > enough)  # type: ignore[misc]  # bound now

@@ -29,8 +29,9 @@ KEYS = {"type", "session", "end", "text", "usage", "failure", "question"}
 class Backends:
     """Demo backends as processes, each started on first use."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *options: str) -> None:
         self._folder = folder
+        self._options = options
         self._running: dict[str, tuple[str, subprocess.Popen[str]]] = {}
 
     def endpoint(self, dialect: str) -> str:
@@ -38,7 +39,7 @@ class Backends:
         if dialect not in self._running:
             place = PLACES[dialect].format(folder=self._folder)
             process = subprocess.Popen(
-                [sys.executable, "-m", "dragoman", "demo-backend", place, "--log-level", "error"],
+                [sys.executable, "-m", "dragoman", "demo-backend", place, "--log-level", "error", *self._options],
                 stderr=subprocess.PIPE,
                 text=True,
             )
@@ -150,11 +151,18 @@ def test_ctrl_c_cancels_the_turn_in_the_backend_and_exits_130(backends: Backends
     assert send(endpoint, "count 1").stdout == "0 \n"
 
 
-def test_a_session_is_continued_by_its_id_and_a_new_one_begun_without(backends: Backends) -> None:
+def test_a_session_is_continued_by_its_id_and_a_new_one_begun_without(tmp_path: Path) -> None:
     """The demo backend answers each further input of a session with the next turn of its script."""
-    endpoint = backends.endpoint("pando")
-    first, other = (told(send(endpoint, "hello", "--json"))[-1] for _ in range(2))
-    again = told(send(endpoint, "hello", "--session", first["session"], "--json"))[-1]
+    script = tmp_path / "two.jsonl"
+    turn = '{{"type": "text_delta", "text": "{}"}}\n{{"type": "turn_ended", "end": "completed"}}\n'
+    script.write_text(turn.format("one") + turn.format("two"))
+    backends = Backends(tmp_path, "--script", str(script))
+    try:
+        endpoint = backends.endpoint("pando")
+        first, other = (told(send(endpoint, "hello", "--json"))[-1] for _ in range(2))
+        again = told(send(endpoint, "hello", "--session", first["session"], "--json"))[-1]
+    finally:
+        backends.stop()
     assert (again["session"], other["text"]) == (first["session"], first["text"])
     assert again["text"] != first["text"]
 
