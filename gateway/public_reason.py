@@ -28,7 +28,7 @@ LOCAL = re.compile(
 def public_reason(error: BaseException) -> str:
     """Return the text of an error without the paths and addresses in it; of an OSError also without its file."""
     text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-    return LOCAL.sub(HIDDEN, text[:TEXT_MAX])
+    return LOCAL.sub(HIDDEN, text[:TEXT_MAX]).removeprefix(f"{HIDDEN} ")
 
 
 def exit_reason(transport: object) -> str:

@@ -13,8 +13,8 @@ from dragoman.gateway.public_reason import public_reason
     ("error", "told"),
     [
         (FileNotFoundError(errno.ENOENT, "No such file or directory", "/tmp/x/sock"), "No such file or directory"),
-        (OSError(errno.ECONNREFUSED, "tcp://127.0.0.1:48254: Connection refused"), "… Connection refused"),
-        (OSError("ws://10.0.0.1:8787/ws: it answers 404"), "… it answers 404"),
+        (OSError(errno.ECONNREFUSED, "tcp://127.0.0.1:48254: Connection refused"), "Connection refused"),
+        (OSError("ws://10.0.0.1:8787/ws: it answers 404"), "it answers 404"),
         (
             OSError("the child exited at once: cw exited with status 2: no key in '/home/a b/.cw/key'"),
             "the child exited at once: cw exited with status 2: no key in …",

@@ -144,3 +144,11 @@ def test_a_lost_connection_and_other_clients_are_shown_above_the_prompt(tmp_path
     screen.wait_for("The connection to the backend is lost; connecting again.\r\n> half")
     screen.type("\x15\x04")
     assert screen.exit_code() == 0
+
+
+def test_the_cause_of_a_failed_connection_is_told_in_words(tmp_path: Path) -> None:
+    done = chat(f"pod+unix:{tmp_path}/none", "hi\n")
+    notice, refusal = done.stderr.splitlines()[:2]
+    assert notice == f"The backend cannot be reached; trying again. (No such file or directory: '{tmp_path}/none')"
+    assert refusal == f"Not sent: the backend cannot be reached: No such file or directory (pod+unix:{tmp_path}/none)"
+    assert done.returncode == 1
