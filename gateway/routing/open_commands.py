@@ -78,7 +78,8 @@ class OpenCommands:
             return
         if session is None:
             return
-        self._services.audit.note("open", link, session=session.state.id)
+        if session.state.id not in link.sessions:  # a repeated open does nothing, and can be had without end
+            self._services.audit.note("open", link, session=session.state.id)
         if command.agent:
             session.state.agent = command.agent
         session.state.trace = session.state.trace or opening_trace(link, command)

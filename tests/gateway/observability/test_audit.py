@@ -15,6 +15,9 @@ from dragoman.gateway.endpoint import parse
 from dragoman.gateway.observability.audit import REFUSAL_BURST, REFUSAL_RATE, VALUE_MAX, Audit
 from tests.conformance.fake_smooth import FakeSmooth
 from tests.gateway.identity.test_listeners import WS, shake
+from tests.gateway.in_memory import in_memory_gateway
+from tests.gateway.smooth_client_messages import CREATE
+from tests.idle import settle
 from tests.pairs.gateway import SmoothClient, serving
 
 ALICE, BOB = "alice-alice-alice", "bob-bob-bob-bob-bob"
@@ -45,6 +48,17 @@ async def test_a_session_that_a_client_opens_is_one_line_for_open_and_one_for_at
         assert (opened["principal"], opened["outcome"]) == ("token:alice", "done")
         assert opened["session"] == attached["session"]
         assert opened["link"] == attached["link"]
+
+
+async def test_a_client_that_opens_its_own_session_again_causes_no_line() -> None:
+    with capture_logs() as lines:
+        async with in_memory_gateway() as made:
+            await made.script().opens("a").done()
+            for number in range(5):
+                made.clients["a"].sends(CREATE | {"requestId": f"again-{number}"})
+            await settle()
+            assert len(made.clients["a"].news()) == 5
+    assert len(of(lines, "open")) == len(of(lines, "attach")) == 1
 
 
 async def test_an_answer_and_a_cancel_are_lines_with_their_client() -> None:
