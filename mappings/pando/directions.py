@@ -1,7 +1,7 @@
-"""Both directions of pando without a link's state: `translate` uses them line by line, translators live.
+"""The rule tables and codecs of both directions of pando, without the state of any link.
 
-Only one frame of a ZeroMQ message is read: the first of a publication, the last of a call. We write that one frame; the
-transport knows its socket, and puts the delimiter before a call or a reply.
+Only one frame of a ZeroMQ message is read: the first frame of a publication, the last frame of a call. Only that frame
+is written: the transport chooses the socket, and adds the empty delimiter frame before a call or a reply.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from dragoman.mappings.pando.wire.topics import LlmToken
 
 PUB = "pub"
 RPC = "rpc"
-"""The channels of Parts: the two sockets of a primary."""
+"""`Parts.channel` of messages on the RPC socket and on the PUB socket of a primary."""
 
 FRAMES = msgspec.json.Decoder(list[str])
 
@@ -45,7 +45,7 @@ def _write_commands(burst: Burst[Command]) -> Rendered:
 
 
 def _published_or_reply(message: Parts) -> bytes:
-    """Return the frame that a client reads: the last one of a reply, else the first, which has a topic."""
+    """Return the frame that a client reads: the last one of a reply, the first one of a publication."""
     parts = message.parts
     if len(parts) > 1 and not parts[0]:
         if b"\0" in parts[-1]:
@@ -57,7 +57,7 @@ def _published_or_reply(message: Parts) -> bytes:
 
 
 def read_token(frame: Frame) -> LlmToken | None:
-    """Return the published token that a frame is, or None for any other frame."""
+    """Return the `llm.token` message in a frame, or None for any other frame."""
     if type(frame) is not Parts or len(frame.parts) != 1:
         return None
     topic, _, body = frame.parts[0].partition(b"\0")
@@ -71,7 +71,7 @@ def read_token(frame: Frame) -> LlmToken | None:
 
 
 def _request(message: Parts) -> bytes:
-    """Return the frame that a server reads: the last one, with or without a delimiter and others before it."""
+    """Return the frame that a server reads: the last one, whatever frames come before it."""
     if not message.parts:
         raise PeerError("invalid", "a message without frames")
     return message.parts[-1]

@@ -1,9 +1,9 @@
-"""A session as all subscribers see it: one publication for everybody.
+"""The rendering of one session as published messages, the same for all subscribers.
 
-A viewer shows streamed text only after `llm.start`, and may clear its view at each, so a turn has only one. The
-projection keeps the description of the session for an end of a turn that takes back the user's message.
+A viewer shows streamed text only after `llm.start`, and may clear its view at each one, so it is sent once a turn. The
+projection keeps the description of the session, to publish it after a turn whose messages were rolled back.
 
-While nobody subscribes, the projection only keeps its state, and encodes nothing.
+While there are no subscribers, the projection updates its state but encodes nothing.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from dragoman.mappings.pando.wire.times import rfc3339
 from dragoman.mappings.parked_turn import ParkedTurn
 
 ANSWERS = frozenset((Pong, Reply, SessionOpened, TurnAccepted))
-"""Events that only one caller is told, by its own link."""
+"""Events that only one caller gets, as a reply on its own link."""
 
 
 class Projection(Context):
-    """The rendering of one session as this instance publishes it."""
+    """The rendering of one session as published messages of this instance."""
 
     __slots__ = ("_asking", "_count", "_ids", "_of", "_started", "_title", "_turn", "_turn_count")
 
@@ -51,7 +51,7 @@ class Projection(Context):
 
     def render(self, batch: Batch) -> Rendered:
         """Return the messages that publish this batch."""
-        if batch.session != self._of or batch.ids is not self._ids:  # looked up once, not for each token
+        if batch.session != self._of or batch.ids is not self._ids:  # computed once a session, not for each token
             self._of, self._ids = batch.session, batch.ids
             (self.session,) = public_ids(batch.session, batch.ids)
         self.now(batch.at)
@@ -68,7 +68,7 @@ class Projection(Context):
         return Rendered(frames=frames, losses=self.losses.take())
 
     def text_writer(self) -> TextWriter | None:
-        """Return a writer of further text, unless a question parks the turn."""
+        """Return a fast writer for further text; None while a question parks the turn."""
         return None if self._asking.parked else self._write_text
 
     def _write_text(self, text: str, at: int) -> list[bytes]:
@@ -79,7 +79,7 @@ class Projection(Context):
         return [b"%b\0%b" % (TOKEN, ENCODER.encode(message))]
 
     def copy(self, _request: str | None = None) -> Projection:
-        """Return an independent projection in the same state; a publication is the same for every run."""
+        """Return an independent copy; all subscribers get the same messages, whoever owns the run."""
         twin = Projection(instance=self.instance)
         for name in ("session", *self.__slots__):
             setattr(twin, name, getattr(self, name))
@@ -88,17 +88,17 @@ class Projection(Context):
 
     @property
     def in_turn(self) -> bool:
-        """Return True if events belong to a turn."""
+        """True if a turn is open."""
         return bool(self._turn)
 
     def starts(self) -> bool:
-        """Return True for the first model turn of a turn."""
+        """Return True if `llm.start` must be written: for the first model turn of a turn."""
         first = not self._started
         self._started = True
         return first
 
     def begin_run(self) -> None:
-        """Begin another run inside the turn, after an answer."""
+        """Begin another run of the same turn, after the answer to a question."""
         self._started = False
 
     def rolled_back(self) -> Messages:
@@ -108,7 +108,7 @@ class Projection(Context):
         return (wire.SessionUpdate(payload=payload, **self.envelope),)
 
     def _note(self, event: Event) -> None:
-        """Keep the description up to date."""
+        """Update the description of the session after an event."""
         match event:
             case SessionUpdated():
                 self._title, self._count = event.session.title, event.session.messages

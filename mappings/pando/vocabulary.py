@@ -1,5 +1,6 @@
-"""The dialect's words for causes, roles and writes (docs/dialects/pando.md, sections 4 to 7; docs/translation.md, rule
-3.11).
+"""Tables of pando: error texts to causes, roles, and codes of refused writes.
+
+The sources are docs/dialects/pando.md, sections 4 to 7, and docs/translation.md, rule 3.11.
 """
 
 from __future__ import annotations
@@ -15,11 +16,11 @@ keep, carried, given = EXTRAS.keep, EXTRAS.carried, EXTRAS.given
 
 BAD_JSON = PARSE_ERROR
 FAILED = -32000
-"""The error code of every handler that fails; the text tells why."""
+"""The error code of every handler that fails; only the text has the reason."""
 
 NO_METHOD_TEXT = "ipc: method not found"
 NO_ROWS = "sql: no rows in result set"
-"""The text about an unknown id (docs/dialects/pando.md, section 6)."""
+"""The error text for an unknown id (docs/dialects/pando.md, section 6)."""
 
 CODE_OF_CAUSE: dict[Cause, int] = dict.fromkeys(get_args(Cause), FAILED) | {"unsupported": NO_METHOD}
 
@@ -37,13 +38,13 @@ WORDS: tuple[tuple[str, Cause], ...] = (
     ("CONFLICT", "invalid"),
     ("TIMEOUT", "timeout"),
     ("UNREACHABLE", "upstream_lost"),
-    ("not found", "not_found"),  # a primary that is no pando: pando's own words differ
+    ("not found", "not_found"),  # a primary of another program: pando's own texts differ
 )
-"""Parts of an error's text -> the cause; the code tells nothing."""
+"""Parts of an error's text -> the cause; the code is the same for all causes."""
 
 
 def cause_of(code: int, text: str) -> Cause:
-    """Return the cause of an error."""
+    """Return the cause for an error's code and text."""
     if code == NO_METHOD:
         return "unsupported"
     if code == BAD_JSON:
@@ -57,7 +58,7 @@ WRITE_CODE: dict[Cause, str] = {
     "busy": "CONFLICT",
     "timeout": "TIMEOUT",
 }
-"""The code word of a refused `db.write`; INTERNAL for all other causes."""
+"""Causes -> the error code in the text of a refused `db.write`; INTERNAL for all other causes."""
 
 CANONICAL_ROLE: dict[str, Role] = {"user": "user", "assistant": "assistant", "system": "system"}
-"""Roles that both sides know; `tool` becomes system."""
+"""Roles of pando -> canonical roles; any other role, such as `tool`, becomes system."""

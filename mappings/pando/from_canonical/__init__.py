@@ -1,4 +1,4 @@
-"""Rules from canonical to pando: the mirror of to_canonical, in the same order."""
+"""Rules from canonical items to pando messages: the mirror of to_canonical, in the same order."""
 
 from dragoman.mappings.pando.from_canonical.commands import FROM_COMMAND
 from dragoman.mappings.pando.from_canonical.context import Context

@@ -1,7 +1,7 @@
 """Canonical commands as calls of a pando client, in the order of to_canonical/commands.py.
 
-The request id is the context's: our own toward a primary, the client's when a call is only read and written again.
-Commands without a pando form stand at the end.
+The request id comes from the context: it is our own toward a primary, and the client's own in `translate`. Commands
+without a form in pando come last.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ def store_write(command: commands.StoreWrite, context: Context) -> Messages:
     return (wire.Write(id=context.request, params=params),)
 
 
-# -- what pando has no word for ---------------------------------------------------------------------
+# -- commands without a form in pando ---------------------------------------------------------------
 
 FROM_COMMAND.none("pando has no prompt without a turn", commands.PromptOnce)
 FROM_COMMAND.none("pando has no notes for the model", commands.InjectNote)

@@ -1,7 +1,7 @@
-"""The context of a rule toward pando: who speaks, when, and about which session.
+"""The context that a rule toward pando gets beside its item: the publisher, the time and the session.
 
-The base class serves an item by itself (`Direction.write`, an answer to one link); the projection of a session refines
-it.
+The base class serves a single item (`Direction.write`, an answer to one link). The projection of a session is a
+subclass.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from dragoman.mappings.pando.wire.times import rfc3339
 from dragoman.mappings.rules import RuleTable
 
 Messages = tuple[Struct | bytes, ...]
-"""Wire structs; bytes for a message that is only passed on."""
+"""Wire structs, or bytes for a message that is passed on unchanged."""
 
 NOBODY = Instance(id="dragoman", started_at=0)
-"""The speaker where there is no listener: in `translate`."""
+"""The publisher in `translate`, where there is no listener."""
 
 
 class EnvelopeFields(TypedDict):
@@ -38,8 +38,8 @@ class EnvelopeFields(TypedDict):
 class Context:
     """The facts that rules toward pando need beside their item.
 
-    `session` is the session of payloads, `at` is in ns, `request` the id of calls and replies. `asked` is the command
-    that is answered, None if that is unknown; `meta` goes with writes.
+    `session` is the session id in payloads. `at` is in ns. `request` is the id of the call or reply. `asked` is the
+    command that is answered, None if it is unknown. `meta` is sent with each `db.write`.
     """
 
     __slots__ = ("asked", "at", "envelope", "instance", "losses", "meta", "request", "session")
@@ -63,33 +63,33 @@ class Context:
         self.now(at)
 
     def publish_as(self, publisher: Ext | None, session: str) -> None:
-        """Publish about `session`, with the envelope of another publisher."""
+        """Set the session of the next publications, and the publisher that their envelope names."""
         self.session = session
         self.envelope["instance_id"] = given(publisher, "instanceId", str, self.instance.id)
         self.envelope["project_id"] = given(publisher, "projectId", str, "")
         self.envelope["session_id"] = given(publisher, "sessionId", str, "") or UNSET
 
     def now(self, at: int) -> None:
-        """Set the time of what follows."""
+        """Set the time (ns) of the next messages."""
         self.at = at
         self.envelope["timestamp"] = rfc3339(at)
 
     def lose(self, source: object, field: str = "", why: str = "") -> None:
-        """Count that `source`, or a field of it, does not arrive."""
+        """Count that `source`, or its `field`, is lost."""
         self.losses.lose(source, field, why)
 
     @property
     def in_turn(self) -> bool:
-        """Return True if events belong to a turn."""
+        """True if a turn is open."""
         return False
 
     def starts(self) -> bool:
-        """Return True if the start of a model turn is told: always by itself, once in a turn."""
+        """Return True if `llm.start` must be written for a model turn: always in `translate`, else once a turn."""
         return True
 
     def begin_run(self) -> None:
-        """Begin another run inside the turn, after an answer."""
+        """Begin another run of the same turn, after the answer to a question."""
 
     def rolled_back(self) -> Messages:
-        """Return the messages that tell a rollback, beside the end of the turn."""
+        """Return the messages that, beside the end of the turn, announce a rollback."""
         return ()

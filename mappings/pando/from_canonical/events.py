@@ -1,8 +1,8 @@
 """Canonical events as published messages and replies, in the order of to_canonical/events.py.
 
-Events with a `request` answer one call; all others are published. Each wire form comes from exactly one event:
-`llm.end` from TurnEnded, the text from its deltas. pando has no form for reasoning. Events without a pando form stand
-at the end.
+Events with a `request` answer one call; all others are published. Each wire message is written by exactly one kind of
+event: TurnEnded writes `llm.end`, TextDelta the text. pando has no form for reasoning. Events without a form in pando
+come last.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def text_delta(event: events.TextDelta, context: Context) -> Messages:
 @FROM_EVENT.rule(
     events.TurnEnded,
     produces=(wire.LlmEnd, wire.MessageAppend, wire.SessionUpdate),
-    # six ends have one form with two counters; the cause of a failure is a message before it
+    # all six ends become one form with two counters; the cause of a failure is a system message before it
     fidelity=Lossy(("end", "text", "message", "usage.cache_read_tokens", "usage.cost_usd", "failure")),
 )
 def turn_ended(event: events.TurnEnded, context: Context) -> Messages:
@@ -145,7 +145,7 @@ def tool_call_finished(event: events.ToolCallFinished, context: Context) -> Mess
     fidelity=Emulated("llm.token, and llm.end where the turn waits"),
 )
 def question_asked(event: events.QuestionAsked, context: Context) -> Messages:
-    """Ask in words (docs/translation.md, rule 3.3): the run that viewers see ends, but the turn continues."""
+    """Publish a question in words (docs/translation.md, rule 3.3); the run ends for viewers, the turn continues."""
     start = model_turn_started(events.ModelTurnStarted(), context)
     words = text_delta(events.TextDelta(text=event.paragraph), context)
     if not event.parked and context.in_turn:
@@ -158,7 +158,7 @@ def question_asked(event: events.QuestionAsked, context: Context) -> Messages:
     events.QuestionAnswered, produces=(wire.MessageAppend, wire.LlmStart), fidelity=Emulated("a run of its own")
 )
 def question_answered(event: events.QuestionAnswered, context: Context) -> Messages:
-    """Publish the words of the answer, and the run that continues."""
+    """Publish the text of the answer, and the start of the next run."""
     context.begin_run()
     start = model_turn_started(events.ModelTurnStarted(), context)
     if not event.segments:
@@ -173,7 +173,7 @@ def heartbeat(event: events.Heartbeat, context: Context) -> Messages:
 
 
 def _pulse(event: events.Heartbeat, context: Context) -> wire.Pulse:
-    """Return the report of a pando, else one about us."""
+    """Return the heartbeat of the original pando if the event has it, else one about this gateway."""
     report = read_raw(event.report, wire.Pulse)
     if report is not None:
         return report
@@ -209,7 +209,7 @@ def store_changed(event: events.StoreChanged, context: Context) -> Messages:
 
 @FROM_EVENT.rule(
     events.Reply, produces=(Reply,), fidelity=Lossy(("failure.cause", "failure.text"))
-)  # all causes share two codes, and the text follows the name of the method
+)  # all causes share two error codes, and the text depends on the method
 def reply(event: events.Reply, context: Context) -> Messages:
     request = context.request or event.request
     if event.failure is not None:
@@ -235,7 +235,7 @@ def session_opened(event: events.SessionOpened, context: Context) -> Messages:
     fidelity=Lossy((*NOT_IN_A_MESSAGE_LIST, "next_cursor")),
 )
 def history_snapshot(event: events.HistorySnapshot, context: Context) -> Messages:
-    if not event.request:  # a broadcast, which answers no request
+    if not event.request:  # a broadcast: it answers no request
         context.lose(event, why="pando clients ask for the messages")
         return ()
     return _answer(context, event.request, replies.messages(event))
@@ -253,14 +253,14 @@ def pong(event: events.Pong, context: Context) -> Messages:
 
 @FROM_EVENT.rule(Unmapped, produces=(Raw,))
 def unmapped(event: Unmapped, context: Context) -> Messages:
-    """Pass on a message of an unknown topic within its own dialect: subscribers ignore what they do not know."""
+    """Pass on a message with an unknown topic, if it came from pando: subscribers ignore unknown topics."""
     if event.dialect != "pando":
         context.lose(event, why=f"a message of {event.dialect}")
         return ()
     return (event.raw.encode(),)
 
 
-# -- what goes out with something else, or not at all -----------------------------------------------
+# -- events that another message carries, or that have no form in pando -----------------------------
 
 FROM_EVENT.carried(events.TextDone, "llm.token")
 FROM_EVENT.carried(events.UsageReported, "the counters of llm.end")

@@ -21,12 +21,12 @@ from dragoman.mappings.rfc3339 import NS
 
 
 def public_ids(session_id: str, ids: Ext | None = None) -> tuple[str, ...]:
-    """Return the id under which clients know a session: its backend's, the one that a client chose, or ours."""
+    """Return the id by which clients know a session: the backend's, else one that a client chose, else ours."""
     return (given(ids, "id", str, "") or session_id,)
 
 
 def session(row: SessionSummary) -> Session:
-    """Return a row of a list as pando describes a session."""
+    """Return a row of a list as pando's description of a session."""
     return Session(
         id=public_ids(row.session, row.ext)[0],
         title=row.title,
@@ -36,11 +36,11 @@ def session(row: SessionSummary) -> Session:
 
 
 def described(state: SessionState) -> Session:
-    """Return the description of a whole session."""
+    """Return pando's description of a session from its state."""
     said = state.messages()
     known = (
         state.listed.messages if state.listed is not None else 0
-    )  # this count includes messages with nothing but calls
+    )  # this count includes messages that contain only tool calls
     return Session(
         id=public_ids(state.id, state.ids)[0],
         title=state.title or next((message.text for message in said if message.role == "user"), ""),
@@ -50,7 +50,7 @@ def described(state: SessionState) -> Session:
 
 
 def opened(event: SessionOpened, asked: object, at: int) -> Any:
-    """Return the result that answers the opening of a session, in the form of its request."""
+    """Return the result for a request that opened a session; its form depends on the request `asked`."""
     if isinstance(asked, commands.ResumeSession):
         return wire.Done()
     if isinstance(asked, commands.OpenSession):
@@ -66,7 +66,7 @@ def opened(event: SessionOpened, asked: object, at: int) -> Any:
 def row_of(
     asked: commands.OpenSession | commands.RenameSession, opened_at: int, updated_at: int, count: int | None = None
 ) -> wire.SessionRow:
-    """Return the row that a write leaves: its counters are the writer's own, its times are Unix seconds."""
+    """Return the stored row after a `db.write`: counters as the writer sent them, times in Unix seconds."""
     times = {"created_at": opened_at // NS, "updated_at": updated_at // NS}
     if isinstance(asked, commands.OpenSession):
         new = given(asked.ext, "row", requests.NewSession, requests.NewSession())
@@ -94,7 +94,7 @@ def row_of(
 
 
 def listed(event: SessionsListed, asked: object, instance: Instance) -> Any:
-    """Return the result of session.list, or of state.sync."""
+    """Return the result of session.list or state.sync, whichever was `asked`."""
     rows = [session(row) for row in event.sessions]
     if given(getattr(asked, "ext", None), "sync", bool, False) or given(event.ext, "instance_id", str, ""):
         active: str | UnsetType = given(event.ext, "active_session_id", str, "") or UNSET
@@ -104,9 +104,9 @@ def listed(event: SessionsListed, asked: object, instance: Instance) -> Any:
 
 
 def messages(event: HistorySnapshot) -> list[wire.Message]:
-    """Return the result of message.list: a page is newest first, a list oldest first.
+    """Return the result of message.list from a history, without reasoning and tool calls.
 
-    Reasoning and calls have no place in it.
+    The result is always oldest first. The event is newest first if it is a page.
     """
     return [_stored(item) for item in _told(reversed(event.items))]
 

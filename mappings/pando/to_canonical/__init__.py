@@ -1,4 +1,4 @@
-"""Rules from pando to canonical: one small function for each message, in the order of the wire modules."""
+"""Rules from pando messages to canonical items: one function for each message, in the order of the wire modules."""
 
 from dragoman.mappings.pando.to_canonical.commands import TO_COMMAND
 from dragoman.mappings.pando.to_canonical.events import TO_EVENT, envelope, place

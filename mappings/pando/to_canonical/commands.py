@@ -1,6 +1,6 @@
 """Requests as canonical commands, in the order of docs/dialects/pando.md, sections 6 and 7.
 
-`ext` carries the parts of a request that its command has no place for: null params, the meta of a write, a row.
+`ext` carries the parts of a request without a canonical counterpart: null params, `meta` of a write, a stored row.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Published messages and replies as canonical events, in the order of docs/dialects/pando.md, section 4.
 
-The burst names the publisher, the time and the session: `envelope` and `place` read them. The meaning of a reply
-depends on what was asked. Here it becomes a Reply with its raw result; the client translator makes the typed answer.
+`envelope` and `place` read the publisher, the time and the session, which go into the burst. The meaning of a reply
+depends on its command. Here it becomes a Reply with a raw result; the client translator makes the typed answer.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def envelope(message: Any) -> tuple[str, int]:
 
 
 def place(message: Any) -> tuple[str, Ext | None]:
-    """Return the session of a message, and its publisher."""
+    """Return the session id of a message, and an ext that names its publisher."""
     if type(message) is Reply:
         return "", None
     payload = message.payload
@@ -93,7 +93,7 @@ def llm_token(message: wire.LlmToken) -> tuple[events.Event, ...]:
 @TO_EVENT.rule(wire.LlmEnd, produces=(events.TurnEnded,))
 def llm_end(message: wire.LlmEnd) -> tuple[events.Event, ...]:
     said = message.payload
-    counted = said.tokens_in or said.tokens_out  # a shipped primary counts nothing
+    counted = said.tokens_in or said.tokens_out  # released primaries send zeros
     usage = Usage(input_tokens=said.tokens_in, output_tokens=said.tokens_out) if counted else None
     return (events.TurnEnded(end="completed", usage=usage),)
 

@@ -1,6 +1,7 @@
-"""Results of calls as the typed answer to the command that a link sent (docs/translation.md, rule 3.18).
+"""Results of calls as the typed answer to a link's command (docs/translation.md, rule 3.18).
 
-They are read as Go reads them. A result of another shape gives None: the answer then stays a Reply with its raw result.
+Results are read as Go reads JSON. Each function returns None for a result of another shape. The answer then stays a
+Reply with a raw result.
 """
 
 from __future__ import annotations
@@ -38,13 +39,13 @@ def _read(result: Raw | UnsetType, kind: type[T]) -> T | None:
 
 
 def time_of(text: str) -> tuple[int, str | UnsetType]:
-    """Return a time in ns, and its text where the ns do not give it back: local offsets, and invalid times."""
+    """Return a time in ns, and its text if ns cannot restore it (local offset, invalid time), else UNSET."""
     at = nanoseconds(text) or 0
     return at, UNSET if rfc3339(at) == text else text
 
 
 def summary(session: Session) -> SessionSummary:
-    """Return a session as a row of a list."""
+    """Return pando's description of a session as a row of a list."""
     at, text = time_of(session.updated_at)
     return SessionSummary(
         session=session.id,
@@ -56,7 +57,10 @@ def summary(session: Session) -> SessionSummary:
 
 
 def session_opened(request: str, result: Raw | UnsetType, asked: str = "") -> SessionOpened | None:
-    """Return the result of session.get, CreateSession or session.activate, which names only the `asked` session."""
+    """Return the answer to session.get, CreateSession or session.activate.
+
+    The result of session.activate has no session: it is about the session `asked`.
+    """
     row = _read(result, wire.SessionRow)
     if row is not None:
         return SessionOpened(request=request, session=row.id, title=row.title, ext=keep(id=row.id))
@@ -69,7 +73,7 @@ def session_opened(request: str, result: Raw | UnsetType, asked: str = "") -> Se
 
 
 def sessions_listed(request: str, result: Raw | UnsetType) -> SessionsListed | None:
-    """Return the result of session.list or state.sync; one page has all."""
+    """Return the answer to session.list or state.sync, as a single page."""
     rows = _read(result, list[Session])
     ext: Ext | None = None
     if rows is None:
@@ -82,7 +86,7 @@ def sessions_listed(request: str, result: Raw | UnsetType) -> SessionsListed | N
 
 
 def stored_rows(result: Raw | UnsetType) -> tuple[Message, ...] | None:
-    """Return all rows of the result of message.list, oldest first; calls and their results are rows without text."""
+    """Return all rows of message.list, oldest first; tool calls and results are rows without text."""
     rows = () if result is not UNSET and bytes(result) == b"null" else _read(result, list[wire.Message])
     return None if rows is None else tuple(map(stored, rows))
 
@@ -93,7 +97,7 @@ def with_text(rows: Iterable[Message]) -> tuple[Message, ...]:
 
 
 def history(result: Raw | UnsetType) -> tuple[Message, ...] | None:
-    """Return the result of message.list, oldest first, without messages that hold only calls."""
+    """Return the messages of message.list, oldest first, without messages that contain only tool calls."""
     rows = stored_rows(result)
     return None if rows is None else with_text(rows)
 
@@ -112,7 +116,7 @@ def stored(message: wire.Message) -> Message:
 
 
 def pong(request: str, result: Raw | UnsetType, at: int) -> Pong | None:
-    """Return the result of instance.ping."""
+    """Return the answer to instance.ping."""
     status = _read(result, wire.Status)
     if status is None:
         return None

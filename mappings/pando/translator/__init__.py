@@ -1,4 +1,4 @@
-"""The translators of pando: `client` talks to a primary, `server` to one caller, `publication` to all subscribers."""
+"""The protocol state of pando links: `client` to a primary, `server` to one caller, `publication` to subscribers."""
 
 from dragoman.mappings.pando.translator.client import ClientTranslator
 from dragoman.mappings.pando.translator.publication import PublicationTranslator

@@ -1,4 +1,4 @@
-"""Replies of a primary as answers to commands, and the commands that no primary can answer."""
+"""Typed answers from a primary's replies, and refusals of commands that no primary supports."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dragoman.mappings.pando.to_canonical import history, pong, session_opened, 
 
 
 def unsupported(command: Command) -> Failure | None:
-    """Return why a pando cannot be asked this, None if it can."""
+    """Return the failure for a command that pando does not support, None if it supports it."""
     if isinstance(command, ask.SubmitInput):
         if any(isinstance(s, ImageAttachment | FileAttachment) for s in command.segments):
             return Failure(cause="unsupported", text="a pando takes no images or files by URL")
@@ -27,14 +27,14 @@ def unsupported(command: Command) -> Failure | None:
 
 
 def refuse(step: Step[Event], command: Command, failure: Failure) -> None:
-    """Add the refusal of a command to the step, if its sender waits for an answer."""
+    """Add a failed Reply to the step, if the sender of the command waits for an answer."""
     if command.request:
         refusal = say.Reply(request=command.request, failure=failure)
         step.bursts.append(Burst(items=[refusal], request=command.request, session=command.session))
 
 
 def typed_answer(command: Command, reply: say.Reply, now: int) -> Event | None:
-    """Return the answer that a successful reply means, None if the reply itself is the answer."""
+    """Return the typed answer for a successful reply; None if the reply itself is the answer. `now` is in ns."""
     request = command.request
     if reply.failure is not None:
         return None
@@ -58,7 +58,7 @@ def typed_answer(command: Command, reply: say.Reply, now: int) -> Event | None:
 
 
 def _page(command: ask.GetHistory, reply: say.Reply) -> say.HistorySnapshot | None:
-    """Return the requested page of a history, newest first; pando has no pages and sends the whole list each time."""
+    """Return the requested page of a history, newest first, cut from pando's list of all messages."""
     listed = history(reply.result)
     if listed is None:
         return None

@@ -17,14 +17,14 @@ from dragoman.mappings.pando.wire.times import rfc3339
 from dragoman.mappings.rfc3339 import NS
 
 CALL_MAX = 10.0
-"""Seconds after which a call times out, as in real clients (docs/dialects/pando.md, section 5)."""
+"""Timeout of a call in seconds, as in real clients (docs/dialects/pando.md, section 5)."""
 
 CallReason = Literal["command", "history", "text", "sessions", "alive"]
-"""Why a call was made: for a command of a client, or for what the translator itself wants to know."""
+"""The reason for a call: a client's command, or information that the translator itself needs."""
 
 
 class PrimaryCall(Struct, frozen=True, kw_only=True):
-    """A call without a reply: a client's command, or a question of our own."""
+    """A call that has no reply yet, and its reason."""
 
     why: CallReason
     session: str = ""
@@ -33,14 +33,14 @@ class PrimaryCall(Struct, frozen=True, kw_only=True):
 
 
 class PrimaryCalls(Calls[PrimaryCall]):
-    """The calls to one primary that have no reply: request id -> call."""
+    """The calls to one primary that have no reply yet: request id -> call."""
 
     def __init__(self, clock: Clock, new_id: NewId) -> None:
         super().__init__(lambda: f"req-{new_id()}")
         self._clock = clock
 
     def ask(self, step: Step[Event], command: Command, why: CallReason) -> None:
-        """Add the frames of this command to the step, and note the call."""
+        """Add the call for this command to the step's frames, and remember it until its reply."""
         own = self.new_id()
         now = self._clock()
         context = Context(FROM_COMMAND, request=own, at=now)
@@ -50,5 +50,5 @@ class PrimaryCalls(Calls[PrimaryCall]):
         self[own] = PrimaryCall(why=why, session=command.session, command=command, at=now)
 
     def overdue(self, now: int) -> list[str]:
-        """Return the ids of the calls that have waited too long for a reply."""
+        """Return the request ids of the calls that have waited longer than CALL_MAX at time `now` (ns)."""
         return [own for own, call in self.items() if now - call.at >= CALL_MAX * NS]

@@ -1,8 +1,8 @@
-"""The translator of a link with a primary, on which we play the client (docs/dialects/pando.md, sections 5, 6 and 8).
+"""The client's side of a link with a primary (docs/dialects/pando.md, sections 5, 6 and 8).
 
 One link carries all sessions of the primary: bursts and commands name a session by the primary's own id. Replies are
-matched by id. A primary does not replay. So we ask for its sessions when the link begins, and when another instance
-takes its place.
+matched by request id. A primary does not repeat earlier publications. So we ask for its sessions when the link begins,
+and when another instance takes its place.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from dragoman.mappings.pando.vocabulary import given
 from dragoman.mappings.rfc3339 import NS
 
 TICK = 1.0
-"""Seconds between two looks at the clock: a third of the shortest silence that ends a turn."""
+"""Seconds between two checks of timeouts: a third of the shortest silence that ends a turn."""
 
 SILENT_MAX = 15.0
 """Seconds of silence after which a primary is pinged (docs/dialects/pando.md, section 8)."""
@@ -52,7 +52,7 @@ BUSY = Failure(cause="busy", text=f"{WAITING_MAX} calls wait for the primary's a
 
 
 class ClientTranslator(TranslatorDefaults[Event]):
-    """The translator of a link with a primary."""
+    """The protocol state of a link with a primary; we are its client."""
 
     def __init__(self, clock: Clock, new_id: NewId, patience: Patience = Patience()) -> None:  # noqa: B008  # frozen
         self._clock = clock
@@ -61,10 +61,10 @@ class ClientTranslator(TranslatorDefaults[Event]):
         self._calls = PrimaryCalls(clock, new_id)
         self._sessions = FollowedSessions(patience)
         self._heard = clock()
-        self._opened = False  # True until the primary of this connection has named itself
+        self._opened = False  # True from `opened` until the primary of this connection is known by name
 
     def opened(self) -> Step[Event]:
-        """Ask for the primary and its sessions; on a later connection also for the state of open turns."""
+        """Ask for the primary's name and sessions; after a reconnect also for the state of open turns."""
         step: Step[Event] = Step(alarm=Alarm(TICK, self._on_alarm))
         self._heard = self._clock()
         self._opened = True
@@ -76,7 +76,7 @@ class ClientTranslator(TranslatorDefaults[Event]):
         return step
 
     def receive(self, frames: Sequence[Frame]) -> Step[Event]:
-        """Turn publications into events of their session, and replies into answers to their commands."""
+        """Read publications as events of their session, and replies as answers to their commands."""
         step: Step[Event] = Step()
         heard: Step[Event] = Step()
         FROM_SERVER.receive([frame for frame in frames if not isinstance(frame, Missed)], heard)
@@ -93,7 +93,7 @@ class ClientTranslator(TranslatorDefaults[Event]):
         return step
 
     def send(self, items: Sequence[Command]) -> Step[Event]:
-        """Send commands as calls; refuse at once a command without a pando form."""
+        """Send commands as calls; answer a command without a form in pando with a failed Reply."""
         step: Step[Event] = Step()
         for command in items:
             refusal = unsupported(command) or (BUSY if self._calls.full else None)
@@ -104,13 +104,13 @@ class ClientTranslator(TranslatorDefaults[Event]):
                 command = replace(command, session=self._new_id())  # noqa: PLW2901  # a row needs an id
             if isinstance(command, ask.SubmitInput):
                 self._sessions.follow(command.session).note_input(flatten(command.segments))
-            if isinstance(command, ask.CancelTurn):  # the reply and the end of the run come on two sockets
+            if isinstance(command, ask.CancelTurn):  # its reply and the end of the run come on different sockets
                 self._sessions.follow(command.session).interrupt = Interrupt()
             self._calls.ask(step, command, "command")
         return step
 
     def attach(self, state: SessionState, request: str = "") -> Step[Event]:
-        """Ask for the history of a session that the primary has."""
+        """Ask for the history of this session, if the primary has it."""
         step: Step[Event] = Step()
         if state.backend_ids is not None:
             (session,) = public_ids(state.id, state.backend_ids)
@@ -119,7 +119,7 @@ class ClientTranslator(TranslatorDefaults[Event]):
         return step
 
     def text_reader(self) -> TextReader:
-        """Return a reader of tokens of turns that are open and wait for nothing, of all sessions."""
+        """Return a fast reader for tokens of any session whose open turn waits for no reply."""
         return self._read_text
 
     def _read_text(self, frame: Frame, add_text: TextSink) -> bool:
@@ -130,12 +130,12 @@ class ClientTranslator(TranslatorDefaults[Event]):
         return self._sessions.add_text(message, self._heard, add_text)
 
     def detach(self, state: SessionState) -> None:
-        """Forget what is known of a session of the primary."""
+        """Remove the state of a session of the primary."""
         for session in public_ids(state.id, state.backend_ids) if state.backend_ids is not None else ():
             self._sessions.forget(session)
 
     def closed(self, cause: str) -> Step[Event]:
-        """Fail the calls that have no reply; a client leaves without a message."""
+        """Fail the calls that have no reply yet; pando clients send no message when they disconnect."""
         step: Step[Event] = Step()
         self._fail_calls(step, f"the connection to the primary ended: {cause}")
         return step
@@ -144,13 +144,13 @@ class ClientTranslator(TranslatorDefaults[Event]):
         for session in self._sessions.take_wanting():
             self._calls.ask(step, ask.GetHistory(session=session), "text")
 
-    # -- what we hear ------------------------------------------------------------------------------------
+    # -- publications and replies ------------------------------------------------------------------------
 
     def _note_primary(self, instance: str, step: Step[Event]) -> None:
-        """Start again if another instance has taken the place of the primary."""
+        """Reset the state and ask for all sessions if another instance is now the primary."""
         if not instance:
             return
-        is_asked, self._opened = self._opened, False  # a new connection has asked for everything already
+        is_asked, self._opened = self._opened, False  # after `opened` all questions have been sent already
         known, self._instance = self._instance, instance
         if known in ("", instance):
             return
@@ -166,7 +166,7 @@ class ClientTranslator(TranslatorDefaults[Event]):
             self._calls.ask(step, ask.GetHistory(session=session), "history")
 
     def _note_missed(self, count: int, step: Step[Event]) -> None:
-        """Tell a gap to every session: the dropped messages may have been about any of them."""
+        """Add a Gap to every session, because the `count` dropped messages may belong to any of them."""
         gap = say.Gap(text="messages of the primary were dropped unread", count=count)
         step.bursts += [Burst(items=[gap], session=s) for s, f in self._sessions.items() if f.watched or f.open]
         step.losses.append(Loss(kind="Missed", why="came faster than it was read", count=count))
@@ -193,7 +193,7 @@ class ClientTranslator(TranslatorDefaults[Event]):
         return following.take_event(item, now)
 
     def _release_held(self, following: Following, now: int, step: Step[Event]) -> None:
-        """Pass on the events that waited for an answer, unless they wait for another."""
+        """Pass on the held events, up to the first one that must wait for a further answer."""
         if following.waits:
             return
         held, following.held = following.held, []
@@ -204,7 +204,7 @@ class ClientTranslator(TranslatorDefaults[Event]):
                 step.bursts.append(replace(burst, items=items, request=""))
 
     def _input_answered(self, command: ask.SubmitInput, now: int, step: Step[Event]) -> None:
-        """Pass on the events that waited for the answer to an input."""
+        """Pass on the events that were held until the answer to this input."""
         following = self._sessions.follow(command.session)
         following.note_answer(now)
         self._release_held(following, now, step)
@@ -263,7 +263,7 @@ class ClientTranslator(TranslatorDefaults[Event]):
     def _fail_calls(
         self, step: Step[Event], text: str, waiting: Sequence[str] | None = None, cause: Cause = "upstream_lost"
     ) -> None:
-        """Fail the waiting calls, all or those given, with the reason why no answer comes."""
+        """Fail the calls with the ids in `waiting` (None: all), with `text` as the reason."""
         failure = Failure(cause=cause, text=text)
         for own in list(self._calls) if waiting is None else waiting:
             asked = self._calls.pop(own)
@@ -272,12 +272,12 @@ class ClientTranslator(TranslatorDefaults[Event]):
             self._end_call(step, asked, failure)
 
     def _drop_calls(self, step: Step[Event]) -> None:
-        """Drop the calls of a lost connection: their commands have failed already."""
+        """Remove the calls of a lost connection, whose commands have already failed."""
         for asked in self._calls.drain():
             self._end_call(step, asked, Failure(cause="upstream_lost", text="the connection to the primary was lost"))
 
     def _end_call(self, step: Step[Event], asked: PrimaryCall, failure: Failure) -> None:
-        """Continue what waits for a call that gets no answer."""
+        """Release the events that waited for a call which gets no reply."""
         if isinstance(asked.command, ask.SubmitInput):
             self._input_answered(asked.command, self._clock(), step)
         elif asked.why == "text" and asked.session in self._sessions:

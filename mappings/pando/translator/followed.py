@@ -1,4 +1,4 @@
-"""The sessions of one primary that are followed, by the primary's own ids."""
+"""The sessions of one primary that this link follows, by the primary's own ids."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from dragoman.mappings.pando.wire.times import nanoseconds
 from dragoman.mappings.pando.wire.topics import LlmToken
 
 FOLLOWED_MAX = 10_000
-"""Sessions of one primary that are followed; beyond it the oldest idle one is forgotten."""
+"""Sessions of one primary that a link follows; past the limit the oldest idle session is removed."""
 
 
 class FollowedSessions(dict[str, Following]):
-    """The followed sessions of one primary: session id -> its state."""
+    """The followed sessions of one primary: session id -> state."""
 
     def __init__(self, patience: Patience) -> None:
         super().__init__()
@@ -26,7 +26,7 @@ class FollowedSessions(dict[str, Following]):
         self._touched: dict[str, None] = {}  # sessions that may want their messages
 
     def follow(self, session: str) -> Following:
-        """Return the state of a session, which is followed from now on."""
+        """Return the state of a session, and follow the session if it is new."""
         self._touched[session] = None
         following = self.get(session)
         if following is None:
@@ -37,7 +37,7 @@ class FollowedSessions(dict[str, Following]):
         return following
 
     def add_text(self, message: LlmToken, now: int, add_text: TextSink) -> bool:
-        """Give a token of a turn that streams to the sink, and note it; return False if it must be received."""
+        """Pass a token to the sink and note it; return False if `receive` must read it instead."""
         said, at = message.payload, nanoseconds(message.timestamp) or 0
         following = self.get(said.session_id)
         if following is None or not following.streams or not add_text(said.token, at, said.session_id):
@@ -46,12 +46,12 @@ class FollowedSessions(dict[str, Following]):
         return True
 
     def end_lost_turns(self) -> list[Burst[Event]]:
-        """Return the ends of the open turns of a primary that is gone."""
+        """End all open turns after the loss of the primary, and return their events."""
         ends = {session: following.end_lost_turn() for session, following in self.items()}
         return [Burst(items=items, session=session) for session, items in ends.items() if items]
 
     def forget(self, session: str) -> None:
-        """Follow a session no more; one with an open turn until others take its place."""
+        """Stop following a session; one with an open turn stays until the limit removes it."""
         following = self.get(session)
         if following is not None and not (following.open or following.waits):
             del self[session]
@@ -59,12 +59,12 @@ class FollowedSessions(dict[str, Following]):
             following.watched = False
 
     def reconnected(self, now: int) -> None:
-        """Ask again, over a new connection, for the state of open turns."""
+        """Mark the sessions with open turns, so that their messages are requested on the new connection."""
         for _, following in self.touch_all():
             following.reconnected(now)
 
     def touch_all(self) -> ItemsView[str, Following]:
-        """Return all sessions, and note that any of them may want its messages."""
+        """Return all sessions, and mark all for the next `take_wanting`."""
         self._touched = dict.fromkeys(self)
         return self.items()
 
@@ -80,7 +80,7 @@ class FollowedSessions(dict[str, Following]):
         return wanting
 
     def note_refusal(self, command: Command) -> None:
-        """Undo what was expected from a command that the primary refused."""
+        """Undo the state that a sent command set, because the primary refused the command."""
         following = self.get(command.session)
         if following is not None and isinstance(command, ask.CancelTurn):
             following.interrupt = None

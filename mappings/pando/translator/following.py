@@ -1,19 +1,18 @@
-"""A session of a primary, as we follow it: the text of its turn, and when that turn ends
-(docs/translation.md, rule 3.6).
+"""One session of a primary: the text of its turn, and how its end is detected (docs/translation.md, rule 3.6).
 
-A pando publishes `llm.end` for a run that went well and nothing for any other, and its bridge drops tokens in a burst.
-So `message.list` is asked at the end for the whole text, and after a silence for the end. Two equal answers with a
-silence between them end the turn. After a `session.update` a run of ours is probably over, so the silence is shorter. A
-shipped primary never publishes `llm.start`; it is added here, because pod clients and pando's own views wait for it.
+A pando publishes `llm.end` after a successful run and nothing after any other run, and its bridge drops tokens when
+many come at once. So `message.list` is called at the end for the whole text, and after a silence to find the end. Two
+equal results with a silence between them end the turn. After a `session.update` a run of ours is probably over, so the
+silence is shorter. Released primaries never publish `llm.start`. It is added here, because clients wait for it.
 
 An interrupted run ends with the first `session.update` after `session.interrupt` was called. The update and the reply
-come on two sockets without a common order, so the run ends when both were read. A refused interrupt ends nothing.
+come on two sockets in any order, so the run ends when both were read. A refused interrupt does not end the run.
 
-A shipped primary never publishes its users' input. When a run begins that none of our clients asked for, its first
-events wait while `message.list` is asked for that input. The list is asked again at the end of the run.
+Released primaries never publish their users' input. When a run begins that none of our clients asked for, its first
+events are held while `message.list` is called for that input. The list is called again at the end of the run.
 
 A primary that reports failures sends the cause in a system message right before `llm.end` (docs/translation.md, rule
-3.6). Any other system message there has an id of its own, and the list has an answer.
+3.6). Any other system message there has an id, and the list has an answer of the assistant.
 """
 
 from __future__ import annotations
@@ -34,16 +33,16 @@ from dragoman.mappings.rfc3339 import NS
 
 TURN_QUIET = 15.0  # seconds: docs/translation.md, rule 3.6
 UPDATE_QUIET = 3.0  # seconds of silence after a session.update, in a run that our input began
-TOOL_MAX = 30 * 60.0  # seconds of silence while a tool call is open
-LEARN_MAX = 1.0  # seconds that the first text of a run waits for the input that began it
-CAUSE_WAIT = 1.0  # seconds after which a system message is no cause: a cause comes right before the end
-ANSWER_DEADLINE = 5.0  # seconds that the end of a turn waits for its whole text: half of what a call may take
+TOOL_MAX = 30 * 60.0  # seconds of silence that are allowed while a tool call is open
+LEARN_MAX = 1.0  # seconds that the first text of a run is held until the input that began it is known
+CAUSE_WAIT = 1.0  # seconds: a system message so long before `llm.end` is not the cause of a failure
+ANSWER_DEADLINE = 5.0  # seconds that the end of a turn waits for its whole text: half of a call's timeout
 NO_ANSWER = say.ErrorReported(cause="internal", text="the run ended without an answer")
-HELD_MAX = 10_000  # events that wait for the answer to an input: ten seconds of a fast model
+HELD_MAX = 10_000  # events held until the answer to an input: ten seconds of a fast model
 
 
 class Patience(Struct, frozen=True, kw_only=True):
-    """How long a turn may be silent, in seconds: in general, after a session.update, and while a tool works."""
+    """Seconds of silence after which a turn is checked: in general, after a session.update, with an open tool call."""
 
     quiet: float = TURN_QUIET
     update: float = UPDATE_QUIET
@@ -51,14 +50,17 @@ class Patience(Struct, frozen=True, kw_only=True):
 
 
 class Interrupt(Struct, kw_only=True):
-    """A `session.interrupt` that was called: whether it was accepted, and whether a session.update came since."""
+    """A `session.interrupt` that was called: whether it was accepted, and whether a session.update has followed."""
 
     accepted: bool = False
     updated: bool = False
 
 
 class Following:
-    """The state of one session. `wants` asks for `message.list` now; `guesses` counts the ends that we inferred."""
+    """The state of one session.
+
+    `wants` is True if `message.list` must be called now. `guesses` counts the ends that no `llm.end` reported.
+    """
 
     def __init__(self, patience: Patience) -> None:
         self.patience = patience
@@ -68,8 +70,8 @@ class Following:
         self.guesses = 0
         self.interrupt: Interrupt | None = None
         self.submitting = 0
-        self.learning: int | None = None  # since when we ask for the input that began a run
-        self._prompted = False  # that input was published, or asked for
+        self.learning: int | None = None  # ns: since when we ask for the input that began a run
+        self._prompted = False  # the input that began the run was published, or was asked for
         self._prompt = ""  # the id of the message that began the turn, if known
         self._input: str | None = None  # the input of ours that began the turn
         self._updated = False  # the last publication of the turn was a session.update
@@ -78,33 +80,33 @@ class Following:
         """Publications that wait for the answer to an input of ours, or for a list, on the other connection."""
         self.known = KnownMessages()
         self._heard = 0
-        self._severed_at = -1  # when a connection in an open turn was made again
+        self._severed_at = -1  # ns: when the connection was made again during an open turn
         self._last: tuple[tuple[Message, ...], int] | None = None  # list and time, until something is published
         self._ending: say.TurnEnded | None = None
         self._cause: say.MessageAppended | None = None  # the system message that was published last
 
-    # -- what we send --------------------------------------------------------------------------------------
+    # -- commands that we send -----------------------------------------------------------------------------
 
     def note_input(self, text: str) -> None:
-        """Note an input that is sent, so that its echo is not taken for another client's."""
+        """Note an input that is sent, so that its echo is not mistaken for another client's input."""
         self.known.note_sent(text)
         self.submitting += 1
 
     def note_answer(self, now: int) -> None:
-        """Note the answer to an input; publications that waited may be of a run that another client began."""
+        """Note the answer to an input; the held publications may belong to a run that another client began."""
         self.submitting -= 1
         if self.held and not self.open and not self.submitting:
             self._learn(now)
 
     @property
     def waits(self) -> bool:
-        """Return True if publications must wait."""
+        """True if publications must be held."""
         return bool(self.submitting) or self.learning is not None
 
     def hold_event(self, burst: Burst[Event], event: say.Event, now: int) -> bool:
-        """Keep an event that must wait and return True.
+        """Hold an event that must wait and return True; return False if it may be passed on.
 
-        It may belong to the turn that an answer begins, or to the run after one whose end waits for its whole text.
+        It may belong to a turn that is not accepted yet, or to the run after one whose end waits for its whole text.
         """
         opens = isinstance(event, OPENS)
         if self.open:
@@ -130,7 +132,7 @@ class Following:
             self.learning, self._prompted = None, True
 
     def begin_turn(self, now: int, input: str | None = None) -> None:
-        """Begin a turn: our input was accepted, or something of a turn was published."""
+        """Begin a turn: our input was accepted, or an event of a turn was published."""
         self._heard = now
         self._updated = False
         if not self.open:
@@ -138,7 +140,7 @@ class Following:
             self._output, self._input, self.learning = StreamedOutput(), input, None
 
     def accept_interrupt(self, now: int) -> None:
-        """Note that the primary accepted our interrupt; the update that ends the run may come before or after."""
+        """Note that the primary accepted our interrupt; the update that ends the run may come earlier or later."""
         if self.interrupt is not None:
             self.interrupt.accepted = True
             self._end_interrupted(now)
@@ -151,10 +153,10 @@ class Following:
         if self.interrupt is not None and self.interrupt.accepted and self.interrupt.updated and self.open:
             self._end(say.TurnEnded(end="cancelled"), now)
 
-    # -- what is published -------------------------------------------------------------------------------
+    # -- publications ------------------------------------------------------------------------------------
 
     def take_event(self, event: say.Event, now: int) -> list[Event]:
-        """Return the events that a publication of this session means."""
+        """Return the canonical events for a publication of this session, received at `now` (ns)."""
         before = self._no_cause() if self._ending is None and not isinstance(event, say.TurnEnded) else []
         if isinstance(event, OPENS):
             before += self._finish(None) if self._ending is not None else []
@@ -172,16 +174,16 @@ class Following:
 
     @property
     def streams(self) -> bool:
-        """Return True if a further piece of text means nothing but itself: it begins, ends and releases nothing."""
+        """True if a further piece of text only appends to the open text: it begins, ends and releases nothing."""
         return self.open and self._ending is None and self._cause is None and self._output.started
 
     def add_text(self, text: str, now: int) -> None:
-        """Note a further piece of text that was passed on while this `streams`, as `take_event` does."""
+        """Note a piece of text that a fast reader passed on while `streams` was True."""
         self._heard, self._updated, self._last = now, False, None
         self._output.add_text(text)
 
     def _takes(self, event: say.MessageAppended, now: int) -> bool:
-        """Note a message; return True if it goes no further, as the echo of an input or a possible cause."""
+        """Note a message; return True if it is not passed on: the echo of an input, or a possible cause of failure."""
         message = event.message
         if message.role == "user" and self.known.take_echo(message.text):
             return True
@@ -205,10 +207,10 @@ class Following:
             self._ending, self._heard, self.wants = event, now, True
         return []
 
-    # -- what message.list says --------------------------------------------------------------------------
+    # -- results of message.list -------------------------------------------------------------------------
 
     def take_list(self, messages: Sequence[Message] | None, now: int) -> list[Event]:
-        """Return the events that follow from the answer of message.list, None if there is none."""
+        """Return the events that follow from the result of message.list; `messages` is None if the call failed."""
         self.asked = self.wants = False
         learning = self.learning is not None
         self.stop_learning()
@@ -236,13 +238,13 @@ class Following:
         return [*self._rest(listed), *([NO_ANSWER] if end == "failed" else []), *self._over(end, listed)]
 
     def read_history(self, messages: Sequence[Message]) -> tuple[Message, ...]:
-        """Return the history of a list, without the answer on which the primary still works."""
+        """Return the messages of a list as history, without an answer that the primary has not finished."""
         listed = with_text(up_to_input(tuple(messages)) if self.open or self.held else messages)
         self.known.note(listed)
         return listed
 
     def _finish(self, listed: tuple[Message, ...] | None) -> list[Event]:
-        """Return the published end of the turn, after the text that was missing."""
+        """Return the end of the turn that was published, after any text that was missing."""
         ending, self._ending = self._ending, None
         rest = self._rest(listed) if listed is not None else []
         counted = [say.UsageReported(usage=ending.usage)] if ending is not None and ending.usage is not None else []
@@ -255,7 +257,7 @@ class Following:
         return [*rest, *counted, *self._over(end, listed)]
 
     def _no_cause(self) -> list[Event]:
-        """Return the last system message as an ordinary message."""
+        """Return the held system message as an ordinary message, because it is not the cause of a failure."""
         said, self._cause = self._cause, None
         return [] if said is None else [said]
 
@@ -275,7 +277,7 @@ class Following:
     # -- time --------------------------------------------------------------------------------------------
 
     def check_time(self, now: int) -> list[Event]:
-        """Return the events of an end that waits no longer, or set `wants`, as time passes."""
+        """Return the events of a turn whose wait has ended at `now` (ns), or set `wants` if its list is needed."""
         if self.learning is not None and now - self.learning >= LEARN_MAX * NS:
             self.stop_learning()
         silence = now - max(self._heard, self._last[1] if self._last is not None else 0)
@@ -289,18 +291,18 @@ class Following:
 
     @property
     def _quiet(self) -> float:
-        is_late = self._severed_at >= self._heard  # a primary subscribes us some time after we connect
+        is_late = self._severed_at >= self._heard  # our subscription takes effect some time after we connect
         if self._output.calls and not is_late:
             return self.patience.tool
         is_short = is_late or (self._input is not None and self._updated)
         return self.patience.update if is_short else self.patience.quiet
 
     def reconnected(self, now: int) -> None:
-        """Ask for the messages of an open turn, which may have ended while the connection was lost."""
+        """Set `wants` if a turn is open: it may have ended while the connection was lost."""
         self.asked, self.wants, self._severed_at = False, self.open, now
 
     def end_lost_turn(self) -> list[Event]:
-        """End the open turn of a primary that is gone."""
+        """End the open turn as failed, because its primary is gone."""
         if not self.open:
             return []
         self._ending = None
@@ -309,9 +311,9 @@ class Following:
 
 
 def _failed(cause: Message, answers: Sequence[Message] | None, said: bool) -> bool:
-    """Return True if a system message before the end is its cause: no answer follows it, or it is the answer.
+    """Return True if the system message before the end is the cause of a failure: there is no answer but itself.
 
-    `answers` is None if they are not known; then `said` is True if text of one was published.
+    `answers` is None if they are not known. Then `said` is True if text of an answer was published.
     """
     if answers is None:
         return not said
@@ -319,7 +321,7 @@ def _failed(cause: Message, answers: Sequence[Message] | None, said: bool) -> bo
 
 
 def _runs_in(held: Sequence[tuple[Burst[Event], Any]]) -> int:
-    """Return how many runs begin among the events that wait."""
+    """Return how many runs begin among the held events."""
     kinds = [type(event) for _, event in held]
     ends = [say.TurnEnded, *kinds]
     return sum(kind in OPENS and before not in OPENS for before, kind in zip(ends, kinds, strict=False))

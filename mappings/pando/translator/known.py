@@ -1,7 +1,7 @@
 """The messages of one session that we know, from our inputs or from publications (docs/translation.md, rule 4.7).
 
-A list of the primary's store is compared with them. A user's message is new if its id is unknown and its text was not
-sent through us.
+A list of the primary's store is compared with them. A user's message is new if its id is unknown and no client of ours
+sent its text.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from dragoman.mappings.canonical import events as say
 from dragoman.mappings.canonical.values import Message, Text
 from dragoman.mappings.pando.translator.output import StreamedOutput
 
-SAID_MAX = 64  # inputs that no list has shown yet: a turn that ends well clears them
-ECHOES_MAX = 64  # our inputs whose echo may still come; a shipped primary sends no echo
+SAID_MAX = 64  # inputs that no list has contained yet: the end of a successful turn clears them
+ECHOES_MAX = 64  # our inputs whose echo may still come; released primaries send no echo
 
 
 class KnownMessages:
-    """The known messages of one session; `ids` are the ids that the store was seen to have."""
+    """The known messages of one session; `ids` are the ids of messages that lists have contained."""
 
     def __init__(self) -> None:
         self.ids: frozenset[str] = frozenset()
@@ -29,19 +29,19 @@ class KnownMessages:
         self._echoes: list[str] = []
 
     def note_sent(self, text: str) -> None:
-        """Note an input of ours, so that its echo is not taken for another client's."""
+        """Note an input of ours, so that its echo is not mistaken for another client's input."""
         self._echoes = [*self._echoes[1 - ECHOES_MAX :], text]
         self.note_said(text)
 
     def take_echo(self, text: str) -> bool:
-        """Return True if a published input is the echo of ours, and forget it."""
+        """Return True if a published input is the echo of one of ours; each is matched once."""
         if text not in self._echoes:
             return False
         self._echoes.remove(text)
         return True
 
     def note_said(self, text: str) -> None:
-        """Note a user's input: the store will have it under an id that we do not know."""
+        """Note a user's input, which the store will have under an id that we do not know yet."""
         self._said = [*self._said[1 - SAID_MAX :], text]
 
     def published(self, message: Message) -> None:
@@ -50,17 +50,17 @@ class KnownMessages:
         self.note_said(message.text)
 
     def refused(self, text: str) -> None:
-        """Forget an input that the primary did not accept."""
+        """Remove an input that the primary did not accept."""
         if text in self._said:
             self._said.remove(text)
 
     def note(self, listed: Iterable[Message]) -> None:
-        """Note the messages of a list; the store may have more."""
+        """Note the messages of a list that may be only a part of the store."""
         self._listed = True
         self.ids |= {message.id for message in listed}
 
     def settle(self, listed: Iterable[Message]) -> None:
-        """Note the whole store at the end of a turn."""
+        """Note the messages of the complete store at the end of a turn."""
         self._listed = True
         self.ids = frozenset(message.id for message in listed)
         self._said.clear()
@@ -68,7 +68,7 @@ class KnownMessages:
     def missing(self, listed: Sequence[Message], own: str | None = None) -> list[Event]:
         """Return events for users' messages that were neither sent through us nor published.
 
-        `own` is our input in the open turn. A primary may store more than it was sent: it adds context to it.
+        `own` is our input in the open turn. A primary may store it with added context, so its text can differ.
         """
         found = []
         for message in listed:
@@ -84,7 +84,7 @@ class KnownMessages:
         return [say.MessageAppended(message=replace(m, segments=(Text(text=m.text),))) for m in found]
 
     def answers(self, listed: tuple[Message, ...]) -> list[Message]:
-        """Return the assistant's messages of the open turn: after the last input, and not known before."""
+        """Return the assistant's messages of the open turn: those after the last input that were not known before."""
         return [m for m in listed[len(up_to_input(listed)) :] if m.role == "assistant" and m.id not in self.ids]
 
     def is_answered(self, rows: tuple[Message, ...]) -> bool:
@@ -102,9 +102,9 @@ class KnownMessages:
         return self.is_answered(rows) and (is_later or not output.calls)
 
     def up_to_run(self, listed: tuple[Message, ...], runs: int) -> tuple[Message, ...]:
-        """Return the messages up to the input of the first of `runs` runs after what is known.
+        """Return the messages up to the input of the first of the last `runs` runs.
 
-        An input before it had no run of which anything was published.
+        Inputs before it that are not known had runs without any publication.
         """
         inputs = [i for i, message in enumerate(listed) if message.role == "user"]
         new = [i for i in inputs if listed[i].id not in self.ids]
@@ -130,7 +130,7 @@ class KnownMessages:
     def news(self, listed: tuple[Message, ...]) -> list[Event]:
         """Return events for stored messages outside of a run that were not published.
 
-        If there are more than users' inputs, they are the whole history.
+        If only users' inputs are new, they are MessageAppended events, else one HistorySnapshot of all messages.
         """
         whole = not self._listed or any(m.role != "user" and m.id not in self.ids for m in listed)
         missing = self.missing(listed)
@@ -139,6 +139,6 @@ class KnownMessages:
 
 
 def up_to_input(listed: tuple[Message, ...]) -> tuple[Message, ...]:
-    """Return the messages up to the last input of a user; the answer to it may not be complete."""
+    """Return the messages up to the last user's input, without its answer, which may be incomplete."""
     last = max((i for i, message in enumerate(listed) if message.role == "user"), default=-1)
     return listed[: last + 1]

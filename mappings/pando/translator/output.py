@@ -1,4 +1,4 @@
-"""The output of one turn of a primary, as it was published: its text and its tool calls."""
+"""The text and the tool calls of one turn, as a primary published them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ OPENS = (say.ModelTurnStarted, say.TextDelta, say.ToolCallStarted, say.ToolCallA
 
 
 class StreamedOutput:
-    """The published output of one turn. `calls` maps each open tool call to the input that came with its start."""
+    """The published output of one turn; `calls` maps each open tool call id to the input in its first message."""
 
     def __init__(self) -> None:
         self.length = 0
@@ -25,7 +25,7 @@ class StreamedOutput:
         """True if ModelTurnStarted was passed on."""
 
     def take(self, event: Output) -> list[Event]:
-        """Return the events that a publication means, after the start of the answer if it is still missing."""
+        """Return the events for a publication; add ModelTurnStarted before the first one if it was not published."""
         if isinstance(event, say.ModelTurnStarted):
             self.started = True
             return [event]
@@ -54,7 +54,7 @@ class StreamedOutput:
             self._text.append(text)
 
     def _take_call(self, event: say.ToolCallStarted | say.ToolCallArguments) -> list[Event]:
-        """Return the events of a tool call: its first publication begins it, its second has the whole input."""
+        """Return the events of a tool call: its first message begins it, its second has the whole input."""
         if event.call not in self.calls:
             self.calls[event.call] = event.json if isinstance(event, say.ToolCallArguments) else ""
             return [say.ToolCallStarted(call=event.call, name=event.name)]

@@ -1,6 +1,6 @@
-"""The translator of the link that publishes to all subscribers (docs/design.md, section 5).
+"""The link that publishes to all subscribers of a listener (docs/design.md, section 5).
 
-Subscribers send nothing. The link lives as long as its listener, and publishes a heartbeat every 5 seconds.
+Subscribers send no messages. The link lives as long as its listener, and publishes a heartbeat every 5 seconds.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ HEARTBEAT = 5.0
 
 
 class PublicationTranslator(TranslatorDefaults[Command]):
-    """The translator of the link to all subscribers."""
+    """The protocol state of the link to all subscribers."""
 
     def __init__(self, clock: Clock, new_id: NewId, instance: Instance = NOBODY) -> None:
         self._clock = clock
         self._instance = instance
 
     def opened(self) -> Step[Command]:
-        """Start the heartbeats."""
+        """Return a step that starts the heartbeat timer."""
         return Step(alarm=Alarm(HEARTBEAT, self._beat))
 
     def receive(self, frames: Sequence[Frame]) -> Step[Command]:
-        """Refuse every frame: subscribers have nothing to say."""
+        """Return a fault for every frame, because subscribers must not send any."""
         return Step(faults=[PeerError("invalid", "a subscriber sends no frames") for _ in frames])
 
     def send(self, items: Sequence[Event]) -> Step[Command]:
-        """Publish changes of the store; answers go to callers, not to everybody."""
+        """Publish changes of the store; drop answers, which go to their callers by other links."""
         step: Step[Command] = Step()
         context = self._context()
         for item in items:
@@ -50,13 +50,13 @@ class PublicationTranslator(TranslatorDefaults[Command]):
         return step
 
     def attach(self, state: SessionState, request: str = "") -> Step[Command]:
-        """Announce a session if anybody subscribes; there is no replay, so clients ask for its messages."""
+        """Announce a session to subscribers, if there are any; they request its messages themselves."""
         if not self._instance.topics:
             return Step()
         return Step(frames=[EVENTS.encode(wire.SessionUpdate(payload=described(state), **self._context().envelope))])
 
     def closed(self, cause: str) -> Step[Command]:
-        """Publish the shutdown, which real clients hardly ever get to read (docs/dialects/pando.md, section 4)."""
+        """Publish the shutdown, which real clients rarely read in time (docs/dialects/pando.md, section 4)."""
         said = wire.Shutdown(instance_id=self._instance.id, reason="graceful shutdown")
         return Step(frames=[EVENTS.encode(wire.InstanceShutdown(payload=said, **self._context().envelope))])
 

@@ -1,6 +1,6 @@
-"""Refusals of a primary, method by method (docs/dialects/pando.md, sections 5 to 7).
+"""The errors with which a primary refuses each method (docs/dialects/pando.md, sections 5 to 7).
 
-Clients compare their texts.
+Real clients compare the texts, so these are the exact texts of a primary.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from dragoman.mappings.pando.vocabulary import (
 )
 from dragoman.mappings.pando.wire.replies import Problem
 
-ID_MAX = 256  # characters of an id that a client chooses: seven times a UUID
+ID_MAX = 256  # characters of an id that a client chooses: seven times the length of a UUID
 
-TEXT_MAX = 500  # characters of an error: it may quote what the caller sent
+TEXT_MAX = 500  # characters of an error's text: it may quote the caller's text
 
 METHODS: dict[type, str] = {
     ask.Ping: "instance.ping",
@@ -37,7 +37,7 @@ METHODS: dict[type, str] = {
     ask.RenameSession: "UpdateSession",
     ask.DeleteSession: "DeleteSession",
 }
-"""Commands -> the method of a call, or the method inside of a `db.write`."""
+"""Commands -> the method of the call, or the method inside of a `db.write`."""
 
 WRITES = (ask.OpenSession, ask.RenameSession, ask.DeleteSession, ask.StoreWrite)
 
@@ -48,7 +48,7 @@ def method_of(command: Command) -> str:
 
 
 def parse_error() -> Problem:
-    """Return the error for a frame that is no request."""
+    """Return the error for a frame that is not a request."""
     return Problem(code=BAD_JSON, message="parse error")
 
 
@@ -74,7 +74,7 @@ def bad_params(method: str, value: dict[str, object], why: str) -> Problem:
 
 
 def missing(command: Command) -> Problem | None:
-    """Return the error for params that a primary refuses before it looks any further, or None."""
+    """Return the error if a required param is missing, which a primary checks first; else None."""
     text = ""
     match command:
         case ask.SubmitInput() | ask.CancelTurn() | ask.GetHistory() if not command.session:
@@ -89,11 +89,11 @@ def missing(command: Command) -> Problem | None:
 
 
 def problem(command: Command, failure: Failure) -> Problem:
-    """Return the refusal of a command in the words of its handler."""
+    """Return the error for a refused command, with the text of the primary's handler."""
     method, text = method_of(command), failure.text
     code = given(failure.ext, "code", int, CODE_OF_CAUSE[failure.cause])
     if isinstance(command, WRITES):
-        if text.startswith("dbproxy"):  # these are a primary's own words
+        if text.startswith("dbproxy"):  # the text comes from a real primary
             return Problem(code=FAILED, message=text[:TEXT_MAX])
         word = WRITE_CODE.get(failure.cause, "INTERNAL")
         if failure.cause == "not_found":

@@ -1,7 +1,7 @@
-"""The translator of a link with a caller, on which we play the primary (docs/dialects/pando.md, sections 5 to 7).
+"""The server's side of a link with a caller, where we are the primary (docs/dialects/pando.md, sections 5 to 7).
 
-Real clients take the next message as their reply, whatever its id. So each request gets exactly one reply, in the order
-of the requests, and nothing else is sent. Session and history are shown to the call that asks for them.
+Real clients read the next message as their reply, whatever its id. So each request gets exactly one reply, in the order
+of the requests, and nothing else is sent. Sessions and histories are sent only in replies to calls.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from dragoman.mappings.pando.wire import EVENTS
 from dragoman.mappings.pando.wire.replies import Done, Problem, Reply
 
 HISTORY_MAX = 1 << 30
-"""Messages of one answer: all of them, because pando has no pages."""
+"""Limit of messages in one reply: in practice none, because pando has no pages."""
 
 
 class ServerTranslator(TranslatorDefaults[Command]):
-    """The translator of a link with a caller."""
+    """The protocol state of a link with a caller; we are the primary."""
 
     def __init__(self, clock: Clock, new_id: NewId, generation: str = "", instance: Instance = NOBODY) -> None:
         self._clock = clock
@@ -42,7 +42,7 @@ class ServerTranslator(TranslatorDefaults[Command]):
         self._replies = Replies[PeerCall]()
 
     def receive(self, frames: Sequence[Frame]) -> Step[Command]:
-        """Turn requests into commands; refuse in order what a primary refuses by itself."""
+        """Read requests as commands; queue an error reply for each request that a primary refuses by itself."""
         step: Step[Command] = Step()
         for frame in frames:
             for item in read_frame(FROM_CLIENT, frame, step):
@@ -54,18 +54,18 @@ class ServerTranslator(TranslatorDefaults[Command]):
         return self._flush(step)
 
     def send(self, items: Sequence[Event]) -> Step[Command]:
-        """Write answers, each in the form of its call."""
+        """Write answers to pending calls, each in the form that its method requires."""
         step: Step[Command] = Step()
         for item in items:
             call = self._replies.take_waiting(getattr(item, "request", ""))
-            if call is None:  # a primary never writes unasked
+            if call is None:  # a primary sends only replies on this socket
                 step.losses.append(Loss(kind=type(item).__name__, why="answers no call"))
                 continue
             self._answer(call, item, step)
         return self._flush(step)
 
     def attach(self, state: SessionState, request: str) -> Step[Command]:
-        """Describe this session to the call that asked for it, in the form of that call."""
+        """Write the reply to the call that asked for this session, in the form that its method requires."""
         call = self._replies.take_waiting(request)
         if call is None:
             return Step()
@@ -86,19 +86,19 @@ class ServerTranslator(TranslatorDefaults[Command]):
         return self._flush(Step())
 
     def on_delivered(self, batch: Batch) -> Step[Command]:
-        """Answer an input of this caller once its turn is accepted."""
+        """Write the reply to an input of this caller once its turn is accepted."""
         request = batch.origin.request
         accepted = any(type(event) is say.TurnAccepted for event in batch.events)
         waits = self._replies.find_waiting(request) is not None
         return self.send([say.TurnAccepted(request=request)]) if accepted and waits else Step()
 
     def closed(self, cause: str) -> Step[Command]:
-        """Refuse the calls that have no reply: their callers wait."""
+        """Write an error reply for each call without a reply, because its caller waits."""
         text = f"the gateway closes: {cause}" if cause else "the gateway closes"
         problem = Problem(code=FAILED, message=text)
         return Step(frames=self._replies.close(lambda call: _refusal(call.peer_id, problem)))
 
-    # -- what is asked -----------------------------------------------------------------------------------
+    # -- requests of the caller --------------------------------------------------------------------------
 
     def _take_request(self, command: Command, step: Step[Command]) -> None:
         call = PeerCall(peer_id=command.request, command=command)
@@ -120,7 +120,7 @@ class ServerTranslator(TranslatorDefaults[Command]):
         step.bursts.append(Burst(items=[command], request=call.id))
 
     def _refuse_fault(self, fault: PeerError) -> None:
-        """Refuse an unreadable request: with its id if only its params are wrong, else without."""
+        """Write an error for an invalid request: with its id if only its params are wrong, else without an id."""
         value = fault.value if isinstance(fault.value, dict) else {}
         said, method = value.get("id", ""), value.get("method", "")
         if fault.code == "invalid" and isinstance(said, str) and isinstance(method, str) and method:
@@ -130,7 +130,7 @@ class ServerTranslator(TranslatorDefaults[Command]):
             reply = _refusal("", refusals.parse_error())
         self._replies.add(PeerCall(peer_id="", reply=reply))
 
-    # -- what is answered --------------------------------------------------------------------------------
+    # -- replies to the caller ---------------------------------------------------------------------------
 
     def _answer(self, call: PeerCall, item: Any, step: Step[Command]) -> None:
         command = call.command
@@ -147,7 +147,7 @@ class ServerTranslator(TranslatorDefaults[Command]):
             item = replace(item, result=raw(replies.row_of(command, now, now)))
         context = Context(FROM_EVENT, self._instance, at=self._clock(), request=call.peer_id, asked=command)
         if type(item) in ANSWERS:
-            # the request tells an answer from a publication, even if the caller gave no id
+            # a request id of our own distinguishes an answer from a publication, even if the caller gave no id
             messages = FROM_EVENT.functions[type(item)](item, context)
             (reply,) = (message for message in messages if isinstance(message, Reply))
             call.reply = (EVENTS.encode(replace(reply, id=call.peer_id)),)
@@ -157,7 +157,7 @@ class ServerTranslator(TranslatorDefaults[Command]):
         step.losses += context.losses.take()
 
     def _flush(self, step: Step[Command]) -> Step[Command]:
-        """Write the known replies, up to the first that is not known."""
+        """Write the known replies, up to the first request without a reply."""
         step.frames += self._replies.flush()
         return step
 
@@ -166,7 +166,7 @@ ANSWERS = frozenset((say.Reply, say.SessionOpened, say.SessionsListed, say.Histo
 
 
 def _counts_as_success(command: Command, cause: str) -> bool:
-    """Return True for a failure that a primary answers as a success: unknown history, finished run, deleted row."""
+    """Return True for a failure that a primary reports as success: unknown history, finished run, deleted row."""
     match command:
         case ask.GetHistory() | ask.DeleteSession():
             return cause == "not_found"

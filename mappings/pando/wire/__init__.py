@@ -1,4 +1,4 @@
-"""The wire of pando: its structs, and one codec for each direction."""
+"""The wire format of pando: structs with the names of the wire, and one codec for each direction."""
 
 from dragoman.mappings.pando.wire.codecs import EVENTS, REQUESTS
 

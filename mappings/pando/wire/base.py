@@ -1,7 +1,7 @@
-"""The base of every pando message, and the way in which Go reads JSON (docs/dialects/pando.md, section 3).
+"""The base class of every pando message, and reading JSON as Go does (docs/dialects/pando.md, section 3).
 
-We write what a pando writes: all members in declaration order, zero values too. We read what Go reads: names in any
-case, null and absent as the zero value, and the last of two equal names.
+Messages are written as a pando writes them: all members in declaration order, including zero values. They are read as
+Go reads them: names in any case, null and absent members as the zero value, and the last of two equal names.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from msgspec import Struct, inspect
 
 
 class Wire(Struct, frozen=True, kw_only=True, gc=False, forbid_unknown_fields=True):
-    """Base of everything on a pando's wire. A member that Go omits when it is empty is UNSET in that case."""
+    """Base class of all wire structs of pando. A member that Go omits when it is empty is then UNSET."""
 
 
 def usual(value: object, shape: inspect.Type, path: str, dropped: list[str]) -> object:
-    """Return an untyped value in the spelling of `shape`, and add the paths of unknown members to `dropped`."""
+    """Return an untyped value with the member names of `shape`, and add the paths of unknown members to `dropped`."""
     match shape:
         case inspect.StructType():
             return _members(value, shape, path, dropped) if isinstance(value, dict) else value
@@ -55,5 +55,5 @@ def _alternatives(shape: inspect.Type) -> Iterator[inspect.Type]:
 def struct_type(kind: type[Struct]) -> inspect.StructType:
     """Return the description of a struct by reflection."""
     shape = inspect.type_info(kind)
-    assert isinstance(shape, inspect.StructType)  # noqa: S101  # it was asked of a struct
+    assert isinstance(shape, inspect.StructType)  # noqa: S101  # `kind` is a struct
     return shape

@@ -1,9 +1,9 @@
 """The two codecs of pando: EVENTS (published messages and replies) and REQUESTS
 (docs/dialects/pando.md, sections 2, 3 and 5).
 
-A published message is its topic, 0x00 and an envelope. JSON never contains 0x00, so that byte tells a published message
-from a reply. The common path is one typed decode, chosen by the topic or the method. A refused frame is read again as
-Go reads it, and goes through the same typed decoder.
+A published message is its topic, 0x00 and a JSON envelope. JSON never contains 0x00, so that byte distinguishes a
+published message from a reply. The common path is one typed decode, chosen by the topic or the method. A refused frame
+is read again as Go reads it, and goes through the same typed decoder.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from dragoman.mappings.pando.wire.replies import Reply
 from dragoman.mappings.pando.wire.times import nanoseconds
 from dragoman.mappings.value_count import check_value_count
 
-MAX_DEPTH = 500  # Go reads 10,000 levels; we stop below the interpreter's own limit
+MAX_DEPTH = 500  # Go reads 10,000 levels; this limit is below Python's own recursion limit
 
 ENCODER = msgspec.json.Encoder()
 UNTYPED = msgspec.json.Decoder()
@@ -36,7 +36,7 @@ HALF_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class Form:
-    """A shape of a message: its typed decoder, and its description for frames that the decoder refuses."""
+    """A type of message: its typed decoder, and its type description for frames that the decoder refuses."""
 
     __slots__ = ("decode", "shape")
 
@@ -45,7 +45,7 @@ class Form:
         self.shape: inspect.StructType = struct_type(kind)
 
     def mend(self, value: dict[str, object], said: str) -> tuple[Any, list[str]]:
-        """Return the untyped message as a typed one, and the paths of what was dropped; `said` is its name."""
+        """Return the untyped message as a struct, and the paths of dropped members; `said` is its topic or method."""
         dropped: list[str] = []
         spelled = usual(value, self.shape, "$", dropped)
         try:
@@ -59,7 +59,7 @@ def _constant(name: str) -> object:
 
 
 def as_go_reads(frame: bytes) -> object:
-    """Return JSON as Go's parser takes it, or raise PeerError: invalid UTF-8 and half surrogates become U+FFFD."""
+    """Return JSON as Go's parser reads it, with U+FFFD for invalid UTF-8 and lone surrogates; raises PeerError."""
     check_value_count(frame)
     try:
         return _shallow(UNTYPED.decode(frame))
@@ -78,7 +78,7 @@ def as_go_reads(frame: bytes) -> object:
 
 
 def _check_escapes(frame: bytes, error: msgspec.DecodeError) -> None:
-    """Raise PeerError unless the frame has escapes: only half surrogates are JSON to Go and an error to msgspec."""
+    """Raise PeerError unless the frame has escapes: Go accepts escaped lone surrogates, msgspec does not."""
     if b"\\u" not in frame:
         raise PeerError("not_json", f"not JSON: {error}") from error
 
@@ -89,12 +89,12 @@ def _shallow(value: object) -> object:
 
 
 def _named(value: dict[str, object], name: str) -> object:
-    """Return a member by its name in any case; the last one counts."""
+    """Return the last member whose name matches in any case."""
     return next((value[key] for key in reversed(value) if key.lower() == name), None)
 
 
 class Shared:
-    """The part that both codecs share."""
+    """The methods that both codecs share."""
 
     dialect = "pando"
 
@@ -104,7 +104,7 @@ class Shared:
 
 
 class Events(Shared):
-    """The codec of what a primary says: published messages and replies."""
+    """The codec of a primary's messages: publications and replies."""
 
     watched: frozenset[type] = frozenset((topics.StoreChange, Reply))
 
@@ -120,8 +120,8 @@ class Events(Shared):
     def decode(self, frame: bytes) -> Any:
         """Decode a frame as a published message or a reply.
 
-        Raise PeerError if it is no JSON at all, which costs as little as possible, as a peer may send many such frames.
-        Raise another error if `mend` must look at it.
+        Raises PeerError if the frame is not JSON. This check is cheap, because a peer may send many such frames.
+        Raises another error of MALFORMED if `mend` must read the frame.
         """
         topic, nul, body = frame.partition(b"\0")
         try:
@@ -140,7 +140,7 @@ class Events(Shared):
         return message
 
     def encode(self, message: Any) -> bytes:
-        """Return a message as a frame; bytes are a frame already, which is only passed on."""
+        """Return a message as a frame; bytes are already a frame and are returned unchanged."""
         if isinstance(message, bytes):
             return message
         body = ENCODER.encode(message)
@@ -197,7 +197,7 @@ WRITES: dict[str, type[Struct]] = {
 
 
 class Requests(Shared):
-    """The codec of what a client asks."""
+    """The codec of a client's requests."""
 
     watched: frozenset[type] = frozenset(
         (requests.InstancePing, requests.InstanceInfo, requests.SessionList, requests.Write)
@@ -214,7 +214,7 @@ class Requests(Shared):
                 self._forms[str(method)] = Form(kind)
 
     def decode(self, frame: bytes) -> Any:
-        """Decode a frame as a request; raise DecodeError if `mend` must look at it."""
+        """Decode a frame as a request; raises DecodeError if `mend` must read the frame."""
         envelope = decode_envelope(frame)
         form = None if envelope.kind == "response" else self._forms.get(str(envelope.method))
         if envelope.method == "db.write" and envelope.params is not UNSET:
@@ -230,7 +230,10 @@ class Requests(Shared):
         as_go_reads(frame)
 
     def mend(self, frame: bytes) -> tuple[Any, list[str]]:
-        """Decode a frame that `decode` refused, as Go reads it. A fault has a `value` if its id can be answered."""
+        """Decode a frame that `decode` refused, as Go reads it.
+
+        Raises PeerError, with a `value` if the request has an id for the error reply.
+        """
         value = as_go_reads(frame)
         if not isinstance(value, dict):
             raise PeerError("invalid", "a request is one JSON object")

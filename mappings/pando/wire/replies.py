@@ -1,4 +1,4 @@
-"""Replies of a pando (docs/dialects/pando.md, sections 5 to 7), and the results that we write or read."""
+"""Replies of a pando, and their results (docs/dialects/pando.md, sections 5 to 7)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Requests of a client (docs/dialects/pando.md, sections 5 to 7).
 
-`db.write` has one struct for each write that we serve, and one for all others.
+`db.write` has one struct for each method that has a canonical command, and one for all other methods.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ EMPTY = Raw(b"{}")
 
 
 class RequestBase(Wire, frozen=True, kw_only=True):
-    """Base of the requests; `jsonrpc` is not checked."""
+    """Base class of the requests; `jsonrpc` is not checked."""
 
     jsonrpc: str = "2.0"
     id: str = ""
@@ -43,19 +43,19 @@ class Project(Wire, frozen=True, kw_only=True):
 
 
 class NoParams(RequestBase, frozen=True, kw_only=True):
-    """Base of the methods whose params are ignored: real clients send `{}` or null."""
+    """Base class of requests whose params are ignored: real clients send `{}` or null."""
 
     params: Raw = EMPTY
 
 
 class InstancePing(NoParams, frozen=True, kw_only=True):
-    """Ask whether the instance lives."""
+    """Check that the instance is alive."""
 
     method: Literal["instance.ping"] = "instance.ping"
 
 
 class InstanceInfo(NoParams, frozen=True, kw_only=True):
-    """Ask for facts about the instance; no version has a handler for it."""
+    """Request facts about the instance; no version of pando has a handler for it."""
 
     method: Literal["instance.info"] = "instance.info"
 
@@ -102,7 +102,7 @@ class SessionInterrupt(RequestBase, frozen=True, kw_only=True):
 
 
 class StateSync(RequestBase, frozen=True, kw_only=True):
-    """Ask for the whole state at once; no version has a handler for it."""
+    """Request the whole state at once; no version of pando has a handler for it."""
 
     method: Literal["state.sync"] = "state.sync"
     params: Project | None = Project()
@@ -112,14 +112,14 @@ class StateSync(RequestBase, frozen=True, kw_only=True):
 
 
 class Text(Wire, frozen=True, kw_only=True, rename={"string": "String", "valid": "Valid"}):
-    """A text of the store that may be null."""
+    """A text column of the store: its value, and whether it is not null."""
 
     string: str = ""
     valid: bool = False
 
 
 class Meta(Wire, frozen=True, kw_only=True):
-    """The writer of a `db.write`; only the head version sends it."""
+    """The origin of a `db.write`; only clients of the HEAD generation send it."""
 
     source_instance_id: str = ""
     request_id: str = ""

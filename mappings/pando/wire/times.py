@@ -1,4 +1,4 @@
-"""Times as a pando writes them: RFC 3339, and durations as Go's text (docs/dialects/pando.md, section 3)."""
+"""Times and durations in pando's formats: RFC 3339 and Go's duration text (docs/dialects/pando.md, section 3)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import lru_cache
 from dragoman.mappings.rfc3339 import NS, parse, seconds
 
 ZERO = "0001-01-01T00:00:00Z"
-"""Go's zero time, which means that no time is known."""
+"""Go's zero time, which means that the time is unknown."""
 
 STRICT = re.compile(r"\d{4}-\d\d-\d\dT([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d{1,9}\d*)?(Z|[+-]\d\d:\d\d)", re.ASCII)
 

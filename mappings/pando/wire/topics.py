@@ -1,5 +1,6 @@
-"""Messages that a pando publishes (docs/dialects/pando.md, sections 2 and 4): an envelope with the payload of its
-topic.
+"""Messages that a pando publishes: an envelope with the payload of its topic.
+
+The source is docs/dialects/pando.md, sections 2 and 4.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from dragoman.mappings.pando.wire.times import ZERO
 
 
 class Session(Wire, frozen=True, kw_only=True):
-    """A session as lists and events describe it."""
+    """The description of a session in lists and events."""
 
     id: str = ""
     title: str = ""
@@ -94,7 +95,7 @@ class Shutdown(Wire, frozen=True, kw_only=True):
 
 
 class Changed(Wire, frozen=True, kw_only=True):
-    """Payload of the `db.*` topics; its own `payload` names the write method."""
+    """Payload of the `db.*` topics; its member `payload` names the write method."""
 
     instance_id: str = ""
     path: str = ""
@@ -124,21 +125,21 @@ class SessionList(Envelope, frozen=True, kw_only=True):
 
 
 class SessionUpdate(Envelope, frozen=True, kw_only=True):
-    """A session that was created or saved, or whose run has ended."""
+    """A session was created or saved, or its run ended."""
 
     topic: Literal["session.update"] = "session.update"
     payload: Session = Session()
 
 
 class SessionActivated(Envelope, frozen=True, kw_only=True):
-    """A session that a client brought to the front."""
+    """A client brought a session to the front."""
 
     topic: Literal["session.activated"] = "session.activated"
     payload: Session = Session()
 
 
 class SessionDeleted(Envelope, frozen=True, kw_only=True):
-    """A session that was deleted, with its last values."""
+    """A session was deleted; the payload has its last values."""
 
     topic: Literal["session.deleted"] = "session.deleted"
     payload: Session = Session()
@@ -152,7 +153,7 @@ class MessageAppend(Envelope, frozen=True, kw_only=True):
 
 
 class LlmStart(Envelope, frozen=True, kw_only=True):
-    """The beginning of a run."""
+    """A run began."""
 
     topic: Literal["llm.start"] = "llm.start"
     payload: Started = Started()
@@ -166,14 +167,14 @@ class LlmToken(Envelope, frozen=True, kw_only=True):
 
 
 class LlmEnd(Envelope, frozen=True, kw_only=True):
-    """The normal end of a run."""
+    """A run ended successfully."""
 
     topic: Literal["llm.end"] = "llm.end"
     payload: Ended = Ended()
 
 
 class ToolStart(Envelope, frozen=True, kw_only=True):
-    """A tool call that began, or whose input is complete."""
+    """A tool call began, or its input is complete."""
 
     topic: Literal["tool.start"] = "tool.start"
     payload: Call = Call()
@@ -187,14 +188,14 @@ class ToolEnd(Envelope, frozen=True, kw_only=True):
 
 
 class InstanceHeartbeat(Envelope, frozen=True, kw_only=True):
-    """A sign of life of the instance."""
+    """A periodic sign that the instance is alive."""
 
     topic: Literal["instance.heartbeat"] = "instance.heartbeat"
     payload: Pulse = Pulse()
 
 
 class InstanceShutdown(Envelope, frozen=True, kw_only=True):
-    """The end of the instance."""
+    """The instance shuts down."""
 
     topic: Literal["instance.shutdown"] = "instance.shutdown"
     payload: Shutdown = Shutdown()
