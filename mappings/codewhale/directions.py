@@ -1,7 +1,7 @@
-"""Both directions of codewhale without a link's state: `translate` uses them line by line, translators live.
+"""The rule tables and codecs of both directions of codewhale, without the state of any link.
 
-EventFrames have no line of their own: they are written into the result that follows them in their burst, else into a
-result that answers nobody.
+EventFrames have no line of their own: they are written into the next result of their burst, or into an extra result
+that answers no request.
 """
 
 from __future__ import annotations
@@ -54,16 +54,17 @@ FROM_CLIENT = Direction(
 
 
 class Overheard:
-    """A reader of a server's stream that does not know what was asked: a Reply after a response ends its turn.
+    """A reader of a server's events that does not know the requests: a Reply after a response is the end of a turn.
 
-    A response ends also when its turn failed, so its end alone tells nothing (docs/dialects/codewhale.md, section 3).
+    The `response_end` line also comes after a failure, so it is no proof of success (docs/dialects/codewhale.md,
+    section 3).
     """
 
     def __init__(self) -> None:
         self._open = False
 
     def __call__(self, items: Sequence[Event]) -> list[Event]:
-        """Return the items of one line with their meaning."""
+        """Return the events of one line, with a Reply that ends a turn replaced by TurnEnded."""
         return [self._meant(item) for item in items if not isinstance(item, say.TurnResult)]
 
     def _meant(self, item: Event) -> Event:

@@ -1,8 +1,8 @@
-"""Request ids, which are any JSON on a codewhale's wire and text elsewhere; and the ids of threads.
+"""Conversion of request ids (any JSON on the wire, text in dragoman) and of thread ids.
 
-The text of an id is its JSON. A string that is not the text of another id stands for itself, and "" means no id, so
-every id comes back as it was. On a live link a mark makes the text unique, because clients count from 1 and dragoman
-tells requests apart by it.
+The text of an id is its JSON. A string id stands for itself, unless it looks like the JSON of another id. "" means no
+id. So every id can be written exactly as it was read. On a live link, a suffix after MARK makes the text unique: each
+client counts its ids from 1, and dragoman identifies requests by this text.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ MARK = "\n"  # JSON on one line never contains it
 
 
 def read_id(id: Raw | UnsetType) -> str:
-    """Return the text of an id."""
+    """Return the text for an id on the wire; "" if it is absent."""
     if id is UNSET:
         return ""
     raw = echo_id(id)
@@ -26,7 +26,7 @@ def read_id(id: Raw | UnsetType) -> str:
 
 
 def write_id(request: str) -> Raw | UnsetType:
-    """Return the id of a text, or UNSET if it has none."""
+    """Return the id on the wire for a text; UNSET for ""."""
     if not request:
         return UNSET
     text, mark, _ = request.partition(MARK)
@@ -36,13 +36,13 @@ def write_id(request: str) -> Raw | UnsetType:
 
 
 def mark_id(request: str, own: str, thread: str = "") -> str:
-    """Return a text of an id that no other request has, with the thread that the request names."""
+    """Return a unique text for a request: its id text, MARK, the unique part `own`, and the thread it names."""
     known = write_id(request)
     return MARK.join(("null" if known is UNSET else bytes(known).decode(), own, thread))
 
 
 def named_thread(request: str) -> str:
-    """Return the thread that a request named, as its client called it."""
+    """Return the thread id that a request named, exactly as its client wrote it."""
     return request.split(MARK, 2)[2] if request.count(MARK) >= 2 else ""
 
 
@@ -69,7 +69,7 @@ def _echoed(value: Any) -> Any:
 
 
 def _float(value: float) -> Raw | None:
-    """Return a float as servers write it: an exponent has its sign."""
+    """Return a float as servers write it, with a sign in the exponent; None if it is too large."""
     try:
         return Raw(repr(float(value)).encode())
     except OverflowError:
@@ -81,7 +81,7 @@ def _stands_for_itself(text: str) -> bool:
 
 
 def _is_id(text: str) -> bool:
-    """Return True for the text of an id that is no string, or of a string that does not stand for itself."""
+    """Return True if the text is the JSON of an id, not a string that stands for itself."""
     try:
         return read_id(Raw(text.encode())) == text
     except (ValueError, RecursionError):
@@ -100,13 +100,14 @@ THREAD = re.compile(r"thread-([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})")
 
 
 def thread_id(session: str) -> str:
-    """Return the thread of a session: `thread-` and a UUID, else the backend's name for it (docs/translation.md, rule
-    3.1).
+    """Return the thread id of a session: `thread-` and its UUID, or an id that is not a UUID unchanged.
+
+    The source is docs/translation.md, rule 3.1.
     """
     return name if THREAD.fullmatch(name := f"thread-{session}") else session
 
 
 def session_id(thread: str) -> str:
-    """Return the session of a thread: the UUID after `thread-`, else the name itself."""
+    """Return the session id of a thread id: the UUID after `thread-`, or any other id unchanged."""
     found = THREAD.fullmatch(thread)
     return found[1] if found else thread

@@ -1,8 +1,9 @@
-"""A session as one codewhale client sees it: only the turn that it began, live (docs/translation.md, rule 3.17).
+"""The rendering of one session for one codewhale client, which sees only its own turn live.
 
-Text is streamed in bare lines. The rest waits for the `events` of the result; an error has no `events`, so there the
-rest is counted as lost. `request` is the client's own turn. With a `view` and no request the turn belongs to somebody
-else, and the client reads it in the history. Without either there is no particular reader, and every turn is shown.
+The source is docs/translation.md, rule 3.17. Text is streamed in bare lines. Everything else is held for the `events`
+of the result. An error has no `events`, so after a failure it is counted as lost. `request` is the request id of the
+client's own turn. With a `view` and no `request`, the turn is another client's, and this client reads it in the
+history. Without both (`translate`), every turn is shown.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from dragoman.mappings.dialect import Rendered, TextWriter
 from dragoman.mappings.parked_turn import ParkedTurn
 
 FRAMES_MAX = 10_000
-"""EventFrames of one result; further ones are counted."""
+"""EventFrames of one result; further ones are counted as lost."""
 
 UNSEEN = frozenset(
     (
@@ -38,11 +39,11 @@ UNSEEN = frozenset(
         say.Gap,
     )
 )
-"""Events of a turn that thread/read does not tell."""
+"""Events of a turn whose content is not in the result of thread/read."""
 
 
 class Projection(Context):
-    """The rendering of one session, for one client's turn or for everybody else."""
+    """The rendering of one session: for the client that began the turn, or for all other clients."""
 
     alone = False
 
@@ -54,8 +55,8 @@ class Projection(Context):
         self._asking = ParkedTurn()
         self._frames: list[Any] = []
         self._started = self._ended = False
-        self._over = False  # the client has its result
-        self._bytes = 0  # of the user's input: the seed names responses by this length
+        self._over = False  # True once the client has its result
+        self._bytes = 0  # length of the user's input, which the seed generation uses in response ids
 
     def render(self, batch: Batch) -> Rendered:
         """Return the lines that show this batch."""
@@ -81,7 +82,7 @@ class Projection(Context):
         return Rendered(frames=bundled(out), losses=self.losses.take())
 
     def text_writer(self) -> TextWriter | None:
-        """Return a writer of further text, if it is written in bare lines, or not shown at all."""
+        """Return a fast writer for further text; None if `render` must write it."""
         if self._asking.parked:
             return None
         if self._hidden:
@@ -93,14 +94,12 @@ class Projection(Context):
         return [EVENTS.encode(lines.ResponseDelta(response_id=self.response_id, delta=text))]
 
     def copy(self, request: str | None = None) -> Projection:
-        """Return an independent projection in the same state; with `request` for the link that owns the run from now
-        on.
-        """
+        """Return an independent copy; with `request`, for the link that owns the current run from now on."""
         twin = Projection(self.request if request is None else request, self._view)
         for name in ("session", "turn", "at", "response_id", "_started", "_ended", "_over", "_bytes"):
             setattr(twin, name, getattr(self, name))
         twin._asking, twin._frames = self._asking.copy(), self._frames.copy()
-        if twin.request != self.request:  # the turn continues as a run of its own
+        if twin.request != self.request:  # another link owns the next run of this turn
             twin._begin_run()
         return twin
 
@@ -108,23 +107,23 @@ class Projection(Context):
 
     @property
     def streams(self) -> bool:
-        """Return True if text is streamed as bare lines; the seed generation has it in its result instead."""
+        """True if text is streamed as bare lines; the seed generation has text only in the result."""
         return self.generation != SEED
 
     def starts(self) -> bool:
-        """Return True at the first message of a response."""
+        """Return True if `response_start` must be written: before the first message of a response."""
         first = not self._started
         self._started = True
         return first
 
     def ends(self, end: str) -> bool:
-        """Return True if the end of a response is told: once, if it began or went well."""
+        """Return True if `response_end` must be written: once, if the response started or succeeded."""
         tells = not self._ended and (self._started or end in WELL)
         self._ended = True
         return tells
 
     def _begin_run(self) -> None:
-        """Let a new response begin."""
+        """Reset the state for a new response."""
         self._started = self._ended = self._over = False
 
     def _name(self) -> None:
@@ -132,7 +131,7 @@ class Projection(Context):
         self.response_id = f"{self.session}:{self.turn}" if self.streams else f"{thread}:{self._bytes}"
 
     def _unseen(self, event: Event) -> None:
-        """Count an event that the client is not shown; a Gap of the context is told in its next turn."""
+        """Count an event that this client does not see; keep a Gap with `context` for its next turn."""
         if isinstance(event, say.Gap) and event.context:
             return
         if type(event) in UNSEEN:
@@ -146,7 +145,7 @@ class Projection(Context):
             self._begin_run()
 
     def _say(self, message: Any, out: list[Any]) -> None:
-        """Write out a line; keep an EventFrame for the answer."""
+        """Append a line to `out`; hold an EventFrame for the answer."""
         if isinstance(message, FrameBase):
             if len(self._frames) < FRAMES_MAX:
                 self._frames.append(message)
@@ -165,5 +164,5 @@ class Projection(Context):
 
 
 def hide_text(_text: str, _at: int) -> list[bytes]:
-    """Return no lines: the client reads the text of another's turn in the history."""
+    """Return no lines: clients read the text of another client's turn in the history."""
     return []

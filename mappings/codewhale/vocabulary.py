@@ -1,4 +1,4 @@
-"""The dialect's words for generations, methods, causes and ends (docs/dialects/codewhale.md, sections 1.2, 2 and 3)."""
+"""Tables of codewhale: generations, methods, causes and ends (docs/dialects/codewhale.md, sections 1.2, 2 and 3)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NEW = "New conversation"
 UNKNOWN_THREAD = "thread not found"
 INTERRUPTED = "turn interrupted"
 CANCELLED = frozenset((INTERRUPTED, "turn canceled"))
-"""Errors of a turn that was stopped, which did not fail (docs/translation.md, rule 3.6)."""
+"""Error texts of a turn that was cancelled and did not fail (docs/translation.md, rule 3.6)."""
 
 CODE_OF_CAUSE: dict[Cause, int] = dict.fromkeys(get_args(Cause), FAILED) | {
     "invalid": INVALID_PARAMS,
@@ -48,17 +48,17 @@ WORDS: tuple[tuple[str, Cause], ...] = (
     ("runtime event stream ended", "upstream_lost"),
     ("runtime API returned", "upstream_lost"),
 )
-"""Parts of an error's text -> the cause: one code stands for everything that fails."""
+"""Parts of an error's text -> the cause; the code is the same for all causes."""
 
 
 def cause_of(code: int, text: str) -> Cause:
-    """Return the cause of an error."""
+    """Return the cause for an error's code and text."""
     if code in CAUSE_OF_CODE:
         return CAUSE_OF_CODE[code]
     return next((cause for words, cause in WORDS if words in text), "internal")
 
 
-# -- what a server says that it can -----------------------------------------------------------------
+# -- capabilities of a server -----------------------------------------------------------------------
 
 THREADS = (
     "request",
@@ -105,7 +105,7 @@ def methods(generation: str) -> list[str]:
 
 
 def app_facts(generation: str) -> dict[str, object]:
-    """Return the data of `app/capabilities`."""
+    """Return the `data` of `app/capabilities`."""
     return {
         "routes": ["/thread", "/app", "/prompt", "/tool", "/jobs", "/mcp/startup"],
         "config": list(CONFIG if generation == SEED else (*CONFIG, "reload")),

@@ -1,4 +1,4 @@
-"""Rules from canonical to codewhale: the mirror of to_canonical, in the same order."""
+"""Rules from canonical items to codewhale messages: the mirror of to_canonical, in the same order."""
 
 from dragoman.mappings.codewhale.from_canonical.commands import FROM_COMMAND, brought_along, taken_along
 from dragoman.mappings.codewhale.from_canonical.context import Context

@@ -1,7 +1,7 @@
 """Canonical commands as requests of a codewhale client, in the order of to_canonical/commands.py.
 
-The request id is the context's: our own toward a server, the client's when a request is only read and written again.
-Commands without a codewhale form stand at the end.
+The request id comes from the context: it is our own toward a server, and the client's own in `translate`. Commands
+without a form in codewhale come last.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ VERSIONS: dict[bytes, Any] = {b"null": UNSET, b'""': None}
 
 
 def _call(kind: type[requests.RequestBase], command: Any, context: Context, params: object = UNSET) -> Requests:
-    """Return a request, under the method that its client used if the client spoke this dialect."""
+    """Return a request; its method name is the one that a codewhale client used, else the usual name."""
     make: Any = kind
     method = given(command.ext, "method", str, kind.names[0] if kind.names else kind.group)
     jsonrpc = VERSIONS.get(bytes(carried(command.ext, "jsonrpc") or b""), "2.0")
@@ -49,7 +49,7 @@ def _ignored(ext: Ext | None) -> Raw | UnsetType:
 
 
 def _params(ext: Ext | None, shape: type[P], usual: P | UnsetType | None) -> P | UnsetType | None:
-    """Return the params as the client wrote them, else the usual ones."""
+    """Return the params that the client wrote, if `ext` has them; else `usual`."""
     params = carried(ext, "params")
     if params is None:
         return usual
@@ -109,15 +109,16 @@ def resume_session(command: commands.ResumeSession, context: Context) -> Request
 
 
 def taken_along(items: Sequence[Item]) -> Ext | None:
-    """Return the ext of a ResumeSession that adds a history from elsewhere to a thread (docs/dialects/codewhale.md,
-    section 2.3).
+    """Return the ext of a ResumeSession that adds history items of another session to a thread.
+
+    The source is docs/dialects/codewhale.md, section 2.3.
     """
     said = [raw({"role": item.role, "content": item.text}) for item in items if isinstance(item, Message)]
     return keep(params=requests.ResumeParams(thread_id="", history=said, persist_extended_history=False))
 
 
 def brought_along(command: commands.ResumeSession) -> int:
-    """Return how many history items a client's resume adds to a thread."""
+    """Return the number of history items in a client's resume."""
     params = given(command.ext, "params", requests.ResumeParams, None)
     return len(params.history or ()) if params is not None else 0
 
@@ -161,7 +162,7 @@ def set_goal(command: commands.SetGoal, context: Context) -> Requests:
     commands.StoreWrite, produces=(requests.GoalProgress,), fidelity=Nothing("codewhale writes only its own goals")
 )
 def store_write(command: commands.StoreWrite, context: Context) -> Requests:
-    """Return the one write of this dialect; a write of another dialect is lost."""
+    """Return the only write of this dialect, goal progress; a write of another dialect is lost."""
     is_progress = command.method == requests.GoalProgress.kind
     params = read_raw(command.params, requests.ProgressParams) if is_progress else None
     if params is None:
@@ -232,7 +233,7 @@ def prompt_once(command: commands.PromptOnce, context: Context) -> Requests:
     return _call(requests.Prompt, command, context, params)
 
 
-# -- commands that name a thread and nothing else, or nothing at all -----------------------------------------
+# -- commands whose only param is a thread, or that have no params -----------------------------------------
 
 
 def _about_thread(kind: type[requests.RequestBase]) -> Callable[[commands.Command, Context], Requests]:
@@ -267,7 +268,7 @@ for source, kind in (
     FROM_COMMAND.rule(source, produces=(kind,), fidelity=SERVERS)(_about_nothing(kind))
 
 
-# -- what codewhale has no word for -----------------------------------------------------------------
+# -- commands without a form in codewhale -----------------------------------------------------------
 
 FROM_COMMAND.none("codewhale has no notes for the model", commands.InjectNote)
 FROM_COMMAND.none("codewhale cannot pause", commands.PauseTurn, commands.ResumeTurn)

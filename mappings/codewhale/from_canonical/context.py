@@ -1,7 +1,7 @@
-"""The context of a rule toward codewhale: which request it answers, and which response it belongs to.
+"""The context that a rule toward codewhale gets beside its item: the request to answer, and the open response.
 
-The base class serves an item by itself (`Direction.write`, an answer to one link); the projection of a session refines
-it. Rules return lines, answers, and EventFrames, which `bundled` puts into the result that follows them.
+The base class serves a single item (`Direction.write`, an answer to one link). The projection of a session is a
+subclass. Rules return lines, answers, and EventFrames, which `bundled` puts into the result that follows them.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ Messages = tuple[object, ...]
 class Context:
     """The facts that rules toward codewhale need beside their item.
 
-    An answer goes to `request`, and `asked` is the command that it answers, None if that is unknown. `at` is in ns,
-    `generation` that of the peer. `alone` means that each message stands for itself.
+    `request` is the request id of an answer. `asked` is the command that it answers, None if it is unknown. `at` is in
+    ns. `generation` is the peer's. `alone` is True if each message is translated without the others (`translate`).
     """
 
     alone = True
@@ -55,34 +55,34 @@ class Context:
         self.response_id = ""
 
     def lose(self, source: object, field: str = "", why: str = "") -> None:
-        """Count that `source`, or a field of it, does not arrive."""
+        """Count that `source`, or its `field`, is lost."""
         self.losses.lose(source, field, why)
 
     def answer(self, result: object, request: str = "") -> results.Answer:
-        """Return the answer to the request."""
+        """Return an answer with this result, to the context's request or else to `request`."""
         known = write_id(self.request or request)
         return results.Answer(id=results.NULL if known is UNSET else known, result=result)
 
     def refusal(self, problem: results.Problem, request: str = "") -> results.Answer:
-        """Return the error that answers the request."""
+        """Return an answer with this error, to the context's request or else to `request`."""
         known = write_id(self.request or request)
         return results.Answer(id=results.NULL if known is UNSET else known, error=problem)
 
     def starts(self) -> bool:
-        """Return True if the start of a response is told: always by itself, once in a run."""
+        """Return True if `response_start` must be written: always in `translate`, else once a run."""
         return True
 
     def ends(self, end: str) -> bool:
-        """Return True if the end of a response is told: always by itself, in a run if it began or went well."""
+        """Return True if `response_end` must be written: always in `translate`, else if it started or succeeded."""
         return True
 
     @property
     def streams(self) -> bool:
-        """Return True if text is streamed as bare lines; the seed generation has it in its result instead."""
+        """True if text is streamed as bare lines; the seed generation has text only in the result."""
         return True
 
     def original(self, event: Any) -> Any:
-        """Return the EventFrame that `event` was read from, where messages stand for themselves."""
+        """Return the EventFrame from which `event` was read, in `translate`; else None."""
         ext = getattr(event, "ext", None)
         if not self.alone or ext is None or "codewhale.frame" not in ext:
             return None
@@ -93,7 +93,7 @@ class Context:
 
 
 def bundled(messages: Iterable[Any]) -> list[bytes]:
-    """Return messages as lines; EventFrames stand in the result that follows them, else in a result of their own."""
+    """Return messages as lines; EventFrames go into the result that follows them, or into an extra result."""
     out: list[bytes] = []
     held: list[Any] = []
     for message in messages:
@@ -101,7 +101,7 @@ def bundled(messages: Iterable[Any]) -> list[bytes]:
             held.append(message)
             continue
         if held and isinstance(message, results.Answer):
-            message, held = _holding(message, held)  # noqa: PLW2901  # the same answer, with what it carries
+            message, held = _holding(message, held)  # noqa: PLW2901  # the same answer, with the EventFrames inside
         out.append(EVENTS.encode(message))
     if held:
         own = results.AppResponse(ok=True, data=results.EMPTY, events=tuple(held))
@@ -113,6 +113,6 @@ def _holding(answer: results.Answer, held: list[Any]) -> tuple[results.Answer, l
     result = answer.result
     if not isinstance(result, results.ThreadResponse | results.AppResponse):
         return answer, held
-    if result.events:  # the result came with its frames: those that wait are the same
+    if result.events:  # the result already contains these frames
         return answer, []
     return replace(answer, result=replace(result, events=tuple(held))), []

@@ -1,8 +1,8 @@
 """Canonical events as bare lines, EventFrames and answers, in the order of to_canonical.
 
-Text is streamed in bare lines. Everything else of a turn stands in the `events` of its result, because clients would
-show a bare line of reasoning as text. Each wire form comes from exactly one event: the result of a turn from TurnEnded,
-and nothing from TurnAccepted. Events without a codewhale form stand at the end.
+Text is streamed in bare lines. Everything else of a turn goes into the `events` of its result, because clients would
+show a bare line of reasoning as text. Each wire message is written by exactly one kind of event: TurnEnded writes the
+result of a turn, and TurnAccepted writes nothing. Events without a form in codewhale come last.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def text_delta(event: events.TextDelta, context: Context) -> Messages:
 
 
 def _begun(context: Context) -> Messages:
-    """Return the start of a response that was not told yet."""
+    """Return `response_start` if it was not written yet."""
     return () if context.alone else model_turn_started(events.ModelTurnStarted(), context)
 
 
@@ -173,7 +173,7 @@ WELL = frozenset(("completed", "limit_reached"))
 @FROM_EVENT.rule(
     events.TurnEnded,
     produces=(results.Answer,),
-    # six ends have two forms, and neither has a place for the turn's text and usage
+    # the six ends have two forms, and neither contains the turn's text and usage
     fidelity=Lossy(("end", "text", "message", "usage", "failure.cause")),
 )
 def turn_ended(event: events.TurnEnded, context: Context) -> Messages:
@@ -189,7 +189,7 @@ def turn_ended(event: events.TurnEnded, context: Context) -> Messages:
 
 
 def accepted(context: Context, ext: Any = None) -> Any:
-    """Return the result of a turn that went well, or of a run that a question ended."""
+    """Return the result of a successful turn, or of a run that ended with a question."""
     said = carried(ext, "result")
     if said is not None:
         return typed(said)
@@ -212,7 +212,7 @@ def accepted(context: Context, ext: Any = None) -> Any:
 @FROM_EVENT.rule(
     events.Reply,
     produces=(results.Answer,),
-    # each method has one form of result, and a few succeed without effect: an unknown thread can be renamed
+    # each method has one form of result; a few succeed without effect, such as a rename of an unknown thread
     fidelity=Lossy(("failure", "result")),
 )
 def reply(event: events.Reply, context: Context) -> Messages:
@@ -227,7 +227,7 @@ def reply(event: events.Reply, context: Context) -> Messages:
 
 
 def problem_of(failure: Failure) -> results.Problem:
-    """Return a failure as an error."""
+    """Return a failure as a JSON-RPC error."""
     return results.Problem(
         code=given(failure.ext, "code", int, CODE_OF_CAUSE[failure.cause]),
         message=failure.text,
@@ -256,7 +256,7 @@ def sessions_listed(event: events.SessionsListed, context: Context) -> Messages:
     fidelity=Lossy((*NOT_IN_A_MESSAGE_LIST, "items.at", "items.id", "items.system", "next_cursor")),
 )
 def history_snapshot(event: events.HistorySnapshot, context: Context) -> Messages:
-    if not event.request:  # a broadcast, which answers no request
+    if not event.request:  # a broadcast: it answers no request
         context.lose(event, why="codewhale clients ask for the history")
         return ()
     return (context.answer(replies.told(event, context.asked), event.request),)
@@ -267,7 +267,7 @@ def pong(event: events.Pong, context: Context) -> Messages:
     return (context.answer(results.Health(), event.request),)
 
 
-# -- what goes out with something else, or not at all -----------------------------------------------
+# -- events that another message carries, or that have no form in codewhale -------------------------
 
 FROM_EVENT.carried(events.TurnAccepted, "the result of the turn")
 FROM_EVENT.carried(events.TextDone, "response_delta")

@@ -1,6 +1,6 @@
-"""Results in the form of the generation that a client speaks, whatever the generation of the backend.
+"""Conversion of results to the generation that the client speaks, if the backend's generation differs.
 
-The two differ in few fields (docs/dialects/codewhale.md, sections 2.2 and 10):
+The two generations differ in few fields (docs/dialects/codewhale.md, sections 2.2 and 10):
 
     goal.continuation_count     required since 0.8.61, unknown before
     app/config/get data.value   secrets are masked since 0.9.0
@@ -29,14 +29,14 @@ SHORT = 16  # characters: a secret up to this length is masked completely
 
 
 def goal_in(goal: ThreadGoal, generation: str) -> ThreadGoal:
-    """Return the goal with the count of its continuations, or without it for the seed."""
+    """Return the goal with `continuation_count`, or without it for the seed generation."""
     if generation == SEED:
         return replace(goal, continuation_count=UNSET)
     return replace(goal, continuation_count=0) if goal.continuation_count is UNSET else goal
 
 
 def result_in(result: Any, generation: str) -> Any:
-    """Return a backend's result as a server of this generation would give it."""
+    """Return a backend's result in the form of a server of this generation."""
     if not isinstance(result, results.ThreadResponse):
         return result
     goal = goal_in(result.goal, generation) if isinstance(result.goal, ThreadGoal) else result.goal
@@ -54,7 +54,7 @@ def _data_in(data: Raw, generation: str) -> Raw:
 
 
 def masked(key: str, result: Any) -> Any:
-    """Return the result of `app/config/get` with a secret masked, as servers do since 0.9.0."""
+    """Return the result of `app/config/get` for setting `key`, with a secret masked as servers do since 0.9.0."""
     members = read_raw(result.data, dict[str, Any]) if isinstance(result, results.AppResponse) else None
     value = members.get("value") if members is not None else None
     if (

@@ -1,5 +1,6 @@
-"""Descriptions of sessions for codewhale clients: threads, lists, histories (docs/dialects/codewhale.md, sections 2.2
-and 2.3).
+"""Descriptions of sessions for codewhale clients: threads, lists and histories.
+
+The source is docs/dialects/codewhale.md, sections 2.2 and 2.3.
 """
 
 from __future__ import annotations
@@ -28,14 +29,14 @@ PROVIDER = "deepseek"
 ARCHIVED: Final = "archived"  # status of an archived thread
 UNARCHIVED: Final = "idle"  # status of a thread that was taken out of the archive
 LIST = "list"
-"""The thread id of the result of a list."""
+"""The `thread_id` in the result of a list."""
 
 
 def public_ids(session: str, ids: Ext | None = None) -> tuple[str, ...]:
-    """Return the ids under which clients know a session.
+    """Return the two ids by which clients know a session.
 
-    The first is a codewhale backend's own id, or the canonical id as a thread id. The second is that id without
-    `thread-`, which commands use.
+    The first is the thread id: a codewhale backend's own, else computed from the canonical id. The second is the first
+    one without `thread-`; canonical commands use it.
     """
     own = given(ids, "thread_id", str, "") or thread_id(session)
     return tuple(dict.fromkeys((own, session_id(own))))
@@ -45,7 +46,7 @@ def row(summary: SessionSummary, generation: str) -> Thread:
     """Return a row of a list as a thread."""
     at = summary.updated_at // NS
     known = _known(summary.ext)
-    title = summary.title[:PREVIEW_MAX] if summary.messages else ""  # without messages the title is no preview
+    title = summary.title[:PREVIEW_MAX] if summary.messages else ""  # without messages a thread has no preview
     if known is not None:
         preview = title if title and known.preview == NEW else known.preview
         return replace(_put_away(known, summary.archived), updated_at=at, preview=preview)
@@ -65,17 +66,17 @@ def row(summary: SessionSummary, generation: str) -> Thread:
 
 
 def _put_away(known: Thread, archived: bool) -> Thread:
-    """Return a thread as archived or not, since its backend described it."""
+    """Return a thread with its present archived state, which may differ from the backend's last description."""
     return replace(known, status=ARCHIVED if archived else UNARCHIVED if known.status == ARCHIVED else known.status)
 
 
 def _known(ids: Ext | None) -> Thread | None:
-    """Return the thread as a backend of this dialect described it."""
+    """Return the thread as a codewhale backend described it, None if `ids` has no such description."""
     return given(ids, "thread", Thread, None)
 
 
 def described(state: SessionState, generation: str) -> Thread:
-    """Return a whole session as a thread."""
+    """Return a session as a thread."""
     said = next((message.text for message in state.newest_messages() if message.role == "user"), "")
     known = _known(state.backend_ids)
     if known is not None:
@@ -99,7 +100,7 @@ def described(state: SessionState, generation: str) -> Thread:
 
 
 class WrittenThreadData(msgspec.Struct, frozen=True, gc=False):
-    """The data of a thread with its history, as we write it."""
+    """The `data` of a thread with its history, as we write it."""
 
     history: list[HistoryItem] = []
     checkpoint: Checkpoint | None = None
@@ -107,10 +108,10 @@ class WrittenThreadData(msgspec.Struct, frozen=True, gc=False):
 
 
 def history(items: Iterable[Item]) -> list[HistoryItem]:
-    """Return what user and assistant said, oldest first, each with an id of its own.
+    """Return the messages of user and assistant, oldest first, each with its own id.
 
-    Tool calls and reasoning have no place in it, and system messages are not for clients. A message of the backend's
-    store keeps its id. Every other message gets the next number after the ids before it.
+    Tool calls, reasoning and system messages are left out. A message of the backend's store keeps its id. Every other
+    message gets the number after the previous id.
     """
     said = [item for item in items if isinstance(item, Message) and item.role != "system"]
     last = 0
@@ -141,7 +142,7 @@ def _history_item(item: Message, number: int) -> HistoryItem:
 
 
 def showing(state: SessionState, asked: object, generation: str) -> results.ThreadResponse:
-    """Return the result that shows a session to the request that asked for it."""
+    """Return the result that shows a session; its form depends on the request `asked`."""
     thread, said = described(state, generation), history(state.messages())
     goal = read_raw(state.goal, ThreadGoal)
     shown_goal = None if goal is None else goal_in(goal, generation)
@@ -171,7 +172,7 @@ def _thread_response(
 
 
 def opened(event: SessionOpened, asked: object, at: int, generation: str) -> results.ThreadResponse:
-    """Return the result that answers the opening of a session about which nothing else is known."""
+    """Return the result for a request that opened a session, if only the SessionOpened event is known."""
     thread = row(
         SessionSummary(session=event.session, title=event.title, updated_at=at, status=event.status, ext=event.ext),
         generation,
@@ -180,7 +181,7 @@ def opened(event: SessionOpened, asked: object, at: int, generation: str) -> res
 
 
 def told(event: HistorySnapshot, asked: object) -> results.ThreadResponse:
-    """Return the result of thread/read from messages alone; a page is newest first, a history oldest first."""
+    """Return the result of thread/read from a history alone; its items are oldest first."""
     session = asked.session if isinstance(asked, commands.GetHistory | commands.GetSession) else ""
     items = list(reversed(event.items)) if event.request else list(event.items)
     data = raw(WrittenThreadData(history=history(items)))
@@ -188,7 +189,7 @@ def told(event: HistorySnapshot, asked: object) -> results.ThreadResponse:
 
 
 def listed(event: SessionsListed, asked: object, generation: str) -> Any:
-    """Return the result of thread/list, or of app/thread_loaded_list."""
+    """Return the result of thread/list or app/thread_loaded_list, whichever was `asked`."""
     rows = tuple(row(summary, generation) for summary in event.sessions)
     if given(getattr(asked, "ext", None), "kind", str, "") == "loaded":
         return results.AppResponse(ok=True, data=raw({"threads": rows}))
@@ -196,5 +197,5 @@ def listed(event: SessionsListed, asked: object, generation: str) -> Any:
 
 
 def missing(thread: str, text: str) -> results.ThreadResponse:
-    """Return the result about an unknown thread."""
+    """Return the result for an unknown thread."""
     return results.ThreadResponse(thread_id=thread, status="missing", data=raw({"error": text}))

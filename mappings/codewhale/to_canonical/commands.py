@@ -1,6 +1,6 @@
 """Requests as canonical commands, in the order of docs/dialects/codewhale.md, section 2.
 
-`ext` keeps the spelling of a request: its method, and the params that have no canonical place.
+`ext` keeps the spelling of a request: its method name, and the params without a canonical counterpart.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Commands = tuple[commands.Command, ...]
 
 
 def _form(message: RequestBase, params: object = UNSET, thread: str = "", **more: object) -> Ext | None:
-    """Return the spelling of a request where its command does not tell it; `thread` is the thread that it names."""
+    """Return the parts of a request's spelling that its command does not have; `thread` is the thread it names."""
     names = message.names
     return keep(
         method=UNSET if names and message.method == names[0] else message.method,
@@ -119,7 +119,7 @@ def goal_set(message: requests.GoalSet) -> Commands:
 
 @TO_COMMAND.rule(requests.GoalProgress, produces=(commands.StoreWrite,))
 def goal_progress(message: requests.GoalProgress) -> Commands:
-    """Return a write into the backend's store, which counts what it is told."""
+    """Return a StoreWrite: the backend's store adds these counts to the goal's progress."""
     said = message.params
     session = session_id(said.thread_id)
     ext = _form(message, thread=said.thread_id)
@@ -204,7 +204,7 @@ def shutdown(message: requests.Shutdown) -> Commands:
     return (commands.ShutdownBackend(request=read_id(message.id), ext=_form(message, message.params)),)
 
 
-# -- requests that name a thread and nothing else, or nothing at all ---------------------------------------
+# -- requests whose only param is a thread, or that have no params -----------------------------------------
 
 
 def _about_thread(kind: Callable[..., commands.Command]) -> Callable[[Any], Commands]:

@@ -1,8 +1,8 @@
 """Bare lines and answers as canonical events, in the order of docs/dialects/codewhale.md, sections 3, 5 and 1.2.
 
-The burst names the response of a line. The meaning of an answer depends on what was asked. So an answer becomes the
-events of its EventFrames and a Reply with its raw result, and the client translator makes the typed answer of it. Only
-a result `accepted` is the end of a turn by itself. A prompt is no turn, so its frames stay in its result.
+The burst has the response id of a line. The meaning of an answer depends on its request. So an answer becomes the
+events of its EventFrames and a Reply with a raw result; the client translator makes the typed answer. Only a result
+with the status `accepted` is always the end of a turn. A prompt is not a turn, so its frames stay in its result.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def envelope(message: Any) -> tuple[str, int]:
 
 
 def place(message: Any) -> tuple[str, Ext | None]:
-    """Return the response of a line."""
+    """Return the session id (always "") and an ext with the response id of a line."""
     return "", _response(getattr(message, "response_id", UNSET))
 
 
@@ -92,7 +92,7 @@ def answer(message: results.Answer) -> Events:
     if isinstance(result, results.ThreadResponse) and result.status == "accepted":
         return (events.TurnEnded(end="completed", ext=keep(result=said)),)
     if request == "null" and inside and isinstance(result, results.AppResponse) and bytes(result.data) == b"{}":
-        return tuple(inside)  # a result that only carries frames and answers nobody
+        return tuple(inside)  # a result that only carries frames and answers no request
     failure = refused(result)
     if failure is not None:
         return (*inside, events.Reply(request=request, failure=failure))
@@ -100,7 +100,7 @@ def answer(message: results.Answer) -> Events:
 
 
 def _once(inside: list[Any]) -> list[Any]:
-    """Return the events of a turn's frames without those that its bare lines told: its start and its end."""
+    """Return the events of a turn's frames without its start and end, which bare lines have already reported."""
     return [event for event in inside if not isinstance(event, events.ModelTurnStarted | events.TurnResult)]
 
 
@@ -115,7 +115,7 @@ def _failed(request: str, problem: results.Problem) -> events.Event:
 
 
 def failure_of(problem: results.Problem) -> Failure:
-    """Return an error as a failure."""
+    """Return a JSON-RPC error as a failure."""
     cause = cause_of(problem.code, problem.message)
     ext = keep(
         code=UNSET if CODE_OF_CAUSE[cause] == problem.code else problem.code,
@@ -125,13 +125,13 @@ def failure_of(problem: results.Problem) -> Failure:
 
 
 class RefusedData(Struct, frozen=True, gc=False):
-    """The data of a result that reports a failure."""
+    """The `data` of a result that reports a failure."""
 
     error: str = ""
 
 
 def refused(result: object) -> Failure | None:
-    """Return the failure that a result reports: `app/*` with `ok` false, or a missing thread."""
+    """Return the failure in a result: `app/*` with `ok` false, or a missing thread. None means success."""
     missing = isinstance(result, results.ThreadResponse) and (result.status == "missing" or result.ok is False)
     not_ok = isinstance(result, results.AppResponse) and not result.ok
     if not (missing or not_ok) or not isinstance(result, results.ThreadResponse | results.AppResponse):

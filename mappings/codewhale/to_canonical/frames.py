@@ -1,7 +1,7 @@
 """EventFrames as canonical events, in the order of docs/dialects/codewhale.md, section 6.
 
-An event keeps its frame in `ext`, because most frames have members without a canonical place. Only messages that are
-read and written line by line need it; the client translator removes it (`plain`).
+An event keeps its frame in `ext`, because most frames have members without a canonical counterpart. Only `translate`
+needs this frame; the client translator removes it (`plain`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ TO_FRAME = Rules[[], events.Event]("codewhale frames -> canonical events")
 Events = tuple[events.Event, ...]
 
 FRAME = "frame"
-"""The field of `ext` that has the frame of an event."""
+"""The field of `ext` with the frame of an event."""
 
 
 def frame_events(frames: Sequence[wire.EventFrame]) -> list[Any]:
@@ -38,7 +38,7 @@ def frame_events(frames: Sequence[wire.EventFrame]) -> list[Any]:
 
 
 def plain(event: Any) -> Any:
-    """Return an event without its frame."""
+    """Return an event without the frame in its `ext`."""
     return replace(event, ext=None) if event.ext is not None else event
 
 
@@ -170,14 +170,14 @@ def error(frame: wire.Error) -> Events:
     return (events.ErrorReported(cause="internal", text=frame.message),)
 
 
-# -- what tools are given and give back -------------------------------------------------------------
+# -- arguments and outputs of tools -----------------------------------------------------------------
 
 PAYLOAD: msgspec.json.Decoder[values.ToolPayload] = msgspec.json.Decoder(values.ToolPayload)
 OUTPUT: msgspec.json.Decoder[values.ToolOutput] = msgspec.json.Decoder(values.ToolOutput)
 
 
 class Verdict(msgspec.Struct, frozen=True, gc=False, rename="camel"):
-    """The verdict of an MCP server about its own result."""
+    """The result of an MCP tool, of which only `isError` is read."""
 
     is_error: Any = False
 
@@ -190,7 +190,7 @@ def _called(name: str, arguments: str) -> Events:
 
 
 def _arguments(arguments: Raw) -> str:
-    """Return the JSON text of a call's arguments: the content of a payload, else all of it."""
+    """Return the JSON text of a call's arguments: the content of a ToolPayload, or the whole JSON."""
     try:
         payload = PAYLOAD.decode(arguments)
     except msgspec.DecodeError:

@@ -1,6 +1,6 @@
-"""Results as the typed answer to the command that a link sent (docs/translation.md, rule 3.18).
+"""Results as the typed answer to a link's command (docs/translation.md, rule 3.18).
 
-A result of another shape gives None: the answer then stays a Reply with its raw result.
+Each function returns None for a result of another shape. The answer then stays a Reply with a raw result.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ def _known(result: Raw | UnsetType) -> Any:
 
 
 def methods_of(result: Raw | UnsetType) -> list[str] | None:
-    """Return the methods that a server lists."""
+    """Return the methods in the result of `capabilities`."""
     said = _known(result)
     return said.methods if isinstance(said, Capabilities) else None
 
 
 def session_opened(request: str, result: Raw | UnsetType) -> SessionOpened | None:
-    """Return the result of a method that shows one thread."""
+    """Return the answer to a request whose result shows one thread."""
     said = _known(result)
     if not isinstance(said, ThreadResponse) or not isinstance(said.thread, Thread):
         return None
@@ -43,7 +43,7 @@ def session_opened(request: str, result: Raw | UnsetType) -> SessionOpened | Non
 
 
 def sessions_listed(request: str, result: Raw | UnsetType) -> SessionsListed | None:
-    """Return the result of a list of threads; one page has all."""
+    """Return the answer to a list of threads, as a single page."""
     said = _known(result)
     if isinstance(said, AppResponse):
         loaded = read_raw(said.data, Loaded)
@@ -58,14 +58,14 @@ def sessions_listed(request: str, result: Raw | UnsetType) -> SessionsListed | N
 
 
 class Loaded(Struct, frozen=True, gc=False):
-    """The data of app/thread_loaded_list."""
+    """The `data` of app/thread_loaded_list."""
 
     threads: tuple[Thread, ...]
 
 
 def _summary(thread: Thread) -> SessionSummary:
-    status: Status = "paused" if thread.status == "paused" else "idle"  # an idle thread says `running`
-    said = thread.preview not in ("", NEW)  # a server does not tell how many messages there are
+    status: Status = "paused" if thread.status == "paused" else "idle"  # servers report `running` for idle threads too
+    said = thread.preview not in ("", NEW)  # servers do not report the number of messages
     return SessionSummary(
         session=session_id(thread.id),
         title=thread.name or (thread.preview if said else ""),
@@ -78,14 +78,14 @@ def _summary(thread: Thread) -> SessionSummary:
 
 
 class ReadThreadData(Struct, frozen=True, gc=False):
-    """The data of a thread with its history, as a server writes it."""
+    """The `data` of a thread with its history, as a server writes it."""
 
     history: tuple[HistoryItem, ...] = ()
     goal: Raw = Raw(b"null")
 
 
 class Spoken(Struct, frozen=True, gc=False):
-    """A history item that a client gave, in the form that some models call a message."""
+    """A history item from a client's resume, in the form of a model API's message."""
 
     role: str = ""
     content: Any = None
@@ -98,7 +98,7 @@ def history(result: Raw | UnsetType) -> tuple[Message, ...] | None:
 
 
 def goal(result: Raw | UnsetType) -> tuple[GoalUpdated, ...]:
-    """Return the goal of a thread, if it has one."""
+    """Return the goal of a thread as an event; () if it has none."""
     told = _thread_data(result)
     known = None if told is None else read_raw(told.goal, ThreadGoal)
     return () if known is None else (GoalUpdated(goal=raw(known)),)
@@ -123,7 +123,7 @@ def _message(item: HistoryItem) -> Message:
 
 
 def _spoken(item: HistoryItem) -> tuple[str, str]:
-    """Return role and text of a history item that stands as its client gave it; its content repeats it as text."""
+    """Return role and text of a history item from a client's resume; its `content` is the item's JSON as text."""
     said = read_raw(item.item, Spoken)
     if said is None:
         return item.role, item.content

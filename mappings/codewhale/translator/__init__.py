@@ -1,4 +1,4 @@
-"""The translators of a codewhale link: `client` talks to a server that we launched, `server` to a client of ours."""
+"""The protocol state of a codewhale link: `client` to a server that we launched, `server` to a client."""
 
 from dragoman.mappings.codewhale.translator.client import ClientTranslator
 from dragoman.mappings.codewhale.translator.server import ServerTranslator

@@ -1,9 +1,9 @@
-"""The translator of a link with a codewhale server, on which we play the client
-(docs/dialects/codewhale.md, sections 1.4, 3, 5 and 11; docs/translation.md, rule 3.20).
+"""The client's side of a link with a codewhale server.
 
-Answers come in the order of our requests, so a bare line belongs to the oldest request without an answer. A turn counts
-as accepted once its line is written, because the server may take 15 s to begin. The result of a turn repeats its text,
-and the hook mirror of old releases prints events a second time: neither is counted twice.
+The sources are docs/dialects/codewhale.md, sections 1.4, 3, 5 and 11, and docs/translation.md, rule 3.20. Answers come
+in the order of our requests, so a bare line belongs to the oldest request without an answer. A turn counts as accepted
+once its request is written, because the server may take 15 s to begin. The result of a turn repeats its text, and the
+hook mirror of old releases prints events a second time: both repetitions are ignored.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ CONFIGURING = (ask.SetConfig, ask.UnsetConfig, ask.ReloadConfig)
 """Commands after which a server forgets the context of its threads (docs/dialects/codewhale.md, section 3)."""
 
 UNANSWERABLE = (say.ApprovalRequested, say.InteractionRequired, say.RunStarted)
-"""Events in the result of a turn that is over: nothing waits for an answer to them any more."""
+"""Events to ignore in the result of a turn: the turn is over, so they cannot be answered any more."""
 
 
 class TurnInFlight(Struct, kw_only=True):
-    """The state of the running turn, as far as its lines told it."""
+    """The state of the running turn, according to the lines so far."""
 
     started: bool = False
     spoke: bool = False
@@ -47,7 +47,7 @@ class TurnInFlight(Struct, kw_only=True):
 
 
 class ClientTranslator(TranslatorDefaults[Event]):
-    """The translator of a link with a codewhale server."""
+    """The protocol state of a link with a codewhale server; we are its client."""
 
     def __init__(self, clock: Clock, new_id: NewId) -> None:
         self._clock = clock
@@ -55,16 +55,16 @@ class ClientTranslator(TranslatorDefaults[Event]):
         self._waiting = Calls[Command](lambda: str(next(numbers)))
         self._turn: TurnInFlight | None = None
         self._opening = Opening()
-        self._interrupts = True  # whether the server has thread/interrupt; assumed until it is known
+        self._interrupts = True  # True if the server has thread/interrupt, or until its methods are known
 
     def opened(self) -> Step[Event]:
-        """Ask for the server's generation."""
+        """Request the server's capabilities, which show its generation."""
         step: Step[Event] = Step()
         self._write_requests([ask.GetCapabilities()], step)
         return step
 
     def receive(self, frames: Sequence[Frame]) -> Step[Event]:
-        """Turn lines into parts of the running turn, and answers into its end or into answers to our commands."""
+        """Read bare lines as events of the running turn, and answers as its end or as answers to our commands."""
         step: Step[Event] = Step()
         heard: Step[Event] = Step()
         FROM_SERVER.receive([f for f in frames if not (isinstance(f, bytes) and not f.strip())], heard)
@@ -77,14 +77,14 @@ class ClientTranslator(TranslatorDefaults[Event]):
                 _add(step, [said for item in burst.items for said in self._take_line(item, step)])
         for fault in heard.faults:
             value = fault.value if isinstance(fault.value, dict) else {}
-            if str(value.get("id")) in self._waiting:  # an unreadable answer is an answer too
+            if str(value.get("id")) in self._waiting:  # an invalid answer still ends its request
                 failure = Failure(cause="internal", text=f"the backend's answer cannot be read: {fault.text}"[:500])
                 reply = say.Reply(request=str(value["id"]), failure=failure)
                 self._take_answer(reply.request, [reply], step)
         return step
 
     def send(self, items: Sequence[Command]) -> Step[Event]:
-        """Send commands as requests; refuse at once what this server cannot be asked."""
+        """Send commands as requests; answer a command that this server does not support with a failed Reply."""
         step: Step[Event] = Step()
         for command in items:
             refusal = self._find_refusal(command)
@@ -98,13 +98,13 @@ class ClientTranslator(TranslatorDefaults[Event]):
         return step
 
     def attach(self, state: SessionState, request: str = "") -> Step[Event]:
-        """Resume the thread that this session had."""
+        """Resume the thread that this session had on the previous server."""
         step: Step[Event] = Step()
         self._write_requests(self._opening.resume(state), step)
         return step
 
     def text_reader(self) -> TextReader | None:
-        """Return a reader of further lines of the turn that streams text: nothing else is answered before its end."""
+        """Return a fast reader for further text lines of the running turn; None if no turn streams text."""
         turn = self._turn
         if turn is None or not turn.spoke:
             return None
@@ -119,7 +119,7 @@ class ClientTranslator(TranslatorDefaults[Event]):
         return read_text
 
     def closed(self, cause: str) -> Step[Event]:
-        """Fail the commands that have no answer; nothing is written, because stdin ends."""
+        """Fail the commands that have no answer; write nothing, because the server's stdin closes."""
         failure = Failure(cause="upstream_lost", text=f"the backend ended: {cause}")
         lost: list[Event] = [
             say.Reply(request=command.request, failure=failure)
@@ -128,7 +128,7 @@ class ClientTranslator(TranslatorDefaults[Event]):
         ]
         return Step(bursts=[Burst(items=lost)] if lost else [])
 
-    # -- what we ask -------------------------------------------------------------------------------------
+    # -- requests to the server --------------------------------------------------------------------------
 
     def _find_refusal(self, command: Command) -> Failure | None:
         entry = FROM_COMMAND.entries[type(command)]
@@ -175,10 +175,10 @@ class ClientTranslator(TranslatorDefaults[Event]):
         if command.request:
             step.bursts.append(Burst(items=[event], request=command.request))
 
-    # -- what we hear ------------------------------------------------------------------------------------
+    # -- lines and answers of the server -----------------------------------------------------------------
 
     def _take_line(self, item: Event, step: Step[Event]) -> list[Event]:
-        """Return the events of a bare line if the oldest request is a turn, else count a loss."""
+        """Return the events of a bare line if the oldest request began a turn, else count a loss."""
         asked = (
             c for c in self._waiting.values() if not isinstance(c, ask.GetCapabilities)
         )  # some servers never answer it
@@ -192,7 +192,7 @@ class ClientTranslator(TranslatorDefaults[Event]):
             step.losses.append(Loss(kind=type(item).__name__, why="a line outside of any turn"))
             return []
         if isinstance(item, say.TurnResult):
-            return []  # a failed turn has this line too: its answer tells
+            return []  # this line comes after a failure too; only the answer says how the turn ended
         if isinstance(item, say.ModelTurnStarted):
             first, turn.started = not turn.started, True
             return [item] if first else []
@@ -211,7 +211,7 @@ class ClientTranslator(TranslatorDefaults[Event]):
         told = [plain(item) for item in inside if isinstance(item, say.GoalUpdated | say.GoalCleared | say.McpStartup)]
         event = last if isinstance(last, say.Reply) else say.Reply(request="")
         if isinstance(command, ask.CancelTurn):
-            _add(step, told)  # the command was answered when it was written
+            _add(step, told)  # this command was already answered when it was written
             return
         if isinstance(command, ask.ResumeSession):
             told += goal(event.result)
@@ -223,7 +223,7 @@ class ClientTranslator(TranslatorDefaults[Event]):
         self._write_requests(now, step)
 
     def _end_turn(self, items: Sequence[Event], step: Step[Event]) -> list[Event]:
-        """Return the end of a turn, after the events of its frames that no line told."""
+        """Return the events of the result's frames that no line has reported, then the end of the turn."""
         turn, self._turn = self._turn or TurnInFlight(), None
         *inside, last = items
         told: list[Event] = []
@@ -244,7 +244,7 @@ class ClientTranslator(TranslatorDefaults[Event]):
         return [*told, say.TurnEnded(end="failed", failure=failure)]
 
     def _typed_answer(self, command: Command, event: say.Reply) -> Event:
-        """Return the typed answer to a command (docs/translation.md, rule 3.18), else the reply as it is."""
+        """Return the typed answer to a command (docs/translation.md, rule 3.18), or the reply unchanged."""
         request = command.request
         answer: Event | None = None
         if event.failure is None:
@@ -263,7 +263,7 @@ class ClientTranslator(TranslatorDefaults[Event]):
 
 
 def _answers(items: Sequence[Event]) -> Iterator[Sequence[Any]]:
-    """Yield the items of each answer with one id: there should be one, and the first one counts."""
+    """Split the items of a burst into one group for each answer; a server should send one answer for each id."""
     start = 0
     for end, item in enumerate(items, start=1):
         if isinstance(item, say.Reply | say.TurnEnded):
@@ -279,5 +279,5 @@ def _add(step: Step[Event], items: list[Event]) -> None:
 
 
 def _for_somebody(answer: Event) -> bool:
-    """Return True if an answer has a receiver; everybody learns that a thread is open."""
+    """Return True if an answer must be passed on: it has a request id, or it reports that a thread is open."""
     return bool(getattr(answer, "request", "")) or isinstance(answer, say.SessionOpened | say.Gap)

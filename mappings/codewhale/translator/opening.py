@@ -1,8 +1,7 @@
-"""The opening of a link's thread, which comes before all other commands
-(docs/dialects/codewhale.md, sections 2.3 and 3).
+"""The thread of a link, opened or resumed before all other commands (docs/dialects/codewhale.md, sections 2.3 and 3).
 
-A server keeps the model's context only in memory. So a thread that is resumed from its store is told as a Gap of the
-context. So is a new thread that replaces a lost one.
+A server keeps the model's context only in memory. So clients get a Gap with `context` if a thread is resumed from its
+store, or if a new thread replaces a lost one.
 """
 
 from __future__ import annotations
@@ -24,14 +23,14 @@ from dragoman.mappings.opening import SessionOpening
 SPELLING = frozenset(("codewhale.method", "codewhale.jsonrpc"))
 """Fields of `ext` with the spelling of a client's request.
 
-A server is always asked in the usual spelling, because only a message in that spelling can be interrupted.
+Requests to a server always have the usual spelling, because only a message in that spelling can be interrupted.
 """
 
 LOST = "the backend has forgotten the conversation: it knows nothing of what was said before"
 
 
 class Opening(SessionOpening):
-    """The thread of one link, whose id is `session`, and the commands that wait for it."""
+    """The thread of one link, with the id `session`, and the commands that wait until it is open."""
 
     SESSIONLESS = (
         Unmapped,
@@ -45,11 +44,11 @@ class Opening(SessionOpening):
 
     def __init__(self) -> None:
         super().__init__()
-        self._known = ""  # the thread of a server before this one
+        self._known = ""  # the thread id on the previous server
         self._cwd = ""
 
     def resume(self, state: SessionState) -> list[Command]:
-        """Return the commands for a fresh server: none for a session that was never opened."""
+        """Return the commands for a new server process; [] for a session that was never opened."""
         if state.opening is not None:
             self._wanted = state.opening
         params = given(self._wanted.ext, "params", StartParams, StartParams())

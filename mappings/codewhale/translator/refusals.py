@@ -1,6 +1,6 @@
-"""Refusals of a server, method by method (docs/dialects/codewhale.md, sections 1.2 and 2).
+"""The forms in which a server refuses each method (docs/dialects/codewhale.md, sections 1.2 and 2).
 
-Some methods refuse with an error, others with a result that says so.
+Some methods refuse with a JSON-RPC error, others with a result that reports the failure.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from dragoman.mappings.jsonrpc import INVALID_PARAMS, INVALID_REQUEST, NO_METHOD
 
 UNKNOWN_LEAF = "failed to query thread current leaf id for thread"
 UNSUPPORTED = "unsupported method: "
-TEXT_MAX = 500  # characters of an error: it may quote what the peer sent
+TEXT_MAX = 500  # characters of an error's text: it may quote the peer's text
 
 APPS = (
     ask.GetConfig,
@@ -54,16 +54,16 @@ UNKNOWN_TO_SEED: dict[type, tuple[str, str]] = {
     ask.AnswerInteraction: ("", "submit_user_input"),
     ask.StoreWrite: ("", "goal_record_progress"),
 }
-"""Commands that came after the seed generation -> their method and kind."""
+"""Commands that the seed generation does not have -> their method and kind."""
 
 
 def unknown_method(name: str) -> Problem:
-    """Return the error about an unknown method."""
+    """Return the error for an unknown method."""
     return Problem(code=NO_METHOD, message=f"{UNSUPPORTED}{name}"[:TEXT_MAX])
 
 
 def of_seed(command: Command) -> Problem | None:
-    """Return the seed generation's error about a later command, or None for any other command."""
+    """Return the seed generation's error for a command that it does not have; None for any other command."""
     later = UNKNOWN_TO_SEED.get(type(command))
     if later is None or not hasattr(command, "ext"):
         return None
@@ -75,7 +75,7 @@ def of_seed(command: Command) -> Problem | None:
 
 
 def of_fault(fault: PeerError) -> tuple[Raw, Problem]:
-    """Return the id to answer and the error for a line that is no request, or has wrong params."""
+    """Return the id to answer and the error, for a line that is not a request or has wrong params."""
     value = fault.value if isinstance(fault.value, dict) else None
     if value is None:
         return results.NULL, Problem(code=PARSE_ERROR, message=f"invalid json: {fault.text}"[:TEXT_MAX])
@@ -85,11 +85,11 @@ def of_fault(fault: PeerError) -> tuple[Raw, Problem]:
 
 
 def refusal(command: Command, failure: Failure, thread: str, generation: str) -> Any:
-    """Return the Problem that refuses a command, or the result by which its method refuses."""
+    """Return the answer that refuses a command: a Problem, or a result if its method refuses by results."""
     unknown = failure.cause == "not_found" and not isinstance(command, APPS)
     found = _unknown_thread(command, thread, generation) if unknown else None
     if isinstance(found, Problem):
-        return found  # also if an older backend refused by a result
+        return found  # also if an older backend refused with a result
     said = carried(failure.ext, "result")
     if said is not None:
         return typed(said)
@@ -106,7 +106,7 @@ def refusal(command: Command, failure: Failure, thread: str, generation: str) ->
 
 
 def _method(command: Command) -> str:
-    """Return the method by which a client asked for a command."""
+    """Return the method name that the client used for a command."""
     asked = FROM_COMMAND.functions[type(command)](command, Context(FROM_COMMAND))
     return next((str(request.method) for request in asked), type(command).__name__)
 
@@ -121,7 +121,7 @@ def _app(command: Command, failure: Failure) -> results.AppResponse:
 
 
 def _unknown_thread(command: Command, thread: str, generation: str) -> Any:
-    """Return the answer about an unknown thread, or None if it is an ordinary error."""
+    """Return the answer for an unknown thread; None if the method uses an ordinary error for it."""
     match command:
         case ask.ResumeSession() | ask.ForkSession():
             if generation == SEED or given(command.ext, "method", str, "") in GROUPS:

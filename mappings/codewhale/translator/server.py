@@ -1,10 +1,9 @@
-"""The translator of a link with a codewhale client, on which we play `app-server --stdio`
-(docs/dialects/codewhale.md, sections 1.4, 2, 3 and 11).
+"""The server's side of a link with a codewhale client, where we are `app-server --stdio`.
 
-Requests are executed one at a time, and each line that is not blank gets exactly one answer, in order. Only while a
-`thread/message` runs are the next lines looked at. An interrupt acts at once and is answered in its turn. A shutdown
-interrupts and waits. Everything else waits without being executed. The projection writes the answer of a turn behind
-the turn's text; `on_delivered` then continues with the next request.
+The source is docs/dialects/codewhale.md, sections 1.4, 2, 3 and 11. Requests are executed one at a time, and each line
+that is not blank gets exactly one answer, in order. While a `thread/message` runs, later lines are read but not
+executed, with two exceptions: an interrupt acts at once, and a shutdown interrupts the turn. Their answers keep the
+order. The projection writes the answer of a turn after the turn's text; `on_delivered` then executes the next request.
 """
 
 from __future__ import annotations
@@ -47,21 +46,21 @@ from dragoman.mappings.errors import PeerError
 from dragoman.mappings.extras import raw
 from dragoman.mappings.jsonrpc import PENDING_MAX, PeerCall, Replies, read_frame
 
-NESTED_MAX = 32  # requests; each takes some 10 to 20 calls of Python's limit of 1,000
+NESTED_MAX = 32  # requests; each takes 10 to 20 levels of Python's recursion limit of 1,000
 TOO_MANY = "too many inputs wait for the turn before them (`pending_commands`); try again later"
 SHOWN_MAX = 10_000
-"""Sessions of one client that are remembered; `thread/read` has no history for a session beyond them."""
+"""Sessions that are remembered for one client; past the limit, `thread/read` of the oldest has no history."""
 
 
 class ThreadCall(PeerCall, kw_only=True, eq=False):
-    """A request with the thread that it names, and whether it is being executed."""
+    """A client's request: the thread id that it names, and whether it is being executed."""
 
     thread: str = ""
     executing: bool = False
 
 
 class ServerTranslator(TranslatorDefaults[Command]):
-    """The translator of a link with a codewhale client; `generation` is ours, "" the default."""
+    """The protocol state of a link with a codewhale client; `generation` is our version, "" for the default."""
 
     def __init__(self, clock: Clock, new_id: NewId, generation: str = "") -> None:
         self._clock = clock
@@ -71,27 +70,28 @@ class ServerTranslator(TranslatorDefaults[Command]):
         self._sessions: dict[str, SessionState] = {}
         self._shut = False
         self._inputs, self._inputs_max = 0, PENDING_MAX  # inputs that wait for the requests before them
-        self._nested = 0  # requests that were executed in the answer to the one before, at most
-        self._refusal = ""  # why this client is about to be disconnected
+        self._nested = 0  # requests whose execution is nested in the answer to the previous request, at most
+        self._refusal = ""  # the reason why this client is about to be disconnected
 
     @property
     def view(self) -> str:
-        """Return the generation of the client: clients of the seed get their text in the result."""
+        """Return the generation that this client speaks, which decides the form of its frames."""
         return self._generation
 
     @property
     def has_pending_replies(self) -> bool:
-        """Return True while a request has no answer: a real server ends only after all of them
-        (docs/dialects/codewhale.md, section 1).
+        """True while a request has no answer: servers answer all of them before they end.
+
+        The source is docs/dialects/codewhale.md, section 1.
         """
         return self._replies.head is not None
 
     def limit_requests(self, inputs: int, count: Callable[[int], None]) -> None:
-        """Refuse further inputs while so many wait, and tell `count` the bytes of the requests without an answer."""
+        """Set the limit of queued inputs; `count` is called with each change of the queued bytes."""
         self._inputs_max, self._replies.count = inputs, count
 
     def receive(self, frames: Sequence[Frame]) -> Step[Command]:
-        """Turn requests into commands, one after the other; refuse in order what a server refuses by itself."""
+        """Read requests as commands, one at a time; queue an error for each request that a server refuses by itself."""
         step: Step[Command] = Step()
         for frame in frames:
             if self._shut or _blank(frame):
@@ -103,16 +103,16 @@ class ServerTranslator(TranslatorDefaults[Command]):
                     own, problem = refusals.of_fault(item)
                     reply = _encoded(results.Answer(id=own, error=problem))
                     self._replies.add(ThreadCall(peer_id="", reply=reply))
-            self._advance(step)  # before the next line, which may be about the turn that begins here
+            self._advance(step)  # before the next line is read, because it may be about the turn that begins here
         self._replies.check_flood(step)
         return step
 
     def send(self, items: Sequence[Event]) -> Step[Command]:
-        """Write answers, each in the form of its request; a question in words is a run of its own."""
+        """Write answers to pending requests, each in the form that its method requires; write questions in words."""
         step: Step[Command] = Step()
         for item in items:
             if isinstance(item, say.BackendShutdown):
-                continue  # the answer to `shutdown` says so
+                continue  # the client learns this from the answer to `shutdown`
             if isinstance(item, say.QuestionAsked):
                 self._ask_in_words(item, step)
                 continue
@@ -121,7 +121,7 @@ class ServerTranslator(TranslatorDefaults[Command]):
                 continue
             call = self._replies.find_waiting(getattr(item, "request", ""))
             if call is None or isinstance(item, say.TurnAccepted):
-                if call is None:  # a server never writes unasked
+                if call is None:  # a server writes nothing that was not requested
                     step.losses.append(Loss(kind=type(item).__name__, why="answers no request"))
                 continue
             self._replies.take_waiting(call.id)
@@ -129,7 +129,7 @@ class ServerTranslator(TranslatorDefaults[Command]):
         return self._advance_in_turn(step)
 
     def attach(self, state: SessionState, request: str) -> Step[Command]:
-        """Show this session to the request that asked for it; a request that only named it gets no answer here."""
+        """Write the answer to the request that asked for this session; a request that only names it gets none here."""
         remember(self._sessions, state.id, state, SHOWN_MAX)
         call = self._replies.take_waiting(request)
         if call is None:
@@ -138,7 +138,7 @@ class ServerTranslator(TranslatorDefaults[Command]):
         return self._advance_in_turn(Step())
 
     def on_delivered(self, batch: Batch) -> Step[Command]:
-        """Execute the next request once the turn of this client has ended, which its projection has answered."""
+        """Execute the next request once this client's turn has ended; the projection has written its answer."""
         last = batch.events[-1]
         over = isinstance(last, say.TurnEnded) or (isinstance(last, say.QuestionAsked) and last.parked)
         call = self._replies.take_waiting(batch.origin.request) if over else None
@@ -148,13 +148,13 @@ class ServerTranslator(TranslatorDefaults[Command]):
         return self._advance(Step())
 
     def closed(self, cause: str) -> Step[Command]:
-        """Answer every line, also those that will never be executed."""
+        """Answer every pending request; the ones that were not executed are refused."""
         self._shut = True
         text = self._refusal or (f"the gateway closes: {cause}" if cause else "the gateway closes")
         problem = Problem(code=FAILED, message=text)
         return Step(frames=self._replies.close(lambda call: _refused(call, problem)))
 
-    # -- what is asked -----------------------------------------------------------------------------------
+    # -- requests of the client --------------------------------------------------------------------------
 
     def _take_request(self, command: Command, size: int, step: Step[Command]) -> None:
         is_input = isinstance(command, ask.SubmitInput)
@@ -187,7 +187,7 @@ class ServerTranslator(TranslatorDefaults[Command]):
             step.bursts.append(Burst(items=[stop]))
 
     def _advance(self, step: Step[Command]) -> Step[Command]:
-        """Write the known answers and execute the next request, up to one that waits for its answer."""
+        """Write the known answers, and execute requests up to the first one whose answer is not known at once."""
         while True:
             step.frames += self._replies.flush()
             head = self._replies.head
@@ -196,9 +196,9 @@ class ServerTranslator(TranslatorDefaults[Command]):
             self._execute(head, step)
 
     def _advance_in_turn(self, step: Step[Command]) -> Step[Command]:
-        """Like `_advance`, but execute each 32nd request in a later step of the event loop.
+        """Like `_advance`, but after NESTED_MAX requests continue in a later step of the event loop.
 
-        The gateway may answer a request in the call that executes it. So each request can be nested in the one before.
+        The gateway may answer a request in the call that executes it, so the calls of successive requests can nest.
         """
         self._nested = (self._nested + 1) % NESTED_MAX
         if self._nested:
@@ -217,7 +217,7 @@ class ServerTranslator(TranslatorDefaults[Command]):
         if call.command is not None:  # a call without a command was refused when it was read
             step.bursts.append(Burst(items=[call.command], request=call.id))
 
-    # -- what is answered --------------------------------------------------------------------------------
+    # -- answers to the client ---------------------------------------------------------------------------
 
     def _answer(self, call: ThreadCall, item: Any, step: Step[Command]) -> None:
         command = call.command
@@ -244,7 +244,7 @@ class ServerTranslator(TranslatorDefaults[Command]):
             call.reply = _refused(call, Problem(code=FAILED, message="the backend gave no answer to this"))
 
     def _show_session(self, call: ThreadCall, state: SessionState) -> None:
-        """Answer with the session that was asked for; a session opened for an unknown name is not that thread."""
+        """Answer with the requested session; a new session that was opened for an unknown thread id does not count."""
         if isinstance(call.command, ask.ResumeSession) and call.thread not in replies.public_ids(
             state.id, state.backend_ids
         ):
@@ -254,7 +254,7 @@ class ServerTranslator(TranslatorDefaults[Command]):
             self._set_answer(call, replies.showing(state, call.command, self._generation))
 
     def _result_of(self, call: ThreadCall, item: say.Reply) -> Any:
-        """Return the result of a command that succeeded: the backend's own if this dialect has it, else ours."""
+        """Return the result of a successful command: the backend's own if it has the right form, else ours."""
         command = call.command
         is_app = isinstance(command, refusals.APPS)
         if item.result is not UNSET:
@@ -278,13 +278,13 @@ class ServerTranslator(TranslatorDefaults[Command]):
         return replace(done, thread=replace(replies.described(state, self._generation), name=command.title))
 
     def _refuse_client(self, failure: Failure, step: Step[Command]) -> None:
-        """Tell a client why it is disconnected: as the error of each pending request, or else of none (id null)."""
+        """Send the reason of a disconnection as the error of each pending request; if there is none, with id null."""
         self._refusal = failure.text
         if self._replies.head is None:
             step.frames += _refused(ThreadCall(peer_id=""), Problem(code=FAILED, message=failure.text))
 
     def _ask_in_words(self, item: say.QuestionAsked, step: Step[Command]) -> None:
-        """Send a question in words to the client whose message waits for its answer."""
+        """Send a question in words to the client whose `thread/message` is running."""
         head = self._replies.head
         if head is None or not head.executing:
             step.losses.append(Loss(kind=type(item).__name__, why="no request waits for an answer"))
@@ -313,11 +313,11 @@ class ServerTranslator(TranslatorDefaults[Command]):
 ANSWERS = frozenset((say.SessionOpened, say.SessionsListed, say.HistorySnapshot, say.Pong))
 
 DONE: dict[type, str] = {ask.ArchiveSession: "archived", ask.UnarchiveSession: "unarchived", ask.ForkSession: "forked"}
-"""Commands -> the status of a result that has no other content."""
+"""Commands whose result has only a status -> that status."""
 
 
 def _running_turn(head: ThreadCall | None, generation: str) -> ThreadCall | None:
-    """Return the turn during which the next lines are looked at: of `thread/message`, and since 0.9.2."""
+    """Return the running `thread/message`, during which later lines are read; None before generation 0.9.2."""
     command = head.command if head is not None and head.executing else None
     if generation == SEED or not isinstance(command, ask.SubmitInput):
         return None
@@ -331,7 +331,7 @@ def _refused(call: ThreadCall, problem: Problem) -> tuple[bytes, ...]:
 
 
 def _own_response(call: ThreadCall) -> str:
-    """Return a response id of our own: no turn of the backend's answers this message."""
+    """Return a response id of our own, for a message that no turn of the backend answers."""
     return f"{call.thread}:{call.id.split()[1]}"
 
 
@@ -340,12 +340,12 @@ def _encoded(answer: results.Answer) -> tuple[bytes, ...]:
 
 
 def _blank(frame: Frame) -> bool:
-    """Return True for a line that servers skip (docs/dialects/codewhale.md, section 1)."""
+    """Return True for a blank line, which servers skip (docs/dialects/codewhale.md, section 1)."""
     return isinstance(frame, bytes) and not frame.strip()
 
 
 def _capabilities(about: str, generation: str) -> Any:
-    """Return the capabilities of this server."""
+    """Return the capabilities of this server about `thread`, `prompt`, `app` or all methods."""
     match about:
         case "thread":
             return results.Capabilities(methods=thread_methods(generation))

@@ -1,4 +1,4 @@
-"""The wire of codewhale: its structs, and one codec for each direction."""
+"""The wire format of codewhale: structs with the names of the wire, and one codec for each direction."""
 
 from dragoman.mappings.codewhale.wire.codecs import EVENTS, REQUESTS
 

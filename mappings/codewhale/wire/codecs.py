@@ -1,11 +1,11 @@
 """The two codecs of codewhale: EVENTS (answers and bare lines) and REQUESTS
 (docs/dialects/codewhale.md, sections 0, 1 and 11).
 
-A server's line is recognised by its members, never by its first member: some builds sort all of them. A request may use
-any name of its method, and an array counts as an object.
+A server's line is recognised by the names of its members, not by their order, because some builds sort them. A request
+may use any alias of its method, and an array of values in place of an object.
 
-A fault of a request tells the server how to answer. A fault without `value` is no request at all (-32700). A fault
-whose value has another `jsonrpc` is not for us (-32600). Any other fault is about the params (-32602).
+The `value` of a PeerError decides the error code of the answer. Without `value` the line is not a request (-32700). A
+value with another `jsonrpc` version is an invalid request (-32600). Any other value has wrong params (-32602).
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from dragoman.mappings.errors import PeerError
 from dragoman.mappings.jsonrpc import Envelope, decode_envelope
 from dragoman.mappings.value_count import check_value_count
 
-MAX_DEPTH = 128  # of the real parser, serde_json
-TEXT_MAX = 500  # characters of an error: it may quote what the peer sent
+MAX_DEPTH = 128  # the limit of the real parser, serde_json
+TEXT_MAX = 500  # characters of an error's text: it may quote the peer's text
 
 ENCODER = msgspec.json.Encoder()
 
 
 class Format:
-    """The part that both codecs share."""
+    """The methods that both codecs share."""
 
     dialect = "codewhale"
 
@@ -45,7 +45,7 @@ class Format:
         return ENCODER.encode(message)
 
 
-# -- what a server says -----------------------------------------------------------------------------
+# -- messages of a server ---------------------------------------------------------------------------
 
 
 LINES: msgspec.json.Decoder[lines.Line] = msgspec.json.Decoder(lines.Line)
@@ -59,25 +59,25 @@ RESULTS: dict[type[Wire], msgspec.json.Decoder[Any]] = {
 
 
 class Events(Format):
-    """The codec of what a server says."""
+    """The codec of a server's messages: bare lines and answers."""
 
     watched: frozenset[type] = frozenset((results.Answer, *get_args(lines.Line)))
 
     def decode(self, frame: bytes) -> Any:
-        """Decode a line as a bare line or an answer; raise DecodeError if `mend` must look at it."""
+        """Decode a line as a bare line or an answer; raises DecodeError if `mend` must read the line."""
         try:
             return LINES.decode(frame)
         except msgspec.ValidationError:
             return _answer(decode_envelope(frame))
 
     def suspicious(self, frame: bytes, message: Any) -> bool:
-        """Return True if opaque JSON in a decoded line may be nested too deep, or is no UTF-8."""
+        """Return True if opaque JSON in a decoded line may be nested too deep, or may not be UTF-8."""
         if not frame.isascii() and not is_utf8(frame):
             return True
         return len(frame) > 2 * MAX_DEPTH and frame.count(b"{") + frame.count(b"[") > MAX_DEPTH
 
     def check(self, frame: bytes) -> None:
-        """Raise PeerError `too_deep` or `not_utf8`."""
+        """Raise PeerError `too_deep` or `not_utf8` if the line is one of these."""
         read_json(frame, MAX_DEPTH)
 
     def mend(self, frame: bytes) -> tuple[Any, list[str]]:
@@ -125,14 +125,14 @@ def _answer(envelope: Envelope) -> results.Answer:
 
 
 def typed(result: Raw) -> Any:
-    """Return a result as the struct of its shape, or unchanged if no struct has that shape."""
+    """Return a result as the struct that has its members, or unchanged if there is no such struct."""
     try:
         return _answer(Envelope(result=result)).result
     except msgspec.DecodeError:
         return result
 
 
-# -- what a client asks -----------------------------------------------------------------------------
+# -- requests of a client ---------------------------------------------------------------------------
 
 
 POSITIONS = ("jsonrpc", "id", "method", "params")
@@ -141,7 +141,7 @@ NO_OBJECT = (Raw(b"null"), UNSET)
 
 
 class Form:
-    """A meaning of a request: its struct, and the decoder of its params, None if they are ignored."""
+    """A type of request: its struct, and the decoder of its params (None if params are ignored)."""
 
     def __init__(self, kind: type[requests.RequestBase]) -> None:
         self.kind = kind
@@ -161,12 +161,12 @@ BY_KIND = {(form.kind.group, form.kind.kind): form for form in FORMS if form.kin
 
 
 class Requests(Format):
-    """The codec of what a client asks."""
+    """The codec of a client's requests."""
 
     watched: frozenset[type] = frozenset(requests.REQUESTS)
 
     def decode(self, frame: bytes) -> Any:
-        """Decode a line as a request; raise DecodeError if `mend` must look at it."""
+        """Decode a line as a request; raises DecodeError if `mend` must read the line."""
         said = decode_envelope(frame)
         if said.kind == "response":
             raise msgspec.DecodeError("missing field `method`")
@@ -189,15 +189,15 @@ class Requests(Format):
         return ENCODER.encode(Envelope(jsonrpc=message.jsonrpc, id=message.id, method=message.method, params=params))
 
     def suspicious(self, frame: bytes, message: Any) -> bool:
-        """Return True: two parsers must never read two different commands in one request."""
+        """Return True: every request is checked for duplicate keys, which two parsers could read differently."""
         return True
 
     def check(self, frame: bytes) -> None:
-        """Raise PeerError if a request is nested too deep or has a key twice."""
+        """Raise PeerError `too_deep` or `duplicate_key` if the request is one of these."""
         _read_request(frame)
 
     def mend(self, frame: bytes) -> tuple[Any, list[str]]:
-        """Decode a request that `decode` refused, in the way in which a codewhale reads it."""
+        """Decode a request that `decode` refused, as a codewhale server reads it; raises PeerError."""
         value = _object(_read_request(frame))
         method = value.get("method")
         if not isinstance(method, str):
@@ -255,20 +255,20 @@ def _found(said: Envelope) -> tuple[Form, Any]:
 
 
 def _without_null(params: Any) -> Any:
-    """Replace a config of null by UNSET, as for every other option."""
+    """Replace a `config` of null by UNSET, as servers do for every other optional param."""
     null = isinstance(params, requests.ResumeParams | requests.ForkParams) and params.config == Raw(b"null")
     return replace(params, config=UNSET) if null else params
 
 
 def unknown_kind(method: str, kind: str, *, seed: bool = False) -> str:
-    """Return the server's words about an unknown kind."""
+    """Return the server's error text for an unknown `kind`."""
     known = [form.kind for form in FORMS if form.kind.group == method and not (seed and form.kind.later)]
     names = ", ".join(f"`{known_kind.kind}`" for known_kind in known)
     return f"unknown variant `{kind}`, expected one of {names}"
 
 
 def _object(value: object) -> dict[str, Any]:
-    """Return a request as an object: an array of its members in order is accepted, a batch is not."""
+    """Return a request as an object: an array of its values in order is accepted, a JSON-RPC batch is not."""
     if isinstance(value, list):
         if value and isinstance(value[0], dict):
             raise PeerError("invalid", "invalid type: map, expected a string")
@@ -281,7 +281,7 @@ def _object(value: object) -> dict[str, Any]:
 
 
 def _params(method: str, params: object, value: dict[str, Any], dropped: list[str]) -> object:
-    """Return params without undocumented members; an array becomes an object by the order of the struct."""
+    """Return params without undocumented members; an array is converted to an object by the struct's order."""
     tagged = method in GROUPS and isinstance(params, dict)
     kind = params.get("kind") if isinstance(params, dict) else None
     form = BY_KIND.get((method, str(kind))) if tagged else BY_METHOD.get(method)
@@ -305,7 +305,7 @@ def _params(method: str, params: object, value: dict[str, Any], dropped: list[st
 
 
 def _read_request(frame: bytes) -> object:
-    """Return the JSON of a request, or raise a PeerError in the words of the real parser."""
+    """Return the JSON of a request, or raise PeerError with the error text of the real parser."""
     check_value_count(frame)
     try:
         text = frame.decode()
@@ -330,10 +330,10 @@ def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
     return members
 
 
-_UNIQUE = json.JSONDecoder(object_pairs_hook=_unique)  # json.loads makes one for each request
+_UNIQUE = json.JSONDecoder(object_pairs_hook=_unique)  # made once: json.loads would make one for each request
 
 
-# -- the words of the real parser (docs/dialects/codewhale.md, section 1.2) -------------------------
+# -- error texts of the real parser (docs/dialects/codewhale.md, section 1.2) -----------------------
 
 
 MISSING = re.compile(r"Object missing required field `(\w+)`")
@@ -342,11 +342,11 @@ TOO_SMALL = re.compile(r"Expected `int` >= 0 - at `\$([^`]*)`")
 
 EXPECTED = {"str": "a string", "bool": "a boolean", "int": "i64", "array": "a sequence", "object": "a map"}
 
-UNSIGNED = ".limit"  # the only unsigned integer: all others are i64
+UNSIGNED = ".limit"  # the path of the only unsigned integer: all others are i64
 
 
 def in_words(error: str, params: object) -> str:
-    """Return the text of an error about `params`."""
+    """Return the real parser's error text for msgspec's `error` about `params`."""
     if found := MISSING.search(error):
         return f"missing field `{found[1]}`"
     if found := TOO_SMALL.search(error):
@@ -359,14 +359,14 @@ def in_words(error: str, params: object) -> str:
 
 
 def _at(value: object, path: str) -> object:
-    """Return the member at a path of names; indices are not followed."""
+    """Return the member at a path of names; array indices in the path are not followed."""
     for name in path.split(".")[1:]:
         value = value.get(name) if isinstance(value, dict) else value
     return value
 
 
 def said_as(value: object) -> str:
-    """Return a value of a wrong type in the words of an error."""
+    """Return the description of a value of a wrong type, as the real parser writes it in errors."""
     match value:
         case None:
             return "null"
@@ -388,10 +388,10 @@ def said_as(value: object) -> str:
 
 
 def fitted(value: object, shape: inspect.Type, path: str, dropped: list[str]) -> object:
-    """Return `value` as a lax reader takes it, and add the paths of what was left out to `dropped`.
+    """Return `value` without unknown parts, as real peers read it, and add the paths of removed parts to `dropped`.
 
-    Undocumented members are left out. So are EventFrames with an unknown name, because such a frame must not cost the
-    answer that contains it. A unit variant may also be written as `{"ready": null}`.
+    Undocumented members are removed. EventFrames with an unknown name are removed too, so that the answer that contains
+    them can still be read. An enum variant without content may be written as `{"ready": null}`.
     """
     match value:
         case dict():

@@ -1,6 +1,4 @@
-"""EventFrames, which stand in the `events` of results and nowhere else on stdio (docs/dialects/codewhale.md, section
-6).
-"""
+"""EventFrames, which occur only in the `events` of results (docs/dialects/codewhale.md, section 6)."""
 
 from __future__ import annotations
 
@@ -19,7 +17,7 @@ from dragoman.mappings.codewhale.wire.values import (
 
 
 class FrameBase(Wire, frozen=True, kw_only=True, tag_field="event"):
-    """Base of the EventFrames."""
+    """Base class of the EventFrames."""
 
 
 class ResponseStart(FrameBase, frozen=True, kw_only=True, tag="response_start"):
@@ -43,7 +41,7 @@ class ResponseEnd(FrameBase, frozen=True, kw_only=True, tag="response_end"):
 
 
 class ToolCallStart(FrameBase, frozen=True, kw_only=True, tag="tool_call_start"):
-    """A call of a tool; `arguments` is a ToolPayload where a real peer built it, else any JSON."""
+    """A call of a tool; `arguments` is any JSON, from real peers a ToolPayload."""
 
     response_id: str
     tool_name: str
@@ -51,7 +49,7 @@ class ToolCallStart(FrameBase, frozen=True, kw_only=True, tag="tool_call_start")
 
 
 class ToolCallResult(FrameBase, frozen=True, kw_only=True, tag="tool_call_result"):
-    """The result of a tool; `output` is a ToolOutput where a real peer built it, else any JSON."""
+    """The result of a tool; `output` is any JSON, from real peers a ToolOutput."""
 
     response_id: str
     tool_name: str
@@ -152,13 +150,13 @@ class TurnStarted(FrameBase, frozen=True, kw_only=True, tag="turn_started"):
 
 
 class TurnComplete(FrameBase, frozen=True, kw_only=True, tag="turn_complete"):
-    """The end of a turn that went well."""
+    """The end of a successful turn."""
 
     turn_id: str
 
 
 class TurnAborted(FrameBase, frozen=True, kw_only=True, tag="turn_aborted"):
-    """The end of a turn that was stopped."""
+    """The end of a cancelled turn."""
 
     turn_id: str
     reason: str
@@ -177,7 +175,7 @@ class GoalCleared(FrameBase, frozen=True, kw_only=True, tag="thread_goal_cleared
 
 
 class Error(FrameBase, frozen=True, kw_only=True, tag="error"):
-    """A failure in words."""
+    """An error of a turn or tool, as text."""
 
     response_id: str
     message: str

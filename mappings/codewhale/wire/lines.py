@@ -1,8 +1,7 @@
-"""Bare lines: what a server streams before a result, without `jsonrpc` and `id`
-(docs/dialects/codewhale.md, sections 3 and 5).
+"""Bare lines: messages that a server streams before a result, without `jsonrpc` and `id`.
 
-Since 0.9.4 only the first three occur, within a turn. Before that, the hook mirror printed all of them. An option
-without a value is null, not absent.
+The source is docs/dialects/codewhale.md, sections 3 and 5. Since 0.9.4 only the first three occur, within a turn.
+Before that, the hook mirror printed all of them. An optional member without a value is null, not absent.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from dragoman.mappings.codewhale.wire.values import Wire
 
 
 class LineBase(Wire, frozen=True, kw_only=True, tag_field="type"):
-    """Base of the bare lines."""
+    """Base class of the bare lines."""
 
 
 class ResponseStart(LineBase, frozen=True, kw_only=True, tag="response_start"):
@@ -31,13 +30,13 @@ class ResponseDelta(LineBase, frozen=True, kw_only=True, tag="response_delta"):
 
 
 class ResponseEnd(LineBase, frozen=True, kw_only=True, tag="response_end"):
-    """The end of an answer, whether it went well or not."""
+    """The end of an answer, after success or failure."""
 
     response_id: str
 
 
 class ToolHook(LineBase, frozen=True, kw_only=True, tag="tool_lifecycle"):
-    """A report about a tool at work."""
+    """A report about the progress of a tool."""
 
     response_id: str
     tool_name: str
@@ -46,7 +45,7 @@ class ToolHook(LineBase, frozen=True, kw_only=True, tag="tool_lifecycle"):
 
 
 class JobHook(LineBase, frozen=True, kw_only=True, tag="job_lifecycle"):
-    """A report about a job at work."""
+    """A report about the progress of a job."""
 
     job_id: str
     phase: str
@@ -55,7 +54,7 @@ class JobHook(LineBase, frozen=True, kw_only=True, tag="job_lifecycle"):
 
 
 class ApprovalHook(LineBase, frozen=True, kw_only=True, tag="approval_lifecycle"):
-    """A report about an approval that is requested or given."""
+    """A report that an approval was requested or given."""
 
     approval_id: str
     phase: str

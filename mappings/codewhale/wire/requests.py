@@ -1,8 +1,8 @@
-"""Requests and their params (docs/dialects/codewhale.md, sections 1.1 and 2): one struct for each meaning.
+"""Requests and their params, one struct for each type of request (docs/dialects/codewhale.md, sections 1.1 and 2).
 
-Most meanings have a method of their own and a `kind` of `thread/request` or `app/request`; `method` keeps which of the
-names a request used. The params structs leave out that `kind`. `params` is UNSET where it was left out, and None where
-it was null.
+Most requests can be sent in two ways: by their own method, or as a `kind` of `thread/request` or `app/request`.
+`method` keeps the name that was used. The params structs do not contain `kind`. `params` is UNSET if it was absent, and
+None if it was null.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from dragoman.mappings.codewhale.wire.values import Answer, Wire
 
 
 class Params(Wire, frozen=True, kw_only=True, omit_defaults=True):
-    """Base of the params. An option that is null counts as absent, and is left out when it is written again."""
+    """Base class of the params. An optional param that is null counts as absent, and is omitted when written."""
 
 
 class NoParams(Params, frozen=True, kw_only=True):
-    """Params of a kind that takes none."""
+    """Params of a request that has none."""
 
 
 class CreateParams(Params, frozen=True, kw_only=True):
@@ -31,7 +31,7 @@ class CreateParams(Params, frozen=True, kw_only=True):
 
 
 class StartParams(Params, frozen=True, kw_only=True):
-    """Params of `thread/start`: how a thread begins."""
+    """Params of `thread/start`: the options of the new thread."""
 
     model: str | None = None
     model_provider: str | None = None
@@ -40,7 +40,7 @@ class StartParams(Params, frozen=True, kw_only=True):
 
 
 class ResumeParams(Params, frozen=True, kw_only=True):
-    """Params of `thread/resume`: the thread to continue, and how."""
+    """Params of `thread/resume`: the thread to continue, and its options."""
 
     thread_id: str
     history: list[Raw] | None = None
@@ -58,7 +58,7 @@ class ResumeParams(Params, frozen=True, kw_only=True):
 
 
 class ForkParams(Params, frozen=True, kw_only=True):
-    """Params of `thread/fork`: the thread to copy, and how."""
+    """Params of `thread/fork`: the thread to copy, and the options of the copy."""
 
     thread_id: str
     path: str | None = None
@@ -74,25 +74,25 @@ class ForkParams(Params, frozen=True, kw_only=True):
 
 
 class ListParams(Params, frozen=True, kw_only=True):
-    """Params of `thread/list`: how many threads, and whether archived ones count."""
+    """Params of `thread/list`: the maximum number of threads, and whether to include archived ones."""
 
     include_archived: bool | UnsetType = UNSET
     limit: Annotated[int, Meta(ge=0)] | None = None
 
     @classmethod
     def asking(cls, limit: int, archived: bool) -> ListParams | UnsetType:
-        """Return the params of a list as clients usually write them, without default values."""
+        """Return the params of a list without default values, as clients usually write them."""
         return cls(include_archived=archived or UNSET, limit=limit or None) if limit or archived else UNSET
 
 
 class OfThread(Params, frozen=True, kw_only=True):
-    """Params of the methods about one thread."""
+    """Params whose only member is a thread id."""
 
     thread_id: str
 
 
 class NameParams(Params, frozen=True, kw_only=True):
-    """Params that name a thread."""
+    """Params of `thread/set_name`: the thread and its new name."""
 
     thread_id: str
     name: str
@@ -107,7 +107,7 @@ class GoalParams(Params, frozen=True, kw_only=True):
 
 
 class ProgressParams(Params, frozen=True, kw_only=True):
-    """Params that count what a thread used on the way to its goal."""
+    """Params that report what a thread has used for its goal."""
 
     thread_id: str
     token_delta: int | UnsetType = UNSET
@@ -156,10 +156,10 @@ THREAD, APP = "thread/request", "app/request"
 
 
 class RequestBase(Wire, frozen=True, kw_only=True):
-    """Base of the requests.
+    """Base class of the requests.
 
-    `names` are the methods, the advertised one first. `kind` is the name within `group`, "" if it has none. `later`
-    means that servers of the seed generation do not know the request.
+    `names` are the method names, the advertised one first. `kind` is the name within the method `group`, "" if there is
+    none. `later` is True if servers of the seed generation do not know the request.
     """
 
     names: ClassVar[tuple[str, ...]] = ()
@@ -173,35 +173,35 @@ class RequestBase(Wire, frozen=True, kw_only=True):
 
 
 class Healthz(RequestBase, frozen=True, kw_only=True):
-    """Ask whether the server lives. Its params are ignored, as those of all lists."""
+    """Check that the server is alive. Its params are ignored."""
 
     names = ("healthz", "app/healthz")
     params: Raw | UnsetType = UNSET
 
 
 class Capabilities(RequestBase, frozen=True, kw_only=True):
-    """Ask for all methods of the server."""
+    """Request the list of all methods of the server."""
 
     names = ("capabilities",)
     params: Raw | UnsetType = UNSET
 
 
 class ThreadCapabilities(RequestBase, frozen=True, kw_only=True):
-    """Ask for the methods about threads."""
+    """Request the list of methods about threads."""
 
     names = ("thread/capabilities",)
     params: Raw | UnsetType = UNSET
 
 
 class PromptCapabilities(RequestBase, frozen=True, kw_only=True):
-    """Ask for the methods about prompts."""
+    """Request the list of methods about prompts."""
 
     names = ("prompt/capabilities",)
     params: Raw | UnsetType = UNSET
 
 
 class AppCapabilities(RequestBase, frozen=True, kw_only=True):
-    """Ask for facts about the server itself."""
+    """Request facts about the server itself."""
 
     names = ("app/capabilities",)
     group, kind = APP, "capabilities"
@@ -289,7 +289,7 @@ class GoalClear(RequestBase, frozen=True, kw_only=True):
 
 
 class GoalProgress(RequestBase, frozen=True, kw_only=True):
-    """Count what was used for a thread's goal; this request has no method of its own."""
+    """Report what was used for a thread's goal; this request has no method of its own, only a `kind`."""
 
     group, kind, later = THREAD, "goal_record_progress", True
     params: ProgressParams
@@ -375,7 +375,7 @@ class Models(RequestBase, frozen=True, kw_only=True):
 
 
 class LoadedList(RequestBase, frozen=True, kw_only=True):
-    """List the threads without the archived ones."""
+    """List the threads that are not archived."""
 
     names = ("app/thread_loaded_list", "app/thread-loaded-list")
     group, kind = APP, "thread_loaded_list"
@@ -383,21 +383,21 @@ class LoadedList(RequestBase, frozen=True, kw_only=True):
 
 
 class SubmitUserInput(RequestBase, frozen=True, kw_only=True):
-    """Answer questions to the user, since 0.8.62; this request has no method of its own."""
+    """Answer questions to the user, since 0.8.62; this request has no method of its own, only a `kind`."""
 
     group, kind, later = APP, "submit_user_input", True
     params: AnswersParams
 
 
 class Prompt(RequestBase, frozen=True, kw_only=True):
-    """Send one prompt, which makes no turn."""
+    """Run one prompt outside of any turn."""
 
     names = ("prompt/run", "prompt/request")
     params: PromptParams
 
 
 class Shutdown(RequestBase, frozen=True, kw_only=True):
-    """End the server."""
+    """Shut down the server."""
 
     names = ("shutdown",)
     params: Raw | UnsetType = UNSET

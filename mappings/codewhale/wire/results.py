@@ -1,7 +1,7 @@
 """Answers and their results (docs/dialects/codewhale.md, sections 1.2, 2 and 2.2).
 
-A result does not say what was asked: `shape_of` recognises it by its members. Absent and null differ where both occur,
-because `thread/message` at 0.9.10 writes nulls that everything else leaves out.
+A result does not name its method: `shape_of` recognises it by its members. Absent and null members are kept apart where
+both occur, because `thread/message` of 0.9.10 writes nulls that all other results omit.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Health(Wire, frozen=True, kw_only=True):
 
 
 class Capabilities(Wire, frozen=True, kw_only=True):
-    """Result of `capabilities`; those of threads and prompts have methods only."""
+    """Result of `capabilities`; the ones about threads and prompts have only `methods`."""
 
     transport: str | UnsetType = UNSET
     families: list[str] | UnsetType = UNSET
@@ -37,7 +37,7 @@ class Capabilities(Wire, frozen=True, kw_only=True):
 
 
 class ThreadResponse(Wire, frozen=True, kw_only=True):
-    """Result of most `thread/*`. `ok` is ours: it refuses a goal that the backend cannot keep."""
+    """Result of most `thread/*` methods. dragoman adds `ok`: false if the backend cannot store a goal."""
 
     thread_id: str
     status: str
@@ -62,7 +62,7 @@ class Interrupted(Wire, frozen=True, kw_only=True):
 
 
 class AppResponse(Wire, frozen=True, kw_only=True):
-    """Result of `app/*`; a failure is `ok` false here, not an error."""
+    """Result of `app/*` methods; a failure has `ok` false and is not a JSON-RPC error."""
 
     ok: bool
     data: Raw
@@ -98,7 +98,7 @@ SHAPES: tuple[tuple[frozenset[str], type[Wire]], ...] = (
 
 
 def shape_of(names: Collection[str]) -> type[Wire] | None:
-    """Return the result that has these members, or None if no method gives such a result."""
+    """Return the result struct with these member names, or None if no method has such a result."""
     return next((shape for known, shape in SHAPES if known.issubset(names)), None)
 
 
@@ -111,9 +111,9 @@ class Problem(Wire, frozen=True, kw_only=True):
 
 
 class Answer(Wire, frozen=True, kw_only=True):
-    """The answer to one request; `id` is any JSON, and null where it could not be read.
+    """The answer to one request; `id` is any JSON, null if the request's id could not be read.
 
-    `result` is a Result, or the JSON of a result that no method gives.
+    `result` is a result struct, or JSON if no struct has its members.
     """
 
     jsonrpc: Literal["2.0"] = "2.0"

@@ -1,7 +1,7 @@
-"""The small values of the codewhale wire (docs/dialects/codewhale.md, sections 6 and 7).
+"""Parts of codewhale messages (docs/dialects/codewhale.md, sections 6 and 7).
 
-Members are written in declaration order. An option that is None is left out, as the real serializer does. Where the
-wire can carry a null, or a peer may leave out a default, the member is UNSET when it is absent.
+Members are written in declaration order. An optional member that is None is omitted, as the real serializer does. If
+the wire can have a null, or a peer may omit a default, an absent member is UNSET.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 
 
 class Wire(Struct, frozen=True, kw_only=True, gc=False, forbid_unknown_fields=True):
-    """Base of everything on a codewhale's wire."""
+    """Base class of all wire structs of codewhale."""
 
 
 ThreadStatus = Literal["running", "idle", "completed", "failed", "paused", "archived"]
@@ -78,7 +78,7 @@ class Checkpoint(Wire, frozen=True, kw_only=True):
 
 
 class Approved(Wire, frozen=True, kw_only=True, tag_field="type", tag="approved"):
-    """The decision to allow."""
+    """The decision to allow the request."""
 
 
 class ApprovedAmendment(Wire, frozen=True, kw_only=True, tag_field="type", tag="approved_execpolicy_amendment"):
@@ -86,19 +86,19 @@ class ApprovedAmendment(Wire, frozen=True, kw_only=True, tag_field="type", tag="
 
 
 class ApprovedForSession(Wire, frozen=True, kw_only=True, tag_field="type", tag="approved_for_session"):
-    """The decision to allow as long as the session lasts."""
+    """The decision to allow such requests until the session ends."""
 
 
 class Denied(Wire, frozen=True, kw_only=True, tag_field="type", tag="denied"):
-    """The decision to refuse."""
+    """The decision to refuse the request."""
 
 
 class Abort(Wire, frozen=True, kw_only=True, tag_field="type", tag="abort"):
-    """The decision to refuse and to stop the turn."""
+    """The decision to refuse the request and to cancel the turn."""
 
 
 class NetworkAmendment(Wire, frozen=True, kw_only=True, tag_field="type", tag="network_policy_amendment"):
-    """A decision that makes a rule about one host."""
+    """A decision that adds a rule about one network host."""
 
     host: str
     action: RuleAction
@@ -108,14 +108,14 @@ Decision = Approved | ApprovedAmendment | ApprovedForSession | Denied | Abort | 
 
 
 class NetworkContext(Wire, frozen=True, kw_only=True):
-    """The host that an approval is about."""
+    """The network host that an approval request is about."""
 
     host: str
     protocol: str
 
 
 class NetworkRule(Wire, frozen=True, kw_only=True):
-    """A proposed rule about one host."""
+    """A proposed rule about one network host."""
 
     host: str
     action: RuleAction

@@ -57,10 +57,7 @@ class Interrupt(Struct, kw_only=True):
 
 
 class Following:
-    """The state of one session.
-
-    `wants` is True if `message.list` must be called now. `guesses` counts the ends that no `llm.end` reported.
-    """
+    """The state of one session. `wants`: call `message.list` now. `guesses` counts ends that no `llm.end` reported."""
 
     def __init__(self, patience: Patience) -> None:
         self.patience = patience
