@@ -74,7 +74,7 @@ def _log_losses(ledger: Ledger) -> None:
         missed_by_nobody = getattr(getattr(events, entry.kind, None), "bookkeeping", False)
         (log.debug if missed_by_nobody else log.info)("not delivered", **structs.asdict(entry))
     for entry in ledger.partial()[:LOSSES_LOGGED]:
-        log.info("delivered in part", **structs.asdict(entry))
+        log.info("delivered without some fields", **structs.asdict(entry))
 
 
 class App:

@@ -248,7 +248,7 @@ class Link:
                     await asyncio.wait((writer,), timeout=self._flush)
                     writer.cancel()
         except Exception:
-            self.log.exception("link failed")
+            self.log.exception("link failed, disconnecting the peer")
             self._reason = CloseReason.INTERNAL
         finally:
             self._die()
@@ -298,7 +298,7 @@ class Link:
 
     def _note_cut(self, code: str, text: str) -> None:
         self._why = text
-        self.log.warning("link cut", code=code, reason=text)
+        self.log.warning("peer disconnected", code=code, reason=text)
         self._ledger.counters[f"links_cut_{code}"] += 1
 
     def _finish(self) -> None:
@@ -430,7 +430,7 @@ class Link:
         try:
             self._apply(alarm.callback())
         except Exception:  # no caller is above a timer: the link's failure ends this link alone
-            self.log.exception("link failed at an alarm")
+            self.log.exception("link failed at a timer, disconnecting the peer")
             self._reason = CloseReason.INTERNAL
             self._finish()
 
@@ -485,7 +485,7 @@ async def _write(link: Link, transport: Transport, drained: Callable[[Link], Non
                 drained(link)
     except ConnectionError as error:
         # The peer may have written before it closed: what it said is still read and acted on.
-        link.log.debug("peer does not read any more", error=str(error))
+        link.log.debug("cannot write to the peer any more", error=str(error))
         outbox.discard()
 
 

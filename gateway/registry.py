@@ -84,7 +84,7 @@ def _import_dialect(name: str) -> Dialect:
     for entry in entry_points():
         if entry.name == name:
             return cast(Dialect, entry.load())
-    raise ConfigError(f"unknown dialect {name!r}: there are {', '.join(names())}")
+    raise ConfigError(f"unknown dialect {name!r}; the dialects are {', '.join(names())}")
 
 
 def played(endpoint: Endpoint) -> bool:

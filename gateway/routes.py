@@ -196,7 +196,7 @@ class Routes:
             try:
                 await self._open(old, listener.endpoint, self.identities)
             except OSError as error:
-                log.error("listener lost", endpoint=listener.endpoint.masked, cause=str(error))  # noqa: TRY400  # its traceback says no more
+                log.error("listener failed", endpoint=listener.endpoint.masked, cause=str(error))  # noqa: TRY400  # its traceback says no more
 
     def _take_over(self, planned: list[RunningRoute]) -> None:
         """Let the planned routes serve, and retire the routers that have no route any more."""

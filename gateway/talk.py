@@ -156,7 +156,7 @@ class BackendClient:
                 missing = session and told.event.failure.cause == "not_found"
                 who = f"the backend has no session {session!r}: " if missing else ""
                 raise ConfigError(who + self.explain(told.event.failure))
-        raise ConfigError(f"the backend {self._endpoint.masked} opened no session within {OPEN_DEADLINE:g} s")
+        raise ConfigError(f"the backend {self._endpoint.masked} did not open a session within {OPEN_DEADLINE:g} s")
 
     def explain(self, failure: Failure) -> str:
         """Return the text of a failure; of a lost backend with its endpoint, which only remote clients must not see."""

@@ -141,7 +141,7 @@ class PodsKind(BackendKind):
                         self._refusal, self._is_refused = refused.failure, True
                     waiting.act()
             except Exception:  # no caller is above this task: the failure ends this client alone
-                link.log.exception("pod not found")
+                link.log.exception("cannot find a pod for the client, disconnecting it")
                 link.end(CloseReason.INTERNAL)
             self._chosen, self._refusal, self._is_refused = None, NONE_FREE, False
             self._queue.popleft()

@@ -92,7 +92,7 @@ class SharedKind(RememberingOpener):
         sessions.watchers.add(self._note_end)
         upstream = self._connect_upstream(self)
         if not isinstance(upstream, Upstream):
-            raise ConfigError(f"route {self._state.id}: a backend of many sessions must be dialled, not played")
+            raise ConfigError(f"route {self._state.id}: a backend with many sessions must be live, not a recording")
         self._upstream = upstream
 
     # -- what the router asks ------------------------------------------------------------------------------

@@ -41,7 +41,7 @@ def bridge(
         config.Overflow, typer.Option(help="If a client is slow: merge its text deltas, or disconnect it.")
     ] = "coalesce",
     approvals: Annotated[
-        config.Approvals, typer.Option(help="Questions to a client without questions: ask in words, deny or approve.")
+        config.Approvals, typer.Option(help="If a client cannot show a question: ask in words, deny or approve.")
     ] = "ask",
     record: Annotated[
         str | None,

@@ -30,7 +30,7 @@ def demo_backend(
         bool,
         typer.Option(
             "--like-real",
-            help="Behave as the shipped programs do where they differ from the documented protocol.",
+            help="Behave like the released programs where they differ from the documented protocol.",
         ),
     ] = False,
     log_level: LogLevel = "info",

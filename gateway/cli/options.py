@@ -30,9 +30,7 @@ RecordingFile = Annotated[
 ]
 RedactConfig = Annotated[
     Path | None,
-    typer.Option(
-        "--config", metavar="FILE", help="Also look for what \\[recording.redact] of this configuration names."
-    ),
+    typer.Option("--config", metavar="FILE", help="Also apply \\[recording.redact] of this configuration."),
 ]
 OpsConfig = Annotated[
     Path | None,

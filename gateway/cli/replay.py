@@ -32,11 +32,14 @@ def replay(
     file: RecordingFile,
     listen: Annotated[
         list[str],
-        typer.Option("--listen", metavar="ENDPOINT", help="Where clients connect; can be repeated."),
+        typer.Option("--listen", metavar="ENDPOINT", help="The endpoint at which clients connect; can be repeated."),
     ],
     mode: Annotated[
         str,
-        typer.Option(metavar="MODE", help=f"For an input that is not recorded: {', '.join((*MODES, RECORD_MISSING))}."),
+        typer.Option(
+            metavar="MODE",
+            help=f"The treatment of inputs that are not recorded: {', '.join((*MODES, RECORD_MISSING))}.",
+        ),
     ] = "strict",
     upstream: Annotated[
         str, typer.Option(metavar="ENDPOINT", help="The live backend for --mode spy and record-missing.")
@@ -93,7 +96,7 @@ def _check_mode(mode: str, upstream: str) -> None:
     if mode not in (*MODES, RECORD_MISSING):
         raise ConfigError(f"--mode {mode!r}: write {', '.join(MODES)} or {RECORD_MISSING}")
     if mode != MODES[0] and not upstream:
-        raise ConfigError(f"--mode {mode} wants the live backend: add --upstream ENDPOINT")
+        raise ConfigError(f"--mode {mode} needs a live backend: add --upstream ENDPOINT")
 
 
 def _keep_missing(file: Path) -> None:

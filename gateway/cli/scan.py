@@ -23,7 +23,8 @@ EXAMPLES = ("dragoman scan recordings/*.jsonl", "dragoman scan atlas.jsonl --jso
 
 def scan(
     files: Annotated[
-        list[Path], typer.Argument(metavar="FILE...", help="Recordings. For one in several parts, name any part.")
+        list[Path],
+        typer.Argument(metavar="FILE...", help="The recordings to scan. If one has several parts, name any part."),
     ],
     config_file: RedactConfig = None,
     as_json: AsJson = False,

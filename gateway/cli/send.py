@@ -45,7 +45,7 @@ class SendResult(Struct, frozen=True, kw_only=True, tag_field="type", tag="resul
 
 def send(
     endpoint: Annotated[str, typer.Argument(metavar="ENDPOINT", help="The backend, in any dialect.")],
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="The input.")],
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="The input to send.")],
     session: Annotated[
         str, typer.Option("--session", metavar="ID", help="Continue this session; a pod has only one.")
     ] = "",

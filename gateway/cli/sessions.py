@@ -30,12 +30,18 @@ def sessions(
     session: Annotated[str, typer.Argument(metavar="[ID]", help="The session.", show_default=False)] = "",
     route: Annotated[str, typer.Option(metavar="NAME", help="List only sessions of this route.")] = "",
     state: Annotated[str, typer.Option(metavar="STATE", help="List only sessions in this state, such as idle.")] = "",
-    dialect: Annotated[str, typer.Option(metavar="NAME", help="List only those whose backend speaks this.")] = "",
+    dialect: Annotated[
+        str, typer.Option(metavar="NAME", help="List only sessions whose backend speaks this dialect.")
+    ] = "",
     owner: Annotated[str, typer.Option(metavar="NAME", help="List only sessions of this principal.")] = "",
     sort: Annotated[
-        str, typer.Option(metavar="KEY", help="id, opened_at, updated_at, memory or clients; a `-` before it turns it.")
+        str,
+        typer.Option(
+            metavar="KEY",
+            help="Sort by id, opened_at, updated_at, memory or clients; a `-` before it reverses the order.",
+        ),
     ] = "id",
-    limit: Annotated[int, typer.Option(min=1, max=1000, help="List at most so many.")] = 100,
+    limit: Annotated[int, typer.Option(min=1, max=1000, help="The maximum number of sessions to list.")] = 100,
     config_file: OpsConfig = None,
     ops: OpsUrl = None,
     as_json: AsJson = False,

@@ -47,8 +47,10 @@ def show(
     turn: Annotated[
         list[int] | None, typer.Option("--turn", metavar="N", help="Show only this turn; the first is 1.")
     ] = None,
-    from_: Annotated[str, typer.Option("--from", metavar="TIME", help="Begin here: 90, 1:30, or a clock time.")] = "",
-    to: Annotated[str, typer.Option("--to", metavar="TIME", help="End here.")] = "",
+    from_: Annotated[
+        str, typer.Option("--from", metavar="TIME", help="Show entries from this time on: 90, 1:30, or a clock time.")
+    ] = "",
+    to: Annotated[str, typer.Option("--to", metavar="TIME", help="Show entries up to this time.")] = "",
     as_: Annotated[
         str, typer.Option("--as", metavar="DIALECT", help="Print the frames that a client of this dialect would get.")
     ] = "",
@@ -146,7 +148,7 @@ def _of_turns(entries: Iterable[TranscriptEntry], turns: list[int]) -> Iterable[
 def _kinds(kinds: list[str] | None, *, every: bool) -> frozenset[str]:
     unknown = sorted(set(kinds or ()) - set(KINDS))
     if unknown:
-        raise ConfigError(f"--kind {unknown[0]!r}: there are {', '.join(KINDS)}")
+        raise ConfigError(f"--kind {unknown[0]!r}: write one of {', '.join(KINDS)}")
     if kinds:
         return frozenset(kinds)
     return frozenset(KINDS) - (frozenset() if every else HIDDEN)

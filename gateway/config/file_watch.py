@@ -60,7 +60,7 @@ async def watch_file(file: Path, on_change: Callable[[], None]) -> None:
                         break
         except (OSError, RuntimeError) as error:  # no inotify instance is left, or a folder has vanished meanwhile
             if told != (told := str(error)):
-                log.warning("the configuration is not watched; SIGHUP reloads it", file=str(file), cause=told)
+                log.warning("cannot watch the configuration file; send SIGHUP to reload it", file=str(file), cause=told)
             await asyncio.sleep(RETRY)
 
 

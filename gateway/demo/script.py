@@ -73,7 +73,7 @@ def read(text: str, name: str) -> list[list[Line]]:
     if turns[-1]:
         raise ConfigError(f"{name}: the last turn has no `turn_ended` line")
     if not turns[0]:
-        raise ConfigError(f"{name}: no turn in it: write events, one a line, the last one `turn_ended`")
+        raise ConfigError(f"{name}: the script has no turn: write events, one a line, the last one `turn_ended`")
     return turns[:-1]
 
 
@@ -86,7 +86,7 @@ def _line(text: str) -> Line:
         raise ConfigError('no event: write {"type": "text_delta", "text": "..."}')
     kind = EVENTS.get(fields["type"])
     if kind is None:
-        raise ConfigError(f"a script cannot say {fields['type']!r}; {_near_event(fields['type'])}")
+        raise ConfigError(f"invalid type {fields['type']!r}; {_near_event(fields['type'])}")
     for key in fields:
         if key not in (*OWN, *kind.__struct_fields__):
             raise ConfigError(f"{fields['type']} has no {key!r}; {nearest(key, (*kind.__struct_fields__, *OWN[1:]))}")

@@ -73,7 +73,11 @@ class KeySet:
             self._keys = keys
 
     def _warn(self, cause: str) -> None:
-        log.warning("keys of tokens not renewed", cause=masked_text(cause), known=len(self._keys))
+        log.warning(
+            "cannot renew the keys of tokens, keeping the known ones",
+            cause=masked_text(cause),
+            known=len(self._keys),
+        )
 
 
 def _public_keys(loaded: dict[str, Any]) -> dict[str, jwt.PyJWK]:

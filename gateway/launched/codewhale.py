@@ -40,8 +40,8 @@ def launch(arguments: Sequence[str], environment: Mapping[str, str]) -> Config:
     Raise SystemExit(2) for arguments that ask for anything else than a server on stdio.
     """
     parser = argparse.ArgumentParser(prog="dragoman-codewhale", description=DESCRIPTION, allow_abbrev=False)
-    parser.add_argument("command", choices=("app-server",), help="the one command of a codewhale that is served")
-    parser.add_argument("--stdio", action="store_true", required=True, help="on stdin and stdout")
+    parser.add_argument("command", choices=("app-server",), help="the only command of a codewhale that dragoman serves")
+    parser.add_argument("--stdio", action="store_true", required=True, help="serve on stdin and stdout")
     parser.add_argument("--config", metavar="FILE", help=argparse.SUPPRESS)
     _, unknown = parser.parse_known_args(arguments)
     if unknown:  # a newer client may send new arguments: serve it anyway

@@ -81,7 +81,9 @@ class Parent:
             async with asyncio.timeout(READ_DEADLINE):
                 await self._write(frames)
         except (OSError, TimeoutError) as error:
-            log.warning("report not delivered to the parent", report=report["kind"], cause=str(error) or "no snapshot")
+            log.warning(
+                "cannot deliver the report to the parent pod", report=report["kind"], cause=str(error) or "no snapshot"
+            )
 
     async def _write(self, frames: Sequence[bytes]) -> None:
         transport = await self._connect()

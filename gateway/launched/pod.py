@@ -77,7 +77,7 @@ class KeptConversation:
             return ""
         except msgspec.DecodeError as error:
             log.warning(
-                "conversation of the pod cannot be read, beginning a new one", file=str(self._path), cause=str(error)
+                "cannot read the pod's conversation, beginning a new one", file=str(self._path), cause=str(error)
             )
             return ""
         return kept.session if (kept.route, kept.upstream) == (route, upstream) else ""
@@ -92,7 +92,7 @@ class KeptConversation:
             draft.write_bytes(msgspec.json.encode(conversation))
             draft.replace(self._path)
         except OSError as error:
-            log.warning("conversation of the pod not kept", file=str(self._path), error=str(error))
+            log.warning("cannot save the id of the pod's conversation", file=str(self._path), error=str(error))
             return
         self._written = conversation
 
@@ -137,16 +137,14 @@ def launch(arguments: Sequence[str], environment: Mapping[str, str]) -> Launch:
 
 def _options(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="dragoman-pod", description=DESCRIPTION, allow_abbrev=False)
-    parser.add_argument("--overlay", metavar="TOML", default="", help="a manifest's text; its name is taken")
-    parser.add_argument(
-        "--pod", metavar="NAME", default="", help="the pod's name; go on with the conversation that it had"
-    )
-    parser.add_argument("--session", metavar="UUID", default="", help="go on with this conversation")
+    parser.add_argument("--overlay", metavar="TOML", default="", help="the text of a manifest, which names the pod")
+    parser.add_argument("--pod", metavar="NAME", default="", help="the pod's name; its kept conversation is continued")
+    parser.add_argument("--session", metavar="UUID", default="", help="continue this conversation")
     parser.add_argument(
         "--require-pod-state", action="store_true", help="with --pod: fail if no conversation is kept for the name"
     )
     parser.add_argument(
-        "--store", metavar="DIR", default="", help="where the conversation behind a name is kept: the pods' sessions"
+        "--store", metavar="DIR", default="", help="the directory where the conversation of each name is kept"
     )
     parser.add_argument(
         "--callback", metavar="SOCKET", default="", help="report turn_ended, errored and shut_down to this parent pod"

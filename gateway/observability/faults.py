@@ -49,4 +49,4 @@ class FaultLog:
             self._lines.flush()
 
     def _write_line(self, fault: PeerError, count: int) -> None:
-        self._owner.log.info("bad frame", code=fault.code, reason=fault.text, count=count)
+        self._owner.log.info("invalid frame received", code=fault.code, reason=fault.text, count=count)

@@ -81,7 +81,7 @@ class WatchedExporter:
         result = self._exporter.export(spans)
         fails = result.name != "SUCCESS"
         if fails and not self._fails:
-            log.warning("no spans are exported: the collector does not take them")
+            log.warning("spans are not exported: the collector refuses them")
         elif self._fails and not fails:
             log.info("spans are exported again")
         self._fails = fails
@@ -111,7 +111,7 @@ class Telemetry:
             if not thread.is_alive():
                 return
             await asyncio.sleep(POLL)
-        log.warning("the last spans were not exported in time")
+        log.warning("the last spans were not exported before the deadline")
 
 
 def start_telemetry() -> Telemetry | None:
@@ -123,10 +123,10 @@ def start_telemetry() -> Telemetry | None:
 
         exporter = _exporter()
     except ImportError as error:
-        log.warning("no traces: install the extra: pip install 'dragoman[otel]'", cause=str(error))
+        log.warning("traces are off; install the extra: pip install 'dragoman[otel]'", cause=str(error))
         return None
     except ValueError as error:
-        log.warning("no traces", cause=str(error))
+        log.warning("traces are off", cause=str(error))
         return None
     resource = Resource({SERVICE_NAME: "dragoman"}).merge(OTELResourceDetector().detect())
     provider = TracerProvider(resource=resource, shutdown_on_exit=False)
@@ -145,7 +145,7 @@ def _exporter() -> Any:
 
         return ConsoleSpanExporter(out=sys.stderr)
     if name != "otlp":
-        raise ValueError(f"OTEL_TRACES_EXPORTER={name}: there are otlp, console and none")
+        raise ValueError(f"OTEL_TRACES_EXPORTER={name}: write otlp, console or none")
     protocol = os.environ.get("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf")
     if os.environ.get("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", protocol) == "grpc":
         from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter as Grpc

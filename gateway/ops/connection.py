@@ -102,7 +102,7 @@ def find_ops_port(config_file: Path | None, url: str | None) -> OpsConnection:
     elif url:
         address = parse_ops_address(url)
     else:
-        raise ConfigError("no gateway is named: use --config FILE, --ops URL or the variable DRAGOMAN_OPS")
+        raise ConfigError("name the gateway: use --config FILE, --ops URL or the variable DRAGOMAN_OPS")
     if not address.path and not address.port:
-        raise ConfigError("the system chose the port of this gateway, and its first log line names it: use --ops URL")
+        raise ConfigError("the system chose the port of this gateway: its first log line has the URL for --ops")
     return OpsConnection(address, token)

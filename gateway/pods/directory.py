@@ -110,7 +110,12 @@ class PodDirectory:
         try:
             await place.folder.open(lambda path: self._listen(path, ingress))
         except (OSError, ConfigError) as error:
-            log.warning("session not served in the directory", session=id, folder=place.folder.name, error=str(error))
+            log.warning(
+                "cannot serve the session in the directory of pods",
+                session=id,
+                folder=place.folder.name,
+                error=str(error),
+            )
             self._wanted.pop(id, None)
             return
         if self._wanted.get(id) is not place:  # over before it was there

@@ -53,7 +53,7 @@ class PodFolder:
             try:
                 self._write_status(state.id, state.status)
             except OSError as error:
-                log.warning("status.json not written", pod=self.name, error=str(error))
+                log.warning("cannot write status.json", pod=self.name, error=str(error))
 
     async def close(self) -> None:
         """Stop listening and remove our files. A folder with other files stays."""

@@ -91,7 +91,7 @@ class ServiceNotifier:
                 notifying.setblocking(False)
                 notifying.sendto("\n".join(assignments).encode(), self._address)
         except OSError as error:
-            log.warning("the service manager could not be told", message=assignments[0], cause=str(error))
+            log.warning("cannot notify the service manager", message=assignments[0], cause=str(error))
 
 
 def _watchdog_beat(environment: MutableMapping[str, str]) -> float | None:

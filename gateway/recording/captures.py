@@ -122,9 +122,9 @@ class Capture:
                 try:
                     raw = decoder.decode(line)
                 except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-                    raise RecordingError(f"{self.path}:{number} is no line of a capture: {error}") from None
+                    raise RecordingError(f"{self.path}:{number} is not a line of a capture: {error}") from None
                 if raw.format == FORMAT:
-                    raise RecordingError(f"{self.path} is no capture but a recording already")
+                    raise RecordingError(f"{self.path} is already a recording, not a capture")
                 yield number, raw
 
 
@@ -188,7 +188,9 @@ class Import:
             raise RecordingError(f"{self._capture.path} holds no frames: a line of a capture has `frame` or `frames`")
         known = {**named, **asked}
         if session and known and session not in known:
-            raise RecordingError(f"{self._capture.path} has no session {session!r}: there are {', '.join(known)}")
+            raise RecordingError(
+                f"{self._capture.path} has no session {session!r}; its sessions are {', '.join(known)}"
+            )
         self._told = _most(told)
         self.session = session or _most(named) or _most(asked) or str(uuid5(NAMESPACE_URL, self._capture.path.name))
         self.started_at = self.started_at or self._capture.path.stat().st_mtime_ns

@@ -243,7 +243,7 @@ def decode_header(line: bytes, name: str = "this file") -> Header:
     except (msgspec.MsgspecError, UnicodeDecodeError):
         stamp = _Stamp()
     if stamp.format != FORMAT:
-        raise RecordingError(f"{name} is no recording: its first line is no header of format {FORMAT!r}")
+        raise RecordingError(f"{name} is not a recording: its first line is not a header of format {FORMAT!r}")
     if stamp.version > VERSION:
         raise VersionError(
             f"{name} is a recording of version {stamp.version}, and this dragoman reads version {VERSION}: "

@@ -66,7 +66,7 @@ class Keeper:
             self._jobs.popleft()
         except OSError as error:
             self._jobs.popleft()
-            log.warning("recordings not tidied", cause=str(error))
+            log.warning("cannot compress or delete old recordings", cause=str(error))
 
     def _tidy(self) -> Iterator[None]:
         """Compress the files that a killed gateway left, then delete the oldest ones above the limits."""
@@ -116,7 +116,7 @@ def compress(path: Path) -> Generator[None, None, None]:
         sync_folder(path.parent)
         path.unlink()
     except OSError as error:
-        log.warning("recording not compressed", file=str(path), cause=str(error))
+        log.warning("cannot compress the recording", file=str(path), cause=str(error))
     finally:
         draft.unlink(missing_ok=True)
 

@@ -153,7 +153,7 @@ class RecordingParts:
         self._lose(count)
         self._ledger.counters["recordings_failed"] += 1
         log.error(
-            "NOT RECORDING this session, trying again later",
+            "THE SESSION IS NOT RECORDED; dragoman tries again later",
             session=self.header.session,
             cause=cause,
             seconds=RETRY,

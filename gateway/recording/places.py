@@ -85,12 +85,12 @@ def place(text: str) -> Place:
     path = Path(text).expanduser()
     if path.is_dir() or text.endswith("/") or not path.suffix:
         if path.exists() and not path.is_dir():
-            raise ConfigError(f"{text}: there is a file; recordings need a folder, or the name of a new file")
+            raise ConfigError(f"{text} is a file: name a folder, or a new file")
         return Folder(path)
     if path.exists():
-        raise ConfigError(f"{text} exists already, and a recording overwrites nothing: name a new file, or a folder")
+        raise ConfigError(f"{text} exists already and is not overwritten: name a new file, or a folder")
     if path.suffix == ZST:
-        raise ConfigError(f"{text}: what is being recorded is not compressed: name it {path.stem}")
+        raise ConfigError(f"{text}: a recording is compressed only after its end: name it {path.stem}")
     return OneFile(path)
 
 

@@ -74,7 +74,7 @@ class Recordings:
         if self.worker is not None:
             await self.worker.close()
         if not await asyncio.to_thread(self.writer.close):
-            log.error("the end of the recordings was not written: the disk did not take it in time")
+            log.error("the end of the recordings was not written: the disk was too slow for the deadline")
         self._backlog.release()
 
 
@@ -133,7 +133,7 @@ def recordings_opener(wanted: Recording, ledger: Ledger, memory: MemoryBudget) -
         )
         writer.start()
         if not wanted.redact.enabled:
-            log.warning("SECRETS WILL STAND IN THE RECORDINGS: redaction is off", path=wanted.path)
+            log.warning("RECORDINGS WILL CONTAIN SECRETS: redaction is off", path=wanted.path)
         return Recordings(
             writer,
             ledger,

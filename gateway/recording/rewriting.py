@@ -44,7 +44,7 @@ def redact(recording: Reader, redactor: Redactor, out: Path | None = None) -> li
     drafts = [target.with_name(f".{target.name}.{os.getpid()}") for target in targets]
     for target in targets if out is not None else ():
         if target.exists():
-            raise ConfigError(f"{target} exists already, and a recording overwrites nothing: name a new file")
+            raise ConfigError(f"{target} exists already and is not overwritten: name a new file")
     with ExitStack() as stack:
         held = [stack.enter_context(source.open("rb")) for source in sources]
         if not all(lock(file.fileno()) for file in held):

@@ -103,7 +103,7 @@ class RedactionWorker:
                 await self._idle.wait()
         if self._jobs:
             self._jobs.clear()
-            log.error("the end of the recordings was not written: it was not redacted in time")
+            log.error("the end of the recordings was not written: redaction took longer than the deadline")
 
     def _collect(self) -> None:
         """Tell the recorders of finished work, in order."""

@@ -77,7 +77,7 @@ class LiveBackend(AskingBackend):
         items = [i for i in self._session.connected().transcript if isinstance(i, Message) and i.role != "system"]
         self._backend.start()
         if not items:
-            log.info("the live backend goes on", backend=self._name)
+            log.info("the live backend continues the session", backend=self._name)
         elif self._dialect.takes_history is None:
             self._alert(
                 f"the live backend goes on without the {len(items)} messages before: its dialect takes no history"
@@ -142,7 +142,7 @@ class LiveBackend(AskingBackend):
             refused = answer.failure if isinstance(answer, e.Reply) else None
             refusal = refused.text if refused is not None else "it did not answer"
             if isinstance(answer, e.SessionOpened):
-                log.info("the live backend goes on", backend=self._name, messages=len(items))
+                log.info("the live backend continues the session", backend=self._name, messages=len(items))
                 return
         self._alert(f"the live backend goes on without the {len(items)} messages before: {refusal}")
 

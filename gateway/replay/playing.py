@@ -90,9 +90,9 @@ def _cut(plan: ReplayPlan, until: Until | None) -> ReplayPlan:
     if until is None:
         return plan
     if until.turn > len(plan.ends):
-        raise ConfigError(f"{plan.recording.path}: there is no turn {until.turn}: it has {len(plan.ends)}")
+        raise ConfigError(f"{plan.recording.path}: the recording has no turn {until.turn}, only {len(plan.ends)}")
     if until.seq and next(iter(plan.recording.lines(seq=until.seq)), None) is None:
-        raise ConfigError(f"{plan.recording.path}: there is no line {until.seq}: it ends before")
+        raise ConfigError(f"{plan.recording.path}: the recording has no line {until.seq}: it ends earlier")
     return cut_plan(plan, plan.ends[until.turn - 1] if until.turn else until.seq)
 
 

@@ -99,7 +99,11 @@ class Reporter:
         if report.refused:
             log.warning("command refused", command=report.words, why=WHY[report.outcome])
         elif report.outcome == "near":
-            log.warning("command matched with a similar one", command=report.words, input=report.turn)
+            log.warning(
+                "the command is not recorded; a similar recorded command is used",
+                command=report.words,
+                input=report.turn,
+            )
         elif report.outcome == "same":
             log.info("command matched except for ids, times and white space", command=report.words, input=report.turn)
         if self._tell is not None:

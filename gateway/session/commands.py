@@ -195,7 +195,7 @@ class Commands:
                 client.send([Reply(request=command.request)])
 
     def _expire(self) -> None:
-        self._context.log.warning("backend did not end the cancelled turn in time, ending it for its clients")
+        self._context.log.warning("the backend did not end the cancelled turn in time; the gateway ends it for clients")
         self._force()
 
     def _force(self) -> None:

@@ -166,7 +166,7 @@ class Delivery:
         try:
             rendered = time_render(group, batch, self._ledger) if self._ledger.times else group.projection.render(batch)
         except Exception:  # noqa: BLE001  # a rule of one dialect is wrong: its clients go, everybody else stays
-            group.members[0].link.log.exception("rendering failed")
+            group.members[0].link.log.exception("cannot render events for clients, disconnecting them")
             for attachment in list(group.members):
                 attachment.link.end(CloseReason.INTERNAL)
                 self.detach(attachment.link)
@@ -243,7 +243,7 @@ class Delivery:
             attachment.cursor = batch.first_seq
             attachment.link.behind[self._state.id] = None
             self.groups.leave(attachment)
-            attachment.link.log.info("client is slow, joining pieces of its text")
+            attachment.link.log.info("client is slow, merging its text deltas")
 
     def catch_up(self, link: Client) -> Iterator[None]:
         """Deliver the missed events to a link that has written everything; yield after each slice.

@@ -44,7 +44,9 @@ class ClientKeys:
         try:
             self._load()
         except ConfigError as error:
-            log.warning("keys of clients not renewed", cause=str(error), known=len(self._keys))
+            log.warning(
+                "cannot reload the keys of clients, keeping the known ones", cause=str(error), known=len(self._keys)
+            )
         return key in self._keys
 
     def _load(self) -> None:

@@ -147,7 +147,7 @@ class ProjectListener:
         try:
             project.register()
         except OSError as error:  # clients can still find it by its lock file
-            log.warning("project not added to the registry of instances", error=str(error))
+            log.warning("cannot add the project to the registry of instances", error=str(error))
 
     async def close(self) -> None:
         """Stop accepting, and stop being the primary."""

@@ -76,7 +76,7 @@ def _dial(endpoint: Endpoint, limits: Limits, _spawner: Spawner) -> Connect:
             if not forwarded or error.status != HTTPStatus.UNAUTHORIZED:
                 raise
             # The text of the backend may be about the client's token, and others read the error: only the log has it.
-            log.debug("token refused by the backend", endpoint=endpoint.masked, cause=str(error))
+            log.debug("the backend refused the token", endpoint=endpoint.masked, cause=str(error))
             text = "the backend does not accept the token of the session's owner (HTTP 401)"
             raise PermissionError(errno.EACCES, f"{endpoint.masked}: {text}") from None
 
@@ -91,7 +91,9 @@ def _server_tls(endpoint: Endpoint) -> websocket.ServerTls | None:
         raise ConfigError(f"{endpoint.masked}: a TLS listener needs `?cert=FILE&key=FILE`")
 
     def tell(text: str) -> None:
-        log.warning("certificate not renewed", endpoint=endpoint.masked, cause=text)
+        log.warning(
+            "cannot load the renewed certificate; the old one stays in use", endpoint=endpoint.masked, cause=text
+        )
 
     try:
         return websocket.ServerTls(_files(endpoint, "client_ca"), tell)

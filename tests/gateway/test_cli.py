@@ -184,7 +184,7 @@ def test_the_version_is_one_line() -> None:
         (("bridge", WS, "pod+unix:/x", "--overflow", "maybe"), "'maybe' is not one of 'coalesce', 'disconnect'"),
         (("bridge",), "Missing argument 'LISTEN... UPSTREAM'"),
         (("translate", "--from", "pod"), "Missing option '--to'"),
-        (("translate", "--from", "pod", "--to", "pud"), "unknown dialect 'pud': there are smooth, pod"),
+        (("translate", "--from", "pod", "--to", "pud"), "unknown dialect 'pud'; the dialects are smooth, pod"),
         (("serve",), "Missing option '--config'"),
         (("check",), "Missing argument 'FILE'"),
         (("matrix", "--json", "--markdown"), "exclude each other"),
@@ -211,7 +211,7 @@ def test_without_arguments_the_help_is_printed_and_no_error() -> None:
     [
         ((WS,), "at least two endpoints"),
         ((WS, "nowhere"), "invalid endpoint 'nowhere': write DIALECT+TRANSPORT:ADDRESS, for example smooth+ws://"),
-        ((WS, "pud+unix:/x"), "unknown dialect 'pud': there are smooth, pod"),
+        ((WS, "pud+unix:/x"), "unknown dialect 'pud'; the dialects are smooth, pod"),
         (("pod+ws://h:1", "pod+unix:/x"), "can listen on smooth+ws:..., smooth+wss:..., pod+unix:..."),
         ((WS, "pod+ws://127.0.0.1:1/"), "can connect to smooth+ws:..."),
         ((WS, "pod+unix:/x", "--ops", "http://0.0.0.0:1"), "other machines can reach http://0.0.0.0:1: add a token"),
@@ -277,7 +277,7 @@ def test_an_invalid_script_is_refused_before_any_listener_opens(tmp_path: Path) 
     script = tmp_path / "turns.jsonl"
     script.write_text('{"type":"text_delta","text":"x"}\n{"type":"text_detla"}\n')
     line = refused("demo-backend", f"pod+unix:{tmp_path}/sock", "--script", str(script))
-    assert line == f"error: {script}:2: a script cannot say 'text_detla'; did you mean 'text_delta'?"
+    assert line == f"error: {script}:2: invalid type 'text_detla'; did you mean 'text_delta'?"
     assert not (tmp_path / "sock").exists()
 
 

@@ -80,9 +80,9 @@ def test_delays_are_milliseconds_and_blank_lines_are_ignored() -> None:
     ("text", "where"),
     [
         ("nonsense", "s.jsonl:1: not JSON: "),
-        (END + '\n\n{"type":"text_detla"}', "s.jsonl:3: a script cannot say 'text_detla'; did you mean 'text_delta'?"),
-        ('{"type":"confetti"}', "s.jsonl:1: a script cannot say 'confetti'; `dragoman schema events` lists the events"),
-        ('{"type":"turn_accepted","request":"r"}', "s.jsonl:1: a script cannot say 'turn_accepted'"),
+        (END + '\n\n{"type":"text_detla"}', "s.jsonl:3: invalid type 'text_detla'; did you mean 'text_delta'?"),
+        ('{"type":"confetti"}', "s.jsonl:1: invalid type 'confetti'; `dragoman schema events` lists the events"),
+        ('{"type":"turn_accepted","request":"r"}', "s.jsonl:1: invalid type 'turn_accepted'"),
         ('{"type":"text_delta"}', "s.jsonl:1: Object missing required field `text`"),
         ('{"type":"text_delta","text":3}', "s.jsonl:1: Expected `str`, got `int` - at `$.text`"),
         (
@@ -104,7 +104,7 @@ def test_delays_are_milliseconds_and_blank_lines_are_ignored() -> None:
         ),
         ("[]", "s.jsonl:1: no event: write "),
         ('{"text":"x"}', "s.jsonl:1: no event: write "),
-        ("\n \n", "s.jsonl: no turn in it: write events"),
+        ("\n \n", "s.jsonl: the script has no turn: write events"),
         (END + '\n{"type":"text_delta","text":"x"}', "s.jsonl: the last turn has no `turn_ended` line"),
     ],
 )

@@ -156,7 +156,7 @@ async def test_a_flood_of_faults_is_counted_whole_and_its_rest_is_logged_when_th
             made.transport.hang_up()
             await settle()
         assert made.ledger.counters["faults_smooth_invalid"] == 1000
-        assert [entry["count"] for entry in logs if entry["event"] == "bad frame"] == [1, 999]
+        assert [entry["count"] for entry in logs if entry["event"] == "invalid frame received"] == [1, 999]
 
 
 async def test_pending_frames_are_written_in_one_call() -> None:
@@ -564,7 +564,9 @@ async def test_a_failure_in_a_timer_ends_only_its_link_and_is_logged() -> None:
             time.passes(1.0)
             await settle()
         assert (transport.closed, link.alive) == (CloseReason.INTERNAL, False)
-        assert [(entry["log_level"], entry["event"]) for entry in logs] == [("error", "link failed at an alarm")]
+        assert [(entry["log_level"], entry["event"]) for entry in logs] == [
+            ("error", "link failed at a timer, disconnecting the peer")
+        ]
         others_time.passes(1.0)
         await settle()
         assert other.got == [b"beat"]

@@ -106,7 +106,7 @@ def test_from_and_to_choose_the_dialects() -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("--from", "pud"), "unknown dialect 'pud': there are smooth, pod"),
+        (("--from", "pud"), "unknown dialect 'pud'; the dialects are smooth, pod"),
         (("--to", "pud", "--json"), "unknown dialect 'pud'"),
         (("--json", "--markdown"), "write one of them"),
     ],

@@ -78,7 +78,7 @@ def test_find_dialect_returns_the_dialect_of_that_name() -> None:
 
 
 def test_an_unknown_dialect_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(ConfigError, match="unknown dialect 'pud': there are smooth, pod"):
+    with pytest.raises(ConfigError, match="unknown dialect 'pud'; the dialects are smooth, pod"):
         registry.dialect("pud")
 
 

@@ -80,16 +80,18 @@ class JsonPath(Struct, frozen=True):
 def json_path(text: str) -> JsonPath:
     """Parse a path; ConfigError says what is wrong with it."""
     if not text.startswith("$"):
-        raise ConfigError(f"{text!r} is no JSON path: it begins with $, as in $.arguments.password")
+        raise ConfigError(f"invalid JSON path {text!r}: begin it with $, as in $.arguments.password")
     steps, at = [], 1
     while at < len(text):
         found = STEP.match(text, at)
         if found is None:
-            raise ConfigError(f"{text!r}: {text[at:]!r} is no step; write .name, ['name'], [0], [*], .* or ..name")
+            raise ConfigError(
+                f"invalid step {text[at:]!r} in JSON path {text!r}: write .name, ['name'], [0], [*], .* or ..name"
+            )
         steps.append(_step(found))
         at = found.end()
     if not any(isinstance(step.key, str) for step in steps):
-        raise ConfigError(f"{text!r} names no key")
+        raise ConfigError(f"invalid JSON path {text!r}: name at least one key")
     return JsonPath(tuple(steps))
 
 
@@ -278,19 +280,21 @@ def pattern(kind: str, text: str) -> Detector:
     pattern can match at one place is bounded too, so that no text can make it slow.
     """
     if KIND.fullmatch(kind) is None:
-        raise ConfigError(f"{kind!r}: call it in lower-case letters, digits and _, as it stands in [redacted:KIND:...]")
+        raise ConfigError(
+            f"invalid kind {kind!r}: use lower-case letters, digits and _ (it is shown in [redacted:KIND:...])"
+        )
     if len(text) > PATTERN_MAX:
-        raise ConfigError(f"a pattern of {len(text)} characters: write at most {PATTERN_MAX}")
+        raise ConfigError(f"the pattern has {len(text)} characters: write at most {PATTERN_MAX}")
     try:
         compiled = re.compile(f"(?P<secret>{text})")
     except re.error as error:
-        raise ConfigError(f"{text!r} is no regular expression: {error}") from None
+        raise ConfigError(f"invalid regular expression {text!r}: {error}") from None
     parsed = importlib.import_module("re._parser").parse(text)  # the one place that knows how much a pattern can match
     least, most = parsed.getwidth()
     if least == 0:
-        raise ConfigError(f"{text!r} matches where nothing stands; say what must stand there")
+        raise ConfigError(f"the pattern {text!r} matches an empty text: require at least one character")
     if most > REACH_MAX:
-        raise ConfigError(f"{text!r} has no bound, or one over {REACH_MAX} characters; write {{1,64}} for + or *")
+        raise ConfigError(f"the pattern {text!r} can match over {REACH_MAX} characters: write {{1,64}} for + or *")
     if _ways(parsed) > WAYS_MAX:
         raise ConfigError(
             f"{text!r} can match in more than {WAYS_MAX} ways at one place, which some texts make slow; "

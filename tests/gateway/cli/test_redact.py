@@ -114,7 +114,7 @@ def test_a_file_that_is_no_recording_is_refused(dragoman: Run, tmp_path: Path) -
 def test_an_existing_file_is_not_overwritten(dragoman: Run, path: Path) -> None:
     code, _, err = dragoman("redact", str(path), "-o", str(path))
     assert code == 2
-    assert "overwrites nothing" in err
+    assert "not overwritten" in err
 
 
 def test_a_recording_in_parts_is_scanned_once_whichever_parts_are_named(dragoman: Run, path: Path) -> None:

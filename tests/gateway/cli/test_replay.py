@@ -93,7 +93,7 @@ def test_wrong_usage_prints_one_line_and_exits_2(recording: Path, arguments: tup
 
 @pytest.mark.parametrize(
     ("until", "words"),
-    [("turn:3", "there is no turn 3: it has 2"), ("999", "there is no line 999: it ends before")],
+    [("turn:3", "the recording has no turn 3, only 2"), ("999", "the recording has no line 999: it ends earlier")],
 )
 def test_a_fork_point_that_does_not_exist_is_reported(recording: Path, until: str, words: str) -> None:
     listen = ("--listen", "smooth+ws://127.0.0.1:0/ws", "--until", until, "--then", "pod+unix:/nowhere")

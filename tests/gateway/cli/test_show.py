@@ -275,8 +275,8 @@ def test_diff_of_different_conversations_prints_the_differences_and_exits_1(drag
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("show", __file__), "is no recording"),
-        (("show", RECORDED, "--kind", "toool"), "--kind 'toool': there are input, text"),
+        (("show", __file__), "is not a recording"),
+        (("show", RECORDED, "--kind", "toool"), "--kind 'toool': write one of input, text"),
         (("show", RECORDED, "--from", "noon"), "invalid time 'noon'"),
         (("show", RECORDED, "--as", "latin"), "unknown dialect 'latin'"),
         (("show", RECORDED, "--as", "pod", "--json"), "--as prints frames"),

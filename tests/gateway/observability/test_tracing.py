@@ -61,7 +61,7 @@ async def test_a_collector_that_is_gone_costs_one_line_and_no_turn(monkeypatch: 
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"http://127.0.0.1:{port}")
         await have_a_turn()
     assert [entry["event"] for entry in logs if "spans" in entry["event"]] == [
-        "the last spans were not exported in time"
+        "the last spans were not exported before the deadline"
     ]
 
 
@@ -124,4 +124,4 @@ def test_a_missing_library_is_a_warning_with_the_command_that_installs_it(monkey
     monkeypatch.setitem(sys.modules, "opentelemetry.sdk.resources", None)
     with capture_logs() as logs:
         assert tracing.start_telemetry() is None
-    assert [line["event"] for line in logs] == ["no traces: install the extra: pip install 'dragoman[otel]'"]
+    assert [line["event"] for line in logs] == ["traces are off; install the extra: pip install 'dragoman[otel]'"]

@@ -152,7 +152,7 @@ def written(path: Path, *lines: Any) -> Path:
 
 def test_a_line_that_is_no_json_is_reported_with_its_number(tmp_path: Path) -> None:
     path = written(tmp_path / "a.jsonl", {"dialect": "pod"}, "no json")
-    with pytest.raises(RecordingError, match=r"a\.jsonl:2 is no line of a capture"):
+    with pytest.raises(RecordingError, match=r"a\.jsonl:2 is not a line of a capture"):
         imported(path, "pod")
 
 
@@ -167,17 +167,17 @@ def test_a_capture_without_frames_is_reported(tmp_path: Path, line: object) -> N
 def test_an_unknown_session_is_reported_with_the_existing_ones() -> None:
     path = next(path for path in KNOWN if path.name.startswith("01-") and path.parent.name == "captures")
     header, _ = imported(path)
-    with pytest.raises(RecordingError, match=f"has no session 'nope': there are {header.session}"):
+    with pytest.raises(RecordingError, match=f"has no session 'nope'; its sessions are {header.session}"):
         read_capture(Capture(path), registry.dialect("smooth"), session="nope")
 
 
 def test_importing_a_recording_is_refused() -> None:
-    with pytest.raises(RecordingError, match=r"v4\.jsonl is no capture but a recording already"):
+    with pytest.raises(RecordingError, match=r"v4\.jsonl is already a recording, not a capture"):
         imported(DATA / "recordings" / "v4.jsonl", "pod")
 
 
 def test_an_invalid_time_is_reported(tmp_path: Path) -> None:
-    with pytest.raises(RecordingError, match=r"a\.jsonl:1 is no line of a capture"):
+    with pytest.raises(RecordingError, match=r"a\.jsonl:1 is not a line of a capture"):
         imported(written(tmp_path / "a.jsonl", {"t": 1e300, "dir": "s2c", "frame": "{}"}), "pod")
 
 

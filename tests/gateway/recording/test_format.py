@@ -63,7 +63,7 @@ def test_an_invalid_line_is_refused(line: bytes) -> None:
 
 @pytest.mark.parametrize("line", [b"", b"{}", b"hello", b'{"format":"asciicast","version":2}', b"\xff", b"[1]"])
 def test_a_file_that_is_no_recording_is_refused_by_name(line: bytes) -> None:
-    with pytest.raises(ConfigError, match=r"a\.jsonl is no recording"):
+    with pytest.raises(ConfigError, match=r"a\.jsonl is not a recording"):
         decode_header(line, "a.jsonl")
 
 

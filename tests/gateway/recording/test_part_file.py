@@ -125,7 +125,7 @@ def test_an_empty_file_is_refused_as_empty(tmp_path: Path) -> None:
 
 def test_a_file_that_is_no_recording_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_bytes(b'{"some":"json"}\n' * 3)
-    with pytest.raises(RecordingError, match="is no recording"):
+    with pytest.raises(RecordingError, match="is not a recording"):
         open_recording(tmp_path / "a.jsonl")
 
 

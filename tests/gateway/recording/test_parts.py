@@ -123,7 +123,7 @@ def test_a_full_disk_is_logged_once_counted_and_tried_again_later(scene: Scene) 
             scene.happens(TextDelta(text="b"))
             scene.flushes()
     (said,) = [entry for entry in logs if entry["log_level"] == "error"]
-    assert "NOT RECORDING" in said["event"]
+    assert "NOT RECORDED" in said["event"]
     assert "No space left" in said["cause"]
     assert scene.ledger.counters["recordings_failed"] == 1
     assert scene.ledger.counters["recording_lines_lost"] == 4

@@ -71,7 +71,7 @@ def test_a_name_with_a_suffix_is_a_file(tmp_path: Path) -> None:
 def test_a_file_that_exists_is_never_overwritten(tmp_path: Path) -> None:
     (tmp_path / "out.jsonl").touch()
     (tmp_path / "out").touch()
-    with pytest.raises(ConfigError, match="overwrites nothing"):
+    with pytest.raises(ConfigError, match="not overwritten"):
         place(f"{tmp_path}/out.jsonl")
     with pytest.raises(ConfigError, match="there is a file"):
         place(f"{tmp_path}/out")
@@ -80,7 +80,7 @@ def test_a_file_that_exists_is_never_overwritten(tmp_path: Path) -> None:
 def test_an_invalid_place_is_refused() -> None:
     with pytest.raises(ConfigError, match="recordings need a place"):
         place("")
-    with pytest.raises(ConfigError, match=r"not compressed: name it out\.jsonl"):
+    with pytest.raises(ConfigError, match=r"compressed only after its end: name it out\.jsonl"):
         place("out.jsonl.zst")
 
 

@@ -90,7 +90,7 @@ def test_a_new_file_leaves_the_old_one_alone(path: Path, name: str) -> None:
 def test_nothing_is_overwritten_but_the_file_itself(path: Path) -> None:
     out = path.with_name("out.jsonl")
     out.touch()
-    with pytest.raises(ConfigError, match="overwrites nothing"):
+    with pytest.raises(ConfigError, match="not overwritten"):
         redact(open_recording(path), Redactor(RULES, b"salt"), out)
     assert out.read_bytes() == b""
 
@@ -202,7 +202,7 @@ def test_further_parts_of_a_new_file_stand_beside_it(parts: list[Path], tmp_path
 @pytest.mark.parametrize("taken", ["clean.jsonl", "clean.2.jsonl"])
 def test_no_part_is_written_over_another_file(parts: list[Path], tmp_path: Path, taken: str) -> None:
     (tmp_path / taken).write_text("mine")
-    with pytest.raises(ConfigError, match="overwrites nothing"):
+    with pytest.raises(ConfigError, match="not overwritten"):
         redact(open_recording(parts[0]), Redactor(RULES, b"salt"), tmp_path / "clean.jsonl")
     assert (tmp_path / taken).read_text() == "mine"
     assert len(list(tmp_path.iterdir())) == len(parts) + 1

@@ -66,7 +66,7 @@ def test_model_turns_are_replayed_for_dialects_that_have_them(tmp_path: Path, di
 
 def test_a_file_that_is_no_recording_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("{}\n")
-    with pytest.raises(RecordingError, match="is no recording"):
+    with pytest.raises(RecordingError, match="is not a recording"):
         replay(tmp_path / "a")
 
 

@@ -38,7 +38,7 @@ def test_wrong_options_are_refused(tmp_path: Path) -> None:
 
 def test_a_file_that_is_no_recording_cannot_be_driven(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("no")
-    with pytest.raises(RecordingError, match="is no recording"):
+    with pytest.raises(RecordingError, match="is not a recording"):
         read_plan(open_recording(tmp_path / "a"))
 
 

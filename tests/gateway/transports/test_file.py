@@ -30,7 +30,7 @@ def test_a_recording_can_be_an_upstream_but_no_listener() -> None:
     ("text", "words"),
     [
         ("replay+file:/nowhere/a.jsonl", "No such file"),
-        (f"replay+file:{__file__}", "is no recording"),
+        (f"replay+file:{__file__}", "is not a recording"),
         (f"replay@seed+file:{RECORDING}", "leave out the generation"),
         (f"replay+ws:{RECORDING}", "dragoman cannot connect to this"),
         (f"replay+file:{RECORDING}?token=x", "unknown option 'token'; options of file: auto, explain, idle_cap, mode"),
