@@ -67,7 +67,7 @@ def project(tmp_path: Path) -> Path:
             for module in (adapters, gateway, mappings):
                 assert module.OWNER == f"the project, in {module.__name__}"
 
-        def test_the_fixtures_of_dragoman_are_there(dragoman_replay, dragoman_drive):
+        def test_the_pytest_fixtures_of_dragoman_are_registered(dragoman_replay, dragoman_drive):
             import dragoman.gateway
             assert dragoman.gateway is not gateway
     """
@@ -90,7 +90,9 @@ def test_an_sdist_holds_each_source_file_once(distributions: Path) -> None:
     assert [name for name in names if name.endswith("gateway/app.py")] == ["dragoman/gateway/app.py"]
 
 
-def test_a_project_beside_it_keeps_its_own_modules(environment: Path, project: Path) -> None:
+def test_a_project_with_its_own_gateway_package_keeps_it_beside_an_installed_dragoman(
+    environment: Path, project: Path
+) -> None:
     tested = run(environment / "python", "-m", "pytest", "-q", "-p", "no:cacheprovider", cwd=project, PYTHONPATH=".")
     assert tested.returncode == 0, tested.stdout + tested.stderr
     assert "2 passed" in tested.stdout

@@ -295,7 +295,7 @@ def circles(graph: Mapping[str, Collection[str]]) -> list[frozenset[str]]:
     return sorted({frozenset(m for m in reach[n] if n in reach[m]) for n in graph if n in reach[n]}, key=sorted)
 
 
-def test_no_import_circle() -> None:
+def test_modules_import_each_other_without_circles() -> None:
     known = frozenset(map(module, SOURCES))
     found = circles({module(path): imports_of(path, known) for path in SOURCES})
     assert not found, listed(" <-> ".join(sorted(circle)) for circle in found)

@@ -65,6 +65,6 @@ def test_tokens_through_a_relay_are_counted_and_timed() -> None:
     ],
     ids=["a lost token", "a token twice", "two ends", "another text at the end"],
 )
-def test_a_program_has_no_figure_after(bridge: Callable[[], Bridge], why: str) -> None:
+def test_failed_load_run_raises_an_error_with_its_reason(bridge: Callable[[], Bridge], why: str) -> None:
     with pytest.raises(RuntimeError, match=why):
         run(LINES, bridge())

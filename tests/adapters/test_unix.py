@@ -159,7 +159,7 @@ async def test_a_line_in_two_writes_is_one_frame(tmp_path: Path) -> None:
             assert await receive(ours) == [b'{"method":"run"}']
 
 
-async def test_an_oversized_line_loses_only_itself(tmp_path: Path) -> None:
+async def test_an_oversized_line_loses_only_that_line(tmp_path: Path) -> None:
     async with serving(tmp_path, TransportLimits(max_message=100)) as server:
         with raw(server.path) as peer:
             peer.sendall(b"x" * 101 + b"\nnext\n")
@@ -396,7 +396,7 @@ async def test_a_path_that_is_too_long_is_refused_with_the_limit(tmp_path: Path)
         await connect(path, LIMITS)
 
 
-async def test_the_longest_path_works(tmp_path: Path) -> None:
+async def test_a_socket_path_of_the_maximum_length_works(tmp_path: Path) -> None:
     path = f"{tmp_path}/"
     path += "x" * (SUN_PATH - len(path))
     listener = await listen(path, LIMITS, lambda _: None)

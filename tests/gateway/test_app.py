@@ -524,7 +524,7 @@ async def test_a_client_that_connects_while_the_app_closes_is_disconnected(monke
         closing.set_result(None)
 
 
-async def test_a_client_that_is_gone_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_disconnected_client_leaves_no_state(monkeypatch: pytest.MonkeyPatch) -> None:
     backends = Backends()
     async with entered(monkeypatch, backends) as (app, door):
         peer = door.connect()

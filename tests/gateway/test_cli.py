@@ -394,7 +394,7 @@ def test_a_gateway_is_served_from_its_config(tmp_path: Path) -> None:
     assert ws.startswith("smooth+ws://127.0.0.1:")
 
 
-def test_a_start_warns_of_each_hazard_in_one_line(tmp_path: Path, nobody: int) -> None:
+def test_the_start_warns_of_each_hazard_in_one_line(tmp_path: Path, nobody: int) -> None:
     path = tmp_path / "c.toml"
     upstreams = {
         "closed": f"smooth+ws://127.0.0.1:{nobody}/ws?token=s3cret",

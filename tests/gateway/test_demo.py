@@ -157,7 +157,7 @@ def test_a_script_plays_when_an_input_begins_with_its_name(name: str) -> None:
     assert words(Scripts(), f"{word.upper()} please") == scripted
 
 
-def test_count_n_gives_n_tokens_and_the_end() -> None:
+def test_the_script_count_n_sends_n_tokens_and_the_end() -> None:
     start, *tokens, end = (line.event for line in Scripts().turn("count 3"))
     assert start == say.ModelTurnStarted()
     assert [event.text for event in tokens] == ["0 ", "1 ", "2 "]
@@ -165,13 +165,13 @@ def test_count_n_gives_n_tokens_and_the_end() -> None:
 
 
 @pytest.mark.parametrize("digits", [str(COUNT_MAX * 1000), "9" * 5000])
-def test_count_is_bounded(digits: str) -> None:
+def test_script_count_is_bounded(digits: str) -> None:
     turn = Scripts().turn(f"count {digits}")
     assert sum(1 for _ in turn) == COUNT_MAX + 2
 
 
 @pytest.mark.parametrize("text", ["count", "count me in", "count -3", "counting 3", "count ²", "count 3.5"])
-def test_count_without_a_number_is_the_conversation(text: str) -> None:
+def test_the_input_count_without_a_number_plays_the_conversation(text: str) -> None:
     first = read(BUNDLED["conversation.jsonl"], "x")[0]
     assert [line.event for line in islice(Scripts().turn(text), 2)] == [line.event for line in first[:2]]
 

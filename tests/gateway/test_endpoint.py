@@ -113,7 +113,7 @@ def test_an_option_with_any_text_survives_writing_and_reading(value: str) -> Non
 
 
 @given(st.text(max_size=30) | st.from_regex(r"pod(@[a-z.0-9]*)?\+[a-z]*:[^\n]{0,8}(\?[a-z=&%+]{0,8})?", fullmatch=True))
-def test_any_text_is_an_endpoint_or_a_config_error(text: str) -> None:
+def test_parsing_any_text_gives_an_endpoint_or_a_config_error(text: str) -> None:
     with contextlib.suppress(ConfigError):
         endpoint = parse(text)
         assert parse(str(endpoint)) == endpoint

@@ -722,7 +722,7 @@ async def test_frames_behind_one_that_ends_the_stream_are_counted_and_not_acted_
     assert len(made.heard) + entry.count == FLOOD
 
 
-async def test_a_peer_that_is_cut_for_what_it_asked_gets_nothing_done_any_more() -> None:
+async def test_requests_of_a_disconnected_peer_are_not_executed() -> None:
     step = Step(frames=[b"x" * 200], bursts=[Burst(items=["asked"])])
     async with served(soft=10, hard=100, ask=step) as made:
         made.transport.reading.clear()
@@ -824,7 +824,7 @@ async def test_a_backend_has_no_rate() -> None:
         assert (made.transport.is_open(), made.refusals) == (True, [])
 
 
-async def test_a_peer_that_reads_is_told_why_it_is_cut() -> None:
+async def test_a_peer_that_reads_gets_the_reason_before_it_is_disconnected() -> None:
     async with served() as made:
         made.link.cut(PeerError("too_slow", "events are dropped", can_continue=False))
         await settle()
@@ -832,7 +832,7 @@ async def test_a_peer_that_reads_is_told_why_it_is_cut() -> None:
         assert made.transport.closed is CloseReason.TOO_SLOW
 
 
-async def test_a_peer_that_does_not_read_is_cut_without_a_last_frame() -> None:
+async def test_a_peer_that_does_not_read_is_disconnected_without_a_last_frame() -> None:
     async with served() as made:
         made.transport.reading.clear()
         made.link.put([b"taken by the writer"])

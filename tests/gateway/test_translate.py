@@ -381,7 +381,7 @@ def test_an_unterminated_last_line_is_translated() -> None:
     assert translated("pod", "pod", GOOD + b"\n" + GOOD).lines == [GOOD, GOOD]
 
 
-def test_no_input_is_no_output() -> None:
+def test_translate_without_input_writes_no_output() -> None:
     assert translated("pod", "smooth", b"") == Done([], [], 0)
 
 

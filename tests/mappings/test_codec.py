@@ -168,7 +168,7 @@ def test_an_unknown_name_is_unmapped_with_the_whole_frame() -> None:
     assert PLAIN.mend(frame) == (Unmapped(dialect="small", tag="dance", raw=frame.decode()), [])
 
 
-def test_another_spelling_is_reshaped_first() -> None:
+def test_mend_reshapes_another_spelling_before_it_decodes() -> None:
     def named(value: object) -> object:
         return {"type": value[0], "text": value[1]} if isinstance(value, list) else value
 
@@ -193,7 +193,7 @@ def test_another_spelling_is_reshaped_first() -> None:
         (b"[" * 100_000, "too_deep"),
     ],
 )
-def test_the_code_says_what_is_wrong(frame: bytes, code: str) -> None:
+def test_the_error_code_says_what_is_wrong_with_a_frame(frame: bytes, code: str) -> None:
     assert refused(frame).code == code
 
 
@@ -219,7 +219,7 @@ def same(one: Say | Show | Tell, other: Say | Show | Tell) -> bool:
 
 
 @given(st.binary(max_size=40) | st.sampled_from([b"[", b'{"type":', b'"say"', b'"text":"', b"}"]))
-def test_garbage_is_read_or_a_peer_error(frame: bytes) -> None:
+def test_reading_garbage_gives_a_message_or_a_peer_error(frame: bytes) -> None:
     for each in (PLAIN, UNIQUE):
         fine_or_refused(each, frame)
 
@@ -235,7 +235,7 @@ JSON: st.SearchStrategy[Any] = st.recursive(
 
 
 @given(JSON, JSON, st.dictionaries(st.sampled_from(["x", "text", "anything"]), JSON))
-def test_any_json_is_read_or_a_peer_error(parts: Any, text: Any, more: dict[str, Any]) -> None:
+def test_reading_any_json_gives_a_message_or_a_peer_error(parts: Any, text: Any, more: dict[str, Any]) -> None:
     for tag in ("say", "show", "dance"):
         fine_or_refused(PLAIN, json.encode({"type": tag, "text": text, "parts": parts, **more}))
 

@@ -71,7 +71,7 @@ def test_no_frames_make_no_burst() -> None:
     assert received() == received(b'{"type":"show","anything":1}') == Step()
 
 
-def test_a_bad_frame_between_good_ones_costs_only_itself() -> None:
+def test_an_invalid_frame_between_valid_ones_loses_only_that_frame() -> None:
     step = received(said("a"), b"nonsense", said("b"))
     assert step.bursts == [Burst(items=both("a") + both("b"))]
     assert [fault.code for fault in step.faults] == ["not_json"]

@@ -75,7 +75,9 @@ LIES: list[tuple[str, str, type[Any], Fidelity, str]] = [
 @pytest.mark.parametrize(
     ("dialect", "name", "kind", "lie", "told"), LIES, ids=[f"{d}-{k.__name__}-{f.kind}" for d, _, k, f, _ in LIES]
 )
-def test_a_false_declaration_is_found(dialect: str, name: str, kind: type[Any], lie: Fidelity, told: str) -> None:
+def test_a_false_fidelity_declaration_is_detected(
+    dialect: str, name: str, kind: type[Any], lie: Fidelity, told: str
+) -> None:
     known = registry.dialect(dialect)
     assert any(told in fault for fault in faults(known, getattr(known, name), kind, lie))
 

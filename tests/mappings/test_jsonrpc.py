@@ -50,7 +50,7 @@ def test_an_envelope_is_written_as_it_was_read() -> None:
     assert msgspec.json.encode(decode_envelope(frame)) == frame
 
 
-def test_both_sides_of_one_link_may_ask() -> None:
+def test_both_sides_of_a_jsonrpc_link_may_send_requests() -> None:
     asked, replies = calls(), Replies[PeerCall]()
     own = asked.new_id()
     asked[own] = "may I?"

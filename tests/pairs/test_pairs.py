@@ -222,7 +222,7 @@ def test_a_question_has_a_form_if_it_is_exact_in_the_matrix(client: str, backend
 
 
 @pairs
-def test_an_end_shown_as_another_is_lossy_in_the_matrix(client: str, backend: str) -> None:
+def test_the_matrix_declares_turn_ends_that_clients_see_as_another_end(client: str, backend: str) -> None:
     """This concerns pando clients, because a pando backend reports only that a run is over."""
     found = cell("TurnEnded", client, backend)
     assert found is not None

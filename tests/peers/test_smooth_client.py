@@ -253,7 +253,7 @@ def masked(text: bytes) -> bytes:
     return bytes([0x81, 0x80 | len(text)]) + bytes(4) + text
 
 
-async def test_a_client_that_comes_back_finds_its_session_and_history(
+async def test_a_reconnected_client_finds_its_session_and_history(
     client: RealSmoothClient, gateway: tuple[str, Process]
 ) -> None:
     answer = parts(await client.say("Where is my order?"))

@@ -95,13 +95,13 @@ def code(frame: dict[str, Any]) -> str | None:
 
 
 @pytest.mark.parametrize(("name", "sent"), [("R", True), ("T", False), ("seed", True)])
-async def test_a_pong_has_data_but_from_t(name: str, sent: bool) -> None:
+async def test_a_pong_has_data_except_from_server_t(name: str, sent: bool) -> None:
     async with talking_to(FLAVOURS[name]) as ask:
         assert ("data" in await ask(action="ping", requestId="p")) is sent
 
 
 @pytest.mark.parametrize(("name", "refusal"), [("R", "VALIDATION_ERROR"), ("T", None), ("seed", "VALIDATION_ERROR")])
-async def test_an_input_without_request_id_is_refused_but_by_t(name: str, refusal: str | None) -> None:
+async def test_an_input_without_request_id_is_refused_except_by_server_t(name: str, refusal: str | None) -> None:
     async with talking_to(FLAVOURS[name]) as ask:
         session = (await ask(action="create_conversation_session", requestId="c", agentId="a"))["data"]["sessionId"]
         answer = await ask(action="send_message", sessionId=session, message="hello")
@@ -249,7 +249,7 @@ async def test_a_write_that_the_server_itself_gave_up_on_is_denied(name: str) ->
         assert client.terminals()[-1]["type"] == "eventual_response"
 
 
-def test_r_gives_up_on_a_write_after_five_minutes_and_t_never() -> None:
+def test_server_r_denies_an_unanswered_write_after_five_minutes_and_server_t_never() -> None:
     assert {name: FLAVOURS[name].park for name in ("R", "T", "seed")} == {"R": 300.0, "T": None, "seed": 300.0}
 
 

@@ -94,7 +94,7 @@ async def attempt(children: Children, mark: str) -> ChildTransport | OSError:
         return error
 
 
-async def test_a_place_is_free_again_when_a_child_and_its_group_have_ended(mark: str) -> None:
+async def test_a_child_counts_against_the_limit_until_its_group_has_ended(mark: str) -> None:
     async with asyncio.timeout(DEADLINE), Children(1, SHORT) as children:
         transport = await children.spawn(family(mark, "deaf"), LIMITS, ChildSettings(env=ENV))
         async with asyncio.TaskGroup() as group:

@@ -81,7 +81,7 @@ async def test_a_megabyte_goes_through_unchanged(make: Callable[[], tuple[int, i
     assert await reading.everything() == MUCH
 
 
-async def test_a_patient_end_does_not_change_the_flags_of_its_descriptor() -> None:
+async def test_a_polling_pipe_end_does_not_change_the_flags_of_its_descriptor() -> None:
     source, target = os.pipe()
     reading, writing = Reading(source), sink(target, patient=True)
     writing.write(MUCH)
@@ -93,7 +93,7 @@ async def test_a_patient_end_does_not_change_the_flags_of_its_descriptor() -> No
     assert len(await reading.everything()) == len(MUCH)
 
 
-async def test_a_patient_end_never_blocks_on_a_full_pipe() -> None:
+async def test_a_polling_pipe_end_never_blocks_on_a_full_pipe() -> None:
     source, target = os.pipe()
     writing = sink(target, patient=True)
     writing.write(MUCH)  # would hang here: nobody reads
@@ -166,7 +166,7 @@ async def test_the_end_is_reported_once() -> None:
     assert reading.ends == 1
 
 
-async def test_a_paused_end_reads_nothing() -> None:
+async def test_a_paused_pipe_end_reads_nothing() -> None:
     source, target = os.pipe()
     reading = Reading(source)
     reading.end.pause()

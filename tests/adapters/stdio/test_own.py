@@ -295,7 +295,7 @@ async def test_a_terminal_that_hangs_up_ends_the_connection() -> None:
         await transport.close()
 
 
-async def test_a_stopped_terminal_does_not_stop_us() -> None:
+async def test_a_stopped_terminal_does_not_stop_dragoman() -> None:
     async with spawned_by(terminal()) as client:
         transport = await taken(TransportLimits(close_deadline=0.05, send_high=1 << 21))
         async with asyncio.timeout(DEADLINE):

@@ -44,7 +44,7 @@ async def test_without_output_the_tail_is_empty() -> None:
         assert words.text() == ""
 
 
-async def test_the_kept_bytes_are_bounded() -> None:
+async def test_the_kept_bytes_of_stderr_are_bounded() -> None:
     with saying(most=1000) as (words, writes):
         for _ in range(100):
             os.write(writes, b"x" * 99 + b"\n")

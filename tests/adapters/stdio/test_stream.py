@@ -85,7 +85,7 @@ async def test_an_unterminated_last_line_is_a_frame() -> None:
         assert await receive(other.stream) == []
 
 
-async def test_an_oversized_line_loses_only_itself() -> None:
+async def test_an_oversized_line_loses_only_that_line() -> None:
     with peer(TransportLimits(max_message=100)) as other:
         other.say(b"x" * 101 + b"\nnext\n")
         other.hang_up()

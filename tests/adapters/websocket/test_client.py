@@ -211,7 +211,7 @@ async def test_a_ping_is_answered_without_delaying_messages() -> None:
         assert await waiting == [b"one"]
 
 
-async def test_an_oversized_message_loses_only_itself() -> None:
+async def test_an_oversized_message_loses_only_that_message() -> None:
     async with dialled(SMALL) as (peer, ours):
         for size in (1000, 1001, 3999):
             await peer.send("x" * size)

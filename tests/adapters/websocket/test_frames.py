@@ -49,7 +49,7 @@ def test_a_client_s_headers_are_those_of_the_standard() -> None:
     assert masked_text_frames([]) == b""
 
 
-def test_the_standard_s_own_example_of_a_mask() -> None:
+def test_the_websocket_standards_example_of_a_mask_is_reproduced() -> None:
     assert masked(b"Hello", bytes.fromhex("37fa213d")) == bytes.fromhex("7f9f4d5158")
 
 

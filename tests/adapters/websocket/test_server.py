@@ -168,7 +168,7 @@ async def test_each_ping_and_pong_of_a_client_is_counted() -> None:
     assert sum(counted) == 150
 
 
-async def test_an_oversized_message_loses_only_itself() -> None:
+async def test_an_oversized_message_loses_only_that_message() -> None:
     async with serving(SMALL) as server, dialled(server) as (client, ours):
         for size in (1000, 1001, 3999):
             await client.send("x" * size)
@@ -333,7 +333,7 @@ async def test_an_open_connection_has_no_task_of_aiohttp() -> None:
             assert [name for name in names if "RequestHandler" in name or "_answer" in name] == []
 
 
-async def test_a_client_that_says_all_with_its_handshake_is_heard_and_disconnected() -> None:
+async def test_frames_sent_with_the_handshake_are_received_before_a_close() -> None:
     said = b"\x81\x82" + bytes(4) + b"hi" + b"\x88\x80" + bytes(4)  # a message and a close
     async with serving() as server, handshake(server, behind=said) as (_, client):
         ours = await server.next()
@@ -483,7 +483,7 @@ async def test_only_origins_that_were_named_are_accepted() -> None:
         assert await shake(server, "Origin: https://app.example:8443") == 403
 
 
-async def test_a_star_accepts_every_origin() -> None:
+async def test_an_asterisk_accepts_every_origin() -> None:
     async with serving(origins=("*",)) as server:
         assert [await shake(server, f"Origin: {origin}") for origin in FOREIGN] == [101] * len(FOREIGN)
 

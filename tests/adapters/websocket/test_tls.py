@@ -58,7 +58,7 @@ async def test_a_client_that_does_not_trust_the_authority_refuses_the_server(aut
             await connect(server.url, LIMITS)
 
 
-def test_no_side_speaks_less_than_tls_1_2(authority: Authority) -> None:
+def test_tls_below_version_1_2_is_refused(authority: Authority) -> None:
     contexts = server_tls(authority).context, trusting(authority)
     assert {context.minimum_version for context in contexts} == {ssl.TLSVersion.TLSv1_2}
 
@@ -80,7 +80,7 @@ async def test_a_renewed_certificate_is_taken_at_the_next_handshake(authority: A
     assert told == []
 
 
-async def test_a_broken_renewal_is_told_once_and_the_old_certificate_stays(authority: Authority) -> None:
+async def test_a_failed_certificate_renewal_is_logged_once_and_the_old_certificate_stays(authority: Authority) -> None:
     tls = server_tls(authority)
     async with serving(tls=tls) as server:
         port = int(server.url.split(":")[2].split("/")[0])

@@ -64,7 +64,7 @@ async def test_an_offer_is_written_at_once_and_in_its_place(side: str) -> None:
         assert not ours.try_send([b"late"])
 
 
-async def test_an_aiohttp_that_can_only_wait_takes_no_offer(side: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_try_send_is_refused_if_aiohttp_cannot_write_at_once(side: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(BatchWriter, "possible", staticmethod(lambda _protocol: False))
     async with ends(side) as (ours, _):
         assert not ours.try_send([b"a"])
@@ -107,7 +107,7 @@ async def test_one_receive_returns_all_ready_frames(side: str) -> None:
         assert await receive(ours) == [b"one", b"two", b"three"]
 
 
-async def test_an_oversized_message_loses_only_itself(side: str) -> None:
+async def test_an_oversized_message_loses_only_that_message(side: str) -> None:
     async with ends(side, SMALL) as (ours, other):
         await other.send([b"x" * 1000, b"x" * 1001, b"x" * 3999, b"next"])
         oversize = [Oversize(size=1001, limit=1000), Oversize(size=3999, limit=1000)]
@@ -129,7 +129,7 @@ async def test_frames_sent_before_a_close_arrive(side: str, write_path: str) -> 
         assert received == [b"one", b"two"]
 
 
-async def test_both_ends_may_close_at_once(side: str) -> None:
+async def test_both_peers_may_close_the_connection_at_once(side: str) -> None:
     async with ends(side) as (ours, other):
         await asyncio.gather(ours.close(CloseReason.GOING_AWAY), other.close(CloseReason.INTERNAL))
         assert [await receive(ours), await receive(other)] == [[], []]
@@ -142,7 +142,7 @@ async def test_close_is_idempotent(side: str) -> None:
         assert [await receive(ours) for _ in range(10)] == [[]] * 10
 
 
-async def test_after_our_own_close_nothing_more_is_received(side: str) -> None:
+async def test_no_frames_are_received_after_our_own_close(side: str) -> None:
     async with ends(side, BRIEF) as (ours, other):
         await other.send([b"one"])
         assert await receive(ours) == [b"one"]

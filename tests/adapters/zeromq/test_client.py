@@ -296,7 +296,7 @@ async def test_close_ends_at_its_deadline_if_the_primary_does_not_read() -> None
             assert 0.2 < time.monotonic() - began < DEADLINE / 2
 
 
-async def test_two_closes_wait_for_the_same_end() -> None:
+async def test_two_calls_of_close_wait_for_the_same_end() -> None:
     async with connected() as (transport, _, _):
         async with asyncio.TaskGroup() as group:
             for _ in range(2):

@@ -95,7 +95,7 @@ async def test_the_ports_are_free_once_everything_is_closed() -> None:
                 pass
 
 
-async def test_a_peer_of_the_first_zeromq_protocol_is_disconnected_unheard() -> None:
+async def test_a_peer_with_zeromq_protocol_1_is_disconnected_before_its_messages_are_read() -> None:
     async with asyncio.timeout(DEADLINE), primary() as made:
         reader, writer = await asyncio.open_connection("127.0.0.1", made.listener.call_port)
         writer.write(b"\x01\x00\x03\x00hey")  # an identity and a message of ZMTP 1

@@ -115,7 +115,7 @@ def test_a_script_may_continue_without_a_late_answer() -> None:
 
 
 @pytest.mark.parametrize("end", ["answer", "lost", "stop"])
-def test_a_script_that_has_ended_leaves_no_deadline(end: str) -> None:
+def test_a_finished_script_leaves_no_timer(end: str) -> None:
     made = Asked()
     made.asking.begin(made.forgives(), within=1.0)
     match end:

@@ -44,7 +44,7 @@ def test_failures_that_are_farther_apart_than_fail_timeout_open_no_circuit() -> 
     assert circuit.state == "closed"
 
 
-def test_a_success_forgets_the_failures_before_it() -> None:
+def test_a_successful_dial_resets_the_count_of_failures() -> None:
     circuit = failed(ManualClock(), 2)
     circuit.note_success()
     circuit.note_failure()

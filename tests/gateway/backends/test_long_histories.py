@@ -123,7 +123,7 @@ def test_other_events_are_passed_on_at_once_meanwhile() -> None:
     assert store.told == [Pong(request="p", at=1)]
 
 
-def test_two_histories_are_read_at_once() -> None:
+def test_two_histories_requested_together_are_both_answered() -> None:
     store = Store(150)
     store.loader.send([WHOLE, structs.replace(WHOLE, request="i")])
     store.run()

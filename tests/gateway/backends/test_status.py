@@ -134,7 +134,7 @@ async def test_a_gateway_without_clients_ends_once_all_its_upstreams_are_killed(
         assert "error: the backend of route 'two' is lost (--exit-on-backend-loss): " in errors
 
 
-def test_a_fault_is_over_once_the_backend_says_something() -> None:
+def test_a_backend_fault_ends_with_the_next_frame_of_the_backend() -> None:
     status = BackendStatus()
     status.note_fault("refused", 5)
     assert (status.fault, status.fault_at, status.lost) == ("refused", 5, 1)

@@ -102,7 +102,7 @@ async def test_a_stopped_process_is_told_from_one_that_is_not_there(
     assert (code, "accepts connections but gave no answer within 0.1 s" in err) == (2, True)
 
 
-async def test_a_stuck_gateway_is_told_in_the_words_of_its_ops_port(dragoman: Run) -> None:
+async def test_status_repeats_the_ops_ports_text_about_a_stuck_gateway(dragoman: Run) -> None:
     async def respond(_request: web.BaseRequest) -> web.Response:
         body = {
             "title": "Service Unavailable",

@@ -109,7 +109,9 @@ async def test_another_file_of_the_folder_is_no_change(tmp_path: Path, monkeypat
         assert not changed.is_set()
 
 
-async def test_a_refused_watch_is_told_once_and_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_refused_file_watch_is_logged_once_and_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     refusals = [OSError(24, "Too many open files"), RuntimeError("[Errno 24] Too many open files")]
     tried = asyncio.Event()
 

@@ -54,7 +54,7 @@ def test_the_tables_do_not_tell_about_other_machines_programs_and_folders(text: 
     assert find_local_server(parse(text)) is None
 
 
-def test_a_system_without_the_tables_does_not_tell(tmp_path: Path) -> None:
+def test_local_server_is_unknown_on_a_system_without_socket_tables(tmp_path: Path) -> None:
     assert find_local_server(parse("smooth+ws://127.0.0.1:1/ws"), tmp_path / "none") is None
 
 

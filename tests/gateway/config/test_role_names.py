@@ -70,7 +70,7 @@ def test_a_role_that_a_client_can_have_is_accepted(tmp_path: Path, name: str, li
     assert faults(tmp_path, name, listen, rest) == []
 
 
-def test_a_person_with_a_token_that_does_not_exist_is_an_error(tmp_path: Path) -> None:
+def test_a_principal_of_an_undefined_token_is_a_configuration_error(tmp_path: Path) -> None:
     rest = f"{AUTH}[principals]\nalice = ['token:alice', 'token:alcie']\n"
     assert faults(tmp_path, "token:alice", WS, rest) == [
         "principals.alice[1]: no client can be 'token:alcie': [auth.tokens] has no 'alcie'"

@@ -59,7 +59,7 @@ def test_every_fault_has_its_path() -> None:
         ({"patience": 1}, "unknown key 'patience'; there are colour, size, wait, deep"),
     ],
 )
-def test_a_fault_says_what_to_write(leaf: dict[str, Any], words: str) -> None:
+def test_a_configuration_fault_says_what_to_write(leaf: dict[str, Any], words: str) -> None:
     assert [text for _, text in faults(leaf, Leaf)] == [words]
 
 

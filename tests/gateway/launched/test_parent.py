@@ -81,7 +81,7 @@ def test_other_ends_are_not_reported(end: Any) -> None:
     assert heard(TurnEnded(end=end)) == []
 
 
-def test_a_run_begun_by_a_report_is_not_reported_and_the_next_run_is() -> None:
+def test_a_run_that_a_child_report_began_is_not_reported_to_the_parent() -> None:
     note, end = RunStarted(kind="notify"), TurnEnded(end="completed")
     assert len(heard(note, end)) == 0
     assert len(heard(note, end, RunStarted(kind="user_send"), end)) == 1

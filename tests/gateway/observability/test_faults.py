@@ -31,7 +31,7 @@ def test_a_flood_costs_one_line_a_second_and_each_fault_is_in_one_count() -> Non
     assert ledger.counters["faults_pod_invalid"] == 4_000
 
 
-def test_the_faults_of_one_step_cost_two_looks_at_the_clock() -> None:
+def test_all_faults_of_one_step_read_the_clock_twice() -> None:
     looks, ledger = count(), Ledger()
     own = structs.replace(services(ManualClock(), ledger=ledger), clock=lambda: next(looks))
     faults = FaultLog("pod", SimpleNamespace(log=structlog.get_logger()), own)

@@ -54,7 +54,7 @@ async def test_the_span_of_a_turn_reaches_a_collector_over_http(monkeypatch: pyt
     assert [span.name for spans in resource.scope_spans for span in spans.spans] == ["turn"]
 
 
-async def test_a_collector_that_is_gone_costs_one_line_and_no_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_lost_trace_collector_is_logged_once_and_disturbs_no_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("opentelemetry.exporter.otlp.proto.http")
     monkeypatch.setattr(tracing, "FLUSH_DEADLINE", 0.1)
     with reserved_port() as port, capture_logs() as logs:
@@ -65,7 +65,7 @@ async def test_a_collector_that_is_gone_costs_one_line_and_no_turn(monkeypatch: 
     ]
 
 
-def test_a_collector_that_takes_no_spans_is_logged_once_until_it_does_again() -> None:
+def test_a_collector_that_refuses_spans_is_logged_once_until_it_accepts_spans() -> None:
     results = [export.SpanExportResult.FAILURE] * 3 + [export.SpanExportResult.SUCCESS] * 2
     answers = iter(results)
 

@@ -58,7 +58,7 @@ async def test_content_is_logged_if_it_is_asked_for() -> None:
     assert said["content"] == "what is the secret?"
 
 
-async def test_at_another_level_a_turn_is_not_followed() -> None:
+async def test_a_turn_is_logged_only_at_level_debug() -> None:
     logs.LEVEL.change(components={"turn": "info"})
     assert not await turn_lines()
 

@@ -65,12 +65,12 @@ def test_refusals_are_counted_and_logged_once_a_second() -> None:
     assert sum(ledger.counters.values()) == 10
 
 
-def test_without_descriptors_nobody_is_admitted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_client_is_admitted_without_file_descriptors(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(admission, "descriptor_shortage", lambda: "too many open files")
     assert admitting(ManualClock()).connect("a") == "too many open files"
 
 
-def test_without_memory_nobody_is_admitted() -> None:
+def test_no_client_is_admitted_without_memory() -> None:
     memory, meter = MemoryBudget(100_000), Meter()
     memory.watch(meter, lambda: None)
     meter.add(90_000)

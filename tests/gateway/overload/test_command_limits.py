@@ -86,7 +86,7 @@ async def test_a_client_over_the_limit_gets_the_error_of_its_dialect_and_stays_c
         transport.hang_up()
 
 
-async def test_a_backend_may_send_what_a_client_may_not() -> None:
+async def test_frames_of_a_backend_may_exceed_the_limits_of_clients() -> None:
     transport = MemoryTransport()
     heard: list[Burst[Any]] = []
     link = Link(

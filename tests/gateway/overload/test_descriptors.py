@@ -28,11 +28,11 @@ def test_the_soft_limit_is_raised() -> None:
     assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] > 256
 
 
-def test_there_is_no_shortage_with_many_free_descriptors() -> None:
+def test_descriptor_shortage_does_not_hold_with_many_free_descriptors() -> None:
     assert descriptor_shortage() == ""
 
 
-def test_there_is_a_shortage_before_the_last_descriptor_is_used() -> None:
+def test_descriptor_shortage_begins_before_the_last_descriptor_is_used() -> None:
     free = os.dup(0)
     os.close(free)
     set_soft(free + RESERVE + 3)
@@ -49,7 +49,7 @@ def test_there_is_a_shortage_before_the_last_descriptor_is_used() -> None:
             os.close(descriptor)
 
 
-def test_there_is_a_shortage_when_no_descriptor_is_left() -> None:
+def test_descriptor_shortage_holds_when_no_descriptor_is_left() -> None:
     free = os.dup(0)
     os.close(free)
     set_soft(free)

@@ -43,7 +43,7 @@ def test_bytes_of_a_released_holder_are_not_counted() -> None:
     assert budget.used == 0
 
 
-def test_above_four_fifths_of_the_limit_there_is_no_room() -> None:
+def test_the_memory_budget_admits_no_client_above_four_fifths_of_its_limit() -> None:
     budget = MemoryBudget(100 * STEP)
     holder = Holder(budget)
     holder.meter.add(79 * STEP)
@@ -54,7 +54,7 @@ def test_above_four_fifths_of_the_limit_there_is_no_room() -> None:
     assert budget.refusal() == ""
 
 
-def test_at_the_limit_the_largest_holder_is_relieved_and_no_other() -> None:
+def test_at_the_memory_limit_only_the_largest_user_drops_its_data() -> None:
     budget = MemoryBudget(100 * STEP)
     small, large, last = Holder(budget), Holder(budget), Holder(budget)
     small.meter.add(20 * STEP)

@@ -15,7 +15,7 @@ def test_a_burst_is_taken_at_once_and_no_token_more() -> None:
     assert taken(TokenBucket(10, 50, ManualClock().clock)) == 50
 
 
-def test_after_a_burst_there_is_the_rate() -> None:
+def test_a_bucket_allows_its_rate_after_a_burst() -> None:
     time = ManualClock()
     bucket = TokenBucket(10, 50, time.clock)
     taken(bucket)

@@ -85,7 +85,7 @@ async def following(environment: dict[str, str], app: Following) -> AsyncIterato
         task.cancel()
 
 
-async def test_ready_is_told_once_all_listeners_accept_and_stopping_once_the_gateway_stops(
+async def test_systemd_is_notified_of_ready_when_all_listeners_accept_and_of_the_stop(
     notified: NotifySocket,
 ) -> None:
     app = Following()
@@ -98,7 +98,7 @@ async def test_ready_is_told_once_all_listeners_accept_and_stopping_once_the_gat
         assert (await notified.receive())[0] == "STOPPING=1"
 
 
-async def test_a_reload_is_told_with_its_time_and_ends_with_ready(notified: NotifySocket) -> None:
+async def test_systemd_is_notified_of_a_reload_with_its_time_and_then_of_ready(notified: NotifySocket) -> None:
     manager = ServiceNotifier(lambda: "serving", {"NOTIFY_SOCKET": notified.address})
     before = time.monotonic_ns() // 1000
     with manager.reloading():
@@ -110,7 +110,7 @@ async def test_a_reload_is_told_with_its_time_and_ends_with_ready(notified: Noti
     assert await notified.receive() == ["READY=1", "STATUS=serving"]
 
 
-async def test_the_watchdog_is_told_again_and_again_while_the_loop_turns_also_while_turns_finish(
+async def test_the_systemd_watchdog_gets_notices_while_the_event_loop_runs(
     notified: NotifySocket,
 ) -> None:
     app = Following()
@@ -125,7 +125,7 @@ async def test_the_watchdog_is_told_again_and_again_while_the_loop_turns_also_wh
         assert [await notified.receive() for _ in range(2)] == [["WATCHDOG=1"]] * 2
 
 
-async def test_the_watchdog_is_not_told_while_the_loop_is_stuck(notified: NotifySocket) -> None:
+async def test_the_systemd_watchdog_gets_no_notice_while_the_event_loop_is_stuck(notified: NotifySocket) -> None:
     app = Following()
     app.ready.set()
     async with following({"NOTIFY_SOCKET": notified.address, "WATCHDOG_USEC": "2000"}, app):
@@ -136,7 +136,7 @@ async def test_the_watchdog_is_not_told_while_the_loop_is_stuck(notified: Notify
         assert await notified.receive() == ["WATCHDOG=1"]
 
 
-def test_the_watchdog_of_another_process_gets_no_beat() -> None:
+def test_the_systemd_watchdog_of_another_process_gets_no_notice() -> None:
     assert ServiceNotifier(str, {"WATCHDOG_USEC": "1000", "WATCHDOG_PID": "1"})._beat is None
 
 
@@ -147,16 +147,16 @@ def test_the_variables_of_the_systemd_are_not_left_for_children() -> None:
 
 
 @pytest.mark.parametrize("address", ["", "vsock:2:1", "relative"])
-def test_without_an_address_that_is_known_nobody_is_told(address: str) -> None:
+def test_the_service_notifier_is_unused_without_a_known_address(address: str) -> None:
     assert not ServiceNotifier(str, {"NOTIFY_SOCKET": address}).is_used
 
 
-def test_a_systemd_that_is_gone_stops_nothing(tmp_path: Path) -> None:
+def test_a_missing_systemd_socket_does_not_stop_the_gateway(tmp_path: Path) -> None:
     with ServiceNotifier(str, {"NOTIFY_SOCKET": str(tmp_path / "gone")}).reloading():
         pass
 
 
-async def test_serve_tells_ready_reloading_and_stopping(notified: NotifySocket, tmp_path: Path) -> None:
+async def test_serve_notifies_systemd_of_ready_reloading_and_stopping(notified: NotifySocket, tmp_path: Path) -> None:
     file = tmp_path / "config.toml"
     file.write_text(f'[[route]]\nname = "a"\nlisten = ["pod+unix:{tmp_path}/a"]\nupstream = "pod+unix:{tmp_path}/b"\n')
     process = await asyncio.create_subprocess_exec(

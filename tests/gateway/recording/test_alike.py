@@ -48,7 +48,7 @@ def test_frames_that_differ_in_one_word_are_one_line(frames: Sequence[bytes]) ->
     assert len(raw([run])) < len(b"".join(frames))
 
 
-def test_few_frames_are_not_folded() -> None:
+def test_fewer_frames_than_the_minimum_are_not_folded() -> None:
     assert len(as_they_were([pod(word) for word in WORDS[:RUN_MIN]])) == RUN_MIN
     assert as_they_were([]) == []
 

@@ -70,7 +70,7 @@ def test_a_later_time_needs_no_second_timer() -> None:
     assert made.flushes == 1
 
 
-def test_a_cancelled_plan_asks_for_no_flush() -> None:
+def test_a_cancelled_flush_plan_requests_no_flush() -> None:
     made = PlanWithClock()
     made.plan.flush_next(streams=True)
     made.plan.cancel()

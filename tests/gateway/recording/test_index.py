@@ -80,7 +80,7 @@ def test_reading_ends_at_garbage_after_the_frames() -> None:
 
 
 @pytest.mark.parametrize("begin", [0, 4, 1000])
-def test_a_damaged_block_loses_only_itself_and_is_reported(begin: int) -> None:
+def test_a_damaged_block_loses_only_that_block_and_is_reported(begin: int) -> None:
     index = entries()
     damaged = bytearray(FILE)
     damaged[index[1].offset + begin] ^= 0xFF

@@ -80,7 +80,7 @@ def test_garbage_after_the_lines_loses_no_line(tmp_path: Path, garbage: bytes) -
     assert "torn" in str(recording.problems)
 
 
-def test_a_damaged_line_in_the_middle_loses_only_itself(tmp_path: Path) -> None:
+def test_a_damaged_line_in_the_middle_loses_only_that_line(tmp_path: Path) -> None:
     path = written(tmp_path / "a.jsonl", numbered(9))
     raw = path.read_bytes().split(b"\n")
     raw[4] = b"\x00" * 40

@@ -114,7 +114,7 @@ def test_commands_to_the_backend_are_not_commands_of_clients(tmp_path: Path) -> 
 # -- in parts -----------------------------------------------------------------------------------------------
 
 
-def test_any_part_stands_for_the_whole(tmp_path: Path) -> None:
+def test_opening_any_part_opens_the_whole_recording(tmp_path: Path) -> None:
     lines = numbered(90)
     paths = in_parts(tmp_path / "a.jsonl", lines, 20, 50, packed=(1,))
     assert [path.name for path in paths] == ["a.jsonl", "a.1.jsonl.zst", "a.2.jsonl"]
@@ -209,7 +209,7 @@ def test_progress_counts_the_bytes_of_all_parts(tmp_path: Path) -> None:
     assert (len(told), told[-1]) == (3, recording.size)
 
 
-def test_a_folder_with_one_session_stands_for_it(tmp_path: Path) -> None:
+def test_a_folder_with_one_session_can_be_named_in_place_of_its_file(tmp_path: Path) -> None:
     lines = numbered(30)
     in_parts(tmp_path / "a.jsonl", lines, 10, packed=(1,))
     written(tmp_path / "route.jsonl", numbered(3), structs.replace(HEADER, session=""))

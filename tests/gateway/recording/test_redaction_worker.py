@@ -33,7 +33,7 @@ async def test_closing_gives_up_on_a_thread_that_takes_too_long(monkeypatch: pyt
     go.set()
 
 
-async def test_discarded_work_is_not_done_but_told() -> None:
+async def test_discarded_work_is_reported_and_not_executed() -> None:
     worker, begun, go = (
         RedactionWorker(asyncio.get_running_loop().call_soon_threadsafe),
         threading.Event(),

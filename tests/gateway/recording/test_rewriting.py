@@ -87,7 +87,7 @@ def test_a_new_file_leaves_the_old_one_alone(path: Path, name: str) -> None:
     assert out.stat().st_mode & 0o777 == 0o600
 
 
-def test_nothing_is_overwritten_but_the_file_itself(path: Path) -> None:
+def test_redaction_overwrites_no_file_except_its_source(path: Path) -> None:
     out = path.with_name("out.jsonl")
     out.touch()
     with pytest.raises(ConfigError, match="not overwritten"):
@@ -200,7 +200,7 @@ def test_further_parts_of_a_new_file_stand_beside_it(parts: list[Path], tmp_path
 
 
 @pytest.mark.parametrize("taken", ["clean.jsonl", "clean.2.jsonl"])
-def test_no_part_is_written_over_another_file(parts: list[Path], tmp_path: Path, taken: str) -> None:
+def test_redaction_of_parts_overwrites_no_other_file(parts: list[Path], tmp_path: Path, taken: str) -> None:
     (tmp_path / taken).write_text("mine")
     with pytest.raises(ConfigError, match="not overwritten"):
         redact(open_recording(parts[0]), Redactor(RULES, b"salt"), tmp_path / "clean.jsonl")

@@ -140,7 +140,7 @@ def test_a_text_streams_on_after_some_of_it_was_taken(every: int) -> None:
     assert len(streams(stored)) == len(stored) == -(-len(WORDS) // every)
 
 
-def test_other_items_stand_between_two_folded_steps() -> None:
+def test_items_between_two_folded_steps_keep_their_place() -> None:
     talk = Talk().round("a").round("b")
     talk.step(FramesNote(UP_POD, [b'{"event":"usage"}'])).round("c").round("d", origin=Origin(link="smooth-2"))
     kinds = [type(line) for line in talk.stored()]
@@ -216,7 +216,7 @@ def test_the_output_of_two_calls_is_two_folded_steps() -> None:
     assert [len(stream.texts) for stream in streams(talk.stored())] == [2, 2, 1]
 
 
-def test_a_word_that_is_also_a_key_is_not_used_to_find_the_text_in_frames() -> None:
+def test_a_text_that_is_also_a_json_key_is_not_searched_in_frames() -> None:
     talk = Talk().round("text").round("token").round(" x")
     for word in ("text", "token", "a", "b"):
         talk.round(word)

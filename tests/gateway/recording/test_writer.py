@@ -128,7 +128,9 @@ def test_everything_is_synced_before_the_writer_sleeps(
     writer.close()
 
 
-def test_past_the_limit_nothing_more_is_queued(tmp_path: Path, loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_recording_writer_queues_nothing_past_its_limit(
+    tmp_path: Path, loop: Loop, monkeypatch: pytest.MonkeyPatch
+) -> None:
     gate = threading.Event()
     real: Any = os.write
 

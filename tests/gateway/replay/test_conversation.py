@@ -319,7 +319,7 @@ async def test_frames_without_a_session_and_unreadable_frames_are_passed_to_the_
     assert list(await receive(filtered_transport)) == frames
 
 
-async def test_no_session_frame_passes_before_the_conversation_is_open() -> None:
+async def test_no_frame_of_a_session_is_sent_before_the_conversation_is_open() -> None:
     made, filtered_transport = filtered(())
     made.say(token("ours"), REPLY)
     assert list(await receive(filtered_transport)) == [REPLY]

@@ -267,7 +267,7 @@ def test_a_fork_hands_over_after_the_last_recorded_turn(tmp_path: Path) -> None:
     assert both.asks(said("two")) == ["SubmitInput"]
 
 
-def test_a_fork_is_strict_before_its_point(tmp_path: Path) -> None:
+def test_a_fork_refuses_unrecorded_inputs_before_its_point(tmp_path: Path) -> None:
     both = Both(tmp_path, spy=False, until=1)
     assert both.asks(said("something else")) == []
     assert types(both.watched.news()) == ["Reply"]

@@ -34,7 +34,7 @@ def test_inputs_with_the_same_text_are_equal_however_they_are_segmented() -> Non
     assert compare_commands(pasted, typed).level == "exact"
 
 
-def test_attachments_count() -> None:
+def test_an_input_with_another_attachment_does_not_match() -> None:
     bare = SubmitInput(segments=(Text(text="Look"),))
     attached = SubmitInput(segments=(Text(text="Look"), FileAttachment(name="a", url="file:///a")))
     likeness = compare_commands(bare, attached)

@@ -69,12 +69,12 @@ def paced(speed: float, idle_cap: float | None = None) -> tuple[Pace, ManualCloc
     return pace, time
 
 
-def test_by_default_a_pause_is_as_long_as_recorded() -> None:
+def test_replay_pauses_are_as_long_as_recorded_by_default() -> None:
     pace, _ = paced(1.0)
     assert pace.wait(3_500_000) == pytest.approx(2.5)
 
 
-def test_at_twice_the_speed_a_pause_is_half_as_long() -> None:
+def test_replay_at_twice_the_speed_halves_pauses() -> None:
     pace, _ = paced(2.0)
     assert pace.wait(3_500_000) == pytest.approx(1.25)
 
@@ -84,7 +84,7 @@ def test_a_long_pause_is_cut_and_then_made_shorter() -> None:
     assert pace.wait(60_000_000) == pytest.approx(0.5)
 
 
-def test_at_instant_speed_there_is_no_pause() -> None:
+def test_replay_at_instant_speed_has_no_pauses() -> None:
     pace, _ = paced(0.0)
     assert pace.wait(60_000_000) <= 0
 

@@ -117,13 +117,13 @@ def crowd() -> CountedRoute:
     return route
 
 
-def test_a_connection_asks_no_session(crowd: CountedRoute, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_connecting_a_client_examines_no_session(crowd: CountedRoute, monkeypatch: pytest.MonkeyPatch) -> None:
     with touched(monkeypatch) as seen:
         crowd.connect("new")
     assert not seen
 
 
-def test_a_disconnect_asks_only_the_sessions_of_its_client(
+def test_a_disconnect_examines_only_the_sessions_of_its_client(
     crowd: CountedRoute, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     link = crowd.connect("new")
@@ -133,7 +133,7 @@ def test_a_disconnect_asks_only_the_sessions_of_its_client(
     assert len(seen) == 1
 
 
-async def test_a_drain_asks_only_the_sessions_where_its_client_lags(
+async def test_a_drained_outbox_examines_only_the_sessions_where_its_client_lags(
     crowd: CountedRoute, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     link = crowd.connect("new")
@@ -149,14 +149,14 @@ async def test_a_drain_asks_only_the_sessions_where_its_client_lags(
     assert len(seen) == 1
 
 
-def test_an_open_asks_only_the_new_session(crowd: CountedRoute, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_opening_a_session_examines_only_the_new_session(crowd: CountedRoute, monkeypatch: pytest.MonkeyPatch) -> None:
     link = crowd.connect("new")
     with touched(monkeypatch) as seen:
         crowd.router.receive(link, [Burst(items=[OpenSession(request="r")])])
     assert len(seen) == 1
 
 
-def test_a_session_that_is_forgotten_asks_no_other(crowd: CountedRoute, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_forgetting_a_session_examines_no_other_session(crowd: CountedRoute, monkeypatch: pytest.MonkeyPatch) -> None:
     session = crowd.router.sessions[0]
     with touched(monkeypatch) as seen:
         session.presence._rest()

@@ -51,7 +51,7 @@ def test_a_reload_changes_which_sessions_are_published() -> None:
     assert found == [(0, False), (1, True), (0, False)]
 
 
-def test_a_subscriber_that_is_gone_is_told_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disconnected_subscriber_gets_no_messages(monkeypatch: pytest.MonkeyPatch) -> None:
     route, told = CountedRoute(), list[Any]()
     link, publications = route.connect("a"), route.router._all.publications
     monkeypatch.setattr(Link, "send", lambda _link, items: told.append(items))

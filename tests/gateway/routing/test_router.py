@@ -77,7 +77,7 @@ async def test_a_client_that_reconnects_during_a_turn_sees_the_turn_continue() -
         )
 
 
-async def test_both_of_two_clients_see_the_turn_of_one() -> None:
+async def test_two_clients_both_see_the_turn_of_one_of_them() -> None:
     async with in_memory_gateway() as made:
         await (
             made.script()

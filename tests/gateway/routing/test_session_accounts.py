@@ -14,7 +14,7 @@ def test_the_losses_of_a_provisional_id_count_for_the_session_that_was_opened() 
     assert [entry.session for entry in route.ledger.entries()] == [session.state.id]
 
 
-def test_a_closed_account_counts_for_no_owner_and_for_no_session() -> None:
+def test_a_closed_memory_account_counts_for_no_owner_and_no_session() -> None:
     route = CountedRoute()
     session = route.open_session(route.connect("a"))
     route.ledger.record([Loss(kind="Gap", why="a test")], session=session.state.id)

@@ -29,7 +29,7 @@ UNKNOWN = "0198c3a1-0000-4000-8000-00000000dead"
 
 
 @pytest.mark.parametrize("name", [SHOWN, CONVERSATION])
-async def test_both_ids_name_the_session(name: str) -> None:
+async def test_sessionid_and_conversationid_both_name_the_session(name: str) -> None:
     async with in_memory_gateway() as made:
         await (
             made.script()

@@ -273,7 +273,7 @@ async def test_a_client_that_joins_during_a_turn_sees_its_beginning_and_then_the
         assert shown(late)[-1]["data"]["data"]["response"]["responseParts"] == ["so far and on"]
 
 
-async def test_a_client_that_is_behind_by_many_hidden_events_still_gets_the_end() -> None:
+async def test_a_slow_client_gets_the_turn_end_after_many_events_hidden_from_it() -> None:
     async with stage(soft=1_000) as made:
         slow, stalled = made.join("slow")
         stalled.reading.clear()

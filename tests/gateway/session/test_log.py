@@ -84,7 +84,7 @@ def test_the_weight_of_a_turn_counts_from_the_end_of_the_turn_before() -> None:
     assert log.turn_weight == 2
 
 
-def test_growth_is_told_once_for_each_step_and_not_for_each_event() -> None:
+def test_memory_growth_is_reported_once_for_each_step() -> None:
     log = log_of(log_max=100_000, log_bytes=100_000)
     told: list[int] = []
     log.watch(lambda: told.append(log.size))

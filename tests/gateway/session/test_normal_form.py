@@ -447,7 +447,7 @@ def test_a_code_sent_outside_of_turns_is_a_run_of_its_own() -> None:
     ]
 
 
-def test_only_an_answer_and_its_words_are_noted_outside_of_turns() -> None:
+def test_answer_outside_of_a_turn_opens_no_turn() -> None:
     session = Session()
     said = session._keep(session.form.questions.noted("No.", 9, segments=(Text(text="code 1"),)))
     assert kinds(said) == ["QuestionAnswered", "QuestionAsked"]

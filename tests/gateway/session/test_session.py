@@ -178,7 +178,7 @@ async def test_an_error_in_a_turn_that_goes_on_is_told_without_request_id_before
         )
 
 
-async def test_an_error_that_ends_its_turn_is_told_once() -> None:
+async def test_an_error_that_ends_its_turn_is_sent_once() -> None:
     async with in_memory_gateway() as made:
         await (
             begun(made)
@@ -198,7 +198,7 @@ async def test_events_without_a_smooth_form_are_in_the_ledger() -> None:
         assert {("ModelTurnStarted", "smooth"), ("ModelRetry", "smooth")} <= kinds
 
 
-async def test_a_rolled_back_input_is_cancelled_and_leaves_the_history() -> None:
+async def test_a_rolled_back_input_is_cancelled_and_removed_from_the_history() -> None:
     async with in_memory_gateway() as made:
         await (
             begun(made)
@@ -340,7 +340,7 @@ async def test_the_cancel_of_an_input_that_was_refused_does_not_end_the_next_tur
         )
 
 
-async def test_a_cancel_without_a_turn_is_silent() -> None:
+async def test_cancel_without_a_turn_gets_no_answer() -> None:
     async with in_memory_gateway() as made:
         await made.script().opens("a").sends("a", cancel("c")).receives("a").pod_receives().done()
 
@@ -517,7 +517,7 @@ async def test_a_session_without_clients_closes_its_backend_after_its_time_and_r
         assert len(made.pods) == 2
 
 
-async def test_a_client_that_comes_back_in_time_keeps_the_backend() -> None:
+async def test_a_client_that_reconnects_in_time_keeps_the_backend_connection() -> None:
     async with in_memory_gateway() as made:
         ttl = Limits().session_ttl
         await made.script().opens("a").leaves("a").passes(ttl - 1).opens("b").passes(ttl).done()

@@ -101,7 +101,7 @@ def test_a_verdict_is_one_word_in_any_case_without_surrounding_space(said: str, 
         ("code " + "9" * 65, ""),
     ],
 )
-def test_a_code_is_typed_after_its_keyword(said: str, code: str) -> None:
+def test_a_one_time_code_is_typed_after_the_keyword(said: str, code: str) -> None:
     assert wording.code(said) == code
 
 
@@ -154,7 +154,7 @@ def test_a_form_is_done_with_its_last_field() -> None:
     assert so_far == [False, False, True]
 
 
-def test_the_first_prompt_is_the_question() -> None:
+def test_form_question_in_words_equals_its_first_prompt() -> None:
     assert wording.in_words(asked(IDENTITY)) == Form(asked(IDENTITY)).prompt()
 
 
@@ -231,7 +231,7 @@ def test_a_multiple_choice_is_any_options_and_free_text(said: str, answer: dict[
     assert values(form) == {"answers": [answer]}
 
 
-def test_a_choice_of_nothing_is_asked_again() -> None:
+def test_an_empty_choice_is_asked_again() -> None:
     form = choices(EXTRAS, SIZE)
     assert form.take(" , ")
     assert "What else?" in form.prompt()

@@ -55,7 +55,7 @@ async def test_the_file_of_a_token_is_read_for_each_connection(tmp_path: Path, m
     assert dialled == ["ws://h:1/ws?token=old", "ws://h:1/ws?token=new"]
 
 
-def test_a_port_is_one_address_for_all_paths_and_port_0_is_none() -> None:
+def test_websocket_endpoints_on_one_port_share_an_address_and_port_0_has_none() -> None:
     assert WS.place(parse("smooth+ws://LOCALHOST:1/a")) == WS.place(parse("smooth+ws://localhost:1/b"))
     assert WS.place(parse("smooth+ws://localhost:0/a")) is None
 

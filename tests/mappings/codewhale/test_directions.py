@@ -254,14 +254,14 @@ def test_undocumented_members_are_removed_and_counted() -> None:
     assert json.loads(frames[0])["result"]["thread"] == THREAD_OF
 
 
-def test_a_frame_of_an_unknown_name_costs_only_itself() -> None:
+def test_a_frame_with_an_unknown_name_loses_only_that_frame() -> None:
     result = {"ok": True, "data": {"a": 1}, "events": [{"event": "new"}, {"event": "turn_complete", "turn_id": "t"}]}
     step, frames = back_and_forth(DIALECT.events, json.dumps({"id": 1, "result": result}).encode())
     assert [loss.field for loss in step.losses] == ["$.result.events[].new"]
     assert json.loads(frames[0])["result"]["events"] == [{"event": "turn_complete", "turn_id": "t"}]
 
 
-def test_a_unit_variant_may_come_as_an_object() -> None:
+def test_an_enum_variant_without_content_may_be_an_object() -> None:
     frame: dict[str, object] = {
         "event": "mcp_startup_update",
         "update": {"server_name": "s", "status": {"ready": None}},

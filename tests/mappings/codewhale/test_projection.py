@@ -62,7 +62,7 @@ def test_the_answer_names_the_request_and_the_thread_as_the_client_called_them()
     assert (answer["id"], answer["result"]["thread_id"]) == ({"a": 1}, "odd")
 
 
-def test_nothing_is_written_after_the_answer() -> None:
+def test_no_frame_is_written_after_the_answer_of_a_turn() -> None:
     projection = own()
     shown(projection, say.QuestionAsked(text="?", question="q", parked=True))
     assert shown(projection, say.QuestionAnswered(question="q"), say.TextDelta(text="a"), *over()) == []
@@ -104,7 +104,7 @@ def test_the_frames_of_one_result_are_bounded() -> None:
     assert len(answer["result"]["events"]) == FRAMES_MAX
 
 
-def test_the_cause_of_a_failure_is_told_once() -> None:
+def test_the_cause_of_a_failure_is_sent_once() -> None:
     failure = Failure(cause="internal", text="boom")
     events = [say.ErrorReported(cause="internal", text="boom"), say.ErrorReported(cause="internal", text="other")]
     rendered = own().render(batch(*events, *over("failed", failure)))

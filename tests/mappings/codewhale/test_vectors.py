@@ -38,7 +38,7 @@ def ids(rows: list[dict[str, Any]]) -> list[str]:
     return [row["name"] for row in rows]
 
 
-def test_the_vectors_are_there() -> None:
+def test_all_vector_files_exist() -> None:
     assert (len(GOOD), len(BAD), len(VECTORS) - len(LINES)) == (115, 5, 5)
 
 
@@ -91,7 +91,7 @@ def test_captured_lines_come_back_as_they_are(path: Path) -> None:
     assert good >= 16
 
 
-def test_a_bad_line_costs_only_itself() -> None:
+def test_an_invalid_line_loses_only_that_line() -> None:
     good = next(row["wire"] for row in GOOD if row["name"] == "line.response_delta").encode()
     step, _ = back_and_forth(DIALECT.events, good)
     DIALECT.events.receive([b"{", good], step)

@@ -52,7 +52,7 @@ def names(rows: Iterable[dict[str, Any]]) -> list[str]:
     return [row["name"] for row in rows]
 
 
-def test_the_vectors_are_there() -> None:
+def test_all_vector_files_exist() -> None:
     assert (len(GOOD), len(BAD)) == (94, 8)
 
 
@@ -107,7 +107,7 @@ def test_the_raw_script_is_read_as_the_real_primary_read_it() -> None:
     assert {item.request for item in items} == {answer["id"] for answer in answers}
 
 
-def test_a_bad_message_costs_only_itself() -> None:
+def test_an_invalid_message_loses_only_that_message() -> None:
     direction = DIALECT.events
     good = next(row["frames"] for row in VECTORS if row["name"] == "pub.llm.token")
     bad = next(row["frames"] for row in VECTORS if row["name"] == "pub.bad.json")

@@ -31,7 +31,7 @@ def test_every_wire_segment_has_a_case() -> None:
     assert {type(said) for said, _ in PAIRS} == set(get_args(wire.Segment))
 
 
-def test_order_is_kept() -> None:
+def test_segments_keep_their_order() -> None:
     assert from_segments(to_segments([said for said, _ in PAIRS])) == [said for said, _ in PAIRS]
 
 

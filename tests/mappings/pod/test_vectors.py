@@ -63,7 +63,7 @@ def test_each_bad_line_of_the_raw_capture_is_a_fault_or_unmapped() -> None:
         assert (frames, len(step.faults) + len(unknown)) == ([], 1)
 
 
-def test_a_bad_line_costs_only_itself() -> None:
+def test_an_invalid_line_loses_only_that_line() -> None:
     good = b'{"event":"thinking_start"}'
     step: Step[Any] = Step()
     direction_of("s2c").receive([good, b"{", good], step)

@@ -37,7 +37,7 @@ def came_back(direction: Direction[Any], frame: str) -> tuple[list[object], set[
     return [json.loads(f) for f in rendered.frames], {loss.field for loss in step.losses}
 
 
-def test_the_captures_are_there() -> None:
+def test_all_captures_exist() -> None:
     assert len(list(frames("c2s"))) > 40
     assert len(list(frames("s2c"))) > 90
 

@@ -36,7 +36,7 @@ def chunk(raw_response: object) -> list[object]:
     "raw_response",
     [None, "text", [], {}, {"toolCall": None}, {"toolCall": {"name": 5}}, {"toolResult": "x"}, {"toolResult": {}}],
 )
-def test_a_chunk_without_a_named_tool_is_a_state(raw_response: object) -> None:
+def test_a_chunk_without_a_tool_name_is_a_node_state(raw_response: object) -> None:
     assert [type(item) for item in chunk(raw_response)] == [StateSnapshot]
 
 

@@ -191,7 +191,7 @@ def test_an_attachment_needs_no_message() -> None:
     assert type(command) is commands.SubmitInput
 
 
-def test_a_blank_model_is_none() -> None:
+def test_a_blank_model_counts_as_no_model() -> None:
     (command,) = Link().sends(SEND | {"model": "  "})
     assert command.model == ""
 

@@ -26,7 +26,9 @@ def marked(text: str) -> str:
 
 
 @pytest.mark.parametrize(("kind", "before", "secret", "behind"), SAID)
-def test_exactly_the_secret_is_found(kind: str, before: str, secret: str, behind: str) -> None:
+def test_a_detector_finds_the_secret_without_the_text_around_it(
+    kind: str, before: str, secret: str, behind: str
+) -> None:
     assert marked(before + secret + behind) == f"{before}<{kind}>{behind}"
 
 
@@ -156,7 +158,7 @@ def given_back(part: Any) -> Iterator[int]:
 
 
 @pytest.mark.parametrize("detector", DETECTORS, ids=lambda detector: detector.kind)
-def test_a_detector_does_not_read_a_match_in_another_way(detector: Detector) -> None:
+def test_a_detector_matches_each_text_in_one_way_only(detector: Detector) -> None:
     parse = importlib.import_module("re._parser").parse
     for pattern in filter(None, (detector.pattern, detector.opens)):
         assert max(given_back(parse(pattern.pattern)), default=0) <= 40, pattern.pattern

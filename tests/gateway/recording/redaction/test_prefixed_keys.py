@@ -50,7 +50,7 @@ def test_a_key_of_each_form_is_found_as_a_whole(text: str, kind: str, secret: st
         " :gh" + "z" * 12,
     ],
 )
-def test_a_text_that_only_resembles_a_key_is_none(text: str) -> None:
+def test_a_text_that_only_resembles_a_key_is_not_a_secret(text: str) -> None:
     assert kinds(text) == []
 
 

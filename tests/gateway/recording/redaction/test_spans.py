@@ -51,7 +51,7 @@ def test_an_escape_that_is_cut_off_is_undecided(text: str, sure: str) -> None:
     assert text[: undecided(text)] == sure
 
 
-def test_the_work_is_bounded_by_the_depth() -> None:
+def test_nested_escapes_are_read_up_to_a_maximum_depth() -> None:
     assert len(list(layers("\\" * 4096))) <= LAYERS_MAX + 1
 
 

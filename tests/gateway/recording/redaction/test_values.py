@@ -105,7 +105,7 @@ def test_json_stays_json_when_a_pattern_takes_its_quotes() -> None:
     assert json.loads(bytes(reply.result)) == {"a": "abc", "b": "<odd>"}  # type: ignore[arg-type]  # it is set
 
 
-def test_words_of_the_protocol_are_not_changed() -> None:
+def test_redaction_does_not_change_protocol_keywords() -> None:
     own = ValueRedactor(Finder([pattern("odd", "text_done|text")]), JsonPaths(), lambda *_: "<odd>", lambda *_: None)
     assert msgspec.json.encode(own.redact(TextDone(text="the text"))) == b'{"type":"text_done","text":"the <odd>"}'
 

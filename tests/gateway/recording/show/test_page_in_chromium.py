@@ -67,7 +67,7 @@ def tokens(folder: Path, count: int) -> Path:
     return written(folder / "tokens.jsonl", lines)
 
 
-async def test_a_fold_opens_into_its_pieces(tmp_path: Path) -> None:
+async def test_a_folded_row_expands_into_its_pieces(tmp_path: Path) -> None:
     async with shown(tokens(tmp_path, 1_200), tmp_path) as browser:
         before = await browser.run("document.querySelectorAll('*').length")
         assert before < 500

@@ -30,5 +30,5 @@ def test_a_pod_client_sees_the_same_conversation() -> None:
 
 
 @pytest.mark.parametrize("name", list(registry.dialects()))
-def test_every_dialect_can_be_shown(name: str) -> None:
+def test_show_prints_frames_of_every_dialect(name: str) -> None:
     assert any(b"Two " in frame for frame in frames(name))

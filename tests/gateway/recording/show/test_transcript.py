@@ -43,7 +43,7 @@ def test_the_frozen_recording_reads_like_a_conversation() -> None:
     assert [entry.redacted for entry in entries if entry.kind == "text"] == [True]
 
 
-def test_a_block_stands_at_the_time_of_its_first_words() -> None:
+def test_a_text_block_has_the_time_of_its_first_delta() -> None:
     lines: list[Line] = [
         EventLine(seq=4, t=100, cursor="1:0", turn="t", event=e.TextDelta(text="a")),
         EventLine(seq=5, t=200, cursor="1:1", turn="t", event=e.TextDelta(text="b")),
@@ -141,7 +141,7 @@ def client(seq: int = 1) -> FrameLine:
     return FrameLine(seq=seq, t=0, link="pod-1", dir="receive", dialect="pod", text="{}")
 
 
-def test_losses_of_pieces_are_told_once_with_their_row() -> None:
+def test_losses_of_text_pieces_are_shown_once_with_their_row() -> None:
     events: list[Any] = [
         e.ToolOutputDelta(call="c", text="a"),
         e.ToolOutputDelta(call="c", text="b"),

@@ -66,7 +66,7 @@ def test_many_alike_lines_are_a_fold_and_few_are_not() -> None:
         ('{"type":"' + "x" * 1000 + '"}', "x" * 60),
     ],
 )
-def test_a_frame_is_labelled_with_the_type_that_it_tells(text: str, label: str) -> None:
+def test_a_frame_is_labelled_with_the_type_named_in_it(text: str, label: str) -> None:
     assert label_of(received(1, 0, text)) == label
 
 

@@ -369,7 +369,7 @@ def test_answers_get_the_type_that_their_command_asks_for() -> None:
             assert [item.text for item in answer.items] == ["b", "a"]  # a page is newest first
 
 
-def test_events_beside_the_answer_in_a_result_are_told() -> None:
+def test_other_events_in_a_result_are_passed_on_beside_the_answer() -> None:
     child = Child().open()
     child.sent(ask.ClearGoal(request="g", session=SESSION))
     frames = [{"event": "thread_goal_cleared", "thread_id": THREAD}]

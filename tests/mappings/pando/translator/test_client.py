@@ -411,7 +411,7 @@ def test_a_repeated_update_does_not_end_the_next_turn() -> None:
     assert primary.sends("message.list", stored) == DONE
 
 
-def test_lists_that_differ_or_text_between_them_end_nothing() -> None:
+def test_different_lists_or_text_between_them_do_not_end_the_turn() -> None:
     primary = accepted()
     primary.publishes("session.update")
     primary.sends("message.list", NEW)
@@ -588,7 +588,7 @@ def test_a_published_input_is_not_asked_for() -> None:
     assert primary.sends("message.list", stored) == DONE
 
 
-def test_our_own_input_is_not_told_again_though_the_primary_added_to_it() -> None:
+def test_our_own_input_is_not_repeated_though_the_primary_stores_it_with_context() -> None:
     primary = accepted()
     primary.publishes("llm.token", token="Hello")
     primary.publishes("llm.end")
@@ -596,7 +596,7 @@ def test_our_own_input_is_not_told_again_though_the_primary_added_to_it() -> Non
     assert primary.sends("message.list", stored) == DONE
 
 
-def test_an_unseen_run_is_told_as_a_history_with_the_next_run() -> None:
+def test_an_unseen_run_is_sent_as_history_with_the_next_run() -> None:
     primary = watched()
     primary.publishes("llm.token", token="b")
     missed = [*OLD, message("m2", "user", "1"), message("m3", "assistant", "a")]

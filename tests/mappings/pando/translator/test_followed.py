@@ -56,7 +56,7 @@ def test_only_the_sessions_of_a_read_are_looked_at() -> None:
     assert sessions.looked_up <= 4
 
 
-def test_time_may_make_any_session_want_its_messages() -> None:
+def test_passing_time_makes_a_session_request_its_messages() -> None:
     sessions = FollowedSessions(Patience())
     following = sessions.follow("s")
     sessions.take_wanting()

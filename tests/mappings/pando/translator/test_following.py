@@ -75,7 +75,7 @@ def test_a_system_message_before_the_end_of_a_turn_with_an_answer_is_no_cause() 
 
 
 @pytest.mark.parametrize("then", [say.TextDelta(text="Hello"), system("next"), None], ids=["text", "system", "silence"])
-def test_a_system_message_in_the_middle_of_a_turn_is_told_with_what_follows(then: say.Event | None) -> None:
+def test_a_system_message_in_a_turn_is_passed_on_with_the_next_event(then: say.Event | None) -> None:
     session = Following(Patience())
     session.take_event(say.TextDelta(text="He"), 0)
     assert session.take_event(system("m"), 0) == []

@@ -40,7 +40,7 @@ def test_no_other_error_is_a_cancel(code: str, text: str) -> None:
 
 
 @pytest.mark.parametrize(("code", "cause"), CAUSE_OF_CODE.items())
-def test_a_code_has_its_cause(code: str, cause: str) -> None:
+def test_each_error_code_has_its_cause(code: str, cause: str) -> None:
     assert meant("error", code=code, message="m").cause == cause
 
 

@@ -31,7 +31,7 @@ def request_of(entry: PendingMethod | None) -> str:
     return entry.request if entry is not None else ""
 
 
-def test_the_list_is_full_at_its_limit() -> None:
+def test_pending_methods_are_full_at_their_limit() -> None:
     waiting = pending(*(run(str(n)) for n in range(PENDING_MAX - 1)))
     assert not waiting.is_full()
     waiting.add_command(run("last"), running=False)
