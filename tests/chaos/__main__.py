@@ -3,7 +3,7 @@
     python -m tests.chaos chaos [--seconds 300] [--seed S] [--no-write]
     python -m tests.chaos soak [--minutes 10] [--clients 200] [--seed S] [--write]
 
-The exit code is 1 if a turn was lost, ended twice, or something did not work again. Times never decide.
+The exit code is 1 if a turn was lost or ended twice, or if something did not work again. Durations do not matter.
 """
 
 from __future__ import annotations

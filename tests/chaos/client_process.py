@@ -1,4 +1,4 @@
-"""A client in a process of its own, to be killed: `python -m tests.chaos.client_process DIALECT ADDRESS`.
+"""A client as a process that a test can kill: `python -m tests.chaos.client_process DIALECT ADDRESS`.
 
 It prints `asked` when its turn has been sent, and stays connected.
 """

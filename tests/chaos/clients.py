@@ -54,7 +54,7 @@ class ChaosClient:
         raise NotImplementedError
 
     async def open(self) -> None:
-        """Open a session, as the dialect begins."""
+        """Open a session, in the way of the dialect."""
         raise NotImplementedError
 
     async def ask(self, text: str) -> ObservedTurn:
@@ -66,7 +66,7 @@ class ChaosClient:
         raise NotImplementedError
 
     def most_ends(self) -> int:
-        """Return how often a turn ended: 1 if all is well."""
+        """Return the largest number of ends of one turn; it must be 1."""
         return max((turn.ends for turn in self.turns), default=0) + self.strays
 
     def begin_turn(self) -> ObservedTurn:
@@ -76,7 +76,7 @@ class ChaosClient:
 
 
 class ByRequest(ChaosClient):
-    """The common part of smooth and codewhale clients: a reply bears the id of its request."""
+    """The common part of smooth and codewhale clients, whose replies have the id of their request."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -313,7 +313,7 @@ class CodewhaleChaosClient(LineClient, ByRequest):
 
 
 class PandoChaosClient(ChaosClient):
-    """A pando client: a turn ends with `llm.end`. ZeroMQ connects again by itself, so it never knows that it is gone.
+    """A pando client: a turn ends with `llm.end`. ZeroMQ reconnects by itself, so the client sees no disconnect.
 
     A run that ended in an error also has its `llm.end`, because dragoman is the primary.
     """
@@ -349,7 +349,7 @@ class PandoChaosClient(ChaosClient):
     async def _read(self, subscriber: zmq.asyncio.Socket) -> None:
         while True:
             (frame,) = await subscriber.recv_multipart()
-            if self.session.encode() not in frame:  # those of all other sessions come too
+            if self.session.encode() not in frame:  # the publications of all other sessions come too
                 continue
             envelope = json.loads(frame.partition(b"\0")[2])
             payload = envelope["payload"]
@@ -424,7 +424,7 @@ CLIENTS: dict[str, type[ChaosClient]] = {
 
 @asynccontextmanager
 async def connected(dialect: str, address: str) -> AsyncIterator[ChaosClient]:
-    """Connect a client of this dialect to an address without its dialect; it has no session yet."""
+    """Connect a client of this dialect, which has no session yet; the address has no `DIALECT+` before it."""
     client = CLIENTS[dialect]()
     async with client.connect(address):
         yield client

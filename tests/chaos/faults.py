@@ -47,7 +47,7 @@ class Fault(Struct, frozen=True, kw_only=True):
 
     @property
     def title(self) -> str:
-        """Return the row of the report that counts this fault."""
+        """The title of the report's row that counts this fault."""
         return f"{self.kind}, {self.side} side"
 
     @property
@@ -63,7 +63,7 @@ class Round(Struct, frozen=True, kw_only=True):
 
 
 def choose_rounds(dice: Random, rounds: int, kinds: Sequence[FaultKind] = FAULTS) -> list[Round]:
-    """Return so many rounds: each kind on each side as often, a fourth armed before the client connects."""
+    """Return `count` rounds: each kind equally often on each side, a quarter armed before the client connects."""
     chosen = [(kind, side) for kind in kinds for side in SIDES]
     return [
         Round(fault=_choose_fault(dice, *chosen[number % len(chosen)]), before_open=dice.random() < BEFORE_OPEN)

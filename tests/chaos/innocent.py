@@ -1,4 +1,4 @@
-"""An innocent client in a process of its own: `python -m tests.chaos.innocent ADDRESS`.
+"""An innocent client as a separate process: `python -m tests.chaos.innocent ADDRESS`.
 
 It pings every 5 ms and measures each answer. It connects again if the gateway was killed. Each line on its stdin is the
 name of a phase that begins; at the end of stdin it prints the figures of all phases as JSON.

@@ -1,7 +1,7 @@
 """Kills of real programs: `dragoman serve`, `dragoman demo-backend`, its children and its clients get SIGKILL.
 
-After each kill the client must see an end of its turn, or the end of its connection. Then the killed program is started
-again, and a new client must be able to hold a turn. A gateway that was killed leaves no child behind.
+After each kill the client must see the end of its turn, or of its connection. Then the killed program is started again,
+and a new client must be able to complete a turn. A killed gateway must leave no child process.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from tests.chaos.waiting import comes_true
 from tests.reserved_ports import reserved_port
 
 KILLS = ("backend", "gateway", "client", "child")
-TURN_TIME = 0.5  # seconds that a turn of the backends takes: a kill comes somewhere in it
+TURN_TIME = 0.5  # seconds that a turn of the backends takes: the kill comes during this time
 RECOVERY_DEADLINE = 30.0  # seconds: a backend and its child may have to start
 TEXTS = 25
 CHILD = f"{sys.executable} -m dragoman demo-backend codewhale+stdio: --script"
@@ -129,7 +129,7 @@ class Town:
 
     async def _kill_server(self, what: str, client: str, backend: str, wait: float) -> None:
         told = False
-        disconnected = what == "gateway" and client == "pando"  # ZeroMQ does not tell it
+        disconnected = what == "gateway" and client == "pando"  # ZeroMQ does not report a disconnect
         ends = 0
         try:
             async with connected(client, self.listeners[client, backend]) as peer:
@@ -173,7 +173,7 @@ class Town:
                 os.kill(pid, signal.SIGKILL)
 
     async def recovers(self, client: str, backend: str) -> bool:
-        """Run turns with new clients until one is completed."""
+        """Return True once a turn of a new client is completed, False after the deadline."""
         address = self.listeners[client, backend]
         return await comes_true(lambda: completes(client, address), RECOVERY_DEADLINE, every=0.1)
 

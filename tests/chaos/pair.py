@@ -2,8 +2,8 @@
 
     client -> proxy -> gateway (in this process) -> proxy -> demo backend
 
-A round arms one fault, lets a client hold a turn, and then lets another client hold one without any fault. The tally
-counts what the clients saw, and what the gateway's own sessions say: each turn that began there must have ended once.
+A round arms one fault and lets a client run a turn. Then another client runs a turn without any fault. The tally counts
+what the clients saw, and the turns of the gateway's own sessions: each turn that began there must have ended once.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ STORY = [
 
 
 class Outcome(Struct, frozen=True, kw_only=True):
-    """The result of one round. `ended` counts ends that the client saw, refusals among them."""
+    """The result of one round. `ended` counts the ends that the client saw, including refusals."""
 
     struck: bool
     ended: bool
@@ -92,7 +92,7 @@ class Outcome(Struct, frozen=True, kw_only=True):
 
 
 class EndTally(Struct):
-    """The counts of the ends of turns, by what happened to them. `details` describes the bad ones."""
+    """The counts of turns by how they ended. `details` describes the turns that were lost or ended twice."""
 
     ended: Counter[str] = field(default_factory=Counter)
     disconnected: Counter[str] = field(default_factory=Counter)
@@ -172,7 +172,7 @@ class FaultyPair:
         self.far.calm()
         broken = proxy.broke.is_set() or (self._may_garble(fault) and proxy.struck > struck)
         disconnected = gone or (fault.side == "client" and broken)
-        allowed = 1 + (fault.kind is FaultKind.DUPLICATE and fault.side == "client")  # a request that arrives twice
+        allowed = 1 + (fault.kind is FaultKind.DUPLICATE and fault.side == "client")  # a repeated request
         return Outcome(
             struck=proxy.struck > struck,
             ended=answered,

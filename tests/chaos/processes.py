@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tests.chaos.waiting import comes_true
 
-START = 30.0  # seconds until a program must listen, on a machine that does other things too
+START = 30.0  # seconds until a program must listen, on a busy machine
 END = 15.0  # seconds until a program must have ended after SIGTERM
 GONE = 10.0  # seconds until the children of a killed gateway must have ended
 LOOK = 0.02

@@ -25,7 +25,7 @@ Dial = Callable[[], Awaitable[Streams]]
 
 
 class FaultProxy:
-    """A proxy in front of one address. `struck` counts the faults that it injected, `connections` those it carries."""
+    """A proxy in front of one address. `struck` counts the injected faults, `connections` has the open connections."""
 
     def __init__(self) -> None:
         self.address = ""
@@ -34,9 +34,9 @@ class FaultProxy:
         self.broke = asyncio.Event()  # a fault ended a connection
         self._fault: Fault | None = None
         self._passed = 0  # bytes in the direction of the armed fault
-        self._slow: dict[Way, tuple[FaultKind, int]] = {}  # what goes on for a while, and for how many more
+        self._slow: dict[Way, tuple[FaultKind, int]] = {}  # the fault that continues, and how much longer
         self._open: set[asyncio.StreamWriter] = set()
-        self._near: set[asyncio.StreamWriter] = set()  # toward those who connected
+        self._near: set[asyncio.StreamWriter] = set()  # toward the peers that connected to the proxy
 
     @classmethod
     @asynccontextmanager
@@ -68,7 +68,7 @@ class FaultProxy:
         return int(server.sockets[0].getsockname()[1])
 
     def arm(self, fault: Fault) -> None:
-        """Inject this fault once; it replaces one that has not struck yet."""
+        """Inject this fault once; it replaces an armed fault that was not injected yet."""
         self._fault, self._passed = fault, 0
 
     def calm(self) -> None:

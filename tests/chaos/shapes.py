@@ -1,6 +1,7 @@
 """The most expensive input for each parser, sent by a hostile client or backend.
 
-A shape is a list of messages of one dialect. After it the gateway must still run, and a new client must hold a turn.
+A shape is a list of messages of one dialect. Afterwards the gateway must still run, and a new client must complete a
+turn.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from tests.chaos.processes import Program
 
 MIB = 1 << 20
 SEND_DEADLINE = 30.0  # seconds for a peer that the gateway does not read any more
-READ_DEADLINE = 0.5  # seconds in which the hostile client reads what it is told
+READ_DEADLINE = 0.5  # seconds during which the hostile client reads the gateway's answers
 
 SHAPES: dict[str, Callable[[int], list[bytes]]] = {
     "many small values": lambda size: [b"[" + b"0," * (size // 2) + b"0]"],

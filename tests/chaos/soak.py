@@ -21,8 +21,8 @@ from tests.chaos.pair import DIALECTS, LISTEN, NO_TURN, TURN_DEADLINE, first_of
 from tests.chaos.processes import running
 
 CLIENTS = 200
-# Sessions that live all the time, such as that of a pod, reach the bounds of their history within the warm-up: else the
-# slope would show how they fill.
+# Sessions that live all the time, such as that of a pod, must reach the limits of their history within the warm-up.
+# Else the slope would show how their histories grow.
 LIMITS = Limits(session_ttl=5.0, log_max=500, log_bytes=64 * 1024, transcript_max=32 * 1024)
 LATE = 60.0  # seconds after TURN_DEADLINE until a turn counts as lost
 THINK = 4.0  # seconds between two turns of a client, on average

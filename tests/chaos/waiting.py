@@ -1,4 +1,4 @@
-"""Waiting for conditions that set no event: another process, or a peer that must be asked again."""
+"""Polling of conditions that set no event: in another process, or at a peer that must be asked again."""
 
 from __future__ import annotations
 

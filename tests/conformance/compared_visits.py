@@ -1,9 +1,9 @@
 """Play the same visit twice: directly at a smooth server, and through the gateway (docs/translation.md, rule
 4.12).
 
-A walk says frames to a server and reads what comes; it is played at the server itself and through `smooth -> smooth`,
-each time at a fresh server with the same script. What both clients received must be equal frame by frame, once ids and
-times are replaced by names. What may differ is in `FREE`, with the section of docs/dialects/smooth.md that says so.
+A visit is a function that sends frames to a server and reads the answers. It runs once at the server itself and once
+through `smooth -> smooth`, each time with a new server and the same script. After ids and times are replaced by names,
+both clients must have received equal frames. `FREE` lists what may differ, with the section of docs/dialects/smooth.md.
 """
 
 from __future__ import annotations
@@ -175,7 +175,7 @@ def normal(frames: list[Frame]) -> list[str]:
 
 
 def difference(straight: list[str], through: list[str]) -> str:
-    """Return the frames that differ, or "" if none does."""
+    """Return the frames that differ as text, "" if all are equal."""
     return "\n".join(unified_diff(straight, through, "without the gateway", "through it", n=0, lineterm=""))
 
 

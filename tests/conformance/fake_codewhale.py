@@ -1,7 +1,7 @@
 """A codewhale server at a Unix socket that follows docs/dialects/codewhale.md until a test makes it send something
 else.
 
-Each connection is a process of its own to the gateway: one thread, one request after the other.
+The gateway treats each connection as a separate process: it has one thread, and handles one request after the other.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ NAME = "thr_1:turn_1"
 
 
 def bare(kind: str, name: str = NAME, **more: Any) -> dict[str, Any]:
-    """Return a line of a response that has no envelope."""
+    """Return a bare line: a line of a response without `jsonrpc` and `id`."""
     return {"type": f"response_{kind}", "response_id": name, **more}
 
 

@@ -4,8 +4,8 @@ A `MalformedInputHarness` is a gateway in the test's own loop on real sockets, w
 session, and two bystanders. A `MalformedInput` says what the client sends, in which state of the session, and what
 docs/dialects promises: the answer, what becomes of its connection, and that both bystanders go on to hold a turn each.
 
-Nobody reads in the background: each party reads when it is asked what it was told, up to the answer to a question of
-its own. What was sent before that answer was sent before it.
+No client reads in the background. To read what it has received, a client sends a request of its own and reads up to the
+answer. Everything that the gateway sent before is then read too.
 """
 
 from __future__ import annotations

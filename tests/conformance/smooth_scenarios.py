@@ -1,8 +1,8 @@
 """Run the scenario corpus of the smooth protocol against a server, directly or through a gateway.
 
-A scenario scripts the server (model, tools, knowledge) and tells, step by step, the frame that a client sends and what
-it must be answered with. A corpus key that this runner does not know is an error, never passed over: a matcher that is
-not checked would be a claim that nobody made.
+A scenario scripts the server (model, tools, knowledge). Each step has the frame that the client sends and the frames
+that must come back. A key of the corpus that this runner does not know is an error, because ignoring it would skip a
+check.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from tests.peers.smooth_server import hosted
 from tests.shared import SHARED
 
 DEADLINE = 20.0  # seconds for the next frame of a scripted server on this machine
-PASSED_OVER = {"keepalive", "pong"}  # never part of a conversation
-FENCE = "fence"  # the request id of the ping that proves that nothing more was said
+PASSED_OVER = {"keepalive", "pong"}  # types that are ignored, because they are not part of a conversation
+FENCE = "fence"  # the request id of a ping: its answer proves that no more frames are on the way
 
 
 class Diverged(AssertionError):  # noqa: N818  # what happened, as pytest's own Failed and Skipped
-    """The frames that were sent differ from the scenario."""
+    """The received frames differ from the scenario."""
 
 
 class Expected(Struct, rename="camel", forbid_unknown_fields=True):
@@ -51,7 +51,7 @@ class Step(Struct, forbid_unknown_fields=True):
 
 
 class Said(Struct, rename="camel", forbid_unknown_fields=True):
-    """An answer of the scripted model: a text or a tool call."""
+    """One output of the scripted model: a text or a tool call."""
 
     kind: str
     text: str = ""

@@ -1,9 +1,9 @@
 """A codewhale server as a process that answers like a recorded one, and the turns of the recording.
 
-A request is answered by the first recorded answer to the same method and params that was not given yet, else to the
-same method and thread: with the lines that were recorded before it, in the recorded order, under the id that was really
-asked. An interrupt that was recorded in the middle of a turn is waited for there. Each session has a child of its own,
-and each child the whole recording.
+A request gets the first unused recorded answer to the same method and params, or else to the same method and thread.
+The lines recorded before that answer come first, in the recorded order. The answer has the id of the actual request. If
+an interrupt was recorded in the middle of a turn, the server waits for one there. Each session has its own child
+process, which plays the whole recording.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class CapturedTurn(Struct, kw_only=True):
 
     @property
     def end(self) -> str:
-        """How the turn ended (docs/dialects/codewhale.md, section 3)."""
+        """The end of the turn (docs/dialects/codewhale.md, section 3)."""
         if not self.error:
             return "completed"
         return "cancelled" if self.error in ("turn interrupted", "turn canceled") else "failed"

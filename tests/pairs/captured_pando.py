@@ -1,9 +1,9 @@
 """A captured conversation of a pando, played in its recorded order: the primary, and its client through the
 gateway.
 
-What was published is published, what the captured client called is called through the gateway. A call that the gateway
-makes is answered as the captured primary answered it, provided that nothing was published in between that could have
-changed the answer. Where inputs were captured the primary has a store of what was said, else no such service.
+The primary publishes the captured publications, and a client makes the captured calls through the gateway. A call of
+the gateway gets the captured primary's answer, if no publication in between could have changed it. If the capture has
+inputs, the primary has a store of messages; otherwise it refuses calls about messages.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ NO_SERVICE = {"code": -32000, "message": "message.list: message service not avai
 NO_METHOD = {"code": -32601, "message": "ipc: method not found"}
 CHANGES = ("session.update", "session.deleted", "llm.token", "llm.end", "tool.end", "db.")
 AT = "2026-05-09T23:32:00+02:00"
-OTHERS = ("a#2", "b")  # connections that were told the same as `a`
+OTHERS = ("a#2", "b")  # connections that received the same publications as `a`
 
 Told = tuple[str, dict[str, Any]]
 
@@ -138,7 +138,7 @@ class CapturedPandoConversation:
         return {"error": NO_METHOD}
 
     def _find(self, method: str, about: Any, steps: range) -> Called | None:
-        """Return the nearest equal call before the state changes."""
+        """Return the nearest captured call that equals this one, up to the next change of the state."""
         for at in steps:
             step = self.steps[at]
             if isinstance(step, Called):

@@ -1,8 +1,8 @@
 """A codewhale server that tests spawn as a process: its output, its actions, and its inner server.
 
 It speaks the default generation (docs/dialects/codewhale.md, sections 2, 3 and 10) and keeps its threads in a folder
-beside it, as a real server does in its store. Like a real one it stores no message: the history of a thread is always
-empty. While a turn runs it acts on `thread/interrupt` alone and answers everything else after the turn.
+beside it, as a real server does in its store. Like a real server it stores no messages, so the history of a thread is
+always empty. While a turn runs, it executes only `thread/interrupt` and answers all other requests after the turn.
 
     thread/message "crash"      it is killed          "flood"     10 MB on stderr first
                    "mute"       no answer             "wait ..."  streams its words and waits for an interrupt

@@ -1,7 +1,7 @@
-"""A codewhale client as editors are (docs/dialects/codewhale.md, sections 1 and 11): one line a request, answers in
-their order.
+"""A codewhale client that behaves like editors (docs/dialects/codewhale.md, sections 1 and 11).
 
-What is a bare line, an answer or neither it finds by looking at the keys; on anything else it fails.
+It writes one line for each request and reads answers in order. It recognises bare lines and answers by their keys, and
+fails on any other line.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class CodewhaleClient:
         return self._number
 
     async def garble(self, line: bytes) -> None:
-        """Write a line that is no request."""
+        """Write a line that is not a request."""
         self.oracle.garbled()
         self._writer.write(line + b"\n")
         await self._writer.drain()

@@ -1,6 +1,6 @@
 """Play the scripts of the demo backend ten times as fast, except `slow` and `wait`, which tests interrupt.
 
-A publication waits for its subscribers as long as a test does: those who read may get the processor late.
+A publication waits for slow subscribers as long as a test does, because subscribers may get the processor late.
 """
 
 from __future__ import annotations

@@ -20,10 +20,10 @@ from tests.oracle import SmoothOracle
 from tests.smooth_frame_check import check
 
 TERMINALS = {"eventual_response", "error", "cancelled"}
-# A test that leaves a turn open does not wait for it; on a busy machine a pod client still waits for what its backend
-# is about to tell.
+# A test that leaves a turn open does not wait for its end. A pod client waits longer for its backend's state, because
+# the machine may be busy.
 LIMITS = Limits(drain_deadline=0.5, snapshot_wait=10.0)
-FORMS = ("identity_form", "choice_chips")  # what a client that shows every form claims
+FORMS = ("identity_form", "choice_chips")  # the `supports` of a client that can show every form
 DEADLINE = 40.0  # seconds for anything that a test waits for
 
 
@@ -139,11 +139,11 @@ class SmoothClient:
                 await self.news()
 
     def terminals(self) -> list[dict[str, Any]]:
-        """Return the ends of turns, in order; an `error` without request id ends none."""
+        """Return the terminal frames of turns, in order; an `error` without request id ends no turn."""
         return self._ends.copy()
 
     def of(self, request: str) -> list[dict[str, Any]]:
-        """Return every frame of this request."""
+        """Return all frames with this request id."""
         return [f for f in self.frames if f.get("requestId") == request]
 
 

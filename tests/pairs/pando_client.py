@@ -1,7 +1,8 @@
 """A pando client that behaves like the real ones (docs/dialects/pando.md, sections 2, 4, 5 and 9).
 
-Its subscription is to everything. Each call is a connection of its own, under a new identity, that is left open as the
-views do; the next message on it is the answer, whatever its id says. It dies on every frame that section 5 forbids.
+It subscribes to all topics. Each call uses a new connection with a new identity, which stays open, as pando's own views
+do it. The next message on that connection is the answer, whatever its id. The client fails on every frame that section
+5 forbids.
 """
 
 from __future__ import annotations
@@ -183,6 +184,6 @@ class PandoClient:
         return [topic for topic, payload in told if self.session in (payload.get("session_id"), payload.get("id"))]
 
     def hold(self) -> None:
-        """Assert that the client's terminal showed nothing except its answer."""
+        """Assert that the client's terminal showed only the answer."""
         for identity, view in self._views:
             assert not int(view.getsockopt(zmq.EVENTS)) & zmq.POLLIN, f"{identity} was told more than its answer"

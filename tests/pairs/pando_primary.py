@@ -1,4 +1,4 @@
-"""A pando primary for tests, on real sockets: it has sessions, answers calls and publishes what a test tells it."""
+"""A pando primary for tests, on real sockets: it has sessions, answers calls, and publishes on request of a test."""
 
 from __future__ import annotations
 

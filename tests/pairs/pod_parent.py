@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-PATIENCE = 20.0  # seconds for each line: a parent waits five, on a machine that does nothing else
+PATIENCE = 20.0  # seconds for each line: a real parent waits 5 s, but the test machine may be busy
 
 Pair = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 

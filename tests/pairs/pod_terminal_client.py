@@ -1,7 +1,7 @@
 """The pod's own terminal client, as a pod sees it (docs/dialects/pod.md, sections 1.3, 2 and 8).
 
-It probes the socket before it connects, holds what is typed while a run goes on, and takes each key as the real one.
-An event that its types do not allow ends its reader for good: here it fails the test.
+It probes the socket before it connects, keeps typed lines until the current run ends, and handles each key like the
+real client. An event of a wrong type stops the real client's reader; here it fails the test.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class PodTerminalClient(PodClient):
             assert isinstance(client, PodTerminalClient)
             yield client
 
-    # -- what it is told -------------------------------------------------------------------------------
+    # -- received events -------------------------------------------------------------------------------
 
     def see(self, event: dict[str, Any]) -> None:
         STRICT.decode(json.dumps(event))
@@ -73,7 +73,7 @@ class PodTerminalClient(PodClient):
         if result in ("finished", "limit_reached") and self.held:
             self._write({"method": "run", "params": {"input": [{"kind": "text", "content": self.held.pop(0)}]}})
 
-    # -- what is typed ---------------------------------------------------------------------------------
+    # -- keys ------------------------------------------------------------------------------------------
 
     async def enter(self, text: str) -> None:
         """Type a line and press Enter."""
@@ -97,7 +97,7 @@ class PodTerminalClient(PodClient):
         self._writer.write(json.dumps(method).encode())
         self._writer.write(b"\n")
 
-    # -- what a test looks at --------------------------------------------------------------------------
+    # -- state for tests -------------------------------------------------------------------------------
 
     def since(self, mark: int) -> list[str]:
         """Return the names of the events after the first `mark`."""

@@ -1,7 +1,7 @@
 """The base of the random backends: text pieces that name their turn, and a record of the played turns.
 
-A played backend speaks wire frames of its dialect and none of our code. It has a list of legal moves at any time and
-makes the one that it is told; what it hears it answers when a move says so.
+A random backend speaks wire frames of its dialect without any code of the gateway. At any time it has a list of legal
+moves, and the session chooses one. It answers a received frame only when a move says so.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from tests.pairs.views import Seen
 Frame = dict[str, Any]
 Move = Callable[[], None]
 
-REASONING = "(thought)"  # stands in all reasoning, and nowhere else
-INTERNAL = "(internal)"  # stands in all that no user of a chat may see, and nowhere else
+REASONING = "(thought)"  # part of every reasoning text, and of no other text
+INTERNAL = "(internal)"  # part of every text that chat users must not see, and of no other text
 COLOUR = ("", "é", "木", '"', "\n", "\\", "\U0001f40b")
 
 
@@ -30,7 +30,7 @@ class PlayedTurn(Struct):
 
 
 class NumberedText:
-    """Pieces `[turn.piece]`: each names its place, and no two are equal."""
+    """A generator of unique pieces `[TURN.PIECE]`, each with its position."""
 
     def __init__(self) -> None:
         self._pieces = 0
@@ -55,7 +55,7 @@ class RandomBackend(Protocol):
         """Lose the connection; with `dies` the running turn is lost too."""
 
     def hears(self, frame: Frame) -> None:
-        """Take a frame of the gateway."""
+        """Handle a frame that the gateway sent."""
 
     def moves(self) -> list[Move]:
         """Return the moves that are legal now."""

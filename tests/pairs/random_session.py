@@ -1,8 +1,8 @@
 """Random sessions: clients of smooth and pod, the real gateway in memory, and a random backend.
 
-A session is a list of steps (verb, who, n), each of which means something legal at any time: who and n choose among the
-clients, or among the backend's moves. After each step what must hold at any time is looked at; at the end everybody
-reads, the backend ends what is open, and what each client saw is compared.
+A session is a list of steps (verb, who, n), each of which is legal at any time: `who` and `n` choose among the clients,
+or among the backend's moves. The invariants are checked after each step. At the end all clients read, the backend ends
+its open turns, and the test compares what the clients saw.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ NUMBER = re.compile(r"\[(\d+)\.\d+\]")
 
 
 def limits(log_max: int) -> Limits:
-    """Return small outboxes, so that few frames make a client slow, and attempts to connect without delay or bound."""
+    """Return limits with small outboxes, so that few frames make a client slow, and with unlimited connects."""
     return Limits(
         backoff_first=AT_ONCE,
         backoff_max=AT_ONCE,
@@ -63,7 +63,7 @@ class RandomSessionClient(Struct, kw_only=True, eq=False):
 
     @property
     def here(self) -> bool:
-        """Return True if this client is still connected."""
+        """True if this client is still connected."""
         return self.peer.link.alive
 
     @property
@@ -72,7 +72,7 @@ class RandomSessionClient(Struct, kw_only=True, eq=False):
         return self.peer.transport.reading.is_set()
 
     def seen(self) -> list[Seen]:
-        """The turns that this client was shown."""
+        """The turns that this client has seen."""
         return READ[self.dialect](self.peer.frames(), self.sent)
 
 
@@ -283,7 +283,7 @@ class RandomSession:
             self.backend.turn.whole = False
         self.stage.time.passes(seconds)
 
-    # -- what holds at any time ------------------------------------------------------------------------
+    # -- invariants ------------------------------------------------------------------------------------
 
     def look(self) -> None:
         """Assert the invariants of a running session."""
@@ -316,7 +316,7 @@ class RandomSession:
         for client in self.clients:
             client.peer.transport.reading.set()
         await self.rest()
-        for _ in range(3):  # an end may be followed by what waited for it
+        for _ in range(3):  # after the end of a turn, a waiting input may begin another one
             self.backend.finish()
             self._speak()
             await self.rest()
@@ -330,7 +330,7 @@ class RandomSession:
         self._agree()
 
     def _hides(self, client: RandomSessionClient) -> None:
-        """Assert that no client sees events of others (docs/translation.md, rule 3.8)."""
+        """Assert that no client sees events that it must not see (docs/translation.md, rule 3.8)."""
         for frame in client.peer.frames():
             text = json.dumps(frame, ensure_ascii=False)
             if client.dialect == "smooth":

@@ -1,7 +1,8 @@
-"""The table of what a client of each dialect must see of a backend of each dialect, for people and for tests.
+"""A table of what a client of each dialect must see of a backend of each dialect.
 
-A row is a pair, its columns are COLUMNS. The backend is the demo backend in its dialect, which plays the same scripts
-in all; what is `-` cannot be seen. test_pairs.py holds the gateway to it, and the fidelity matrix to both.
+Each row is a pair of dialects, with one cell for each of COLUMNS; `-` means that the client cannot see it. The backend
+is the demo backend, which plays the same scripts in all dialects. test_pairs.py compares the gateway and the fidelity
+matrix with this table.
 """
 
 from __future__ import annotations

@@ -55,14 +55,14 @@ class TurnClient(Protocol):
         """Return the messages of user and assistant, oldest first."""
 
     async def listed(self) -> list[str]:
-        """Return the sessions that the client may open, by title or by what else it sees of each."""
+        """Return the sessions that the client may open, by title or by another visible property."""
 
     async def turn(self, text: str, cancel_after: int = 0) -> Seen:
         """Run a whole turn."""
 
 
 class Runs:
-    """The base of all turn clients: a whole run is its beginning and its end."""
+    """Base class of all turn clients: `turn` is `begin` followed by `finish`."""
 
     async def begin(self, text: str, tokens: int) -> None:
         raise NotImplementedError

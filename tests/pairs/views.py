@@ -1,7 +1,7 @@
 """The turns of a conversation as a user sees them, read from the frames of a client of any dialect.
 
-Adjacent text is one text, wherever its blocks and deltas were cut; results stand apart, since a joining client is told
-a call with its result. Turns of which nothing can be seen are left out.
+Adjacent text is joined, however it was split into blocks and deltas. Results are kept apart from their calls, because a
+client that joins late gets a call together with its result. Turns without any visible content are left out.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Readers of each dialect's wire: the turns of one session, read by docs/dialects alone.
+"""Readers that find the turns of one session in wire messages, written from docs/dialects alone.
 
-A reading takes the messages of one connection in their order, each with who said it, and gives the turns. The same
-reading is used for a recorded backend and for what our clients get, so that the two can be compared.
+A reader takes the messages of one connection in order, each with its sender, and returns the turns. The same reader is
+used for a recorded backend and for the frames of our clients, so that both can be compared.
 """
 
 from __future__ import annotations
@@ -207,7 +207,7 @@ class _PandoReading:
 
     def _told(self, topic: str, payload: Frame) -> None:
         if topic in ("llm.start", "llm.token", "tool.start", "tool.end"):
-            self._failed = False  # the cause of a failure stands right before its end
+            self._failed = False  # True after the cause of a failure, which comes right before the end
             self._content(self._run(), topic, payload)
         elif topic == "llm.end":
             self._end("failed" if self._failed else "completed")

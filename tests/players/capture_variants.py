@@ -1,7 +1,6 @@
-"""Variants of real backends for the same conversation: each gives the same messages in an extreme but legal
-form.
+"""Variants of captured conversations: the same messages in an extreme but legal form.
 
-A burst says all that stands between two inputs in one piece: real pods were seen to write 256 events and more at once.
+The variant with bursts sends all messages between two inputs in one piece; real pods write 256 events and more at once.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ def same(messages: list[Message]) -> list[Message]:
 
 
 def done_texts_alone(messages: list[Message]) -> list[Message]:
-    """Let a pod tell a text in its `text_done`, where there is one."""
+    """Let a pod send a text only in its `text_done`, if it has one."""
     kept: list[Message] = []
     block: list[Message] = []
     for message in messages:
@@ -71,7 +70,7 @@ def log_lane_last(messages: list[Message]) -> list[Message]:
 
 
 def terminal_alone(messages: list[Message]) -> list[Message]:
-    """Let a smooth server tell the text of a turn in its `eventual_response`, where there is one."""
+    """Let a smooth server send the text of a turn only in its `eventual_response`, if it has one."""
     whole = {m.value.get("requestId") for m in messages if _name(m) == "eventual_response"}
     return [m for m in messages if _name(m) != "stream_token" or m.value["requestId"] not in whole]
 

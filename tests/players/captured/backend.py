@@ -1,9 +1,9 @@
 """Recorded backends, played in memory in their recorded order and chunks.
 
-A play goes through a recording step by step. What the backend said is said, with the ids that really were asked under.
-What its client said is brought about by `driver`, a client of any dialect, where that dialect has words for it; else
-it is passed over, and what comes of it is another client's doing to the gateway. What the gateway asks on its own is
-answered as the recording answers, or as the dialect's page in docs/dialects says.
+The backend goes through a recording step by step. It sends the recorded frames, with the ids of the actual requests.
+Recorded frames of the client are repeated by `driver`, a client of any dialect. If that dialect has no such request, it
+is skipped, and the gateway sees its effects as those of another client. Requests that the gateway sends by itself are
+answered as in the recording, or as the dialect's page in docs/dialects says.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class CapturedBackend:
         self._burst = manner == BURST
         self.stage: AnyBackendGateway
         self.driver: InMemoryClient
-        self._heard: dict[int, int] = {}  # connection -> how many frames of it were looked at
+        self._heard: dict[int, int] = {}  # connection -> the number of its frames that were read
 
     @classmethod
     def plays(cls, number: str) -> bool:
@@ -49,14 +49,14 @@ class CapturedBackend:
     def _chosen(self, recorded: tuple[Message, ...]) -> list[Message]:
         return [message for message in recorded if message.conn == "a" and message.value is not None]
 
-    # -- what was recorded -----------------------------------------------------------------------------
+    # -- the content of the recording ------------------------------------------------------------------
 
     def turns(self) -> list[Turn]:
         """Return the turns that the recording shows."""
         return READERS[self.dialect]((message.way, message.value) for message in self.recorded)
 
     def upto(self, step: int) -> list[Turn]:
-        """Return the turns that had begun before this step."""
+        """Return the turns that began before this step."""
         return READERS[self.dialect]((message.way, message.value) for message in self.steps[:step])
 
     def history(self) -> list[Said]:
@@ -138,9 +138,9 @@ class CapturedBackend:
         raise NotImplementedError
 
     def bring_about(self, message: Message) -> None:
-        """Make the driver do what the recorded client did, where it can."""
+        """Make the driver repeat what the recorded client did, if its dialect can."""
         raise NotImplementedError
 
     def asked(self, peer: InMemoryPeer, frame: Frame) -> None:
-        """Take a frame of the gateway."""
+        """Handle a frame that the gateway sent."""
         raise NotImplementedError
