@@ -115,11 +115,7 @@ class Questions:
     def _decide(self, question: Question) -> None:
         """Answer as the route says: no client can."""
         approved = self._context.route.approvals == "approve"
-        log.warning(
-            "question answered automatically by the route (`approvals`)",
-            session=self._context.state.id,
-            approved=approved,
-        )
+        log.warning("question answered by the route", session=self._context.state.id, approved=approved)
         self._give(None, _verdict(question, approved=approved))
 
     def deny(self, question: Question) -> None:
