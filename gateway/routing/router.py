@@ -222,7 +222,7 @@ class Router:
         """Do work of a link in slices, between which other links are served."""
 
         def fail(error: Exception) -> None:
-            link.log.error("link failed", exc_info=error)
+            link.log.error("link failed, disconnecting the peer", exc_info=error)
             link.end(CloseReason.INTERNAL)
 
         self._work.add_work(link.id, work, fail)

@@ -496,7 +496,7 @@ async def test_a_failure_while_attaching_disconnects_only_that_client(
             unlucky = door.connect()
             await settle()
         assert unlucky.closed is CloseReason.INTERNAL
-        assert "link failed" in [entry["event"] for entry in logs]
+        assert "link failed, disconnecting the peer" in [entry["event"] for entry in logs]
         backends.one.session.pending.open()
         lucky = door.connect()
         await settle()

@@ -355,7 +355,9 @@ async def test_a_failure_in_the_sink_ends_only_its_link_and_is_logged() -> None:
             made.transport.say(b"boom")
             await settle()
         assert made.transport.closed is CloseReason.INTERNAL
-        assert [(entry["log_level"], entry["event"]) for entry in logs] == [("error", "link failed")]
+        assert [(entry["log_level"], entry["event"]) for entry in logs] == [
+            ("error", "link failed, disconnecting the peer")
+        ]
         other.transport.say(b"fine")
         await settle()
         assert other.heard == [b"fine"]
@@ -371,7 +373,7 @@ async def test_a_failure_at_the_start_ends_only_its_link() -> None:
     with capture_logs() as logs:
         await made.link.run(fails)
     assert made.transport.closed is CloseReason.INTERNAL
-    assert [entry["event"] for entry in logs] == ["link failed"]
+    assert [entry["event"] for entry in logs] == ["link failed, disconnecting the peer"]
 
 
 async def test_a_failure_in_the_writer_ends_the_link_and_its_reader() -> None:
@@ -385,7 +387,7 @@ async def test_a_failure_in_the_writer_ends_the_link_and_its_reader() -> None:
             made.link.put([b"x"])
             await settle()
         assert made.transport.closed is CloseReason.INTERNAL
-        assert [entry["event"] for entry in logs] == ["link failed"]
+        assert [entry["event"] for entry in logs] == ["link failed, disconnecting the peer"]
 
 
 async def test_an_idle_link_has_one_task() -> None:
@@ -476,7 +478,7 @@ async def test_a_timeout_of_the_transport_is_a_failure_of_its_link() -> None:
             made.transport.say(b"boom")
             await settle()
         assert made.transport.closed is CloseReason.INTERNAL
-        assert [entry["event"] for entry in logs] == ["link failed"]
+        assert [entry["event"] for entry in logs] == ["link failed, disconnecting the peer"]
 
 
 async def test_a_cancelled_link_closes_its_transport() -> None:
@@ -750,7 +752,7 @@ async def test_a_failure_of_a_frame_that_waited_ends_its_link_alone() -> None:
             while steps.soon:
                 await steps.run_one()
         assert made.transport.closed is CloseReason.INTERNAL
-        assert [entry["event"] for entry in logs] == ["link failed"]
+        assert [entry["event"] for entry in logs] == ["link failed, disconnecting the peer"]
         assert len(other.heard) == FLOOD
 
 

@@ -495,8 +495,8 @@ def test_a_route_of_the_command_line_is_checked_like_one_of_a_file() -> None:
     ("line", "path", "words"),
     [
         ("patterns = { Customer = 'CUST-[0-9]{8}' }", "recording.redact.patterns.Customer", "lower-case letters"),
-        ("patterns = { customer = 'CUST-[0-9' }", "recording.redact.patterns.customer", "no regular expression"),
-        ("patterns = { customer = 'CUST-[0-9]+' }", "recording.redact.patterns.customer", "no bound"),
+        ("patterns = { customer = 'CUST-[0-9' }", "recording.redact.patterns.customer", "invalid regular expression"),
+        ("patterns = { customer = 'CUST-[0-9]+' }", "recording.redact.patterns.customer", "can match over"),
         ("patterns = { customer = '[0-9]{0,8}' }", "recording.redact.patterns.customer", "matches an empty text"),
         ("patterns = { customer = '(?:a{1,9}){1,9}' }", "recording.redact.patterns.customer", "more than 256 ways"),
         ("patterns = { customer = '(a|aa){1,64}b' }", "recording.redact.patterns.customer", "more than 256 ways"),

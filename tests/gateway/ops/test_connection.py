@@ -28,5 +28,5 @@ def test_a_file_without_an_ops_port_is_named(tmp_path: Path) -> None:
 
 
 def test_a_port_that_the_system_chose_must_be_named() -> None:
-    with pytest.raises(ConfigError, match="use --ops URL"):
+    with pytest.raises(ConfigError, match="its first log line has the URL for --ops"):
         find_ops_port(None, "http://127.0.0.1:0")

@@ -73,7 +73,7 @@ def test_a_file_that_exists_is_never_overwritten(tmp_path: Path) -> None:
     (tmp_path / "out").touch()
     with pytest.raises(ConfigError, match="not overwritten"):
         place(f"{tmp_path}/out.jsonl")
-    with pytest.raises(ConfigError, match="there is a file"):
+    with pytest.raises(ConfigError, match="is a file: name a folder"):
         place(f"{tmp_path}/out")
 
 
