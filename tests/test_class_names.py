@@ -28,7 +28,7 @@ def owners_of_classes(paths: Iterable[Path]) -> dict[str, set[str]]:
     return owners
 
 
-def test_a_class_name_has_one_owner() -> None:
+def test_each_class_name_is_used_once() -> None:
     shared = [
         f"{title}: {', '.join(sorted(places))}"
         for title, places in sorted(owners_of_classes(SOURCES).items())
@@ -37,7 +37,7 @@ def test_a_class_name_has_one_owner() -> None:
     assert not shared, listed(shared)
 
 
-def test_a_class_name_with_two_owners_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_class_name_that_is_used_twice_is_detected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     paths = [tmp_path / "one.py", tmp_path / "two.py", tmp_path / "wire.py"]
     for path in paths:
         path.write_text("class Entry: ...\n")

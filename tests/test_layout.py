@@ -254,7 +254,7 @@ def test_each_suppression_says_why_on_its_line() -> None:
     assert not silent, listed(silent)
 
 
-def test_a_suppression_without_a_reason_is_noticed() -> None:
+def test_a_suppression_without_a_reason_is_detected() -> None:
     hush = "# no" + "qa"
     assert unexplained(f"x = 1  {hush}")
     assert unexplained(f"x = 1  {hush}: S311")
@@ -301,7 +301,7 @@ def test_modules_import_each_other_without_circles() -> None:
     assert not found, listed(" <-> ".join(sorted(circle)) for circle in found)
 
 
-def test_an_import_circle_is_noticed() -> None:
+def test_an_import_circle_is_detected() -> None:
     graph = {"a": ["b"], "b": ["c"], "c": ["a"], "d": ["a"], "e": []}
     assert circles(graph) == [frozenset({"a", "b", "c"})]
 
@@ -366,7 +366,7 @@ def test_no_attribute_is_assigned_from_outside() -> None:
     assert not found, listed(found)
 
 
-def test_an_assignment_from_outside_is_noticed() -> None:
+def test_an_assignment_from_outside_is_detected() -> None:
     owner = ast.parse("class Session:\n    def __init__(self):\n        self.on_run = None\n        self.state = None")
     data = ast.parse("class State(Struct):\n    title: str")
     user = ast.parse("session.on_run = print\nsession.state.title = 'new'")

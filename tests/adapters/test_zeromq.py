@@ -70,7 +70,7 @@ async def test_connections_of_clients_end_with_their_primary() -> None:
         assert await receive_all(client) == []
 
 
-async def test_a_primary_notices_that_a_client_has_gone() -> None:
+async def test_a_primary_detects_that_a_client_has_disconnected() -> None:
     async with primary() as ours:
         async with dialled(ours) as client:
             await client.send([b"call"])

@@ -642,7 +642,7 @@ class Steps:
         await settle()
 
 
-async def test_a_flood_is_acted_on_in_several_steps_and_in_its_order() -> None:
+async def test_a_flood_is_processed_in_several_steps_and_in_its_order() -> None:
     steps = Steps()
     flood = [b"%d" % number for number in range(FLOOD)]
     async with served(queue=steps.queue) as made:
@@ -657,7 +657,7 @@ async def test_a_flood_is_acted_on_in_several_steps_and_in_its_order() -> None:
         assert max(after - before for before, after in pairwise(heard)) <= STEP // EVENT + 1
 
 
-async def test_a_frame_is_acted_on_within_two_steps_while_a_hundred_links_flood() -> None:
+async def test_a_frame_is_processed_within_two_steps_while_a_hundred_links_flood() -> None:
     steps = Steps()
     async with AsyncExitStack() as stack:
         floods = [await stack.enter_async_context(served(queue=steps.queue)) for _ in range(100)]
@@ -697,7 +697,7 @@ async def test_a_lone_frame_of_a_client_waits_while_a_step_is_full() -> None:
         assert made.heard == [b"input"]
 
 
-async def test_frames_that_wait_when_their_link_ends_are_counted_and_not_acted_on() -> None:
+async def test_frames_that_wait_when_their_link_ends_are_counted_and_not_processed() -> None:
     steps = Steps()
     async with served(queue=steps.queue) as made:
         made.transport.say(*[b"flood"] * FLOOD)
@@ -711,7 +711,7 @@ async def test_frames_that_wait_when_their_link_ends_are_counted_and_not_acted_o
     assert (entry.kind, entry.count) == ("frame", FLOOD - heard)
 
 
-async def test_frames_behind_one_that_ends_the_stream_are_counted_and_not_acted_on() -> None:
+async def test_frames_behind_one_that_ends_the_stream_are_counted_and_not_processed() -> None:
     steps = Steps()
     bad: Step[Any] = Step(faults=[fault(can_continue=False)])
     async with served(queue=steps.queue, bad=bad) as made:

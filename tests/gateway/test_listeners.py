@@ -33,5 +33,5 @@ async def test_a_listener_that_shows_sessions_stays_with_its_router(
         assert listener.can_move == can_move
 
 
-def test_each_id_is_new() -> None:
+def test_new_uuids_differ() -> None:
     assert new_id() != new_id()

@@ -202,7 +202,7 @@ async def test_a_port_that_cannot_be_bound_changes_nothing(tmp_path: Path, clien
             await clients.connect("s")
 
 
-async def test_a_listener_with_other_options_is_opened_anew_at_its_place(tmp_path: Path, clients: Clients) -> None:
+async def test_a_listener_with_other_options_is_opened_again_at_its_place(tmp_path: Path, clients: Clients) -> None:
     route = route_of(tmp_path, "a", "s")
     changed = structs.replace(route, listen=(parse(f"pod+unix:{tmp_path}/s?session=new"),))
     async with running(config_of(route)) as (app, _, told):

@@ -421,7 +421,7 @@ async def test_skip_declines_a_form(tmp_path: Path, tool: str, arguments: str) -
 
 
 @pytest.mark.parametrize("words", ["2", "Pro", "pro"])
-async def test_a_choice_is_made_by_its_number_or_its_label(tmp_path: Path, words: str) -> None:
+async def test_a_form_choice_is_made_by_its_number_or_label(tmp_path: Path, words: str) -> None:
     async with room(tmp_path) as (server, tui):
         server.model.push_tool_call("c1", "request_choices", CHOICES).push_text("Pro it is.")
         told = await asked(tui, "i want a quote")

@@ -84,7 +84,7 @@ async def test_cancel_while_parked_then_the_next_turn(server: RealServer, client
     assert server.deleted == []
 
 
-async def test_a_confirmation_that_nobody_asked_for_is_refused_by_the_server(client: RealSmoothClient) -> None:
+async def test_an_unrequested_confirmation_is_refused_by_the_server(client: RealSmoothClient) -> None:
     client.smooth.confirm_tool_action(session_id=client.session, request_id="stray", approved=True)
     while not any(f.get("requestId") == "stray" for f in client.frames):
         await client.news()

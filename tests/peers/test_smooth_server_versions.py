@@ -360,7 +360,7 @@ async def test_a_session_has_one_turn_also_where_the_server_would_run_two() -> N
 
 
 @every
-async def test_a_server_that_was_started_anew_is_asked_for_the_conversation_again(flavour: SmoothVersion) -> None:
+async def test_a_server_that_was_restarted_is_asked_for_the_conversation_again(flavour: SmoothVersion) -> None:
     async with before_smooth(flavour) as (server, client):
         conversation = server.sessions[client.session].ids["conversationId"]
         await server.forget()

@@ -209,7 +209,7 @@ async def refused(transport: ChildTransport) -> None:
         await transport.send([b"x" * 200_000])
 
 
-async def test_a_child_waits_while_nobody_receives_from_it(mark: str) -> None:
+async def test_a_childs_output_is_not_read_while_no_task_receives_it(mark: str) -> None:
     code = "import sys\nfor n in range(100_000): print('x' * 99)\nprint('all', file=sys.stderr)"
     async with child(python(code, mark), TransportLimits(receive_high=64 * 1024)) as transport:
         await until(lambda: not transport._in._reading)

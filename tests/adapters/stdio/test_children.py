@@ -156,7 +156,7 @@ async def test_after_the_end_no_child_is_spawned(mark: str) -> None:
             await children.spawn(python(READS, mark), LIMITS, ChildSettings(env=ENV))
 
 
-async def test_a_child_that_is_being_spawned_when_the_end_comes_is_ended(mark: str) -> None:
+async def test_a_child_that_is_being_spawned_at_the_shutdown_is_ended(mark: str) -> None:
     async with asyncio.timeout(DEADLINE), Children(1, SLOW_START) as children, asyncio.TaskGroup() as group:
         spawning = group.create_task(attempt(children, mark))
         await until(lambda: len(children) == 1)

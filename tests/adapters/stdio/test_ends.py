@@ -144,7 +144,7 @@ async def test_a_paused_file_is_not_read_on(tmp_path: Path) -> None:
     assert await reading.everything() == MUCH
 
 
-async def test_dev_null_ends_at_once() -> None:
+async def test_reading_dev_null_ends_at_once() -> None:
     assert await Reading(os.open(os.devnull, os.O_RDONLY)).everything() == b""
 
 
@@ -157,7 +157,7 @@ async def test_a_file_is_written(tmp_path: Path) -> None:
     assert (tmp_path / "file").read_bytes() == MUCH + b"end"
 
 
-async def test_the_end_is_reported_once() -> None:
+async def test_the_end_of_the_connection_is_reported_once() -> None:
     source, target = os.pipe()
     reading = Reading(source)
     os.close(target)

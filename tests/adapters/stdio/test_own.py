@@ -161,7 +161,7 @@ async def test_a_megabyte_goes_out_to_a_client_that_reads_slowly(make: Callable[
     assert heard == frame + b"\n"
 
 
-async def test_flags_of_descriptors_shared_with_others_do_not_change() -> None:
+async def test_flags_of_file_descriptors_shared_with_other_processes_do_not_change() -> None:
     async with spawned_by(pipes()) as client:
         transport = await taken()
         client.say(b"one\n")
@@ -240,7 +240,7 @@ async def test_a_closed_stdin_or_stdout_is_a_config_error(number: int, name: str
             await taken()
 
 
-async def test_a_closed_stderr_becomes_dev_null() -> None:
+async def test_a_closed_stderr_is_replaced_by_dev_null() -> None:
     client = pipes()
     kept = os.dup(2)
     try:

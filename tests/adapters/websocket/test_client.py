@@ -168,7 +168,7 @@ async def test_a_burst_from_the_server_arrives_completely_and_in_order() -> None
         assert received.result() == frames
 
 
-async def test_a_binary_message_is_a_frame_too() -> None:
+async def test_a_binary_websocket_message_is_a_frame() -> None:
     async with dialled() as (peer, ours):
         await peer.send(b"\xff{}")
         assert await receive(ours) == [b"\xff{}"]
@@ -306,7 +306,7 @@ async def test_sending_to_a_gone_server_raises_connection_error(received: bool, 
 
 
 @pytest.mark.parametrize("receiving", [True, False])
-async def test_a_server_that_died_silently_is_noticed(receiving: bool) -> None:
+async def test_a_server_that_died_silently_is_detected(receiving: bool) -> None:
     async with raw(TransportLimits(heartbeat=0.05, close_deadline=1.0)) as (peer, ours):
         if receiving:
             assert await receive(ours) == []

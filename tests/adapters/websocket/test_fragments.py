@@ -24,7 +24,7 @@ def frame(first: int, size: int = 0) -> bytes:
 
 @pytest.mark.parametrize("at_once", [1, 2, 7, 1 << 20])
 @pytest.mark.parametrize("size", [0, 1, 130])
-def test_too_many_fragments_are_noticed_however_they_arrive(at_once: int, size: int) -> None:
+def test_too_many_fragments_are_detected_however_they_arrive(at_once: int, size: int) -> None:
     counter = FragmentCounter()
     data = frame(TEXT, size) + (frame(CONTINUED, size) + frame(PING, 3)) * FRAGMENTS_MAX
     pieces = [data[at : at + at_once] for at in range(0, len(data), at_once)]

@@ -118,7 +118,7 @@ async def test_every_size_of_header_is_read_and_written(size: int, write_path: s
         assert await receive(ours) == [frame]
 
 
-async def test_a_binary_message_is_a_frame_too() -> None:
+async def test_a_binary_websocket_message_is_a_frame() -> None:
     async with serving() as server, dialled(server) as (client, ours):
         await client.send(b'{"action":"ping"}')
         assert await receive(ours) == [b'{"action":"ping"}']
@@ -303,7 +303,7 @@ async def test_close_gives_up_on_a_client_that_does_not_read(write_path: str) ->
 
 
 @pytest.mark.parametrize("receiving", [True, False])
-async def test_a_client_that_died_silently_is_noticed(receiving: bool) -> None:
+async def test_a_client_that_died_silently_is_detected(receiving: bool) -> None:
     async with serving(TransportLimits(heartbeat=0.05, close_deadline=1.0)) as server, raw(server) as (client, ours):
         if receiving:
             assert await receive(ours) == []

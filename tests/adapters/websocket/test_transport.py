@@ -55,7 +55,7 @@ async def test_a_burst_arrives_completely_and_in_order(side: str, write_path: st
         assert received == frames
 
 
-async def test_an_offer_is_written_at_once_and_in_its_place(side: str) -> None:
+async def test_try_send_writes_a_frame_at_once_and_in_order(side: str) -> None:
     async with ends(side, BRIEF) as (ours, other):
         assert ours.try_send([b"a", b"b"])
         await ours.send([b"c"])

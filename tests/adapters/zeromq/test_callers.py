@@ -185,7 +185,7 @@ async def test_calls_of_a_caller_that_was_disconnected_for_a_limit_are_dropped_a
             assert call(frame) == b"third"
 
 
-async def test_at_most_as_many_identities_are_banned_as_may_call() -> None:
+async def test_the_number_of_banned_identities_is_at_most_that_of_callers() -> None:
     async with primary(bounds=structs.replace(BOUNDS, callers=1)) as ours:
         banned = []
         for _ in range(3):

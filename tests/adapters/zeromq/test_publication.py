@@ -195,7 +195,7 @@ async def test_the_only_subscriber_is_never_disconnected() -> None:
         assert (ours.publication.subscribers.cut, len(ours.publication.subscribers)) == (0, 1)
 
 
-async def test_a_subscriber_that_comes_and_goes_is_noticed() -> None:
+async def test_a_subscriber_that_connects_and_disconnects_is_detected() -> None:
     async with primary() as ours:
         for topic in (b"llm.", b"", b"db."):
             async with subscribed(ours, topic):
@@ -205,7 +205,7 @@ async def test_a_subscriber_that_comes_and_goes_is_noticed() -> None:
         assert ours.publication.lost == 0
 
 
-async def test_a_subscriber_that_goes_while_it_is_full_makes_room() -> None:
+async def test_a_full_subscriber_that_disconnects_makes_room() -> None:
     async with primary(bounds=QUICK) as ours:
         async with subscribed(ours, **SLUGGISH):
             while not ours.publication.lost:

@@ -256,7 +256,7 @@ async def test_a_thread_of_another_owner_is_answered_like_an_unknown_one(known: 
 
 
 @pytest.mark.parametrize("method", ["thread/resume", "thread/fork", "thread/archive"])
-async def test_a_backend_never_hears_the_name_of_a_foreign_thread(method: str) -> None:
+async def test_the_name_of_a_foreign_thread_is_never_sent_to_the_backend(method: str) -> None:
     async with in_memory_gateway(upstream="codewhale", share="owner") as made:
         owner = made.join("owner", principal="ann", dialect="codewhale")
         owner.sends(line(1, "thread/resume", thread_id=KEPT))

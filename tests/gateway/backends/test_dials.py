@@ -78,7 +78,7 @@ async def test_after_the_burst_attempts_fail_without_a_dial_and_name_the_limit()
     assert "nobody listens; too many connections failed (`failed_dial_rate`)" in text
 
 
-async def test_a_backend_that_is_back_is_dialled_once_a_token_is_there() -> None:
+async def test_a_backend_is_dialled_again_once_its_rate_limit_allows_it() -> None:
     made = Backend(Limits(failed_dial_burst=3, failed_dial_rate=10.0))
     made.fault = ConnectionRefusedError(errno.ECONNREFUSED, "nobody listens")
     await made.fail(4)

@@ -41,7 +41,7 @@ async def test_a_forgotten_session_is_still_listed() -> None:
         assert {one["conversationId"] for one in reply["data"]["conversations"]} == {ONE, OTHER}
 
 
-async def test_a_forgotten_session_is_opened_anew_for_a_client_that_names_it() -> None:
+async def test_a_forgotten_session_is_opened_again_for_a_client_that_names_it() -> None:
     async with in_memory_pando_gateway() as made:
         client = await forgotten(made)
         client.say(json.dumps(ask("get_session", "r1", sessionId=ONE)).encode())

@@ -32,7 +32,7 @@ def test_a_backend_is_lost_once_the_grace_is_over() -> None:
     assert looked((0, THERE), (1, GONE), (2.9, GONE), (3, GONE)) == [None, None, None, "a"]
 
 
-def test_a_backend_that_is_back_in_time_is_not_lost() -> None:
+def test_a_backend_that_returns_within_the_grace_is_not_lost() -> None:
     back = BackendStatus(wanted=1, connected=1, heard=1, dropped=1)
     assert looked((0, THERE), (1, GONE), (2, back), (9, back)) == [None] * 4
 

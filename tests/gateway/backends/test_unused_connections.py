@@ -17,7 +17,7 @@ async def dials(made: InMemoryGateway) -> int:
 
 
 @pytest.mark.parametrize("backend", ["smooth", "codewhale"])
-async def test_a_backend_that_is_away_is_not_dialled_for_a_session_without_clients(backend: str) -> None:
+async def test_an_unreachable_backend_is_not_dialled_for_a_session_without_clients(backend: str) -> None:
     async with in_memory_gateway(upstream=backend) as made:
         made.away = True
         client = made.join("client", dialect="pod")

@@ -275,7 +275,7 @@ def test_the_limits_of_a_route_are_checked_together_with_those_of_the_gateway(wr
     assert found(write(text)) == [(4, "route[0].limits.outbox_soft", words)]
 
 
-def test_a_file_into_which_the_gateway_records_already_is_no_fault_of_a_reload(write: Write, tmp_path: Path) -> None:
+def test_a_reload_accepts_the_file_into_which_the_gateway_records(write: Write, tmp_path: Path) -> None:
     path = write(f"{ROUTE}[recording]\npath = 'TMP/one.jsonl'\n")
     in_force = load(path)
     (tmp_path / "one.jsonl").touch()
@@ -413,7 +413,7 @@ def test_a_byte_order_mark_before_the_file_is_ignored(write: Write) -> None:
     assert load(write("\ufeff" + ROUTE)).routes[0].name == "default"
 
 
-def test_a_device_without_an_end_is_no_configuration() -> None:
+def test_an_endless_device_file_is_refused_as_configuration() -> None:
     assert found(Path("/dev/zero")) == [(None, "", "it has more than 1,048,576 bytes")]
 
 

@@ -53,14 +53,14 @@ def mount(folder: Path, version: str) -> None:
     os.replace(folder / "..data_tmp", folder / "..data")
 
 
-async def test_a_save_in_place_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_file_saved_in_place_is_detected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = write(tmp_path / "c.toml", "a")
     async with watched(file, monkeypatch) as (changed, _watching):
         write(file, "ab")
         await changed.wait()
 
 
-async def test_each_save_by_rename_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_each_file_saved_by_rename_is_detected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = write(tmp_path / "c.toml", "a")
     async with watched(file, monkeypatch) as (changed, _watching):
         for text in ("ab", "abc"):

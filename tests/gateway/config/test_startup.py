@@ -39,12 +39,12 @@ def test_a_program_that_cannot_be_found_is_a_hazard(command: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "new/", "new/deeper/", "one.jsonl", "new/one.jsonl"])
-def test_a_writable_place_for_recordings_is_no_hazard_and_is_not_changed(tmp_path: Path, name: str) -> None:
+def test_a_writable_folder_for_recordings_is_accepted_and_not_changed(tmp_path: Path, name: str) -> None:
     assert hazards(record=f"{tmp_path}/{name}") == []
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("path", ["/proc/nowhere/", "/proc/one.jsonl"])
-def test_an_unwritable_place_for_recordings_is_a_hazard(path: str) -> None:
+def test_an_unwritable_folder_for_recordings_is_a_hazard(path: str) -> None:
     (line,) = hazards(record=path)
     assert line.startswith(f"recordings cannot be written to {path}: ")

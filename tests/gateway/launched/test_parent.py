@@ -77,7 +77,7 @@ async def test_the_end_of_a_run_is_reported_as_a_child_pod_does(
 
 
 @pytest.mark.parametrize("end", ["limit_reached", "paused", "rolled_back"])
-def test_other_ends_are_not_reported(end: Any) -> None:
+def test_other_turn_ends_are_not_reported_to_the_parent(end: Any) -> None:
     assert heard(TurnEnded(end=end)) == []
 
 

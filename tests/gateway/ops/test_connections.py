@@ -42,7 +42,7 @@ async def test_a_connection_without_a_whole_request_is_closed_in_time(monkeypatc
         assert await readers[0].read() == b""
 
 
-async def test_a_body_that_does_not_come_is_refused_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_request_without_its_body_is_refused_after_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(admin, "BODY_DEADLINE", 0.01)
     async with operated() as port:
         place = urlsplit(port.url)

@@ -70,7 +70,7 @@ def work(acted: Sequence[tuple[str, Frame]]) -> int:
     return sum(FRAME + len(frame) for _, frame in acted if isinstance(frame, bytes))
 
 
-def test_a_frame_is_acted_on_at_once_while_the_step_has_room() -> None:
+def test_a_frame_is_processed_at_once_while_the_step_has_room() -> None:
     floor = Floor()
     floor.sender("a").say(b"1", b"2")
     assert floor.log == [("a", b"1"), ("a", b"2")]
@@ -87,7 +87,7 @@ def test_frames_beyond_the_step_wait_for_the_next_one() -> None:
     assert [frame for _, frame in floor.log] == flood
 
 
-def test_one_frame_that_costs_more_than_a_step_is_acted_on() -> None:
+def test_one_frame_that_costs_more_than_a_step_is_processed() -> None:
     floor = Floor()
     floor.sender("a").say(b"x" * (2 * STEP), b"next")
     assert floor.log == [("a", b"x" * (2 * STEP))]
@@ -261,7 +261,7 @@ SAYINGS = st.lists(st.tuples(st.integers(0, 4), st.lists(FRAMES, max_size=6), st
 
 
 @given(SAYINGS)
-def test_each_frame_is_acted_on_once_and_in_order(sayings: list[tuple[int, list[bytes], int]]) -> None:
+def test_each_frame_is_processed_once_and_in_order(sayings: list[tuple[int, list[bytes], int]]) -> None:
     floor = Floor()
     said: dict[str, list[bytes]] = {}
     for who, frames, times in sayings:

@@ -11,7 +11,7 @@ def taken(bucket: TokenBucket, most: int = 1_000) -> int:
     return next((number for number in range(most) if not bucket.take()), most)
 
 
-def test_a_burst_is_taken_at_once_and_no_token_more() -> None:
+def test_a_token_bucket_gives_its_burst_at_once_and_no_more() -> None:
     assert taken(TokenBucket(10, 50, ManualClock().clock)) == 50
 
 
@@ -23,7 +23,7 @@ def test_a_bucket_allows_its_rate_after_a_burst() -> None:
     assert taken(bucket) == 20
 
 
-def test_a_bucket_never_holds_more_than_its_burst() -> None:
+def test_a_token_bucket_never_holds_more_than_its_burst() -> None:
     time = ManualClock()
     bucket = TokenBucket(10, 50, time.clock)
     time.passes(1_000)
@@ -36,7 +36,7 @@ def test_too_large_a_batch_takes_nothing() -> None:
     assert bucket.take(50)
 
 
-def test_a_clock_that_is_set_back_gives_and_takes_nothing() -> None:
+def test_a_token_bucket_does_not_change_if_the_clock_is_set_back() -> None:
     now = 1_000_000_000_000
     bucket = TokenBucket(10, 50, lambda: now)
     bucket.take(30)

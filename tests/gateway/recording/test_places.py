@@ -77,7 +77,7 @@ def test_a_file_that_exists_is_never_overwritten(tmp_path: Path) -> None:
         place(f"{tmp_path}/out")
 
 
-def test_an_invalid_place_is_refused() -> None:
+def test_an_invalid_path_for_recordings_is_refused() -> None:
     with pytest.raises(ConfigError, match="recordings need a place"):
         place("")
     with pytest.raises(ConfigError, match=r"compressed only after its end: name it out\.jsonl"):

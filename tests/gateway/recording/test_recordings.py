@@ -298,7 +298,7 @@ def test_no_redact_without_record_is_refused() -> None:
     assert (done.returncode, done.stderr) == (2, "error: --no-redact needs --record\n")
 
 
-def test_an_empty_place_is_refused() -> None:
+def test_an_empty_path_for_recordings_is_refused() -> None:
     endpoints = ("smooth+ws://127.0.0.1:0/ws", "pod+unix:/tmp/none")
     done = subprocess.run(
         [sys.executable, "-m", "dragoman", "bridge", *endpoints, "--record", ""],

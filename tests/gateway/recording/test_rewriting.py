@@ -145,7 +145,7 @@ def test_a_scan_reports_the_line_and_place_of_each_secret_and_writes_nothing(pat
     assert path.read_bytes() == before
 
 
-def test_nothing_is_found_in_a_redacted_recording(path: Path) -> None:
+def test_scan_finds_no_secret_in_a_redacted_recording(path: Path) -> None:
     redact(open_recording(path), Redactor(RULES, b"salt"))
     assert scan(open_recording(path), Redactor(RULES, b"other")) == []
     before = path.read_bytes()

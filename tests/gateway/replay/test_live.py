@@ -258,7 +258,7 @@ def test_commands_of_a_live_turn_go_to_it_and_the_next_input_is_matched_again(tm
     assert both.asks(ListCompletions(kind="file", prefix="a")) == ["ListCompletions"]
 
 
-def test_a_fork_hands_over_after_the_last_recorded_turn(tmp_path: Path) -> None:
+def test_a_fork_continues_with_the_live_backend_after_the_last_recorded_turn(tmp_path: Path) -> None:
     both = Both(tmp_path, spy=False, until=1)
     both.forked.start()
     before = both.behind.backend.started

@@ -9,7 +9,7 @@ from tests.gateway.in_memory import in_memory_gateway
 from tests.idle import settle
 
 
-async def test_nothing_is_waited_for_if_no_session_is_busy() -> None:
+async def test_shutdown_waits_for_no_session_if_none_is_busy() -> None:
     await BusySessions().finish()
 
 

@@ -71,7 +71,7 @@ async def test_a_session_with_a_client_is_not_forgotten() -> None:
         assert len(made.router.sessions) == 1
 
 
-async def test_the_time_of_a_session_begins_anew_with_each_client() -> None:
+async def test_the_time_of_a_session_restarts_with_each_client() -> None:
     async with in_memory_gateway(upstream="smooth") as made:
         data = await opened(made, "a")
         made.clients["a"].transport.hang_up()

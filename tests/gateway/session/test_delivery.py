@@ -290,7 +290,7 @@ async def test_a_slow_client_gets_the_turn_end_after_many_events_hidden_from_it(
         assert made.delivery.attachments["slow"].behind is None
 
 
-async def test_an_innocent_client_is_heard_between_two_slices_of_a_client_that_catches_up() -> None:
+async def test_an_innocent_client_is_served_between_two_slices_of_a_client_that_catches_up() -> None:
     async with stage(soft=1_000) as made:
         slow, stalled = made.join("slow")
         _, innocent = made.join("innocent")

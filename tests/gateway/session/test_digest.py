@@ -28,7 +28,7 @@ def test_the_oldest_items_are_dropped_until_the_rest_fits() -> None:
     assert digest.size == 4
 
 
-def test_nothing_is_dropped_if_everything_fits() -> None:
+def test_no_items_are_dropped_if_all_fit() -> None:
     items, digest = talk(10), TranscriptDigest()
     assert digest.drop_oldest(items, 10) == 0
     assert len(items) == 10
@@ -47,7 +47,7 @@ def test_every_kind_of_item_is_counted() -> None:
 
 
 @pytest.mark.parametrize("cut", [0, 1, 3])
-def test_a_transcript_whose_end_was_cut_off_is_counted_anew(cut: int) -> None:
+def test_a_transcript_whose_end_was_cut_off_is_counted_again(cut: int) -> None:
     items, digest = talk(4), TranscriptDigest()
     digest.update(items)
     del items[cut:]

@@ -30,7 +30,7 @@ from dragoman.mappings.canonical.events import (
         ),
     ],
 )
-def test_neighbours_of_one_stream_are_joined(pieces: list[Event], joined: Event) -> None:
+def test_adjacent_pieces_of_one_stream_are_joined(pieces: list[Event], joined: Event) -> None:
     assert join_pieces(pieces) == [joined]
     assert stream_of_all(pieces) is not None
 

@@ -40,7 +40,7 @@ def test_the_weight_of_an_event_counts_each_field_that_a_peer_can_make_long(even
     assert of_events([event, TextDelta(text="x"), event])[0] == 2 * weight + 1
 
 
-def test_a_batch_of_text_weighs_its_text() -> None:
+def test_the_memory_weight_of_a_text_batch_includes_its_text() -> None:
     assert of_events([TextDelta(text="ab"), TextDelta(text="c")]) == (3, 0)
 
 
@@ -60,5 +60,5 @@ def test_the_whole_text_of_earlier_pieces_counts_as_repeated(whole: Event) -> No
         (ToolResult(call="c", output="abcd"), 4),
     ],
 )
-def test_an_item_weighs_its_text(item: Item, weight: int) -> None:
+def test_the_memory_weight_of_an_item_includes_its_text(item: Item, weight: int) -> None:
     assert of_item(item) == weight

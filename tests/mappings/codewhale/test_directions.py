@@ -271,7 +271,7 @@ def test_an_enum_variant_without_content_may_be_an_object() -> None:
 
 
 @pytest.mark.parametrize("member", ["threads", "events"])
-def test_lists_may_be_absent_and_must_not_be_null(member: str) -> None:
+def test_list_fields_may_be_absent_and_must_not_be_null(member: str) -> None:
     result: dict[str, object] = {"thread_id": "t", "status": "ok", "data": None}
     step, _ = back_and_forth(DIALECT.events, json.dumps({"id": 1, "result": result}).encode())
     assert step.faults == []

@@ -102,7 +102,7 @@ TOPICS_OF_END: dict[str, list[str]] = {
 
 
 @pytest.mark.parametrize("end", get_args(End))
-def test_each_end_has_its_form(end: End) -> None:
+def test_each_turn_end_has_its_form(end: End) -> None:
     failure = Failure(cause="model_failed", text="the model is gone") if end == "failed" else None
     said = published(Projection(instance=US), say.TurnEnded(end=end, failure=failure, message="m9"))
     assert [topic for topic, _ in said] == TOPICS_OF_END[end]

@@ -208,7 +208,7 @@ def survives(frame: bytes) -> None:
 
 @settings(deadline=None)  # a busy machine is no failure
 @given(st.binary(max_size=200))
-def test_garbage_never_raises(frame: bytes) -> None:
+def test_parsing_garbage_never_raises(frame: bytes) -> None:
     survives(frame)
 
 

@@ -22,7 +22,7 @@ def test_a_secret_without_a_prefix_is_found_in_this_form(form: str) -> None:
 
 
 @pytest.mark.parametrize("kind", INNOCENT)
-def test_nothing_is_found_in_innocent_texts(kind: str) -> None:
+def test_detectors_find_no_secret_in_innocent_texts(kind: str) -> None:
     assert false_findings()[kind] == []
 
 

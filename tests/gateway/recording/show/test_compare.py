@@ -65,7 +65,7 @@ def test_a_recording_is_equal_to_itself() -> None:
         ),
     ],
 )
-def test_irrelevant_fields_make_no_difference(a: list[Any], b: list[Any]) -> None:
+def test_fields_without_meaning_make_no_difference(a: list[Any], b: list[Any]) -> None:
     assert differences([user("hi"), *a, ENDED], [user("hi"), *b, ENDED]) == []
 
 

@@ -154,7 +154,7 @@ async def test_the_filter_finds_text_inside_of_a_fold(tmp_path: Path) -> None:
         assert await browser.run("document.getElementById('nothing').hidden") is False
 
 
-async def test_nothing_that_a_peer_wrote_is_run_or_becomes_an_element(tmp_path: Path) -> None:
+async def test_text_of_a_peer_is_never_executed_and_never_becomes_an_html_element(tmp_path: Path) -> None:
     lines: list[Line] = [
         FrameLine(seq=1, t=0, link=ATTACK, dir="receive", dialect=ATTACK, text=f'{{"type":"{ATTACK[:20]}"}}'),
         FrameLine(seq=2, t=0, link="up", dir="receive", dialect="pando", channel=ATTACK, parts=(Part(text=ATTACK),)),

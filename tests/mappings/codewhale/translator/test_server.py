@@ -409,7 +409,7 @@ def test_during_a_message_only_an_interrupt_is_executed_and_all_else_waits() -> 
 
 
 @pytest.mark.parametrize(("generation", "method"), [(HEAD, "thread/request"), (SEED, "thread/message")])
-def test_nothing_is_executed_during_a_turn_that_cannot_be_interrupted(generation: str, method: str) -> None:
+def test_no_request_is_executed_during_a_turn_that_cannot_be_interrupted(generation: str, method: str) -> None:
     client = Client(generation).message(method=method)
     client.asks("thread/interrupt", id=2, thread_id=THREAD).asks("healthz", id=3)
     assert len(client.heard) == 1

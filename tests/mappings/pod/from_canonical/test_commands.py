@@ -39,7 +39,7 @@ def written(command: Command) -> Rendered:
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_a_command_is_its_method(command: Command, frame: bytes) -> None:
+def test_each_command_is_written_as_its_method(command: Command, frame: bytes) -> None:
     assert written(command) == Rendered(frames=[frame], losses=[])
 
 

@@ -178,7 +178,7 @@ def test_shutdown_is_sent_once() -> None:
     assert translator.closed("the gateway stops").frames == []
 
 
-def test_an_orderly_end_is_a_shutdown() -> None:
+def test_a_normal_end_is_sent_as_shutdown() -> None:
     assert attached().closed("the gateway stops").frames == [b'{"event":"shutdown"}']
 
 
