@@ -17,7 +17,9 @@ ExitOnBackendLoss = Annotated[
         help="Exit with 1 if a backend that was there is gone for longer than `reconnect_grace`.",
     ),
 ]
-LogLevel = Annotated[str, typer.Option("--log-level", metavar="LEVEL", help=f"One of {', '.join(logs.LEVELS)}.")]
+LogLevel = Annotated[
+    str, typer.Option("--log-level", metavar="LEVEL", help=f"The lowest level to log: {', '.join(logs.LEVELS)}.")
+]
 LogContent = Annotated[
     bool,
     typer.Option(

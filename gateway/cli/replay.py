@@ -45,12 +45,14 @@ def replay(
         str, typer.Option(metavar="ENDPOINT", help="The live backend for --mode spy and record-missing.")
     ] = "",
     until: Annotated[
-        str, typer.Option(metavar="SEQ|turn:N", help="Play up to this line, or to the end of this turn ...")
+        str, typer.Option(metavar="SEQ|turn:N", help="Play only up to this line, or to the end of this turn.")
     ] = "",
-    then: Annotated[str, typer.Option(metavar="ENDPOINT", help="... then continue with this live backend.")] = "",
-    speed: Annotated[str, typer.Option(metavar="SPEED", help="real, instant, or a factor such as 4.")] = "real",
+    then: Annotated[str, typer.Option(metavar="ENDPOINT", help="The live backend that continues after --until.")] = "",
+    speed: Annotated[
+        str, typer.Option(metavar="SPEED", help="The speed: real, instant, or a factor such as 4.")
+    ] = "real",
     idle_cap: Annotated[
-        str, typer.Option(metavar="SECONDS", help="The longest pause, before --speed is applied.")
+        str, typer.Option(metavar="SECONDS", help="The maximum length of a pause, before --speed is applied.")
     ] = "",
     auto: Annotated[bool, typer.Option("--auto", help="Play turn after turn without waiting for input.")] = False,
     explain: Annotated[
