@@ -190,7 +190,7 @@ def test_a_module_is_named_after_what_it_holds() -> None:
     assert not vague, listed(vague)
 
 
-def test_a_package_file_holds_no_code_of_its_own() -> None:
+def test_an_init_file_contains_no_code() -> None:
     holding = [
         f"{name(path)}:{node.lineno}: {node.name}"
         for path in SOURCES
@@ -201,7 +201,7 @@ def test_a_package_file_holds_no_code_of_its_own() -> None:
     assert not holding, listed(holding)
 
 
-def test_a_package_of_the_gateway_names_each_of_its_modules() -> None:
+def test_each_gateway_package_lists_its_modules_in_its_docstring() -> None:
     """In `cli` a file bears the name of its command, and in `transports` that of its transport."""
     unnamed = [
         f"{name(path)}: {module}"
@@ -213,7 +213,7 @@ def test_a_package_of_the_gateway_names_each_of_its_modules() -> None:
     assert not unnamed, listed(unnamed)
 
 
-def test_only_a_package_file_lists_names_for_others() -> None:
+def test_only_init_files_define_all() -> None:
     """`__all__` elsewhere repeats the names of the module; an import of a name from its owner needs none."""
     listing = [
         name(path)

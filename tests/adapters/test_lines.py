@@ -89,7 +89,7 @@ def test_a_line_of_invalid_utf8_is_passed_on_unchanged() -> None:
 
 
 @pytest.mark.parametrize("cut", [whole, single_bytes])
-def test_a_line_over_the_limit_loses_only_itself(cut: Callable[[bytes], list[bytes]]) -> None:
+def test_a_line_over_the_limit_loses_only_that_line(cut: Callable[[bytes], list[bytes]]) -> None:
     data = b"good\n" + b"x" * 11 + b"\nnext\n"
     assert split(cut(data), max_line=10) == [b"good", Oversize(size=11, limit=10), b"next"]
 

@@ -383,7 +383,7 @@ async def test_listening_at_a_file_that_is_no_socket_is_refused_and_leaves_it_al
     assert path.read_text() == "precious"
 
 
-async def test_a_missing_directory_is_named(tmp_path: Path) -> None:
+async def test_the_error_names_a_missing_directory(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="nowhere/sock: the socket's directory does not exist"):
         await listen(str(tmp_path / "nowhere" / "sock"), LIMITS, lambda _: None)
 

@@ -331,7 +331,7 @@ async def test_a_turn_ends_once_whatever_the_server_sends(row: Row, dialect: str
 
 
 @pytest.mark.parametrize("dialect", ASKERS)
-async def test_unreadable_lines_and_unexpected_answers_lose_only_themselves(dialect: str, tmp_path: Path) -> None:
+async def test_unreadable_lines_and_unexpected_answers_do_not_affect_others(dialect: str, tmp_path: Path) -> None:
     async with stand(dialect, tmp_path) as at:
         for row in COSTS_ITSELF:
             await at.asker.begin("hold", tokens=0)

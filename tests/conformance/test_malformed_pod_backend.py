@@ -446,7 +446,7 @@ def test_row_names_are_unique() -> None:
 
 
 @pytest.mark.parametrize("row", [pytest.param(row, id=row.name[:100]) for row in ROWS])
-async def test_a_malformed_line_of_a_pod_loses_only_itself(row: Row, tmp_path: Path) -> None:
+async def test_a_malformed_line_of_a_pod_loses_only_that_line(row: Row, tmp_path: Path) -> None:
     socket = tmp_path / "fake"
     async with FakePod.serving(socket) as pod, malformed_input_harness(tmp_path, parse(f"pod+unix:{socket}")) as at:
         if row.running:

@@ -363,7 +363,7 @@ def test_row_names_are_unique() -> None:
 
 
 @pytest.mark.parametrize("row", [pytest.param(row, id=row.name[:100]) for row in ROWS])
-async def test_a_malformed_frame_of_a_smooth_server_loses_only_itself(row: Row, tmp_path: Path) -> None:
+async def test_a_malformed_frame_of_a_smooth_server_loses_only_that_frame(row: Row, tmp_path: Path) -> None:
     async with AsyncExitStack() as stack:
         fake = await stack.enter_async_context(FakeSmooth.serving())
         app, url, _ = await stack.enter_async_context(listening(tmp_path, parse(fake.url)))

@@ -150,14 +150,14 @@ def connect(request: pytest.FixtureRequest) -> Connect:
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
-async def test_the_real_server_passes(name: str, connect: Connect) -> None:
+async def test_the_real_server_passes_the_scenario(name: str, connect: Connect) -> None:
     scenario = CORPUS[name]
     async with server_of(scenario) as server, connect(server.ws_url()) as wire:
         await play(scenario, wire)
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
-async def test_the_gateway_in_front_of_the_real_server_passes(name: str, connect: Connect) -> None:
+async def test_the_gateway_in_front_of_the_real_server_passes_the_scenario(name: str, connect: Connect) -> None:
     scenario = CORPUS[name]
     async with (
         server_of(scenario) as server,
@@ -248,7 +248,7 @@ CHANGES: dict[str, tuple[Callable[[Any], object], str]] = {
 
 
 @pytest.mark.parametrize("what", CHANGES)
-async def test_a_falsified_scenario_fails(what: str) -> None:
+async def test_a_scenario_with_one_changed_expectation_fails(what: str) -> None:
     change, told = CHANGES[what]
     scenario = doctored(change)
     async with server_of(scenario) as server, PlainWire.connected(server.ws_url()) as wire:
@@ -256,7 +256,7 @@ async def test_a_falsified_scenario_fails(what: str) -> None:
             await play(scenario, wire, deadline=2.0 if what == "more than comes" else DEADLINE)
 
 
-async def test_the_scenario_passes_before_it_is_falsified() -> None:
+async def test_the_unchanged_scenario_passes() -> None:
     scenario = doctored(lambda raw: None)
     async with server_of(scenario) as server, PlainWire.connected(server.ws_url()) as wire:
         received = await play(scenario, wire)

@@ -147,7 +147,7 @@ async def test_each_listener_is_reported_with_its_chosen_port(tmp_path: Path) ->
     assert second == f"pod+unix:{tmp_path}/sock"
 
 
-async def test_a_port_in_use_is_named_and_nothing_is_left_running(tmp_path: Path) -> None:
+async def test_the_error_names_a_port_in_use_and_no_process_stays(tmp_path: Path) -> None:
     before = asyncio.all_tasks()
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
@@ -158,7 +158,7 @@ async def test_a_port_in_use_is_named_and_nothing_is_left_running(tmp_path: Path
     assert not (tmp_path / "sock").exists(), "the listener that stood is closed"
 
 
-async def test_a_socket_in_a_directory_that_is_missing_is_named(tmp_path: Path) -> None:
+async def test_the_error_names_the_missing_directory_of_a_socket(tmp_path: Path) -> None:
     path = f"{tmp_path}/missing/sock"
     app = app_of(LISTEN, f"pod+unix:{path}")
     told: list[str] = []
@@ -247,7 +247,7 @@ async def test_a_signal_stops_the_app(number: signal.Signals) -> None:
     assert app.stop.is_set()
 
 
-async def test_a_hang_up_reloads_an_app_that_can() -> None:
+async def test_sighup_reloads_an_app_that_can_reload() -> None:
     app, reloads = app_of(LISTEN), asyncio.Event()
 
     async def main() -> None:

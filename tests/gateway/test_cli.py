@@ -237,7 +237,7 @@ def test_characters_that_the_locale_lacks_are_written_as_utf_8(tmp_path: Path, m
     assert "木曜日 2木曜日 4" in done.stdout.decode("utf-8")
 
 
-def test_a_port_in_use_is_named_and_exits_1() -> None:
+def test_the_error_names_a_port_in_use_and_exits_1() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         line = refused("bridge", f"smooth+ws://127.0.0.1:{port}/ws", "pod+unix:/x", code=1)
@@ -255,20 +255,20 @@ def test_a_second_listener_that_fails_closes_the_first(tmp_path: Path) -> None:
     assert not (tmp_path / "sock").exists()
 
 
-def test_an_unknown_host_is_named_and_exits_1() -> None:
+def test_the_error_names_an_unknown_host_and_exits_1() -> None:
     assert "smooth+ws://no-such-host.invalid:1/" in refused(
         "bridge", "--insecure", "smooth+ws://no-such-host.invalid:1/", "pod+unix:/x", code=1
     )
 
 
-def test_a_missing_directory_is_named(tmp_path: Path) -> None:
+def test_the_error_names_a_missing_directory(tmp_path: Path) -> None:
     done = dragoman("demo-backend", f"pod+unix:{tmp_path}/none/sock")
     assert done.returncode != 0
     assert f"{tmp_path}/none/sock: the socket's directory does not exist" in done.stderr
     assert len(done.stderr.splitlines()) == 1
 
 
-def test_a_missing_config_is_named(tmp_path: Path) -> None:
+def test_the_error_names_a_missing_configuration_file(tmp_path: Path) -> None:
     assert f"{tmp_path}/none.toml: No such file" in refused("serve", "--config", f"{tmp_path}/none.toml")
     assert dragoman("check", f"{tmp_path}/none.toml").returncode == 2
 
@@ -523,7 +523,7 @@ def test_logs_as_json_are_json_lines(tmp_path: Path) -> None:
     assert [json.loads(line)["event"] for line in log.splitlines()][-1] == "stopped"
 
 
-def test_a_log_level_hides_what_is_below(tmp_path: Path) -> None:
+def test_a_log_level_hides_lines_of_lower_levels(tmp_path: Path) -> None:
     assert served("demo-backend", f"pod+unix:{tmp_path}/sock", "--log-level", "error")[1] == ""
 
 

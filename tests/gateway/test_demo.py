@@ -120,7 +120,7 @@ def test_a_script_may_contain_any_json() -> None:
     assert bytes(line.event.spec) == b'{"questions":[1]}'
 
 
-def test_a_script_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+def test_the_error_names_a_script_file_that_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=f"{tmp_path}/none: No such file or directory"):
         load(tmp_path / "none")
     (tmp_path / "latin").write_bytes(b"\xff")

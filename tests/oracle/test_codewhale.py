@@ -185,5 +185,5 @@ def test_every_rule_of_the_oracle_is_violated_by_one_test() -> None:
     assert [rule for rule in rules if not any(broken in rule for broken, _, _ in ILLEGAL)] == []
 
 
-def test_the_oracle_knows_what_is_open() -> None:
+def test_the_oracle_reports_open_requests_and_runs() -> None:
     assert told(SAY, START, ask("healthz", 2)).open == ["thread/message", "healthz"]

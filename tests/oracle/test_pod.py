@@ -302,7 +302,7 @@ def test_each_illegal_message_fails_with_its_rule(rule: str, messages: list[Mess
         told(*messages)
 
 
-def test_the_oracle_knows_what_is_open() -> None:
+def test_the_oracle_reports_open_requests_and_runs() -> None:
     assert told(*START).open == ["a run"]
     assert told(snapshot(), echo("Hi")).open == ["a run to come"]
     assert told(*START, *whole_run(0), IDLE).open == []

@@ -225,7 +225,7 @@ def test_a_failure_shows_what_came_before() -> None:
         told(SEND, token("a"))
 
 
-def test_the_oracle_knows_what_is_open() -> None:
+def test_the_oracle_reports_open_requests_and_runs() -> None:
     assert told(SEND, accepted(), token("b", "t"), sends("ping", "p"), sends("cancel", "c")).open == [
         "r",
         "t",

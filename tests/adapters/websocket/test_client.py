@@ -233,7 +233,7 @@ async def test_a_message_far_over_the_limit_closes_with_1009() -> None:
 
 
 @pytest.mark.parametrize("reason", list(CloseReason))
-async def test_the_server_is_told_why_we_close(reason: CloseReason) -> None:
+async def test_the_server_gets_the_reason_of_our_close(reason: CloseReason) -> None:
     async with dialled() as (peer, ours):
         await ours.close(reason, "because")
         await peer.wait_closed()

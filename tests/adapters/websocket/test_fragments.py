@@ -40,7 +40,7 @@ def test_whole_messages_and_few_fragments_never_exceed(at_once: int) -> None:
     assert True not in map(counter.exceeds, pieces)
 
 
-def test_a_frame_that_came_with_the_handshake_is_followed_to_its_end() -> None:
+def test_a_frame_sent_with_the_handshake_is_received_before_the_end() -> None:
     begun = frame(TEXT, 300)
     counter = FragmentCounter(begun[:100])
     assert counter.exceeds(begun[100:] + frame(CONTINUED) * FRAGMENTS_MAX)

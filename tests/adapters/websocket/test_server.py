@@ -194,7 +194,7 @@ async def test_a_broken_stream_of_bytes_ends_receive() -> None:
 
 
 @pytest.mark.parametrize("reason", list(CloseReason))
-async def test_the_client_is_told_why_we_close(reason: CloseReason) -> None:
+async def test_the_client_gets_the_reason_of_our_close(reason: CloseReason) -> None:
     async with serving() as server, dialled(server) as (client, ours):
         async with asyncio.TaskGroup() as group:
             group.create_task(ours.close(reason, "because"))
@@ -652,6 +652,6 @@ async def test_a_foreign_host_is_refused(host: str) -> None:
 @pytest.mark.parametrize(
     "host", ["127.0.0.1", "localhost:99", "LOCALHOST.", "[::1]:80", "192.0.2.7", "Gateway.example:1"]
 )
-async def test_a_host_that_no_page_can_choose_is_accepted(host: str) -> None:
+async def test_a_host_header_that_dns_rebinding_cannot_use_is_accepted(host: str) -> None:
     async with serving(hosts=("gateway.example",)) as server:
         assert await host_answer(server, host) == 426, "not a WebSocket handshake, but the right host"

@@ -115,7 +115,7 @@ async def test_an_oversized_message_loses_only_that_message(side: str) -> None:
 
 
 @pytest.mark.parametrize("reason", list(CloseReason))
-async def test_the_other_end_is_told_why_we_close(side: str, reason: CloseReason) -> None:
+async def test_the_peer_gets_the_reason_of_our_close(side: str, reason: CloseReason) -> None:
     async with ends(side) as (ours, other):
         received, _ = await asyncio.gather(receive_all(other), ours.close(reason, "because"))
         assert received == []

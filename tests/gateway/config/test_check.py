@@ -165,7 +165,7 @@ outbox_hard = 2048
     ]
 
 
-def test_a_missing_file_or_one_of_invalid_utf8_is_named(tmp_path: Path) -> None:
+def test_the_error_names_a_file_that_is_missing_or_not_utf8(tmp_path: Path) -> None:
     assert found(tmp_path / "none.toml") == [(None, "", "No such file or directory")]
     assert found(tmp_path) == [(None, "", "Is a directory")]
     (tmp_path / "latin.toml").write_bytes(b"# one\n# \xff\n")
@@ -322,7 +322,7 @@ def test_a_reload_accepts_the_file_into_which_the_gateway_records(write: Write, 
         ("[recording]\npath = 'r/'\nredact = false", "recording.redact", "expected a table"),
     ],
 )
-def test_a_mistake_of_a_stranger_is_one_line_with_its_key_and_what_to_write(
+def test_a_typical_configuration_error_is_one_line_with_its_key_and_what_to_write(
     write: Write, text: str, key: str, words: str
 ) -> None:
     ((line, path, said),) = found(write(f"{ROUTE}{text}\n"))

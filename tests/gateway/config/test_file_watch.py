@@ -145,7 +145,7 @@ def test_the_nearest_parent_of_a_missing_folder_is_watched(tmp_path: Path) -> No
     assert find_folders(tmp_path / "a" / "b" / "c.toml") == {tmp_path}
 
 
-def test_a_link_to_itself_ends_the_search(tmp_path: Path) -> None:
+def test_a_symbolic_link_to_itself_ends_the_search(tmp_path: Path) -> None:
     (tmp_path / "c.toml").symlink_to("c.toml")
     assert find_folders(tmp_path / "c.toml") == {tmp_path}
 

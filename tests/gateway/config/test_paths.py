@@ -27,7 +27,7 @@ from dragoman.gateway.config.paths import resolve_paths
         ("no endpoint", "no endpoint"),
     ],
 )
-def test_the_path_of_an_endpoint_starts_at_the_folder(text: str, resolved: str) -> None:
+def test_a_relative_path_in_an_endpoint_starts_at_the_configurations_folder(text: str, resolved: str) -> None:
     assert resolve_paths({"route": [{"upstream": text}]}, Path("/etc")) == {"route": [{"upstream": resolved}]}
 
 

@@ -124,7 +124,7 @@ def test_restoring_a_pod_without_a_kept_conversation_is_refused(environment: dic
         (("--pod", "a/b"), {}, "invalid pod name"),
     ],
 )
-def test_a_missing_setting_is_named(
+def test_the_error_names_a_missing_setting(
     arguments: tuple[str, ...], changed: dict[str, str], words: str, environment: dict[str, str]
 ) -> None:
     with pytest.raises(ConfigError, match=words):

@@ -41,7 +41,7 @@ def test_a_route_that_names_no_listener_can_be_launched(tmp_path: Path) -> None:
     assert (route.name, route.listen) == ("first", ())
 
 
-def test_a_missing_setting_is_named(config: str) -> None:
+def test_the_error_names_a_missing_setting(config: str) -> None:
     with pytest.raises(ConfigError, match="set DRAGOMAN_CONFIG"):
         choose_route({})
     with pytest.raises(ConfigError, match="the routes are first, second"):

@@ -83,7 +83,7 @@ async def test_an_answer_to_no_question_is_a_refusal() -> None:
         assert (line["outcome"], line["command"]) == ("no question is open", "AnswerApproval")
 
 
-async def test_a_look_at_a_foreign_session_is_a_refusal_that_names_both() -> None:
+async def test_an_access_to_a_foreign_session_is_audited_with_both_principals() -> None:
     async with (
         audited() as (url, lines),
         SmoothClient.connected(f"{url}?token={ALICE}") as owner,

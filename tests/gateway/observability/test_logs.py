@@ -55,7 +55,7 @@ def test_the_time_is_utc_and_comes_first() -> None:
 
 
 @pytest.mark.parametrize(("level", "count"), [("debug", 4), ("info", 3), ("warning", 2), ("error", 1)])
-def test_a_level_shows_itself_and_higher_levels(level: str, count: int) -> None:
+def test_a_log_level_shows_lines_of_this_level_and_above(level: str, count: int) -> None:
     assert len(lines(level)) == count
 
 

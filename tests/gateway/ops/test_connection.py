@@ -20,13 +20,13 @@ async def test_an_answer_is_decoded_and_a_refusal_is_raised_with_its_reason() ->
             await asyncio.to_thread(connection.ask, "/sessions/x")
 
 
-def test_a_file_without_an_ops_port_is_named(tmp_path: Path) -> None:
+def test_the_error_names_a_configuration_without_an_ops_port(tmp_path: Path) -> None:
     file = tmp_path / "config.toml"
     file.write_text(f'[[route]]\nlisten = ["pod+unix:{tmp_path}/s"]\nupstream = "pod+unix:{tmp_path}/u"\n')
     with pytest.raises(ConfigError, match=r"has no \[ops\]"):
         find_ops_port(file, None)
 
 
-def test_a_port_that_the_system_chose_must_be_named() -> None:
+def test_a_port_chosen_by_the_system_needs_the_option_ops() -> None:
     with pytest.raises(ConfigError, match="its first log line has the URL for --ops"):
         find_ops_port(None, "http://127.0.0.1:0")

@@ -24,7 +24,7 @@ async def made() -> GatewayLoop:
     return GatewayLoop()
 
 
-def test_a_loop_that_is_closed_answers_as_one_that_is_too_late() -> None:
+def test_asking_a_closed_event_loop_raises_a_timeout_error() -> None:
     loop = asyncio.run(made())
     with pytest.raises(TimeoutError):
         asyncio.run(loop.ask(ident))

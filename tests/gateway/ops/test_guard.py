@@ -51,7 +51,7 @@ async def test_an_address_or_a_configured_name_is_accepted_as_host(host: str) ->
 
 
 @pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example", "localhost.evil.example:8790"])
-async def test_a_name_that_leads_here_by_dns_rebinding_is_refused(host: str) -> None:
+async def test_a_host_name_of_a_dns_rebinding_attack_is_refused(host: str) -> None:
     async with operated() as port:
         status, body = await port.ask("/livez", headers={"Host": host})
         assert status == 421

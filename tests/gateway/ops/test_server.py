@@ -86,7 +86,7 @@ async def test_a_unix_socket_is_for_the_gateway_s_user_alone_and_goes_with_it(tm
     assert not path.exists()
 
 
-async def test_a_port_in_use_is_named_in_the_error() -> None:
+async def test_the_error_names_a_port_in_use() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         ops = Ops(listen=f"http://127.0.0.1:{taken.getsockname()[1]}")
         route = Route(name="test", listen=(), upstream=parse("pod+unix:/nowhere/sock"))

@@ -113,14 +113,14 @@ def test_links_that_flood_get_equal_work() -> None:
     assert max(shares) - min(shares) <= QUANTUM // FRAME + 1
 
 
-def test_a_link_alone_uses_the_whole_step() -> None:
+def test_a_single_busy_link_uses_the_whole_step() -> None:
     floor = Floor()
     floor.sender("a").say(*[b"{}"] * 10_000)
     acted = floor.step()
     assert work(acted) >= STEP
 
 
-def test_a_link_that_was_away_does_not_save_up_turns() -> None:
+def test_an_idle_link_does_not_save_up_turns_in_the_fair_queue() -> None:
     floor = Floor()
     late = floor.sender("late")
     for name in ("a", "b"):
@@ -230,7 +230,7 @@ def test_a_client_that_is_disconnected_is_shown_what_waits_in_a_closed_queue() -
     assert shown == ["late"], "its transport drops the frames"
 
 
-def test_the_parts_of_a_message_count() -> None:
+def test_the_work_of_a_zeromq_message_includes_its_parts() -> None:
     floor = Floor()
     message = Parts("rpc", b"me", (b"x" * STEP,))
     floor.sender("a").say(message, message)

@@ -66,7 +66,7 @@ def test_at_the_memory_limit_only_the_largest_user_drops_its_data() -> None:
     assert budget.used == 41 * STEP
 
 
-def test_a_holder_is_relieved_of_its_own_growth_if_it_is_the_largest() -> None:
+def test_the_largest_memory_user_must_free_its_own_growth() -> None:
     budget = MemoryBudget(100 * STEP)
     small, large = Holder(budget), Holder(budget)
     small.meter.add(10 * STEP)
@@ -74,7 +74,7 @@ def test_a_holder_is_relieved_of_its_own_growth_if_it_is_the_largest() -> None:
     assert (small.relieved, large.relieved, large.meter.size) == (0, 1, 0)
 
 
-def test_a_holder_that_holds_next_to_nothing_is_never_relieved() -> None:
+def test_a_user_of_little_memory_never_has_to_free_it() -> None:
     budget = MemoryBudget(10 * STEP)
     idle, stubborn = Holder(budget), Holder(budget, stubborn=True)
     stubborn.meter.add(20 * STEP)

@@ -35,7 +35,7 @@ def test_a_zeromq_message_is_read_back_with_its_parts_and_without_its_identity()
         (Missed("sub", 3), "3 messages"),
     ],
 )
-def test_a_missing_frame_says_why(frame: Oversize | Missed, why: str) -> None:
+def test_a_row_without_a_frame_gives_the_reason(frame: Oversize | Missed, why: str) -> None:
     line = frame_line(1, 2, UP, "receive", "pod", frame)
     assert line.missing.startswith(why)
     assert line.frame() is None

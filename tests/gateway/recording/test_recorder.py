@@ -181,7 +181,7 @@ def test_frames_of_one_read_on_a_link_of_one_session_are_one_step(stage: Stage) 
     assert stage.told() == {"a": ["up > 1", "up > 2", "log: TextDelta"]}
 
 
-def test_a_frame_that_makes_another_session_act_is_one_step_in_both(stage: Stage) -> None:
+def test_a_frame_that_affects_a_second_session_is_one_step_in_both_recordings(stage: Stage) -> None:
     up = stage.recorder.upstream(POD, "a")
     up.heard([b"1"])
     stage.b.enter()

@@ -75,7 +75,7 @@ def test_only_the_owner_may_read_files(tmp_path: Path, loop: Loop) -> None:
     assert file.path.parent.stat().st_mode & 0o777 == 0o700
 
 
-def test_a_name_that_is_taken_is_never_written_to(tmp_path: Path, loop: Loop) -> None:
+def test_an_existing_file_name_is_never_written_to(tmp_path: Path, loop: Loop) -> None:
     place = Folder(tmp_path)
     (taken,) = (next(place.names("s", START, 0)),)
     taken.write_text("mine")

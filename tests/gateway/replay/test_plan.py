@@ -131,7 +131,7 @@ def test_without_frames_of_a_backend_the_requests_come_from_clients_and_log(tmp_
     assert told[0] == ApprovalResolved(approved=True, question="q1")
 
 
-def test_the_plan_has_the_end_of_each_turn(tmp_path: Path) -> None:
+def test_the_replay_plan_has_the_end_of_each_turn(tmp_path: Path) -> None:
     tape = RecordingBuilder().turn("one")
     first = tape.last
     assert tape.frame().turn("two").plan(tmp_path).ends == (first, tape.last)

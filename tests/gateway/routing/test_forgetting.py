@@ -163,7 +163,7 @@ def test_forgetting_a_session_examines_no_other_session(crowd: CountedRoute, mon
     assert seen == {id(session)}
 
 
-async def test_a_gateway_that_stops_asks_only_the_busy_sessions(
+async def test_a_stopping_gateway_examines_only_the_busy_sessions(
     crowd: CountedRoute, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with touched(monkeypatch) as seen:

@@ -41,7 +41,7 @@ def test_an_unknown_cursor_is_refused() -> None:
 
 
 @pytest.mark.parametrize(("asked", "shown"), [(0, LIST_DEFAULT), (1000, LIST_MAX), (3, 3)])
-def test_a_page_has_a_size(asked: int, shown: int) -> None:
+def test_the_requested_limit_bounds_the_rows_of_a_page(asked: int, shown: int) -> None:
     assert len(page(rows(LIST_MAX + 1), ListSessions(limit=asked)).sessions) == shown
 
 

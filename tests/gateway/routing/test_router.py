@@ -122,7 +122,7 @@ async def test_a_foreign_session_is_not_listed() -> None:
 
 
 @pytest.mark.parametrize(("query", "found"), [("", 1), ("hI", 1), ("nothing like it", 0)])
-async def test_a_list_has_the_sessions_whose_title_has_the_words(query: str, found: int) -> None:
+async def test_a_filtered_list_has_the_sessions_whose_title_contains_the_words(query: str, found: int) -> None:
     async with in_memory_gateway() as made:
         await talked(made).done()
         assert len(listed(made.router._lists, ListSessions(request="l", query=query)).sessions) == found

@@ -131,7 +131,7 @@ def test_a_reload_that_changes_who_sees_a_session_changes_the_lists() -> None:
 
 
 @pytest.mark.parametrize("titled", [True, False], ids=["with titles", "without messages and titles"])
-def test_a_page_asks_no_other_session_than_those_that_it_shows(titled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_page_examines_only_the_sessions_that_it_shows(titled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     route = crowd(1_000, titled=titled)
     listed(route.router._lists, ListSessions())
     with touched(monkeypatch) as seen:
@@ -148,7 +148,7 @@ def test_a_page_costs_the_same_among_100_and_3000_sessions() -> None:
     assert cost(3_000) < 1.2 * cost(100)
 
 
-def test_a_page_asks_no_other_forgotten_session_than_those_that_it_shows() -> None:
+def test_a_page_examines_only_the_forgotten_sessions_that_it_shows() -> None:
     def cost(count: int) -> int:
         route = crowd(10)
         for number in range(count):
@@ -216,7 +216,7 @@ def wanted_page(route: CountedRoute, query: str = "") -> WantedPage:
     )
 
 
-def test_a_list_that_finds_nothing_is_looked_for_in_slices() -> None:
+def test_a_list_without_matches_is_read_in_slices() -> None:
     """A query may match no session: then all are searched, and other links are served between the slices."""
     route = crowd(3_000)
     queue = route.services.queue

@@ -140,7 +140,7 @@ def test_an_identity_is_asked_field_by_field_by_its_labels() -> None:
     assert values(form) == {"name": "Al", "email": "a@b.cd"}
 
 
-def test_a_label_that_is_a_sentence_is_the_question() -> None:
+def test_a_field_label_that_is_a_sentence_is_used_as_the_question() -> None:
     spec = {"fields": [{"key": "name", "label": "Your name", "required": True}]}
     assert Form(asked(spec)).prompt() == "Your name?\nskip declines."
 

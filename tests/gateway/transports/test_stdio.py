@@ -87,7 +87,7 @@ async def test_a_child_above_the_limit_is_refused_as_busy() -> None:
         await first.close()
 
 
-async def test_a_program_that_does_not_exist_is_named() -> None:
+async def test_the_error_names_a_program_that_does_not_exist() -> None:
     async with Children(1) as children:
         with pytest.raises(OSError, match="no-such-program"):
             await Starter(["no-such-program"], None, Limits(), spawner_of(children), lambda: 0.0)()

@@ -60,7 +60,7 @@ def test_websocket_endpoints_on_one_port_share_an_address_and_port_0_has_none() 
     assert WS.place(parse("smooth+ws://localhost:0/a")) is None
 
 
-async def test_an_unknown_host_is_named() -> None:
+async def test_the_error_names_an_unknown_host() -> None:
     assert WS.listen is not None
     with pytest.raises(OSError, match=r"no-such-host\.invalid"):
         await WS.listen(parse("smooth+ws://no-such-host.invalid:0/ws"), Limits(), callbacks())
@@ -73,7 +73,7 @@ def test_a_tls_listener_needs_a_certificate_and_a_key(options: str) -> None:
 
 
 @pytest.mark.parametrize("key", ["ca", "cert"])
-async def test_an_upstream_whose_certificate_cannot_be_read_is_named(key: str) -> None:
+async def test_the_error_names_an_upstream_whose_certificate_cannot_be_read(key: str) -> None:
     endpoint = parse(f"smooth+wss://h:1/ws?{key}=/no/such.pem")
     with pytest.raises(ConfigError, match=r"/no/such\.pem cannot be read"):
         WSS.check_upstream(endpoint)

@@ -120,7 +120,7 @@ def test_a_page_hides_system_messages_and_reasoning() -> None:
     assert page(Message(role="system", text="be kind"), Reasoning(text="hm"))["messages"] == []
 
 
-def test_a_page_with_a_cursor_has_more() -> None:
+def test_a_page_with_a_cursor_has_a_next_page() -> None:
     assert (page(cursor="c")["nextCursor"], page(cursor="c")["hasMore"]) == ("c", True)
 
 

@@ -174,7 +174,7 @@ def test_a_shape_sees_each_kind_of_fault() -> None:
             assert_strict(wrong)
 
 
-def test_a_mirror_that_differs_is_seen() -> None:
+def test_a_mirrored_field_that_differs_is_refused() -> None:
     token = {"type": "stream_token", "requestId": "r", "token": "a", "data": {"requestId": "r", "token": "b"}}
     assert_strict(token)
     with pytest.raises(AssertionError, match="token is not mirrored"):

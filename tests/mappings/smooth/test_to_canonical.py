@@ -47,7 +47,7 @@ def test_arguments_as_text_and_as_an_object_mean_the_same(arguments: object) -> 
     assert (complete.json, complete.name, complete.done) == ('{"a":1}', "t", True)
 
 
-def test_the_request_id_of_the_top_wins_over_its_mirror() -> None:
+def test_the_top_level_request_id_takes_precedence_over_its_mirror() -> None:
     data = wire.TokenData(request_id="mirror", token="a")
     assert envelope(wire.StreamToken(request_id="top", token="a", data=data, timestamp=2)) == ("top", 2_000_000)
     assert envelope(wire.StreamToken(token="a", data=data)) == ("mirror", 0)

@@ -53,7 +53,7 @@ def test_a_secret_is_found_three_documents_deep(kind: str, before: str, secret: 
     assert found == f"{before}<{kind}>{behind}"
 
 
-def test_a_number_under_the_name_of_a_secret_becomes_a_string_at_any_depth() -> None:
+def test_a_number_under_a_secret_key_becomes_a_string_at_any_depth() -> None:
     inner = json.dumps({"password": 4711, "port": 5432})
     found = json.loads(marked(json.dumps({"arguments": inner})))["arguments"]
     assert json.loads(found) == {"password": "<credential>", "port": 5432}

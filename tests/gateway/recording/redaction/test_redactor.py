@@ -499,7 +499,7 @@ def test_a_placeholder_is_not_redacted_again() -> None:
     assert again.redacted(Redactor(RedactionRules(), b"another")) == out
 
 
-def test_a_number_under_a_name_that_resembles_that_of_a_secret_is_no_secret() -> None:
+def test_a_number_whose_key_only_resembles_a_secret_key_is_kept() -> None:
     """An example is a pod's `context_tokens`: a text in its place would have a type that the dialect forbids."""
     history = HistorySnapshot(items=(), ext={"pod.context_tokens": Raw(b"812"), "pod.token": Raw(b'"abcdefgh"')})
     line = EventLine(seq=1, t=1, cursor="1:1", event=history)

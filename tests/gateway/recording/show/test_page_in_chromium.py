@@ -83,7 +83,7 @@ async def test_a_folded_row_expands_into_its_pieces(tmp_path: Path) -> None:
         assert len(pieces) == 500
 
 
-async def test_a_link_to_a_piece_opens_its_fold(tmp_path: Path) -> None:
+async def test_a_page_link_to_a_text_piece_opens_its_fold(tmp_path: Path) -> None:
     async with shown(tokens(tmp_path, 900), tmp_path, "#l2401") as browser:
         text = await browser.run(
             "(async () => { while (!document.getElementById('l2401')) await new Promise(done => setTimeout(done, 5));"

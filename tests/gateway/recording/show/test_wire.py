@@ -33,7 +33,7 @@ def test_pieces_of_other_texts_begin_another_row() -> None:
     assert [len(row.columns[BACKEND]) for row in wire_rows(steps(*events))] == [1, 1, 1, 1]
 
 
-def test_a_missing_frame_stands_in_a_row_of_its_own() -> None:
+def test_a_missing_frame_has_its_own_row() -> None:
     lines = steps(TextDelta(text="a"), TextDelta(text="b"), TextDelta(text="c"))
     lines[3] = FrameLine(seq=4, t=9000, link="up", dir="receive", dialect="pod", missing="too large")
     assert [len(row.columns[CLIENTS]) for row in wire_rows(lines)] == [1, 1, 1]

@@ -28,7 +28,7 @@ def test_each_of_the_six_ends_has_its_form(end: Any, line: list[Any]) -> None:
     assert said(say.TurnResult(end=end)) == line
 
 
-def test_a_gap_is_an_alert() -> None:
+def test_a_gap_is_sent_to_pod_clients_as_an_alert() -> None:
     (line,) = said(say.Gap(text="lost", count=3))
     assert (line["event"], line["data"]["level"], line["data"]["message"]) == ("alert", "warn", "lost")
 
