@@ -5,7 +5,8 @@ is dialled. Two limits bound what that costs if the backend hangs, is away, or c
 attempts run at once, and further ones wait for them. A failed attempt takes a token from a bucket, and so does a
 connection that ended before the backend had said anything. While the bucket is empty every attempt fails at once, with
 the last failure as its reason. Each endpoint has its own bucket, so dead pods of a directory do not keep sessions from
-the others. The log tells of each kind of change at most once a second, after a burst.
+the others. A reload changes both limits: attempts under way keep their places under the former one, and buckets with
+another rate or burst are made anew. The log tells of each kind of change at most once a second, after a burst.
 """
 
 from __future__ import annotations
@@ -39,12 +40,16 @@ class FailedDials:
 
 
 class RouteDials:
-    """The attempts to connect to the backend of one route, and the log of its connections."""
+    """The attempts to connect to the backend of one route, and the log of its connections.
 
-    def __init__(self, limits: Limits, clock: Callable[[], int]) -> None:
-        self._limits = limits
+    `limits` returns the limits that are in force now.
+    """
+
+    def __init__(self, limits: Callable[[], Limits], clock: Callable[[], int]) -> None:
+        self._limits_now = limits
+        self._known = limits()  # the limits that the places and buckets have
         self._clock = clock
-        self._slots = asyncio.Semaphore(limits.dials)
+        self._slots = asyncio.Semaphore(self._known.dials)
         self._failures: dict[str, FailedDials] = {}  # endpoint -> its failures
         self._lines: dict[str, TokenBucket] = {}
         self._omitted: dict[str, int] = {}
@@ -56,11 +61,13 @@ class RouteDials:
 
         The wait until fewer than `dials` attempts run has a deadline of its own.
         """
+        limits = self._limits()
         failures = self._failures.get(endpoint)
         if failures is not None and failures.bucket.tokens < 1:
             raise OSError(errno.EAGAIN, f"{failures.reason}; too many connections failed (`failed_dial_rate`)")
-        async with asyncio.timeout(self._limits.connect_deadline):
-            await self._slots.acquire()
+        slots = self._slots
+        async with asyncio.timeout(limits.connect_deadline):
+            await slots.acquire()
         try:
             async with asyncio.timeout(deadline):
                 return await connect()
@@ -69,18 +76,30 @@ class RouteDials:
                 self.note_failure(endpoint, (error.strerror or str(error)) or "no connection in time")
             raise
         finally:
-            self._slots.release()
+            slots.release()
 
     def note_failure(self, endpoint: str, reason: str) -> None:
         """Count a connection that was not made, or that ended before the backend had said anything."""
+        limits = self._limits()
         failures = self._failures.get(endpoint)
         if failures is None:
             if len(self._failures) >= FAILING_MAX:
                 self._failures = {name: one for name, one in self._failures.items() if not one.bucket.full}
-            bucket = TokenBucket(self._limits.failed_dial_rate, self._limits.failed_dial_burst, self._clock)
+            bucket = TokenBucket(limits.failed_dial_rate, limits.failed_dial_burst, self._clock)
             failures = self._failures[endpoint] = FailedDials(bucket)
         failures.reason = reason
         failures.bucket.take()
+
+    def _limits(self) -> Limits:
+        """Return the limits in force, and make the places and buckets anew if theirs have changed."""
+        limits, known = self._limits_now(), self._known
+        if limits is not known:
+            self._known = limits
+            if limits.dials != known.dials:
+                self._slots = asyncio.Semaphore(limits.dials)
+            if _bucket_of(limits) != _bucket_of(known):
+                self._failures.clear()
+        return limits
 
     def log_change(self, level: str, text: str, **details: Any) -> None:
         """Log a change of a connection, unless there were too many such lines; the next one tells their number."""
@@ -93,6 +112,10 @@ class RouteDials:
         if omitted := self._omitted.pop(text, 0):
             details["omitted"] = omitted
         getattr(log, level)(text, **details)
+
+
+def _bucket_of(limits: Limits) -> tuple[float, float]:
+    return limits.failed_dial_rate, limits.failed_dial_burst
 
 
 def _is_refusal(error: OSError) -> bool:

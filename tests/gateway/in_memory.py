@@ -209,7 +209,7 @@ class InMemoryGateway:
         return f"00000000-0000-4000-8000-{next(self._ids):012d}"
 
     def _upstream(self, session: BackendEvents, endpoint: Endpoint) -> Upstream:
-        dials = RouteDials(self.services.limits, self.services.clock)
+        dials = RouteDials(lambda: self.services.limits, self.services.clock)
         target = UpstreamTarget(endpoint=str(endpoint), dialect=self._backend, connect=self._dial, dials=dials)
         self.upstream = Upstream(session.connected().id, target, session, self.services, self.spawn)
         return self.upstream

@@ -23,7 +23,8 @@ class Backend:
 
     def __init__(self, limits: Limits) -> None:
         self.now = 0
-        self.dials = RouteDials(limits, lambda: self.now)
+        self.limits = limits
+        self.dials = RouteDials(lambda: self.limits, lambda: self.now)
         self.opened = asyncio.Event()
         self.fault: OSError | None = None
         self.attempts = 0
@@ -87,6 +88,38 @@ async def test_a_backend_is_dialled_again_once_its_rate_limit_allows_it() -> Non
     for _ in range(20):
         await made.dial()
     assert made.attempts == 3 + 20
+
+
+async def test_a_reload_changes_how_many_attempts_run_at_once() -> None:
+    made = Backend(Limits(dials=1))
+    async with asyncio.TaskGroup() as group:
+        group.create_task(made.dial())
+        await settle()
+        made.limits = Limits(dials=3)
+        for _ in range(5):
+            group.create_task(made.dial())
+        await settle()
+        assert made.attempts == 1 + 3, "the attempt under way keeps its place under the former limit"
+        made.opened.set()
+    assert made.attempts == 6
+
+
+async def test_a_reload_changes_how_many_attempts_may_fail() -> None:
+    made = Backend(Limits(failed_dial_burst=3))
+    made.fault = ConnectionRefusedError(errno.ECONNREFUSED, "nobody listens")
+    await made.fail(10)
+    made.limits = Limits(failed_dial_burst=5)
+    await made.fail(10)
+    assert made.attempts == 3 + 5
+
+
+async def test_a_reload_of_other_limits_forgets_no_failures() -> None:
+    made = Backend(Limits(failed_dial_burst=3))
+    made.fault = ConnectionRefusedError(errno.ECONNREFUSED, "nobody listens")
+    await made.fail(10)
+    made.limits = Limits(failed_dial_burst=3, connect_deadline=7.0)
+    await made.fail(10)
+    assert made.attempts == 3
 
 
 async def test_failures_of_one_pod_do_not_keep_clients_from_another() -> None:

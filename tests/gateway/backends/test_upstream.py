@@ -44,7 +44,7 @@ class Dialled:
         self.pods: list[MemoryTransport] = []
         self.events: list[Any] = []
         self.told: list[tuple[str, list[str]]] = []
-        dials = RouteDials(limits, lambda: 0)
+        dials = RouteDials(lambda: limits, lambda: 0)
         target = UpstreamTarget(endpoint=ENDPOINT, dialect=registry.dialect("pod"), connect=self._dial, dials=dials)
         self.upstream = Upstream("s", target, self, services(limits=limits), self._spawn)
         self.tasks: list[asyncio.Task[None]] = []

@@ -46,7 +46,7 @@ class Alone(InMemoryPando):
         ids = count(1)
         pando = registry.dialect("pando")
         dialled = services(self.time, limits=LIMITS, ledger=self.ledger)
-        dials = RouteDials(LIMITS, dialled.clock)
+        dials = RouteDials(lambda: LIMITS, dialled.clock)
         target = UpstreamTarget(endpoint="pando", dialect=pando, connect=self._connect, dials=dials)
         self.way = PrivateConversation(
             self.session,
