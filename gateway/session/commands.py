@@ -322,15 +322,15 @@ class Commands:
         elif isinstance(command, c.ArchiveSession | c.UnarchiveSession):
             state.archived = isinstance(command, c.ArchiveSession)
 
-    def miss(self, request: str) -> None:
-        """Tell the client that the backend did not answer in time."""
+    def miss(self, request: str, why: str) -> None:
+        """Tell the client that its command has no answer, and why."""
         pending = self._in_flight.find_command(request)
         cause: Cause = "timeout"
         if pending is not None and isinstance(pending.command, c.SubmitInput):
             self._inputs.miss(request, pending.command)
         elif pending is not None and isinstance(pending.command, OPENING):
             cause = "busy"
-        self.give(request, Failure(cause=cause, text="the backend did not answer in time"))
+        self.give(request, Failure(cause=cause, text=why))
 
 
 def _is_unknown(command: Command, failure: Failure | None) -> bool:

@@ -1,9 +1,12 @@
-"""The memory that a session holds: its log and its transcript, counted in the budget of the gateway.
+"""The memory that a session holds: its log, its transcript and its commands without an answer, counted in the budget of
+the gateway.
 
 The transcript is counted as it grows, also for the row that a list shows.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 from dragoman.adapters.meter import Meter
 from dragoman.gateway.services import Services
@@ -15,12 +18,17 @@ from dragoman.mappings.dialect import Loss
 
 
 class SessionMemory:
-    """Counts what a session holds, and drops the oldest half of it if the gateway is out of memory."""
+    """Counts what a session holds, and drops the oldest half of it if the gateway is out of memory.
 
-    def __init__(self, state: SessionState, log: Log, services: Services) -> None:
+    If most of it are commands without an answer, `drop_commands` is called instead.
+    """
+
+    def __init__(self, state: SessionState, log: Log, services: Services, drop_commands: Callable[[], None]) -> None:
         self._state = state
         self._log = log
         self._services = services
+        self._drop_commands = drop_commands
+        self._commands = 0  # bytes of the commands without an answer
         self._meter = Meter()
         self._cleared = 0  # times that the log had been emptied at the last count
         self._before = 0  # characters of the transcript when the log was emptied
@@ -54,6 +62,11 @@ class SessionMemory:
             ext=state.ids,
         )
 
+    def count_commands(self, change: int) -> None:
+        """Count more bytes of commands without an answer, or fewer if `change` is negative."""
+        self._commands += change
+        self._meter.add(change)
+
     def close(self) -> None:
         """Count nothing more: the session has ended."""
         self._services.memory.release(self._meter)
@@ -70,6 +83,9 @@ class SessionMemory:
         self._count()
 
     def _relieve(self) -> None:
+        if 2 * self._commands > self._meter.size:
+            self._drop_commands()
+            return
         self._log.drop_half()
         self._trim(self.digest.size // 2, "the gateway is out of memory")
 
@@ -80,4 +96,5 @@ class SessionMemory:
             self._cleared, self._before = self._log.cleared, self._kept
         self._kept = size
         self._before = min(self._before, size)
-        self._meter.add(self._before + max(self._log.size, size - self._before) - self._meter.size)
+        told = self._before + max(self._log.size, size - self._before)
+        self._meter.add(told + self._commands - self._meter.size)

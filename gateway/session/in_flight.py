@@ -1,6 +1,7 @@
 """The commands of one session that were written to the backend and have no answer yet.
 
-Each has a request id of our own and a deadline.
+Each has a request id of our own and a deadline. They count as memory of their session. If the gateway is out of memory
+and they are most of what the session holds, their clients are told that they have no answer, and they are dropped.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from msgspec import Struct, structs
 
 from dragoman.gateway.overload.fair_queue import TURN
 from dragoman.gateway.services import Services
+from dragoman.gateway.session import weight
 from dragoman.gateway.session.ports import Client
 from dragoman.gateway.timers import Timer
 from dragoman.mappings.canonical import Command
@@ -26,26 +28,41 @@ class PendingCommand(Struct, frozen=True, kw_only=True):
     """A command to the backend that has no answer yet. `client` asked for it, or the gateway itself if that is None.
 
     `segments` is what the client typed to say it in words. `then` is what the client asked of a session that `command`
-    has to open first.
+    has to open first. `weight` is in bytes.
     """
 
     command: Command
+    weight: int
     timer: Timer
     client: Client | None = None
     segments: tuple[Segment, ...] = ()
     then: Command | None = None
 
 
+LATE = "the backend did not answer in time"
+NO_MEMORY = "the gateway is out of memory (`memory`), and the backend has not answered yet"
+
+
 class InFlight:
-    """The commands that wait for an answer. `late` is called with the request of each that waits too long."""
+    """The commands that wait for an answer.
+
+    `late` is called with the request of each that waits too long, and the reason in words. `count` is called with each
+    change of their weight.
+    """
 
     def __init__(
-        self, upstream: Dialect, services: Services, write: Callable[[Command], None], late: Callable[[str], None]
+        self,
+        upstream: Dialect,
+        services: Services,
+        write: Callable[[Command], None],
+        late: Callable[[str, str], None],
+        count: Callable[[int], None],
     ) -> None:
         self._upstream = upstream
         self._services = services
         self._write = write
         self._late = late
+        self._count = count
         self._pending: dict[str, PendingCommand] = {}
 
     def __len__(self) -> int:
@@ -66,10 +83,14 @@ class InFlight:
         services.queue.budget.left -= TURN
         limits, request = services.limits, services.new_id()
         deadline = limits.open_deadline if isinstance(command, OPENING) else limits.accept_deadline
-        timer = services.schedule(deadline, lambda: self._late(request))
+        timer = services.schedule(deadline, lambda: self._late(request, LATE))
+        size = weight.of_command(command) + (weight.of_command(then) if then is not None else 0)
         self._pending[request] = PendingCommand(
-            command=command, timer=timer, client=client, segments=segments, then=then
+            command=command, weight=size, timer=timer, client=client, segments=segments, then=then
         )
+        self._count(size)
+        if request not in self._pending:  # there was no memory for it
+            return ""
         self._write(structs.replace(command, request=request))
         return request if request in self._pending else ""
 
@@ -86,7 +107,13 @@ class InFlight:
         pending = self._pending.pop(request, None)
         if pending is not None:
             pending.timer.cancel()
+            self._count(-pending.weight)
         return pending
+
+    def drop(self) -> None:
+        """Tell all clients that their commands have no answer, and free the commands: the gateway is out of memory."""
+        for request in self.requests():
+            self._late(request, NO_MEMORY)
 
     def close(self) -> None:
         """Stop waiting for any answer."""

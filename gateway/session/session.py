@@ -90,14 +90,11 @@ class Session:
         self.form = me._normal_form(upstream)
         self.states = self.form.states
         self.log = Log(state, services.limits)
-        self.memory = SessionMemory(state, self.log, services)
+        self.memory = SessionMemory(state, self.log, services, MethodType(_drop_commands, me))
         coalesce = route.overflow == "coalesce"
         self.delivery = Delivery(state, self.log, services, coalesce=coalesce, source=upstream.name, recorder=recorder)
         self.in_flight = InFlight(
-            upstream,
-            services,
-            write=MethodType(_write, me),
-            late=MethodType(_miss, me),
+            upstream, services, MethodType(_write, me), MethodType(_miss, me), self.memory.count_commands
         )
         context = SessionContext(
             state=state,
@@ -324,8 +321,12 @@ def _write(session: Session, command: Command) -> None:
     session.backend.send([command])
 
 
-def _miss(session: Session, request: str) -> None:
-    session.commands.miss(request)
+def _miss(session: Session, request: str, why: str) -> None:
+    session.commands.miss(request, why)
+
+
+def _drop_commands(session: Session) -> None:
+    session.in_flight.drop()
 
 
 def _attach(session: Session, client: Client) -> None:

@@ -1,4 +1,6 @@
-"""The memory that events and transcripts hold: characters of the texts that peers can make as long as they like."""
+"""The memory that events, transcripts and commands hold: characters of the texts that peers can make as long as they
+like.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,9 @@ from collections.abc import Callable, Sequence
 from operator import attrgetter
 from typing import Any, assert_never
 
-from dragoman.mappings.canonical import Event
+from msgspec import Raw, Struct, structs
+
+from dragoman.mappings.canonical import Command, Event
 from dragoman.mappings.canonical.events import (
     HistorySnapshot,
     MessageAppended,
@@ -20,6 +24,8 @@ from dragoman.mappings.canonical.events import (
     TurnEnded,
 )
 from dragoman.mappings.canonical.values import Item, Message, Reasoning, ToolCall, ToolResult
+
+VALUE = 64  # bytes of an object beside its content, as of a value in the metadata of a command
 
 _TEXT = attrgetter("text")
 _ONLY_TEXT = frozenset({TextDelta})
@@ -55,6 +61,30 @@ def of_item(item: Item) -> int:
             return len(item.output or "") + len(item.summary or "")
         case _:
             assert_never(item)
+
+
+def of_command(command: Command) -> int:
+    """Return the weight of a command: of its texts, and of each value that a client can give it."""
+    weight, values = 0, list[Any](_fields(command))
+    while values:
+        value = values.pop()
+        if isinstance(value, str | bytes):
+            weight += len(value)
+        elif isinstance(value, Raw):
+            weight += memoryview(value).nbytes
+        elif isinstance(value, dict):
+            weight += VALUE * len(value)
+            values += [*value, *value.values()]
+        elif isinstance(value, list | tuple | set | frozenset):
+            weight += VALUE * len(value)
+            values += value
+        elif isinstance(value, Struct):
+            values += _fields(value)
+    return weight
+
+
+def _fields(struct: Struct) -> list[Any]:
+    return [value for value in structs.astuple(struct) if value]
 
 
 def _result(event: ToolCallFinished) -> int:

@@ -17,12 +17,16 @@ from tests.services import services
 from tests.step_counter import count_steps
 
 
+def unexpected() -> None:
+    raise AssertionError("the session has no commands")
+
+
 def holding(text: int, *, limits: Limits | None = None) -> tuple[Services, Log, SessionMemory, SessionState]:
     """Return a session with `text` characters in each of ten messages and ten batches of its log."""
     given = services(limits=limits, ledger=Ledger())
     state = SessionState(id="s")
     log = Log(state, given.limits)
-    memory = SessionMemory(state, log, given)
+    memory = SessionMemory(state, log, given, unexpected)
     for number in range(10):
         state.transcript.append(Message(id=str(number), role="user", text="x" * text))
         log.append([TextDelta(text="y" * text)], "t", Origin(), 0, text)
@@ -44,6 +48,25 @@ def test_the_log_since_it_was_emptied_counts_in_addition_to_the_transcript_of_be
     assert 100 * STEP <= given.memory.used <= 101 * STEP
     log.append([TextDelta(text="y" * 50 * STEP)], "t", Origin(), 0, 50 * STEP)
     assert 150 * STEP <= given.memory.used <= 150 * STEP + 2 * STEP
+
+
+def test_commands_count_and_are_dropped_if_they_are_most_of_a_session() -> None:
+    given, state, dropped = services(), SessionState(id="s"), list[str]()
+
+    def drop() -> None:
+        dropped.append("commands")
+        memory.count_commands(-30 * STEP)
+
+    log = Log(state, given.limits)
+    memory = SessionMemory(state, log, given, drop)
+    log.append([TextDelta(text="y" * 10 * STEP)], "t", Origin(), 0, 10 * STEP)
+    memory.count_commands(30 * STEP)
+    assert 40 * STEP <= given.memory.used <= 42 * STEP
+    memory.trim_transcript()
+    assert 40 * STEP <= given.memory.used <= 42 * STEP
+    given.memory.limit = 42 * STEP
+    log.append([TextDelta(text="y" * 2 * STEP)], "t", Origin(), 0, 2 * STEP)
+    assert (dropped, log.size >= 12 * STEP) == (["commands"], True)
 
 
 def test_items_beyond_transcript_max_are_not_counted() -> None:

@@ -12,7 +12,7 @@ from dragoman.gateway.overload.fair_queue import TURN
 from dragoman.gateway.session.in_flight import InFlight
 from dragoman.gateway.session.ports import Client
 from dragoman.mappings.canonical import Command
-from dragoman.mappings.canonical.commands import CancelTurn, Compact
+from dragoman.mappings.canonical.commands import CancelTurn, Compact, RenameSession, SubmitInput
 from dragoman.mappings.canonical.values import Text
 from tests.gateway.in_memory import ManualClock
 from tests.services import services
@@ -22,11 +22,17 @@ class Flight:
     """Commands in flight, with those that were written and those that were late."""
 
     def __init__(self, limits: Limits | None = None) -> None:
-        self.time, self.written, self.late = ManualClock(), list[Command](), list[str]()
+        self.time, self.written, self.late = ManualClock(), list[Command](), list[tuple[str, str]]()
+        self.weight = 0
         numbers = count(1)
         made = services(self.time, limits=limits, new_id=lambda: f"r{next(numbers)}")
         self.budget = made.queue.budget
-        self.commands = InFlight(registry.dialect("pod"), made, self.written.append, self.late.append)
+        self.commands = InFlight(
+            registry.dialect("pod"), made, self.written.append, lambda *late: self.late.append(late), self._count
+        )
+
+    def _count(self, change: int) -> None:
+        self.weight += change
 
 
 def test_a_command_is_sent_under_an_id_of_ours_and_pending_until_it_is_settled() -> None:
@@ -58,7 +64,7 @@ def test_an_unanswered_command_is_reported_and_stays_pending() -> None:
     flight.time.passes(29)
     assert flight.late == []
     flight.time.passes(1)
-    assert flight.late == ["r1"]
+    assert flight.late == [("r1", "the backend did not answer in time")]
     assert flight.commands.settle("r1") is not None
 
 
@@ -88,3 +94,35 @@ def test_commands_may_be_settled_while_they_are_iterated() -> None:
     flight.commands.close()
     assert len(flight.commands) == 0
     assert flight.time.waiting == []
+
+
+def test_commands_count_with_their_weight_until_they_are_settled() -> None:
+    flight = Flight()
+    flight.commands.forward(None, SubmitInput(segments=(Text(text="x" * 5_000),)), then=RenameSession(title="y" * 700))
+    assert 5_700 <= flight.weight < 6_000
+    flight.commands.settle("r1")
+    assert flight.weight == 0
+
+
+def test_without_memory_every_command_is_late_and_says_why() -> None:
+    flight = Flight()
+    flight.commands.forward(None, Compact())
+    flight.commands.forward(None, Compact())
+    flight.commands.drop()
+    why = "the gateway is out of memory (`memory`), and the backend has not answered yet"
+    assert flight.late == [("r1", why), ("r2", why)]
+
+
+def test_a_command_that_there_is_no_memory_for_is_not_written() -> None:
+    written = list[Command]()
+
+    def count(change: int) -> None:
+        if change > 0:
+            commands.drop()
+
+    def late(request: str, _why: str) -> None:
+        commands.settle(request)
+
+    commands = InFlight(registry.dialect("pod"), services(ManualClock()), written.append, late, count)
+    assert commands.forward(None, Compact(request="c")) == ""
+    assert (written, len(commands)) == ([], 0)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 from msgspec import Raw
 
-from dragoman.gateway.session.weight import of_events, of_item
-from dragoman.mappings.canonical import Event
+from dragoman.gateway.session.weight import VALUE, of_command, of_events, of_item
+from dragoman.mappings.canonical import Command, Event
+from dragoman.mappings.canonical.commands import Compact, OpenSession, RenameSession, SubmitInput
 from dragoman.mappings.canonical.events import (
     HistorySnapshot,
     MessageAppended,
@@ -19,7 +20,7 @@ from dragoman.mappings.canonical.events import (
     ToolOutputDelta,
     TurnEnded,
 )
-from dragoman.mappings.canonical.values import Item, Message, Reasoning, ToolCall, ToolResult
+from dragoman.mappings.canonical.values import Item, Message, Reasoning, Text, ToolCall, ToolResult
 
 
 @pytest.mark.parametrize(
@@ -62,3 +63,17 @@ def test_the_whole_text_of_earlier_pieces_counts_as_repeated(whole: Event) -> No
 )
 def test_the_memory_weight_of_an_item_includes_its_text(item: Item, weight: int) -> None:
     assert of_item(item) == weight
+
+
+@pytest.mark.parametrize(
+    ("command", "weight"),
+    [
+        (Compact(request="r"), 1),
+        (RenameSession(title="abc", session="s"), 4),
+        (SubmitInput(segments=(Text(text="abc"), Text(text="de"))), 5 + 2 * VALUE),
+        (OpenSession(metadata=Raw(b'{"a":[1,2]}')), 11),
+        (OpenSession(supports=("ab",), ext={"smooth.x": Raw(b"1")}), 2 + 9 + 2 * VALUE),
+    ],
+)
+def test_a_command_weighs_its_texts_and_its_values(command: Command, weight: int) -> None:
+    assert of_command(command) == weight
