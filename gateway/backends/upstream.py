@@ -169,9 +169,10 @@ class Upstream:
                         self._endpoint = self._failover.endpoint
                     heard = await self._serve(transport)
                     failures = 0 if heard else failures + 1  # who accepts and drops is not dialled again at once
-                    if self._may_go_on and heard and not self._is_in_grace():
-                        self._lost_at = self._clock()
-                        continue
+                    if self._may_go_on and heard:
+                        is_again, self._lost_at = self._is_in_grace(), self._clock()
+                        if not is_again:
+                            continue
                 await self._pause(0 if self._is_in_grace() else failures)
             self._running = False
         finally:

@@ -21,7 +21,7 @@ from dragoman.mappings.canonical import Command, SessionState
 from dragoman.mappings.canonical.commands import SubmitInput
 from dragoman.mappings.canonical.values import Cause, Text
 from dragoman.mappings.dialect import Burst
-from tests.gateway.in_memory import AT_ONCE, NEVER
+from tests.gateway.in_memory import AT_ONCE, NEVER, ManualClock
 from tests.gateway.pod_messages import run
 from tests.idle import settle
 from tests.memory_transport import MemoryTransport
@@ -37,6 +37,8 @@ class Dialled:
 
     def __init__(self, group: asyncio.TaskGroup, limits: Limits) -> None:
         self.group = group
+        self.time = ManualClock()
+        self.goes_on = False  # the session says that its turn may go on over another connection
         self.attempts = 0
         self.refusals = 0
         self.door = asyncio.Event()
@@ -46,7 +48,7 @@ class Dialled:
         self.told: list[tuple[str, list[str]]] = []
         dials = RouteDials(lambda: limits, lambda: 0)
         target = UpstreamTarget(endpoint=ENDPOINT, dialect=registry.dialect("pod"), connect=self._dial, dials=dials)
-        self.upstream = Upstream("s", target, self, services(limits=limits), self._spawn)
+        self.upstream = Upstream("s", target, self, services(self.time, limits=limits), self._spawn)
         self.tasks: list[asyncio.Task[None]] = []
 
     def _spawn(self, work: Any, name: str) -> None:
@@ -70,8 +72,9 @@ class Dialled:
         self.told.append(("connected", []))
         return SessionState(id="s")
 
-    def lost(self, text: str, unsent: Sequence[Command], cause: Cause = "upstream_lost") -> None:
+    def lost(self, text: str, unsent: Sequence[Command], cause: Cause = "upstream_lost") -> bool:
         self.told.append((text, [command.request for command in unsent]))
+        return self.goes_on
 
     # -- the test --------------------------------------------------------------------------------------
 
@@ -119,6 +122,24 @@ async def test_messages_of_the_backend_reach_the_session() -> None:
         made.pods[0].say(b'{"event":"text_delta","data":{"text":"x"}}')
         await settle()
         assert [type(event).__name__ for event in made.events] == ["TextDelta"]
+
+
+async def test_each_loss_in_a_turn_begins_the_time_in_which_its_translator_is_kept() -> None:
+    async with dialled(Limits(backoff_first=AT_ONCE, backoff_max=AT_ONCE, reconnect_grace=1.0)) as made:
+        made.goes_on = True
+        made.upstream.start()
+        await until(made, 1)
+        first = made.upstream._translator
+        for number, pause in ((1, 0.8), (2, 0.8), (3, 1.1)):
+            made.pods[-1].say(b'{"event":"text_delta","data":{"text":"x"}}')
+            await settle()
+            made.door.clear()
+            made.pods[-1].hang_up()
+            await settle()
+            made.time.passes(pause)
+            made.door.set()
+            await until(made, number + 1)
+            assert (made.upstream._translator is first) == (pause < 1.0)
 
 
 async def test_a_command_is_written_once() -> None:
