@@ -208,9 +208,6 @@ def test_the_health_check_of_the_image_asks_the_ops_port_of_its_configuration() 
     assert parse_ops_address(ops.listen).port == int(port)
 
 
-WITHOUT_CACHES = shutil.ignore_patterns("__pycache__")
-
-
 def test_the_files_that_the_image_copies_make_a_whole_wheel(tmp_path: Path) -> None:
     source = tmp_path / "source"
     for line in re.findall(r"^COPY (?!--from)(.*)$", CONTAINERFILE, re.MULTILINE):

@@ -32,7 +32,6 @@ class FaultKind(StrEnum):
 
 
 FAULTS = tuple(FaultKind)
-ENDS_CONNECTION = (FaultKind.TRUNCATE, FaultKind.CUT)
 
 
 class Fault(Struct, frozen=True, kw_only=True):
@@ -49,10 +48,6 @@ class Fault(Struct, frozen=True, kw_only=True):
     def title(self) -> str:
         """The title of the report's row that counts this fault."""
         return f"{self.kind}, {self.side} side"
-
-    @property
-    def ends_connection(self) -> bool:
-        return self.kind in ENDS_CONNECTION
 
 
 class Round(Struct, frozen=True, kw_only=True):

@@ -14,7 +14,6 @@ from tests.players.clients import CLIENTS, InMemoryClient
 from tests.players.in_memory import any_backend_gateway
 
 DIALECTS = tuple(CLIENTS)
-WHEN = ("driver", "before", "middle", "after")
 
 
 class ShownToClient(Struct):

@@ -121,7 +121,6 @@ class Counting:
     def __init__(self, pattern: re.Pattern[str]) -> None:
         self.pattern = pattern
         self.tries = 0
-        self.matched = 0
         self.end = -1
         self.again = 0
 
@@ -129,7 +128,6 @@ class Counting:
         self.tries += 1
         found = self.pattern.match(text, at)
         if found is not None:
-            self.matched += found.end() - at
             self.again += max(0, self.end - at)
             self.end = max(self.end, found.end())
         return found

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import re
 import shutil
 from collections.abc import AsyncIterator
@@ -76,14 +75,6 @@ class BrowserPage:
             text = {"text": "\r" if key == "Enter" else key} if len(key) == 1 or key == "Enter" else {}
             await self.call("Input.dispatchKeyEvent", type="keyDown", key=key, **text)
             await self.call("Input.dispatchKeyEvent", type="keyUp", key=key)
-
-    async def screenshot(self, path: Path, width: int = 1440, height: int = 1000) -> None:
-        """Save a picture of what is visible, to be looked at by people."""
-        await self.call(
-            "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False
-        )
-        picture = await self.call("Page.captureScreenshot", format="png")
-        path.write_bytes(base64.b64decode(picture["data"]))
 
     @property
     def complaints(self) -> list[str]:
