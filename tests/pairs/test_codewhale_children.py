@@ -79,14 +79,18 @@ class Spawned:
         return thread
 
 
-def argv(upstream: str) -> list[str]:
-    return [sys.executable, "-m", "dragoman", "bridge", "codewhale+stdio:", upstream]
+IMPATIENT = "tests.pairs.impatient_gateway"
+"""The program for children that end neither at EOF nor at SIGTERM."""
+
+
+def argv(upstream: str, program: str = "dragoman") -> list[str]:
+    return [sys.executable, "-m", program, "bridge", "codewhale+stdio:", upstream]
 
 
 @contextmanager
-def spawned(upstream: str) -> Iterator[Spawned]:
+def spawned(upstream: str, program: str = "dragoman") -> Iterator[Spawned]:
     pipe = subprocess.PIPE
-    with subprocess.Popen(argv(upstream), stdin=pipe, stdout=pipe, stderr=pipe, bufsize=0) as process:
+    with subprocess.Popen(argv(upstream, program), stdin=pipe, stdout=pipe, stderr=pipe, bufsize=0) as process:
         try:
             yield Spawned(process)
         finally:
@@ -109,11 +113,13 @@ def test_a_restarted_gateway_lists_and_continues_the_threads_of_the_one_before(m
         assert gateway.process.wait(DEADLINE) == 0
 
 
-@pytest.mark.parametrize(("number", "manners"), [(signal.SIGTERM, "deaf"), (signal.SIGINT, "orderly")])
+@pytest.mark.parametrize(
+    ("number", "manners", "program"), [(signal.SIGTERM, "deaf", IMPATIENT), (signal.SIGINT, "orderly", "dragoman")]
+)
 def test_no_child_outlives_a_gateway_that_gets_sigterm(
-    mark: str, tmp_path: Path, number: signal.Signals, manners: str
+    mark: str, tmp_path: Path, number: signal.Signals, manners: str, program: str
 ) -> None:
-    with spawned(child(mark, tmp_path, manners)) as gateway:
+    with spawned(child(mark, tmp_path, manners), program) as gateway:
         gateway.begin()
         assert len(running(mark)) == 2, "the child and its inner server"
         gateway.process.send_signal(number)
@@ -137,7 +143,7 @@ def test_no_child_outlives_the_end_of_our_stdin(mark: str, tmp_path: Path) -> No
 
 
 def test_no_child_outlives_a_client_that_leaves_during_a_turn(mark: str, tmp_path: Path) -> None:
-    with spawned(child(mark, tmp_path, "deaf")) as gateway:
+    with spawned(child(mark, tmp_path, "deaf"), IMPATIENT) as gateway:
         thread = gateway.begin()
         gateway.send("thread/message", thread_id=thread, input="mute")
         assert gateway.process.stdin is not None
@@ -148,7 +154,7 @@ def test_no_child_outlives_a_client_that_leaves_during_a_turn(mark: str, tmp_pat
 
 
 def test_no_grandchild_outlives_a_child_that_crashes(mark: str, tmp_path: Path) -> None:
-    with spawned(child(mark, tmp_path, "deaf")) as gateway:
+    with spawned(child(mark, tmp_path, "deaf"), IMPATIENT) as gateway:
         thread = gateway.begin()
         gateway.send("thread/message", thread_id=thread, input="crash")
         error = gateway.answer()["error"]
