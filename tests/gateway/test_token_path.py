@@ -255,9 +255,9 @@ async def test_a_lone_token_of_any_pair_takes_few_calls(client: str, backend: st
 async def demo_in_a_thread(endpoint: str, pause: float = 0.1) -> AsyncIterator[str]:
     """Serve a backend that streams tokens in a loop of another thread, whose calls are not counted; yield its endpoint.
 
-    WARM tokens come soon, and each other token after a pause (s).
+    The first tokens come soon, and may be read together. The last one of WARM and all others come after a pause (s).
     """
-    tokens = [Line(event=TextDelta(text=f"{n} "), delay=0.01 if n < WARM else pause) for n in range(600)]
+    tokens = [Line(event=TextDelta(text=f"{n} "), delay=0.01 if n < WARM - 1 else pause) for n in range(600)]
     turn = [Line(event=ModelTurnStarted()), *tokens, Line(event=TurnEnded(end="completed"))]
     loop, ready = asyncio.get_running_loop(), asyncio.Queue[str]()
     made: list[tuple[App, asyncio.AbstractEventLoop]] = []
