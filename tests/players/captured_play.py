@@ -1,6 +1,6 @@
-"""A play of a recording: its backend, a client that drives it, and clients that join before, during and after.
+"""A replay of a recording: its backend, a client that drives it, and clients that join before, during and after.
 
-Each play is made once and looked at by many tests.
+Each replay runs once, and many tests check its result.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The recorded conversations between real programs, each as its messages in their recorded order.
 
-Those of pod, pando and codewhale lie in tests/data; those of smooth beside the repository, without which their tests
-are skipped.
+The recordings of pod, pando and codewhale are in tests/data. Those of smooth are beside the repository; without them
+their tests are skipped.
 """
 
 from __future__ import annotations

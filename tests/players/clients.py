@@ -86,7 +86,7 @@ class InMemoryClient:
             return [], str(error)
 
     def public(self) -> str:
-        """Return the id of its session."""
+        """The id by which this client knows its session."""
         assert self.session is not None, f"{self.name} has no session"
         return self.stage.public(self.session, self.dialect)
 
@@ -170,7 +170,7 @@ class InMemoryPodClient(InMemoryClient):
     dialect = "pod"
 
     def _connect(self) -> InMemoryPeer:
-        return InMemoryPeer(None)  # type: ignore[arg-type]  # it connects when it knows what stands behind the listener
+        return InMemoryPeer(None)  # type: ignore[arg-type]  # a placeholder: the client connects later
 
     async def open(self) -> None:
         await self.look()
@@ -183,7 +183,7 @@ class InMemoryPodClient(InMemoryClient):
     async def join(self, session: Session) -> None:
         self.session = session
         if hasattr(self.peer, "transport") and self.peer.transport is not None:
-            return  # it has looked, and is shown what there is
+            return  # the client is connected already, and has its snapshot
         self.peer = self.stage.join(
             self.name, dialect="pod", ingress=Ingress(endpoint=self.name, session=session.state.id)
         )

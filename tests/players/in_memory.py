@@ -1,4 +1,4 @@
-"""A route in memory, with clients of all four dialects in front of a backend of any."""
+"""A route in memory, with clients of all four dialects in front of a backend of any dialect."""
 
 from __future__ import annotations
 

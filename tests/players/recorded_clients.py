@@ -1,4 +1,4 @@
-"""Recorded clients, word for word, in front of backends of any dialect that play the recorded answers."""
+"""Recorded clients that repeat their frames exactly, in front of backends of any dialect with the recorded answers."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ async def _repeat(
         acted.release()
     await acted.rest()
     due = list(turns)
-    if stage.backend == "pando":  # its `llm.end` does not say that nobody asked for the end
+    if stage.backend == "pando":  # its `llm.end` does not say whether the turn was cancelled
         acts = _acts(client.dialect, recorded, len(turns))
         due = [_as_completed(turn) if not act else turn for turn, act in zip(turns, acts, strict=True)]
     done = Repeated(due, _said(recorded, turns, rolls_back=stage.backend == "pod"), [], [], [])

@@ -1,7 +1,7 @@
-"""A backend of any dialect, in memory, that sends in each turn what a recording shows of it.
+"""A backend of any dialect, in memory, that sends the recorded content of each turn.
 
-It is the demo backend behind a route of its own: what the gateway under test says to its backend is handed to a client
-link of that route, and back. A turn waits where the recorded client did something in its middle.
+It is the demo backend behind a second route. Frames of the gateway under test go to a client link of that route, and
+its frames go back. A turn waits at the places where the recorded client sent something during the turn.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from tests.idle import settle
 from tests.players.capture_readers import Turn
 from tests.players.in_memory import AnyBackendGateway
 
-WAITS = 1.0  # a delay that is over when the test says so
+WAITS = 1.0  # a delay that ends when the test calls `release`
 PIECE = 5  # characters of a piece of text
 ONE_SESSION = ("pod",)
 END: dict[str, End] = {"completed": "completed", "failed": "failed", "cancelled": "cancelled", "": "completed"}

@@ -1,4 +1,4 @@
-"""A codewhale server that plays the turns of a recorded one: a child for each session, all of the same recording."""
+"""A codewhale server that plays the turns of a recording, with one child process for each session."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class CapturedCodewhale(CapturedBackend):
     def __init__(self, number: str, manner: str = "") -> None:
         self._all = [usual(m.value) for m in messages("codewhale", number) if isinstance(m.value, dict)]
         super().__init__(number, manner)
-        self._recorded: Any = None  # the id of the message that is played
+        self._recorded: Any = None  # the recorded id of the `thread/message` that is played
         self._ids: dict[Any, tuple[InMemoryPeer, Any]] = {}  # recorded id -> who was really asked, and under which id
         self._interrupts: list[Any] = []
 
@@ -100,8 +100,9 @@ class CapturedCodewhale(CapturedBackend):
             peer.sends({"jsonrpc": "2.0", "id": request, **self._answer(frame)})
 
     def _answer(self, frame: Frame) -> Frame:
-        """Answer as the recording answers the same request, else the same method; else as docs/dialects/codewhale.md
-        says.
+        """Send the recorded answer to the same request, else to the same method.
+
+        Without one, send the answer that docs/dialects/codewhale.md describes.
         """
         method, params = frame["method"], frame.get("params")
         asked = [said for said in self._all if said.get("method") == method]

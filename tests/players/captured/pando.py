@@ -1,6 +1,6 @@
-"""A pando primary that plays what a recorded one published; its store has the messages of its runs.
+"""A pando primary that plays recorded publications; its store has the messages of its runs.
 
-Where nobody of ours said what a run answers, it was typed in the pando itself: nothing tells it but the store.
+If no client of ours sent the input of a run, a user typed it in the pando itself. Then only the store has that input.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from tests.oracle.history import Said
 from tests.players.captured.backend import CapturedBackend, Frame
 from tests.players.captures import Message, messages
 
-SESSION = "5b0c6a0e-2f7d-4c57-9a34-0c1d2e3f4a5b"  # which all recorded runs are about
+SESSION = "5b0c6a0e-2f7d-4c57-9a34-0c1d2e3f4a5b"  # the session of all recorded runs
 AT = "2026-05-09T23:32:00+02:00"
 TYPED = "typed in the pando's own terminal"
 RUN = ("llm.token", "tool.start", "tool.end")
@@ -113,7 +113,7 @@ class CapturedPando(CapturedBackend):
             self._store[-1]["content"] += payload["token"]
         elif topic == "llm.end":
             self._running = False
-            self._store[-1]["content"] = self.turns()[self._run - 1].text  # also what the bridge dropped
+            self._store[-1]["content"] = self.turns()[self._run - 1].text  # including tokens that the bridge dropped
 
     def _append(self, role: str, content: str) -> None:
         self._store.append({"id": f"m-{len(self._store)}", "role": role, "content": content, "created_at": AT})

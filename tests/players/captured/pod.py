@@ -20,7 +20,7 @@ class CapturedPod(CapturedBackend):
 
     def __init__(self, number: str, manner: str = "") -> None:
         super().__init__(number, manner)
-        self._segments: list[Frame] = []  # of the input that was really asked for
+        self._segments: list[Frame] = []  # the segments of the input that our client really sent
         self._running = False
 
     def history(self) -> list[Said]:

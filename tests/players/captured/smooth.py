@@ -1,4 +1,4 @@
-"""A smooth server that plays a recorded conversation; its store holds what docs/dialects/smooth.md, section 6, says."""
+"""A smooth server that plays a recorded conversation, with a store as in docs/dialects/smooth.md, section 6."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class CapturedSmoothServer(CapturedBackend):
     def __init__(self, number: str, manner: str = "") -> None:
         self._created = next(m.value["data"] for m in messages("smooth", number) if _is_created(m.value))
         super().__init__(number, manner)
-        self._turns: dict[str, str] = {}  # recorded id of a turn -> under which it was really asked for
+        self._turns: dict[str, str] = {}  # recorded request id of a turn -> the actual request id
         self._acks: list[str] = []  # ids of answers to questions, oldest first
         self._due = ""
         self._early: list[str] = []
@@ -65,7 +65,7 @@ class CapturedSmoothServer(CapturedBackend):
         else:
             answered = self._turns.get(recorded, "")
         if not answered:
-            return  # an answer to what the driver did not ask
+            return  # an answer to a request that the driver did not send
         if kind == "eventual_response":
             self._keep("outbound", _text(frame))
         data = frame["data"] | ({"requestId": answered} if "requestId" in frame["data"] else {})
@@ -76,7 +76,7 @@ class CapturedSmoothServer(CapturedBackend):
         action, driver = frame["action"], self.driver
         if action == "send_message":
             self._due = frame["requestId"]
-            if self._early:  # the gateway has said again what was refused until a code came
+            if self._early:  # the gateway has repeated the input that was refused until the code came
                 self._turns[self._due] = self._early.pop()
             else:
                 driver.say(frame["message"])
