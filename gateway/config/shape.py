@@ -123,7 +123,7 @@ def nearest(word: str, known: Iterable[str]) -> str:
     """Return a hint with the known word closest to `word`, or with all known words."""
     words = list(known)
     close = get_close_matches(word, words, n=1)
-    return f"did you mean {close[0]!r}?" if close else f"there are {', '.join(words)}"
+    return f"did you mean {close[0]!r}?" if close else f"write one of {', '.join(words)}"
 
 
 def either(words: Iterable[str]) -> str:

@@ -144,7 +144,7 @@ class Admin:
         unknown = sorted(change.components.keys() - logs.COMPONENTS)
         if unknown:
             known = ", ".join(sorted(logs.COMPONENTS))
-            return problem(400, f"unknown component {unknown[0]!r}: there are {known}")
+            return problem(400, f"unknown component {unknown[0]!r}: write one of {known}")
         logs.LEVEL.change(change.level, change.components)
         self._audit.note("log level", "operator", level=logs.LEVEL.default, components=logs.LEVEL.components)
         return await self._log_level(request)

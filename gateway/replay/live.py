@@ -80,7 +80,7 @@ class LiveBackend(AskingBackend):
             log.info("the live backend continues the session", backend=self._name)
         elif self._dialect.takes_history is None:
             self._alert(
-                f"the live backend goes on without the {len(items)} messages before: its dialect takes no history"
+                f"the live backend continues without the {len(items)} messages before: its dialect takes no history"
             )
         else:
             self._asking.begin(self._give_history(items, self._dialect.takes_history), PATIENCE)
@@ -144,7 +144,7 @@ class LiveBackend(AskingBackend):
             if isinstance(answer, e.SessionOpened):
                 log.info("the live backend continues the session", backend=self._name, messages=len(items))
                 return
-        self._alert(f"the live backend goes on without the {len(items)} messages before: {refusal}")
+        self._alert(f"the live backend continues without the {len(items)} messages before: {refusal}")
 
     def _alert(self, text: str) -> None:
         log.warning(text)

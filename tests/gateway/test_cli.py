@@ -297,7 +297,7 @@ def test_check_and_serve_print_the_same_errors_and_exit_2(wrong: Path) -> None:
     assert (served.returncode, served.stdout) == (2, "")
     first, second = checked.stdout.splitlines()
     assert first == f"{wrong}:4: route[0].approvals: 'maybe' is not one of ask, deny, approve"
-    assert second.startswith(f"{wrong}:5: route[0].colour: unknown key 'colour'; there are name, listen, upstream, ")
+    assert second.startswith(f"{wrong}:5: route[0].colour: unknown key 'colour'; write one of name, listen, upstream, ")
     assert served.stderr.splitlines() == [f"error: {first}", f"error: {second}"]
 
 

@@ -87,10 +87,10 @@ def test_valid_combinations_are_accepted(write: Write, text: str) -> None:
         ),
         (ROUTE + 'reap = "none"\n', (4, "route[0].reap", "'none' is not one of group, all")),
         (ROUTE + "rlimits = { files = 3 }\n", (4, "route[0].rlimits.files", "unknown key 'files'; ")),
-        ("colour = 1\n" + ROUTE, (1, "colour", "unknown key 'colour'; there are route, limits")),
+        ("colour = 1\n" + ROUTE, (1, "colour", "unknown key 'colour'; write one of route, limits")),
         (
             ROUTE + "[limits]\npatience = 3\n",
-            (5, "limits.patience", "unknown key 'patience'; there are memory, handshake_deadline, "),
+            (5, "limits.patience", "unknown key 'patience'; write one of memory, handshake_deadline, "),
         ),
         (ROUTE + "[limits]\nmax_message = 3\n", (5, "limits.max_message", "expected a whole number >= 1024, got 3")),
         (ROUTE + "[limits]\nheartbeat = 0\n", (5, "limits.heartbeat", "expected a number > 0.0, got 0")),

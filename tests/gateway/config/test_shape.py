@@ -56,7 +56,7 @@ def test_every_fault_has_its_path() -> None:
         ({"wait": float("nan")}, "expected a finite number, got nan"),
         ({"deep": 1}, "expected true or false, got 1"),
         ({"colours": "red"}, "unknown key 'colours'; did you mean 'colour'?"),
-        ({"patience": 1}, "unknown key 'patience'; there are colour, size, wait, deep"),
+        ({"patience": 1}, "unknown key 'patience'; write one of colour, size, wait, deep"),
     ],
 )
 def test_a_configuration_fault_says_what_to_write(leaf: dict[str, Any], words: str) -> None:
@@ -85,4 +85,4 @@ def test_words_are_joined_as_in_a_sentence() -> None:
     assert either(["a", "b", "c"]) == "a, b or c"
     assert either(["a"]) == "a"
     assert nearest("helo", ["hello", "world"]) == "did you mean 'hello'?"
-    assert nearest("xyz", ["hello", "world"]) == "there are hello, world"
+    assert nearest("xyz", ["hello", "world"]) == "write one of hello, world"

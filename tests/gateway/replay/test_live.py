@@ -153,7 +153,7 @@ def test_a_live_backend_that_takes_no_history_continues_without_it_and_that_is_r
     behind = Behind(dialect)
     with capture_logs() as logs:
         behind.live.take_over()
-    text = "the live backend goes on without the 2 messages before: its dialect takes no history"
+    text = "the live backend continues without the 2 messages before: its dialect takes no history"
     (alert,) = behind.session.events
     assert isinstance(alert, Alert)
     assert (alert.level, alert.text, [entry["event"] for entry in logs]) == ("warn", text, [text])
@@ -195,7 +195,7 @@ def test_a_live_backend_that_refuses_the_history_continues_without_it_and_that_i
     behind.live.take_over()
     behind.live.send([said("go")])
     behind.sends(Reply(request="own 0", failure=Failure(cause="internal", text="no thread")))
-    assert behind.session.events[0].text == "the live backend goes on without the 2 messages before: no thread"
+    assert behind.session.events[0].text == "the live backend continues without the 2 messages before: no thread"
     assert types(behind.backend.asked[1:]) == ["SubmitInput"]
 
 
