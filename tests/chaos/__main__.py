@@ -19,7 +19,7 @@ from random import Random, SystemRandom
 
 from dragoman.gateway.observability import logs
 from tests.chaos.faults import FaultKind, choose_rounds
-from tests.chaos.kills import KILLS, KillTally, town
+from tests.chaos.kills import KILLS, KillTally, process_harness
 from tests.chaos.pair import DIALECTS, PAIRS, Tally, faulty_pair, play_rounds
 from tests.chaos.report import RELIABILITY, ChaosRun, chaos_report, replace_section, soak_report
 from tests.chaos.shapes import ShapeTally, play_backend_shapes, play_shapes
@@ -54,8 +54,8 @@ async def chaos(folder: Path, seconds: float, seed: int) -> ChaosRun:
             await play_backend_shapes(pair, backend, shape_bytes, shapes)
     memory["gateways and backends of the broken connections (one process)"] = before, _own_memory()
     say(f"{faults.rounds.total()} turns with broken connections: {time.monotonic() - begun:.0f} s")
-    (folder / "town").mkdir()
-    async with town(folder / "town", kills) as (made, innocent):
+    (folder / "kills").mkdir()
+    async with process_harness(folder / "kills", kills) as (made, innocent):
         innocent.tell("quiet")
         await asyncio.sleep(1 + 4 * share)
         innocent.tell("kills")

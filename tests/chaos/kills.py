@@ -49,7 +49,7 @@ class KillTally(EndTally):
         return super().clean and not self.left_behind.total()
 
 
-class Town:
+class ProcessHarness:
     """A gateway with a route to a backend of each dialect, one to children, and one for the innocent client."""
 
     def __init__(self, folder: Path, upstreams: dict[str, str], innocent_port: int, tally: KillTally) -> None:
@@ -208,7 +208,7 @@ def _story() -> str:
 
 
 @asynccontextmanager
-async def town(folder: Path, tally: KillTally) -> AsyncIterator[tuple[Town, Program]]:
+async def process_harness(folder: Path, tally: KillTally) -> AsyncIterator[tuple[ProcessHarness, Program]]:
     """Start a gateway, its backends and the innocent client; end all of them, and read the recordings."""
     (folder / "story.jsonl").write_text(_story())
     async with AsyncExitStack() as stack:
@@ -222,7 +222,7 @@ async def town(folder: Path, tally: KillTally) -> AsyncIterator[tuple[Town, Prog
         }
         for dialect in ("pod", "codewhale"):
             (folder / f"backend-{dialect}").mkdir()
-        made = Town(folder, upstreams, ports[2], tally)
+        made = ProcessHarness(folder, upstreams, ports[2], tally)
         await asyncio.gather(*(made.start_backend(dialect) for dialect in DIALECTS))
         await made.start_gateway()
         try:

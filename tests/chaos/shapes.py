@@ -17,7 +17,7 @@ import zmq.asyncio
 from msgspec import Struct, field
 
 from tests.chaos.clients import connected
-from tests.chaos.kills import Town
+from tests.chaos.kills import ProcessHarness
 from tests.chaos.pair import DIALECTS, LIMITS, NO_TURN, FaultyPair
 from tests.chaos.processes import Program
 
@@ -50,14 +50,14 @@ class ShapeTally(Struct):
     not_recovered: list[str] = field(default_factory=list)
 
 
-async def play_shapes(town: Town, innocent: Program, size: int, tally: ShapeTally) -> None:
+async def play_shapes(harness: ProcessHarness, innocent: Program, size: int, tally: ShapeTally) -> None:
     """Send every shape to the listener of each dialect."""
     for name, make in SHAPES.items():
         for dialect in DIALECTS:
             innocent.tell(f"{name}, {dialect}")
-            await send_shape(dialect, town.listeners[dialect, "pod"], make(size))
+            await send_shape(dialect, harness.listeners[dialect, "pod"], make(size))
             tally.played.append((name, dialect))
-            if not await town.recovers(dialect, "pod"):
+            if not await harness.recovers(dialect, "pod"):
                 tally.not_recovered.append(f"{name}, {dialect}")
 
 

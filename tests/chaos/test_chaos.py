@@ -11,7 +11,7 @@ from random import Random
 import pytest
 
 from tests.chaos.faults import choose_rounds
-from tests.chaos.kills import KILLS, KillTally, town
+from tests.chaos.kills import KILLS, KillTally, process_harness
 from tests.chaos.pair import DIALECTS, PAIRS, Tally, faulty_pair, play_rounds
 from tests.chaos.shapes import SHAPES, ShapeTally, play_backend_shapes, send_shape
 
@@ -53,7 +53,7 @@ async def test_a_gateway_still_works_after_the_worst_shapes_of_a_backend(backend
 
 async def test_kills_lose_no_turn_and_leave_no_process(tmp_path: Path) -> None:
     tally = KillTally()
-    async with town(tmp_path, tally) as (made, innocent):
+    async with process_harness(tmp_path, tally) as (made, innocent):
         for number, what in enumerate(KILLS):
             await made.kill(what, Random(SEED + number))
         innocent.close_input()

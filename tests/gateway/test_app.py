@@ -314,7 +314,7 @@ async def test_a_second_signal_ends_the_app_during_a_turn_and_closes_everything(
 # -- faults ------------------------------------------------------------------------------------------
 
 
-class Door:
+class InMemoryListener:
     """A listener in memory, to which the test connects peers."""
 
     address = "memory:"
@@ -323,7 +323,7 @@ class Door:
         self.accept: Accept
         self.is_open = True
 
-    async def listen(self, endpoint: Endpoint, limits: Limits, callbacks: ListenerCallbacks) -> Door:
+    async def listen(self, endpoint: Endpoint, limits: Limits, callbacks: ListenerCallbacks) -> InMemoryListener:
         self.accept = callbacks.accept
         return self
 
@@ -342,16 +342,16 @@ async def entered(
     backends: Backends,
     limits: Limits = Limits(),  # noqa: B008  # frozen
     listen: str = "pod+unix:/memory",
-) -> AsyncIterator[tuple[App, Door]]:
+) -> AsyncIterator[tuple[App, InMemoryListener]]:
     """Run an app whose listener is in memory."""
-    door = Door()
-    monkeypatch.setattr(registry, "listen", door.listen)
+    listener = InMemoryListener()
+    monkeypatch.setattr(registry, "listen", listener.listen)
     route = Route(name="test", listen=(parse(listen),), upstream=parse("pod+unix:/played"))
     app = App(Config(routes=(route,), limits=limits), make_backend=backends)
     async with asyncio.timeout(DEADLINE), asyncio.TaskGroup() as group:
         group.create_task(app.run(), name="app")
         await settle()
-        yield app, door
+        yield app, listener
         app.stop.set()
 
 
@@ -359,10 +359,10 @@ async def test_a_client_above_the_limit_is_refused_and_counted_until_another_one
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     backends = Backends()
-    async with entered(monkeypatch, backends, Limits(links=1)) as (app, door):
+    async with entered(monkeypatch, backends, Limits(links=1)) as (app, listener):
         backends.one.session.pending.open()
-        inside = door.connect()
-        refused = door.connect()
+        inside = listener.connect()
+        refused = listener.connect()
         await settle()
         assert inside.is_open()
         assert refused.closed is CloseReason.FULL
@@ -373,7 +373,7 @@ async def test_a_client_above_the_limit_is_refused_and_counted_until_another_one
         assert (row.target, row.count) == ("pod", 1)
         inside.hang_up()
         await settle()
-        later = door.connect()
+        later = listener.connect()
         await settle()
         assert later.is_open()
         assert b'"snapshot"' in later.got[0]
@@ -383,19 +383,19 @@ async def test_above_four_fifths_of_the_memory_a_new_client_is_refused_and_the_o
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     backends = Backends()
-    async with entered(monkeypatch, backends, Limits(memory=1024 * 1024)) as (_, door):
+    async with entered(monkeypatch, backends, Limits(memory=1024 * 1024)) as (_, listener):
         backends.one.session.pending.open()
-        inside = door.connect()
+        inside = listener.connect()
         await settle()
         inside.meter.add(900 * 1024)
-        refused = door.connect()
+        refused = listener.connect()
         await settle()
         assert (inside.is_open(), refused.closed) == (True, CloseReason.FULL)
         (error,) = [json.loads(frame) for frame in refused.got]
         assert error["data"]["code"] == "already_running"
         assert "`memory`" in error["data"]["message"]
         inside.meter.add(-900 * 1024)
-        later = door.connect()
+        later = listener.connect()
         await settle()
         assert later.is_open()
 
@@ -404,9 +404,9 @@ async def test_at_the_limit_the_client_that_holds_most_is_told_why_and_disconnec
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     backends = Backends()
-    async with entered(monkeypatch, backends, Limits(memory=1024 * 1024)) as (app, door):
+    async with entered(monkeypatch, backends, Limits(memory=1024 * 1024)) as (app, listener):
         backends.one.session.pending.open()
-        innocent, greedy = door.connect(), door.connect()
+        innocent, greedy = listener.connect(), listener.connect()
         await settle()
         innocent.meter.add(300 * 1024)
         greedy.meter.add(800 * 1024)
@@ -432,8 +432,8 @@ async def test_an_address_that_connects_too_often_is_refused_before_its_handshak
 
 
 async def test_a_codewhale_client_too_many_gets_an_error_line_without_an_id(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with entered(monkeypatch, Backends(), Limits(address_links=1), "codewhale+unix:/memory") as (_, door):
-        first, refused = door.connect(), door.connect()
+    async with entered(monkeypatch, Backends(), Limits(address_links=1), "codewhale+unix:/memory") as (_, listener):
+        first, refused = listener.connect(), listener.connect()
         await settle()
         assert (first.is_open(), refused.closed) == (True, CloseReason.FULL)
         line = json.loads(refused.got[0])
@@ -445,15 +445,15 @@ async def test_an_address_with_too_many_clients_is_refused_until_one_of_them_lea
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     backends = Backends()
-    async with entered(monkeypatch, backends, Limits(address_links=1)) as (_, door):
+    async with entered(monkeypatch, backends, Limits(address_links=1)) as (_, listener):
         backends.one.session.pending.open()
-        first, refused = door.connect(), door.connect()
+        first, refused = listener.connect(), listener.connect()
         await settle()
         assert (first.is_open(), refused.closed) == (True, CloseReason.FULL)
         assert b"`address_links`" in refused.got[0]
         first.hang_up()
         await settle()
-        later = door.connect()
+        later = listener.connect()
         await settle()
         assert later.is_open()
 
@@ -490,15 +490,15 @@ async def test_a_failure_while_attaching_disconnects_only_that_client(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     backends = Backends()
-    async with entered(monkeypatch, backends) as (_, door):
+    async with entered(monkeypatch, backends) as (_, listener):
         backends.one.failures = 1
         with capture_logs() as logs:
-            unlucky = door.connect()
+            unlucky = listener.connect()
             await settle()
         assert unlucky.closed is CloseReason.INTERNAL
         assert "link failed, disconnecting the peer" in [entry["event"] for entry in logs]
         backends.one.session.pending.open()
-        lucky = door.connect()
+        lucky = listener.connect()
         await settle()
         assert lucky.is_open()
         assert b'"snapshot"' in lucky.got[0]
@@ -506,8 +506,8 @@ async def test_a_failure_while_attaching_disconnects_only_that_client(
 
 
 async def test_a_client_that_connects_while_the_app_closes_is_disconnected(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with entered(monkeypatch, Backends()) as (app, door):
-        inside = door.connect()
+    async with entered(monkeypatch, Backends()) as (app, listener):
+        inside = listener.connect()
         await settle()
         closing: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
@@ -517,8 +517,8 @@ async def test_a_client_that_connects_while_the_app_closes_is_disconnected(monke
         inside.close = close  # type: ignore[method-assign]  # a peer that is slow to go
         app.stop.set()
         await settle()
-        assert not door.is_open
-        late = door.connect()
+        assert not listener.is_open
+        late = listener.connect()
         await settle()
         assert late.closed is CloseReason.GOING_AWAY
         closing.set_result(None)
@@ -526,8 +526,8 @@ async def test_a_client_that_connects_while_the_app_closes_is_disconnected(monke
 
 async def test_a_disconnected_client_leaves_no_state(monkeypatch: pytest.MonkeyPatch) -> None:
     backends = Backends()
-    async with entered(monkeypatch, backends) as (app, door):
-        peer = door.connect()
+    async with entered(monkeypatch, backends) as (app, listener):
+        peer = listener.connect()
         await settle()
         assert len(app.links) == 1
         peer.hang_up()

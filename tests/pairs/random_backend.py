@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from msgspec import Struct, field
 
-from tests.pairs.views import Seen
+from tests.pairs.views import SeenTurn
 
 Frame = dict[str, Any]
 Move = Callable[[], None]
@@ -25,7 +25,7 @@ class PlayedTurn(Struct):
     """A turn as it was played. `whole` is True while every part of it reached the gateway."""
 
     number: int
-    seen: Seen = field(default_factory=Seen)
+    seen: SeenTurn = field(default_factory=SeenTurn)
     whole: bool = True
 
 

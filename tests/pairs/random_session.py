@@ -26,7 +26,7 @@ from tests.oracle import ORACLES
 from tests.pairs.random_backend import INTERNAL, REASONING, Move, RandomBackend
 from tests.pairs.random_pod import RandomPod
 from tests.pairs.random_smooth_server import RandomSmoothServer
-from tests.pairs.views import READ, TEXT, Seen
+from tests.pairs.views import READ, TEXT, SeenTurn
 
 Step = tuple[str, int, int]
 Frame = dict[str, Any]
@@ -71,7 +71,7 @@ class RandomSessionClient(Struct, kw_only=True, eq=False):
         """Return True if this client reads."""
         return self.peer.transport.reading.is_set()
 
-    def seen(self) -> list[Seen]:
+    def seen(self) -> list[SeenTurn]:
         """The turns that this client has seen."""
         return READ[self.dialect](self.peer.frames(), self.sent)
 
@@ -344,7 +344,7 @@ class RandomSession:
 
     def _whole(self, client: RandomSessionClient) -> None:
         """Assert that the client saw each whole turn since it joined: equal to the character, once and in order."""
-        shown: dict[int, Seen] = {}
+        shown: dict[int, SeenTurn] = {}
         order: list[int] = []
         for seen in client.seen():
             numbers = {int(n) for _, words in [*seen.parts, *seen.results] for n in NUMBER.findall(words)}

@@ -17,7 +17,7 @@ from dragoman.gateway.demo.script import Line, read
 from dragoman.gateway.endpoint import Endpoint, parse
 from dragoman.gateway.recording.reader import Reader, open_recording
 from dragoman.mappings.canonical.commands import SubmitInput
-from tests.pairs.turn_clients import Seen, TurnClient, join
+from tests.pairs.turn_clients import SeenRun, TurnClient, join
 
 LISTEN = {
     "smooth": "smooth+ws://127.0.0.1:0/ws",
@@ -41,7 +41,7 @@ def turns() -> list[list[Line]]:
     ]
 
 
-async def conversation(peer: TurnClient) -> list[Seen]:
+async def conversation(peer: TurnClient) -> list[SeenRun]:
     """Run turns that answer, fail, are cancelled and ask, as in SCRIPTS; return what a client saw of each."""
     seen = [await peer.turn(text) for text in ("Where is my order?", "Fail, please!", "Try again.")]
     seen.append(await peer.turn("Count slowly.", cancel_after=2))

@@ -20,7 +20,7 @@ from dragoman.mappings.canonical.events import SessionActivated, SessionUpdated,
 from tests.gateway.recording.lines import FROZEN
 from tests.pairs.recorded import conversation, record, served, spoken
 from tests.pairs.table import DIALECTS, PAIRS, must_see
-from tests.pairs.turn_clients import Seen, join
+from tests.pairs.turn_clients import SeenRun, join
 
 ANSWER = (
     "Let me look that up. Order A-1042 has shipped with Kestrel and should reach you on Thursday — 木曜日に届きます。"
@@ -72,7 +72,7 @@ def log(recording: Path) -> list[Any]:
     return told
 
 
-def check(seen: list[Seen], client: str, backend: str) -> None:
+def check(seen: list[SeenRun], client: str, backend: str) -> None:
     """Assert that a client saw what the table says of its dialect and the backend's."""
     first = seen[0]
     assert (first.text, first.thought if must_see("reasoning", client, backend) == "whole" else THOUGHT) == (

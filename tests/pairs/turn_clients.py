@@ -18,7 +18,7 @@ ENDS = {"eventual_response": "completed", "error": "failed", "cancelled": "cance
 RESULTS = {"finished": "completed", "limit_reached": "limit_reached", "paused": "paused", "rolled_back": "cancelled"}
 
 
-class Seen(Struct):
+class SeenRun(Struct):
     """The last run as a client saw it; its end is `asked` if a form waits for an answer. `usage` is tokens in and out,
     or None if not reported.
     """
@@ -39,13 +39,13 @@ class TurnClient(Protocol):
     async def begin(self, text: str, tokens: int) -> None:
         """Begin a run, and wait for this many of its tokens."""
 
-    async def finish(self) -> Seen:
+    async def finish(self) -> SeenRun:
         """Wait until the run is over; return what was seen of it."""
 
     async def cancel(self) -> None:
         """Stop the run."""
 
-    async def approve(self) -> Seen:
+    async def approve(self) -> SeenRun:
         """Answer the open question with yes; return what was seen after it."""
 
     async def refused(self, text: str) -> str:
@@ -57,7 +57,7 @@ class TurnClient(Protocol):
     async def listed(self) -> list[str]:
         """Return the sessions that the client may open, by title or by another visible property."""
 
-    async def turn(self, text: str, cancel_after: int = 0) -> Seen:
+    async def turn(self, text: str, cancel_after: int = 0) -> SeenRun:
         """Run a whole turn."""
 
 
@@ -67,13 +67,13 @@ class Runs:
     async def begin(self, text: str, tokens: int) -> None:
         raise NotImplementedError
 
-    async def finish(self) -> Seen:
+    async def finish(self) -> SeenRun:
         raise NotImplementedError
 
     async def cancel(self) -> None:
         raise NotImplementedError
 
-    async def turn(self, text: str, cancel_after: int = 0) -> Seen:
+    async def turn(self, text: str, cancel_after: int = 0) -> SeenRun:
         await self.begin(text, cancel_after)
         if cancel_after:
             await self.cancel()
@@ -99,7 +99,7 @@ class SmoothTurnClient(Runs):
     async def cancel(self) -> None:
         await self.client.send({"action": "cancel", "sessionId": self.client.session})
 
-    async def finish(self) -> Seen:
+    async def finish(self) -> SeenRun:
         waits = {*ENDS, "write_confirmation_required"}
         await self.client.until(lambda: any(f["type"] in waits for f in self._frames()))
         frames = self._frames()
@@ -107,7 +107,7 @@ class SmoothTurnClient(Runs):
             "one terminal, and nothing after it"
         )
         raw = [f["data"]["state"].get("rawResponse", {}) for f in frames if f["type"] == "stream_chunk"]
-        return Seen(
+        return SeenRun(
             text="".join(f["token"] for f in frames if f["type"] == "stream_token"),
             thought="".join(f["token"] for f in frames if f["type"] == "stream_reasoning"),
             calls=[chunk["toolCall"]["name"] for chunk in raw if "toolCall" in chunk],
@@ -116,7 +116,7 @@ class SmoothTurnClient(Runs):
             end=ENDS.get(frames[-1]["type"], "asked"),
         )
 
-    async def approve(self) -> Seen:
+    async def approve(self) -> SeenRun:
         asked = [f for f in self._frames() if f["type"] == "write_confirmation_required"]
         if not asked:
             return await self.turn("approve")
@@ -171,7 +171,7 @@ class PodTurnClient(Runs):
     async def cancel(self) -> None:
         await self.client.send("cancel")
 
-    async def finish(self) -> Seen:
+    async def finish(self) -> SeenRun:
         await self.client.until(self._over)
         told, names = self._told(), self._names()
         assert names.count("user_message") == 1
@@ -180,7 +180,7 @@ class PodTurnClient(Runs):
         results = [RESULTS[data["result"]] for name, data in told if name == "run_end"]
         (end,) = results or ["cancelled" if errors == ["Cancelled"] else "failed"]
         used = [(data["input_tokens"], data["output_tokens"]) for name, data in told if name == "usage"]
-        return Seen(
+        return SeenRun(
             text="".join(data["text"] for name, data in told if name == "text_delta"),
             thought="".join(data["text"] for name, data in told if name == "thinking_delta"),
             calls=[data["name"] for name, data in told if name == "tool_call_done"],
@@ -194,7 +194,7 @@ class PodTurnClient(Runs):
         ran = self._told()[names.index("user_message") :] if "user_message" in names else []
         return any(name == "status" and data["status"] != "running" for name, data in ran)
 
-    async def approve(self) -> Seen:
+    async def approve(self) -> SeenRun:
         return await self.turn("approve")
 
     async def refused(self, text: str) -> str:
@@ -233,7 +233,7 @@ class PandoTurnClient(Runs):
     async def cancel(self) -> None:
         assert await self.client.call("session.interrupt", session_id=self.client.session) == {"ok": True}
 
-    async def finish(self) -> Seen:
+    async def finish(self) -> SeenRun:
         await self.client.until(lambda: "llm.end" in self.client.topics(self._start))
         shown = self.client.shown[self._shown :]
         texts = [text for role, text in shown if role == "assistant"]
@@ -242,7 +242,7 @@ class PandoTurnClient(Runs):
         told = [(t, p) for t, p in self.client.told[self._start :] if p.get("session_id") == self.client.session]
         calls = {p["call_id"]: p["tool_name"] for t, p in told if t == "tool.start"}
         (used,) = [(p["tokens_in"], p["tokens_out"]) for t, p in told if t == "llm.end"]
-        return Seen(
+        return SeenRun(
             text=texts[0],
             calls=list(calls.values()),
             results=sum(1 for topic, _ in told if topic == "tool.end"),
@@ -250,7 +250,7 @@ class PandoTurnClient(Runs):
             end="failed" if "system" in [role for role, _ in shown] else "completed",
         )
 
-    async def approve(self) -> Seen:
+    async def approve(self) -> SeenRun:
         return await self.turn("approve")
 
     async def refused(self, text: str) -> str:
@@ -288,13 +288,13 @@ class CodewhaleTurnClient(Runs):
     async def cancel(self) -> None:
         await self.client.send("thread/interrupt", thread_id=self.client.thread)
 
-    async def finish(self) -> Seen:
+    async def finish(self) -> SeenRun:
         answer = await self.client.answer(self._request)
         frames = answer["result"]["events"] if "result" in answer else []
         deltas = [frame for frame in frames if frame["event"] == "response_delta"]
         assert all(frame["channel"] == "reasoning" for frame in deltas), "text is streamed, and not said again"
         stopped = "error" in answer and answer["error"]["message"] == "turn interrupted"
-        return Seen(
+        return SeenRun(
             text=self.client.text(self._start),
             thought="".join(frame["delta"] for frame in deltas),
             calls=[frame["tool_name"] for frame in frames if frame["event"] == "tool_call_start"],
@@ -302,7 +302,7 @@ class CodewhaleTurnClient(Runs):
             end="completed" if "result" in answer else "cancelled" if stopped else "failed",
         )
 
-    async def approve(self) -> Seen:
+    async def approve(self) -> SeenRun:
         return await self.turn("approve")
 
     async def refused(self, text: str) -> str:

@@ -17,7 +17,7 @@ Frame = dict[str, Any]
 THOUGHT, TEXT, CALL = "thought", "text", "call"
 
 
-class Seen(Struct):
+class SeenTurn(Struct):
     """A turn: its thoughts, texts and calls in order, its results, and `completed`, `failed`, `cancelled` or ""."""
 
     parts: list[tuple[str, str]] = field(default_factory=list)
@@ -58,11 +58,11 @@ def arguments(name: str, said: object) -> str:
 # -- smooth -----------------------------------------------------------------------------------------
 
 
-def of_smooth(frames: Iterable[Frame], sent: Iterable[Frame]) -> list[Seen]:
+def of_smooth(frames: Iterable[Frame], sent: Iterable[Frame]) -> list[SeenTurn]:
     """Return turns by request id, in the order of their first frames; a refused send is none."""
     ours = {message.get("requestId") for message in sent}
-    turns: dict[str, Seen] = {}
-    over: list[Seen] = []
+    turns: dict[str, SeenTurn] = {}
+    over: list[SeenTurn] = []
     for frame in frames:
         request = frame.get("requestId")
         kind = frame["type"]
@@ -74,7 +74,7 @@ def of_smooth(frames: Iterable[Frame], sent: Iterable[Frame]) -> list[Seen]:
             continue
         turn = turns.get(request)
         if turn is None:
-            turn = turns[request] = Seen()
+            turn = turns[request] = SeenTurn()
             over.append(turn)
         _smooth(turn, frame)
         if turn.end:
@@ -82,7 +82,7 @@ def of_smooth(frames: Iterable[Frame], sent: Iterable[Frame]) -> list[Seen]:
     return [turn for turn in over if not turn.empty]
 
 
-def _smooth(turn: Seen, frame: Frame) -> None:
+def _smooth(turn: SeenTurn, frame: Frame) -> None:
     match frame["type"]:
         case "stream_token":
             turn.add(TEXT, frame["token"])
@@ -107,17 +107,17 @@ def _smooth(turn: Seen, frame: Frame) -> None:
 # -- pod --------------------------------------------------------------------------------------------
 
 
-def of_pod(frames: Iterable[Frame], _sent: Iterable[Frame]) -> list[Seen]:
+def of_pod(frames: Iterable[Frame], _sent: Iterable[Frame]) -> list[SeenTurn]:
     """Return runs, from each status to the next."""
-    turns: list[Seen] = []
-    turn: Seen | None = None
+    turns: list[SeenTurn] = []
+    turn: SeenTurn | None = None
     names: dict[str, str] = {}
     ended = ""
     for frame in frames:
         data = frame.get("data") or {}
         state = data.get("status") if frame["event"] in ("snapshot", "status") else None
         if state == "running" and turn is None:
-            turn, ended = Seen(), ""
+            turn, ended = SeenTurn(), ""
             turns.append(turn)
         elif state is not None and state != "running" and turn is not None:
             turn.end = ended
@@ -135,7 +135,7 @@ def of_pod(frames: Iterable[Frame], _sent: Iterable[Frame]) -> list[Seen]:
     return [turn for turn in turns if not turn.empty]
 
 
-def _pod(turn: Seen, event: str, data: Frame, names: dict[str, str]) -> None:
+def _pod(turn: SeenTurn, event: str, data: Frame, names: dict[str, str]) -> None:
     match event:
         case "text_delta":
             turn.add(TEXT, data["text"])

@@ -248,7 +248,7 @@ class _PandoReading:
 # -- codewhale (docs/dialects/codewhale.md, sections 2, 3 and 6) ----------------------------------------
 
 
-class _WhaleReading:
+class _CodewhaleReading:
     """A reader of turns: the lines between a `thread/message` and its answer, and the content of the answer; others are
     not shown.
     """
@@ -305,6 +305,6 @@ READERS: dict[str, Callable[[Wire], list[Turn]]] = {
     "pod": lambda wire: _PodReading().read(wire),
     "smooth": lambda wire: _SmoothReading().read(wire),
     "pando": lambda wire: _PandoReading().read(wire),
-    "codewhale": lambda wire: _WhaleReading().read(wire),
+    "codewhale": lambda wire: _CodewhaleReading().read(wire),
 }
 """Dialect -> the turns that a wire shows."""

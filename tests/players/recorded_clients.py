@@ -20,7 +20,7 @@ from tests.players.recorded_turns_backend import RecordedTurnsBackend, script
 PARTING = {"shutdown"}
 
 
-class Repeated(Struct):
+class RepeatedConversation(Struct):
     """The turns and history shown to a recorded client, its requests without an answer, and faults in their order."""
 
     due: list[Turn]
@@ -61,7 +61,7 @@ def _is_input(frame: dict[str, Any]) -> bool:
     return (frame.get("method") or frame.get("action")) in ("run", "message.send", "thread/message", "send_message")
 
 
-class _Repetition:
+class _RepeatedClient:
     """A recorded client in front of a played backend."""
 
     def __init__(self, client: InMemoryClient, backend: RecordedTurnsBackend, recorded: list[Message]) -> None:
@@ -114,7 +114,7 @@ def _ids(answers: list[dict[str, Any]]) -> list[str]:
     return [str(known.get(name) or "") for name in ("sessionId", "conversationId", "thread_id")]
 
 
-async def repeated(dialect: str, number: str, backend: str) -> Repeated:
+async def repeated(dialect: str, number: str, backend: str) -> RepeatedConversation:
     """Let a recorded client send everything again, to a backend of this dialect."""
     recorded = steps(dialect, number)
     turns = _ours(dialect, number) if BACKENDS[dialect].plays(number) else []
@@ -130,12 +130,12 @@ async def repeated(dialect: str, number: str, backend: str) -> Repeated:
 
 async def _repeat(
     client: InMemoryClient, acted: RecordedTurnsBackend, recorded: list[Message], turns: list[Turn]
-) -> Repeated:
+) -> RepeatedConversation:
     stage = client.stage
     stage.rest = acted.rest
     if isinstance(client, InMemoryPodClient | InMemoryPandoClient):  # else it opens its conversation itself
         await client.open()
-    repetition = _Repetition(client, acted, recorded)
+    repetition = _RepeatedClient(client, acted, recorded)
     if isinstance(client, InMemoryPandoClient):
         repetition.names[SESSION] = client.public()
     await repetition.run()
@@ -146,7 +146,7 @@ async def _repeat(
     if stage.backend == "pando":  # its `llm.end` does not say whether the turn was cancelled
         acts = _acts(client.dialect, recorded, len(turns))
         due = [_as_completed(turn) if not act else turn for turn, act in zip(turns, acts, strict=True)]
-    done = Repeated(due, _said(recorded, turns, rolls_back=stage.backend == "pod"), [], [], [])
+    done = RepeatedConversation(due, _said(recorded, turns, rolls_back=stage.backend == "pod"), [], [], [])
     if client.session is None and stage.router.sessions:
         client.session = stage.router.sessions[0]
     if client.session is not None:

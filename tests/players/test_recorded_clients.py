@@ -14,7 +14,7 @@ from tests.pairs.table import must_see
 from tests.players.capture_readers import Turn
 from tests.players.captured_play import DIALECTS
 from tests.players.captures import CAPTURES, messages
-from tests.players.recorded_clients import Repeated, repeated
+from tests.players.recorded_clients import RepeatedConversation, repeated
 
 ENDS = {"completed": "an answer ends", "failed": "a failure ends", "cancelled": "a cancel ends"}
 
@@ -30,7 +30,7 @@ PAUSED = {("pod", "05")}
 RESUMED = {("pod", "07")}
 """Recordings in which a client resumed: what comes of that answers no input."""
 
-REPEATED: dict[tuple[str, str, str], Repeated] = {}
+REPEATED: dict[tuple[str, str, str], RepeatedConversation] = {}
 
 
 def _plays(dialect: str, number: str, backend: str) -> bool:
@@ -49,7 +49,7 @@ CASES = [
 says = pytest.mark.parametrize(("dialect", "number", "backend"), CASES)
 
 
-async def _again(dialect: str, number: str, backend: str) -> Repeated:
+async def _again(dialect: str, number: str, backend: str) -> RepeatedConversation:
     """Return what the recorded client was shown; each client is played once."""
     key = dialect, number, backend
     if key not in REPEATED:

@@ -47,7 +47,7 @@ class Sender:
             self.log.append((self.name, frame))
 
 
-class Floor:
+class FairQueueHarness:
     """A queue, its senders by name, and the scheduled steps."""
 
     def __init__(self) -> None:
@@ -71,89 +71,89 @@ def work(acted: Sequence[tuple[str, Frame]]) -> int:
 
 
 def test_a_frame_is_processed_at_once_while_the_step_has_room() -> None:
-    floor = Floor()
-    floor.sender("a").say(b"1", b"2")
-    assert floor.log == [("a", b"1"), ("a", b"2")]
-    assert not floor.soon
+    harness = FairQueueHarness()
+    harness.sender("a").say(b"1", b"2")
+    assert harness.log == [("a", b"1"), ("a", b"2")]
+    assert not harness.soon
 
 
 def test_frames_beyond_the_step_wait_for_the_next_one() -> None:
-    floor = Floor()
+    harness = FairQueueHarness()
     flood = [b"x"] * (2 * STEP // FRAME)
-    floor.sender("a").say(*flood)
-    assert len(floor.log) < len(flood)
-    while floor.soon:
-        assert work(floor.step()) <= STEP + FRAME + 1
-    assert [frame for _, frame in floor.log] == flood
+    harness.sender("a").say(*flood)
+    assert len(harness.log) < len(flood)
+    while harness.soon:
+        assert work(harness.step()) <= STEP + FRAME + 1
+    assert [frame for _, frame in harness.log] == flood
 
 
 def test_one_frame_that_costs_more_than_a_step_is_processed() -> None:
-    floor = Floor()
-    floor.sender("a").say(b"x" * (2 * STEP), b"next")
-    assert floor.log == [("a", b"x" * (2 * STEP))]
-    assert floor.step() == [("a", b"next")]
+    harness = FairQueueHarness()
+    harness.sender("a").say(b"x" * (2 * STEP), b"next")
+    assert harness.log == [("a", b"x" * (2 * STEP))]
+    assert harness.step() == [("a", b"next")]
 
 
 def test_a_frame_among_a_hundred_floods_waits_for_one_step() -> None:
-    floor = Floor()
+    harness = FairQueueHarness()
     for number in range(100):
-        floor.sender(f"flood-{number}").say(*[b"{}"] * 2000)
+        harness.sender(f"flood-{number}").say(*[b"{}"] * 2000)
     for _ in range(50):
-        floor.step()
-        floor.sender("innocent").say(b"ping")
-        assert floor.step()[0] == ("innocent", b"ping"), "before every flood, in the step after it came"
+        harness.step()
+        harness.sender("innocent").say(b"ping")
+        assert harness.step()[0] == ("innocent", b"ping"), "before every flood, in the step after it came"
 
 
 def test_links_that_flood_get_equal_work() -> None:
-    floor = Floor()
+    harness = FairQueueHarness()
     for number in range(10):
-        floor.sender(f"flood-{number}").say(*[b"{}"] * 20_000)
-    acted = [name for _ in range(100) for name, _ in floor.step()]
+        harness.sender(f"flood-{number}").say(*[b"{}"] * 20_000)
+    acted = [name for _ in range(100) for name, _ in harness.step()]
     shares = [acted.count(f"flood-{number}") for number in range(1, 10)]
     assert max(shares) - min(shares) <= QUANTUM // FRAME + 1
 
 
 def test_a_single_busy_link_uses_the_whole_step() -> None:
-    floor = Floor()
-    floor.sender("a").say(*[b"{}"] * 10_000)
-    acted = floor.step()
+    harness = FairQueueHarness()
+    harness.sender("a").say(*[b"{}"] * 10_000)
+    acted = harness.step()
     assert work(acted) >= STEP
 
 
 def test_an_idle_link_does_not_save_up_turns_in_the_fair_queue() -> None:
-    floor = Floor()
-    late = floor.sender("late")
+    harness = FairQueueHarness()
+    late = harness.sender("late")
     for name in ("a", "b"):
-        floor.sender(name).say(*[b"{}"] * 10_000)
+        harness.sender(name).say(*[b"{}"] * 10_000)
     for _ in range(10):
-        floor.step()
+        harness.step()
     late.say(*[b"{}"] * 10_000)
-    acted = [name for name, _ in floor.step()]
+    acted = [name for name, _ in harness.step()]
     assert acted.count("late") <= 4 * QUANTUM // FRAME, "two turns more than the others at most"
     assert {"a", "b"} <= set(acted)
 
 
 def test_frames_of_backends_come_before_commands_that_waited_longer() -> None:
-    floor = Floor()
-    floor.queue.budget.left = 0
-    client, backend = floor.sender("client"), floor.sender("backend")
-    client.turns = Turns(floor.queue, client.act, check=lambda frame: frame)
-    backend.turns = Turns(floor.queue, backend.act, each=EVENT)
+    harness = FairQueueHarness()
+    harness.queue.budget.left = 0
+    client, backend = harness.sender("client"), harness.sender("backend")
+    client.turns = Turns(harness.queue, client.act, check=lambda frame: frame)
+    backend.turns = Turns(harness.queue, backend.act, each=EVENT)
     client.say(b"input")
     backend.say(b"begin", b"token")
-    assert floor.step() == [("backend", b"begin"), ("backend", b"token"), ("client", b"input")]
+    assert harness.step() == [("backend", b"begin"), ("backend", b"token"), ("client", b"input")]
 
 
 def test_a_backend_that_floods_does_not_come_before_a_client() -> None:
-    floor = Floor()
-    flood = floor.sender("backend")
-    flood.turns = Turns(floor.queue, flood.act, each=EVENT)
+    harness = FairQueueHarness()
+    flood = harness.sender("backend")
+    flood.turns = Turns(harness.queue, flood.act, each=EVENT)
     flood.say(*[b"x"] * (4 * STEP // EVENT))
-    floor.step()
-    client = floor.sender("client")
-    client.turns = Turns(floor.queue, client.act, check=lambda frame: frame)
+    harness.step()
+    client = harness.sender("client")
+    client.turns = Turns(harness.queue, client.act, check=lambda frame: frame)
     client.say(b"input")
-    assert floor.step()[0] == ("client", b"input")
+    assert harness.step()[0] == ("client", b"input")
 
 
 def test_work_that_a_frame_caused_counts_for_its_link() -> None:
@@ -163,16 +163,16 @@ def test_work_that_a_frame_caused_counts_for_its_link() -> None:
             super().act()
             self.queue.budget.left -= 10 * PUT * (len(self.log) - before)
 
-    floor = Floor()
-    floor.senders["dear"] = Dear("dear", floor.queue, floor.log)
+    harness = FairQueueHarness()
+    harness.senders["dear"] = Dear("dear", harness.queue, harness.log)
     for name in ("first", "dear", "cheap"):
-        floor.sender(name).say(*[b"{}"] * 10_000)
-    acted = [name for _ in range(50) for name, _ in floor.step()]
+        harness.sender(name).say(*[b"{}"] * 10_000)
+    acted = [name for _ in range(50) for name, _ in harness.step()]
     assert 2 * acted.count("dear") < acted.count("cheap")
 
 
 def test_a_client_that_opens_sessions_gets_no_more_frames_handled_than_the_step_has_room_for() -> None:
-    floor = Floor()
+    harness = FairQueueHarness()
 
     class Opener(Sender):
         def act(self) -> None:
@@ -180,61 +180,61 @@ def test_a_client_that_opens_sessions_gets_no_more_frames_handled_than_the_step_
             super().act()
             self.queue.budget.left -= OPEN * (len(self.log) - before)
 
-    opener = Opener("opener", floor.queue, floor.log)
-    opener.turns = Turns(floor.queue, opener.act, lambda frame: frame)
+    opener = Opener("opener", harness.queue, harness.log)
+    opener.turns = Turns(harness.queue, opener.act, lambda frame: frame)
     opener.say(*[b"{}"] * 100)
-    assert len(floor.log) == CLIENT_FRAMES
-    while floor.soon:
-        assert len(floor.step()) <= CLIENT_FRAMES
-    assert len(floor.log) == 100
+    assert len(harness.log) == CLIENT_FRAMES
+    while harness.soon:
+        assert len(harness.step()) <= CLIENT_FRAMES
+    assert len(harness.log) == 100
 
 
 def test_a_client_with_cheap_frames_uses_the_whole_step() -> None:
-    floor = Floor()
-    client(floor, "client").say(*[b"{}"] * 1000)
-    assert len(floor.step()) > 100
+    harness = FairQueueHarness()
+    client(harness, "client").say(*[b"{}"] * 1000)
+    assert len(harness.step()) > 100
 
 
-def client(floor: Floor, name: str) -> Sender:
-    made = floor.sender(name)
-    made.turns = Turns(floor.queue, made.act, lambda frame: frame)
+def client(harness: FairQueueHarness, name: str) -> Sender:
+    made = harness.sender(name)
+    made.turns = Turns(harness.queue, made.act, lambda frame: frame)
     return made
 
 
 def test_a_queue_that_is_closed_to_clients_handles_no_flood_and_schedules_no_further_step() -> None:
-    floor = Floor()
-    client(floor, "flood").say(*[b"{}"] * 10_000)
-    floor.queue.close_to_clients()
-    handled = len(floor.log)
-    floor.step()
-    client(floor, "late").say(b"{}", b"{}")
-    assert (len(floor.log), len(floor.soon)) == (handled, 0)
+    harness = FairQueueHarness()
+    client(harness, "flood").say(*[b"{}"] * 10_000)
+    harness.queue.close_to_clients()
+    handled = len(harness.log)
+    harness.step()
+    client(harness, "late").say(b"{}", b"{}")
+    assert (len(harness.log), len(harness.soon)) == (handled, 0)
 
 
 def test_a_queue_that_is_closed_to_clients_serves_backends() -> None:
-    floor = Floor()
-    client(floor, "flood").say(*[b"{}"] * 10_000)
-    floor.queue.close_to_clients()
-    floor.sender("backend").say(*[b"{}"] * 10)
-    handled = [name for _ in range(2) if floor.soon for name, _ in floor.step()]
+    harness = FairQueueHarness()
+    client(harness, "flood").say(*[b"{}"] * 10_000)
+    harness.queue.close_to_clients()
+    harness.sender("backend").say(*[b"{}"] * 10)
+    handled = [name for _ in range(2) if harness.soon for name, _ in harness.step()]
     assert handled == ["backend"] * 10
 
 
 def test_a_client_that_is_disconnected_is_shown_what_waits_in_a_closed_queue() -> None:
-    floor = Floor()
+    harness = FairQueueHarness()
     shown: list[str] = []
-    late = Turns(floor.queue, lambda: shown.append("late"), lambda frame: frame)
-    floor.queue.close_to_clients()
+    late = Turns(harness.queue, lambda: shown.append("late"), lambda frame: frame)
+    harness.queue.close_to_clients()
     assert late.admit([b"{}"]) == ()
     late.stop()
     assert shown == ["late"], "its transport drops the frames"
 
 
 def test_the_work_of_a_zeromq_message_includes_its_parts() -> None:
-    floor = Floor()
+    harness = FairQueueHarness()
     message = Parts("rpc", b"me", (b"x" * STEP,))
-    floor.sender("a").say(message, message)
-    assert floor.log == [("a", message)]
+    harness.sender("a").say(message, message)
+    assert harness.log == [("a", message)]
 
 
 def test_a_read_of_blank_lines_alone_counts_as_a_turn() -> None:
@@ -244,15 +244,15 @@ def test_a_read_of_blank_lines_alone_counts_as_a_turn() -> None:
 
 
 def test_a_step_is_scheduled_only_while_somebody_waits() -> None:
-    floor = Floor()
-    sender = floor.sender("a")
+    harness = FairQueueHarness()
+    sender = harness.sender("a")
     sender.say(*[b"{}"] * 1000)
-    while floor.soon:
-        assert len(floor.soon) == 1
-        floor.step()
+    while harness.soon:
+        assert len(harness.soon) == 1
+        harness.step()
     assert not sender.frames
     sender.say(b"more")
-    assert floor.log[-1] == ("a", b"more")
+    assert harness.log[-1] == ("a", b"more")
 
 
 FRAMES = st.one_of(st.integers(0, 50), st.integers(0, 2 * STEP)).map(bytes)
@@ -262,30 +262,30 @@ SAYINGS = st.lists(st.tuples(st.integers(0, 4), st.lists(FRAMES, max_size=6), st
 
 @given(SAYINGS)
 def test_each_frame_is_processed_once_and_in_order(sayings: list[tuple[int, list[bytes], int]]) -> None:
-    floor = Floor()
+    harness = FairQueueHarness()
     said: dict[str, list[bytes]] = {}
     for who, frames, times in sayings:
         name, many = f"link-{who}", frames * times
         said.setdefault(name, []).extend(many)
         if many:
-            floor.sender(name).say(*many)
-        if times % 2 and floor.soon:
+            harness.sender(name).say(*many)
+        if times % 2 and harness.soon:
             largest = max((len(frame) for frames in said.values() for frame in frames), default=0)
-            assert work(floor.step()) <= STEP + FRAME + largest
-    while floor.soon:
-        floor.step()
+            assert work(harness.step()) <= STEP + FRAME + largest
+    while harness.soon:
+        harness.step()
     for name, frames in said.items():
-        assert [frame for who, frame in floor.log if who == name] == frames
+        assert [frame for who, frame in harness.log if who == name] == frames
 
 
 # -- work in slices --------------------------------------------------------------------------------------
 
 
-def sliced(floor: Floor, done: list[str], name: str, slices: int) -> Iterator[None]:
+def sliced(harness: FairQueueHarness, done: list[str], name: str, slices: int) -> Iterator[None]:
     """Work a quarter of a step in each slice."""
     for number in range(slices):
         done.append(f"{name}{number}")
-        floor.queue.budget.left -= STEP // 4
+        harness.queue.budget.left -= STEP // 4
         yield
 
 
@@ -294,43 +294,43 @@ def unexpected(error: Exception) -> None:
 
 
 def test_sliced_work_is_done_at_once_while_the_step_has_room() -> None:
-    floor, done = Floor(), list[str]()
-    SlicedWork(floor.queue, unexpected).add_work(sliced(floor, done, "a", 3))
+    harness, done = FairQueueHarness(), list[str]()
+    SlicedWork(harness.queue, unexpected).add_work(sliced(harness, done, "a", 3))
     assert done == ["a0", "a1", "a2"]
-    assert not floor.soon
+    assert not harness.soon
 
 
 def test_sliced_work_beyond_the_step_waits_and_links_with_work_take_turns() -> None:
-    floor, done = Floor(), list[str]()
-    work = WorkOfLinks(floor.queue)
-    work.add_work("a", sliced(floor, done, "a", 8), unexpected)
-    work.add_work("b", sliced(floor, done, "b", 8), unexpected)
+    harness, done = FairQueueHarness(), list[str]()
+    work = WorkOfLinks(harness.queue)
+    work.add_work("a", sliced(harness, done, "a", 8), unexpected)
+    work.add_work("b", sliced(harness, done, "b", 8), unexpected)
     assert done == ["a0", "a1", "a2", "a3"]
-    floor.step()
+    harness.step()
     assert len(done) == 8
     assert {name[0] for name in done[4:]} == {"a", "b"}
-    while floor.soon:
-        floor.step()
+    while harness.soon:
+        harness.step()
     assert [name for name in done if name[0] == "b"] == [f"b{number}" for number in range(8)]
     assert len(done) == 16
 
 
 def test_a_frame_does_not_wait_for_all_work_of_another_link() -> None:
-    floor, done = Floor(), list[str]()
-    WorkOfLinks(floor.queue).add_work("a", sliced(floor, done, "a", 100), unexpected)
-    floor.sender("ping").say(b"1")
-    floor.step()
-    assert floor.log == [("ping", b"1")]
+    harness, done = FairQueueHarness(), list[str]()
+    WorkOfLinks(harness.queue).add_work("a", sliced(harness, done, "a", 100), unexpected)
+    harness.sender("ping").say(b"1")
+    harness.step()
+    assert harness.log == [("ping", b"1")]
 
 
 def test_work_that_waits_is_dropped_with_its_link() -> None:
-    floor, done = Floor(), list[str]()
-    work = WorkOfLinks(floor.queue)
-    work.add_work("a", sliced(floor, done, "a", 100), unexpected)
+    harness, done = FairQueueHarness(), list[str]()
+    work = WorkOfLinks(harness.queue)
+    work.add_work("a", sliced(harness, done, "a", 100), unexpected)
     before = len(done)
     work.stop_link("a")
-    while floor.soon:
-        floor.step()
+    while harness.soon:
+        harness.step()
     assert len(done) == before
 
 
@@ -339,9 +339,9 @@ def test_a_failure_of_sliced_work_is_reported_and_ends_the_work_of_its_link_alon
         yield
         raise ValueError
 
-    floor, done, failures = Floor(), list[str](), list[Exception]()
-    work = WorkOfLinks(floor.queue)
+    harness, done, failures = FairQueueHarness(), list[str](), list[Exception]()
+    work = WorkOfLinks(harness.queue)
     work.add_work("a", fails(), failures.append)
-    work.add_work("b", sliced(floor, done, "b", 1), unexpected)
+    work.add_work("b", sliced(harness, done, "b", 1), unexpected)
     assert [type(error) for error in failures] == [ValueError]
     assert done == ["b0"]

@@ -64,7 +64,7 @@ class Disk:
         return [line for _, lines in self.parts() for line in lines]
 
 
-class Scene:
+class RecorderHarness:
     """A session recorder with its disk, its clock and its timer."""
 
     def __init__(
@@ -96,11 +96,11 @@ class Scene:
 
     def _later(self, delay: float, ring: Callable[[], None]) -> Any:
         self.timers.append((delay, ring))
-        scene = self
+        harness = self
 
         class Timer:
             def cancel(self) -> None:
-                scene.timers.clear()
+                harness.timers.clear()
 
         return Timer()
 

@@ -10,7 +10,7 @@ from dragoman.gateway.overload.memory import MemoryBudget
 from dragoman.gateway.recording.recordings import RecordingBacklog
 from dragoman.gateway.recording.session_redactor import HeldBack
 from dragoman.mappings.canonical.events import TextDelta, TurnEnded
-from tests.gateway.recording.recorded_session import Scene
+from tests.gateway.recording.recorded_session import RecorderHarness
 
 
 class Queue(SimpleNamespace):
@@ -56,29 +56,29 @@ def test_closed_recordings_count_nothing() -> None:
     assert memory.used == 0
 
 
-def flush(scene: Scene) -> None:
+def flush(harness: RecorderHarness) -> None:
     """Flush this recording at once, as much text does, and then all that wait for the shared timer."""
-    scene.track.flush()
-    scene.recordings.wants_flush(lambda: None)
-    scene.passes(0.05)
+    harness.track.flush()
+    harness.recordings.wants_flush(lambda: None)
+    harness.passes(0.05)
 
 
 def test_text_that_redaction_holds_back_counts_as_memory_until_it_is_written() -> None:
-    scene = Scene(redacts=True)
-    before = scene.memory.used
-    scene.happens(TextDelta(text="word " * (STEP // 2)))
-    flush(scene)
-    assert scene.memory.used - before > STEP
-    scene.happens(TurnEnded(end="completed"))
-    flush(scene)
-    assert scene.memory.used == before
+    harness = RecorderHarness(redacts=True)
+    before = harness.memory.used
+    harness.happens(TextDelta(text="word " * (STEP // 2)))
+    flush(harness)
+    assert harness.memory.used - before > STEP
+    harness.happens(TurnEnded(end="completed"))
+    flush(harness)
+    assert harness.memory.used == before
 
 
 def test_text_that_redaction_holds_back_is_dropped_and_counted_when_memory_is_short() -> None:
-    scene = Scene(redacts=True)
-    scene.memory.change_limit(2 * STEP)
-    scene.happens(TextDelta(text="word " * (STEP // 2)))
-    flush(scene)
-    assert scene.memory.relieved == 1
-    assert scene.memory.used <= 2 * STEP
-    assert scene.ledger.counters["recording_lines_lost"] == 1
+    harness = RecorderHarness(redacts=True)
+    harness.memory.change_limit(2 * STEP)
+    harness.happens(TextDelta(text="word " * (STEP // 2)))
+    flush(harness)
+    assert harness.memory.relieved == 1
+    assert harness.memory.used <= 2 * STEP
+    assert harness.ledger.counters["recording_lines_lost"] == 1

@@ -225,7 +225,7 @@ def test_the_live_backend_ends_with_its_session() -> None:
     assert behind.time.waiting == []
 
 
-class Both:
+class ReplayWithLiveBackend:
     def __init__(self, folder: Path, *, spy: bool, until: int | None = None) -> None:
         tape = RecordingBuilder().turn("one", TextDelta(text="1")).turn("two", TextDelta(text="2"))
         play = tape.plan(folder)
@@ -242,47 +242,47 @@ class Both:
 
 
 def test_a_spy_passes_on_only_commands_that_no_recorded_turn_matches(tmp_path: Path) -> None:
-    both = Both(tmp_path, spy=True)
-    assert both.asks(said("one")) == []
-    assert both.asks(said("something else")) == ["SubmitInput"]
-    assert both.watched.ledger.counters["replay_passed_on"] == 1
-    assert both.watched.ledger.counters["replay_not_recorded"] == 0
+    made = ReplayWithLiveBackend(tmp_path, spy=True)
+    assert made.asks(said("one")) == []
+    assert made.asks(said("something else")) == ["SubmitInput"]
+    assert made.watched.ledger.counters["replay_passed_on"] == 1
+    assert made.watched.ledger.counters["replay_not_recorded"] == 0
 
 
 def test_commands_of_a_live_turn_go_to_it_and_the_next_input_is_matched_again(tmp_path: Path) -> None:
-    both = Both(tmp_path, spy=True)
-    both.asks(said("something else"))
-    assert both.asks(CancelTurn(), GetHistory()) == ["CancelTurn"]
-    both.behind.live.receive([Burst(items=[TurnEnded(end="cancelled")])])
-    assert both.asks(said("two")) == []
-    assert both.asks(ListCompletions(kind="file", prefix="a")) == ["ListCompletions"]
+    made = ReplayWithLiveBackend(tmp_path, spy=True)
+    made.asks(said("something else"))
+    assert made.asks(CancelTurn(), GetHistory()) == ["CancelTurn"]
+    made.behind.live.receive([Burst(items=[TurnEnded(end="cancelled")])])
+    assert made.asks(said("two")) == []
+    assert made.asks(ListCompletions(kind="file", prefix="a")) == ["ListCompletions"]
 
 
 def test_a_fork_continues_with_the_live_backend_after_the_last_recorded_turn(tmp_path: Path) -> None:
-    both = Both(tmp_path, spy=False, until=1)
-    both.forked.start()
-    before = both.behind.backend.started
-    assert both.asks(said("one")) == []
-    assert (before, both.behind.backend.started) == (False, True)
-    assert both.asks(said("two")) == ["SubmitInput"]
+    made = ReplayWithLiveBackend(tmp_path, spy=False, until=1)
+    made.forked.start()
+    before = made.behind.backend.started
+    assert made.asks(said("one")) == []
+    assert (before, made.behind.backend.started) == (False, True)
+    assert made.asks(said("two")) == ["SubmitInput"]
 
 
 def test_a_fork_refuses_unrecorded_inputs_before_its_point(tmp_path: Path) -> None:
-    both = Both(tmp_path, spy=False, until=1)
-    assert both.asks(said("something else")) == []
-    assert types(both.watched.news()) == ["Reply"]
+    made = ReplayWithLiveBackend(tmp_path, spy=False, until=1)
+    assert made.asks(said("something else")) == []
+    assert types(made.watched.news()) == ["Reply"]
 
 
 def test_a_fork_at_the_beginning_has_only_the_history(tmp_path: Path) -> None:
-    both = Both(tmp_path, spy=False, until=0)
-    both.forked.start()
-    assert both.asks(said("one")) == ["SubmitInput"]
+    made = ReplayWithLiveBackend(tmp_path, spy=False, until=0)
+    made.forked.start()
+    assert made.asks(said("one")) == ["SubmitInput"]
 
 
 def test_replay_and_live_backend_end_with_their_session(tmp_path: Path) -> None:
-    both = Both(tmp_path, spy=True)
-    both.forked.rest()
-    both.forked.stop()
-    assert both.behind.backend.stopped
-    both.watched.backend.send([said("one")])
-    assert both.watched.news(after=1) == [], "nothing is played any more"
+    made = ReplayWithLiveBackend(tmp_path, spy=True)
+    made.forked.rest()
+    made.forked.stop()
+    assert made.behind.backend.stopped
+    made.watched.backend.send([said("one")])
+    assert made.watched.news(after=1) == [], "nothing is played any more"
