@@ -433,7 +433,7 @@ WRONG_ANSWERS: dict[str, list[tuple[dict[str, Any], dict[str, Any]]]] = {
 async def test_a_turn_stays_parked_after_wrong_answers_and_the_right_one_counts_once(
     question: str, right: dict[str, Any], tmp_path: Path
 ) -> None:
-    """Section 6."""
+    """An invalid answer to a question gets an error and does not end the turn (docs/dialects/smooth.md, section 6)."""
     gone = "NO_PENDING_CONFIRMATION" if question == "confirm" else "NO_PENDING_INTERACTION"
     async with (
         FakeSmooth.serving() as fake,
