@@ -32,7 +32,7 @@ PROMPT = "> "
 ANSWER = "? "
 CALL_DEADLINE = 10.0  # seconds for the answer to a command: a pando call may take so long
 HISTORY = 20  # messages that /history shows: about a screenful
-UNANSWERED, INTERRUPTED = 3, 130  # exit codes, as those of `send`
+UNREACHED, UNANSWERED, INTERRUPTED = 2, 3, 130  # exit codes, as those of `send`
 
 ERRNO = re.compile(r"^\[Errno \d+\] ")  # how the text of an OSError begins
 
@@ -142,12 +142,12 @@ class Chat:
     def _tell_end(self, outcome: TurnOutcome) -> None:
         self._terminal.end_line()
         ended, failure = outcome.ended, outcome.failure
-        self._code = 0 if ended is not None and ended.end == "completed" else 1
+        self._code = _exit_code(outcome)
         if outcome.question is not None:
             self._code = UNANSWERED
-        if outcome.question is not None and ended is None:  # the input is over
-            self._turn.cancel(show=False)
-            raise Leave(UNANSWERED)
+            if ended is None:  # the input is over
+                self._turn.cancel(show=False)
+                raise Leave(UNANSWERED)
         if failure is not None:
             self._terminal.fail(f"Not sent: {self._client.explain(failure)}")
         elif ended is not None:
@@ -343,6 +343,14 @@ def chat(
         finally:
             terminal.close()
     raise typer.Exit(code)
+
+
+def _exit_code(outcome: TurnOutcome) -> int:
+    """Return the exit code of a chat whose last turn has no open question."""
+    ended, failure = outcome.ended, outcome.failure
+    if failure is not None and failure.cause == "upstream_lost":
+        return UNREACHED
+    return 0 if ended is not None and ended.end == "completed" else 1
 
 
 def _tell_notices(terminal: Terminal, level: str) -> None:
