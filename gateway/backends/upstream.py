@@ -90,6 +90,7 @@ class Upstream:
         self._resting = False
         self._stopped = False
         self._ended_by_peer = False  # the backend ended the last connection, so we may rest or stop now
+        self._over_at = 0  # ns: when the last connection ended, before the session was told
         self._lost_at: int | None = None  # ns: when the connection was lost in a turn
         self._may_go_on = False  # True if that turn may continue over a new connection
         self._translator: Translator[Event, Command] | None = None
@@ -170,7 +171,7 @@ class Upstream:
                     heard = await self._serve(transport)
                     failures = 0 if heard else failures + 1  # who accepts and drops is not dialled again at once
                     if self._may_go_on and heard:
-                        is_again, self._lost_at = self._is_in_grace(), self._clock()
+                        is_again, self._lost_at = self._is_in_grace(), self._over_at
                         if not is_again:
                             continue
                 await self._pause(0 if self._is_in_grace() else failures)
@@ -277,6 +278,7 @@ class Upstream:
             self._status.note_fault(f"{text}: {reason}" if reason else text, self._clock())
         if reason:
             text = f"{text}: {public_reason(OSError(reason))}"
+        self._over_at = self._clock()
         self._may_go_on = bool(self._session.lost(text, []))
 
     def _hear(self, link: Link, bursts: list[Burst[Event]]) -> None:

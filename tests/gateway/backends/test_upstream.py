@@ -282,6 +282,31 @@ async def test_a_lost_connection_is_reported_before_its_close_and_commands_wait_
         assert made.got() == [[], [run("a")]]
 
 
+@pytest.mark.parametrize(("seconds", "is_kept"), [(1.9, True), (2.0, False)])
+async def test_grace_of_an_open_turn_begins_before_the_slow_close_of_the_lost_connection(
+    seconds: float, is_kept: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The session ends the turn by then, so the next connection must not continue it."""
+    async with dialled(NEAR) as made:
+        made.goes_on = True
+        made.upstream.start()
+        await until(made, 1)
+        made.pods[0].say(b'{"event":"text_delta","data":{"text":"x"}}')
+        await settle()
+        translator, closing = made.upstream._translator, asyncio.Event()
+
+        async def close(*_: object) -> None:
+            await closing.wait()
+
+        monkeypatch.setattr(made.pods[0], "close", close)
+        made.pods[0].hang_up()
+        await settle()
+        made.time.passes(seconds)
+        closing.set()
+        await until(made, 2)
+        assert (made.upstream._translator is translator) == is_kept
+
+
 async def test_commands_that_wait_for_a_connection_are_bounded() -> None:
     async with dialled(Limits(unsent_commands=3)) as made:
         made.door.clear()
