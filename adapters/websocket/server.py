@@ -46,6 +46,9 @@ TOLD = 16  # refused connections at once that are kept to be told why: half of t
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
+REQUEST_MAX = 512 * 1024  # bytes before the end of a handshake: two full reads, which may hold early messages, too
+
+
 class Handshakes(Struct, frozen=True, kw_only=True):
     """The rules by which a listener accepts a handshake.
 
@@ -108,6 +111,7 @@ class _Response(web.WebSocketResponse[Literal[False]]):
         """
         self._is_released = True
         connection.keep_open()
+        connection.tcp.set_protocol(handler)
         self.headers.clear()
         self._req: Any = _Released(connection.tcp)
         for name, empty in (("_parser", None), ("_messages", ())):
@@ -138,6 +142,32 @@ class _Accepted(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._accepted(cast(asyncio.Transport, transport))  # uvloop's transport does not inherit from it
+
+
+class _Requests(asyncio.Protocol):
+    """The protocol of a connection until its handshake is done. It gives aiohttp at most REQUEST_MAX bytes.
+
+    aiohttp answers a bad request, but goes on to parse what arrives meanwhile. Each read then fails again, and its
+    exception keeps the bytes.
+    """
+
+    def __init__(self, handler: RequestHandler, tcp: asyncio.Transport, refused: Callable[[str], None]) -> None:
+        self._handler = handler
+        self._tcp = tcp
+        self._refused = refused
+        self._room = REQUEST_MAX
+        self.connection_lost = handler.connection_lost  # type: ignore[method-assign]  # nothing to add to these four
+        self.eof_received = handler.eof_received  # type: ignore[method-assign]  # as above
+        self.pause_writing = handler.pause_writing  # type: ignore[method-assign]  # as above
+        self.resume_writing = handler.resume_writing  # type: ignore[method-assign]  # as above
+
+    def data_received(self, data: bytes) -> None:
+        self._room -= len(data)
+        if self._room >= 0:
+            self._handler.data_received(data)
+        elif not self._tcp.is_closing():
+            self._refused("RequestTooLarge")
+            self._tcp.abort()
 
 
 class WebSocketListener:
@@ -201,7 +231,7 @@ class WebSocketListener:
         else:
             self._counted[handler] = peer
         if self._rules.tls is None:
-            _serve_http(handler, tcp)
+            self._serve_http(handler, tcp)
         else:
             # `start_tls` would be too late: uvloop reads the peer's hello before it. So TLS gets its own transport.
             connection = _detached(tcp)
@@ -212,7 +242,7 @@ class WebSocketListener:
         """Do the TLS handshake of a connection and give it to aiohttp."""
         try:
             await asyncio.get_running_loop().connect_accepted_socket(
-                lambda: _Accepted(partial(_serve_http, handler)),
+                lambda: _Accepted(partial(self._serve_http, handler)),
                 connection,
                 ssl=tls.context,
                 ssl_handshake_timeout=self._limits.handshake_deadline,
@@ -222,6 +252,11 @@ class WebSocketListener:
             self._lost(handler)
         finally:
             self._shaking.discard(connection)
+
+    def _serve_http(self, handler: RequestHandler, tcp: asyncio.Transport) -> None:
+        """Give a connection, with TLS or without, to aiohttp."""
+        tcp.set_protocol(_Requests(handler, tcp, self._rules.bad_request))
+        handler.connection_made(cast(asyncio.Transport, _HttpTransport(tcp)))
 
     def _lost(self, handler: RequestHandler) -> None:
         self._refused.pop(handler, None)
@@ -319,12 +354,6 @@ async def listen(
     listener = WebSocketListener(path, limits, rules)
     await listener.start(host, port, inherited)
     return listener
-
-
-def _serve_http(handler: RequestHandler, tcp: asyncio.Transport) -> None:
-    """Give a connection, with TLS or without, to aiohttp."""
-    tcp.set_protocol(handler)
-    handler.connection_made(cast(asyncio.Transport, _HttpTransport(tcp)))
 
 
 def _detached(tcp: asyncio.Transport) -> socket.socket:

@@ -15,11 +15,12 @@ import aiohttp.web
 import pytest
 from aiohttp import WSMsgType
 from aiohttp.http import HttpRequestParser
+from aiohttp.web_protocol import RequestHandler
 from websockets.asyncio.client import ClientConnection, connect
 
 from dragoman.adapters.base import CloseReason, TransportLimits
 from dragoman.adapters.websocket import WebSocketTransport, listen
-from dragoman.adapters.websocket.server import TOLD
+from dragoman.adapters.websocket.server import REQUEST_MAX, TOLD
 from dragoman.adapters.websocket.transport import BatchWriter
 from dragoman.mappings.dialect import Oversize
 from tests.adapters.websocket.peers import (
@@ -655,3 +656,26 @@ async def test_a_foreign_host_is_refused(host: str) -> None:
 async def test_a_host_header_that_dns_rebinding_cannot_use_is_accepted(host: str) -> None:
     async with serving(hosts=("gateway.example",)) as server:
         assert await host_answer(server, host) == 426, "not a WebSocket handshake, but the right host"
+
+
+async def test_a_request_without_an_end_is_read_only_up_to_a_limit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    given = []
+    received = RequestHandler.data_received
+
+    def count(handler: RequestHandler, data: bytes) -> None:
+        given.append(len(data))
+        received(handler, data)
+
+    monkeypatch.setattr(RequestHandler, "data_received", count)
+    async with serving() as server:
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        with suppress(ConnectionError):
+            writer.write(b"GET /ws HTTP/1.1\r\nHost: 127.0.0.1\r\n")
+            for _ in range(64):
+                writer.write(b"X-a: b\r\n" * (REQUEST_MAX // 128))
+                await writer.drain()
+            await reader.read()
+        writer.transport.abort()
+    assert sum(given) <= REQUEST_MAX
