@@ -29,6 +29,8 @@ class LineSplitter:
     `feed` returns about `lines_at_once` lines at most. What is not split then waits in `unsplit`, and `more` goes on.
     """
 
+    __slots__ = ("_begun", "_lines_at_once", "_meter", "_size", "max_line", "unsplit")
+
     def __init__(self, max_line: int, meter: Meter | None = None, lines_at_once: int = sys.maxsize) -> None:
         self.max_line = max_line
         self._meter = meter or Meter()

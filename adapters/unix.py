@@ -50,6 +50,26 @@ class UnixTransport(asyncio.Protocol):
     `facts` name the process at the other end. `lingering` has the refused connections of the listener that linger.
     """
 
+    __slots__ = (
+        "_accept",
+        "_closing",
+        "_discarding",
+        "_ended",
+        "_inbound",
+        "_limits",
+        "_lingering",
+        "_lost",
+        "_room",
+        "_served",
+        "_splitter",
+        "_transport",
+        "_unsent",
+        "_writable",
+        "facts",
+        "meter",
+        "peer",
+    )
+
     def __init__(
         self,
         limits: TransportLimits,

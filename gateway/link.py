@@ -91,6 +91,8 @@ class LinkEvents(Struct, Generic[T], frozen=True, kw_only=True):
 class AlarmTimer:
     """The timer that a translator asked for, in place of an earlier one."""
 
+    __slots__ = ("_schedule", "_timer")
+
     def __init__(self, schedule: Schedule) -> None:
         self._schedule = schedule
         self._timer: Timer | None = None

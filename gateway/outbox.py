@@ -18,6 +18,8 @@ TAKE = 256 * 1024  # what a transport writes ahead of the kernel (SEND_HIGH of a
 class Outbox:
     """Frames for one writer. `soft` and `hard` in bytes; `meter` counts what waits."""
 
+    __slots__ = ("_frames", "_hard", "_meter", "_soft", "_start_writer", "closed", "full", "idle", "size", "writer")
+
     def __init__(self, soft: int, hard: int, meter: Meter | None = None) -> None:
         self._meter = meter or Meter()
         self._soft = soft

@@ -58,6 +58,21 @@ def _keep_open() -> None:
 class MeteredReader:
     """The parser of one connection, in the place of aiohttp's own."""
 
+    __slots__ = (
+        "_abort",
+        "_between",
+        "_fragments",
+        "_meter",
+        "_parser",
+        "_push",
+        "_queue",
+        "_room",
+        "_socket",
+        "_stalled",
+        "_unfinished",
+        "counted",
+    )
+
     def __init__(
         self,
         protocol: Any,

@@ -57,6 +57,8 @@ class BatchWriter:
     It depends on `_drain_waiter` and `_paused` of aiohttp's protocol. `meter` counts what the peer does not read.
     """
 
+    __slots__ = ("_encode", "_protocol", "_tcp", "_unsent", "ended", "meter", "ping")
+
     def __init__(
         self, protocol: BaseProtocol, tcp: asyncio.Transport, encode: Callable[[Sequence[bytes]], bytes], ping: bytes
     ) -> None:
@@ -139,6 +141,28 @@ class FrameWriter:
 
 class WebSocketTransport:
     """The transport of a WebSocket connection, after its handshake."""
+
+    __slots__ = (
+        "_count_pings",
+        "_ended",
+        "_failure",
+        "_heard",
+        "_limits",
+        "_look",
+        "_lost",
+        "_pulled",
+        "_reader",
+        "_sink",
+        "_socket",
+        "_tcp",
+        "_unread",
+        "_waits",
+        "_writer",
+        "headers",
+        "meter",
+        "peer",
+        "try_send",
+    )
 
     def __init__(
         self, socket: ClientSocket | ServerSocket, tcp: asyncio.Transport, writer: SocketWriter, limits: TransportLimits

@@ -57,8 +57,43 @@ class UpstreamTarget(Struct, frozen=True, kw_only=True):
     failover: FailoverConnection | None = None
 
 
+_ATTRIBUTES = (
+    "_clock",
+    "_complaint",
+    "_connect",
+    "_dialect",
+    "_dials",
+    "_ended_by_peer",
+    "_endpoint",
+    "_failover",
+    "_first",
+    "_limits",
+    "_link",
+    "_lost_at",
+    "_may_go_on",
+    "_over_at",
+    "_name",
+    "_resting",
+    "_running",
+    "_services",
+    "_session",
+    "_spawn",
+    "_status",
+    "_stopped",
+    "_tap",
+    "_trace",
+    "_translator",
+    "_transport",
+    "_waiting",
+    "_wanted",
+)
+"""The attributes of Upstream."""
+
+
 class Upstream:
     """The connection of the session `name` to a backend that we dial; `spawn` runs it as a task."""
+
+    __slots__ = _ATTRIBUTES
 
     def __init__(
         self,

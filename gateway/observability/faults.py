@@ -23,6 +23,8 @@ class HasLog(Protocol):
 class FaultLog:
     """Counts the faults of a peer in the ledger, and logs the last one of each second with their number."""
 
+    __slots__ = ("_clock", "_counters", "_dialect", "_lines", "_owner", "total")
+
     def __init__(self, dialect: str, owner: HasLog, services: Services) -> None:
         self._dialect = dialect
         self._owner = owner

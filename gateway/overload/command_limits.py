@@ -15,6 +15,8 @@ from dragoman.mappings.value_count import check_value_count
 class CommandLimits:
     """The limits `max_command` and `message_values` for clients of one dialect."""
 
+    __slots__ = ("_large", "_size", "_values", "unchecked")
+
     def __init__(self, limits: Limits, dialect: Dialect) -> None:
         self.unchecked = min(limits.max_command, limits.message_values)
         """Size (bytes) up to which a frame needs no check: each value has at least one byte."""

@@ -17,6 +17,8 @@ from dragoman.mappings.canonical.values import ToolCall
 class Content:
     """Brings the content of a turn into its normal form; content without a turn opens one of the backend's own."""
 
+    __slots__ = ("_closed", "_emit", "_runs", "_state")
+
     def __init__(self, runs: Runs) -> None:
         self._runs = runs
         self._emit = runs.emit

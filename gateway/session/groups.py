@@ -22,6 +22,8 @@ _KEY = attrgetter("link.dialect.name", "view", "request")  # attachments with an
 class Groups:
     """The groups of a session: attachments of one dialect, view and request are in one group."""
 
+    __slots__ = ("_log", "_recorder", "_services", "_state", "by_key", "text")
+
     def __init__(self, state: SessionState, log: Log, services: Services, recorder: EventRecorder | None) -> None:
         self.by_key: dict[tuple[str, str, str], Group] = {}
         self._state, self._log, self._services, self._recorder = state, log, services, recorder

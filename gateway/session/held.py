@@ -23,6 +23,19 @@ class SessionMemory:
     If most of it are commands without an answer, `drop_commands` is called instead.
     """
 
+    __slots__ = (
+        "_before",
+        "_cleared",
+        "_commands",
+        "_drop_commands",
+        "_kept",
+        "_log",
+        "_meter",
+        "_services",
+        "_state",
+        "digest",
+    )
+
     def __init__(self, state: SessionState, log: Log, services: Services, drop_commands: Callable[[], None]) -> None:
         self._state = state
         self._log = log

@@ -50,6 +50,8 @@ class InFlight:
     change of their weight.
     """
 
+    __slots__ = ("_count", "_late", "_pending", "_services", "_upstream", "_write")
+
     def __init__(
         self,
         upstream: Dialect,

@@ -38,6 +38,8 @@ BUSY = "the connection to the backend was lost and is being made again; try agai
 class Inputs:
     """The inputs of one session. `waiting` is the request of the input that is not accepted yet, "" if none."""
 
+    __slots__ = ("_context", "_effects", "_late", "_questions", "waiting")
+
     def __init__(self, context: SessionContext, questions: Questions, effects: Effects) -> None:
         self._context = context
         self._questions = questions

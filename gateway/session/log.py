@@ -60,6 +60,22 @@ NO_BATCHES: deque[tuple[Batch, int]] = deque(maxlen=0)
 class Log:
     """The newest batches of a session. `turn_weight` counts the characters of the open turn so far, each text once."""
 
+    __slots__ = (
+        "_batches",
+        "_close_text",
+        "_count",
+        "_events_max",
+        "_grown",
+        "_merged",
+        "_on_growth",
+        "_state",
+        "_weight",
+        "_weight_max",
+        "cleared",
+        "text_is_open",
+        "turn_weight",
+    )
+
     def __init__(self, state: SessionState, limits: Limits) -> None:
         self._state = state
         self._events_max = limits.log_max

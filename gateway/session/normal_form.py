@@ -73,6 +73,8 @@ class QuestionForm:
     for them. `given` returns the answer that is on its way to the backend, which may go on before it confirms it.
     """
 
+    __slots__ = ("_content", "_emit", "_given", "_puts_in_words", "_runs", "_state")
+
     def __init__(
         self, runs: Runs, content: Content, puts_in_words: Callable[[Question], bool], given: Callable[[], Given | None]
     ) -> None:
@@ -207,6 +209,19 @@ class QuestionForm:
 
 class NormalForm:
     """Normalises one session's events, and folds them into its state as they are emitted."""
+
+    __slots__ = (
+        "_content",
+        "_emit",
+        "_runs",
+        "_state",
+        "_tells_calls",
+        "losses",
+        "next_model_turn",
+        "questions",
+        "states",
+        "unwanted",
+    )
 
     def __init__(
         self,

@@ -25,6 +25,8 @@ class PendingAttach:
     `attach` is called once for each client, unless it leaves before. Nothing waits for longer than `snapshot_wait`.
     """
 
+    __slots__ = ("_attach", "_limit", "_open", "_schedule", "_waiting")
+
     def __init__(self, attach: Callable[[Client], None], services: Services) -> None:
         self._attach = attach
         self._schedule = services.schedule
@@ -98,6 +100,8 @@ class PresenceEffects(Protocol):
 
 class Presence:
     """The links of one session, and the timer that runs while there are none."""
+
+    __slots__ = ("_context", "_effects", "_expiry", "_pending", "_used_at")
 
     def __init__(self, context: SessionContext, pending: PendingAttach, effects: PresenceEffects) -> None:
         self._context = context

@@ -43,6 +43,18 @@ class ReconnectEffects(Effects, Protocol):
 class Reconnect:
     """The open turn of one session while the connection to its backend is lost, and after it is made again."""
 
+    __slots__ = (
+        "_commands",
+        "_context",
+        "_effects",
+        "_failure",
+        "_grace",
+        "_inputs",
+        "_repeated",
+        "_start_unknown",
+        "listens",
+    )
+
     def __init__(self, context: SessionContext, inputs: Inputs, commands: Commands, effects: ReconnectEffects) -> None:
         self._context = context
         self._inputs = inputs

@@ -32,6 +32,8 @@ class Run(Struct, kw_only=True, gc=False):
 class Runs:
     """The writer of one session's runs: call `begin`, then any of the others, then `finish`."""
 
+    __slots__ = ("_model_turns", "_out", "_runs", "at", "losses", "new_id", "state", "states", "tells_model_turns")
+
     def __init__(self, state: SessionState, new_id: NewId, *, tells_model_turns: bool) -> None:
         self.state = state
         self.states = TurnStates(state)

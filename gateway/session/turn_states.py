@@ -110,6 +110,8 @@ _SHOWN = frozenset({TurnState.OPEN, TurnState.PARKED})
 class TurnStates:
     """The states of one session's turn; `on` is the only thing that moves them."""
 
+    __slots__ = ("busy", "cancel", "connection", "input", "turn")
+
     def __init__(self, state: SessionState) -> None:
         turn = state.turn
         self.busy = False
