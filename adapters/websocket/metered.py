@@ -24,7 +24,7 @@ from aiohttp import WSCloseCode, WSMsgType
 from aiohttp.http_websocket import WebSocketError
 
 from dragoman.adapters.meter import STEP, Meter
-from dragoman.adapters.websocket.fragments import FRAGMENTS_MAX, FragmentCounter
+from dragoman.adapters.websocket.frame_counter import FrameCounter
 
 NOTHING = (False, b"")  # what a parser returns if the stream goes on
 CLOSING_MAX = 64 * 1024  # bytes that a peer may send after our close frame: 5 ms of tiny messages, and usually none
@@ -61,7 +61,7 @@ class MeteredReader:
     __slots__ = (
         "_abort",
         "_between",
-        "_fragments",
+        "_counter",
         "_meter",
         "_parser",
         "_push",
@@ -79,7 +79,7 @@ class MeteredReader:
         socket: Any,
         meter: Meter,
         push: Callable[[bytes], bool],
-        fragments: FragmentCounter | None = None,
+        counter: FrameCounter | None = None,
     ) -> None:
         self.counted = 0
         """Bytes that the meter counts for the parser and its queue."""
@@ -88,7 +88,7 @@ class MeteredReader:
         self._queue = socket._reader  # noqa: SLF001  # as above
         self._meter = meter
         self._push = push
-        self._fragments = fragments  # None for a server's frames
+        self._counter = counter  # None for a server's frames
         self._between = False  # the parser holds no part of a message
         self._unfinished = 0
         self._room = sys.maxsize  # bytes that the peer may still send
@@ -118,7 +118,7 @@ class MeteredReader:
             message = lone_text(data)
             if message is not None and self._push(message):
                 return NOTHING
-        counter = self._fragments
+        counter = self._counter
         is_whole = (  # one final frame between two messages, as most reads are: a call for each would be felt
             counter is None
             or (
@@ -129,8 +129,8 @@ class MeteredReader:
                 and len(data) == (data[1] - 122 if data[1] < 254 else (data[2] << 8 | data[3]) + 8)
             )
         )
-        if counter is not None and not is_whole and counter.exceeds(data):
-            self._refuse_fragments()
+        if counter is not None and not is_whole and (refusal := counter.refusal(data)):
+            self._refuse(refusal)
             return NOTHING
         known = len(messages)
         result: tuple[bool, bytes] = self._parser.feed_data(data)
@@ -174,10 +174,9 @@ class MeteredReader:
         self._meter.add(-self.counted)
         self.counted = 0
 
-    def _refuse_fragments(self) -> None:
+    def _refuse(self, text: str) -> None:
         """End the connection with 1009, as aiohttp does for a message that is too big; drop what still arrives."""
         self._parser = None
-        text = f"message of more than {FRAGMENTS_MAX} fragments"
         self._queue.set_exception(WebSocketError(WSCloseCode.MESSAGE_TOO_BIG, text))
 
     def _has_message(self, known: int) -> bool:

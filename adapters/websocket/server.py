@@ -30,7 +30,7 @@ from msgspec import Struct
 from dragoman.adapters.base import BACKLOG, Accept, PeerFacts, TransportLimits
 from dragoman.adapters.closing import close_server
 from dragoman.adapters.request_log import RequestLogger
-from dragoman.adapters.websocket.fragments import FragmentCounter
+from dragoman.adapters.websocket.frame_counter import FrameCounter
 from dragoman.adapters.websocket.frames import PING, text_frames
 from dragoman.adapters.websocket.tls import ServerTls, subject_of
 from dragoman.adapters.websocket.transport import (
@@ -294,7 +294,7 @@ class WebSocketListener:
         tcp, handler = connection.tcp, request.protocol
         writer = BatchWriter(handler, tcp, text_frames, PING) if batched else FrameWriter(socket, PING)
         transport = WebSocketTransport(socket, tcp, writer, self._limits)
-        transport.count(handler, FragmentCounter(early))
+        transport.count(handler, FrameCounter(early))
         transport.headers = _trace_headers(request)
         self._upgraded[handler] = transport
         accept(transport)

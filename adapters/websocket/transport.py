@@ -20,7 +20,7 @@ from dragoman.adapters.base import CloseReason, Sink, TransportLimits
 from dragoman.adapters.flag import Flag
 from dragoman.adapters.inbound import PulledInbound
 from dragoman.adapters.meter import Meter
-from dragoman.adapters.websocket.fragments import FragmentCounter
+from dragoman.adapters.websocket.frame_counter import FrameCounter
 from dragoman.adapters.websocket.metered import MeteredReader
 from dragoman.mappings.dialect import Frame, Oversize
 
@@ -220,13 +220,13 @@ class WebSocketTransport:
         """Call `count` with the number of pings and pongs that were read: `run` passes only messages."""
         self._count_pings = count
 
-    def count(self, protocol: BaseProtocol, fragments: FragmentCounter | None = None) -> None:
+    def count(self, protocol: BaseProtocol, counter: FrameCounter | None = None) -> None:
         """Count what aiohttp's `protocol` holds of this peer's messages; called by the code that made the transport.
 
-        `fragments` bounds the fragments of a client's message.
+        `counter` bounds the fragments and control frames of a client.
         """
         if MeteredReader.possible(protocol, self._socket):
-            self._reader = MeteredReader(protocol, self._socket, self.meter, self._push, fragments)
+            self._reader = MeteredReader(protocol, self._socket, self.meter, self._push, counter)
 
     def discard(self) -> None:
         self._end()

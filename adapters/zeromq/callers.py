@@ -28,8 +28,8 @@ from dragoman.adapters.zeromq.sockets import Sockets, oversize
 from dragoman.mappings.dialect import Frame, Loss, Parts
 
 NAME_MAX = 64  # characters of an identity in logs: the peer chooses that text
-# messages of a connection that libzmq reads ahead, which `memory` does not count: with 16 a call takes 5 % less CPU, and
-# 100 callers with calls of 900 KB hold 2.4 times as much; with 1 a call takes 20 % more CPU
+# messages of a connection that libzmq reads ahead, which `memory` does not count: with 16 a call takes 5 % less CPU,
+# and 100 callers with calls of 900 KB hold 2.4 times as much; with 1 a call takes 20 % more CPU
 UNREAD = 4
 
 

@@ -1,18 +1,20 @@
-"""Count the fragments of a client's unfinished message, from the headers of its frames.
+"""Count frames of a client that aiohttp does not bound, from the headers of the frames.
 
-aiohttp bounds the bytes of a message, but not its fragments. Empty ones add no bytes: one read of 256 KiB has 43,690 of
-them, which take its parser 50 to 130 ms, and the message never ends.
+aiohttp bounds the bytes of a message, but not its fragments, nor pings and pongs. Empty ones add no bytes: one read of
+256 KiB has 43,690 of them, which take its parser 10 ms (pings) to 130 ms (fragments).
 """
 
 from __future__ import annotations
 
 # A message of 16 MiB in pieces of 4 KiB has as many; they take aiohttp's parser about 10 ms.
 FRAGMENTS_MAX = 4096
+# Control frames in one read. Clients send a ping every few seconds; 1,024 take 0.4 ms here and 0.3 ms in the parser.
+CONTROL_MAX = 1024
 DATA = frozenset((0x0, 0x1, 0x2))  # opcodes: the others may stand between two fragments
 OPCODES = DATA | {0x8, 0x9, 0xA}
 
 
-class FragmentCounter:
+class FrameCounter:
     """Follows the frames of one client. `early` was received together with its handshake.
 
     If a header is impossible, the parser refuses it, and the counter stops.
@@ -27,15 +29,15 @@ class FragmentCounter:
         self._stopped = False
         self.between = True
         """True if the next byte begins a frame and no message is unfinished: whole messages may be left out."""
-        self.exceeds(early)
+        self.refusal(early)
 
-    def exceeds(self, data: bytes) -> bool:
-        """Read the next data. Return True once the unfinished message has too many fragments."""
+    def refusal(self, data: bytes) -> str:
+        """Read the next data. Return what the client did wrong if it sent too many frames, and "" otherwise."""
         if self._stopped:
-            return False
+            return ""
         if self._header:
             data, self._header = self._header + data, b""
-        at, size = self._skip, len(data)
+        at, size, control = self._skip, len(data), 0
         while at < size:
             if size - at < 2 or size - at < (start := _header_size(data[at + 1])):
                 self._header, at = data[at:], size
@@ -43,16 +45,20 @@ class FragmentCounter:
             first, second = data[at], data[at + 1]
             if first & 0x0F not in OPCODES or first & 0x70 or second < 0x80:
                 self._stopped, self.between = True, False
-                return False
+                return ""
             if first & 0x0F in DATA:
                 self._fragments = 0 if first & 0x80 else self._fragments + 1
                 if self._fragments > FRAGMENTS_MAX:
-                    return True
+                    return f"message of more than {FRAGMENTS_MAX} fragments"
+            else:
+                control += 1
+                if control > CONTROL_MAX:
+                    return f"more than {CONTROL_MAX} pings or pongs at once"
             length = second & 0x7F
             at += start + (length if length < 126 else int.from_bytes(data[at + 2 : at + start - 4]))
         self._skip = at - size
         self.between = not (self._skip or self._header or self._fragments)
-        return False
+        return ""
 
 
 def _header_size(second: int) -> int:
