@@ -69,7 +69,7 @@ async def test_a_pod_client_learns_that_the_live_backend_lacks_the_context(tmp_p
         await peer.turn(FIRST)
         await peer.client.until(lambda: "alert" in peer.client.names())
         (alert,) = [data for name, data in peer.client.events if name == "alert"]
-        assert "goes on without the 3 messages before" in alert["message"]
+        assert "continues without the 3 messages before" in alert["message"]
 
 
 async def test_conversations_of_one_live_pando_neither_see_nor_record_each_other(tmp_path: Path) -> None:
