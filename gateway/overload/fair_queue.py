@@ -8,7 +8,8 @@ at most `QUANTUM` units each.
 The method is weighted fair queueing, with equal weights: the next turn is that of the link which would be done first if
 all links were served at the same time. So a single frame waits for one step at most, however many other links flood.
 `given` is the work that a link was given, on a clock that shows the `given` of the link served last. A link that was
-away starts one quantum behind that clock, so it cannot save up turns.
+away starts one quantum behind that clock, so it cannot save up turns. A frame larger than a quantum counts with its
+size, so small frames do not wait for one large frame of each other link.
 
 What a command costs is known only once it is handled. So at most `CLIENT_FRAMES` frames of a client are handled at
 once, and the next ones in the same step only if it has units left.
@@ -60,7 +61,7 @@ class Waiting(Protocol):
 
     @property
     def expected(self) -> int:
-        """Return the work (units) that each waiting piece is expected to take."""
+        """Return the work (units) that each waiting piece is expected to take, of frames at least that of the first."""
 
     def take(self) -> None:
         """Work until the turn is over."""
@@ -117,7 +118,8 @@ class FairQueue:
     def wait(self, turns: Waiting) -> None:
         """Give a link a turn in one of the following steps. It must not wait already."""
         turns.given = max(turns.given, self._clock - QUANTUM)
-        until = turns.given + min(turns.waiting * turns.expected, QUANTUM)
+        expected = turns.expected
+        until = turns.given + min(turns.waiting * expected, max(expected, QUANTUM))
         heappush(self._waiting, (until, next(self._numbers), turns))
         if not self._scheduled:
             self._schedule()
@@ -156,7 +158,7 @@ class Turns:
     for one that is over a limit. `each` is the work (units) of one frame beside its bytes.
     """
 
-    __slots__ = ("_check", "_each", "_queue", "_resume", "_waits", "given", "waiting")
+    __slots__ = ("_check", "_each", "_first", "_queue", "_resume", "_waits", "given", "waiting")
 
     def __init__(
         self,
@@ -174,11 +176,12 @@ class Turns:
         self._queue = queue
         self._resume = resume
         self._waits = False  # True while the link waits for a turn, and during the turn
+        self._first = 0  # bytes of the first waiting frame
 
     @property
     def expected(self) -> int:
         """Return the work (units) of a frame that waits; a command of a client may open a turn."""
-        return self._each if self._check is None else QUANTUM
+        return max(self._first, self._each if self._check is None else QUANTUM)
 
     def admit(self, frames: Sequence[Frame]) -> Sequence[Frame]:
         """Return the first frames, as many as there is room for now. With the others the link waits for a turn.
@@ -191,9 +194,11 @@ class Turns:
         some = frames if self._check is None else frames[:CLIENT_FRAMES]  # only handling a command shows what it costs
         admitted = self._queue.admit(some, self._each)
         self.waiting = max(len(frames) - len(admitted), not frames)
-        if self.waiting and not self._waits:
-            self._waits = True
-            self._queue.wait(self)
+        if self.waiting:
+            self._first = memory(frames[len(admitted)]) if frames else 0
+            if not self._waits:
+                self._waits = True
+                self._queue.wait(self)
         return admitted if self._check is None else [self._check(frame) for frame in admitted]
 
     def take(self) -> None:

@@ -345,3 +345,11 @@ def test_a_failure_of_sliced_work_is_reported_and_ends_the_work_of_its_link_alon
     work.add_work("b", sliced(harness, done, "b", 1), unexpected)
     assert [type(error) for error in failures] == [ValueError]
     assert done == ["b0"]
+
+
+def test_a_small_frame_does_not_wait_for_a_large_frame_of_each_other_link() -> None:
+    harness = FairQueueHarness()
+    for number in range(20):
+        harness.sender(f"large {number}").say(bytes(STEP - FRAME))
+    harness.sender("small").say(b"ping")
+    assert ("small", b"ping") in harness.step()
