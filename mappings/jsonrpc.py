@@ -26,8 +26,8 @@ INVALID_REQUEST = -32600
 NO_METHOD = -32601
 INVALID_PARAMS = -32602
 
-# These limits are not configurable, because mappings do not know the configuration. No real peer comes near them, and
-# 1,024 requests take 0.4 MiB beside the content of their commands.
+# The limits of unanswered calls and requests are not configurable, because mappings do not know the configuration. No
+# real peer comes near 1,024 requests, which take 0.4 MiB beside the content of their commands.
 WAITING_MAX = 1024  # calls: a peer that answers none of so many will not answer the next one
 PENDING_MAX = 1024  # requests of one peer without a reply: none may be left out, so the peer is disconnected
 

@@ -130,7 +130,7 @@ class MeteredReader:
             )
         )
         if counter is not None and not is_whole and (refusal := counter.refusal(data)):
-            self._refuse(refusal)
+            self._end_stream(refusal)
             return NOTHING
         known = len(messages)
         result: tuple[bool, bytes] = self._parser.feed_data(data)
@@ -174,7 +174,7 @@ class MeteredReader:
         self._meter.add(-self.counted)
         self.counted = 0
 
-    def _refuse(self, text: str) -> None:
+    def _end_stream(self, text: str) -> None:
         """End the connection with 1009, as aiohttp does for a message that is too big; drop what still arrives."""
         self._parser = None
         self._queue.set_exception(WebSocketError(WSCloseCode.MESSAGE_TOO_BIG, text))

@@ -44,8 +44,6 @@ from dragoman.adapters.websocket.transport import (
 RETRY_AFTER = "1"  # seconds: `connection_rate` counts by the second, and a client of a full gateway loses little
 TOLD = 16  # refused connections at once that are kept to be told why: half of the descriptors that are kept free
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
-
-
 REQUEST_MAX = 512 * 1024  # bytes before the end of a handshake: two full reads, which may hold early messages, too
 
 
@@ -156,10 +154,6 @@ class _Requests(asyncio.Protocol):
         self._tcp = tcp
         self._refused = refused
         self._room = REQUEST_MAX
-        self.connection_lost = handler.connection_lost  # type: ignore[method-assign]  # nothing to add to these four
-        self.eof_received = handler.eof_received  # type: ignore[method-assign]  # as above
-        self.pause_writing = handler.pause_writing  # type: ignore[method-assign]  # as above
-        self.resume_writing = handler.resume_writing  # type: ignore[method-assign]  # as above
 
     def data_received(self, data: bytes) -> None:
         self._room -= len(data)
@@ -168,6 +162,18 @@ class _Requests(asyncio.Protocol):
         elif not self._tcp.is_closing():
             self._refused("RequestTooLarge")
             self._tcp.abort()
+
+    def eof_received(self) -> None:
+        self._handler.eof_received()
+
+    def connection_lost(self, error: BaseException | None) -> None:
+        self._handler.connection_lost(error)
+
+    def pause_writing(self) -> None:
+        self._handler.pause_writing()
+
+    def resume_writing(self) -> None:
+        self._handler.resume_writing()
 
 
 class WebSocketListener:

@@ -51,7 +51,7 @@ class Step(Struct, forbid_unknown_fields=True):
 
 
 class Said(Struct, rename="camel", forbid_unknown_fields=True):
-    """One output of the scripted model: a text or a tool call."""
+    """Describe one output of the scripted model: a text or a tool call."""
 
     kind: str
     text: str = ""

@@ -1,4 +1,4 @@
-"""One session of a primary: the text of its turn, and how its end is detected (docs/translation.md, rule 3.6).
+"""Follow one session of a primary: gather the text of its turn, and detect its end (docs/translation.md, rule 3.6).
 
 A pando publishes `llm.end` after a successful run and nothing after any other run, and its bridge drops tokens when
 many come at once. So `message.list` is called at the end for the whole text, and after a silence to find the end. Two
