@@ -329,7 +329,7 @@ def chat(
 
     Without a terminal each line of stdin is an input, or the answer to a question, and stdout has the answers. Then it
     exits 0 if the last turn completed, 1 if it ended otherwise, 3 if a question has no answer. It exits 2 if the
-    backend cannot be reached or has no session ID.
+    backend cannot be reached or has no session with this id.
     """
     set_up(log_level, log_json)
     terminal = Terminal(tuple(COMMANDS))

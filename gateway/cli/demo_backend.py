@@ -41,9 +41,8 @@ def demo_backend(
     It answers each input with the next turn of a conversation with thinking, a tool call and streamed text. The first
     word of an input selects another answer:
 
-    [bold]fail[/], [bold]retry[/], [bold]limit[/]: an error. [bold]approve[/]: a question before it writes.
-    [bold]form[/]: a question for a name. [bold]slow[/]: a minute of text, to cancel. [bold]wait[/]: a minute of
-    silence. [bold]count N[/]: N tokens at full speed.
+    `fail`, `retry`, `limit`: an error. `approve`: a question before it writes. `form`: a question for a name.
+    `slow`: a minute of text, to cancel. `wait`: a minute of silence. `count N`: N tokens at full speed.
 
     A script has one canonical event a line as JSON (`dragoman schema events`), with an optional `delay_ms`. A
     `turn_ended` line ends a turn, and the next input gets the next turn. A question pauses its turn until it is

@@ -57,8 +57,8 @@ def send(
     """Send one input to a backend in a new session, and print the answer as it streams.
 
     A question is printed, and on a terminal you answer it. Exits 0 if the turn completed, 1 if it ended otherwise, 2 if
-    the backend cannot be reached or has no session ID. Exits 3 if a question has no answer, and 130 after Ctrl-C; the
-    turn is then cancelled.
+    the backend cannot be reached or has no session with this id. Exits 3 if a question has no answer, and 130 after
+    Ctrl-C; the turn is then cancelled.
 
     --json prints the canonical events of the turn, one a line, and last {type: result, session, end, text, usage,
     failure, question}.

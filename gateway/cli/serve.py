@@ -36,9 +36,9 @@ def serve(
     `dragoman check` does, and exits 2. On SIGTERM, open turns can finish; then the clients are told and the exit code
     is 0.
 
-    SIGHUP reloads the configuration, and with --watch (needs dragoman[watch]) each change of the file. Only what has
-    changed is touched: other listeners keep their clients, and open sessions keep their settings. A file with an error
-    changes nothing.
+    SIGHUP reloads the configuration, and with --watch (needs the library watchfiles) each change of the file. Only what
+    has changed is touched: other listeners keep their clients, and open sessions keep their settings. A file with an
+    error changes nothing.
     """
     set_up(log_level, log_json, log_content)
     if watch:

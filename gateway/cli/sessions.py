@@ -25,9 +25,9 @@ LINKS = ("id", "dialect", "peer", "principal", "queued", "behind")
 
 def sessions(
     action: Annotated[
-        str, typer.Argument(metavar="[list|show|close|detach]", help="The action.", show_default=False)
+        str, typer.Argument(metavar="list|show|close|detach", help="The action.", show_default=False)
     ] = "list",
-    session: Annotated[str, typer.Argument(metavar="[ID]", help="The id of the session.", show_default=False)] = "",
+    session: Annotated[str, typer.Argument(metavar="ID", help="The id of the session.", show_default=False)] = "",
     route: Annotated[str, typer.Option(metavar="NAME", help="List only sessions of this route.")] = "",
     state: Annotated[str, typer.Option(metavar="STATE", help="List only sessions in this state, such as idle.")] = "",
     dialect: Annotated[
