@@ -119,15 +119,24 @@ def turns(lines: Iterable[tuple[EventLine, Any]]) -> Iterator[ComparedTurn]:
 
 
 def turns_of(said: Iterable[tuple[str, Any]]) -> Iterator[ComparedTurn]:
-    """Yield the turns of events, each paired with the id of its turn; events without a turn are left out."""
+    """Yield the turns of events, each paired with the id of its turn.
+
+    Events without a turn are left out, but for an input from elsewhere: a backend tells it before the turn begins.
+    """
     reader: _TurnReader | None = None
+    before: e.MessageAppended | None = None
     for turn, event in said:
         if not turn:
+            if isinstance(event, e.MessageAppended) and event.message.role == "user":
+                before = event
             continue
         if reader is None or reader.id != turn:
             if reader is not None:
                 yield reader.finished()
             reader = _TurnReader(turn)
+            if before is not None:
+                reader.read(before)
+                before = None
         reader.read(event)
     if reader is not None:
         yield reader.finished()

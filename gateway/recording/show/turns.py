@@ -65,6 +65,7 @@ def turn_figures(lines: Iterable[Line], losses: LossFinder | None = None) -> lis
     numbers = TurnNumbers()
     turns: list[TurnFigures] = []
     inputs: dict[tuple[str, str], int] = {}  # link and request -> when it was given
+    before = ""  # an input from elsewhere: a backend tells it before the turn begins
     for line in lines if losses is None else losses.lines(lines):
         if not isinstance(line, EventLine):
             continue
@@ -75,7 +76,10 @@ def turn_figures(lines: Iterable[Line], losses: LossFinder | None = None) -> lis
         number = numbers.number_of(line)
         if number > len(turns):
             given = inputs.pop((line.origin.link, line.origin.request), line.t)
-            turns.append(TurnFigures(turn=number, seq=line.seq, t=given))
+            turns.append(TurnFigures(turn=number, seq=line.seq, t=given, input=before))
+            before = ""
+        if not number and isinstance(line.event, e.MessageAppended) and line.event.message.role == "user":
+            before = line.event.message.text
         if number:
             _count(turns[number - 1], line.t, line.event)
         if losses is not None and losses.take(line.seq) and number and not getattr(line.event, "bookkeeping", False):

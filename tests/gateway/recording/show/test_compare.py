@@ -131,6 +131,12 @@ def test_events_outside_of_turns_are_not_compared() -> None:
     assert compare(turns_of(said(user("hi"), turn="")), turns_of([])) == []
 
 
+def test_an_input_that_the_backend_tells_before_its_turn_is_compared_with_that_turn() -> None:
+    told_before = said(user("hi"), turn="") + said(ENDED)
+    assert compare(turns_of(told_before), turns_of(said(user("hi"), ENDED))) == []
+    assert len(compare(turns_of(told_before), turns_of(said(user("bye"), ENDED)))) == 1
+
+
 def test_a_difference_in_a_long_text_is_shown_from_shortly_before_it() -> None:
     same = "word " * 1000
     shown = str(Difference(turn=3, what="text", a=f"{same}this {same}", b=f"{same}that {same}"))

@@ -2,11 +2,21 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from dragoman.gateway.recording.lines import EventLine
 from dragoman.gateway.recording.reader import open_recording
 from dragoman.gateway.recording.show.transcript import transcript
 from dragoman.gateway.recording.show.turns import TurnFigures, turn_figures
-from dragoman.mappings.canonical.events import ReasoningDelta, TextDelta, TextDone, ToolCallFinished, UsageReported
-from dragoman.mappings.canonical.values import Failure, Usage
+from dragoman.mappings.canonical import Event
+from dragoman.mappings.canonical.events import (
+    MessageAppended,
+    ReasoningDelta,
+    TextDelta,
+    TextDone,
+    ToolCallFinished,
+    TurnEnded,
+    UsageReported,
+)
+from dragoman.mappings.canonical.values import Failure, Message, Usage
 from tests.gateway.recording.lines import FROZEN
 from tests.gateway.replay.recording_builder import RecordingBuilder
 
@@ -50,6 +60,17 @@ def test_tokens_of_model_calls_are_summed(tmp_path: Path) -> None:
 def test_tokens_that_the_end_of_the_turn_reports_are_those_of_the_turn() -> None:
     (turn,) = figures(FROZEN / "v4.jsonl")
     assert (turn.input_tokens, turn.output_tokens) == (12, 4)
+
+
+def test_an_input_that_the_backend_tells_before_its_turn_is_the_input_of_that_turn() -> None:
+    elsewhere = MessageAppended(message=Message(role="user", text="from another client", id="m"))
+    answers: list[Event] = [TextDelta(text="a"), TurnEnded(end="completed")]
+    said: list[tuple[str, Event]] = [("", elsewhere), *(("t", event) for event in answers), ("u", answers[0])]
+    lines = [
+        EventLine(seq=seq, t=seq, cursor=f"1:{seq}", turn=turn, event=event)
+        for seq, (turn, event) in enumerate(said, 1)
+    ]
+    assert [turn.input for turn in turn_figures(lines)] == ["from another client", ""]
 
 
 def test_turns_have_the_numbers_of_the_transcript(tmp_path: Path) -> None:
