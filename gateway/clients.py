@@ -17,11 +17,10 @@ from dragoman.gateway.identity.principal import LOCAL, Principal, Refusal
 from dragoman.gateway.identity.roles import roles_of
 from dragoman.gateway.ingress import Ingress
 from dragoman.gateway.link import Link, LinkEvents, Peer, expiring
+from dragoman.gateway.observability import audit
 from dragoman.gateway.observability.bad_requests import BadRequests
-from dragoman.gateway.observability.faults import HasLog
 from dragoman.gateway.observability.traffic import observed
 from dragoman.gateway.overload.admission import Admission, address_of
-from dragoman.gateway.overload.rates import TokenBucket
 from dragoman.gateway.routing.router import Router
 from dragoman.gateway.services import Services
 from dragoman.mappings.canonical import Command, Event
@@ -30,8 +29,6 @@ from dragoman.mappings.canonical.values import Cause, Failure
 from dragoman.mappings.dialect import Dialect, Loss, Translator
 
 STOPS = "the gateway stops"
-LINE_RATE = 100.0  # log lines a second of clients that connect or disconnect
-LINE_BURST = 20_000  # so many at once: all of 10,000 clients that leave and come back
 
 
 class Entrance(Struct, kw_only=True, eq=False):
@@ -77,7 +74,6 @@ class Clients:
         self._numbers = count(1)
         self.bad_requests = BadRequests(services.ledger.counters, time.time_ns)
         self.admission = Admission(services.limits, services.memory, services.ledger, time.time_ns)
-        self._lines = ConnectionLines(time.monotonic_ns)
         self._closing = False
 
     def change_services(self, services: Services) -> None:
@@ -89,7 +85,7 @@ class Clients:
         """Count a connection of this peer for a listener that counts, or return why it is not accepted now."""
         text = self.admission.connect(address_of(peer))
         if text:
-            self.services.audit.refuse("unknown", text, peer=peer)
+            audit.refuse("unknown", text, peer=peer)
         return text
 
     def disconnect(self, peer: str) -> None:
@@ -139,7 +135,7 @@ class Clients:
         full = refused or (self.admission.enter(address) if counted else "")
         if full:
             if not refused:  # a failed authentication was written to the audit log already
-                self.services.audit.refuse(link, full)
+                audit.refuse(link, full)
             serving = self._send_away(link, full, "denied" if refused else "busy")
         else:
             serving = self._serve(link, router, address if counted else None, named.expires)
@@ -189,7 +185,7 @@ class Clients:
 
     async def _serve(self, link: Link, router: Router, address: str | None, expires: float | None) -> None:
         """Serve a link until it is over; `address` is where it was counted, None if it was not."""
-        self._lines.write(link, "client connected")
+        link.log.info("client connected")
         try:
             with expiring(link, expires, self.services):
                 await link.run(router.connected)
@@ -199,28 +195,8 @@ class Clients:
             if address is not None:
                 self.admission.leave(address)
             router.gone(link)
-            self._lines.write(link, "client disconnected")
+            link.log.info("client disconnected")
             self._gone(link)
-
-
-class ConnectionLines:
-    """The log lines of clients that connect and disconnect. A flood is cut; the next line tells by `omitted` how much.
-
-    A pando client that only makes calls connects as often as it likes: no address is known by which to refuse it.
-    """
-
-    def __init__(self, clock: Callable[[], int]) -> None:
-        self._bucket = TokenBucket(LINE_RATE, LINE_BURST, clock)
-        self._omitted = 0
-
-    def write(self, link: HasLog, event: str) -> None:
-        """Write a line about a client, unless there were too many."""
-        if not self._bucket.take():
-            self._omitted += 1
-            return
-        details = {"omitted": self._omitted} if self._omitted else {}
-        self._omitted = 0
-        link.log.info(event, **details)
 
 
 def _refuse(link: Link, text: str, cause: Cause = "busy") -> None:

@@ -11,7 +11,6 @@ from msgspec import Struct, field, structs
 
 from dragoman.gateway.config.model import Limits, Route
 from dragoman.gateway.forwarded_tokens import ForwardedTokens
-from dragoman.gateway.observability.audit import Audit
 from dragoman.gateway.observability.ledger import Ledger
 from dragoman.gateway.overload.fair_queue import FairQueue
 from dragoman.gateway.overload.memory import MemoryBudget
@@ -20,7 +19,7 @@ from dragoman.mappings.dialect import Clock, Dialect, NewId
 
 
 class Services(Struct, frozen=True, kw_only=True):
-    """The clock, id source, scheduler, limits, loss ledger, dialects, work queue and audit log of one gateway."""
+    """The clock, id source, scheduler, limits, loss ledger, dialects and work queue of one gateway."""
 
     clock: Clock
     """Returns the time in nanoseconds since 1970."""
@@ -34,7 +33,6 @@ class Services(Struct, frozen=True, kw_only=True):
     """Imports and returns every dialect that is installed."""
     memory: MemoryBudget = field(default_factory=MemoryBudget)
     queue: FairQueue = field(default_factory=FairQueue)
-    audit: Audit = field(default_factory=Audit)
     tokens: ForwardedTokens = field(default_factory=ForwardedTokens)
 
     def for_route(self, route: Route) -> Services:

@@ -6,7 +6,7 @@ attempts run at once, and further ones wait for them. A failed attempt takes a t
 connection that ended before the backend had said anything. While the bucket is empty every attempt fails at once, with
 the last failure as its reason. Each endpoint has its own bucket, so dead pods of a directory do not keep sessions from
 the others. A reload changes both limits: attempts under way keep their places under the former one, and buckets with
-another rate or burst are made anew. The log tells of each kind of change at most once a second, after a burst.
+another rate or burst are made anew.
 """
 
 from __future__ import annotations
@@ -14,19 +14,12 @@ from __future__ import annotations
 import asyncio
 import errno
 from collections.abc import Awaitable, Callable
-from typing import Any
-
-import structlog
 
 from dragoman.adapters.base import Transport
 from dragoman.gateway.config.model import Limits
 from dragoman.gateway.overload.rates import TokenBucket
 
-LINE_RATE = 1.0  # log lines of one kind a second
-LINE_BURST = 100  # so many at once: a restarted backend causes a line for each session
 FAILING_MAX = 256  # endpoints with failures: above it those that failed long ago are forgotten
-
-log = structlog.get_logger("dragoman.upstream")
 
 
 class FailedDials:
@@ -40,7 +33,7 @@ class FailedDials:
 
 
 class RouteDials:
-    """The attempts to connect to the backend of one route, and the log of its connections.
+    """The attempts to connect to the backend of one route.
 
     `limits` returns the limits that are in force now.
     """
@@ -51,8 +44,6 @@ class RouteDials:
         self._clock = clock
         self._slots = asyncio.Semaphore(self._known.dials)
         self._failures: dict[str, FailedDials] = {}  # endpoint -> its failures
-        self._lines: dict[str, TokenBucket] = {}
-        self._omitted: dict[str, int] = {}
 
     async def connect(
         self, endpoint: str, connect: Callable[[], Awaitable[Transport]], deadline: float | None
@@ -100,18 +91,6 @@ class RouteDials:
             if _bucket_of(limits) != _bucket_of(known):
                 self._failures.clear()
         return limits
-
-    def log_change(self, level: str, text: str, **details: Any) -> None:
-        """Log a change of a connection, unless there were too many such lines; the next one tells their number."""
-        bucket = self._lines.get(text)
-        if bucket is None:
-            bucket = self._lines[text] = TokenBucket(LINE_RATE, LINE_BURST, self._clock)
-        if not bucket.take():
-            self._omitted[text] = self._omitted.get(text, 0) + 1
-            return
-        if omitted := self._omitted.pop(text, 0):
-            details["omitted"] = omitted
-        getattr(log, level)(text, **details)
 
 
 def _bucket_of(limits: Limits) -> tuple[float, float]:

@@ -14,6 +14,7 @@ import random
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any
 
+import structlog
 from msgspec import Struct, field
 
 from dragoman.adapters.base import CloseReason, Transport
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
 
 NS = 1_000_000_000
 UNHEARD = "the connection ended before the backend said anything"
+
+log = structlog.get_logger("dragoman.upstream")
 
 
 class UpstreamTarget(Struct, frozen=True, kw_only=True):
@@ -226,7 +229,7 @@ class Upstream:
         self._may_go_on = bool(self._session.lost(text, unsent, cause))
 
     def _log_change(self, level: str, text: str, **details: str) -> None:
-        self._dials.log_change(level, text, session=self._name, endpoint=self._endpoint, **details)
+        getattr(log, level)(text, session=self._name, endpoint=self._endpoint, **details)
 
     def _is_in_grace(self) -> bool:
         """Return True while a turn that was open when the connection was lost may be found again."""

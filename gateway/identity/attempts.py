@@ -6,7 +6,7 @@ from collections import Counter
 
 import structlog
 
-from dragoman.gateway.observability.audit import Audit
+from dragoman.gateway.observability import audit
 from dragoman.mappings.bounded import remember
 
 ADDRESSES_MAX = 10_000  # addresses whose failures are remembered, the latest
@@ -20,13 +20,12 @@ class FailedAttempts:
     def __init__(self, counters: Counter[str]) -> None:
         self._counters = counters
         self._failures: dict[str, int] = {}
-        self._audit = Audit()
 
     def count_failure(self, address: str, cause: str) -> None:
         """Count a peer that could not be authenticated."""
         failures = self._failures.get(address, 0) + 1
         remember(self._failures, address, failures, ADDRESSES_MAX)
         self._counters["authentication_failed"] += 1
-        self._audit.refuse("unknown", cause, address=address, failures=failures)
+        audit.refuse("unknown", cause, address=address, failures=failures)
         if failures & (failures - 1) == 0:
             log.warning("client not authenticated", address=address, cause=cause, failures=failures)

@@ -1,7 +1,7 @@
 """Write logs with structlog to stderr: `key=value`, coloured on a terminal, JSON lines on request, without secrets.
 
-    log.info(...)  --> level, time, exception --> secrets out --> control characters escaped --> renderer --> LogQueue
-    stdlib logging --> _Bridge --^                                              tell("listening ...") -------^
+    log.info(...) --> level, limit, time, exception --> secrets out --> control characters escaped --> renderer
+    stdlib logging --> _Bridge --^                                           tell("listening ...") --> LogQueue <--^
 
 Any value may contain a peer's text. So control characters are escaped, and no value begins a line of its own. A serving
 process writes through one LogQueue, so that an unread stderr never blocks it.
@@ -13,11 +13,15 @@ import atexit
 import contextlib
 import logging
 import sys
-from collections.abc import Mapping, MutableMapping
+import time
+from collections.abc import Callable, Mapping, MutableMapping
 from types import MappingProxyType
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from dragoman.gateway.observability.log_queue import LogQueue
+
+if TYPE_CHECKING:
+    from dragoman.gateway.observability.line_limit import LineLimit
 
 LEVELS = ("debug", "info", "warning", "error")
 COMPONENTS = frozenset(
@@ -61,10 +65,13 @@ def configure(level: str = "info", *, as_json: bool = False, content: bool = Fal
     """Set up logging for the process; `level` is one of LEVELS. `content`: show that of turns, at the level debug."""
     import structlog  # with the redactor it takes 0.3 s to import, and an error of the command line needs neither
 
+    from dragoman.gateway.observability.line_limit import LineLimit
+
     LEVEL.change(level)
     LEVEL.shows_content = content
     processors: list[Any] = [
         _by_level,
+        limited(LineLimit(time.monotonic_ns)),
         _with_component,
         structlog.processors.format_exc_info,
         _without_secrets,
@@ -189,6 +196,21 @@ def _by_level(logger: object, method: str, event: Fields) -> Fields:
 
         raise structlog.DropEvent
     return event
+
+
+def limited(limit: LineLimit) -> Callable[[object, str, Fields], Fields]:
+    """Return a processor that drops a line if there were too many of its kind."""
+    import structlog
+
+    def admit(logger: object, method: str, event: Fields) -> Fields:
+        omitted = limit.admit(getattr(logger, "component", ""), event) if method != "debug" else 0
+        if omitted is None:
+            raise structlog.DropEvent
+        if omitted:
+            event["omitted"] = omitted
+        return event
+
+    return admit
 
 
 def _with_component(logger: object, _name: str, event: Fields) -> Fields:

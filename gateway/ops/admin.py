@@ -12,8 +12,7 @@ from msgspec import Meta, Struct
 
 from dragoman.adapters.base import CloseReason
 from dragoman.gateway.app import App
-from dragoman.gateway.observability import logs
-from dragoman.gateway.observability.audit import Audit
+from dragoman.gateway.observability import audit, logs
 from dragoman.gateway.ops import answers
 from dragoman.gateway.ops.gateway_loop import GatewayLoop
 from dragoman.gateway.ops.guard import problem, respond
@@ -53,7 +52,6 @@ class Admin:
     def __init__(self, gateway: App, loop: GatewayLoop) -> None:
         self._gateway = gateway
         self._loop = loop
-        self._audit = Audit()
 
     def routes(self) -> list[web.RouteDef]:
         """Return the handlers by method and path."""
@@ -96,7 +94,7 @@ class Admin:
         def detach(_router: Router, session: Session) -> web.Response:
             links = [link for link in self._gateway.links if link.id in session.delivery.attachments]
             links = [link for link in links if not link.publishes]
-            self._audit.note("detach", "operator", session=session.state.id, clients=len(links))
+            audit.note("detach", "operator", session=session.state.id, clients=len(links))
             for link in links:
                 link.end(CloseReason.GOING_AWAY, "an operator disconnected the clients of this session")
             return respond(Detached(detached=len(links)))
@@ -146,5 +144,5 @@ class Admin:
             known = ", ".join(sorted(logs.COMPONENTS))
             return problem(400, f"unknown component {unknown[0]!r}: write one of {known}")
         logs.LEVEL.change(change.level, change.components)
-        self._audit.note("log level", "operator", level=logs.LEVEL.default, components=logs.LEVEL.components)
+        audit.note("log level", "operator", level=logs.LEVEL.default, components=logs.LEVEL.components)
         return await self._log_level(request)

@@ -19,7 +19,7 @@ from aiohttp.typedefs import Handler
 from msgspec import Struct
 
 from dragoman.gateway.config.model import Ops
-from dragoman.gateway.observability.audit import Audit
+from dragoman.gateway.observability import audit
 
 AUTHORISED = web.RequestKey("authorised", bool)
 """True if the request may have everything; otherwise it may only have whether the gateway is alive and ready."""
@@ -58,7 +58,6 @@ class Guard:
 
     def __init__(self, options: Ops, *, local: bool) -> None:
         self._local = local
-        self._audit = Audit()
         self.change_options(options)
 
     def change_options(self, options: Ops) -> None:
@@ -74,7 +73,7 @@ class Guard:
             return refusal
         request[AUTHORISED] = self._is_authorised(request.headers.get("Authorization", ""))
         if not request[AUTHORISED] and request.path not in FOR_PROBES:
-            self._audit.refuse("unknown", "no accepted token of the ops port", method=request.method, path=request.path)
+            audit.refuse("unknown", "no accepted token of the ops port", method=request.method, path=request.path)
             await asyncio.sleep(DELAY)
             text = "send one of the tokens of the ops port as `Authorization: Bearer TOKEN`"
             return problem(401, text, {"WWW-Authenticate": "Bearer"})

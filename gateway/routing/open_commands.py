@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from dragoman.gateway.backends.kind import BackendKind
 from dragoman.gateway.link import Link, opening_trace
+from dragoman.gateway.observability import audit
 from dragoman.gateway.routing.quota import Refused
 from dragoman.gateway.routing.session_finder import SessionFinder, refuse_unknown
 from dragoman.gateway.routing.session_queries import SessionQueries
@@ -73,13 +74,13 @@ class OpenCommands:
         try:
             session = find()
         except Refused as refused:
-            self._services.audit.refuse(link, refused.failure.text, command=type(command).__name__)
+            audit.refuse(link, refused.failure.text, command=type(command).__name__)
             link.send([Reply(request=command.request, failure=refused.failure)])
             return
         if session is None:
             return
         if session.state.id not in link.sessions:  # a repeated open does nothing, and can be had without end
-            self._services.audit.note("open", link, session=session.state.id)
+            audit.note("open", link, session=session.state.id)
         if command.agent:
             session.state.agent = command.agent
         session.state.trace = session.state.trace or opening_trace(link, command)

@@ -16,6 +16,7 @@ from dragoman.gateway.backends.kind import BackendKind
 from dragoman.gateway.config.model import Role, Route
 from dragoman.gateway.identity.roles import needed_role
 from dragoman.gateway.link import Link
+from dragoman.gateway.observability import audit
 from dragoman.gateway.overload.fair_queue import WorkOfLinks
 from dragoman.gateway.routing.catch_ups import CatchUps
 from dragoman.gateway.routing.lists import Lists
@@ -138,7 +139,7 @@ class Router:
         """Close a session for an operator. Return why it cannot be closed, or ""."""
         if self._backend.cannot_delete:
             return self._backend.cannot_delete.replace("deleted", "closed")
-        self._services.audit.note("close", "operator", session=session.state.id)
+        audit.note("close", "operator", session=session.state.id)
         session.delivery.enter()
         session.give_up(Failure(cause="upstream_lost", text="an operator closed the session"))
         session.describe(SessionClosed)
@@ -181,12 +182,12 @@ class Router:
         try:
             session = self._behind(link) if link.roles is None or "watch" in link.roles else None
         except Refused as refused:
-            self._services.audit.refuse(link, refused.failure.text)
+            audit.refuse(link, refused.failure.text)
             link.send([Reply(request="", failure=refused.failure)])
             link.end(CloseReason.FULL, refused.failure.text)
             return
         if session is None or not self._policy.sees(link.principal, session.state):
-            self._services.audit.refuse(link, "there is no session here for this client")
+            audit.refuse(link, "there is no session here for this client")
             link.send([Reply(request="", failure=Failure(cause="not_found", text="there is no session here for you"))])
             link.end(CloseReason.DONE)
             return
@@ -250,7 +251,7 @@ class Router:
             return True
         self._ledger.counters["commands_refused_by_role"] += 1
         action = type(command).__name__
-        self._services.audit.refuse(link, f"needs the role `{role}`", session=command.session, command=action)
+        audit.refuse(link, f"needs the role `{role}`", session=command.session, command=action)
         link.refuse(command.request, "denied", f"you may not do this here: it needs the role `{role}`")
         return False
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dragoman.gateway.backends.kind import BackendKind, not_found
 from dragoman.gateway.link import Link
+from dragoman.gateway.observability import audit
 from dragoman.gateway.routing.sessions import Sessions
 from dragoman.gateway.services import Services
 from dragoman.gateway.session.session import Session
@@ -27,7 +28,7 @@ class SessionFinder:
         session = self.find_named(name)
         if session is None or self._sessions.policy.sees(link.principal, session.state):
             return session
-        self._services.audit.refuse(link, "the session belongs to another principal", session=session.state.id)
+        audit.refuse(link, "the session belongs to another principal", session=session.state.id)
         return None
 
     def find_named(self, name: str) -> Session | None:

@@ -6,6 +6,7 @@ from functools import partial
 
 from dragoman.gateway.backends.kind import BackendKind
 from dragoman.gateway.link import Link
+from dragoman.gateway.observability import audit
 from dragoman.gateway.routing.quota import Refused
 from dragoman.gateway.routing.session_finder import SessionFinder, refuse_unknown
 from dragoman.gateway.routing.sessions import Sessions
@@ -79,7 +80,7 @@ class SessionQueries:
         if session is not None:
             past.hide(self._sessions.index.names(session))
             session.delivery.enter()
-            self._services.audit.note("close", link, session=session.state.id)
+            audit.note("close", link, session=session.state.id)
             session.describe(SessionClosed)
             self._sessions.drop(session)
         elif listed is not None and not past.is_hidden(command.session):

@@ -16,7 +16,7 @@ from typing import Any, Protocol, get_args
 
 from msgspec import UNSET, structs
 
-from dragoman.gateway.observability.audit import Audit
+from dragoman.gateway.observability import audit
 from dragoman.gateway.session.context import Effects, SessionContext
 from dragoman.gateway.session.history import page
 from dragoman.gateway.session.in_flight import OPENING, PendingCommand
@@ -180,7 +180,7 @@ class Commands:
             self._held.append((client, command))
             return
         if states.busy and states.cancel is CancelState.NONE:
-            services.audit.note("cancel", client or "gateway", session=self._context.state.id)
+            audit.note("cancel", client or "gateway", session=self._context.state.id)
             states.on(Trigger.CANCELLED)
             self._deadline = services.schedule(services.limits.cancel_deadline, self._expire)
         self._in_flight.forward(client, command)
@@ -271,7 +271,7 @@ class Commands:
         command = pending.command
         if failure is not None and isinstance(command, c.CancelTurn | c.SubmitInput):
             self.cancel_over()
-        _note_result(self._context.services.audit, pending, failure)
+        _note_result(pending, failure)
         if isinstance(command, OPENING) and self._context.state.backend_ids is None:
             self._effects.refused()
         if isinstance(command, c.CancelTurn) and failure is not None and failure.cause == "unsupported":
@@ -339,13 +339,13 @@ def _is_unknown(command: Command, failure: Failure | None) -> bool:
     return asks and failure is not None and failure.cause == "not_found"
 
 
-def _note_result(audit: Audit, pending: PendingCommand, failure: Failure | None) -> None:
+def _note_result(pending: PendingCommand, failure: Failure | None) -> None:
     """Write a line of the audit log about a command that opens or closes a session, and is done or was refused."""
     command, outcome = pending.command, failure.cause if failure is not None else "done"
     if pending.client is None:
         return
     if isinstance(command, c.OpenSession | c.ResumeSession) and failure is not None:
-        audit.note_failure("open", pending.client, outcome, session=command.session)
+        audit.note("open", pending.client, session=command.session, outcome=outcome)
     elif isinstance(command, c.DeleteSession):
         audit.note("close", pending.client, session=command.session, outcome=outcome)
 

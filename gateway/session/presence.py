@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
+from dragoman.gateway.observability import audit
 from dragoman.gateway.services import Services
 from dragoman.gateway.session.context import SessionContext
 from dragoman.gateway.session.ports import Backend, Client
@@ -143,7 +144,7 @@ class Presence:
         self._stop_timer()
         self._effects.backend.start()  # first: what the backend tells at once is then in the first snapshot
         if client.attaches:
-            self._context.services.audit.note("attach", client, session=self._context.state.id)
+            audit.note("attach", client, session=self._context.state.id)
             self._context.delivery.attach(client, request)
         else:
             client.attach(self._context.state, request)
@@ -198,7 +199,7 @@ class Presence:
     def _rest(self) -> None:
         """Close the connection to the backend, and say so: nobody uses the session."""
         self._context.log.info("session idle, closing its backend connection")
-        self._context.services.audit.note("close", "gateway", session=self._context.state.id, reason="session_ttl")
+        audit.note("close", "gateway", session=self._context.state.id, reason="session_ttl")
         self._effects.backend.rest()
         self._effects.rested()
 

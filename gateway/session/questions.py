@@ -12,6 +12,7 @@ from typing import Protocol
 import structlog
 from msgspec import UNSET, structs
 
+from dragoman.gateway.observability import audit
 from dragoman.gateway.session import wording
 from dragoman.gateway.session.context import Effects, SessionContext
 from dragoman.gateway.session.in_flight import PendingCommand
@@ -315,7 +316,7 @@ def _mismatch(block: QuestionBlock | None, command: Answer) -> tuple[Cause, str]
 def _refuse(context: SessionContext, client: Client, command: Answer, fault: tuple[Cause, str]) -> None:
     """Refuse an answer, and write a line of the audit log about it."""
     kind = type(command).__name__
-    context.services.audit.refuse(client, fault[1], session=context.state.id, command=kind)
+    audit.refuse(client, fault[1], session=context.state.id, command=kind)
     client.refuse(command.request, *fault)
 
 
@@ -329,7 +330,7 @@ def _note_answer(context: SessionContext, client: Client | None, command: Answer
     else:
         outcome = "code sent"
     session = context.state.id
-    context.services.audit.note("answer", client or "gateway", session=session, outcome=outcome, question=question)
+    audit.note("answer", client or "gateway", session=session, outcome=outcome, question=question)
 
 
 def _acknowledge(client: Client | None, request: str) -> None:

@@ -17,6 +17,7 @@ from typing import Any
 from msgspec import Struct, field, structs
 
 from dragoman.gateway.config.model import RouteOptions
+from dragoman.gateway.observability import audit
 from dragoman.gateway.services import Services
 from dragoman.gateway.session.attachments import Attachment
 from dragoman.gateway.session.commands import ADDRESSED, Commands, split_answers
@@ -308,7 +309,7 @@ class Session:
         self.state.agent = event.agent or self.state.agent
         if not client.alive:
             return
-        self._services.audit.note("open", client, session=self.state.id)
+        audit.note("open", client, session=self.state.id)
         self.presence.attach(client, "" if then is not None else request)
         if then is not None:
             self.command(client, then)

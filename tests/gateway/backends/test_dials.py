@@ -6,11 +6,10 @@ import asyncio
 import errno
 
 import pytest
-from structlog.testing import capture_logs
 
 from dragoman.adapters.base import Transport
 from dragoman.adapters.websocket.client import HandshakeRefusedError
-from dragoman.gateway.backends.dials import FAILING_MAX, LINE_BURST, RouteDials
+from dragoman.gateway.backends.dials import FAILING_MAX, RouteDials
 from dragoman.gateway.config.model import Limits
 from tests.idle import settle
 from tests.memory_transport import MemoryTransport
@@ -153,14 +152,3 @@ async def test_a_refusal_that_is_not_the_fault_of_the_backend_takes_no_token(fau
     made.fault = fault
     await made.fail(10)
     assert made.attempts == 10
-
-
-async def test_a_flood_of_log_lines_is_cut_and_the_next_line_tells_how_many_are_missing() -> None:
-    made = Backend(Limits())
-    with capture_logs() as logs:
-        for _ in range(LINE_BURST + 7):
-            made.dials.log_change("info", "backend connected", session="s")
-        made.now = SECOND
-        made.dials.log_change("info", "backend connected", session="s")
-    assert len(logs) == LINE_BURST + 1
-    assert logs[-1]["omitted"] == 7

@@ -6,16 +6,19 @@ import json
 import re
 import subprocess
 import sys
+import time
 
 import pytest
 
 from dragoman.gateway.observability import logs
+from dragoman.gateway.observability.line_limit import LINE_BURST, LINE_RATE
 from tests.gateway.recording.redaction.corpus import SHAPES
 
 PROGRAM = """
 import sys
 import structlog
 from dragoman.gateway.observability import logs
+from dragoman.gateway.observability.line_limit import LINE_BURST, LINE_RATE
 log = structlog.get_logger("dragoman")
 logs.configure({level!r}, as_json={as_json})
 log = log.bind(link="pod-1")
@@ -83,8 +86,10 @@ def test_an_exception_in_logfmt_is_part_of_its_line() -> None:
 def test_an_exception_on_a_terminal_has_its_traceback_without_values() -> None:
     program = """
 import sys
+import time
 import structlog
 from dragoman.gateway.observability import logs
+from dragoman.gateway.observability.line_limit import LINE_BURST, LINE_RATE
 sys.stderr.isatty = lambda: True
 logs.configure()
 def deep(text):
@@ -107,8 +112,10 @@ HOSTILE = "a\x1b[2Jb\x9b31mc\u202ed\nlevel=error event=forged"
 def hostile_line(setup: str) -> str:
     program = f"""
 import sys
+import time
 import structlog
 from dragoman.gateway.observability import logs
+from dragoman.gateway.observability.line_limit import LINE_BURST, LINE_RATE
 {setup}
 log = structlog.get_logger("dragoman")
 log.info({HOSTILE!r}, text={HOSTILE!r}, found=[{HOSTILE!r}], **{{{HOSTILE!r}: 1}})
@@ -140,6 +147,7 @@ def test_logs_of_libraries_have_the_same_format() -> None:
     program = f"""
 import logging
 from dragoman.gateway.observability import logs
+from dragoman.gateway.observability.line_limit import LINE_BURST, LINE_RATE
 logs.configure()
 logging.getLogger("aiohttp.server").error("bad request from %s", {HOSTILE!r})
 logging.getLogger("aiohttp.access").info("GET /")
@@ -159,8 +167,10 @@ except RuntimeError:
 def test_printed_lines_and_log_lines_keep_their_order() -> None:
     program = """
 import sys
+import time
 import structlog
 from dragoman.gateway.observability import logs
+from dragoman.gateway.observability.line_limit import LINE_BURST, LINE_RATE
 logs.configure()
 for number in range(100):
     structlog.get_logger("dragoman").info(f"line-{number}")
@@ -191,6 +201,7 @@ def test_no_secret_is_logged(as_json: bool) -> None:
     program = f"""
 import structlog
 from dragoman.gateway.observability import logs
+from dragoman.gateway.observability.line_limit import LINE_BURST, LINE_RATE
 logs.configure("info", as_json={as_json})
 log = structlog.get_logger("dragoman").bind(cause="no: {key}")
 log.info("token={key}", found=["{key}", 3])
@@ -198,3 +209,23 @@ log.info("token={key}", found=["{key}", 3])
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=30)
     assert key not in done.stderr
     assert done.stderr.count("[redacted:") == 3
+
+
+FLOOD = """
+import structlog
+from dragoman.gateway.observability import logs
+from dragoman.gateway.observability.line_limit import LINE_BURST, LINE_RATE
+logs.configure("debug")
+log = structlog.get_logger("dragoman")
+for _ in range(1500):
+    log.info("client connected")
+    log.debug("turn accepted")
+"""
+
+
+def test_a_flood_of_lines_is_cut_except_at_the_level_debug() -> None:
+    begun = time.monotonic()
+    done = subprocess.run([sys.executable, "-c", FLOOD], capture_output=True, text=True, check=True, timeout=30)
+    most = LINE_BURST + LINE_RATE * (time.monotonic() - begun) + 1
+    assert LINE_BURST <= done.stderr.count("client connected") <= most < 1500
+    assert done.stderr.count("turn accepted") == 1500
