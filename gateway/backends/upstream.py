@@ -24,6 +24,7 @@ from dragoman.gateway.backends.failover import FailoverConnection
 from dragoman.gateway.backends.status import BackendStatus
 from dragoman.gateway.first_frames import FirstFrames
 from dragoman.gateway.link import Link, LinkEvents, Peer
+from dragoman.gateway.observability import logs
 from dragoman.gateway.observability.trace_context import OUTGOING, TraceContext
 from dragoman.gateway.observability.traffic import observed
 from dragoman.gateway.public_reason import exit_reason, public_reason
@@ -229,7 +230,8 @@ class Upstream:
         self._may_go_on = bool(self._session.lost(text, unsent, cause))
 
     def _log_change(self, level: str, text: str, **details: str) -> None:
-        getattr(log, level)(text, session=self._name, endpoint=self._endpoint, **details)
+        if logs.LEVEL.passes("upstream", level):
+            getattr(log, level)(text, session=self._name, endpoint=self._endpoint, **details)
 
     def _is_in_grace(self) -> bool:
         """Return True while a turn that was open when the connection was lost may be found again."""

@@ -14,6 +14,7 @@ from typing import Literal, Protocol
 
 import structlog
 
+from dragoman.gateway.observability import logs
 from dragoman.gateway.observability.trace_context import TraceContext, trace_id
 
 Action = Literal["open", "attach", "answer", "cancel", "close", "detach", "refusal", "log level"]
@@ -33,6 +34,8 @@ class Actor(Protocol):
 
 def note(action: Action, by: Actor | str, *, session: str = "", outcome: str = "done", **details: object) -> None:
     """Write a line about an action. `by` is a link, or the name of who acted without one."""
+    if not logs.LEVEL.passes("audit", "info"):
+        return
     link, principal, trace = ("", by, None) if isinstance(by, str) else (by.id, by.principal, by.trace)
     facts = {"link": link, "session": session, "trace": trace_id(trace)}
     named = {name: text for name, text in facts.items() if text}

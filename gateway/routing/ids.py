@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from uuid import NAMESPACE_URL, UUID, uuid5
+from uuid import NAMESPACE_URL, UUID
+
+from dragoman.mappings.named_uuid import named_uuid
 
 
 def session_id(route: str, endpoint: str) -> str:
     """Return the id of the one session behind `endpoint`, or of another thing that has a name in a route."""
-    return str(uuid5(NAMESPACE_URL, f"dragoman:{route}:{endpoint}"))
+    return named_uuid(NAMESPACE_URL, f"dragoman:{route}:{endpoint}")
 
 
 def canonical_id(route: str, name: str) -> str:
@@ -20,4 +22,4 @@ def canonical_id(route: str, name: str) -> str:
 
 def agent_id(route: str) -> str:
     """Return the agent of a route's sessions, used if its upstream names none (docs/design.md, section 5)."""
-    return str(uuid5(NAMESPACE_URL, f"dragoman:{route}"))
+    return named_uuid(NAMESPACE_URL, f"dragoman:{route}")

@@ -37,7 +37,9 @@ class SessionIndex:
         self._sessions[state.id] = session
         names = [state.id]
         for dialect in self._dialects().values():
-            names += [*dialect.public_ids(state.id, state.backend_ids), *dialect.public_ids(state.id, state.ids)]
+            names += dialect.public_ids(state.id, state.backend_ids)
+            if state.backend_ids is None and state.chosen_ids is not None:
+                names += dialect.public_ids(state.id, state.chosen_ids)
         given = self._given.setdefault(state.id, {})
         for name in names:
             self._name(session, given, name)

@@ -96,6 +96,7 @@ def test_the_masked_form_shows_neither_a_token_nor_the_arguments_of_a_command() 
     "text",
     [
         *("smoth+ws//h:1?token=s3cret", "pod+unix:?token=s3cret", "smooth+ws://h:1?token=s3cret&=", "x?TOKEN=s3cret"),
+        *("x?\N{LATIN SMALL LETTER LONG S}ecret=s3cret", "x?api\N{KELVIN SIGN}ey=s3cret"),
         *("smooth+ws://me:s3cret@h:99999/", "smooth+ws://h:99999/?tokne=s3cret", "smooth+ws://h:x/?api_key=s3cret"),
         *("codewhale+stido:whale --api-key s3cret", "codewhale+stdio:whale --key 's3cret"),
     ],

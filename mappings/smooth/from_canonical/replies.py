@@ -6,19 +6,22 @@ clients refuse an id that is not a UUID, so any other id is replaced by a UUID c
 
 from __future__ import annotations
 
-from uuid import NAMESPACE_OID, UUID, uuid5
+from functools import lru_cache
+from uuid import NAMESPACE_OID, UUID
 
 from msgspec import UNSET
 
 from dragoman.mappings.canonical.commands import AnswerApproval, AnswerInteraction, GetSession, RenameSession
 from dragoman.mappings.canonical.events import HistorySnapshot, SessionOpened, SessionsListed
 from dragoman.mappings.canonical.values import Ext, Message
+from dragoman.mappings.named_uuid import named_uuid
 from dragoman.mappings.smooth.vocabulary import given
 from dragoman.mappings.smooth.wire import replies as wire
 from dragoman.mappings.smooth.wire.times import rfc3339
 
 STATUSES: dict[str, wire.SessionStatus] = {"active": "active", "idle": "idle", "ended": "ended"}
 
+IDS_KEPT = 256  # sessions whose ids are not computed anew: an opening asks four times
 TITLE_KEPT = 8  # characters of the id in the title of a session without a name
 
 
@@ -27,12 +30,12 @@ def as_uuid(text: str) -> UUID:
     try:
         return UUID(text)
     except ValueError:
-        return uuid5(NAMESPACE_OID, text)
+        return UUID(named_uuid(NAMESPACE_OID, text))
 
 
 def derived(session_id: str, name: str) -> str:
     """Return the UUIDv5 of a part of a session; `name` is session, user or agent."""
-    return str(uuid5(as_uuid(session_id), name))
+    return named_uuid(as_uuid(session_id), name)
 
 
 def public_ids(session_id: str, ids: Ext | None = None) -> tuple[str, ...]:
@@ -40,14 +43,19 @@ def public_ids(session_id: str, ids: Ext | None = None) -> tuple[str, ...]:
 
     They are a smooth backend's own ids, if it gave any.
     """
-    return (
-        _given(ids, "sessionId", derived(session_id, "session")),
-        _given(ids, "conversationId", str(as_uuid(session_id))),
-    )
+    session, conversation = _computed_ids(session_id)
+    return _given(ids, "sessionId", session), _given(ids, "conversationId", conversation)
+
+
+@lru_cache(maxsize=IDS_KEPT)
+def _computed_ids(session_id: str) -> tuple[str, str]:
+    return derived(session_id, "session"), str(as_uuid(session_id))
 
 
 def _given(ids: Ext | None, name: str, otherwise: str) -> str:
     """Return the id `name` that the backend gave, or `otherwise`."""
+    if ids is None:
+        return otherwise
     own = given(ids, name)
     return own if isinstance(own, str) and own else otherwise
 

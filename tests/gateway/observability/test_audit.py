@@ -12,7 +12,7 @@ from dragoman.gateway.app import App
 from dragoman.gateway.config.access import settled
 from dragoman.gateway.config.model import Auth, Config, Limits, Route
 from dragoman.gateway.endpoint import parse
-from dragoman.gateway.observability import audit
+from dragoman.gateway.observability import audit, logs
 from dragoman.gateway.observability.audit import VALUE_MAX
 from tests.conformance.fake_smooth import FakeSmooth
 from tests.gateway.identity.test_listeners import WS, shake
@@ -119,3 +119,13 @@ def test_a_line_repeats_only_the_beginning_of_a_long_value() -> None:
     assert line["outcome"] == "x" * VALUE_MAX + "..."
     assert line["session"] == "y" * VALUE_MAX + "..."
     assert line["command"] == "GetSession"
+
+
+def test_a_line_below_the_level_of_the_audit_log_is_not_written() -> None:
+    logs.LEVEL.change(components={"audit": "warning"})
+    try:
+        with capture_logs() as lines:
+            audit.note("open", "operator")
+    finally:
+        logs.LEVEL.change(components={"audit": None})
+    assert not lines
