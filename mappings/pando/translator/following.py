@@ -3,7 +3,8 @@
 A pando publishes `llm.end` after a successful run and nothing after any other run, and its bridge drops tokens when
 many come at once. So `message.list` is called at the end for the whole text, and after a silence to find the end. Two
 equal results with a silence between them end the turn. After a `session.update` a run of ours is probably over, so the
-silence is shorter. Released primaries never publish `llm.start`. It is added here, because clients wait for it.
+silence is shorter. An open tool call allows a long silence, unless the list has its results: then the run is not busy
+with it. Released primaries never publish `llm.start`. It is added here, because clients wait for it.
 
 An interrupted run ends with the first `session.update` after `session.interrupt` was called. The update and the reply
 come on two sockets in any order, so the run ends when both were read. A refused interrupt does not end the run.
@@ -27,7 +28,7 @@ from dragoman.mappings.canonical import events as say
 from dragoman.mappings.canonical.values import Message
 from dragoman.mappings.dialect import Burst
 from dragoman.mappings.pando.to_canonical import with_text
-from dragoman.mappings.pando.translator.known import KnownMessages, up_to_input
+from dragoman.mappings.pando.translator.known import KnownMessages, has_results, up_to_input
 from dragoman.mappings.pando.translator.output import OPENS, StreamedOutput
 from dragoman.mappings.rfc3339 import NS
 
@@ -73,8 +74,7 @@ class Following:
         self._input: str | None = None  # the input of ours that began the turn
         self._updated = False  # the last publication of the turn was a session.update
         self._output = StreamedOutput()
-        self.held: list[tuple[Burst[Event], Any]] = []
-        """Publications that wait for the answer to an input of ours, or for a list, on the other connection."""
+        self.held: list[tuple[Burst[Event], Any]] = []  # wait for an answer or a list, on the other connection
         self.known = KnownMessages()
         self._heard = 0
         self._severed_at = -1  # ns: when the connection was made again during an open turn
@@ -194,6 +194,7 @@ class Following:
 
     def _update(self, now: int) -> None:
         self._heard, self._updated = now, True
+        self._last = None if self._output.calls else self._last  # the list is read again after a silence
         self.wants = self.wants or (not self._output.calls and self._ending is None)
         if self.interrupt is not None:
             self.interrupt.updated = True
@@ -281,7 +282,7 @@ class Following:
         if self._ending is not None and silence >= ANSWER_DEADLINE * NS:
             return self._finish(None)
         if self.open and self._ending is None and silence >= self._quiet * NS:
-            if self._severed_at < self._heard:
+            if silence >= self.patience.tool * NS:
                 self._output.calls.clear()
             self.wants = True
         return self._no_cause() if self._ending is None and silence >= CAUSE_WAIT * NS else []
@@ -289,8 +290,9 @@ class Following:
     @property
     def _quiet(self) -> float:
         is_late = self._severed_at >= self._heard  # our subscription takes effect some time after we connect
-        if self._output.calls and not is_late:
-            return self.patience.tool
+        listed = self._last[0] if self._last is not None else ()
+        if self._output.calls and not is_late and not has_results(listed):
+            return self.patience.update if self._updated and not listed else self.patience.tool
         is_short = is_late or (self._input is not None and self._updated)
         return self.patience.update if is_short else self.patience.quiet
 

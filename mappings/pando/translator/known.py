@@ -14,6 +14,7 @@ from dragoman.mappings.canonical import Event
 from dragoman.mappings.canonical import events as say
 from dragoman.mappings.canonical.values import Message, Text
 from dragoman.mappings.pando.translator.output import StreamedOutput
+from dragoman.mappings.pando.vocabulary import given
 
 SAID_MAX = 64  # inputs that no list has contained yet: the end of a successful turn clears them
 ECHOES_MAX = 64  # our inputs whose echo may still come; released primaries send no echo
@@ -136,6 +137,14 @@ class KnownMessages:
         missing = self.missing(listed)
         self.note(listed)
         return [say.HistorySnapshot(items=listed)] if whole and listed else missing
+
+
+def has_results(rows: Sequence[Message]) -> bool:
+    """Return True if the last row of the store has the results of tool calls, so none of them is open.
+
+    A primary stores them once all are known, and the row of its next answer right after that.
+    """
+    return bool(rows) and given(rows[-1].ext, "role", str, "") == "tool"
 
 
 def up_to_input(listed: tuple[Message, ...]) -> tuple[Message, ...]:

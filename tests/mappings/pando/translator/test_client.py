@@ -426,6 +426,8 @@ def test_an_open_tool_call_stops_the_clock_for_half_an_hour() -> None:
     primary = accepted()
     primary.publishes("tool.start", tool_name="bash", call_id="c1", params="")
     primary.publishes("session.update")
+    primary.passes(10)
+    primary.sends("message.list", [*NEW, message("m3", "assistant", "")])
     for _ in range(100):  # the primary lives all the time
         primary.passes(10)
         primary.publishes("instance.heartbeat")

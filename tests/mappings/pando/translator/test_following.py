@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from dragoman.mappings.canonical import events as say
-from dragoman.mappings.canonical.values import Message
+from dragoman.mappings.canonical.values import Message, SessionSummary
 from dragoman.mappings.pando.translator.following import Following, Interrupt, Patience
 from dragoman.mappings.pando.translator.known import ECHOES_MAX
 from dragoman.mappings.pando.translator.output import TEXT_MAX
+from dragoman.mappings.pando.vocabulary import keep
 from dragoman.mappings.rfc3339 import NS
 
 END = say.TurnEnded(end="completed")
@@ -129,7 +130,7 @@ def severed(*listed: Message, published: tuple[say.Event, ...] = ()) -> list[say
 
 
 INPUT = Message(role="user", text="hi", id="u")
-RESULT = Message(role="system", text="", id="t")  # a pando stores the results of tools in a row without text
+RESULT = Message(role="system", text="", id="t", ext=keep(role="tool"))  # a pando stores results of tools without text
 STORED = INPUT, answer("m", "Done.")
 CALL = say.ToolCallStarted(call="c", name="look")
 LOOKS = say.TextDelta(text="I look."), CALL
@@ -206,6 +207,74 @@ def test_a_row_without_text_behind_the_last_answer_is_no_answer() -> None:
         say.ErrorReported(cause="internal", text="the run ended without an answer"),
         DONE[1],
     ]
+
+
+UPDATE = say.SessionUpdated(session=SessionSummary(session="s"))
+FAILED = [
+    say.ErrorReported(cause="internal", text="the run ended without an answer"),
+    say.StatusChanged(status="idle"),
+]
+
+
+def in_a_call(patience: Patience, input: str | None = "hi") -> Following:
+    """Return a turn whose only tool call is open, and whose session was updated 1 s after its beginning."""
+    session = Following(patience)
+    session.begin_turn(0, input)
+    session.take_event(CALL, 0)
+    session.take_event(UPDATE, NS)
+    return session
+
+
+def asks_at(session: Following, second: float) -> bool:
+    """Return True if the list is wanted at this time, and not before."""
+    session.check_time(int(second * NS) - 1)
+    early = session.wants
+    session.check_time(int(second * NS))
+    return session.wants and not early
+
+
+@pytest.mark.parametrize(("input", "quiet"), [("hi", 3.0), (None, 15.0)], ids=["our run", "a run of the primary"])
+def test_a_run_that_failed_in_a_tool_call_ends_after_a_session_update_once_the_results_are_stored(
+    input: str | None, quiet: float
+) -> None:
+    session = in_a_call(Patience(), input)
+    rows = [INPUT, answer("m", "I look."), RESULT]
+    assert asks_at(session, 4)
+    assert session.take_list(rows, 4 * NS) == []
+    assert asks_at(session, 4 + quiet)
+    assert session.take_list(rows, int((4 + quiet) * NS))[-2:] == FAILED
+
+
+def test_a_tool_call_without_stored_results_goes_on_after_a_session_update() -> None:
+    session = in_a_call(Patience())
+    rows = [INPUT, answer("m", "I look.")]
+    assert asks_at(session, 4)
+    assert session.take_list(rows, 4 * NS) == []
+    session.check_time(1000 * NS)
+    assert not session.wants
+    session.take_event(UPDATE, 1000 * NS)
+    assert asks_at(session, 1003)
+
+
+def test_a_failure_that_is_published_ends_a_turn_with_an_open_tool_call() -> None:
+    session = in_a_call(Patience())
+    session.take_event(system("m"), 2 * NS)
+    session.take_event(END, 2 * NS)
+    assert session.wants
+    assert session.take_list([INPUT, answer("m", "I look.")], 2 * NS)[-2:] == WHY
+
+
+def test_a_run_that_failed_while_the_connection_was_lost_ends_once_the_results_of_its_call_are_stored() -> None:
+    session = Following(Patience())
+    session.begin_turn(0, "hi")
+    session.take_event(CALL, 0)
+    session.reconnected(NS)
+    rows = [INPUT, answer("m", "I look."), RESULT]
+    assert session.take_list(rows, NS) == []
+    assert asks_at(session, 4)
+    assert session.take_list(rows, 4 * NS) == []
+    assert asks_at(session, 16)
+    assert session.take_list(rows, 16 * NS)[-2:] == FAILED
 
 
 def test_losing_the_primary_ends_nothing_without_a_turn() -> None:
