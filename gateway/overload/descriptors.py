@@ -2,10 +2,15 @@
 
 Without a descriptor for it, a connection cannot even be accepted: the event loop closes it, or leaves it in the queue
 of the kernel. So a client is refused while there are still descriptors for backends, children and recordings.
+
+Linux doubles the table of descriptors when it is full. A process with several threads waits for all processors then,
+and its event loop stands for 6 to 20 ms. So the table gets its size at the start.
 """
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import os
 import resource
 
@@ -14,6 +19,7 @@ INHERITED_LIMIT = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 
 RESERVE = 32  # a dozen for a child, a dial or a rotated recording, and as many for clients that are being refused
 ENOUGH = 65_536  # macOS refuses more than its kern.maxfilesperproc, and `links` is far below
+TABLE = 16_384  # descriptors for which the table has room from the start: 128 KiB in the kernel
 
 
 def raise_limit() -> None:
@@ -21,10 +27,12 @@ def raise_limit() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = ENOUGH if hard == resource.RLIM_INFINITY else min(hard, ENOUGH)
     if soft != resource.RLIM_INFINITY and soft < most:
-        try:
+        with contextlib.suppress(OSError, ValueError):  # a system with a further limit: the inherited one stays
             resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
-        except (OSError, ValueError):  # a system with a further limit: the inherited one stays
-            return
+            soft = most
+    room = TABLE if soft == resource.RLIM_INFINITY else min(soft, TABLE)
+    with contextlib.suppress(OSError):  # without room in the table the gateway works, too
+        os.close(fcntl.fcntl(2, fcntl.F_DUPFD_CLOEXEC, room - 1))
 
 
 def descriptor_shortage() -> str:

@@ -1,7 +1,8 @@
 """The pods of a directory, `pod+dir:DIR` as an upstream: each folder with a socket `sock` at which a process listens.
 
-Every method but `is_changed` may make many system calls, so it is called in a thread. What is read of a pod is read
-again only after something shows a change:
+A method that reads several pods makes many system calls, so it is called in a thread. `is_changed`, and `probe` with
+one pod, take less time than a thread needs to begin. What is read of a pod is read again only after something shows a
+change:
 
     what may change                     what shows it
     pods come and go                    the modification time of the directory
@@ -25,6 +26,7 @@ from msgspec import Struct, structs
 from dragoman.gateway.endpoint import Endpoint
 from dragoman.mappings.canonical.values import Status
 
+AT_ONCE = os.O_RDONLY | os.O_NONBLOCK  # a named pipe must not block us
 STATUS_MAX = 64 * 1024  # bytes of a status.json: a real one has a hundred
 COARSEST_NS = 1_000_000_000  # the coarsest modification times of file systems with sockets: ext3 counts seconds
 
@@ -49,6 +51,9 @@ class StatusFile(Struct, frozen=True):
 
     state: Status = "idle"
     segment_id: str | None = "unknown"
+
+
+STATUS = msgspec.json.Decoder(StatusFile)
 
 
 class Pods:
@@ -121,8 +126,11 @@ class Pods:
 
     def _read_status(self, name: str) -> StatusFile:
         try:
-            with open(self._path(name, "status.json"), "rb", opener=_open_at_once) as file:
-                return msgspec.json.decode(file.read(STATUS_MAX), type=StatusFile)
+            file = os.open(self._path(name, "status.json"), AT_ONCE)
+            try:
+                return STATUS.decode(os.read(file, STATUS_MAX))
+            finally:
+                os.close(file)
         except (OSError, msgspec.DecodeError):  # a pod of another make
             return StatusFile()
 
@@ -136,8 +144,3 @@ class Pods:
     def _settled(self, modified: int) -> int:
         """Return a modification time, or 0 if a change that comes now may get the same one."""
         return modified if self._clock() - modified > COARSEST_NS else 0
-
-
-def _open_at_once(path: str, flags: int) -> int:
-    """Open a file; a named pipe must not block the thread."""
-    return os.open(path, flags | os.O_NONBLOCK)

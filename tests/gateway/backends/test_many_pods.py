@@ -66,8 +66,8 @@ class ManyPods:
         self.status: dict[str, bytes] = {}
         self.on_the_loop: list[str] = []
         self._group = group
-        monkeypatch.setattr(live, "os", SimpleNamespace(stat=self._stat, listdir=self._listdir))
-        monkeypatch.setattr(live, "open", self._open, raising=False)
+        files = {"open": self._open, "read": lambda file, _size: file.getvalue(), "close": lambda file: file.close()}
+        monkeypatch.setattr(live, "os", SimpleNamespace(stat=self._stat, listdir=self._listdir, **files))
         upstream = parse(f"pod+dir:{folder}")
         self.time = ManualClock()
         self.sessions = Sessions(
@@ -103,7 +103,7 @@ class ManyPods:
         self._count("listdir")
         return [*(f"{number:04}" for number in range(self.many)), *os.listdir(path)]
 
-    def _open(self, path: str, _mode: str, opener: object) -> Any:
+    def _open(self, path: str, _flags: int) -> Any:
         self._count("open")
         told = self.status.get(Path(path).parent.name)
         if told is None:
@@ -210,12 +210,22 @@ async def test_opens_at_once_connect_once_each_and_get_a_pod_each(many_pods: Any
         assert pods.calls["connect"] == 100
 
 
-async def test_only_a_stat_of_the_directory_is_made_on_the_loop(many_pods: Any) -> None:
+async def test_an_open_reads_one_pod_on_the_loop(many_pods: Any) -> None:
     async with many_pods(FEW) as pods:
         await pods.open()
+        read = Counter({"stat directory": 1, "stat": 3, "open": 1, "connect": 1})
+        assert Counter(pods.on_the_loop) == read
         await pods.open(agent="0150")
+        assert Counter(pods.on_the_loop) == read + read
+
+
+async def test_only_a_stat_of_the_directory_is_made_on_the_loop_for_what_needs_several_pods(many_pods: Any) -> None:
+    async with many_pods(FEW) as pods:
         await pods.list()
-        assert set(pods.on_the_loop) == {"stat directory"}
+        pods.dead = {"0000", "0001", "0002"}
+        assert await pods.open() == "0003"
+        assert Counter(pods.on_the_loop)["connect"] == 1
+        assert set(pods.on_the_loop) == {"stat directory", "stat", "open", "connect"}
 
 
 async def test_a_named_pod_is_the_only_one_that_is_dialled(many_pods: Any) -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import resource
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import pytest
 
-from dragoman.gateway.overload.descriptors import RESERVE, descriptor_shortage, raise_limit
+from dragoman.gateway.overload.descriptors import RESERVE, TABLE, descriptor_shortage, raise_limit
 
 
 @pytest.fixture(autouse=True)
@@ -26,6 +28,15 @@ def test_the_soft_limit_is_raised() -> None:
     set_soft(256)
     raise_limit()
     assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] > 256
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells the size of the table")
+def test_the_table_of_descriptors_has_room_from_the_start() -> None:
+    size = "next(line for line in open('/proc/self/status') if line.startswith('FDSize')).split()[1]"
+    code = f"from dragoman.gateway.overload.descriptors import raise_limit; raise_limit(); print({size})"
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    told = subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.PIPE)  # our own code
+    assert int(told.stdout) >= (TABLE if hard == resource.RLIM_INFINITY else min(hard, TABLE))
 
 
 def test_descriptor_shortage_does_not_hold_with_many_free_descriptors() -> None:
