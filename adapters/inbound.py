@@ -103,8 +103,12 @@ class Inbound:
             self.resume()
 
     def end(self) -> None:
-        """Mark the end of the stream; `push` is not called after it."""
+        """Mark the end of the stream: `push` is not called after it, nor are `pause` and `resume`.
+
+        They are dropped, so that the transport, to which they belong, is freed without the garbage collector.
+        """
         self._ended = True
+        self._pause = self._resume = _do_nothing
         if self.empty:
             self._finish()
 
@@ -259,6 +263,10 @@ class PulledInbound:
         change = sum(map(memory, frames)) - sum(map(memory, self._frames))
         self._frames = frames
         self._meter.add(change)
+
+
+def _do_nothing() -> None:
+    """Do nothing: the stream has ended."""
 
 
 def memory(frame: Frame) -> int:

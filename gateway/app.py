@@ -53,8 +53,8 @@ if TYPE_CHECKING:
     from dragoman.gateway.recording.recordings import Recordings
     from dragoman.gateway.replay.playing import Replay
 
-COLLECT = (1_000, 3, 250)
-"""Thresholds: at most 5,000 objects (2 to 5 ms) at once, all once in a million (docs/reliability.md, section 5)."""
+COLLECT = (1_000, 3, 2_500)
+"""Thresholds: at most 5,000 objects (2 to 5 ms) at once, all once in 7.5 million (docs/reliability.md, section 5)."""
 
 LOSSES_LOGGED = 100  # rows of the ledger that are logged at shutdown, the largest first
 

@@ -354,8 +354,8 @@ class Link:
             self.outbox.put(frames)
 
     def _limited_sink(self) -> Sink:
-        rates, hear = self._rates, self._hear
-        return rates.limited(self._transport, hear, self._faults, self._refuse) if rates is not None else hear
+        rates, self._rates = self._rates, None  # the transport refers to it while it reads: no cycle is left
+        return rates.limited(self._transport, self._hear, self._faults, self._refuse) if rates else self._hear
 
     def _hear(self, frames: Sequence[Frame]) -> int:
         """Act on frames in the call that read them, and return how many were taken.

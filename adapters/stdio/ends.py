@@ -97,6 +97,7 @@ class ReadEnd:
             self.closed = True
             self._file.close()
             self._ended()
+            self._take, self._ended = _drop, _do_nothing  # the owner is freed without the garbage collector
 
     def _read_file(self) -> None:
         if self.read() and self._reading:
@@ -184,6 +185,7 @@ class WriteEnd:
         self._count(0)
         self._room.set()
         self._empty.set()
+        self._broken = None  # as above: the owner is freed
 
     # --------------------------------------------------------------------------------------------------
 
@@ -192,9 +194,9 @@ class WriteEnd:
             while self._queue and self._write_some(self._queue[0]):
                 pass
         except OSError:  # mostly EPIPE: the reader is gone, which ends this direction
-            self.close()
             if self._broken is not None:
                 self._loop.call_soon(self._broken)
+            self.close()
             return
         if self._waiting > self._high:
             self._room.clear()
@@ -236,6 +238,14 @@ class WriteEnd:
                     self._loop.add_writer(self._fd, self._push)
             else:
                 self._loop.remove_writer(self._fd)
+
+
+def _drop(_data: bytes) -> None:
+    """Drop data: the end is closed."""
+
+
+def _do_nothing() -> None:
+    """Do nothing: the end is closed."""
 
 
 @contextlib.contextmanager

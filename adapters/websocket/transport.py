@@ -188,7 +188,7 @@ class WebSocketTransport:
         self._ended = False  # the closing handshake has begun: no more reads or writes
         self._lost = Flag()
         self._heard = False  # a message has arrived since the last heartbeat check
-        self._count_pings: Callable[[int], None] = lambda _count: None
+        self._count_pings: Callable[[int], None] = _count_nothing
         self._look: asyncio.TimerHandle | None = None
         self._look_in(limits.heartbeat)
 
@@ -201,7 +201,7 @@ class WebSocketTransport:
                 # A local name would keep the message or the frames in memory.
                 await self._pulled.give(sink, await self._read(await self._socket.receive()))
         finally:
-            self._sink = None
+            self._sink, self._count_pings = None, _count_nothing
         if self._failure is not None:
             raise self._failure
 
@@ -317,6 +317,10 @@ class WebSocketTransport:
     def _ready(self) -> bool:
         """Return True if a frame is buffered."""
         return bool(self._unread) and self._unread[0][0].type in (WSMsgType.TEXT, WSMsgType.BINARY)
+
+
+def _count_nothing(_count: int) -> None:
+    """Count no pings: no client is served."""
 
 
 def address(name: tuple[str, int] | None) -> str:

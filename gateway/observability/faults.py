@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 from typing import Protocol
 
 from structlog.typing import FilteringBoundLogger
@@ -40,7 +41,7 @@ class FaultLog:
             self._counters[f"faults_{self._dialect}_{code}"] += count
         self.total += len(faults)
         if self._lines is None:
-            self._lines = LogThrottle(self._clock, self._write_line)
+            self._lines = LogThrottle(self._clock, partial(_write_line, self._owner))
         self._lines.note(faults[0])
         if len(faults) > 1:
             self._lines.note(faults[-1], len(faults) - 1)
@@ -50,5 +51,6 @@ class FaultLog:
         if self._lines is not None:
             self._lines.flush()
 
-    def _write_line(self, fault: PeerError, count: int) -> None:
-        self._owner.log.info("invalid frame received", code=fault.code, reason=fault.text, count=count)
+
+def _write_line(owner: HasLog, fault: PeerError, count: int) -> None:
+    owner.log.info("invalid frame received", code=fault.code, reason=fault.text, count=count)

@@ -1,0 +1,96 @@
+"""Connections and sessions that have ended are freed at once: no object of theirs waits for the garbage collector.
+
+A collection of all objects stops the gateway for as long as it takes. So it is rare (dragoman.gateway.app.COLLECT), and
+the objects of the gateway must not refer to each other in cycles once they are over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+from dragoman.gateway.config.model import Limits
+from tests.chaos.clients import connected
+from tests.chaos.kills import limits_table, route_table
+from tests.chaos.pair import DIALECTS, LISTEN
+from tests.chaos.processes import Program, running
+
+LIMITS = Limits(session_ttl=1.0)
+OVER = 3.0  # seconds in which sessions are forgotten and children end; objects of those that remain are not counted
+BAD_LINES = b'{"no":"message"}\n{"no":"json'
+
+
+async def test_connections_that_ended_leave_nothing_to_the_garbage_collector(tmp_path: Path) -> None:
+    async with AsyncExitStack() as stack:
+        child = f"codewhale+stdio:{sys.executable} -m dragoman demo-backend codewhale+stdio:"
+        backends = [child, *await start_backends(stack, tmp_path)]
+        routes = [route(number, backend, tmp_path) for number, backend in enumerate(backends)]
+        config = tmp_path / "gateway.toml"
+        config.write_text("\n".join([*routes, limits_table(LIMITS)]))
+        listeners = len(backends) * len(DIALECTS)
+        gateway = await stack.enter_async_context(
+            running("tests.gateway.collected_gateway", str(config), listeners=listeners)
+        )
+        await visit_all(gateway)
+        await garbage_of(gateway)  # the first visits fill caches of libraries
+        await visit_all(gateway)
+        garbage = await garbage_of(gateway)
+        assert [kind for kind in garbage if not kind.startswith("builtins.")] == []
+        assert sum(garbage.values()) < listeners, "not one object of each connection"
+
+
+async def start_backends(stack: AsyncExitStack, folder: Path) -> list[str]:
+    """Start a demo backend of each dialect, and return their endpoints."""
+    starting = []
+    for dialect in DIALECTS:
+        (place := folder / f"backend-{dialect}").mkdir()
+        demo = running("dragoman", "demo-backend", LISTEN[dialect].format(folder=place), "--log-level", "warning")
+        starting.append(stack.enter_async_context(demo))
+    return [backend.endpoints[0] for backend in await asyncio.gather(*starting)]
+
+
+def route(number: int, backend: str, folder: Path) -> str:
+    """Return a route to a backend, with a listener of each dialect."""
+    listen = []
+    for dialect in DIALECTS:
+        (place := folder / f"listen-{number}-{dialect}").mkdir()
+        listen.append(LISTEN[dialect].format(folder=place))
+    return route_table(f"route-{number}", listen, backend)
+
+
+async def visit_all(gateway: Program) -> None:
+    """Be a client of each listener, and on each Unix socket also one that writes bad messages."""
+    async with asyncio.TaskGroup() as group:
+        for endpoint in gateway.endpoints:
+            dialect, _, address = endpoint.partition("+")
+            group.create_task(visit(dialect, address))
+            if address.startswith("unix:"):
+                group.create_task(disturb(address))
+
+
+async def visit(dialect: str, address: str) -> None:
+    """Run a turn as a client, and leave."""
+    async with connected(dialect, address) as client:
+        await client.open()
+        turn = await client.ask("count 5")
+        async with asyncio.timeout(20):
+            await turn.over.wait()
+
+
+async def disturb(address: str) -> None:
+    """Write bad messages as a client, and close the connection in the middle of one."""
+    _, writer = await asyncio.open_unix_connection(address.removeprefix("unix:"))
+    writer.write(BAD_LINES)
+    await writer.drain()
+    writer.transport.abort()
+
+
+async def garbage_of(gateway: Program) -> dict[str, int]:
+    """Return the objects that wait for the garbage collector: how many there are of each type."""
+    await asyncio.sleep(OVER)
+    gateway.tell("count")
+    garbage: dict[str, int] = json.loads(await gateway.next_line())
+    return garbage
