@@ -1,8 +1,7 @@
 """The pods of a directory, `pod+dir:DIR` as an upstream: each folder with a socket `sock` at which a process listens.
 
-A method that reads several pods makes many system calls, so it is called in a thread. `is_changed`, and `probe` with
-one pod, take less time than a thread needs to begin. What is read of a pod is read again only after something shows a
-change:
+Every method but `is_changed` may make many system calls, or wait for a slow file system, so it is called in a thread.
+What is read of a pod is read again only after something shows a change:
 
     what may change                     what shows it
     pods come and go                    the modification time of the directory

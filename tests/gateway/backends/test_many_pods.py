@@ -210,22 +210,12 @@ async def test_opens_at_once_connect_once_each_and_get_a_pod_each(many_pods: Any
         assert pods.calls["connect"] == 100
 
 
-async def test_an_open_reads_one_pod_on_the_loop(many_pods: Any) -> None:
+async def test_only_a_stat_of_the_directory_is_made_on_the_loop(many_pods: Any) -> None:
     async with many_pods(FEW) as pods:
         await pods.open()
-        read = Counter({"stat directory": 1, "stat": 3, "open": 1, "connect": 1})
-        assert Counter(pods.on_the_loop) == read
         await pods.open(agent="0150")
-        assert Counter(pods.on_the_loop) == read + read
-
-
-async def test_only_a_stat_of_the_directory_is_made_on_the_loop_for_what_needs_several_pods(many_pods: Any) -> None:
-    async with many_pods(FEW) as pods:
         await pods.list()
-        pods.dead = {"0000", "0001", "0002"}
-        assert await pods.open() == "0003"
-        assert Counter(pods.on_the_loop)["connect"] == 1
-        assert set(pods.on_the_loop) == {"stat directory", "stat", "open", "connect"}
+        assert set(pods.on_the_loop) == {"stat directory"}
 
 
 async def test_a_named_pod_is_the_only_one_that_is_dialled(many_pods: Any) -> None:
