@@ -60,7 +60,7 @@ demo-sidecar: setup ## show tokens, TLS, reload, readiness, metrics and drain of
 	@$(BIN)/python -m tests.demo_sidecar
 
 test: lint ## run lint, then all tests; ARGS="..." is passed to pytest
-	$(BIN)/pytest --numprocesses=2 --dist=worksteal $(ARGS)
+	$(BIN)/pytest --numprocesses=3 --dist=worksteal $(ARGS)
 
 lint: setup ## run ruff, mypy --strict and the import rules
 	$(BIN)/ruff check

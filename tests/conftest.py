@@ -10,6 +10,7 @@ import signal
 from pathlib import Path
 
 import pytest
+import structlog
 from hypothesis import HealthCheck, settings
 
 from tests.shared import NOT_FOUND
@@ -32,6 +33,16 @@ settings.load_profile("dragoman")
 # A background job of a script ignores Ctrl-C, and so would each program that a test starts and interrupts.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+# Only a failed test shows its log, so no line needs colours or a date, which cost more than the line's event.
+LOG = [structlog.stdlib.add_log_level, structlog.processors.format_exc_info, structlog.processors.KeyValueRenderer()]
+
+
+def pytest_runtest_setup() -> None:
+    """Configure the log as for every test: a command that an earlier test ran here has configured it for itself."""
+    structlog.reset_defaults()
+    structlog.configure(processors=LOG)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

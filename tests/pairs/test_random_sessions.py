@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Iterator
 
 import pytest
 import structlog
@@ -33,12 +32,10 @@ STEPS = st.lists(
 )
 
 
-@pytest.fixture(autouse=True, scope="module")
-def quiet() -> Iterator[None]:
+@pytest.fixture(autouse=True)
+def quiet() -> None:
     """Turn off the log, because there are thousands of sessions."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
-    yield
-    structlog.reset_defaults()
 
 
 async def played(client: str, backend: str, steps: list[Step], log_max: int) -> None:

@@ -50,6 +50,7 @@ def user(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.P
     RecordingBuilder().turn("Where is my order?", TextDelta(text="On its way.")).write(folder, "order.jsonl")
     RecordingBuilder().turn("Where is my order?", TextDelta(text="Lost.")).write(folder, "lost.jsonl")
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # loading them takes longer than the tests
     return pytester
 
 
