@@ -18,6 +18,7 @@ from msgspec import UNSET, inspect
 
 from dragoman.mappings.canonical import Unmapped
 from dragoman.mappings.errors import PeerError
+from dragoman.mappings.reflection import structs
 from dragoman.mappings.value_count import check_value_count
 
 M = TypeVar("M")
@@ -93,7 +94,7 @@ class Codec(Generic[M]):
 
     @cached_property
     def _structs(self) -> list[inspect.StructType]:
-        return list(_structs(inspect.type_info(self._union)))
+        return structs(inspect.type_info(self._union))
 
     @cached_property
     def _variants(self) -> dict[object, inspect.StructType]:
@@ -200,14 +201,6 @@ def check_depth(value: object, max_depth: int, text: str = "") -> None:
         raise PeerError("too_deep", text or f"nested deeper than {max_depth} levels")
 
 
-def _structs(shape: inspect.Type) -> Iterator[inspect.StructType]:
-    if isinstance(shape, inspect.StructType):
-        yield shape
-    elif isinstance(shape, inspect.UnionType):
-        for member in shape.types:
-            yield from _structs(member)
-
-
 def _inside(shape: inspect.Type, seen: set[type]) -> Iterator[inspect.Type]:
     """Yield `shape` and every type that may be inside it."""
     match shape:
@@ -261,11 +254,11 @@ def _prune(value: object, shape: inspect.Type, path: str) -> Iterator[str]:
 
 def _prune_objects(values: Sequence[dict[str, object]], shape: inspect.Type, path: str) -> Iterator[str]:
     """Remove the undocumented keys of many objects of one shape; the documented keys are looked up once."""
-    structs = list(_structs(shape))
-    documented = {struct.tag: {f.encode_name: f.type for f in struct.fields} for struct in structs}
-    tag_field = structs[0].tag_field if structs else None
+    known = structs(shape)
+    documented = {struct.tag: {f.encode_name: f.type for f in struct.fields} for struct in known}
+    tag_field = known[0].tag_field if known else None
     for value in values:
-        tag = structs[0].tag if len(structs) == 1 else value.get(tag_field or "")
+        tag = known[0].tag if len(known) == 1 else value.get(tag_field or "")
         fields = documented.get(tag) if tag is None or isinstance(tag, str | int) else None
         if fields is None:
             continue

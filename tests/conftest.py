@@ -8,6 +8,7 @@ import gc
 import os
 import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 import structlog
@@ -36,7 +37,11 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 
 # Only a failed test shows its log, so no line needs colours or a date, which cost more than the line's event.
-LOG = [structlog.stdlib.add_log_level, structlog.processors.format_exc_info, structlog.processors.KeyValueRenderer()]
+LOG: list[Any] = [
+    structlog.stdlib.add_log_level,
+    structlog.processors.format_exc_info,
+    structlog.processors.KeyValueRenderer(),
+]
 
 
 def pytest_runtest_setup() -> None:

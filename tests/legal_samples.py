@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from dragoman.mappings.canonical import commands, events
 from dragoman.mappings.canonical.values import Failure, Message, Text, flatten
+from dragoman.mappings.reflection import struct_type
 from tests.samples import full, least
 
 SESSION = "0b0e9b0e-0000-4000-8000-00000000000a"
@@ -123,9 +124,7 @@ def _variants(value: Any) -> Iterator[Any]:
 
 def _others(value: Any, shape: inspect.Type) -> Iterator[Any]:
     if isinstance(value, Struct):
-        known = inspect.type_info(type(value))
-        assert isinstance(known, inspect.StructType)
-        for field in known.fields:
+        for field in struct_type(type(value)).fields:
             for other in _others(getattr(value, field.name), field.type):
                 yield replace(value, **{field.name: other})
         return

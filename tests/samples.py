@@ -6,6 +6,8 @@ from typing import Any, get_args
 
 from msgspec import Raw, inspect
 
+from dragoman.mappings.reflection import struct_type
+
 
 def least(kind: type[Any]) -> Any:
     """Return a minimal instance: only its required fields are set."""
@@ -23,9 +25,7 @@ def samples(union: object) -> list[Any]:
 
 
 def _struct(kind: type[Any], *, everything: bool) -> Any:
-    shape = inspect.type_info(kind)
-    assert isinstance(shape, inspect.StructType)
-    return kind(**{f.name: _value(f.type) for f in shape.fields if f.required or everything})
+    return kind(**{f.name: _value(f.type) for f in struct_type(kind).fields if f.required or everything})
 
 
 def _value(shape: inspect.Type) -> Any:

@@ -50,8 +50,9 @@ def test_a_rule_to_canonical_does_what_it_declares(dialect: Dialect, name: str, 
 def test_every_documented_field_stands_in_a_golden_frame(dialect: Dialect, name: str) -> None:
     direction: Direction[Any] = getattr(dialect, name)
     seen = {field for frame in GOLDEN[dialect.name, name] for field in said(direction.codec.decode(frame))}
-    empty = {"data", "params"}  # of pod messages without content: null is read, nothing is written
-    assert {field for field in documented(direction) - seen if field.rpartition(".")[2] not in empty} == set()
+    if dialect.name == "pod":  # a message without content: null is read, nothing is written
+        seen |= {field for field in documented(direction) if field.rpartition(".")[2] in {"data", "params"}}
+    assert documented(direction) - seen == set()
 
 
 # -- the measure itself -----------------------------------------------------------------------------

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from typing import Any, get_args
 
 import msgspec
@@ -27,6 +26,7 @@ from dragoman.mappings.codewhale.wire.frames import EventFrame
 from dragoman.mappings.codewhale.wire.values import Wire
 from dragoman.mappings.errors import PeerError
 from dragoman.mappings.jsonrpc import Envelope, decode_envelope
+from dragoman.mappings.reflection import alternatives, struct_field, structs
 from dragoman.mappings.value_count import check_value_count
 
 MAX_DEPTH = 128  # the limit of the real parser, serde_json
@@ -145,13 +145,10 @@ class Form:
 
     def __init__(self, kind: type[requests.RequestBase]) -> None:
         self.kind = kind
-        shape = inspect.type_info(kind)
-        assert isinstance(shape, inspect.StructType)  # noqa: S101  # of our own structs
-        (said,) = (field for field in shape.fields if field.name == "params")
-        types = said.type.types if isinstance(said.type, inspect.UnionType) else (said.type,)
-        ignored = any(isinstance(t, inspect.RawType) for t in types)
+        said = struct_field(kind, "params")
+        ignored = any(isinstance(member, inspect.RawType) for member in alternatives(said.type))
         self.required = said.required
-        self.params = None if ignored else next(t for t in types if isinstance(t, inspect.StructType))
+        self.params = None if ignored else structs(said.type)[0]
         self.decoder: Any = None if self.params is None else msgspec.json.Decoder(self.params.cls)
 
 
@@ -395,16 +392,16 @@ def fitted(value: object, shape: inspect.Type, path: str, dropped: list[str]) ->
     """
     match value:
         case dict():
-            return _members(value, tuple(_alternatives(shape)), path, dropped)
+            return _members(value, shape, path, dropped)
         case list():
-            for kind in _alternatives(shape):
+            for kind in alternatives(shape):
                 if isinstance(kind, inspect.ListType | inspect.VarTupleType):
                     return _items(value, kind.item_type, path, dropped)
     return value
 
 
 def _items(values: list[object], shape: inspect.Type, path: str, dropped: list[str]) -> list[object]:
-    tags = {s.tag for s in _alternatives(shape) if isinstance(s, inspect.StructType) and s.tag_field == "event"}
+    tags = {s.tag for s in structs(shape) if s.tag_field == "event"}
     known: list[object] = []
     for value in values:
         tag = value.get("event") if isinstance(value, dict) else None
@@ -415,12 +412,11 @@ def _items(values: list[object], shape: inspect.Type, path: str, dropped: list[s
     return known
 
 
-def _members(value: dict[str, object], shapes: tuple[inspect.Type, ...], path: str, dropped: list[str]) -> object:
-    units = [v for t in shapes if isinstance(t, inspect.LiteralType) for v in t.values]
+def _members(value: dict[str, object], shape: inspect.Type, path: str, dropped: list[str]) -> object:
+    units = [v for t in alternatives(shape) if isinstance(t, inspect.LiteralType) for v in t.values]
     if len(value) == 1 and next(iter(value.items())) in [(unit, None) for unit in units]:
         return next(iter(value))
-    structs = (t for t in shapes if isinstance(t, inspect.StructType))
-    struct = next((s for s in structs if s.tag_field is None or value.get(s.tag_field) == s.tag), None)
+    struct = next((s for s in structs(shape) if s.tag_field is None or value.get(s.tag_field) == s.tag), None)
     if struct is None:
         return value
     fields = {field.encode_name: field.type for field in struct.fields}
@@ -433,14 +429,6 @@ def _members(value: dict[str, object], shapes: tuple[inspect.Type, ...], path: s
         else:
             dropped.append(f"{path}.{name}")
     return members
-
-
-def _alternatives(shape: inspect.Type) -> Iterator[inspect.Type]:
-    if isinstance(shape, inspect.UnionType):
-        for member in shape.types:
-            yield from _alternatives(member)
-    else:
-        yield shape
 
 
 EVENTS = Events()

@@ -6,9 +6,9 @@ Go reads them: names in any case, null and absent members as the zero value, and
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from msgspec import Struct, inspect
+
+from dragoman.mappings.reflection import alternatives
 
 
 class Wire(Struct, frozen=True, kw_only=True, gc=False, forbid_unknown_fields=True):
@@ -43,17 +43,5 @@ def _members(value: dict[str, object], shape: inspect.StructType, path: str, dro
 
 
 def _takes_null(shape: inspect.Type) -> bool:
-    return any(
-        isinstance(member, inspect.NoneType | inspect.RawType | inspect.AnyType) for member in _alternatives(shape)
-    )
-
-
-def _alternatives(shape: inspect.Type) -> Iterator[inspect.Type]:
-    yield from shape.types if isinstance(shape, inspect.UnionType) else (shape,)
-
-
-def struct_type(kind: type[Struct]) -> inspect.StructType:
-    """Return the description of a struct by reflection."""
-    shape = inspect.type_info(kind)
-    assert isinstance(shape, inspect.StructType)  # noqa: S101  # `kind` is a struct
-    return shape
+    nullable = inspect.NoneType | inspect.RawType | inspect.AnyType
+    return any(isinstance(member, nullable) for member in alternatives(shape))

@@ -21,9 +21,10 @@ from dragoman.mappings.codec import check_depth
 from dragoman.mappings.errors import PeerError
 from dragoman.mappings.jsonrpc import decode_envelope
 from dragoman.mappings.pando.wire import requests, topics
-from dragoman.mappings.pando.wire.base import struct_type, usual
+from dragoman.mappings.pando.wire.base import usual
 from dragoman.mappings.pando.wire.replies import Reply
 from dragoman.mappings.pando.wire.times import nanoseconds
+from dragoman.mappings.reflection import struct_field, struct_type
 from dragoman.mappings.value_count import check_value_count
 
 MAX_DEPTH = 500  # Go reads 10,000 levels; this limit is below Python's own recursion limit
@@ -112,7 +113,7 @@ class Events(Shared):
         self._reply = Form(Reply)
         self._forms: dict[str, Form] = {}
         for kind in get_args(topics.Topic):
-            topic = next(f for f in struct_type(kind).fields if f.name == "topic").type
+            topic = struct_field(kind, "topic").type
             assert isinstance(topic, inspect.LiteralType)  # noqa: S101  # of our own structs
             self._forms |= dict.fromkeys(map(str, topic.values), Form(kind))
         self._decoders = {topic.encode(): form.decode for topic, form in self._forms.items()}
@@ -209,7 +210,7 @@ class Requests(Shared):
         self._write = Form(requests.Write)
         self._forms: dict[str, Form] = {}
         for kind in get_args(requests.Request):
-            method = next(f for f in struct_type(kind).fields if f.name == "method").default
+            method = struct_field(kind, "method").default
             if method != "db.write":
                 self._forms[str(method)] = Form(kind)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from msgspec.structs import replace
@@ -13,8 +13,9 @@ from dragoman.mappings.canonical import commands as ask
 from dragoman.mappings.canonical import events as say
 from dragoman.mappings.canonical.values import BackendInfo, Item, Message, Paste, Reasoning, SessionSummary, Text
 from dragoman.mappings.codewhale import DIALECT
-from dragoman.mappings.codewhale.from_canonical import public_ids, replies
+from dragoman.mappings.codewhale.from_canonical import FROM_EVENT, public_ids, replies
 from dragoman.mappings.codewhale.vocabulary import HEAD, SEED, keep
+from dragoman.mappings.codewhale.wire.lines import Line
 from dragoman.mappings.codewhale.wire.values import ThreadStatus
 from dragoman.mappings.dialect import Burst
 from dragoman.mappings.extras import raw
@@ -141,3 +142,13 @@ def test_a_thread_shows_whether_it_is_archived(known: ThreadStatus, archived: bo
         state = SessionState(id=UUID, archived=archived, backend_ids=ids)
         assert replies.described(state, HEAD).status == status
         assert replies.row(SessionSummary(session=UUID, archived=archived, ext=ids), HEAD).status == status
+
+
+def test_only_text_and_hooks_of_old_releases_are_bare_lines() -> None:
+    """Clients would show a bare line of reasoning as text (docs/dialects/codewhale.md, section 11)."""
+    spoken = {
+        kind.__name__
+        for kind, entry in FROM_EVENT.entries.items()
+        if not set(get_args(Line)).isdisjoint(entry.produces)
+    }
+    assert spoken == {"ModelTurnStarted", "TextDelta", "TurnResult", "LifecycleReport", "QuestionAsked"}

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import pytest
 from msgspec import inspect
 
-from dragoman.mappings.codewhale.wire import REQUESTS
+from dragoman.mappings.codewhale.wire import EVENTS, REQUESTS
 from dragoman.mappings.codewhale.wire.codecs import fitted
 from dragoman.mappings.codewhale.wire.frames import EventFrame
 from dragoman.mappings.codewhale.wire.results import (
+    Answer,
     AppResponse,
     Capabilities,
     Health,
     Interrupted,
+    Result,
     Stopped,
     ThreadResponse,
     shape_of,
 )
 from dragoman.mappings.errors import PeerError
+from tests.mappings.golden import GOLDEN, fields_of, said
 
 
 @pytest.mark.parametrize(
@@ -82,3 +87,9 @@ def test_values_of_a_wrong_type_are_left_for_the_decoder_to_refuse() -> None:
     for value in ([1], {"event": 5}, {"event": "error", "message": []}):
         assert fitted(value, shape, "$", dropped) == value
     assert dropped == []
+
+
+def test_every_documented_field_of_a_result_and_of_its_frames_is_in_a_golden_frame() -> None:
+    seen = {field for frame in GOLDEN["codewhale", "events"] for field in said(EVENTS.decode(frame))}
+    for kind in (*get_args(Result), Answer):
+        assert set(fields_of(inspect.type_info(kind))) - seen == set()

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
+from typing import get_args
 
 from msgspec import Raw
 
-from dragoman.mappings.canonical import SessionState, commands
+from dragoman.mappings.canonical import Event, SessionState, commands
 from dragoman.mappings.canonical import events as say
 from dragoman.mappings.canonical.values import FileAttachment, KnowledgeRef, Message, Text
 from dragoman.mappings.dialect import Burst
 from dragoman.mappings.pando import DIALECT
-from dragoman.mappings.pando.from_canonical import public_ids
+from dragoman.mappings.pando.from_canonical import FROM_EVENT, public_ids
 from dragoman.mappings.pando.from_canonical.replies import described
 from dragoman.mappings.pando.vocabulary import keep
 
@@ -45,3 +46,12 @@ def test_a_change_of_another_dialect_s_store_is_counted() -> None:
     event = say.StoreChanged(topic="db.goal.created", change=Raw(b"{}"))
     rendered = DIALECT.events.write(Burst(items=[event]))
     assert (rendered.frames, len(rendered.losses)) == ([], 1)
+
+
+def test_reasoning_and_internal_events_are_not_published_but_for_what_pando_has() -> None:
+    shown = {
+        kind.__name__
+        for kind in get_args(Event)
+        if kind.visibility != "public" and FROM_EVENT.entries[kind].fidelity.kind != "none"
+    }
+    assert shown == {"StoreChanged", "Unmapped"}

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.mappings.pando.wire.times import ZERO, duration, nanoseconds, rfc3339
+from dragoman.mappings.pando.wire.topics import ChangeTopic
 
 
 @pytest.mark.parametrize(
@@ -46,3 +49,8 @@ def test_a_local_offset_is_the_same_moment() -> None:
 @pytest.mark.parametrize("text", ["yesterday", "2026-05-09T21:28:20", "2026-05-09 21:28:20Z", "2026-13-09T21:28:20Z"])
 def test_a_time_that_go_does_not_read_is_none(text: str) -> None:
     assert nanoseconds(text) is None
+
+
+def test_the_topics_of_the_store_are_those_that_a_pando_has() -> None:
+    assert len(get_args(ChangeTopic)) == 13
+    assert all(topic.startswith("db.") and topic.count(".") == 2 for topic in get_args(ChangeTopic))

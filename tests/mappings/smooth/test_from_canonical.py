@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, get_args
 from uuid import UUID, uuid5
 
 import pytest
 from msgspec import Raw
 
-from dragoman.mappings.canonical import Unmapped, commands, events
+from dragoman.mappings.canonical import Event, Unmapped, commands, events
 from dragoman.mappings.canonical.values import (
     End,
     Ext,
@@ -28,6 +28,7 @@ from dragoman.mappings.dialect import Burst, Loss
 from dragoman.mappings.smooth.directions import FROM_CLIENT
 from dragoman.mappings.smooth.from_canonical import FROM_EVENT, Context, public_ids
 from dragoman.mappings.smooth.wire import EVENTS
+from dragoman.mappings.smooth.wire.events import StreamReasoning
 from tests.smooth_shapes import assert_emitted, assert_reply
 
 SESSION = "5d0c7a52-1f1e-4c5e-9c38-0f6b1f2a9e01"
@@ -369,3 +370,13 @@ def test_references_and_pastes_become_the_text_of_a_message() -> None:
 def test_a_command_without_an_action_is_counted() -> None:
     written = FROM_CLIENT.write(Burst(items=[commands.PauseTurn(request="q")]))
     assert (written.frames, [loss.why for loss in written.losses]) == ([], ["smooth cannot pause"])
+
+
+def test_internal_events_have_no_form_in_smooth() -> None:
+    internal = {t for t in get_args(Event) if t.visibility == "internal"} - {Unmapped}
+    assert {t for t in internal if FROM_EVENT.entries[t].fidelity.kind != "none"} == set()
+
+
+def test_reasoning_becomes_only_stream_reasoning() -> None:
+    made = [FROM_EVENT.entries[t].produces for t in get_args(Event) if t.visibility == "reasoning"]
+    assert {struct for produces in made for struct in produces} == {StreamReasoning}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any, get_args
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -254,3 +255,9 @@ def test_attachments_that_are_not_a_list_are_dropped(images: object) -> None:
 def test_a_message_may_be_missing_beside_an_attachment() -> None:
     said = command({"action": "send_message", "sessionId": "s", "images": [{"url": "data:,"}]})
     assert said == SubmitInput(session="s", segments=(ImageAttachment(url="data:,"),))
+
+
+@pytest.mark.parametrize("struct", get_args(AnyEvent) + get_args(AnyAction), ids=lambda s: s.__name__)
+def test_wire_structs_are_closed_and_omit_what_is_absent(struct: type[msgspec.Struct]) -> None:
+    config = struct.__struct_config__
+    assert (config.frozen, config.forbid_unknown_fields, config.omit_defaults, config.gc) == (True, True, True, False)

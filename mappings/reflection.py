@@ -1,0 +1,33 @@
+"""The types of structs, described by msgspec: codecs read undocumented JSON by them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from msgspec import Struct, inspect
+
+
+def struct_type(kind: type[Struct]) -> inspect.StructType:
+    """Return the description of a struct."""
+    shape = inspect.type_info(kind)
+    assert isinstance(shape, inspect.StructType)  # noqa: S101  # `kind` is a struct
+    return shape
+
+
+def struct_field(kind: type[Struct], name: str) -> inspect.Field:
+    """Return the description of a struct's field."""
+    return next(field for field in struct_type(kind).fields if field.name == name)
+
+
+def alternatives(shape: inspect.Type) -> Iterator[inspect.Type]:
+    """Yield the members of a union at any depth; any other type is its only alternative."""
+    if isinstance(shape, inspect.UnionType):
+        for member in shape.types:
+            yield from alternatives(member)
+    else:
+        yield shape
+
+
+def structs(shape: inspect.Type) -> list[inspect.StructType]:
+    """Return the structs among the alternatives of a type."""
+    return [member for member in alternatives(shape) if isinstance(member, inspect.StructType)]

@@ -1,0 +1,75 @@
+"""The tables of rules of each dialect are complete: every type has exactly one entry, which says what it writes."""
+
+from __future__ import annotations
+
+from typing import Any, get_args
+
+import msgspec
+import pytest
+
+from dragoman.gateway import registry
+from dragoman.mappings.canonical import Command, Event
+from dragoman.mappings.codewhale.to_canonical.frames import TO_FRAME
+from dragoman.mappings.codewhale.wire.frames import EventFrame
+from dragoman.mappings.codewhale.wire.lines import Line
+from dragoman.mappings.codewhale.wire.requests import REQUESTS
+from dragoman.mappings.codewhale.wire.results import Answer
+from dragoman.mappings.pando.wire.replies import Reply
+from dragoman.mappings.pando.wire.requests import Request
+from dragoman.mappings.pando.wire.topics import Topic
+from dragoman.mappings.pod.wire.events import Event as PodEvent
+from dragoman.mappings.pod.wire.methods import Method
+from dragoman.mappings.rules import Nothing, RuleTable
+from dragoman.mappings.smooth.wire import AnyAction, AnyEvent
+
+WIRE: dict[str, tuple[set[Any], set[Any]]] = {
+    "smooth": (set(get_args(AnyEvent)), set(get_args(AnyAction))),
+    "pod": (set(get_args(PodEvent)), set(get_args(Method))),
+    "pando": ({*get_args(Topic), Reply}, set(get_args(Request))),
+    "codewhale": ({*get_args(Line), Answer}, set(REQUESTS)),
+}
+"""The types of each dialect's messages: those of a server, and those of a client."""
+
+INSIDE = {msgspec.Raw, *get_args(EventFrame)}
+"""The types of what rules write inside of a message."""
+
+dialects = pytest.mark.parametrize("name", WIRE)
+
+
+def from_canonical(name: str) -> list[RuleTable]:
+    dialect = registry.dialect(name)
+    return [dialect.events.from_canonical, dialect.commands.from_canonical]
+
+
+@dialects
+def test_exactly_the_known_types_have_an_entry(name: str) -> None:
+    dialect = registry.dialect(name)
+    to_canonical = (dialect.events.to_canonical, dialect.commands.to_canonical)
+    assert tuple(set(table.entries) for table in to_canonical) == WIRE[name]
+    assert [set(table.entries) for table in from_canonical(name)] == [set(get_args(Event)), set(get_args(Command))]
+
+
+def test_exactly_the_known_frames_of_codewhale_have_an_entry() -> None:
+    assert set(TO_FRAME.entries) == set(get_args(EventFrame))
+
+
+@dialects
+def test_every_wire_type_is_written_by_some_rule(name: str) -> None:
+    written = {kind for table in from_canonical(name) for entry in table.entries.values() for kind in entry.produces}
+    assert written - INSIDE == set.union(*WIRE[name])
+
+
+@dialects
+def test_rules_produce_canonical_types_only(name: str) -> None:
+    dialect = registry.dialect(name)
+    for direction, union in ((dialect.events, Event), (dialect.commands, Command)):
+        for entry in direction.to_canonical.entries.values():
+            assert set(entry.produces) <= set(get_args(union)), entry.source
+
+
+@dialects
+def test_an_item_without_a_form_in_the_dialect_has_a_reason(name: str) -> None:
+    grades = [entry.fidelity for table in from_canonical(name) for entry in table.entries.values()]
+    reasons = [grade.why for grade in grades if isinstance(grade, Nothing)]
+    assert reasons
+    assert all(reasons)
