@@ -8,7 +8,7 @@ when the gateway falls behind, sending waits when the peer does, and closing has
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from enum import IntEnum
 from typing import Protocol
 
@@ -63,6 +63,26 @@ Sink = Callable[[Sequence[Frame]], int]
 
 The transport keeps the others and pauses reading until `resume` is called.
 """
+
+
+class Work(Protocol):
+    """Work of one connection, which takes turns with that of the others. A unit is about the time of a byte of JSON."""
+
+    waiting: int
+    """Number of pieces that wait for a turn, or are done in this one."""
+
+    def add_work(self, work: Iterator[None]) -> None:
+        """Do this work behind the work that was added before: now, or in a later step of the event loop."""
+
+    def count(self, units: int) -> None:
+        """Count work that was done."""
+
+    def stop(self) -> None:
+        """Drop the work that waits."""
+
+
+NewWork = Callable[[Callable[[Exception], None]], Work]
+"""Returns the work of a new connection. It calls the function with the exception of a piece that fails."""
 
 
 class Transport(Protocol):

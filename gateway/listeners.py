@@ -18,6 +18,7 @@ from dragoman.gateway.endpoint import Endpoint
 from dragoman.gateway.identity.listeners import ListenerIdentity
 from dragoman.gateway.identity.principal import LOCAL, Principal, Refusal
 from dragoman.gateway.ingress import Ingress
+from dragoman.gateway.overload.fair_queue import STEP, SlicedWork
 from dragoman.gateway.pods.directory import PodDirectory
 from dragoman.gateway.pods.folder import PodFolder
 from dragoman.gateway.session.session import Session
@@ -135,6 +136,7 @@ class Listeners:
             """Return the authentication in force: a reload may change it."""
             return entrance.identities.listener(endpoint, entrance.router.route, accept)
 
+        queue = clients.services.queue
         callbacks = ListenerCallbacks(
             accept=accept,
             accept_as=lambda facts: identity().accept_as(facts),
@@ -149,5 +151,6 @@ class Listeners:
             instance=us,
             lost=lambda loss: clients.services.ledger.record([loss], target=dialect.name),
             subscribed=lambda: entrance.router.subscribed(),  # noqa: PLW0108  # a reload may change the router
+            work=lambda fail: SlicedWork(queue, fail, STEP),
         )
         return await registry.listen(endpoint, entrance.router.services.limits, callbacks)

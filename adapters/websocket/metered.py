@@ -3,6 +3,10 @@
 aiohttp's parser keeps an unfinished message where Python cannot see it. So this wrapper counts the bytes that the
 parser was fed since the last complete message.
 
+A client's pings, fragments and parts of messages are parsed in turns with those of the other clients: one iteration of
+the event loop may read from all of them. What was read waits here, and the connection is not read meanwhile. A whole
+message in one read is parsed at once, because its link takes turns.
+
 It also ends a flood. While aiohttp closes a connection it reads all messages up to the peer's close frame, in one step
 of the event loop. So `close` drops those that wait, and aborts the connection of a peer that goes on sending.
 
@@ -16,13 +20,14 @@ It depends on a few semi-private names of aiohttp; without them nothing is count
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any
 
 from aiohttp import WSCloseCode, WSMsgType
 from aiohttp.http_websocket import WebSocketError
 
+from dragoman.adapters.base import Work
 from dragoman.adapters.meter import STEP, Meter
 from dragoman.adapters.websocket.frame_counter import FrameCounter
 
@@ -62,14 +67,17 @@ class MeteredReader:
         "_abort",
         "_between",
         "_counter",
+        "_kept",
         "_meter",
         "_parser",
+        "_protocol",
         "_push",
         "_queue",
         "_room",
         "_socket",
         "_stalled",
         "_unfinished",
+        "_work",
         "counted",
     )
 
@@ -89,6 +97,9 @@ class MeteredReader:
         self._meter = meter
         self._push = push
         self._counter = counter  # None for a server's frames
+        self._protocol = protocol
+        self._work: Work | None = None  # made when it is first needed
+        self._kept = 0  # bytes that wait for their turn
         self._between = False  # the parser holds no part of a message
         self._unfinished = 0
         self._room = sys.maxsize  # bytes that the peer may still send
@@ -100,8 +111,11 @@ class MeteredReader:
     def possible(protocol: Any, socket: Any) -> bool:
         """Return True if this aiohttp has the names that this class depends on."""
         queue = getattr(socket, "_reader", None)
-        return getattr(protocol, "_payload_parser", None) is not None and all(
-            hasattr(queue, name) for name in ("_buffer", "_size")
+        has_names = hasattr(protocol, "_reading_paused") and hasattr(protocol, "_buffer_paused")
+        return (
+            has_names
+            and getattr(protocol, "_payload_parser", None) is not None
+            and all(hasattr(queue, name) for name in ("_buffer", "_size"))
         )
 
     def feed_data(self, data: bytes) -> tuple[bool, bytes]:
@@ -129,9 +143,39 @@ class MeteredReader:
                 and len(data) == (data[1] - 122 if data[1] < 254 else (data[2] << 8 | data[3]) + 8)
             )
         )
-        if counter is not None and not is_whole and (refusal := counter.refusal(data)):
+        if counter is None or (is_whole and not self._kept):
+            return self._parse(data)
+        if self._work is None and counter.new_work is not None:
+            self._work = counter.new_work(self._fail)
+        if self._work is None:
+            return NOTHING if self._refuses(counter, data) else self._parse(data)
+        self._kept += len(data)
+        self._work.add_work(self._parse_in_turn(self._work, counter, data))
+        if self._kept:
+            self._read_on(pause=True)
+            self._count()
+        return NOTHING
+
+    def _parse_in_turn(self, work: Work, counter: FrameCounter, data: bytes) -> Iterator[None]:
+        self._kept -= len(data)
+        if self._parser is not None:
+            if not self._refuses(counter, data):
+                self._parse(data)
+            work.count(counter.units)
+        if not self._kept and self._parser is not None:
+            self._read_on(pause=False)
+        yield from ()  # all of it is one piece
+
+    def _refuses(self, counter: FrameCounter, data: bytes) -> bool:
+        """Return True, and end the stream, if the client sent too many frames."""
+        refusal = counter.refusal(data)
+        if refusal:
             self._end_stream(refusal)
-            return NOTHING
+        return bool(refusal)
+
+    def _parse(self, data: bytes) -> tuple[bool, bytes]:
+        queue = self._queue
+        messages = queue._buffer  # noqa: SLF001  # as the module says
         known = len(messages)
         result: tuple[bool, bytes] = self._parser.feed_data(data)
         self._unfinished += len(data)
@@ -148,9 +192,16 @@ class MeteredReader:
         return result
 
     def feed_eof(self) -> None:
-        """End the stream, as aiohttp's own parser does."""
+        """End the stream, as aiohttp's own parser does, behind what waits for its turn."""
+        if self._work is not None and self._kept:
+            self._work.add_work(self._end_in_turn())
+        elif self._parser is not None:
+            self._parser.feed_eof()
+
+    def _end_in_turn(self) -> Iterator[None]:
         if self._parser is not None:
             self._parser.feed_eof()
+        yield from ()
 
     def messages_read(self) -> None:
         """Count less after messages were read from the queue."""
@@ -168,15 +219,33 @@ class MeteredReader:
     def discard(self) -> None:
         """Drop all that was received, and what still arrives."""
         self._parser = None
+        if self._work is not None:
+            self._work.stop()
         if getattr(self._socket, "_parser", None) is not None:
             self._socket._parser = None  # noqa: SLF001  # it is the last that holds the unfinished message
         self._queue._buffer.clear()  # noqa: SLF001  # as the module says
         self._meter.add(-self.counted)
         self.counted = 0
 
+    def _fail(self, _error: Exception) -> None:
+        """Disconnect the peer: a part of what it sent was not parsed."""
+        if self._protocol.transport is not None:
+            self._protocol.transport.abort()
+
+    def _read_on(self, *, pause: bool) -> None:
+        """Stop reading, or read on unless aiohttp has stopped it as well."""
+        tcp = self._protocol.transport
+        if tcp is None or tcp.is_closing():
+            return
+        if pause:
+            tcp.pause_reading()
+        elif not (self._protocol._reading_paused or self._protocol._buffer_paused):  # noqa: SLF001  # as the module says
+            tcp.resume_reading()
+
     def _end_stream(self, text: str) -> None:
-        """End the connection with 1009, as aiohttp does for a message that is too big; drop what still arrives."""
+        """End the connection with 1009, as aiohttp does for a message that is too big; read nothing more."""
         self._parser = None
+        self._read_on(pause=True)
         self._queue.set_exception(WebSocketError(WSCloseCode.MESSAGE_TOO_BIG, text))
 
     def _has_message(self, known: int) -> bool:
@@ -185,7 +254,7 @@ class MeteredReader:
         return any(message.type in MESSAGES for message, _ in added)
 
     def _count(self) -> None:
-        held = self._unfinished + self._queue._size  # noqa: SLF001  # as the module says
+        held = self._kept + self._unfinished + self._queue._size  # noqa: SLF001  # as the module says
         change = held - self.counted
         if self._parser is not None and not -STEP < change < STEP:
             self.counted = held

@@ -27,7 +27,7 @@ from aiohttp import web
 from aiohttp.web_protocol import RequestHandler
 from msgspec import Struct
 
-from dragoman.adapters.base import BACKLOG, Accept, PeerFacts, TransportLimits
+from dragoman.adapters.base import BACKLOG, Accept, NewWork, PeerFacts, TransportLimits
 from dragoman.adapters.closing import close_server
 from dragoman.adapters.request_log import RequestLogger
 from dragoman.adapters.websocket.frame_counter import FrameCounter
@@ -54,7 +54,8 @@ class Handshakes(Struct, frozen=True, kw_only=True):
     allowed in addition to loopback; `*` allows every origin. `hosts` are the names by which clients reach the listener,
     in addition to IP addresses and `localhost`; `*` allows every name. `connect` counts a connection of this peer, or
     returns why it is not accepted now; `disconnect` counts it no more. `bad_request` is called with the kind of
-    each request that cannot be parsed. `tls` makes it a listener for `wss:`; `spawn` runs the TLS handshakes.
+    each request that cannot be parsed. `tls` makes it a listener for `wss:`; `spawn` runs the TLS handshakes. `work`
+    makes the work of a connection, by which what it sends is parsed in turns.
     """
 
     admit: Callable[[PeerFacts], Awaitable[Accept | str]]
@@ -65,6 +66,7 @@ class Handshakes(Struct, frozen=True, kw_only=True):
     disconnect: Callable[[str], None] = lambda _peer: None
     bad_request: Callable[[str], None] = lambda _kind: None
     tls: ServerTls | None = None
+    work: NewWork | None = None
 
 
 class _HttpTransport:
@@ -300,7 +302,7 @@ class WebSocketListener:
         tcp, handler = connection.tcp, request.protocol
         writer = BatchWriter(handler, tcp, text_frames, PING) if batched else FrameWriter(socket, PING)
         transport = WebSocketTransport(socket, tcp, writer, self._limits)
-        transport.count(handler, FrameCounter(early))
+        transport.count(handler, FrameCounter(early, self._rules.work))
         transport.headers = _trace_headers(request)
         self._upgraded[handler] = transport
         accept(transport)

@@ -219,13 +219,14 @@ class Turns:
 class SlicedWork:
     """Work of one link beside its frames, in slices: an iterator does one slice at each step, and counts it.
 
-    It goes on at once while the step has units left, and then takes turns. `fail` is called with the
-    exception of a slice.
+    It goes on at once while the step has units left, and then takes turns. `fail` is called with the exception of a
+    slice. `expected` is the work (units) of a piece as far as that is known before.
     """
 
-    __slots__ = ("_fail", "_pieces", "_queue", "_running", "given", "waiting")
+    __slots__ = ("_fail", "_pieces", "_queue", "_running", "expected", "given", "waiting")
 
-    def __init__(self, queue: FairQueue, fail: Callable[[Exception], None]) -> None:
+    def __init__(self, queue: FairQueue, fail: Callable[[Exception], None], expected: int = FRAME) -> None:
+        self.expected = expected
         self._queue = queue
         self._fail = fail
         self._pieces: deque[Iterator[None]] = deque()
@@ -234,10 +235,9 @@ class SlicedWork:
         self.waiting = 0
         """Number of pieces that wait for a turn, or are done in this one."""
 
-    @property
-    def expected(self) -> int:
-        """Return the work (units) of a piece; what it takes is not known before."""
-        return FRAME
+    def count(self, units: int) -> None:
+        """Count work that was done."""
+        self._queue.budget.left -= units
 
     def add_work(self, work: Iterator[None]) -> None:
         """Do this work behind the work that was added before."""

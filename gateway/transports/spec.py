@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from dragoman.adapters.base import Accept, Listener, PeerFacts, Transport, TransportLimits
+from dragoman.adapters.base import Accept, Listener, NewWork, PeerFacts, Transport, TransportLimits
 from dragoman.adapters.stdio import Children, ChildSettings, ChildTransport
 from dragoman.gateway.config.model import Limits
 from dragoman.gateway.endpoint import Endpoint
@@ -29,7 +29,8 @@ class ListenerCallbacks(Struct, frozen=True, kw_only=True):
     each HTTP request that cannot be parsed. `not_authenticated` is called with the listener and the reason for each
     peer that the transport itself has refused. `spawn` runs the handshakes of a listener. `publish` takes the transport
     to all subscribers, if there is one. `subscribed` is called for each subscription, and `lost` with each undelivered
-    message. `instance` identifies the gateway there.
+    message. `instance` identifies the gateway there. `work` makes the work of a connection, by which the gateway shares
+    the event loop among its clients.
     """
 
     accept: Accept
@@ -45,6 +46,7 @@ class ListenerCallbacks(Struct, frozen=True, kw_only=True):
     disconnect: Callable[[str], None] = lambda _peer: None
     bad_request: Callable[[str], None] = lambda _kind: None
     not_authenticated: Callable[[str, str], None] = lambda _listener, _why: None
+    work: NewWork | None = None
 
 
 def _nothing(_endpoint: Endpoint) -> None:

@@ -46,6 +46,7 @@ async def _listen(endpoint: Endpoint, limits: Limits, callbacks: ListenerCallbac
             disconnect=callbacks.disconnect,
             bad_request=callbacks.bad_request,
             tls=_server_tls(endpoint),
+            work=callbacks.work,
         )
         name = endpoint.option("fd")
         inherited = _take_port(endpoint, name, host, port) if name else None

@@ -1,12 +1,16 @@
-"""Open listeners: which of them may pass their clients to another router."""
+"""Open listeners: which of them may pass their clients to another router, and how they share the event loop."""
 
 from __future__ import annotations
 
+import aiohttp
 import pytest
 
+from dragoman.adapters.websocket.frame_counter import CONTROL_UNITS
+from dragoman.gateway import listeners
 from dragoman.gateway.config.model import Config, Route
 from dragoman.gateway.endpoint import parse
 from dragoman.gateway.listeners import new_id
+from dragoman.gateway.overload.fair_queue import SlicedWork
 from tests.gateway.test_routes import running
 
 
@@ -35,3 +39,29 @@ async def test_a_listener_that_shows_sessions_stays_with_its_router(
 
 def test_new_uuids_differ() -> None:
     assert new_id() != new_id()
+
+
+async def test_the_pings_of_a_websocket_client_take_turns_with_the_work_of_all_links(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counted: list[int] = []
+
+    class CountedWork(SlicedWork):
+        def count(self, units: int) -> None:
+            counted.append(units)
+            super().count(units)
+
+    monkeypatch.setattr(listeners, "SlicedWork", CountedWork)
+    listen = (parse("smooth+ws://127.0.0.1:0/ws"),)
+    async with running(Config(routes=(Route(name="a", listen=listen, upstream=parse("pod+unix:/played")),))) as (
+        app,
+        *_,
+    ):
+        ((listener,),) = (one.listeners for one in app._routes.running)
+        url = listener.address.partition("+")[2]
+        async with aiohttp.ClientSession() as http, http.ws_connect(url, autoping=False) as client:
+            for _ in range(600):
+                await client.ping()
+            for _ in range(600):
+                assert (await client.receive()).type is aiohttp.WSMsgType.PONG
+    assert sum(counted) >= 600 * CONTROL_UNITS

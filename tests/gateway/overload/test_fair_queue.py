@@ -300,6 +300,24 @@ def test_sliced_work_is_done_at_once_while_the_step_has_room() -> None:
     assert not harness.soon
 
 
+def test_counted_work_leaves_less_room_in_the_step_and_expected_work_goes_later() -> None:
+    harness, done = FairQueueHarness(), list[str]()
+
+    def big(name: str, work: SlicedWork) -> Iterator[None]:
+        done.append(name)
+        work.count(STEP)
+        yield from ()
+
+    works = {name: SlicedWork(harness.queue, unexpected, expected) for name, expected in (("a", STEP), ("b", FRAME))}
+    for name in "aab":
+        works[name].add_work(big(name, works[name]))
+    assert done == ["a"]
+    harness.step()
+    assert done == ["a", "b"], "less work is expected of it"
+    harness.step()
+    assert done == ["a", "b", "a"]
+
+
 def test_sliced_work_beyond_the_step_waits_and_links_with_work_take_turns() -> None:
     harness, done = FairQueueHarness(), list[str]()
     work = WorkOfLinks(harness.queue)

@@ -1,0 +1,169 @@
+"""Clients that flood take turns: what was read of them waits for its turn, and they are not read meanwhile.
+
+The turns are those of the gateway's fair queue, whose steps the test runs by hand.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from aiohttp import WSMsgType
+from aiohttp._websocket.reader import WebSocketDataQueue, WebSocketReader
+from aiohttp.http_websocket import WebSocketError
+
+from dragoman.adapters.meter import STEP as METER_STEP
+from dragoman.adapters.meter import Meter
+from dragoman.adapters.websocket.frame_counter import CONTROL_MAX, CONTROL_UNITS, FrameCounter
+from dragoman.adapters.websocket.frames import masked_text_frames
+from dragoman.adapters.websocket.metered import MeteredReader
+from dragoman.gateway.overload.fair_queue import STEP, FairQueue, SlicedWork
+
+PING = b"\x89\x80" + bytes(4)
+PINGS = 600  # of each client, in one read
+MOST = STEP // CONTROL_UNITS  # pings that fill a step
+
+
+class Tcp:
+    """A connection that notes whether it is read."""
+
+    def __init__(self) -> None:
+        self.is_read = True
+        self.aborted = False
+
+    def is_closing(self) -> bool:
+        return self.aborted
+
+    def pause_reading(self) -> None:
+        self.is_read = False
+
+    def resume_reading(self) -> None:
+        self.is_read = True
+
+    def abort(self) -> None:
+        self.aborted = True
+
+
+class Protocol:
+    """aiohttp's protocol of one connection, as far as its reader needs it."""
+
+    def __init__(self) -> None:
+        self.transport = Tcp()
+        self._reading_paused = self._buffer_paused = False
+        self._payload_parser: Any = None
+
+    def pause_reading(self) -> None:
+        self._reading_paused = True
+
+
+class Client:
+    """A client that writes what the test feeds; `seen` are the pings and messages that were parsed."""
+
+    def __init__(self, work: FairQueue) -> None:
+        self.protocol = Protocol()
+        self.tcp = self.protocol.transport
+        self.meter = Meter()
+        self.failed: Callable[[Exception], None] = lambda _error: None
+        self.queue = WebSocketDataQueue(self.protocol, 1 << 20, loop=asyncio.get_running_loop())  # type: ignore[arg-type]  # all that it needs
+        self.protocol._payload_parser = WebSocketReader(self.queue, 1 << 24, compress=False, decode_text=False)
+
+        def new_work(fail: Callable[[Exception], None]) -> SlicedWork:
+            self.failed = fail
+            return SlicedWork(work, fail, STEP)
+
+        socket = type("Socket", (), {"_reader": self.queue})()
+        self.reader = MeteredReader(self.protocol, socket, self.meter, lambda _: False, FrameCounter(b"", new_work))
+
+    @property
+    def seen(self) -> list[Any]:
+        return [message.data or "ping" for message, _ in self.queue._buffer if message.type is not WSMsgType.CLOSED]
+
+
+class Clients:
+    """Clients that share one event loop. `step` runs its next iteration."""
+
+    def __init__(self, count: int) -> None:
+        self.soon: deque[Callable[[], None]] = deque()
+        self.queue = FairQueue(self.soon.append)
+        self.all = [Client(self.queue) for _ in range(count)]
+
+    @property
+    def parsed(self) -> int:
+        return sum(len(client.seen) for client in self.all)
+
+    def step(self) -> None:
+        self.soon.popleft()()
+
+    def use_step(self) -> None:
+        self.queue.budget.left = 0
+
+
+async def test_pings_of_many_clients_are_parsed_in_turns() -> None:
+    clients = Clients(20)
+    for client in clients.all:
+        client.reader.feed_data(PING * PINGS)
+    parsed = [clients.parsed]
+    assert [client.tcp.is_read for client in clients.all].count(False) == 19
+    while clients.soon:
+        clients.step()
+        parsed.append(clients.parsed)
+    assert parsed[-1] == 20 * PINGS
+    assert max(after - before for before, after in zip([0, *parsed], parsed, strict=False)) <= MOST + PINGS
+    assert all(client.tcp.is_read for client in clients.all)
+
+
+async def test_data_of_a_client_that_waits_is_counted_and_stays_in_order() -> None:
+    clients = Clients(1)
+    (client,) = clients.all
+    clients.use_step()
+    text = masked_text_frames([b"a"])
+    client.reader.feed_data(PING + text[:-1])
+    client.reader.feed_data(text[-1:] + masked_text_frames([b"b" * 3 * METER_STEP]))
+    client.reader.feed_data(masked_text_frames([b"c" * 10]))
+    client.reader.feed_eof()
+    assert (client.seen, client.tcp.is_read, client.queue.is_eof()) == ([], False, False)
+    assert client.meter.size > 3 * METER_STEP
+    while clients.soon:
+        clients.step()
+    assert client.seen == ["ping", b"a", b"b" * 3 * METER_STEP, b"c" * 10]
+    assert client.queue.is_eof()
+
+
+async def test_a_connection_that_aiohttp_has_paused_is_not_read_after_the_turn() -> None:
+    clients = Clients(1)
+    (client,) = clients.all
+    clients.use_step()
+    client.reader.feed_data(PING * 2)
+    client.protocol.pause_reading()
+    clients.step()
+    assert len(client.seen) == 2
+    assert not client.tcp.is_read
+
+
+@pytest.mark.parametrize("waits", [False, True], ids=["at once", "in its turn"])
+async def test_a_client_that_is_disconnected_for_its_pings_is_not_read_any_more(*, waits: bool) -> None:
+    clients = Clients(1)
+    (client,) = clients.all
+    if waits:
+        clients.use_step()
+    client.reader.feed_data(PING * (CONTROL_MAX + 1))
+    while clients.soon:
+        clients.step()
+    assert isinstance(client.queue.exception(), WebSocketError)
+    assert not client.tcp.is_read
+    assert clients.queue.budget.left <= STEP - CONTROL_MAX * CONTROL_UNITS, "its refusal is work, too"
+
+
+async def test_frames_that_wait_are_dropped_with_their_client() -> None:
+    clients = Clients(1)
+    (client,) = clients.all
+    clients.use_step()
+    client.reader.feed_data(PING * 2)
+    client.reader.discard()
+    clients.step()
+    assert client.seen == []
+    client.failed(ValueError("a bug"))
+    assert client.tcp.aborted
