@@ -1,13 +1,13 @@
 """The router of a route, and its sessions: how they are made, named and found, and who may use them.
 
 router         brings commands to sessions         open_commands     open and resume sessions
-session_finder finds what a client means           session_queries   show and delete a session
-lists          answers with a page of sessions     session_list      the order and the pages
+lists          answers with a page of sessions     session_queries   find, show and delete a session
+session_list   the order and the pages             watchers          functions that are told of changes
 sessions       made, published and dropped         session_factory   their first state
 session_index  found by their names                session_accounts  places in lists, owners, losses, recordings
 ids            ids that survive a restart          quota             how many sessions a principal may have
 policy         who may see, open and answer        publications      clients that subscribe to everything
 entrances      the sessions behind listeners       past_sessions     not open any more
 unopened       asked for, and not opened yet       catch_ups         clients that read slowly
-busy           with an open turn or input          watchers          functions that are told of changes
+busy           with an open turn or input
 """

@@ -7,11 +7,10 @@ from collections.abc import Callable
 from dragoman.gateway.backends.kind import BackendKind
 from dragoman.gateway.link import Link, opening_trace
 from dragoman.gateway.observability import audit
+from dragoman.gateway.observability.ledger import Ledger
 from dragoman.gateway.routing.quota import Refused
-from dragoman.gateway.routing.session_finder import SessionFinder, refuse_unknown
-from dragoman.gateway.routing.session_queries import SessionQueries
+from dragoman.gateway.routing.session_queries import SessionQueries, refuse_unknown
 from dragoman.gateway.routing.sessions import Sessions
-from dragoman.gateway.services import Services
 from dragoman.gateway.session.session import Session
 from dragoman.mappings.canonical.commands import OpenSession, ResumeSession
 from dragoman.mappings.canonical.events import Reply, SessionActivated
@@ -24,19 +23,11 @@ ID_IN_USE = "sqlite3: constraint failed: UNIQUE constraint failed: sessions.id"
 class OpenCommands:
     """The commands of clients that open or resume a session of one route."""
 
-    def __init__(
-        self,
-        sessions: Sessions,
-        backend: BackendKind,
-        finder: SessionFinder,
-        queries: SessionQueries,
-        services: Services,
-    ) -> None:
+    def __init__(self, sessions: Sessions, backend: BackendKind, queries: SessionQueries, ledger: Ledger) -> None:
         self._sessions = sessions
         self._backend = backend
-        self._finder = finder
         self._queries = queries
-        self._services = services
+        self._ledger = ledger
 
     def open_session(self, link: Link, command: OpenSession) -> None:
         """Open a session for a client, unless the id that it chose is in use."""
@@ -47,7 +38,7 @@ class OpenCommands:
 
     def resume_session(self, link: Link, command: ResumeSession) -> None:
         """Show a client the session that it resumes; one that is not open here is asked of the backend."""
-        session = self._finder.find_session(link, command.session)
+        session = self._queries.find_session(link, command.session)
         self._count_lost_history(link, command, session)
         if session is not None:
             self._queries.show_session(link, session, command.request, command.agent)
@@ -65,7 +56,7 @@ class OpenCommands:
             why = "what is open here gets no other history" if takes else "the backend takes none"
             loss = Loss(kind="ResumeSession", field="history", why=why, count=brought)
             own = session.state.id if session is not None else ""
-            self._services.ledger.record([loss], session=own, source=link.dialect.name, target=upstream.name)
+            self._ledger.record([loss], session=own, source=link.dialect.name, target=upstream.name)
 
     def _show_opened(
         self, link: Link, command: OpenSession | ResumeSession, find: Callable[[], Session | None]

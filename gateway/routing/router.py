@@ -22,8 +22,7 @@ from dragoman.gateway.routing.catch_ups import CatchUps
 from dragoman.gateway.routing.lists import Lists
 from dragoman.gateway.routing.open_commands import OpenCommands
 from dragoman.gateway.routing.quota import Refused
-from dragoman.gateway.routing.session_finder import SessionFinder, refuse_unknown
-from dragoman.gateway.routing.session_queries import SessionQueries
+from dragoman.gateway.routing.session_queries import SessionQueries, refuse_unknown
 from dragoman.gateway.routing.sessions import RouteEvents, Sessions
 from dragoman.gateway.services import Services
 from dragoman.gateway.session.session import Session
@@ -79,7 +78,8 @@ OF_THE_BACKEND = (
 class Router:
     """Brings commands to the sessions of one route.
 
-    `upstream` is how the backend behaves, and `make_kind` returns what knows which sessions it has.
+    `upstream` is how the backend behaves, and `make_kind` returns what knows which sessions it has. `services` are
+    those of new links and sessions, with the limits of the route.
     """
 
     def __init__(
@@ -92,16 +92,15 @@ class Router:
         events: RouteEvents = RouteEvents(),  # noqa: B008  # frozen
     ) -> None:
         self.recorder = recorder
-        self.route = self._route = route
-        self._services = services = services.for_route(route)
+        self.route = route
+        self.services = services = services.for_route(route)
         self._ledger = services.ledger
         self._upstream = upstream
         self._all = Sessions(route, services, upstream, self._enter, recorder, events)
         self._backend = make_kind(self._all)
         self._work = WorkOfLinks(services.queue)
-        self._finder = SessionFinder(self._all, self._backend, services)
-        self._queries = SessionQueries(self._all, self._backend, self._finder, services)
-        self._openings = OpenCommands(self._all, self._backend, self._finder, self._queries, services)
+        self._queries = SessionQueries(self._all, self._backend)
+        self._openings = OpenCommands(self._all, self._backend, self._queries, services.ledger)
         self._lists = Lists(self._all, self._backend, self._do_work)
         self._catch_ups = CatchUps(self._all.index, self._do_work)
         self.drained = self._catch_ups.drained
@@ -110,11 +109,6 @@ class Router:
         self.busy = self._all.busy
         self.behind = self._all.entrances.find_session
         self._events = events
-
-    @property
-    def services(self) -> Services:
-        """The services of new links and sessions, with the limits of the route."""
-        return self._services
 
     @property
     def sessions(self) -> list[Session]:
@@ -151,8 +145,8 @@ class Router:
 
         Who may see a session changes at once.
         """
-        self.route = self._route = route
-        self._services = services = services.for_route(route)
+        self.route = route
+        self.services = services = services.for_route(route)
         self._all.change_route(route, services)
 
     async def stop(self) -> None:
@@ -202,7 +196,7 @@ class Router:
         if known is not None and self._backend.leads_to(known):
             return known
         wanted = ingress.session
-        session = self._finder.find_named(wanted) or self._backend.session_behind(wanted, link.principal)
+        session = self._queries.find_named(wanted) or self._backend.session_behind(wanted, link.principal)
         if session is not None:
             self._all.enter_by(ingress, session)
         return session
@@ -258,7 +252,7 @@ class Router:
     def _command(self, link: Link, command: Command) -> None:
         match command:
             case Ping():
-                link.send([Pong(request=command.request, at=self._services.clock())])
+                link.send([Pong(request=command.request, at=self.services.clock())])
             case ListSessions() | GetSession() | ResumeSession() if link.dialect.single_session:
                 self._queries.describe_own(link, command)
             case ListSessions():
@@ -285,7 +279,7 @@ class Router:
         if isinstance(command, StoreWrite) and not command.session:
             link.refuse(command.request, "unsupported", "there is no database here")
             return
-        session = self._finder.find_session(link, command.session)
+        session = self._queries.find_session(link, command.session)
         answers = isinstance(command, AnswerApproval | AnswerOtp | AnswerInteraction)
         if session is None and not self._all.past.is_hidden(command.session) and self._backend.ask_for(link, command):
             return
@@ -306,7 +300,7 @@ class Router:
     def _shut_down(self, link: Link, command: ShutdownBackend) -> None:
         """Detach this client, or shut down the backends that it uses (docs/translation.md, rule 3.16)."""
         used = self._all.index.sessions_of(link)
-        if self._route.shutdown == "backend" and used:
+        if self.route.shutdown == "backend" and used:
             first, *others = used
             first.in_flight.forward(link, command)
             for session in others:

@@ -1,29 +1,44 @@
-"""Show clients the sessions that they ask for, and delete sessions at their request."""
+"""Find the sessions that clients name, show them, and delete them at their request.
+
+A session of another principal is answered exactly like an unknown one.
+"""
 
 from __future__ import annotations
 
 from functools import partial
 
-from dragoman.gateway.backends.kind import BackendKind
+from dragoman.gateway.backends.kind import BackendKind, not_found
 from dragoman.gateway.link import Link
 from dragoman.gateway.observability import audit
 from dragoman.gateway.routing.quota import Refused
-from dragoman.gateway.routing.session_finder import SessionFinder, refuse_unknown
 from dragoman.gateway.routing.sessions import Sessions
-from dragoman.gateway.services import Services
 from dragoman.gateway.session.session import Session
+from dragoman.mappings.canonical import Command
 from dragoman.mappings.canonical.commands import DeleteSession, GetSession, ListSessions, ResumeSession
 from dragoman.mappings.canonical.events import Reply, SessionClosed, SessionOpened, SessionsListed
 
 
 class SessionQueries:
-    """The answers to clients that ask for one session of a route, or delete one."""
+    """The answers to clients that name one session of a route, to see it or to delete it."""
 
-    def __init__(self, sessions: Sessions, backend: BackendKind, finder: SessionFinder, services: Services) -> None:
+    def __init__(self, sessions: Sessions, backend: BackendKind) -> None:
         self._sessions = sessions
         self._backend = backend
-        self._finder = finder
-        self._services = services
+
+    def find_session(self, link: Link, name: str) -> Session | None:
+        """Return the session that `link` calls `name`, or its own for ""; None if there is none that it may see."""
+        if not name:
+            mine = self._sessions.index.sessions_of(link)
+            return mine[0] if len(mine) == 1 else None
+        session = self.find_named(name)
+        if session is None or self._sessions.policy.sees(link.principal, session.state):
+            return session
+        audit.refuse(link, "the session belongs to another principal", session=session.state.id)
+        return None
+
+    def find_named(self, name: str) -> Session | None:
+        """Return the session of this name, whoever owns it; a forgotten session may be restored."""
+        return self._sessions.index.find_session(name) or self._backend.find_session(name)
 
     def show_session(self, link: Link, session: Session, request: str, agent: str = "") -> None:
         """Answer with a session, and attach the client to it."""
@@ -45,7 +60,7 @@ class SessionQueries:
 
     def get_session(self, link: Link, command: GetSession) -> None:
         """Answer a client that looks at a session, or let the backend answer it."""
-        session = self._finder.find_session(link, command.session)
+        session = self.find_session(link, command.session)
         if session is not None:
             self.show_session(link, session, command.request)
         elif self._sessions.past.is_hidden(command.session):
@@ -71,7 +86,7 @@ class SessionQueries:
 
     def delete_session(self, link: Link, command: DeleteSession) -> None:
         """Forget a session whose backend cannot delete it, and hide it from all clients."""
-        session = self._finder.find_session(link, command.session)
+        session = self.find_session(link, command.session)
         listed = self._backend.listed(command.session)
         past = self._sessions.past
         if session is not None and self._backend.cannot_delete:
@@ -89,3 +104,8 @@ class SessionQueries:
             refuse_unknown(link, command)
             return
         link.send([Reply(request=command.request)])
+
+
+def refuse_unknown(link: Link, command: Command) -> None:
+    """Answer a command whose session nobody knows, or that the client may not see."""
+    link.send([Reply(request=command.request, failure=not_found(command.session))])

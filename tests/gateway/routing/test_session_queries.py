@@ -1,15 +1,111 @@
-"""Clients that ask for a session are shown it, and are attached to it."""
+"""The session that a client means: by a name, or its own; a foreign one is like an unknown one."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import pytest
+
+from dragoman.mappings.canonical.commands import GetHistory
 from tests.gateway.in_memory import in_memory_gateway
+from tests.gateway.pod_messages import run, snapshot, took
 from tests.gateway.smooth_client_messages import (
     AGENT,
+    CONVERSATION,
+    CREATE,
+    SHOWN,
+    Frame,
+    accepted,
     ask,
+    error,
+    history,
+    opened,
     reply,
+    send,
 )
 from tests.gateway.talked import talked
 from tests.idle import settle
+
+UNKNOWN = "0198c3a1-0000-4000-8000-00000000dead"
+
+
+@pytest.mark.parametrize("name", [SHOWN, CONVERSATION])
+async def test_sessionid_and_conversationid_both_name_the_session(name: str) -> None:
+    async with in_memory_gateway() as made:
+        await (
+            made.script()
+            .connects("a")
+            .sends("a", {"action": "get_session", "requestId": "g", "sessionId": name})
+            .receives("a", opened("g"))
+            .sends("a", send("r1", "Hi") | {"sessionId": name})
+            .pod_sends(snapshot(), *took("Hi"))
+            .receives("a", accepted("r1"))
+            .pod_receives(run("Hi"))
+            .done()
+        )
+
+
+@pytest.mark.parametrize(
+    "action",
+    [
+        ask("get_session", "x"),
+        ask("send_message", "x", message="Hi"),
+        ask("get_conversation_messages", "x"),
+    ],
+    ids=lambda action: str(action["action"]),
+)
+async def test_an_unknown_session_is_not_found(action: Frame) -> None:
+    async with in_memory_gateway() as made:
+        await (
+            made.script()
+            .connects("a")
+            .sends("a", action | {"sessionId": UNKNOWN})
+            .receives("a", error("x", "SESSION_NOT_FOUND"))
+            .done()
+        )
+        assert made.dialled == 0
+
+
+async def test_the_refusal_of_a_session_repeats_only_the_beginning_of_a_long_name() -> None:
+    async with in_memory_gateway() as made:
+        await made.script().connects("a").done()
+        client = made.clients["a"]
+        client.sends(ask("get_session", "x") | {"sessionId": "s" * 100_000})
+        await settle()
+        (answer,) = client.news()
+        assert answer["error"]["message"] == f"session '{'s' * 200}'... not found"
+
+
+FOREIGN: list[Callable[[str], Frame]] = [
+    lambda name: ask("get_session", "x") | {"sessionId": name},
+    lambda name: send("x", "Hi") | {"sessionId": name},
+    lambda name: history("x") | {"sessionId": name},
+    lambda name: CREATE | {"requestId": "x", "conversationId": name},
+]
+
+
+@pytest.mark.parametrize("action", FOREIGN, ids=["get_session", "send_message", "history", "create"])
+async def test_a_foreign_session_is_answered_exactly_like_an_unknown_one(action: Callable[[str], Frame]) -> None:
+    async with in_memory_gateway(share="owner") as made:
+        await talked(made).connects("eve", principal="eve").done()
+        eve = made.clients["eve"]
+        answers = []
+        for name in (CONVERSATION, UNKNOWN):
+            eve.sends(action(name))
+            await settle()
+            answers.append([str(frame).replace(name, "NAME") for frame in eve.news()])
+        assert answers[0] == answers[1]
+        assert len(answers[0]) == 1
+        assert "eve" not in made.session.delivery.attachments
+
+
+async def test_a_command_without_a_session_means_the_session_of_its_link() -> None:
+    async with in_memory_gateway() as made:
+        await made.script().opens("a").connects("b").done()
+        for name in "ab":
+            made.clients[name].send_directly(made.router, GetHistory(request="h"), "get_conversation_messages")
+        await settle()
+        await made.script().receives("a", reply("h", messages=[])).receives("b", error("h", "SESSION_NOT_FOUND")).done()
 
 
 async def test_the_agent_that_a_client_named_is_shown_to_the_next_one() -> None:
