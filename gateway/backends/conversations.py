@@ -16,7 +16,7 @@ from dragoman.gateway.ingress import LATEST, NEW
 from dragoman.gateway.link import Link
 from dragoman.gateway.routing.ids import canonical_id
 from dragoman.gateway.routing.session_index import Rows
-from dragoman.gateway.routing.sessions import Sessions, clients_of
+from dragoman.gateway.routing.sessions import Sessions
 from dragoman.gateway.session.ports import Backend, BackendEvents
 from dragoman.gateway.session.session import Session
 from dragoman.mappings.canonical import Command, SessionState
@@ -75,7 +75,7 @@ class ReplayedKind(SessionOpener):
         known = sessions.index.find_session(conversation)
         forgotten = sessions.past.owner_of(canonical_id(sessions.route.name, conversation))
         owner = known.state.owner if known is not None else forgotten
-        return sessions.policy.shared or not owner or all(c.principal == owner for c in clients_of(session))
+        return sessions.policy.shared or not owner or all(c.principal == owner for c in session.presence.clients)
 
 
 class ConversationsKind(ReplayedKind):

@@ -27,7 +27,7 @@ from dragoman.gateway.routing.session_list import SessionList
 from dragoman.gateway.routing.unopened import UnopenedSessions
 from dragoman.gateway.routing.watchers import Watchers
 from dragoman.gateway.services import Services
-from dragoman.gateway.session.ports import Backend, Client
+from dragoman.gateway.session.ports import Backend
 from dragoman.gateway.session.runs import Run
 from dragoman.gateway.session.session import Session, SessionObserver
 from dragoman.mappings.canonical.values import Ext, Failure
@@ -232,7 +232,7 @@ class Sessions:
         other = self.index.find_session(conversation)
         if other is None or other is session:
             return False
-        links = clients_of(session)
+        links = session.presence.clients
         self.entrances.move(session, other)
         self.services.schedule(0, lambda: self.drop(session))  # once what it has to say to them is said
         for link in links:
@@ -268,7 +268,7 @@ class Sessions:
 
     def move_on(self, session: Session) -> None:
         """Drop a session and show its clients the one that is behind their listener now."""
-        here = (*session.pending.waiting, *session.presence.links)
+        here = session.presence.clients
         left = [link for link in here if isinstance(link, Link) and link.dialect.single_session]
         for link in left:
             session.presence.detach(link)
@@ -303,11 +303,6 @@ class Sessions:
         """Let all further clients of `ingress` share this session."""
         self.entrances.lead(ingress, session)
         self.tell(session)
-
-
-def clients_of(session: Session) -> list[Client]:
-    """Return the clients that are attached to a session, and those that wait for it."""
-    return session.pending.waiting + [attachment.link for attachment in session.delivery.attachments.values()]
 
 
 async def _stop_in_slices(living: Callable[[], tuple[Session, ...]]) -> None:

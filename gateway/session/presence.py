@@ -117,6 +117,11 @@ class Presence:
         return self._context.delivery.links
 
     @property
+    def clients(self) -> list[Client]:
+        """The clients that are attached, behind those that wait for the history."""
+        return self._pending.waiting + self.links
+
+    @property
     def deserted(self) -> bool:
         """True if no client is attached; subscriptions to everything do not count."""
         delivery = self._context.delivery
@@ -215,7 +220,7 @@ class Presence:
 
     def close(self) -> None:
         """Detach every client and stop the timer: the session has ended."""
-        for client in (*self._pending.waiting, *self.links):
+        for client in self.clients:
             client.sessions.pop(self._context.state.id, None)
             self._context.delivery.detach(client)
         self._pending.close()
