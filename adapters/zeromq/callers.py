@@ -25,6 +25,7 @@ from dragoman.adapters.meter import Meter
 from dragoman.adapters.zeromq.limits import ZeroMQLimits
 from dragoman.adapters.zeromq.polled import BATCH, Message
 from dragoman.adapters.zeromq.sockets import Sockets, oversize
+from dragoman.mappings.bounded import remember
 from dragoman.mappings.dialect import Frame, Loss, Parts
 
 NAME_MAX = 64  # characters of an identity in logs: the peer chooses that text
@@ -92,9 +93,7 @@ class Callers:
     def ban(self, caller: Caller) -> None:
         """Drop the calls of this caller for a while: it was disconnected for a limit."""
         self._banned.pop(caller.identity, None)
-        self._banned[caller.identity] = self._loop.time() + self._idle
-        if len(self._banned) > self._most:
-            del self._banned[next(iter(self._banned))]
+        remember(self._banned, caller.identity, self._loop.time() + self._idle, self._most)
 
     async def room(self) -> None:
         """Wait until there may be room again."""

@@ -38,7 +38,7 @@ class Policy:
                 watcher()
 
     def sees(self, principal: str, state: SessionState) -> bool:
-        """Return True if the principal is told of the session, and may attach to it by name."""
+        """Return True if the principal is told of the session, and may attach to it and answer its questions."""
         return self.sees_all or self.opens(principal, state)
 
     def publishes(self, state: SessionState) -> bool:
@@ -48,10 +48,6 @@ class Policy:
     def opens(self, principal: str, state: SessionState) -> bool:
         """Return True if the principal gets this session when it opens one and the backend has no other."""
         return self._open_to_all or state.owner in ("", principal)
-
-    def answers(self, principal: str, state: SessionState) -> bool:
-        """Return True if the principal may answer questions: they are shown to all who see the session."""
-        return self.sees(principal, state)
 
     def claim(self, principal: str, state: SessionState) -> None:
         """Make the principal the owner of a session, unless it has one."""

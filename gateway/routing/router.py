@@ -283,7 +283,7 @@ class Router:
         answers = isinstance(command, AnswerApproval | AnswerOtp | AnswerInteraction)
         if session is None and not self._all.past.is_hidden(command.session) and self._backend.ask_for(link, command):
             return
-        if session is None or (answers and not self._policy.answers(link.principal, session.state)):
+        if session is None or (answers and not self._policy.sees(link.principal, session.state)):
             refuse_unknown(link, command)
             return
         if link.attaches and link.id not in session.delivery.attachments:  # any action that names a session attaches

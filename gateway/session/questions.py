@@ -16,7 +16,7 @@ from dragoman.gateway.observability import audit
 from dragoman.gateway.session import wording
 from dragoman.gateway.session.context import Effects, SessionContext
 from dragoman.gateway.session.in_flight import PendingCommand
-from dragoman.gateway.session.normal_form import Given, denied
+from dragoman.gateway.session.normal_form import Given, Question, denied
 from dragoman.gateway.session.ports import Client
 from dragoman.gateway.timers import Timer
 from dragoman.mappings.canonical import Command, Event
@@ -33,7 +33,6 @@ from dragoman.mappings.canonical.values import Cause, Failure, Origin, Segment, 
 NS = 1_000_000_000
 
 Answer = AnswerApproval | AnswerInteraction
-Question = e.ApprovalRequested | e.InteractionRequired
 
 log = structlog.get_logger("dragoman.questions")
 

@@ -43,7 +43,6 @@ class TextStream:
         "_clock",
         "_events",
         "_events_max",
-        "_log",
         "_parts",
         "_recorder",
         "_state",
@@ -66,7 +65,7 @@ class TextStream:
     ) -> None:
         self.open = True
         self.count = self.weight = 0
-        self._state, self._turn, self._log, self._clock = state, turn, log, services.clock
+        self._state, self._turn, self._clock = state, turn, services.clock
         self._batch, self._events_max, weight_max = log.open_text(EVENTS_MAX, WEIGHT_MAX, self._close)
         self._weight_max = min(weight_max, services.limits.transcript_max - log.turn_weight)
         self._events = self._batch.events

@@ -65,7 +65,6 @@ class ClientTranslator(TranslatorDefaults[Event]):
     """The link with a smooth server, with us as its client."""
 
     def __init__(self, clock: Clock, new_id: NewId) -> None:
-        self._clock = clock
         self._new_id = new_id
         self._waiting: dict[str, Command] = {}
         self._turns: dict[str, str] = {}  # our id on the wire -> the request that began the turn

@@ -30,7 +30,6 @@ def test_a_link_that_is_not_the_owner_may_do_only_what_the_route_allows(
 ) -> None:
     policy = Policy(RouteOptions(**options), holds_one=holds_one)
     assert (policy.sees("eve", state("ann")), policy.opens("eve", state("ann"))) == (sees, opens)
-    assert policy.answers("eve", state("ann")) is sees
 
 
 @pytest.mark.parametrize(
@@ -50,7 +49,6 @@ def test_an_owner_may_do_everything_and_anybody_may_with_an_unowned_session(owne
     policy = Policy(RouteOptions(share="owner"), holds_one=True)
     assert policy.sees("ann", state(owner))
     assert policy.opens("ann", state(owner))
-    assert policy.answers("ann", state(owner))
 
 
 def test_a_session_belongs_to_the_first_link_that_claims_it() -> None:
