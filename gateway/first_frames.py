@@ -43,7 +43,7 @@ class FirstFrames:
         said = [frame for frame in frames if isinstance(frame, Parts) or (isinstance(frame, bytes) and frame.strip())]
         if not said:  # empty lines, or a message over the size limit
             return False
-        self.are_wrong = not any(_is_read(self._dialect, frame) for frame in said)
+        self.are_wrong = not any(map(self._dialect.events.can_read, said))
         if self.are_wrong and not self._first:
             self._first = said[0]
             self._schedule(PATIENCE, self._look)
@@ -64,13 +64,6 @@ class FirstFrames:
             text += f"; its first frame is {redact_text(first[:QUOTED], cut=len(first) > QUOTED)}"
         others = [d.name for d in self._dialects().values() if d.name != self._dialect.name and _is_said_by(d, data)]
         return f"{text}: is it a {' or a '.join(others)}?" if others else text
-
-
-def _is_read(dialect: Dialect, frame: Frame) -> bool:
-    """Return True if a frame is a message of the dialect, be it an unknown one."""
-    step: Step[Event] = Step()
-    dialect.events.receive([frame], step)
-    return not step.faults
 
 
 def _is_said_by(dialect: Dialect, data: bytes) -> bool:

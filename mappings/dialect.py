@@ -310,6 +310,20 @@ class Direction(Struct, Generic[T], frozen=True, kw_only=True):
         """Return True if this direction has a form, or an emulation, for this canonical type."""
         return not isinstance(self.from_canonical.entries[canonical].fidelity, Nothing)
 
+    def can_read(self, frame: Frame) -> bool:
+        """Return True if a frame is a message of this direction, be it an unknown one."""
+        if self.unwrap is None and type(frame) is bytes:
+            try:
+                message = self.codec.decode(frame)
+            except MALFORMED:
+                pass
+            else:
+                if type(message) not in self.codec.watched or not self.codec.suspicious(frame, message):
+                    return True
+        step: Step[T] = Step()
+        self.receive([frame], step)
+        return not step.faults
+
     def receive(self, frames: Sequence[Frame], step: Step[T]) -> None:
         """Read `frames` into `step`: bursts, faults, and removed keys as losses."""
         if self.unwrap is not None:

@@ -49,7 +49,8 @@ def public_ids(session_id: str, ids: Ext | None = None) -> tuple[str, ...]:
 
 @lru_cache(maxsize=IDS_KEPT)
 def _computed_ids(session_id: str) -> tuple[str, str]:
-    return derived(session_id, "session"), str(as_uuid(session_id))
+    own = as_uuid(session_id)
+    return named_uuid(own, "session"), str(own)
 
 
 def _given(ids: Ext | None, name: str, otherwise: str) -> str:

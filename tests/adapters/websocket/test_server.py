@@ -7,8 +7,9 @@ import base64
 import gc
 import os
 import socket
+import sys
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, suppress
 
 import aiohttp
 import aiohttp.web
@@ -90,6 +91,26 @@ async def test_frames_go_both_ways(write_path: str) -> None:
         async with asyncio.TaskGroup() as group:
             group.create_task(ours.close())
             assert (await client.receive()).type is WSMsgType.CLOSE
+
+
+def accepted(client: object) -> socket.socket:
+    """Return our end of a client's connection, as a copy."""
+    for descriptor in map(int, os.listdir("/proc/self/fd")):
+        with suppress(OSError), ExitStack() as stack:
+            ours = stack.enter_context(socket.fromfd(descriptor, socket.AF_INET, socket.SOCK_STREAM))
+            if ours.getpeername() == client:
+                stack.pop_all()
+                return ours
+    raise AssertionError("no such connection")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="descriptors are found in /proc")
+async def test_an_accepted_connection_sends_at_once_and_finds_out_that_its_peer_is_gone() -> None:
+    async with serving() as server, handshake(server) as (_, client):
+        await server.next()
+        with accepted(client.writer.get_extra_info("sockname")) as ours:
+            assert ours.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+            assert ours.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
 
 
 async def test_a_burst_arrives_completely_and_in_order(write_path: str) -> None:
