@@ -264,7 +264,7 @@ def test_a_failure_that_is_published_ends_a_turn_with_an_open_tool_call() -> Non
     assert session.take_list([INPUT, answer("m", "I look.")], 2 * NS)[-2:] == WHY
 
 
-def test_a_run_that_failed_while_the_connection_was_lost_ends_once_the_results_of_its_call_are_stored() -> None:
+def test_a_run_that_failed_unseen_ends_when_the_results_of_its_call_are_stored() -> None:
     session = Following(Patience())
     session.begin_turn(0, "hi")
     session.take_event(CALL, 0)
