@@ -61,11 +61,11 @@ class SingleKind(BackendKind):
         if link.id in self._only.delivery.attachments:
             action()
         else:
-            self._only.presence.look()
+            self._only.presence.connect_for_query()
             self._only.pending.when_open(action)
 
     def subscribed(self) -> None:
-        self._only.presence.look()
+        self._only.presence.connect_for_query()
 
     def session_behind(self, _wanted: str, _principal: str) -> Session | None:
         return self._session_for_new()

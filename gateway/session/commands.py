@@ -239,7 +239,7 @@ class Commands:
             if not event.request:
                 return  # opened for what waited, or resumed: nobody asked
         if isinstance(event, TurnAccepted):
-            event = self._inputs.said_again(event)
+            event = self._inputs.match_repeated(event)
         pending = self._in_flight.find_command(event.request)
         if pending is None:
             if not self._inputs.accept_late(event, at):
@@ -322,12 +322,12 @@ class Commands:
         elif isinstance(command, c.ArchiveSession | c.UnarchiveSession):
             state.archived = isinstance(command, c.ArchiveSession)
 
-    def miss(self, request: str, why: str) -> None:
+    def fail_unanswered(self, request: str, why: str) -> None:
         """Tell the client that its command has no answer, and why."""
         pending = self._in_flight.find_command(request)
         cause: Cause = "timeout"
         if pending is not None and isinstance(pending.command, c.SubmitInput):
-            self._inputs.miss(request, pending.command)
+            self._inputs.remember_late(request, pending.command)
         elif pending is not None and isinstance(pending.command, OPENING):
             cause = "busy"
         self.give(request, Failure(cause=cause, text=why))

@@ -95,7 +95,7 @@ class Inputs:
 
     # -- late inputs -----------------------------------------------------------------------------------
 
-    def miss(self, request: str, command: SubmitInput) -> None:
+    def remember_late(self, request: str, command: SubmitInput) -> None:
         """Remember an input that was not accepted in time: the backend may still take it."""
         self._late = request, command
 
@@ -107,7 +107,7 @@ class Inputs:
         self._begin_turn(Origin(), command, at)
         return True
 
-    def said_again(self, event: TurnAccepted) -> TurnAccepted:
+    def match_repeated(self, event: TurnAccepted) -> TurnAccepted:
         """Return the acceptance of a late input as that of the waiting one, if a user has sent the same again."""
         waiting = self.waiting_input
         if waiting is None or self._late is None:

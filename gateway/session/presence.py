@@ -155,7 +155,7 @@ class Presence:
             client.attach(self._context.state, request)
             self._leave()  # it only makes calls, so it never attaches
 
-    def look(self) -> None:
+    def connect_for_query(self) -> None:
         """Connect to the backend for a client that only asks, and rest after `session_ttl`."""
         self._effects.backend.start()
         if self.deserted and self._expiry is None:

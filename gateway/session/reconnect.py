@@ -19,8 +19,8 @@ from typing import Any, Protocol
 
 from dragoman.gateway.session.commands import Commands
 from dragoman.gateway.session.context import Effects, SessionContext
-from dragoman.gateway.session.found import CONTENT, FoundTurn, Repeated, look, missed
 from dragoman.gateway.session.inputs import Inputs
+from dragoman.gateway.session.turn_recovery import CONTENT, FoundTurn, RepeatedEvents, find_turn, missed_events
 from dragoman.gateway.session.turn_states import ConnectionState, Trigger
 from dragoman.gateway.timers import Timer
 from dragoman.mappings.canonical import Command
@@ -52,7 +52,7 @@ class Reconnect:
         "_inputs",
         "_repeated",
         "_start_unknown",
-        "listens",
+        "filters_events",
     )
 
     def __init__(self, context: SessionContext, inputs: Inputs, commands: Commands, effects: ReconnectEffects) -> None:
@@ -62,9 +62,9 @@ class Reconnect:
         self._effects = effects
         self._failure: Failure | None = None  # why the turn fails if nothing better is heard; None while connected
         self._grace: Timer | None = None
-        self._repeated: Repeated | None = None
+        self._repeated: RepeatedEvents | None = None
         self._start_unknown = False  # the start of the run's model turn may have been missed
-        self.listens = False
+        self.filters_events = False
         """True while events of the backend must pass `take`; read for each token, so it is no property."""
 
     @property
@@ -84,7 +84,7 @@ class Reconnect:
         ):
             return False
         self._failure = failure
-        self.listens = True
+        self.filters_events = True
         self._context.states.on(Trigger.SEVERED)
         self._grace = context.services.schedule(context.services.limits.reconnect_grace, self._expire)
         for request in context.in_flight.requests():
@@ -107,17 +107,17 @@ class Reconnect:
 
     def take(self, items: Sequence[Any], at: int) -> list[Any]:
         """Learn from the first whole history among `items`; return the events that remain to be acted on."""
-        new = self._unheard(self._learned(items, at))
-        self.listens = self.severed or self._start_unknown or self._repeated is not None
+        new = self._without_repeated(self._after_history(items, at))
+        self.filters_events = self.severed or self._start_unknown or self._repeated is not None
         return new
 
-    def _learned(self, items: Sequence[Any], at: int) -> list[Any]:
+    def _after_history(self, items: Sequence[Any], at: int) -> list[Any]:
         if not self.severed:
             return self._with_start(items)
         n = next((i for i, item in enumerate(items) if _is_whole_history(item)), None)
         if n is None:
             return list(items)
-        keeps = self._learn(items[n], at)
+        keeps = self._apply_history(items[n], at)
         return self._with_start([*items[:n], *items[n if keeps else n + 1 :]])
 
     def _with_start(self, items: Sequence[Any]) -> list[Any]:
@@ -131,7 +131,7 @@ class Reconnect:
                 return [*items[:i], e.ModelTurnStarted(), *items[i:]]
         return list(items)
 
-    def _unheard(self, items: list[Any]) -> list[Any]:
+    def _without_repeated(self, items: list[Any]) -> list[Any]:
         """Return the new events of a turn that goes on: a gateway tells it again from its beginning."""
         if self._repeated is None:
             return items
@@ -140,7 +140,7 @@ class Reconnect:
             return items
         return self._repeated.without(items)
 
-    def _learn(self, history: e.HistorySnapshot, at: int) -> bool:
+    def _apply_history(self, history: e.HistorySnapshot, at: int) -> bool:
         """Act on what a history says of the turn; return True if the clients need the history itself."""
         state, failure = self._context.state, self._failure
         if history.status is None:  # the dialect tells no runs: its translator goes on following the turn
@@ -149,7 +149,7 @@ class Reconnect:
                 self._commands.give_all(kind, UNKNOWN)
             self._commands.release()
             return state.turn is None
-        found = look(state, self._input(), history)
+        found = find_turn(state, self._input(), history)
         if found.verdict == "unknown" and failure is not None:
             self._effects.give_up(failure)
             return True
@@ -158,9 +158,9 @@ class Reconnect:
         self._start_unknown = state.turn is None or state.turn.model_turn is None
         self._say_missed(found, at)
         if found.verdict == "ended":
-            self._effects.deliver(self._context.form.feed(found.last_words(), at), at)
+            self._effects.deliver(self._context.form.feed(found.ending_events(), at), at)
         else:
-            self._repeated = Repeated(state)
+            self._repeated = RepeatedEvents(state)
         for kind in STOPS:
             self._commands.give_all(kind, UNKNOWN if found.verdict == "running" else None)
         self._commands.release()
@@ -179,7 +179,7 @@ class Reconnect:
     def _say_missed(self, found: FoundTurn, at: int) -> None:
         state = self._context.state
         if state.turn is not None:
-            events = self._with_start(missed(state.turn, state.transcript[state.fresh :], found.own))
+            events = self._with_start(missed_events(state.turn, state.transcript[state.fresh :], found.own))
             if events:
                 self._effects.deliver(self._context.form.feed(events, at), at)
 

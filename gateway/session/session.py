@@ -24,10 +24,10 @@ from dragoman.gateway.session.commands import ADDRESSED, Commands, split_answers
 from dragoman.gateway.session.context import SessionContext
 from dragoman.gateway.session.delivery import Delivery
 from dragoman.gateway.session.fold import happens
-from dragoman.gateway.session.held import SessionMemory
 from dragoman.gateway.session.in_flight import InFlight
 from dragoman.gateway.session.inputs import Inputs
 from dragoman.gateway.session.log import Log
+from dragoman.gateway.session.memory import SessionMemory
 from dragoman.gateway.session.narrowing import tool_names_only
 from dragoman.gateway.session.no_backend import NO_BACKEND
 from dragoman.gateway.session.normal_form import Given, NormalForm, Question
@@ -95,7 +95,7 @@ class Session:
         coalesce = route.overflow == "coalesce"
         self.delivery = Delivery(state, self.log, services, coalesce=coalesce, source=upstream.name, recorder=recorder)
         self.in_flight = InFlight(
-            upstream, services, MethodType(_write, me), MethodType(_miss, me), self.memory.count_commands
+            upstream, services, MethodType(_write, me), MethodType(_fail_unanswered, me), self.memory.count_commands
         )
         context = SessionContext(
             state=state,
@@ -162,7 +162,7 @@ class Session:
         now = self._services.clock()
         for burst in bursts:
             items, at = burst.items, burst.at or now
-            if self.reconnect.listens:
+            if self.reconnect.filters_events:
                 items = self.reconnect.take(items, at)
                 if not items:
                     continue
@@ -323,8 +323,8 @@ def _write(session: Session, command: Command) -> None:
     session.backend.send([command])
 
 
-def _miss(session: Session, request: str, why: str) -> None:
-    session.commands.miss(request, why)
+def _fail_unanswered(session: Session, request: str, why: str) -> None:
+    session.commands.fail_unanswered(request, why)
 
 
 def _drop_commands(session: Session) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dragoman.gateway.session.found import Repeated, look, missed
+from dragoman.gateway.session.turn_recovery import RepeatedEvents, find_turn, missed_events
 from dragoman.mappings.canonical import OpenTurn, SessionState
 from dragoman.mappings.canonical.events import Event, HistorySnapshot, TextDelta, TextDone
 from dragoman.mappings.canonical.state import TextBlock
@@ -24,14 +24,14 @@ def in_a_turn(*parts: str) -> SessionState:
 
 def test_a_run_that_continues_is_found_by_its_input() -> None:
     history = HistorySnapshot(items=answered("Hel"), status="running")
-    assert look(in_a_turn("Hel"), "Hi", history).verdict == "running"
+    assert find_turn(in_a_turn("Hel"), "Hi", history).verdict == "running"
 
 
 def test_a_run_that_has_an_end_ends_the_turn_as_it_sends() -> None:
     history = HistorySnapshot(
         items=answered("Hello"), status="idle", runs=(PastRun(first=1, last=2, end="limit_reached"),)
     )
-    found = look(in_a_turn("Hel"), "Hi", history)
+    found = find_turn(in_a_turn("Hel"), "Hi", history)
     assert (found.verdict, found.end) == ("ended", "limit_reached")
 
 
@@ -39,16 +39,16 @@ def test_a_snapshot_of_another_conversation_does_not_decide_the_turn() -> None:
     state = in_a_turn("Hel")
     state.conversation = "one"
     history = HistorySnapshot(items=answered("Hello"), status="running", conversation="other")
-    assert look(state, "Hi", history).verdict == "unknown"
+    assert find_turn(state, "Hi", history).verdict == "unknown"
 
 
 def test_a_block_received_in_part_is_sent_completely() -> None:
     state = in_a_turn("Hel")
     assert state.turn is not None
-    assert missed(state.turn, state.transcript, answered("Hello")[1:]) == [TextDone(text="Hello")]
+    assert missed_events(state.turn, state.transcript, answered("Hello")[1:]) == [TextDone(text="Hello")]
 
 
 def test_received_content_is_left_out_once_and_new_content_stays() -> None:
-    repeated = Repeated(in_a_turn("Hel"))
+    repeated = RepeatedEvents(in_a_turn("Hel"))
     told: list[Event] = [TextDelta(text="Hello"), TextDelta(text="Hello")]
     assert repeated.without(told) == [TextDelta(text="lo"), TextDelta(text="Hello")]

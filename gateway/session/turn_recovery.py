@@ -1,6 +1,6 @@
 """Find out how a turn went on whose connection to the backend was lost (docs/translation.md, rule 4.10).
 
-A backend that outlives its connections shows its history to each new one. `look` finds the input of the open turn
+A backend that outlives its connections shows its history to each new one. `find_turn` finds the input of the open turn
 there, and returns how that turn stands:
 
     running   its run goes on         its events follow; `missed` are told now
@@ -10,7 +10,7 @@ there, and returns how that turn stands:
 The log of a backend has whole blocks only. A block that still streams goes on by deltas, and its done text is right.
 
 A pod goes on where it is. A gateway in its place shows a turn in progress from its beginning to every link that
-attaches. `Repeated` compares what comes with what was heard:
+attaches. `RepeatedEvents` compares what comes with what was heard:
 
     the next event that was heard, again            is dropped
     the text of the open block, and more            becomes the new text alone
@@ -39,7 +39,7 @@ class FoundTurn(Struct, frozen=True, kw_only=True):
     end: End = "completed"
     failure: Failure | None = None
 
-    def last_words(self) -> list[e.Event]:
+    def ending_events(self) -> list[e.Event]:
         """Return the events that end the turn as the history says."""
         status = e.StatusChanged(status="paused" if self.end == "paused" else "idle")
         if self.failure is not None:
@@ -50,7 +50,7 @@ class FoundTurn(Struct, frozen=True, kw_only=True):
 UNKNOWN = FoundTurn(verdict="unknown")
 
 
-def look(state: SessionState, text: str | None, history: e.HistorySnapshot) -> FoundTurn:
+def find_turn(state: SessionState, text: str | None, history: e.HistorySnapshot) -> FoundTurn:
     """Return how the turn of the input `text` stands in `history`; None is a turn without an input of its own.
 
     `state` is as it was when the connection was lost: with that turn open, or with the input not accepted yet.
@@ -61,18 +61,18 @@ def look(state: SessionState, text: str | None, history: e.HistorySnapshot) -> F
         runs = _new_runs(state, history)
         if not runs and history.status == "running":
             return FoundTurn(verdict="running")
-        return _stands(runs[0], runs[0].first, history) if len(runs) == 1 else UNKNOWN
+        return _state_of_run(runs[0], runs[0].first, history) if len(runs) == 1 else UNKNOWN
     at, is_known = _find_input(state, text, history)
     if at is not None:
         run = next((run for run in history.runs if run.last > at), None)
-        return _stands(run, at + 1, history)
+        return _state_of_run(run, at + 1, history)
     is_untouched = state.turn is not None and state.turn.accepted and not state.turn.blocks
     if is_known and is_untouched:  # a pod takes an input back that it had not begun to answer
         return FoundTurn(verdict="ended", end="rolled_back")
     return UNKNOWN
 
 
-def _stands(run: PastRun | None, first: int, history: e.HistorySnapshot) -> FoundTurn:
+def _state_of_run(run: PastRun | None, first: int, history: e.HistorySnapshot) -> FoundTurn:
     is_last = run is None or run is history.runs[-1]
     own = history.items[first : run.last if run is not None else None]
     if history.status == "running" and is_last:
@@ -85,13 +85,13 @@ def _stands(run: PastRun | None, first: int, history: e.HistorySnapshot) -> Foun
 
 def _new_runs(state: SessionState, history: e.HistorySnapshot) -> list[PastRun]:
     """Return the runs behind everything that was known before the turn."""
-    known, told = _said(state.transcript[: state.fresh]), _said(history.items)
+    known, told = _spoken(state.transcript[: state.fresh]), _spoken(history.items)
     if told[: len(known)] != known:
         return []
-    return [run for run in history.runs if len(_said(history.items[: run.first])) >= len(known)]
+    return [run for run in history.runs if len(_spoken(history.items[: run.first])) >= len(known)]
 
 
-def _said(items: Sequence[Item]) -> list[tuple[str, str]]:
+def _spoken(items: Sequence[Item]) -> list[tuple[str, str]]:
     return [(item.role, item.text) for item in items if isinstance(item, Message) and item.role != "system"]
 
 
@@ -102,8 +102,8 @@ def _find_input(state: SessionState, text: str, history: e.HistorySnapshot) -> t
     """
     items = history.items
     inputs = [i for i, item in enumerate(items) if isinstance(item, Message) and item.role == "user"]
-    known = [text for role, text in _said(state.transcript[: state.fresh]) if role == "user"]
-    told = [text for role, text in _said(items) if role == "user"]
+    known = [text for role, text in _spoken(state.transcript[: state.fresh]) if role == "user"]
+    told = [text for role, text in _spoken(items) if role == "user"]
     if told[: len(known)] == known:
         rest = inputs[len(known) :]
         is_there = bool(rest) and told[len(known)] == text
@@ -114,7 +114,7 @@ def _find_input(state: SessionState, text: str, history: e.HistorySnapshot) -> t
 # -- what was missed of a run ------------------------------------------------------------------------
 
 
-def missed(turn: OpenTurn, known: Sequence[Item], own: Sequence[Item]) -> list[e.Event]:
+def missed_events(turn: OpenTurn, known: Sequence[Item], own: Sequence[Item]) -> list[e.Event]:
     """Return events for what `own`, the items of the turn's run, have beyond the events that were heard.
 
     `known` are the items of the transcript that came with the turn.
@@ -186,7 +186,7 @@ CONTENT = frozenset(
 )
 
 
-class Repeated:
+class RepeatedEvents:
     """The events of the open turn that were heard, and may come again."""
 
     def __init__(self, state: SessionState) -> None:

@@ -8,8 +8,8 @@ from dragoman.adapters.meter import STEP
 from dragoman.gateway.config.model import Limits
 from dragoman.gateway.observability.ledger import Ledger
 from dragoman.gateway.services import Services
-from dragoman.gateway.session.held import SessionMemory
 from dragoman.gateway.session.log import Log
+from dragoman.gateway.session.memory import SessionMemory
 from dragoman.mappings.canonical import SessionState
 from dragoman.mappings.canonical.events import TextDelta
 from dragoman.mappings.canonical.values import Message, Origin
