@@ -22,7 +22,7 @@ from msgspec import structs
 
 from dragoman.adapters.base import Transport
 from dragoman.gateway import registry
-from dragoman.gateway.clients import ClientPort, Clients, Entrance
+from dragoman.gateway.clients import ClientPort, Clients, ListenerTarget
 from dragoman.gateway.config.model import Config, Route
 from dragoman.gateway.identity.listeners import Identities
 from dragoman.gateway.ingress import Ingress
@@ -264,8 +264,8 @@ class App:
     def join(self, dialect: Dialect, transport: Transport) -> None:
         """Connect a client in this process to the first route; call this once the app is `ready`."""
         translator = dialect.server(time.time_ns, new_id, "")
-        entrance = Entrance(router=self.routers[0], identities=self._routes.identities)
-        port = ClientPort(dialect=dialect, entrance=entrance, ingress=Ingress(endpoint="inside"))
+        target = ListenerTarget(router=self.routers[0], identities=self._routes.identities)
+        port = ClientPort(dialect=dialect, target=target, ingress=Ingress(endpoint="inside"))
         self._clients.welcome(port, transport, translator)
 
     def _make_router(self, route: Route, services: Services) -> Router:

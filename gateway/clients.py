@@ -31,7 +31,7 @@ from dragoman.mappings.dialect import Dialect, Loss, Translator
 STOPS = "the gateway stops"
 
 
-class Entrance(Struct, kw_only=True, eq=False):
+class ListenerTarget(Struct, kw_only=True, eq=False):
     """The router of the clients that connect to a listener from now on, and who names them."""
 
     router: Router
@@ -44,13 +44,13 @@ class Entrance(Struct, kw_only=True, eq=False):
 
 
 class ClientPort(Struct, frozen=True, kw_only=True):
-    """The dialect and ingress that clients of one listener have in common, and the entrance that they use.
+    """The dialect and ingress that clients of one listener have in common, and the target of the listener.
 
     `counts` says that the listener itself counts the connections of each address.
     """
 
     dialect: Dialect
-    entrance: Entrance
+    target: ListenerTarget
     ingress: Ingress
     counts: bool = False
 
@@ -103,7 +103,7 @@ class Clients:
         publishes: bool = False,
     ) -> None:
         """Serve a client that has connected, or refuse it: it has no principal, or there are too many."""
-        dialect, router = port.dialect, port.entrance.router
+        dialect, router = port.dialect, port.target.router
         named = principal if isinstance(principal, Principal) else LOCAL
         if named.token:
             self.services.tokens.remember(router.route.name, named.name, named.token, self.services.limits.links)

@@ -13,7 +13,7 @@ from msgspec import structs
 
 from dragoman.adapters.base import Listener, Transport
 from dragoman.gateway import registry
-from dragoman.gateway.clients import ClientPort, Clients, Entrance
+from dragoman.gateway.clients import ClientPort, Clients, ListenerTarget
 from dragoman.gateway.endpoint import Endpoint
 from dragoman.gateway.identity.listeners import ListenerIdentity
 from dragoman.gateway.identity.principal import LOCAL, Principal, Refusal
@@ -35,16 +35,16 @@ def new_id() -> str:
 class OpenListener:
     """A listener that accepts clients. `address` is its endpoint, with the port that was chosen."""
 
-    def __init__(self, endpoint: Endpoint, listener: Listener, entrance: Entrance) -> None:
+    def __init__(self, endpoint: Endpoint, listener: Listener, target: ListenerTarget) -> None:
         self.endpoint = endpoint
-        self.entrance = entrance
+        self.target = target
         self.address = f"{endpoint.dialect}+{listener.address}"
         self._listener = listener
         self._keeper: asyncio.Task[None] | None = None
 
     @property
     def can_move(self) -> bool:
-        """True if its entrance may get another router: nothing is published, and no folder shows its sessions."""
+        """True if its target may get another router: nothing is published, and no folder shows its sessions."""
         dialect = registry.dialect(self.endpoint.dialect)
         return self.endpoint.transport not in ("dir", "name") and not dialect.publication and not dialect.served
 
@@ -78,50 +78,50 @@ class Listeners:
         self._attend = attend
         self._wrap = wrap
 
-    async def open(self, endpoint: Endpoint, entrance: Entrance) -> OpenListener:
-        """Listen on an endpoint for clients of this entrance; raise OSError if that fails."""
+    async def open(self, endpoint: Endpoint, target: ListenerTarget) -> OpenListener:
+        """Listen on an endpoint, and lead its clients to this target; raise OSError if that fails."""
         if (endpoint.dialect, endpoint.transport) == ("pod", "dir"):
-            return await self._open_directory(endpoint, entrance)
+            return await self._open_directory(endpoint, target)
         ingress = Ingress(
             endpoint=str(endpoint), session=endpoint.option("session"), spawned=registry.spawned(endpoint)
         )
-        listener = await self._listen(endpoint, entrance, ingress)
+        listener = await self._listen(endpoint, target, ingress)
         if isinstance(listener, PodFolder):
-            folder, router = listener, entrance.router
+            folder, router = listener, target.router
 
             def write_status(session: Session) -> None:
-                if router.behind(ingress) is session:
+                if router.find_listener_session(ingress) is session:
                     folder.write_status(session.state)
                     self._attend(session)
 
             router.watch(write_status)
-        return OpenListener(endpoint, listener, entrance)
+        return OpenListener(endpoint, listener, target)
 
-    async def _open_directory(self, endpoint: Endpoint, entrance: Entrance) -> OpenListener:
-        router = entrance.router
+    async def _open_directory(self, endpoint: Endpoint, target: ListenerTarget) -> OpenListener:
+        router = target.router
 
         async def listen(path: str, ingress: Ingress) -> Listener:
-            return await self._listen(structs.replace(endpoint, transport="unix", address=path), entrance, ingress)
+            return await self._listen(structs.replace(endpoint, transport="unix", address=path), target, ingress)
 
         def behind(ingress: Ingress) -> SessionState | None:
-            session = router.behind(ingress)
+            session = router.find_listener_session(ingress)
             return session.state if session is not None else None
 
         directory = PodDirectory(Path(endpoint.address), router.route.name, listen=listen, behind=behind)
         await directory.open()
         router.watch(lambda session: directory.update_session(session.state, lives=router.lives(session)))
-        opened = OpenListener(endpoint, directory, entrance)
+        opened = OpenListener(endpoint, directory, target)
         opened.keep(self._spawn(directory.run(), f"{router.route.name}:directory"))
         return opened
 
-    async def _listen(self, endpoint: Endpoint, entrance: Entrance, ingress: Ingress) -> Listener:
+    async def _listen(self, endpoint: Endpoint, target: ListenerTarget, ingress: Ingress) -> Listener:
         path = endpoint.address if endpoint.transport == "dir" else ""
-        us = Instance(id=new_id(), started_at=time.time_ns(), path=path, sessions=lambda: entrance.router.published)
+        us = Instance(id=new_id(), started_at=time.time_ns(), path=path, sessions=lambda: target.router.published)
         dialect = registry.dialect(endpoint.dialect)
         spoken = dialect.served(us) if dialect.served is not None else dialect
         publication = spoken.publication
         counts = registry.counts_connections(endpoint)
-        port = ClientPort(dialect=spoken, entrance=entrance, ingress=ingress, counts=counts)
+        port = ClientPort(dialect=spoken, target=target, ingress=ingress, counts=counts)
         clients = self._clients
 
         def accept(transport: Transport, principal: Principal | Refusal = LOCAL) -> None:
@@ -134,7 +134,7 @@ class Listeners:
 
         def identity() -> ListenerIdentity:
             """Return the authentication in force: a reload may change it."""
-            return entrance.identities.listener(endpoint, entrance.router.route, accept)
+            return target.identities.listener(endpoint, target.router.route, accept)
 
         queue = clients.services.queue
         callbacks = ListenerCallbacks(
@@ -145,12 +145,12 @@ class Listeners:
             connect=clients.connect,
             disconnect=clients.disconnect,
             bad_request=clients.bad_requests.note,
-            not_authenticated=entrance.identities.attempts.count_failure,
+            not_authenticated=target.identities.attempts.count_failure,
             spawn=self._spawn,
             publish=publish,
             instance=us,
             lost=lambda loss: clients.services.ledger.record([loss], target=dialect.name),
-            subscribed=lambda: entrance.router.subscribed(),  # noqa: PLW0108  # a reload may change the router
+            subscribed=lambda: target.router.subscribed(),  # noqa: PLW0108  # a reload may change the router
             work=lambda fail: SlicedWork(queue, fail, STEP),
         )
-        return await registry.listen(endpoint, entrance.router.services.limits, callbacks)
+        return await registry.listen(endpoint, target.router.services.limits, callbacks)

@@ -22,7 +22,7 @@ from msgspec import Struct
 
 from dragoman.adapters.base import CloseReason
 from dragoman.gateway import registry
-from dragoman.gateway.clients import Clients, Entrance
+from dragoman.gateway.clients import Clients, ListenerTarget
 from dragoman.gateway.config.model import Route
 from dragoman.gateway.endpoint import Endpoint
 from dragoman.gateway.identity.listeners import Identities
@@ -98,7 +98,7 @@ class Routes:
         closing = [(old, one) for old in self.running for one in old.listeners if one not in kept]
         await self._open_missing(planned, closing, identities)
         for listener, new in kept.items():
-            listener.entrance.change(new.router, identities)
+            listener.target.change(new.router, identities)
         self.identities = identities
         self._clients.change_services(services)
         self._take_over(planned)
@@ -226,7 +226,7 @@ class Routes:
         await self._stopped(router)
 
     async def _open(self, running: RunningRoute, endpoint: Endpoint, identities: Identities) -> OpenListener:
-        listener = await self._listeners.open(endpoint, Entrance(router=running.router, identities=identities))
+        listener = await self._listeners.open(endpoint, ListenerTarget(router=running.router, identities=identities))
         running.listeners.append(listener)
         return listener
 

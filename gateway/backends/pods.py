@@ -119,7 +119,7 @@ class PodsKind(BackendKind):
     def _needs_pods(self, link: Link, command: Command | None) -> bool:
         """Return True if the action needs more than the sessions that are open here."""
         if command is None:
-            return self._sessions.entrances.find_session(link.ingress) is None
+            return self._sessions.listener_sessions.find_session(link.ingress) is None
         if isinstance(command, ListSessions | OpenSession):
             return isinstance(command, OpenSession) or not link.dialect.single_session
         return bool(command.session) and not self._is_open(link, command.session)

@@ -107,7 +107,7 @@ class Router:
         self._policy = self._all.policy
         self.watch = self._all.watchers.add
         self.busy = self._all.busy
-        self.behind = self._all.entrances.find_session
+        self.find_listener_session = self._all.listener_sessions.find_session
         self._events = events
 
     @property
@@ -174,7 +174,7 @@ class Router:
 
     def _enter(self, link: Link) -> None:
         try:
-            session = self._behind(link) if link.roles is None or "watch" in link.roles else None
+            session = self._listener_session(link) if link.roles is None or "watch" in link.roles else None
         except Refused as refused:
             audit.refuse(link, refused.failure.text)
             link.send([Reply(request="", failure=refused.failure)])
@@ -189,16 +189,16 @@ class Router:
         session.backend.start()
         session.presence.enter(link)
 
-    def _behind(self, link: Link) -> Session | None:
+    def _listener_session(self, link: Link) -> Session | None:
         """Return the session that all clients of a listener share; None if its backend has none for it now."""
         ingress = link.ingress
-        known = self._all.entrances.find_session(ingress)
+        known = self._all.listener_sessions.find_session(ingress)
         if known is not None and self._backend.leads_to(known):
             return known
         wanted = ingress.session
         session = self._queries.find_named(wanted) or self._backend.session_behind(wanted, link.principal)
         if session is not None:
-            self._all.enter_by(ingress, session)
+            self._all.assign_listener(ingress, session)
         return session
 
     def subscribed(self) -> None:
@@ -224,7 +224,7 @@ class Router:
 
     def receive(self, link: Link, bursts: list[Burst[Command]]) -> None:
         """Act on commands of a peer. A peer that speaks before it was shown anything is shown what there is."""
-        if link.dialect.single_session and (own := self._all.entrances.find_session(link.ingress)) is not None:
+        if link.dialect.single_session and (own := self._all.listener_sessions.find_session(link.ingress)) is not None:
             own.pending.admit(link)
         for burst in bursts:
             for command in burst.items:

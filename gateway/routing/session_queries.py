@@ -73,7 +73,7 @@ class SessionQueries:
 
     def describe_own(self, link: Link, command: ListSessions | GetSession | ResumeSession) -> None:
         """Answer a client whose listener shows one session: with that, or with those of the listener's directory."""
-        own = self._sessions.entrances.find_session(link.ingress)
+        own = self._sessions.listener_sessions.find_session(link.ingress)
         if own is not None and link.ingress.about_pods is not None:
             sees = partial(self._sessions.policy.sees, link.principal)
             link.send([link.ingress.about_pods(command, own.state, sees)])

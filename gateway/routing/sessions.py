@@ -14,8 +14,8 @@ from dragoman.gateway.ingress import LATEST, NEW, Ingress
 from dragoman.gateway.link import Link
 from dragoman.gateway.overload.fair_queue import OPEN
 from dragoman.gateway.routing.busy import BusySessions
-from dragoman.gateway.routing.entrances import Entrances
 from dragoman.gateway.routing.ids import canonical_id
+from dragoman.gateway.routing.listener_sessions import ListenerSessions
 from dragoman.gateway.routing.past_sessions import PastSessions
 from dragoman.gateway.routing.policy import Policy
 from dragoman.gateway.routing.publications import Publications
@@ -79,7 +79,7 @@ class Sessions:
         self.quota = SessionQuota(services)
         self.busy = BusySessions()
         self._accounts = SessionAccounts(services, self.list, self.quota, self.busy, recorder)
-        self.entrances = Entrances()
+        self.listener_sessions = ListenerSessions()
         self.past = PastSessions(route.name)
         self.publications = Publications(self.index, self.policy, holds_one=upstream.single_session)
         self._factory = SessionFactory(route, services, upstream)
@@ -119,7 +119,7 @@ class Sessions:
         new = NewSession(id=id, name=name, ids=ids, owner=self.past.owner_of(id), track=self._accounts.track)
         session = self.create(new, connect, on_rested)
         if kept:
-            self.entrances.keep(session)
+            self.listener_sessions.keep(session)
         self._add(session)
         session.presence.await_client()
         return session
@@ -175,7 +175,7 @@ class Sessions:
             self.drop(session)
         for session in self.index.sessions_of(link):
             session.presence.detach(link)
-            if session.presence.vacant and not self.entrances.needs(session):
+            if session.presence.vacant and not self.listener_sessions.is_reachable(session):
                 self.drop(session)
 
     def create(
@@ -194,7 +194,7 @@ class Sessions:
     def _make_observer(self, on_rested: Callable[[Session], None]) -> SessionObserver:
         def rested(session: Session) -> None:
             on_rested(session)
-            end = self.tell if self.entrances.keeps(session) else self.drop
+            end = self.tell if self.listener_sessions.is_lasting(session) else self.drop
             end(session)
 
         return SessionObserver(
@@ -233,7 +233,7 @@ class Sessions:
         if other is None or other is session:
             return False
         links = session.presence.clients
-        self.entrances.move(session, other)
+        self.listener_sessions.move(session, other)
         self.services.schedule(0, lambda: self.drop(session))  # once what it has to say to them is said
         for link in links:
             session.presence.detach(link)
@@ -256,7 +256,7 @@ class Sessions:
             if not self.policy.shared and session.state.owner:
                 self.past.remember_owner(self.index.names(session), session.state.owner)
             self.index.drop(session)
-            self.entrances.remove_session(session)
+            self.listener_sessions.remove_session(session)
             self.tell(session)
 
     def is_foreign(self, link: Link, name: str) -> bool:
@@ -299,9 +299,9 @@ class Sessions:
             self.publications.update_session(session)
             self.tell(session)
 
-    def enter_by(self, ingress: Ingress, session: Session) -> None:
+    def assign_listener(self, ingress: Ingress, session: Session) -> None:
         """Let all further clients of `ingress` share this session."""
-        self.entrances.lead(ingress, session)
+        self.listener_sessions.assign(ingress, session)
         self.tell(session)
 
 

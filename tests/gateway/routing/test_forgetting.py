@@ -198,7 +198,7 @@ def test_after_its_time_nothing_is_left_of_2000_sessions_without_the_garbage_col
     assert not any(vars(everything.index)[name] for name in ("_sessions", "_names", "_given"))
     assert not any(vars(everything._unopened).values())
     assert not everything.busy
-    assert not any(vars(everything.entrances).values())
+    assert not any(vars(everything.listener_sessions).values())
     assert not any(vars(everything.list)[name] for name in ("changed", "_places", "_orders"))
     assert not route.ledger._of_session
 

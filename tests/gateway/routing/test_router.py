@@ -347,6 +347,6 @@ async def test_subscribers_learn_when_a_session_is_claimed_runs_and_rests() -> N
 async def test_a_pod_listener_leads_to_the_single_session_of_its_backend() -> None:
     ingress = Ingress(endpoint="pod+unix:/x")
     async with in_memory_gateway() as made:
-        assert made.router.behind(ingress) is None
-        assert made.router._behind(made.join("a", ingress=ingress).link) is made.session
-        assert made.router.behind(ingress) is made.session
+        assert made.router.find_listener_session(ingress) is None
+        assert made.router._listener_session(made.join("a", ingress=ingress).link) is made.session
+        assert made.router.find_listener_session(ingress) is made.session

@@ -6,7 +6,7 @@ from dragoman.gateway.ingress import Ingress
 from dragoman.gateway.session.session import Session
 
 
-class Entrances:
+class ListenerSessions:
     """The session behind each listener, the listeners that lead to each session, and which sessions stay for them."""
 
     def __init__(self) -> None:
@@ -18,13 +18,13 @@ class Entrances:
         """Return the session that clients of this listener share, None if nobody has connected to it yet."""
         return self._sessions.get(ingress.endpoint)
 
-    def lead(self, ingress: Ingress, session: Session) -> None:
+    def assign(self, ingress: Ingress, session: Session) -> None:
         """Let all further clients of `ingress` share this session."""
-        self._leave(ingress)
+        self._release(ingress)
         self._sessions[ingress.endpoint] = session
         self._listeners.setdefault(session.state.id, []).append(ingress)
 
-    def _leave(self, ingress: Ingress) -> None:
+    def _release(self, ingress: Ingress) -> None:
         """Let a listener lead no longer to the session behind it."""
         previous = self._sessions.get(ingress.endpoint)
         listeners = self._listeners.get(previous.state.id, []) if previous is not None else []
@@ -36,7 +36,7 @@ class Entrances:
     def move(self, session: Session, other: Session) -> None:
         """Let the listeners that lead to `session` lead to another one."""
         for ingress in self._listeners.pop(session.state.id, []):
-            self.lead(ingress, other)
+            self.assign(ingress, other)
 
     def keep(self, session: Session) -> None:
         """Keep a session while the route lives: its backend has no other."""
@@ -48,11 +48,11 @@ class Entrances:
         for ingress in self._listeners.pop(session.state.id, ()):
             self._sessions.pop(ingress.endpoint, None)
 
-    def needs(self, session: Session) -> bool:
+    def is_reachable(self, session: Session) -> bool:
         """Return True if clients may still come to a session that nobody has used."""
         return session.state.id in self._listeners or session.state.id in self._kept
 
-    def keeps(self, session: Session) -> bool:
+    def is_lasting(self, session: Session) -> bool:
         """Return True if a session is never forgotten: its backend has no other, or a listener always leads to it.
 
         There is at most one such session for each listener.
