@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 import zmq
 
-from dragoman.adapters.zeromq.polled import BATCH, SLICE, Message, Polled
+from dragoman.adapters.zeromq.polled import BATCH, BYTES, SLICE, Message, Polled
 from tests.adapters.zeromq.peers import DEADLINE, bound, peer, until
 
 Socket = zmq.Socket[bytes]
@@ -96,6 +96,30 @@ async def test_more_than_a_batch_arrives_without_another_signal(dealer_and_route
     with polling(dealer) as (_, received):
         await until(lambda: len(received) == 3 * BATCH)
     assert received == [(b"%d" % number,) for number in range(3 * BATCH)]
+
+
+class EndlessSocket:
+    """A socket from which a large message can always be received."""
+
+    def __init__(self, socket: Socket) -> None:
+        self._socket = socket
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._socket, name)
+
+    def getsockopt(self, option: int) -> object:
+        return zmq.POLLIN if option == zmq.EVENTS else self._socket.getsockopt(option)
+
+    def recv(self, flags: int, *, copy: bool) -> zmq.Frame:
+        return zmq.Frame(bytes(BYTES // 4))
+
+
+async def test_large_messages_are_taken_a_few_at_once(dealer_and_router: Pair) -> None:
+    dealer, *_ = dealer_and_router
+    with polling(cast(Socket, EndlessSocket(dealer))) as (polled, _):
+        messages, more = polled.receive()
+    assert [len(part) for (part,) in messages] == [BYTES // 4] * 5
+    assert more
 
 
 async def test_the_first_parts_of_a_message_with_too_many_parts_are_kept(dealer_and_router: Pair) -> None:
