@@ -40,7 +40,11 @@ class Extras:
 
     def keep(self, **fields: object) -> Ext | None:
         """Return an ext with all fields that are not UNSET; None if there are none."""
-        return {self._prefix + name: raw(value) for name, value in fields.items() if value is not UNSET} or None
+        kept: Ext = {}
+        for name, value in fields.items():  # no comprehension: it would be a further call, and mostly nothing is kept
+            if value is not UNSET:
+                kept[self._prefix + name] = raw(value)
+        return kept or None
 
     def carried(self, ext: Ext | None, field: str) -> Raw | None:
         """Return the JSON of `field` in `ext`, None if it is missing."""
@@ -58,5 +62,5 @@ class Extras:
 
     def untyped(self, ext: Ext | None, field: str) -> object:
         """Return the decoded JSON of `field` in `ext`, UNSET if it is missing."""
-        json = self.carried(ext, field)
+        json = None if ext is None else ext.get(self._prefix + field)
         return UNSET if json is None else msgspec.json.decode(json)

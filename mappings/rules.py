@@ -49,7 +49,7 @@ class Lossy(Struct, frozen=True):
         for field in self.fields:
             head, _, rest = field.partition(".")
             value = getattr(item, head, None)  # nearly always empty: looked at before anything is called
-            if value and not item.implies(field) and _has(value, rest.split(".") if rest else ()):
+            if value and (not rest or _has(value, rest.split("."))) and not item.implies(field):
                 lost.append(field)
         return tuple(lost)
 
@@ -70,13 +70,13 @@ class Nothing(Struct, frozen=True):
 
 def _has(value: Any, path: Sequence[str]) -> bool:
     """Return True if the field at this path is not empty; `segments.image` means a segment of the kind image."""
-    if not path:
-        return bool(value)
-    if isinstance(value, tuple | list):
-        return any(map(_has, value, repeat(path)))
-    if hasattr(value, path[0]):
-        return _has(getattr(value, path[0]), path[1:])
-    return isinstance(value, Struct) and value.__struct_config__.tag == path[0]
+    for number, name in enumerate(path):
+        if isinstance(value, tuple | list):
+            return any(map(_has, value, repeat(path[number:])))
+        if not hasattr(value, name):
+            return isinstance(value, Struct) and value.__struct_config__.tag == name
+        value = getattr(value, name)
+    return bool(value)
 
 
 Fidelity = Exact | Lossy | Emulated | Nothing

@@ -84,7 +84,7 @@ def of_command(command: Command) -> int:
 
 
 def _fields(struct: Struct) -> list[Any]:
-    return [value for value in structs.astuple(struct) if value]
+    return list(filter(None, structs.astuple(struct)))
 
 
 def _result(event: ToolCallFinished) -> int:

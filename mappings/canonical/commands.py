@@ -13,6 +13,8 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 from dragoman.mappings.canonical.unmapped import Unmapped
 from dragoman.mappings.canonical.values import Ext, Segment, Text, snake_case
 
+ONLY_TEXT = frozenset({Text})
+
 
 class CommandBase(Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True, tag_field="type", tag=snake_case):
     """Base class of the commands.
@@ -93,7 +95,7 @@ class SubmitInput(CommandBase, frozen=True, kw_only=True):
 
     def implies(self, field: str) -> bool:
         """Return True for `segments` if the input is only text: `text` then says the same."""
-        return field == "segments" and all(type(segment) is Text for segment in self.segments)
+        return field == "segments" and ONLY_TEXT.issuperset(map(type, self.segments))
 
 
 class PromptOnce(CommandBase, frozen=True, kw_only=True):

@@ -6,6 +6,7 @@ Answers and errors go only to the client that asked. A seed pod would send them 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any, get_args
 
 from msgspec import Raw, structs
@@ -60,7 +61,7 @@ class ServerTranslator(TranslatorDefaults[Command]):
         step: Step[Command] = Step()
         FROM_CLIENT.receive([frame for frame in frames if not _blank(frame)], step)
         bursts, step.bursts = step.bursts, []
-        for command in (item for burst in bursts for item in burst.items):
+        for command in chain.from_iterable([burst.items for burst in bursts]):
             if type(command) is Unmapped:
                 step.frames.append(_bad_method(f"unknown variant `{command.tag}`, expected one of {METHOD_NAMES}"))
                 step.losses.append(Loss(kind="Unmapped", why="unknown method", sample=command.raw[:TEXT_MAX]))
@@ -68,7 +69,8 @@ class ServerTranslator(TranslatorDefaults[Command]):
             request = self._new_id()
             named = self._named(command, request)
             step.bursts.append(Burst(items=[structs.replace(named, request=request)], request=request))
-        step.frames += [_bad_method(fault.text) for fault in step.faults]
+        if step.faults:
+            step.frames += [_bad_method(fault.text) for fault in step.faults]
         if self._session is None:
             self._early += step.frames
             del self._early[PENDING_MAX:]

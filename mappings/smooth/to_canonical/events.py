@@ -87,8 +87,8 @@ def immediate_response(message: wire.ImmediateResponse) -> tuple[Event, ...]:
     """Map a 202 to the start of a turn, and any other status to the answer to a command."""
     request = message.request_id or ""
     if message.status == 202:
-        words = _unless(message.message, None, ACCEPTED)
-        ext = keep_envelope(message, message=words, data=_unless(message.data, {}))
+        words: object = UNSET if message.message in (None, ACCEPTED) else message.message
+        ext = keep_envelope(message, message=words, data=message.data or UNSET)
         return (TurnAccepted(request=request, ext=ext),)
     words = _unless(message.message, None, DONE)
     ext = keep_envelope(message, status=_unless(message.status, None, 200), message=words)
@@ -150,11 +150,11 @@ def eventual_response(message: wire.EventualResponse) -> tuple[Event, ...]:
     text = text_of(answer.response) or ""
     ext = keep_envelope(
         message,
-        status=_unless(message.status, 200),
-        response=_unless(answer.response, answer_of(text)),
-        needsEscalation=_unless(answer.needs_escalation, None, False),
-        escalationReason=_unless(answer.escalation_reason, None),
-        citations=_unless(answer.citations, None),
+        status=UNSET if message.status == 200 else message.status,
+        response=UNSET if answer.response == answer_of(text) else answer.response,
+        needsEscalation=answer.needs_escalation or UNSET,
+        escalationReason=UNSET if answer.escalation_reason is None else answer.escalation_reason,
+        citations=UNSET if answer.citations is None else answer.citations,
         directive=answer.directive,
     )
     return (TurnEnded(end="completed", text=text, message=answer.message_id, usage=_usage(answer.usage), ext=ext),)

@@ -158,7 +158,7 @@ class ClientTranslator(TranslatorDefaults[Event]):
             if type(item) is TurnEnded:
                 if self._turns.pop(own, own) != own:
                     self._over.append(own)
-                items += self._take_cancels()
+                items += self._take_cancels() if self._waiting else ()
         return Burst(items=items, request=request or own, at=burst.at)
 
     def _begins_turn(self, own: str, item: Event) -> bool:
