@@ -1,10 +1,8 @@
 """The principals of clients, and how listeners find them (docs/security.md, section 1).
 
 principal        the principal of a client, and the protocol that names it
-tokens           bearer tokens of the configuration
+authenticators   bearer tokens, client certificates, and users of this machine
 json_web_tokens  tokens that an authority has signed
-certificates     client certificates, which TLS has verified
-local_users      users of this machine, whom the kernel names
 roles            the commands that a principal may give on a route
 attempts         the delay and the count of failed attempts
 listeners        the authentication of one listener

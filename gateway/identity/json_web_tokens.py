@@ -22,8 +22,8 @@ import structlog
 from dragoman.adapters.base import PeerFacts
 from dragoman.gateway.config.model import Jwt
 from dragoman.gateway.endpoint import masked_text
+from dragoman.gateway.identity.authenticators import NEEDED, NOT_ACCEPTED
 from dragoman.gateway.identity.principal import Principal, Refusal
-from dragoman.gateway.identity.tokens import NEEDED, NOT_ACCEPTED
 from dragoman.mappings.errors import ConfigError
 
 REFRESH = 60.0  # seconds between two reads of a JWKS, so that invented keys cannot make us flood its server

@@ -17,10 +17,14 @@ from dragoman.adapters.base import Accept, PeerFacts, Transport
 from dragoman.gateway.config.model import Auth, Config, Route
 from dragoman.gateway.endpoint import Endpoint
 from dragoman.gateway.identity.attempts import FailedAttempts
-from dragoman.gateway.identity.certificates import ClientCertificates
-from dragoman.gateway.identity.local_users import LocalUsers
+from dragoman.gateway.identity.authenticators import (
+    SEVERAL,
+    BearerTokens,
+    ClientCertificates,
+    EitherToken,
+    LocalUsers,
+)
 from dragoman.gateway.identity.principal import LOCAL, Authenticator, Principal, Refusal
-from dragoman.gateway.identity.tokens import SEVERAL, BearerTokens, EitherToken
 
 OF_WEB_SOCKETS = ("ws", "wss")
 OF_LOCAL_USERS = ("unix", "name", "dir", "stdio")

@@ -20,9 +20,9 @@ from structlog.testing import capture_logs
 from dragoman.adapters.base import PeerFacts
 from dragoman.gateway.config.model import Auth, Jwt
 from dragoman.gateway.identity import json_web_tokens
+from dragoman.gateway.identity.authenticators import NEEDED
 from dragoman.gateway.identity.json_web_tokens import JWKS_MAX, REFRESH, JsonWebTokens, KeySet, file_loader
 from dragoman.gateway.identity.principal import Principal, Refusal
-from dragoman.gateway.identity.tokens import NEEDED
 from dragoman.gateway.link import expiring
 from tests.gateway.identity.test_listeners import WS, gateway, shake
 from tests.gateway.in_memory import in_memory_gateway

@@ -1,8 +1,15 @@
-"""Bearer tokens: named secrets of the configuration, each of which is one principal."""
+"""The authenticators of listeners: each names a peer by one kind of credential.
+
+    BearerTokens         a token of the configuration      the principal `token:NAME`
+    ClientCertificates   a certificate that TLS verified   `cert:SUBJECT`
+    LocalUsers           the user of a process             `uid:NUMBER`, which the kernel tells (SO_PEERCRED)
+
+json_web_tokens.py has the one of JSON Web Tokens.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from hashlib import sha256
 from hmac import compare_digest
 
@@ -45,3 +52,30 @@ class EitherToken:
 
 def _digest(secret: str) -> bytes:
     return sha256(secret.encode("utf-8", "surrogateescape")).digest()
+
+
+class ClientCertificates:
+    """Names a client by the subject of its certificate, for example `cert:CN=alice,O=Example`."""
+
+    def identify(self, facts: PeerFacts) -> Principal | Refusal:
+        if not facts.certificate:
+            return Refusal(text="a client certificate with a subject is needed")
+        return Principal(name=f"cert:{facts.certificate}")
+
+
+class LocalUsers:
+    """The users and groups that may connect; without any, everybody who can open the socket may.
+
+    A process has one group here: the effective group of the process that connected, and no supplementary one.
+    """
+
+    def __init__(self, uids: Collection[int] = (), gids: Collection[int] = ()) -> None:
+        self._uids = frozenset(uids)
+        self._gids = frozenset(gids)
+
+    def identify(self, facts: PeerFacts) -> Principal | Refusal:
+        if facts.uid is None:
+            return Refusal(text="this system does not tell which user connects to a Unix socket")
+        if (self._uids or self._gids) and facts.uid not in self._uids and facts.gid not in self._gids:
+            return Refusal(text="your user may not use this socket")
+        return Principal(name=f"uid:{facts.uid}", groups=frozenset({f"gid:{facts.gid}"}))
