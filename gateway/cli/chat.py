@@ -10,13 +10,13 @@ from typing import Annotated, Any
 import structlog
 import typer
 
+from dragoman.gateway.backend_client import BackendClient, TurnOutcome, TurnRunner, TypedAnswer
 from dragoman.gateway.cli.options import LogJson, LogLevel
 from dragoman.gateway.cli.running import set_up
 from dragoman.gateway.cli.terminal import DIM, Terminal
 from dragoman.gateway.endpoint import parse
 from dragoman.gateway.observability import logs
 from dragoman.gateway.replay.in_process import InProcessEvent
-from dragoman.gateway.talk import BackendClient, TurnOutcome, TurnTalk, TypedAnswer
 from dragoman.mappings.canonical import Command, Event
 from dragoman.mappings.canonical import events as e
 from dragoman.mappings.canonical.commands import CancelTurn, GetHistory, ListSessions
@@ -68,7 +68,7 @@ class Chat:
     def __init__(self, client: BackendClient, terminal: Terminal) -> None:
         self._client = client
         self._terminal = terminal
-        self._turn = TurnTalk(client, self._show, self._ask, self._show_other)
+        self._turn = TurnRunner(client, self._show, self._ask, self._show_other)
         self._question: TypedAnswer | None = None  # the open question of a turn that another client began
         self._calls: dict[str, tuple[str, str]] = {}  # open tool call -> name and arguments
         self._sending = False  # an input of this client, which a backend may echo before it accepts it

@@ -9,11 +9,11 @@ import msgspec
 import typer
 from msgspec import Struct, structs
 
+from dragoman.gateway.backend_client import Asked, BackendClient, TurnOutcome, TurnRunner, question_words
 from dragoman.gateway.cli.options import AsJson, LogJson, LogLevel
 from dragoman.gateway.cli.running import set_up
 from dragoman.gateway.endpoint import parse
 from dragoman.gateway.recording.printable import printable
-from dragoman.gateway.talk import Asked, BackendClient, TurnOutcome, TurnTalk, question_words
 from dragoman.mappings.canonical import Event
 from dragoman.mappings.canonical.events import TextDelta
 from dragoman.mappings.canonical.values import End, Failure, Usage
@@ -67,7 +67,7 @@ def send(
     interrupted = False
     with BackendClient(parse(endpoint)) as client:
         client.open(session)
-        turn = TurnTalk(client, _show_json if as_json else _show_text, _ask)
+        turn = TurnRunner(client, _show_json if as_json else _show_text, _ask)
         try:
             outcome = _run(turn, text, deadline)
         except KeyboardInterrupt:
@@ -80,7 +80,7 @@ def send(
     _tell_end(result, client)
 
 
-def _run(turn: TurnTalk, text: str, deadline: float) -> TurnOutcome:
+def _run(turn: TurnRunner, text: str, deadline: float) -> TurnOutcome:
     """Run the turn of an input, and of each answer that the user types to a question in words."""
     while True:
         try:

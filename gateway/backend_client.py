@@ -1,4 +1,4 @@
-"""Talk to a backend in blocking calls: the part of `send` and `chat` that is no terminal.
+"""A client of one backend in blocking calls: the part of `send` and `chat` that is no terminal.
 
     caller's thread                      thread with an event loop
     BackendClient.say  -> commands ->    InProcessTransport -> gateway -> backend
@@ -309,7 +309,7 @@ def _outcome(ended: TurnEnded | None, failure: Failure | None) -> TurnOutcome:
     return TurnOutcome(ended=ended, failure=failure, question=question or None)
 
 
-class TurnTalk:
+class TurnRunner:
     """One turn at a time: sends an input, shows the events of its turn, and has its questions answered.
 
     `ask` returns the line that the user types at a prompt, None if nobody is there. It may give further events to

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
+from dragoman.gateway.backend_client import BackendClient, TurnOutcome, TurnRunner, TypedAnswer
 from dragoman.gateway.endpoint import parse
 from dragoman.gateway.replay.in_process import InProcessEvent
-from dragoman.gateway.talk import BackendClient, TurnOutcome, TurnTalk, TypedAnswer
 from dragoman.mappings.canonical import Command, Event
 from dragoman.mappings.canonical import events as e
 from dragoman.mappings.canonical.commands import AnswerApproval, AnswerInteraction, AnswerOtp, SubmitInput
@@ -57,7 +57,7 @@ def run(client: ScriptedClient, *typed: str) -> tuple[TurnOutcome, list[str]]:
         prompts.append(words)
         return lines.pop(0) if lines else None
 
-    return TurnTalk(client, lambda _event: None, ask).run("hello"), prompts
+    return TurnRunner(client, lambda _event: None, ask).run("hello"), prompts
 
 
 def test_an_approval_is_given_by_its_word_alone() -> None:
@@ -108,7 +108,7 @@ def test_a_question_that_nobody_answers_is_the_outcome() -> None:
 
 def test_a_question_that_another_client_answered_takes_no_line() -> None:
     client = ScriptedClient([ACCEPTED, APPROVAL])
-    turn = TurnTalk(client, lambda _event: None, lambda _words: answered())
+    turn = TurnRunner(client, lambda _event: None, lambda _words: answered())
 
     def answered() -> str:
         turn.take(InProcessEvent(event=e.ApprovalResolved(approved=False, question="q"), turn="t"))
@@ -133,7 +133,7 @@ def test_a_refused_input_is_the_outcome() -> None:
 def test_a_cancel_waits_for_the_end_of_the_turn() -> None:
     cancelled: Any = e.TurnEnded(end="cancelled")
     client = ScriptedClient([ACCEPTED], [cancelled])
-    turn = TurnTalk(client, lambda _event: None, lambda _words: None)
+    turn = TurnRunner(client, lambda _event: None, lambda _words: None)
     with pytest.raises(TimeoutError):
         turn.run("hello", 1.0)
     assert turn.cancel().ended == cancelled
