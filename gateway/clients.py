@@ -19,7 +19,6 @@ from dragoman.gateway.ingress import Ingress
 from dragoman.gateway.link import Link, LinkEvents, Peer, expiring
 from dragoman.gateway.observability import audit, logs
 from dragoman.gateway.observability.bad_requests import BadRequests
-from dragoman.gateway.observability.traffic import observed
 from dragoman.gateway.overload.admission import Admission, address_of
 from dragoman.gateway.routing.router import Router
 from dragoman.gateway.services import Services
@@ -109,8 +108,6 @@ class Clients:
             self.services.tokens.remember(router.route.name, named.name, named.token, self.services.limits.links)
         name, recorder = f"{dialect.name}-{next(self._numbers)}", router.recorder
         translator.limit_requests(router.services.limits.pending_commands, transport.meter.add)
-        if (ledger := self.services.ledger).times:
-            transport, translator = observed(transport, translator, ledger.traffic_of(dialect.name, "client"))
         link = Link(
             Peer(
                 id=name,
@@ -121,6 +118,7 @@ class Clients:
                 attaches=attaches,
                 publishes=publishes,
                 limited=not publishes,
+                traffic=self.services.ledger.counted_traffic(dialect.name, "client"),
             ),
             transport,
             translator,

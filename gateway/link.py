@@ -25,6 +25,7 @@ from dragoman.gateway.ingress import Ingress
 from dragoman.gateway.observability.faults import FaultLog
 from dragoman.gateway.observability.ledger import Ledger
 from dragoman.gateway.observability.trace_context import TraceContext, read_trace, trace_id, trace_of_metadata
+from dragoman.gateway.observability.traffic import Traffic, counted_sink, timed_translator
 from dragoman.gateway.outbox import Outbox
 from dragoman.gateway.overload.admission import ClientRates
 from dragoman.gateway.overload.command_limits import CommandLimits
@@ -72,6 +73,8 @@ class Peer(Struct, frozen=True, kw_only=True):
     publishes: bool = False
     limited: bool = False
     """True for clients: `Limits` bounds each message, and more messages or faults in a time end the link."""
+    traffic: Traffic | None = None
+    """Totals to which the link adds its frames and the time of their translation."""
 
 
 class LinkEvents(Struct, Generic[T], frozen=True, kw_only=True):
@@ -181,6 +184,7 @@ _ATTRIBUTES = (
     "sessions",
     "tap",
     "trace",
+    "traffic",
 )
 """The attributes of a link: with so many, its dict would take 1.6 KB."""
 
@@ -204,10 +208,10 @@ class Link:
         self.outbox = Outbox(services.limits.outbox_soft, services.limits.outbox_hard, transport.meter)
         self.sessions: dict[str, None] = {}  # ids of sessions to which the peer is attached or waits to be
         self.behind: dict[str, None] = {}  # ids of sessions with events that the peer was not sent
-        self.alive, self.heard = True, False  # `heard`: `understands` has accepted a frame of the peer
+        self.alive, self.heard, self._ended = True, False, False  # `heard`: `understands` has accepted a frame
         self.fault: PeerError | None = None  # the fault for which the peer was disconnected
         self._transport, self.tap, self.peer, self.meter = transport, tap, transport.peer, transport.meter
-        self._translator: Translator[Any, Any] = translator  # the constructor checks its items
+        self._translator: Translator[Any, Any] = timed_translator(translator, peer.traffic)
         self._events: LinkEvents[Any] = events
         self._ledger, self._memory, self._budget = services.ledger, services.memory, services.queue.budget
         self.stream_text(None)
@@ -215,9 +219,8 @@ class Link:
         self._unchecked, self._each, self._debt = (limits.unchecked, FRAME, 0) if limits else (sys.maxsize, EVENT, STEP)
         self._turns = Turns(services.queue, transport.resume, limits.check if limits is not None else None, self._each)
         self._alarm, self._reason, self._why = AlarmTimer(services.schedule), CloseReason.DONE, ""  # and its cause
-        self._ended, self._flush = False, FLUSH_DEADLINE
-        self._reading = Reading()  # in the task of the link: one of its own takes 1 KB
-        self._group = asyncio.TaskGroup()  # of the writer
+        self._flush, self._reading = FLUSH_DEADLINE, Reading()  # in the task of the link: one of its own takes 1 KB
+        self._group, self.traffic = asyncio.TaskGroup(), peer.traffic  # the group is of the writer
         self._answered: Flag | None = None  # set when the peer, which says no more, may have its answers
         self.trace: TraceContext | None = read_trace(getattr(transport, "headers", {}))
         self._rates = ClientRates(services.limits, services.clock) if peer.limited else None
@@ -352,10 +355,13 @@ class Link:
         self._budget.left -= PUT
         if frames and not (self.outbox.idle and self._transport.try_send(frames)):
             self.outbox.put(frames)
+        elif self.traffic is not None:
+            self.traffic.add_sent(frames)
 
     def _limited_sink(self) -> Sink:
         rates, self._rates = self._rates, None  # the transport refers to it while it reads: no cycle is left
-        return rates.limited(self._transport, self._hear, self._faults, self._refuse) if rates else self._hear
+        hear = counted_sink(self._hear, self.traffic)
+        return rates.limited(self._transport, hear, self._faults, self._refuse) if rates else hear
 
     def _hear(self, frames: Sequence[Frame]) -> int:
         """Act on frames in the call that read them, and return how many were taken.
@@ -365,8 +371,7 @@ class Link:
         if self._ended:
             return _count_dropped(self._ledger, self.dialect, len(frames))
         given, budget, size = len(frames), self._budget, 0
-        has_room = budget.left > budget.turn_end - self._debt
-        if given == 1 and has_room and type(frame := frames[0]) in WHOLE:
+        if given == 1 and budget.left > budget.turn_end - self._debt and type(frame := frames[0]) in WHOLE:
             size = len(frame) if type(frame) is bytes else memory(frame)
         if 0 < size <= self._unchecked:
             budget.left -= self._each + size
@@ -390,10 +395,8 @@ class Link:
                 tap.acted()
         else:
             tap.receive(frames, lambda some: self._apply(self._translator.receive(some)))
-        taken = len(frames)
-        if taken < given and self._ended:
-            taken += _count_dropped(self._ledger, self.dialect, given - taken)  # type: ignore[unreachable]  # a step may end the link
-        return taken
+        dropped = given - len(frames) if self._ended else 0  # type: ignore[redundant-expr]  # a step may end it
+        return len(frames) + (_count_dropped(self._ledger, self.dialect, dropped) if dropped else 0)
 
     def _start_writer(self) -> asyncio.Task[None]:
         return self._group.create_task(_write(self, self._transport, self._events.drained), name=f"{self.id}:write")
@@ -478,9 +481,11 @@ def _expiring(link: Link, expires: float, services: Services) -> Iterator[None]:
 
 async def _write(link: Link, transport: Transport, drained: Callable[[Link], None] | None) -> None:
     """Write what waits in the outbox of a link; call `drained` when all is written and the link is behind."""
-    outbox = link.outbox
+    outbox, traffic = link.outbox, link.traffic
     try:
         while frames := outbox.take():
+            if traffic is not None:
+                traffic.add_sent(frames)
             await transport.send(frames)
             del frames  # a frame may hold a whole history, and the next `take` may wait for long
             if link.behind and outbox.empty and drained is not None:

@@ -26,7 +26,6 @@ from dragoman.gateway.first_frames import FirstFrames
 from dragoman.gateway.link import Link, LinkEvents, Peer
 from dragoman.gateway.observability import logs
 from dragoman.gateway.observability.trace_context import OUTGOING, TraceContext
-from dragoman.gateway.observability.traffic import observed
 from dragoman.gateway.public_reason import exit_reason, public_reason
 from dragoman.gateway.services import Services
 from dragoman.gateway.session.ports import BackendEvents
@@ -248,13 +247,11 @@ class Upstream:
         if self._translator is None or not (self._may_go_on and self._is_in_grace()):
             self._translator = self._dialect.client(self._clock, self._services.new_id)
         self._first = FirstFrames(self._dialect, self._services.all_dialects, self._services.schedule, self._give_up)
-        frames, translator = transport, self._translator
-        if (ledger := self._services.ledger).times:
-            frames, translator = observed(transport, translator, ledger.traffic_of(self._dialect.name, "backend"))
+        traffic = self._services.ledger.counted_traffic(self._dialect.name, "backend")
         link = Link(
-            Peer(id=f"{self._name}:up", dialect=self._dialect),
-            frames,
-            translator,
+            Peer(id=f"{self._name}:up", dialect=self._dialect, traffic=traffic),
+            transport,
+            self._translator,
             self._services,
             LinkEvents(sink=self._hear, over=self._link_over, understands=self._understands),
             self._tap,

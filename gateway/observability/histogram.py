@@ -17,10 +17,10 @@ class Histogram:
         self.total = 0.0
         """The sum of all values."""
 
-    def add_value(self, value: float) -> None:
-        """Count a value."""
-        self._counts[bisect_left(self.bounds, value)] += 1
-        self.total += value
+    def add_value(self, value: float, number: int = 1) -> None:
+        """Count a value, which stands for this number of values."""
+        self._counts[bisect_left(self.bounds, value)] += number
+        self.total += value * number
 
     @property
     def number(self) -> int:

@@ -58,7 +58,14 @@ class Ledger:
 
     def traffic_of(self, dialect: str, role: Role) -> Traffic:
         """Return the totals to which the links of this dialect and role add."""
-        return self.traffic.setdefault((dialect, role), Traffic())
+        found = self.traffic.get((dialect, role))
+        if found is None:
+            found = self.traffic[dialect, role] = Traffic()
+        return found
+
+    def counted_traffic(self, dialect: str, role: Role) -> Traffic | None:
+        """Return the totals to which a new link of this dialect and role adds; None if nobody may ask for metrics."""
+        return self.traffic_of(dialect, role) if self.times else None
 
     def record(self, losses: Iterable[Loss], *, session: str = "", source: str = "", target: str = "") -> None:
         """Count these losses."""

@@ -8,9 +8,8 @@ from typing import Generic, Literal, TypeVar
 
 from msgspec import Struct, field
 
-from dragoman.adapters.base import Sink, Transport
+from dragoman.adapters.base import Sink
 from dragoman.adapters.inbound import memory
-from dragoman.adapters.wrapped import WrappedTransport
 from dragoman.gateway.observability.histogram import Histogram
 from dragoman.mappings.dialect import Frame, TextReader, TextSink, TextWriter, Translator
 
@@ -25,6 +24,11 @@ Said = TypeVar("Said")
 BOUNDS = (0.00001, 0.00002, 0.00005, 0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 1.0)
 
 
+TEXTS_TIMED = 16
+"""Of the pieces of streamed text each 16th is timed and counts for all 16: two clocks and a histogram for each piece
+took a tenth of a lone token's CPU."""
+
+
 class Traffic(Struct, kw_only=True):
     """Totals since the start: `received` from the peers and `sent` to them. Only counted with an ops port."""
 
@@ -36,6 +40,33 @@ class Traffic(Struct, kw_only=True):
     """The time to decode and translate each read, which has one frame or several."""
     render_seconds: Histogram = field(default_factory=lambda: Histogram(BOUNDS))
     """The time to render and encode each batch for clients."""
+    texts_read: int = 0
+    """Pieces of streamed text that were read since the last one that was timed."""
+    texts_written: int = 0
+    """Pieces of streamed text that were rendered since the last one that was timed."""
+
+    def add_sent(self, frames: Sequence[bytes]) -> None:
+        """Count frames that are written."""
+        self.frames_sent += len(frames)
+        self.bytes_sent += len(frames[0]) if len(frames) == 1 else sum(map(len, frames))
+
+
+def counted_sink(sink: Sink, traffic: Traffic | None) -> Sink:
+    """Return a sink that does the same and counts the frames that were taken; without `traffic` the sink itself."""
+
+    def count(frames: Sequence[Frame]) -> int:
+        taken = sink(frames)
+        counted.frames_received += taken
+        if taken == len(frames) == 1 and type(frame := frames[0]) is bytes:
+            counted.bytes_received += len(frame)
+        else:
+            counted.bytes_received += size_of_frames(frames[:taken])
+        return taken
+
+    if traffic is None:
+        return sink
+    counted = traffic
+    return count
 
 
 def timed(function: Callable[[Given], Result], times: Histogram) -> Callable[[Given], Result]:
@@ -51,31 +82,41 @@ def timed(function: Callable[[Given], Result], times: Histogram) -> Callable[[Gi
     return measured
 
 
-def timed_writer(write: TextWriter, times: Histogram) -> TextWriter:
-    """Return a writer of further text that counts how many seconds each call took."""
-    clock, add_value = time.perf_counter, times.add_value
+def timed_writer(write: TextWriter, traffic: Traffic) -> TextWriter:
+    """Return a writer of further text that counts how many seconds each TEXTS_TIMED-th call took."""
+    clock, times = time.perf_counter, traffic.render_seconds
 
     def measured(text: str, at: int) -> list[bytes]:
+        traffic.texts_written += 1
+        if traffic.texts_written < TEXTS_TIMED:
+            return write(text, at)
         start = clock()
         frames = write(text, at)
-        add_value(clock() - start)
+        times.add_value(clock() - start, traffic.texts_written)
+        traffic.texts_written = 0
         return frames
 
     return measured
 
 
-def timed_reader(read: TextReader, times: Histogram) -> TextReader:
-    """Return a reader of further text that counts how many seconds it took to read each piece that was taken."""
-    clock, add_value = time.perf_counter, times.add_value
+def timed_reader(read: TextReader, traffic: Traffic) -> TextReader:
+    """Return a reader of further text that counts how many seconds each TEXTS_TIMED-th piece that was taken took."""
+    clock, times = time.perf_counter, traffic.read_seconds
 
     def measured(frame: Frame, add_text: TextSink) -> bool:
+        if traffic.texts_read + 1 < TEXTS_TIMED:
+            taken = read(frame, add_text)
+            if taken:
+                traffic.texts_read += 1
+            return taken
         start = clock()
 
         def timed_sink(text: str, at: int, session: str) -> bool:
             end = clock()
             taken = add_text(text, at, session)
             if taken:
-                add_value(end - start)
+                times.add_value(end - start, traffic.texts_read + 1)
+                traffic.texts_read = 0
             return taken
 
         return read(frame, timed_sink)
@@ -83,55 +124,16 @@ def timed_reader(read: TextReader, times: Histogram) -> TextReader:
     return measured
 
 
-def observed(
-    transport: Transport, translator: Translator[Heard, Said], traffic: Traffic
-) -> tuple[Transport, Translator[Heard, Said]]:
-    """Return a transport and a translator that do the same and count their traffic and times."""
-    return ObservedTransport(transport, traffic), TimedTranslator(translator, traffic)
-
-
-class ObservedTransport(WrappedTransport):
-    """A transport whose frames are counted."""
-
-    def __init__(self, transport: Transport, traffic: Traffic) -> None:
-        super().__init__(transport)
-        self._traffic = traffic
-
-    async def run(self, sink: Sink) -> None:
-        """Push frames to the sink, and count those that it took."""
-        traffic = self._traffic
-
-        def count(frames: Sequence[Frame]) -> int:
-            taken = sink(frames)
-            traffic.frames_received += taken
-            if taken == len(frames) == 1 and type(frame := frames[0]) is bytes:
-                traffic.bytes_received += len(frame)
-            else:
-                traffic.bytes_received += size_of_frames(frames[:taken])
-            return taken
-
-        await self._transport.run(count)
-
-    async def send(self, frames: Sequence[bytes]) -> None:
-        """Write these frames, and count them."""
-        self._traffic.frames_sent += len(frames)
-        self._traffic.bytes_sent += sum(map(len, frames))
-        await self._transport.send(frames)
-
-    def try_send(self, frames: Sequence[bytes]) -> bool:
-        """Write these frames now if that is possible, and count them."""
-        written = self._transport.try_send(frames)
-        if written:
-            self._traffic.frames_sent += len(frames)
-            self._traffic.bytes_sent += sum(map(len, frames))
-        return written
+def timed_translator(translator: Translator[Heard, Said], traffic: Traffic | None) -> Translator[Heard, Said]:
+    """Return a translator that does the same and counts its times; without `traffic` the translator itself."""
+    return TimedTranslator(translator, traffic) if traffic is not None else translator
 
 
 class TimedTranslator(Generic[Heard, Said]):
     """A translator whose work on received frames is timed. All else is that of the translator itself."""
 
     def __init__(self, translator: Translator[Heard, Said], traffic: Traffic) -> None:
-        self._translator, self._times = translator, traffic.read_seconds
+        self._translator, self._traffic = translator, traffic
         self.receive = timed(translator.receive, traffic.read_seconds)
         self.limit_requests = translator.limit_requests
         self.opened = translator.opened
@@ -148,9 +150,9 @@ class TimedTranslator(Generic[Heard, Said]):
         return self._translator.view
 
     def text_reader(self) -> TextReader | None:
-        """Return the reader of the translator itself, timed."""
+        """Return the reader of the translator itself, some of whose calls are timed."""
         read = self._translator.text_reader()
-        return timed_reader(read, self._times) if read is not None else None
+        return timed_reader(read, self._traffic) if read is not None else None
 
     @property
     def has_pending_replies(self) -> bool:

@@ -45,7 +45,7 @@ class Groups:
             if write is None:
                 return
             if ledger.times:
-                write = timed_writer(write, ledger.traffic_of(group.dialect.name, "client").render_seconds)
+                write = timed_writer(write, ledger.traffic_of(group.dialect.name, "client"))
             targets.append(TextTarget(write=write, members=[*group.members]))
         self.text = TextStream(self._state, turn, self._log, self._services, targets, self._recorder)
 

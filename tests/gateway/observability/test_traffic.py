@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-
 from dragoman.gateway.observability.ledger import Ledger
-from dragoman.gateway.observability.traffic import ObservedTransport, Traffic, size_of_frames, timed
-from tests.memory_transport import MemoryTransport
+from dragoman.gateway.observability.traffic import (
+    TEXTS_TIMED,
+    Traffic,
+    size_of_frames,
+    timed,
+    timed_reader,
+    timed_writer,
+)
+from dragoman.mappings.dialect import Frame, TextSink
 
 
 def test_links_of_one_dialect_and_role_add_to_the_same_totals() -> None:
@@ -27,16 +32,26 @@ def test_the_size_of_frames_is_that_of_their_bytes() -> None:
     assert size_of_frames([b"abc", b"de"]) == 5
 
 
-def test_the_headers_and_pings_of_a_websocket_can_be_observed_too() -> None:
-    class WithPings(MemoryTransport):
-        headers: Mapping[str, str] = {"traceparent": "00-1-2-03"}
+def test_each_sixteenth_piece_of_text_is_timed_and_stands_for_sixteen() -> None:
+    traffic = Traffic()
 
-        def watch_pings(self, count: Callable[[int], None]) -> None:
-            count(3)
+    def read(frame: Frame, add_text: TextSink) -> bool:
+        return add_text(frame.decode(), 0, "") if isinstance(frame, bytes) else False
 
-    counted: list[int] = []
-    observed = ObservedTransport(WithPings(), Traffic())
-    assert observed.watch_pings is not None
-    observed.watch_pings(counted.append)
-    assert (observed.headers, counted) == ({"traceparent": "00-1-2-03"}, [3])
-    assert ObservedTransport(MemoryTransport(), Traffic()).watch_pings is None
+    measure, write = timed_reader(read, traffic), timed_writer(lambda text, _at: [text.encode()], traffic)
+    taken: list[str] = []
+
+    def take(text: str, _at: int, _session: str) -> bool:
+        taken.append(text)
+        return text != "refused"
+
+    numbers = []
+    for number in range(2 * TEXTS_TIMED):
+        assert measure(b"%d" % number, take)
+        assert not measure(b"refused", take), "the general path times it"
+        assert write(str(number), 0) == [b"%d" % number]
+        numbers.append((traffic.read_seconds.number, traffic.render_seconds.number))
+    timed_at_once = [(0, 0)] * (TEXTS_TIMED - 1) + [(TEXTS_TIMED, TEXTS_TIMED)] * TEXTS_TIMED
+    assert numbers == [*timed_at_once, (2 * TEXTS_TIMED, 2 * TEXTS_TIMED)]
+    assert len(taken) == 4 * TEXTS_TIMED
+    assert traffic.read_seconds.total > 0
