@@ -13,7 +13,9 @@ import aiohttp
 import pytest
 from smooth_operator.client import ProtocolError
 
-from tests.pairs.gateway import DEADLINE
+from dragoman.gateway.demo.app import demo_backend
+from dragoman.gateway.endpoint import parse
+from tests.pairs.gateway import DEADLINE, serving
 from tests.peers.processes import Process, running
 from tests.peers.real_smooth_client import RealSmoothClient, connected
 
@@ -41,7 +43,7 @@ async def gateway(tmp_path: Path) -> AsyncIterator[tuple[str, Process]]:
 @pytest.fixture
 async def client(gateway: tuple[str, Process]) -> AsyncIterator[RealSmoothClient]:
     backend, process = gateway
-    async with running("demo-backend", backend), connected(process.url) as smooth:
+    async with serving(demo_backend(parse(backend))), connected(process.url) as smooth:
         yield smooth
 
 

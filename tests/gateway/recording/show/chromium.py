@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 import shutil
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import subprocess
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import aiohttp
@@ -50,7 +51,8 @@ class BrowserPage:
 
     async def open(self, path: Path, hash: str = "", *, dark: bool = False) -> None:
         """Open a file, wait until it is loaded, and note the browser's complaints."""
-        target = await self.call("Target.createTarget", url="about:blank")
+        context = await self.call("Target.createBrowserContext", disposeOnDetach=True)
+        target = await self.call("Target.createTarget", url="about:blank", **context)
         attached = await self.call("Target.attachToTarget", targetId=target["targetId"], flatten=True)
         self._session = attached["sessionId"]
         for domain in ("Page", "Runtime", "Log", "Network"):
@@ -94,42 +96,29 @@ class BrowserPage:
         return [event["params"]["request"]["url"] for event in sent]
 
 
-@asynccontextmanager
-async def opened(path: Path, folder: Path, hash: str = "", *, dark: bool = False) -> AsyncIterator[BrowserPage]:
-    """Show a file in a browser of its own, whose profile is in `folder`."""
+@contextmanager
+def running_browser(folder: Path) -> Iterator[str]:
+    """Run a browser, whose profile is in `folder`; yield the address of its DevTools."""
     assert PROGRAM is not None
-    process = await asyncio.create_subprocess_exec(
-        PROGRAM,
-        *OPTIONS,
-        f"--user-data-dir={folder / 'profile'}",
-        stderr=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.DEVNULL,
-    )
-    try:
-        address = await _address(process)
-        async with (
-            aiohttp.ClientSession() as session,
-            session.ws_connect(address, max_msg_size=1 << 28) as socket,
-        ):
-            page = BrowserPage(socket)
-            await page.open(path, hash, dark=dark)
-            yield page
-            page._session = ""
-            await page.call("Browser.close")
-    finally:
-        if process.returncode is None:
-            try:
-                async with asyncio.timeout(5):
-                    await process.wait()
-            except TimeoutError:
-                process.kill()
-                await process.wait()
+    command = (PROGRAM, *OPTIONS, f"--user-data-dir={folder}")
+    with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL) as process:
+        assert process.stderr is not None
+        lines = iter(process.stderr.readline, b"")
+        found = next(filter(None, (re.search(rb"DevTools listening on (ws://\S+)", line) for line in lines)), None)
+        assert found is not None, "the browser did not start"
+        drain = Thread(target=process.stderr.read)
+        drain.start()
+        try:
+            yield found[1].decode()
+        finally:
+            process.terminate()
+            drain.join()
 
 
-async def _address(process: asyncio.subprocess.Process) -> str:
-    assert process.stderr is not None
-    async with asyncio.timeout(30):
-        while line := await process.stderr.readline():
-            if found := re.search(rb"DevTools listening on (ws://\S+)", line):
-                return found[1].decode()
-    raise AssertionError("the browser did not start")
+@asynccontextmanager
+async def opened(address: str, path: Path, hash: str = "", *, dark: bool = False) -> AsyncIterator[BrowserPage]:
+    """Show a file in a new context of the browser at `address`, which shares nothing with other contexts."""
+    async with aiohttp.ClientSession() as session, session.ws_connect(address, max_msg_size=1 << 28) as socket:
+        page = BrowserPage(socket)
+        await page.open(path, hash, dark=dark)
+        yield page

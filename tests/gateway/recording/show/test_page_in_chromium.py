@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from dragoman.mappings.canonical.commands import SubmitInput
 from dragoman.mappings.canonical.events import TextDelta, TextDone, ToolCallArguments, ToolCallFinished
 from dragoman.mappings.canonical.values import Text
 from tests.gateway.recording.lines import FROZEN, HEADER, written
-from tests.gateway.recording.show.chromium import PROGRAM, BrowserPage, opened
+from tests.gateway.recording.show.chromium import PROGRAM, BrowserPage, opened, running_browser
 
 pytestmark = pytest.mark.skipif(PROGRAM is None, reason="no Chromium is installed (Debian: apt install chromium)")
 
@@ -42,12 +42,21 @@ COLOURS = ["text", "dim", "link", "input", "reasoning", "tool", "result", "quest
 COLOURS += ["bad", "key", "string", "number", "word"]
 
 
+@pytest.fixture(scope="module")
+def devtools(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Run one browser for all tests of this file, because its start takes longer than a test."""
+    with running_browser(tmp_path_factory.mktemp("profile")) as address:
+        yield address
+
+
 @asynccontextmanager
-async def shown(recording: Path, folder: Path, hash: str = "", *, dark: bool = False) -> AsyncIterator[BrowserPage]:
+async def shown(
+    devtools: str, recording: Path, folder: Path, hash: str = "", *, dark: bool = False
+) -> AsyncIterator[BrowserPage]:
     """Show the page of a recording; at the end, fail if the browser complained or made other requests."""
     html = folder / "page.html"
     html.write_text("".join(page(open_recording(recording))), "utf-8")
-    async with opened(html, folder, hash, dark=dark) as browser:
+    async with opened(devtools, html, hash, dark=dark) as browser:
         yield browser
         await browser.run("1")  # so that the last complaints have come
         assert browser.complaints == []
@@ -67,8 +76,8 @@ def tokens(folder: Path, count: int) -> Path:
     return written(folder / "tokens.jsonl", lines)
 
 
-async def test_a_folded_row_expands_into_its_pieces(tmp_path: Path) -> None:
-    async with shown(tokens(tmp_path, 1_200), tmp_path) as browser:
+async def test_a_folded_row_expands_into_its_pieces(devtools: str, tmp_path: Path) -> None:
+    async with shown(devtools, tokens(tmp_path, 1_200), tmp_path) as browser:
         before = await browser.run("document.querySelectorAll('*').length")
         assert before < 500
         pieces = await browser.run(
@@ -83,8 +92,8 @@ async def test_a_folded_row_expands_into_its_pieces(tmp_path: Path) -> None:
         assert len(pieces) == 500
 
 
-async def test_a_page_link_to_a_text_piece_opens_its_fold(tmp_path: Path) -> None:
-    async with shown(tokens(tmp_path, 900), tmp_path, "#l2401") as browser:
+async def test_a_page_link_to_a_text_piece_opens_its_fold(devtools: str, tmp_path: Path) -> None:
+    async with shown(devtools, tokens(tmp_path, 900), tmp_path, "#l2401") as browser:
         text = await browser.run(
             "(async () => { while (!document.getElementById('l2401')) await new Promise(done => setTimeout(done, 5));"
             "const item = document.getElementById('l2401'); return item.closest('.run').open && item.textContent; })()"
@@ -92,10 +101,10 @@ async def test_a_page_link_to_a_text_piece_opens_its_fold(tmp_path: Path) -> Non
         assert "word800" in text
 
 
-async def test_json_is_shown_in_lines_and_colours_and_copied_as_it_was(tmp_path: Path) -> None:
+async def test_json_is_shown_in_lines_and_colours_and_copied_as_it_was(devtools: str, tmp_path: Path) -> None:
     raw = '{"event":"x","data":{"big":12345678901234567890,"a":[1,null],"a":"twice\\u0041"}}'
     frame = FrameLine(seq=1, t=0, link="up", dir="receive", dialect="pod", text=raw)
-    async with shown(written(tmp_path / "a.jsonl", [frame]), tmp_path) as browser:
+    async with shown(devtools, written(tmp_path / "a.jsonl", [frame]), tmp_path) as browser:
         shown_text, kinds, copied = await browser.run(
             "(async () => { const line = document.getElementById('l1'); line.open = true;"
             "while (!line.querySelector('.copy')) await new Promise(done => setTimeout(done, 5));"
@@ -109,8 +118,8 @@ async def test_json_is_shown_in_lines_and_colours_and_copied_as_it_was(tmp_path:
         assert copied == raw
 
 
-async def test_keys_move_open_filter_and_help(tmp_path: Path) -> None:
-    async with shown(FROZEN / "v4.jsonl", tmp_path) as browser:
+async def test_keys_move_open_filter_and_help(devtools: str, tmp_path: Path) -> None:
+    async with shown(devtools, FROZEN / "v4.jsonl", tmp_path) as browser:
         current = "document.querySelector('.now')"
         await browser.press("j", "j", "k")
         first = await browser.run(f"{VISIBLE}.indexOf({current})")
@@ -127,8 +136,8 @@ async def test_keys_move_open_filter_and_help(tmp_path: Path) -> None:
         assert await browser.run("document.activeElement.id") == "filter"
 
 
-async def test_rows_are_filtered_by_text_and_by_kind(tmp_path: Path) -> None:
-    async with shown(FROZEN / "v4.jsonl", tmp_path) as browser:
+async def test_rows_are_filtered_by_text_and_by_kind(devtools: str, tmp_path: Path) -> None:
+    async with shown(devtools, FROZEN / "v4.jsonl", tmp_path) as browser:
         every = await browser.run(f"{VISIBLE}.length")
         await browser.run("document.querySelector('[data-kind=tool]').click()")
         kinds = await browser.run(f"{VISIBLE}.map(row => row.dataset.kinds)")
@@ -145,8 +154,8 @@ async def test_rows_are_filtered_by_text_and_by_kind(tmp_path: Path) -> None:
         assert await browser.run(f"{VISIBLE}.length") == every
 
 
-async def test_the_filter_finds_text_inside_of_a_fold(tmp_path: Path) -> None:
-    async with shown(tokens(tmp_path, 900), tmp_path) as browser:
+async def test_the_filter_finds_text_inside_of_a_fold(devtools: str, tmp_path: Path) -> None:
+    async with shown(devtools, tokens(tmp_path, 900), tmp_path) as browser:
         for text, count in (('"text":"word777 "', 1), ("word901", 0)):
             await browser.run(f"filter.value = {text!r}; applyFilter()")
             await browser.run("(async () => { while (!unpacked) await new Promise(done => setTimeout(done, 5)); })()")
@@ -154,7 +163,9 @@ async def test_the_filter_finds_text_inside_of_a_fold(tmp_path: Path) -> None:
         assert await browser.run("document.getElementById('nothing').hidden") is False
 
 
-async def test_text_of_a_peer_is_never_executed_and_never_becomes_an_html_element(tmp_path: Path) -> None:
+async def test_text_of_a_peer_is_never_executed_and_never_becomes_an_html_element(
+    devtools: str, tmp_path: Path
+) -> None:
     lines: list[Line] = [
         FrameLine(seq=1, t=0, link=ATTACK, dir="receive", dialect=ATTACK, text=f'{{"type":"{ATTACK[:20]}"}}'),
         FrameLine(seq=2, t=0, link="up", dir="receive", dialect="pando", channel=ATTACK, parts=(Part(text=ATTACK),)),
@@ -166,7 +177,7 @@ async def test_text_of_a_peer_is_never_executed_and_never_becomes_an_html_elemen
         *(EventLine(seq=seq, t=0, cursor="1:1", turn="t", event=TextDelta(text=ATTACK)) for seq in range(8, 20)),
     ]
     header = type(HEADER)(route=ATTACK, session=ATTACK, upstream=ATTACK, dialects={ATTACK: ATTACK}, gateway=ATTACK)
-    async with shown(written(tmp_path / "a.jsonl", lines, header), tmp_path) as browser:
+    async with shown(devtools, written(tmp_path / "a.jsonl", lines, header), tmp_path) as browser:
         await browser.run("document.getElementById('expand').click()")
         await browser.run("new Promise(done => setTimeout(done, 200))")
         assert await browser.run("document.querySelectorAll('.pieces li').length") == 12
@@ -175,8 +186,8 @@ async def test_text_of_a_peer_is_never_executed_and_never_becomes_an_html_elemen
         assert await browser.run("document.querySelectorAll('script').length") == 1
 
 
-async def test_the_page_has_landmarks_labels_and_headings_with_anchors(tmp_path: Path) -> None:
-    async with shown(FROZEN / "v4.jsonl", tmp_path) as browser:
+async def test_the_page_has_landmarks_labels_and_headings_with_anchors(devtools: str, tmp_path: Path) -> None:
+    async with shown(devtools, FROZEN / "v4.jsonl", tmp_path) as browser:
         for landmark in ("header", "nav[aria-label]", "main", "[role=search]"):
             assert await browser.run(f"document.querySelectorAll('{landmark}').length") == 1
         unnamed = "[...document.querySelectorAll('button')].filter(button => !button.textContent.trim()).length"
@@ -188,7 +199,7 @@ async def test_the_page_has_landmarks_labels_and_headings_with_anchors(tmp_path:
 
 
 @pytest.mark.parametrize("dark", [False, True])
-async def test_text_has_enough_contrast_in_both_colour_schemes(tmp_path: Path, dark: bool) -> None:
-    async with shown(FROZEN / "v4.jsonl", tmp_path, dark=dark) as browser:
+async def test_text_has_enough_contrast_in_both_colour_schemes(devtools: str, tmp_path: Path, dark: bool) -> None:
+    async with shown(devtools, FROZEN / "v4.jsonl", tmp_path, dark=dark) as browser:
         ratios = await browser.run(f"{CONTRAST}({COLOURS})")
         assert [name for name, ratio in zip(COLOURS, ratios, strict=True) if ratio < 4.5] == []
