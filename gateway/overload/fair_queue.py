@@ -33,12 +33,12 @@ from dragoman.adapters.inbound import memory
 from dragoman.mappings.dialect import Frame
 
 # docs/performance.md, section 8, has the measurement behind these numbers.
-STEP = 1024 * 1024  # units of one step of the event loop: 3 to 10 ms
+STEP = 512 * 1024  # units of one step of the event loop: 2 to 5 ms
 QUANTUM = STEP // 8  # units of one turn while others wait
 FRAME = 2048  # units of a frame beside its bytes: 5 to 20 us, for a ping, a fault or another small command
 EVENT = 256  # units of a frame of a backend beside its bytes: about 1.5 us, as most of them come in bulk
-TURN = QUANTUM // 2  # units of a command to a backend, of the begin of a turn and of its end: 16 (3 ms) fill a step
-OPEN = STEP // 4  # units of a new session: 1 to 4 ms, most of it in its connection, outside of this step
+TURN = QUANTUM  # units of a command to a backend, of the begin of a turn and of its end: 8 (2 ms) fill a step
+OPEN = STEP // 2  # units of a new session: 1 to 4 ms, most of it in its connection, outside of this step
 CLIENT_FRAMES = 8  # frames of a client handled at once: eight that each open a session take about 10 ms
 PUT = 512  # units of one write to a link beside its bytes: about 5 us, mostly for the system call
 
