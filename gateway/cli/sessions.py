@@ -10,7 +10,7 @@ import typer
 
 from dragoman.gateway.cli.ops_table import print_table
 from dragoman.gateway.cli.options import AsJson, OpsConfig, OpsUrl
-from dragoman.gateway.ops.connection import OpsConnection, find_ops_port
+from dragoman.gateway.ops.client import OpsClient, find_ops_port
 from dragoman.mappings.errors import ConfigError
 
 EXAMPLES = (
@@ -69,7 +69,7 @@ def sessions(
             _print(action, session, answer)
 
 
-def _act(port: OpsConnection, action: str, path: str) -> Any:
+def _act(port: OpsClient, action: str, path: str) -> Any:
     if action == "close":
         port.ask(path, "DELETE")
         return {"closed": True}

@@ -8,7 +8,7 @@ import typer
 from dragoman.gateway.cli.ops_table import print_table
 from dragoman.gateway.cli.options import AsJson, OpsConfig, OpsUrl
 from dragoman.gateway.observability.logs import escaped
-from dragoman.gateway.ops.connection import find_ops_port
+from dragoman.gateway.ops.client import find_ops_port
 
 EXAMPLES = ("dragoman status --config config.toml", "dragoman status --ops http://127.0.0.1:8790 --json")
 

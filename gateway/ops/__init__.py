@@ -10,5 +10,5 @@ metrics       counters and gauges for Prometheus
 admin         the requests of operators, and answers, which makes what they are told
 queries       the parameters of each list
 openapi       the description of all requests
-connection    the client of the ops port, for the command line
+client        asks the ops port, for the command line
 """

@@ -94,7 +94,7 @@ async def test_a_draining_gateway_says_so_and_a_dead_one_does_not_answer(tmp_pat
 async def test_a_stopped_process_is_told_from_one_that_is_not_there(
     tmp_path: Path, dragoman: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dragoman.gateway.ops.connection.TIMEOUT", 0.1)
+    monkeypatch.setattr("dragoman.gateway.ops.client.TIMEOUT", 0.1)
     with socket.socket(socket.AF_UNIX) as listening:  # the kernel accepts for a process that does nothing
         listening.bind(f"{tmp_path}/ops.sock")
         listening.listen()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.gateway.ops.connection import GatewayRefusalError, find_ops_port
+from dragoman.gateway.ops.client import GatewayRefusalError, find_ops_port
 from dragoman.mappings.errors import ConfigError
 from tests.gateway.ops.running import operated
 

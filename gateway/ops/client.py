@@ -21,7 +21,7 @@ class GatewayRefusalError(DragomanError):
     """The gateway answered that it cannot do what was asked."""
 
 
-class OpsConnection:
+class OpsClient:
     """The ops port at an address. `token` is sent with each request, if there is one."""
 
     def __init__(self, address: OpsAddress, token: str) -> None:
@@ -88,7 +88,7 @@ class _UnixConnection(http.client.HTTPConnection):
         self.sock.connect(self._path)
 
 
-def find_ops_port(config_file: Path | None, url: str | None) -> OpsConnection:
+def find_ops_port(config_file: Path | None, url: str | None) -> OpsClient:
     """Return the ops port that a configuration file or a URL names; raise ConfigError if neither does."""
     token = os.environ.get("DRAGOMAN_OPS_TOKEN", "")
     if config_file is not None:
@@ -105,4 +105,4 @@ def find_ops_port(config_file: Path | None, url: str | None) -> OpsConnection:
         raise ConfigError("name the gateway: use --config FILE, --ops URL or the variable DRAGOMAN_OPS")
     if not address.path and not address.port:
         raise ConfigError("the system chose the port of this gateway: its first log line has the URL for --ops")
-    return OpsConnection(address, token)
+    return OpsClient(address, token)
