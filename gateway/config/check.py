@@ -10,7 +10,7 @@ import os
 import re
 import resource
 import stat
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -38,7 +38,6 @@ from dragoman.gateway.config.role_names import person_faults, role_faults
 from dragoman.gateway.config.shape import faults
 from dragoman.gateway.config.socket_folders import find_socket_hazard
 from dragoman.gateway.config.source import read_small
-from dragoman.gateway.config.upstreams import failover_faults
 from dragoman.gateway.endpoint import Endpoint, parse
 from dragoman.gateway.recording.places import OneFile, place
 from dragoman.mappings.canonical.commands import ShutdownBackend
@@ -268,6 +267,27 @@ def _endpoint(at: KeyPath, text: Any, found: list[Found]) -> Endpoint | None:
 
 
 # -- what does not go together ----------------------------------------------------------------------
+
+
+def failover_faults(upstreams: Mapping[KeyPath, Endpoint]) -> Iterator[Found]:
+    """Yield the key of each upstream that cannot be one of several, and what to write instead."""
+    if len(upstreams) < 2:
+        return
+    first, *_ = upstreams.values()
+    seen: list[Endpoint] = []
+    for key, endpoint in upstreams.items():
+        text = ""
+        if endpoint in seen:
+            text = "is in the list twice"
+        elif registry.played(endpoint):
+            text = "a recording cannot be one of several upstreams; make it the only one"
+        elif registry.pods(endpoint) is not None:
+            text = "a directory cannot be one of several upstreams, it finds a live pod by itself; make it the only one"
+        elif endpoint.dialect != first.dialect:
+            text = f"all upstreams of a route speak one dialect, and the first speaks {first.dialect}"
+        if text:
+            yield key, f"{endpoint.masked}: {text}"
+        seen.append(endpoint)
 
 
 def _same_names(drafts: Sequence[Draft]) -> Iterator[Found]:

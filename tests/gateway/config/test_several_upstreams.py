@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.gateway.config.check import check, load
+from dragoman.gateway.config.check import check, failover_faults, load
 from dragoman.gateway.config.display import masked_table
 from dragoman.gateway.config.lines import KeyPath
-from dragoman.gateway.config.upstreams import failover_faults
 from dragoman.gateway.endpoint import Endpoint, parse
 
 
