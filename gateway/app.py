@@ -208,16 +208,16 @@ class App:
             if main is not None:
                 main.cancel()
 
-        def ring() -> None:
+        def stop_or_end() -> None:
             if self.stop.is_set():
                 end()
             self.stop.set()
 
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, ring)
+            loop.add_signal_handler(number, stop_or_end)
         loop.add_signal_handler(signal.SIGQUIT, end)
         if reload is not None or signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
-            loop.add_signal_handler(signal.SIGHUP, reload or ring)
+            loop.add_signal_handler(signal.SIGHUP, reload or stop_or_end)
 
     def fail(self, error: DragomanError) -> None:
         """Stop the app for an error, which `run` raises once all clients were told."""

@@ -100,10 +100,10 @@ class AlarmTimer:
         self._schedule = schedule
         self._timer: Timer | None = None
 
-    def set(self, alarm: Alarm[Any], ring: Callable[[Alarm[Any]], None]) -> None:
-        """Call `ring` for this alarm, and for no earlier one. Nothing refers to `ring` once the timer is over."""
+    def set(self, alarm: Alarm[Any], act: Callable[[Alarm[Any]], None]) -> None:
+        """Call `act` for this alarm, and for no earlier one. Nothing refers to `act` once the timer is over."""
         self.cancel()
-        self._timer = self._schedule(alarm.after, lambda: ring(alarm))
+        self._timer = self._schedule(alarm.after, lambda: act(alarm))
 
     def cancel(self) -> None:
         """Cancel the alarm."""
@@ -425,13 +425,13 @@ class Link:
         if step.bursts:
             self._events.sink(self, step.bursts)
         if step.alarm is not None and not self._ended:
-            self._alarm.set(step.alarm, self._ring)
+            self._alarm.set(step.alarm, self._on_alarm)
         fatal = next((fault for fault in step.faults if not fault.can_continue), None) if step.faults else None
         if fatal is not None:
             self.fault = fatal
             self.end(CloseReason.PROTOCOL, fatal.code)
 
-    def _ring(self, alarm: Alarm[Any]) -> None:
+    def _on_alarm(self, alarm: Alarm[Any]) -> None:
         try:
             self._apply(alarm.callback())
         except Exception:  # no caller is above a timer: the link's failure ends this link alone

@@ -87,7 +87,7 @@ def _read(reading: Direction[Any], frame: Frame) -> Step[Any]:
 
 
 def _writes(writing: Direction[Any], item: Any) -> bool:
-    """Whether the target has a word for this; for an unknown message, whether its dialect's peers survive it."""
+    """Return True if the target has a form for this item: for an unknown message, if its peers survive that."""
     entry = writing.from_canonical.entries.get(type(item))
     return entry is not None and bool(entry.produces)
 
@@ -106,7 +106,7 @@ class _Client:
         return str(UUID(int=next(self._numbers)))
 
     def refusal(self, step: Step[Command]) -> str:
-        """Why a session would not send this, "" if it would (docs/translation.md, rule 3.10)."""
+        """Return why a session would not send this, "" if it would (docs/translation.md, rule 3.10)."""
         items = (item for burst in step.bursts for item in burst.items)
         empty = any(isinstance(item, SubmitInput) and not flatten(item.segments).strip() for item in items)
         return "the input is empty" if empty else ""

@@ -42,7 +42,7 @@ class CountedContext:
         """Return an address for the events of one socket, which no other socket of this context has."""
         return f"inproc://monitor-{next(self._monitors)}"
 
-    def judge(self, curve: CurveServer) -> Callable[[], None]:
+    def authenticate(self, curve: CurveServer) -> Callable[[], None]:
         """Accept only the clients of this server in every encrypted listener of the context; return what stops that."""
         from zmq.auth.asyncio import AsyncioAuthenticator  # needed only where CURVE is configured
 

@@ -44,7 +44,7 @@ OnSocketEvent = Callable[[int, int], None]
 class Sockets:
     """Creates the sockets of a connection or listener and counts their holders; begins with one holder.
 
-    With `curve` their connections are encrypted. A CurveServer has a context of its own, whose connections it judges.
+    With `curve` their connections are encrypted. A CurveServer has a context of its own, in which it accepts clients.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class Sockets:
         self.curve = curve
         self._context = context
         context.use()
-        self._stop_judging = context.judge(curve) if isinstance(curve, CurveServer) else None
+        self._stop_authenticator = context.authenticate(curve) if isinstance(curve, CurveServer) else None
         self._polled: list[Polled] = []
         self._monitors: dict[Polled, Polled] = {}  # monitored socket -> the socket that receives its events
         self._ends: list[asyncio.Future[None]] = []  # one for each bound socket, done when its port is free
@@ -137,8 +137,8 @@ class Sockets:
                     self.close(polled, linger)
             if self._ends:
                 await asyncio.wait(self._ends, timeout=linger + STOP_MAX)
-            if self._stop_judging is not None:
-                self._stop_judging()
+            if self._stop_authenticator is not None:
+                self._stop_authenticator()
             await self._context.leave()
 
 
