@@ -13,6 +13,6 @@ fold          adds events to the state                             delivery    o
 log           the newest batches                                   text_stream the direct way of streamed text
 attachments   clients of a session, in groups that see the same    no_backend  the backend of an ended session
 pieces        streamed content, and how neighbours are joined      narrowing   what a route hides from its clients
-wording       questions and answers in words                       digest      size and messages of the transcript
+wording       questions and answers in words                       digest      sums of the transcript, and its row
 weight        characters that events hold in memory                memory      what a session holds, in the budget
 """

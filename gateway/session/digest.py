@@ -1,4 +1,4 @@
-"""The size and the number of messages of a transcript, counted as it grows.
+"""The size and the number of messages of a transcript, counted as it grows, and the row that a list shows of it.
 
 A session asks for them after each turn and in each list, so neither may cost a walk over the transcript.
 """
@@ -9,8 +9,9 @@ from collections.abc import Sequence
 from typing import TypeGuard
 
 from dragoman.gateway.session.weight import of_item
+from dragoman.mappings.canonical import SessionState
 from dragoman.mappings.canonical.state import continues
-from dragoman.mappings.canonical.values import Item, Message
+from dragoman.mappings.canonical.values import Item, Message, SessionSummary
 
 
 class TranscriptDigest:
@@ -87,6 +88,22 @@ class TranscriptDigest:
         self._last = item
         if self.first_input is None and item.role == "user":
             self.first_input = item.text
+
+
+def summary_of(state: SessionState, digest: TranscriptDigest) -> SessionSummary:
+    """Return the row of a session in a list."""
+    digest.update(state.transcript)
+    known = state.listed.title if state.listed is not None else ""
+    told = state.listed.messages if state.listed is not None else 0  # it may count more than text
+    return SessionSummary(
+        session=state.id,
+        title=state.title or digest.first_input or known or state.backend.name,
+        updated_at=state.updated_at or state.opened_at,
+        messages=max(digest.messages, told),
+        status=state.status,
+        archived=state.archived,
+        ext=state.ids,
+    )
 
 
 def _is_said(item: Item) -> TypeGuard[Message]:

@@ -1,7 +1,7 @@
 """The memory that a session holds: its log, its transcript and its commands without an answer, counted in the budget of
 the gateway.
 
-The transcript is counted as it grows, also for the row that a list shows.
+The transcript is counted as it grows (digest.py).
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from dragoman.gateway.services import Services
 from dragoman.gateway.session.digest import TranscriptDigest
 from dragoman.gateway.session.log import Log
 from dragoman.mappings.canonical import SessionState
-from dragoman.mappings.canonical.values import SessionSummary
 from dragoman.mappings.dialect import Loss
 
 
@@ -58,22 +57,6 @@ class SessionMemory:
     def trim_transcript(self) -> None:
         """Drop the oldest items beyond `transcript_max`, and count the others."""
         self._trim(self._services.limits.transcript_max, "older than transcript_max")
-
-    def summary(self) -> SessionSummary:
-        """Return the row of the session in a list."""
-        state, digest = self._state, self.digest
-        digest.update(state.transcript)
-        known = state.listed.title if state.listed is not None else ""
-        told = state.listed.messages if state.listed is not None else 0  # it may count more than text
-        return SessionSummary(
-            session=state.id,
-            title=state.title or digest.first_input or known or state.backend.name,
-            updated_at=state.updated_at or state.opened_at,
-            messages=max(digest.messages, told),
-            status=state.status,
-            archived=state.archived,
-            ext=state.ids,
-        )
 
     def count_commands(self, change: int) -> None:
         """Count more bytes of commands without an answer, or fewer if `change` is negative."""

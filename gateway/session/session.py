@@ -23,6 +23,7 @@ from dragoman.gateway.session.attachments import Attachment
 from dragoman.gateway.session.commands import ADDRESSED, Commands, split_answers
 from dragoman.gateway.session.context import SessionContext
 from dragoman.gateway.session.delivery import Delivery
+from dragoman.gateway.session.digest import summary_of
 from dragoman.gateway.session.fold import happens
 from dragoman.gateway.session.in_flight import InFlight
 from dragoman.gateway.session.inputs import Inputs
@@ -277,7 +278,7 @@ class Session:
 
     def summary(self) -> SessionSummary:
         """Return the row of the session in a list."""
-        return self.memory.summary()
+        return summary_of(self.state, self.memory.digest)
 
     def note_quiet(self) -> None:
         """Tell the observer if the status has changed, or whether the session is busy."""

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
 from dragoman.adapters.meter import STEP
 from dragoman.gateway.config.model import Limits
 from dragoman.gateway.observability.ledger import Ledger
 from dragoman.gateway.services import Services
+from dragoman.gateway.session.digest import summary_of
 from dragoman.gateway.session.log import Log
 from dragoman.gateway.session.memory import SessionMemory
 from dragoman.mappings.canonical import SessionState
@@ -100,7 +103,7 @@ def test_the_start_of_the_open_turn_is_never_negative_after_trimming() -> None:
 def test_a_session_is_listed_by_its_title_or_else_by_its_first_words(title: str, shown: str) -> None:
     _, _, memory, state = holding(1)
     state.title = title
-    row = memory.summary()
+    row = summary_of(state, memory.digest)
     assert (row.session, row.title, row.messages) == (state.id, shown, 10)
 
 
@@ -109,6 +112,6 @@ def test_the_row_of_a_session_costs_the_same_however_long_its_transcript_is() ->
     for messages in (10, 1_000):
         _, _, memory, state = holding(1)
         state.transcript += [Message(role="user", text="x")] * (messages - 10)
-        memory.summary()
-        costs.append(count_steps(memory.summary))
+        summary_of(state, memory.digest)
+        costs.append(count_steps(partial(summary_of, state, memory.digest)))
     assert costs[0] == costs[1]
