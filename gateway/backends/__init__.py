@@ -5,7 +5,6 @@ status          the state of connections      failover         which of several 
 kind            what a router asks            single           one session
 pods            a directory of pods           shared           one connection for many sessions
 conversations   one opened for each session   catalog          what a backend's store lists
-history_loader  whole histories, in pages     shared_requests  requests over one connection for many sessions
-forgotten_rows  rows of forgotten sessions    shared_texts     streamed text over such a connection
-dials           how often a route dials
+history_loader  whole histories, in pages     demultiplexing   answers and text over such a connection
+forgotten_rows  rows of forgotten sessions    dials            how often a route dials
 """

@@ -31,10 +31,9 @@ from dragoman.gateway.backends.asking import (
     opened_in,
     refusals,
 )
+from dragoman.gateway.backends.demultiplexing import SharedRequest, SharedRequests, SharedTexts
 from dragoman.gateway.backends.forgotten_rows import RememberingOpener
 from dragoman.gateway.backends.kind import MakeBackend
-from dragoman.gateway.backends.shared_requests import SharedRequest, SharedRequests
-from dragoman.gateway.backends.shared_texts import SharedTexts
 from dragoman.gateway.backends.upstream import Upstream
 from dragoman.gateway.ingress import LATEST, NEW
 from dragoman.gateway.link import Link
