@@ -1,4 +1,4 @@
-"""Custody of questions, as conversations (docs/design.md, section 5; docs/translation.md, rule 3.3): which clients are
+"""Lifetime and answers of questions (docs/design.md, section 5; docs/translation.md, rule 3.3): which clients are
 asked, which may answer, what the others receive, and what happens without an answer.
 
 The backend is a smooth server. `p` and `q` are pod clients, which are asked in words. `a` and `b` are smooth clients,
