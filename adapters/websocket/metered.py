@@ -98,7 +98,7 @@ class MeteredReader:
         self._push = push
         self._counter = counter  # None for a server's frames
         self._protocol = protocol
-        self._work: Work | None = None  # made when it is first needed
+        self._work: Work | None = None  # while data waits for its turn
         self._kept = 0  # bytes that wait for their turn
         self._between = False  # the parser holds no part of a message
         self._unfinished = 0
@@ -154,6 +154,8 @@ class MeteredReader:
         if self._kept:
             self._read_on(pause=True)
             self._count()
+        else:
+            self._work = None  # it takes 0.8 KB of an idle connection, which answers our pings
         return NOTHING
 
     def _parse_in_turn(self, work: Work, counter: FrameCounter, data: bytes) -> Iterator[None]:

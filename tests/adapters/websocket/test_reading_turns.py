@@ -132,6 +132,14 @@ async def test_data_of_a_client_that_waits_is_counted_and_stays_in_order() -> No
     assert client.queue.is_eof()
 
 
+async def test_a_client_that_sends_only_pongs_now_and_then_keeps_no_work() -> None:
+    (client,) = Clients(1).all
+    for _ in range(3):
+        client.reader.feed_data(b"\x8a" + PING[1:])
+    assert len(client.seen) == 3
+    assert client.reader._work is None
+
+
 async def test_a_connection_that_aiohttp_has_paused_is_not_read_after_the_turn() -> None:
     clients = Clients(1)
     (client,) = clients.all
