@@ -93,6 +93,8 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     @property
     def masked(self) -> str:
         """The endpoint for logs and errors: secrets masked, and a command line without its arguments."""
+        if not self.options and self.transport != COMMAND:
+            return masked_text(str(self))
         options = tuple((key, MASK if _names_secret(key) else value) for key, value in self.options)
         address = self.address
         if self.transport == COMMAND:
