@@ -17,11 +17,10 @@ from dragoman.mappings.canonical.values import ToolCall
 class Content:
     """Brings the content of a turn into its normal form; content without a turn opens one of the backend's own."""
 
-    __slots__ = ("_closed", "_emit", "_runs", "_state")
+    __slots__ = ("_closed", "_runs", "_state")
 
     def __init__(self, runs: Runs) -> None:
         self._runs = runs
-        self._emit = runs.emit
         self._state = runs.state
         self._closed = ("", "")  # turn and text of the block that we closed before its backend did
 
@@ -31,7 +30,7 @@ class Content:
         turn = self._state.turn or self._runs.require_turn()
         if type(turn.open) is ReasoningBlock:
             self.close_block()
-        self._emit(event)
+        self._runs.emit(event)
 
     def text_done(self, event: e.TextDone) -> None:
         """Complete a text block, after a delta for the text that its deltas left out."""
@@ -46,19 +45,19 @@ class Content:
             return  # nothing new: an empty block, or one that we closed already
         sent = "".join(block.parts) if block is not None else ""
         self._rest(sent, event.text, e.TextDelta)
-        self._emit(event)
+        self._runs.emit(event)
 
     def reasoning_started(self, event: e.ReasoningStarted) -> None:
         self._runs.require_turn()
         self.close_block()
-        self._emit(event)
+        self._runs.emit(event)
 
     def reasoning_delta(self, event: e.ReasoningDelta) -> None:
         turn = self._runs.require_turn()
         if type(turn.open) is not ReasoningBlock:
             self.close_block()
-            self._emit(e.ReasoningStarted())
-        self._emit(event)
+            self._runs.emit(e.ReasoningStarted())
+        self._runs.emit(event)
 
     def reasoning_done(self, event: e.ReasoningDone) -> None:
         """Complete a block of reasoning; its text may stay with the backend."""
@@ -69,18 +68,18 @@ class Content:
             if not event.text:
                 return
             self.close_block()
-            self._emit(e.ReasoningStarted())
+            self._runs.emit(e.ReasoningStarted())
         sent = "".join(turn.open.parts) if turn.open is not None else ""
         if event.text:
             self._rest(sent, event.text, e.ReasoningDelta)
-        self._emit(event if event.text or not sent else structs.replace(event, text=sent))
+        self._runs.emit(event if event.text or not sent else structs.replace(event, text=sent))
 
     def _rest(self, sent: str, text: str, delta: type[e.TextDelta | e.ReasoningDelta]) -> None:
         """Send the text that a done block has beyond its deltas; report a Gap if it contradicts them."""
         if text == sent:
             return
         if text.startswith(sent):
-            self._emit(delta(text=text[len(sent) :]))
+            self._runs.emit(delta(text=text[len(sent) :]))
         else:
             self._runs.tell_gap(e.Gap(text="a finished block contradicts what was streamed of it"))
 
@@ -92,9 +91,9 @@ class Content:
         text = "".join(turn.open.parts)
         if isinstance(turn.open, TextBlock):
             self._closed = (turn.id, text)
-            self._emit(e.TextDone(text=text))
+            self._runs.emit(e.TextDone(text=text))
         else:
-            self._emit(e.ReasoningDone(text=text))
+            self._runs.emit(e.ReasoningDone(text=text))
 
     # -- tool calls ------------------------------------------------------------------------------------
 
@@ -104,7 +103,7 @@ class Content:
         if event.call and event.call in turn.calls:
             return  # pando says it twice; the second brings the arguments
         self.close_block()
-        self._emit(event if event.call else structs.replace(event, call=f"{turn.id}/{len(turn.calls)}"))
+        self._runs.emit(event if event.call else structs.replace(event, call=f"{turn.id}/{len(turn.calls)}"))
 
     def _begun_call(self, turn: OpenTurn, event: e.ToolCallArguments | e.ToolCallFinished) -> CallBlock:
         """Begin and return a call of which the backend did not tell the start."""
@@ -120,7 +119,7 @@ class Content:
             return
         block = block or self._begun_call(turn, event)
         if block.arguments is None:
-            self._emit(structs.replace(event, call=block.call, name=block.name))
+            self._runs.emit(structs.replace(event, call=block.call, name=block.name))
 
     def call_finished(self, event: e.ToolCallFinished) -> None:
         """Give a call its one result, after its arguments; some pandos tell only ends."""
@@ -128,7 +127,7 @@ class Content:
         block = _meant(turn, event.call, event.name, finished=True)
         if block is None and (known := self._call_of_before(event)):
             name = event.name or self._state.unanswered.get(known, "")
-            self._emit(structs.replace(event, call=known, name=name))
+            self._runs.emit(structs.replace(event, call=known, name=name))
             return
         block = block or self._begun_call(turn, event)
         if block.result is not None:
@@ -136,7 +135,7 @@ class Content:
                 self._runs.lose(event, "a second result of the same call")
             return
         self.complete(block)
-        self._emit(structs.replace(event, call=block.call, name=block.name))
+        self._runs.emit(structs.replace(event, call=block.call, name=block.name))
 
     def _call_of_before(self, event: e.ToolCallFinished) -> str:
         """Return the call of an earlier turn that this finishes, by id or else by name; "" if there is none."""
@@ -152,7 +151,7 @@ class Content:
         """Send the whole arguments of a call, unless they were sent."""
         if block.arguments is None:
             arguments = "".join(block.parts)
-            self._emit(e.ToolCallArguments(call=block.call, name=block.name, json=arguments, done=True))
+            self._runs.emit(e.ToolCallArguments(call=block.call, name=block.name, json=arguments, done=True))
 
 
 def _meant(turn: OpenTurn, call: str, name: str, *, finished: bool) -> CallBlock | None:

@@ -73,13 +73,12 @@ class QuestionForm:
     for them. `given` returns the answer that is on its way to the backend, which may go on before it confirms it.
     """
 
-    __slots__ = ("_content", "_emit", "_given", "_puts_in_words", "_runs", "_state")
+    __slots__ = ("_content", "_given", "_puts_in_words", "_runs", "_state")
 
     def __init__(
         self, runs: Runs, content: Content, puts_in_words: Callable[[Question], bool], given: Callable[[], Given | None]
     ) -> None:
         self._runs = runs
-        self._emit = runs.emit
         self._state = runs.state
         self._content = content
         self._puts_in_words = puts_in_words
@@ -99,7 +98,7 @@ class QuestionForm:
         turn = self._state.turn
         if turn is not None and turn.question is not None and turn.question.words is not None:
             self._begin_run(origin)
-            self._emit(self._answer_to(turn.question.words, segments))
+            self._runs.emit(self._answer_to(turn.question.words, segments))
             self._put(turn.question.asked, text, turn)
         return self._runs.finish()
 
@@ -118,7 +117,7 @@ class QuestionForm:
         self._content.close_block()
         event = event if event.question else structs.replace(event, question=self._runs.new_id())
         self._runs.states.on(Trigger.ASKED)
-        self._emit(event)
+        self._runs.emit(event)
         if self._puts_in_words(event):
             self._put(event, wording.in_words(event), turn)
 
@@ -140,18 +139,18 @@ class QuestionForm:
         """Ask for a one-time code. The turn is not parked, it goes on to its end."""
         turn = self._runs.require_turn()
         self._content.close_block()
-        self._emit(event)
-        self._emit(e.QuestionAsked(text=wording.code_wanted(event), after_text=turn.spoke))
+        self._runs.emit(event)
+        self._runs.emit(e.QuestionAsked(text=wording.code_wanted(event), after_text=turn.spoke))
 
     def code_sent(self, event: e.OtpSent) -> None:
         """Say that a one-time code is on its way."""
         turn = self._state.turn
         if turn is not None:
             self._content.close_block()
-            self._emit(event)
-            self._emit(e.QuestionAsked(text=wording.code_sent(event), after_text=turn.spoke))
+            self._runs.emit(event)
+            self._runs.emit(e.QuestionAsked(text=wording.code_sent(event), after_text=turn.spoke))
         else:
-            self._emit(event)
+            self._runs.emit(event)
             self._note(wording.code_sent(event), ())
 
     # ----------------------------------------------------------------------------------------------------
@@ -161,8 +160,8 @@ class QuestionForm:
         self._close_question(given.resolved, given.segments)
 
     def _note(self, text: str, segments: tuple[Segment, ...]) -> None:
-        self._emit(e.QuestionAnswered(model_turn=self._runs.next_model_turn(), segments=segments))
-        self._emit(e.QuestionAsked(text=text))
+        self._runs.emit(e.QuestionAnswered(model_turn=self._runs.next_model_turn(), segments=segments))
+        self._runs.emit(e.QuestionAsked(text=text))
 
     def _put(self, asked: Question, text: str, turn: OpenTurn) -> None:
         """Ask the open question in words."""
@@ -176,7 +175,7 @@ class QuestionForm:
             parked=True,
             after_text=turn.spoke,
         )
-        self._emit(words)
+        self._runs.emit(words)
         self._runs.split()  # a question ends its batch, so that a client in words is shown nothing behind it
 
     def _begin_run(self, origin: Origin | None) -> None:
@@ -184,7 +183,7 @@ class QuestionForm:
         if origin is not None and turn is not None:
             turn.origin = origin
             self._runs.split()
-            self._emit(e.TurnAccepted(request=origin.request))
+            self._runs.emit(e.TurnAccepted(request=origin.request))
 
     def _close_question(self, event: Resolved, segments: tuple[Segment, ...]) -> None:
         turn = self._state.turn
@@ -192,9 +191,9 @@ class QuestionForm:
             return
         words = turn.question.words
         self._runs.states.on(Trigger.ANSWERED)
-        self._emit(event)
+        self._runs.emit(event)
         if words is not None:
-            self._emit(self._answer_to(words, segments))
+            self._runs.emit(self._answer_to(words, segments))
 
     def _answer_to(self, words: e.QuestionAsked, segments: tuple[Segment, ...]) -> e.QuestionAnswered:
         return e.QuestionAnswered(
@@ -212,7 +211,6 @@ class NormalForm:
 
     __slots__ = (
         "_content",
-        "_emit",
         "_runs",
         "_state",
         "_tells_calls",
@@ -235,7 +233,6 @@ class NormalForm:
     ) -> None:
         self._state = state
         self._runs = runs = Runs(state, new_id, tells_model_turns=tells_model_turns)
-        self._emit = runs.emit
         self._content = content = Content(runs)
         self.questions = QuestionForm(runs, content, puts_in_words, given)
         self.states = runs.states
@@ -255,7 +252,7 @@ class NormalForm:
                 self.questions.close()
             handler = self._HANDLERS.get(type(event))
             if handler is None:
-                self._emit(event)
+                self._runs.emit(event)
             else:
                 part, handle = handler
                 handle(getattr(self, part) if part else self, event)
@@ -272,8 +269,10 @@ class NormalForm:
             if turn is not None:  # a new turn cannot begin inside another: the old one lost its end
                 self._finish_turn("completed", None, "running")
             self._runs.open_turn(origin)
-        self._emit(e.TurnAccepted(request=origin.request))
-        self._emit(e.MessageAppended(message=structs.replace(message, id=message.id or self._runs.new_id(), at=at)))
+        self._runs.emit(e.TurnAccepted(request=origin.request))
+        self._runs.emit(
+            e.MessageAppended(message=structs.replace(message, id=message.id or self._runs.new_id(), at=at))
+        )
         self._runs.say_running()
         return self._runs.finish()
 
@@ -288,8 +287,8 @@ class NormalForm:
                 self._runs.states.on(Trigger.CUT)
             self._finish_turn(end, failure, "idle")
         elif failure is not None and self._state.status == "running":  # a run of which nothing was heard yet
-            self._emit(e.ErrorReported(cause=failure.cause, text=failure.text, ext=failure.ext))
-            self._emit(e.StatusChanged(status="idle"))
+            self._runs.emit(e.ErrorReported(cause=failure.cause, text=failure.text, ext=failure.ext))
+            self._runs.emit(e.StatusChanged(status="idle"))
         return self._runs.finish()
 
     def _discard(self, event: e.Event) -> bool:
@@ -309,16 +308,16 @@ class NormalForm:
     def _result(self, event: e.TurnResult) -> None:
         """Close every block and call: the output is over."""
         self._close_everything(event.end)
-        self._emit(event)
+        self._runs.emit(event)
 
     def _status(self, event: e.StatusChanged) -> None:
         """Tell that the backend runs, or end the open turn because it has stopped."""
         turn = self._state.turn
         if turn is None:
-            self._emit(event)
+            self._runs.emit(event)
         elif event.status == "running":
             if self._state.status != "running":
-                self._emit(event)
+                self._runs.emit(event)
         else:
             end, failure = _verdict(turn, event.status)
             self._finish_turn(end, failure, event.status, said=event)
@@ -337,13 +336,13 @@ class NormalForm:
         if text.startswith(sent):
             if type(turn.open) is ReasoningBlock:
                 self._content.close_block()
-            self._emit(e.TextDelta(text=text[len(sent) :]))
+            self._runs.emit(e.TextDelta(text=text[len(sent) :]))
             return
         self._runs.tell_gap(e.Gap(text="the final text contradicts what was streamed of it"))
         if type(turn.open) is TextBlock:
             before = sent.removesuffix("".join(turn.open.parts))
             if text.startswith(before):
-                self._emit(e.TextDone(text=text[len(before) :]))
+                self._runs.emit(e.TextDone(text=text[len(before) :]))
 
     def _finish_turn(
         self,
@@ -362,13 +361,13 @@ class NormalForm:
         self._content.close_block()
         used = said_end.usage if said_end is not None and turn.usage is None else None
         if used is not None and turn.result is None:  # usage stands before the end of the output
-            self._emit(e.UsageReported(usage=used))
+            self._runs.emit(e.UsageReported(usage=used))
         self._close_everything(end)
         failure = self._tell_failure(turn, end, failure)
         if turn.result is None:
-            self._emit(e.TurnResult(end=end))
+            self._runs.emit(e.TurnResult(end=end))
         if said is not None or self._state.status != status:
-            self._emit(said or e.StatusChanged(status=status))
+            self._runs.emit(said or e.StatusChanged(status=status))
         terminal = said_end or e.TurnEnded(end=end)
         self._runs.end_turn(
             structs.replace(
@@ -383,13 +382,13 @@ class NormalForm:
     def _tell_failure(self, turn: OpenTurn, end: End, failure: Failure | None) -> Failure | None:
         """Report why the turn failed, unless it was reported, and return it."""
         if end == "failed" and turn.model_turn is None and not turn.errors:  # refused: for a pod's parent it began
-            self._emit(e.ModelTurnStarted(index=self._runs.next_model_turn()))
+            self._runs.emit(e.ModelTurnStarted(index=self._runs.next_model_turn()))
         if end == "failed" and failure is None and not turn.errors:  # in every dialect a failure has a cause
             failure = Failure(cause="internal", text="the turn failed")
         if failure is not None and not any(
             (error.cause, error.text) == (failure.cause, failure.text) for error in turn.errors
         ):
-            self._emit(e.ErrorReported(cause=failure.cause, text=failure.text, ext=failure.ext))
+            self._runs.emit(e.ErrorReported(cause=failure.cause, text=failure.text, ext=failure.ext))
         return failure
 
     def _close_everything(self, end: End) -> None:
@@ -403,30 +402,30 @@ class NormalForm:
         for block in turn.calls.values():
             self._content.complete(block)
         if end == "completed" and turn.in_model_turn and turn.model_turn is not None:
-            self._emit(e.ModelTurnEnded(index=self._runs.last_model_turn(turn.model_turn)))
+            self._runs.emit(e.ModelTurnEnded(index=self._runs.last_model_turn(turn.model_turn)))
 
     # -- what else is said ---------------------------------------------------------------------------------
 
     def _alert(self, event: e.Alert) -> None:
         if event not in self._state.alerts:  # a pod says all of its alerts again to whoever connects again
-            self._emit(event)
+            self._runs.emit(event)
 
     def _other_content(self, event: e.Event) -> None:
         self._runs.require_turn()
-        self._emit(event)
+        self._runs.emit(event)
 
     def _message(self, event: e.MessageAppended) -> None:
         message = event.message
         if not message.id or not message.at:
             seen = structs.replace(message, id=message.id or self._runs.new_id(), at=message.at or self._runs.at)
             event = structs.replace(event, message=seen)
-        self._emit(event)
+        self._runs.emit(event)
 
     def _history(self, event: e.HistorySnapshot) -> None:
         if self._tells_calls or not self._state.transcript:
-            self._emit(renew(event, self._state, self._runs.new_id))
+            self._runs.emit(renew(event, self._state, self._runs.new_id))
         elif (items := fold_in(event.items, self._state.transcript, self._runs.new_id)) is not None:
-            self._emit(structs.replace(event, items=tuple(items)))
+            self._runs.emit(structs.replace(event, items=tuple(items)))
 
     _HANDLERS: ClassVar[dict[type, tuple[str, Callable[[Any, Any], None]]]] = {
         e.TextDelta: ("_content", Content.text_delta),
