@@ -33,11 +33,11 @@ ROW = 512  # units of work (gateway/overload/fair_queue.py) of one session that 
 PAGE = 4096  # units of a page beside its rows: about 40 us, with its frame and the answer to it
 CHUNK = 64  # sessions that are taken from the order at a time: it may change between two slices
 
-Place = tuple[int, int, str]
+RowPlace = tuple[int, int, str]
 """The place of a session: its negative time, a number that is its own, and its id."""
-Group = tuple[str, bool]
+RowGroup = tuple[str, bool]
 """An owner, and whether every client is shown the session. The owner is "" where all principals see all sessions."""
-FIRST: Place = (-(1 << 64), 0, "")
+FIRST: RowPlace = (-(1 << 64), 0, "")
 
 
 class ListedRow(Struct, frozen=True, kw_only=True):
@@ -76,8 +76,8 @@ class SessionList:
         self._policy = policy
         self._budget = budget
         self._numbers = count()
-        self._places: dict[str, tuple[Group, Place]] = {}
-        self._orders: dict[Group, list[Place]] = {}
+        self._places: dict[str, tuple[RowGroup, RowPlace]] = {}
+        self._orders: dict[RowGroup, list[RowPlace]] = {}
         self._kept: dict[str, tuple[str, ListedRow]] = {}  # owners and rows of sessions that are not open here
         self.changed: set[str] = set()
         """Ids of sessions that may have another place now."""
@@ -171,7 +171,7 @@ class SessionList:
             self._places[own] = group, place
             insort(self._orders.setdefault(group, []), place)
 
-    def _group(self, owner: str, listed: ListedRow) -> Group:
+    def _group(self, owner: str, listed: ListedRow) -> RowGroup:
         return "" if self._policy.sees_all else owner, listed.is_shown
 
     def _remove(self, id: str) -> None:
@@ -185,7 +185,7 @@ class SessionList:
 
     # -- one page --------------------------------------------------------------------------------------
 
-    def _start(self, wanted: WantedPage) -> tuple[Place, list[ListedRow]] | None:
+    def _start(self, wanted: WantedPage) -> tuple[RowPlace, list[ListedRow]] | None:
         """Return the place after which the page begins, and the rows of the backend from there; None if unknown."""
         described = sorted([*wanted.open_rows.values(), *wanted.other_rows], key=_age)
         cursor = wanted.command.cursor
@@ -204,7 +204,7 @@ class SessionList:
         """Return the owners whose sessions the client sees."""
         return {""} if self._policy.sees_all else {"", wanted.principal}
 
-    def _own_rows(self, wanted: WantedPage, after: Place) -> Iterator[ListedRow]:
+    def _own_rows(self, wanted: WantedPage, after: RowPlace) -> Iterator[ListedRow]:
         """Yield the rows of the open sessions that the client sees, behind this place."""
         shown = (True, False) if wanted.silent else (True,)
         groups = [(owner, is_shown) for owner in self._owners(wanted) for is_shown in shown]
@@ -219,7 +219,7 @@ class SessionList:
             if listed is not None:
                 yield listed
 
-    def _walk(self, group: Group, after: Place) -> Iterator[Place]:
+    def _walk(self, group: RowGroup, after: RowPlace) -> Iterator[RowPlace]:
         """Yield the places of a group behind this one."""
         while order := self._orders.get(group):
             at = bisect_right(order, after)

@@ -49,10 +49,10 @@ class MergedText(Struct, kw_only=True):
 
 
 Logged = Batch | MergedText
-Entry = tuple[Logged, int]
+LogEntry = tuple[Logged, int]
 """A part of the log with its weight."""
 
-NOTHING_MERGED: deque[tuple[Logged, int]] = deque(maxlen=0)
+NOTHING_MERGED: deque[LogEntry] = deque(maxlen=0)
 NO_BATCHES: deque[tuple[Batch, int]] = deque(maxlen=0)
 """Both for all logs that are empty: a deque of its own takes 760 bytes, and an idle session would have two."""
 
@@ -282,13 +282,13 @@ class Log:
             yield joined, after
 
 
-def _from_cursor(entries: Sequence[Entry], cursor: int, limit: int) -> list[Entry]:
+def _from_cursor(entries: Sequence[LogEntry], cursor: int, limit: int) -> list[LogEntry]:
     """Return the entries with the event at the cursor and with the next events, as many as `limit` events need."""
     start = bisect_right(entries, cursor, key=_end_of_entry)
     return [entries[at] for at in range(start, min(start + limit + 1, len(entries)))]
 
 
-def _end_of_entry(entry: Entry) -> int:
+def _end_of_entry(entry: LogEntry) -> int:
     return _seq_after(entry[0])
 
 
