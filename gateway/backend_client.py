@@ -62,6 +62,7 @@ from dragoman.mappings.canonical.events import (
     TurnAccepted,
     TurnEnded,
 )
+from dragoman.mappings.canonical.state import Question
 from dragoman.mappings.canonical.values import Failure, Text
 from dragoman.mappings.errors import ConfigError, DragomanError, first_error
 
@@ -72,7 +73,7 @@ JOIN = 5.0  # seconds for its thread to end: a child gets a few to exit
 QUEUE = 1024  # events that the caller has not taken: a screenful, many times over
 FULL_PAUSE = 0.01  # seconds until a full queue is tried again
 
-Asked = ApprovalRequested | InteractionRequired | OtpRequired
+Asked = Question | OtpRequired
 
 
 def question_words(asked: Asked) -> str:

@@ -45,6 +45,7 @@ from dragoman.mappings.canonical.events import (
     TurnEnded,
     TurnResult,
 )
+from dragoman.mappings.canonical.state import Question
 from dragoman.mappings.canonical.values import BackendInfo, Cause, Completion, End, Failure, Status, flatten
 from dragoman.mappings.dialect import Burst
 
@@ -76,7 +77,7 @@ class DemoBackend:
         self._rest: Iterator[Line] | None = None
         self._output = False
         self._stop: End | None = None
-        self._question: ApprovalRequested | InteractionRequired | None = None
+        self._question: Question | None = None
         self._outcome: Outcome = ""
         self._wake = asyncio.Event()
         self._started = False
@@ -222,7 +223,7 @@ class DemoBackend:
                 self._rest = chain([line], turn)  # a resume begins with it
                 break
             events.append(line.event)
-            if isinstance(line.event, ApprovalRequested | InteractionRequired):
+            if isinstance(line.event, Question):
                 self._tell(events)
                 events = []
                 await self._park(line.event)
@@ -237,7 +238,7 @@ class DemoBackend:
         if self._stop is not None:
             self._interrupted(self._stop)
 
-    async def _park(self, question: ApprovalRequested | InteractionRequired) -> None:
+    async def _park(self, question: Question) -> None:
         """Wait for the answer, or for a stop of the turn, which leaves the question open."""
         self._question = question
         while self._waits():

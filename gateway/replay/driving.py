@@ -26,6 +26,7 @@ from dragoman.gateway.session.wording import Form, in_words
 from dragoman.mappings.canonical import Command, Event
 from dragoman.mappings.canonical import commands as c
 from dragoman.mappings.canonical import events as e
+from dragoman.mappings.canonical.state import Question, Resolution
 from dragoman.mappings.canonical.values import Text, snake_case
 from dragoman.mappings.errors import ConfigError
 
@@ -290,8 +291,6 @@ class Driver:
         return True
 
 
-Question = e.ApprovalRequested | e.InteractionRequired
-
 SKIP = "skip"
 """The input that declines a form."""
 
@@ -361,7 +360,7 @@ def typed(asked: Question, answer: Command, refused: e.InteractionInvalid | None
         fault = form.take(text)
 
 
-def resolved(asked: Question, answer: Command) -> e.ApprovalResolved | e.InteractionResolved:
+def resolved(asked: Question, answer: Command) -> Resolution:
     """Return the event that resolves a question with this answer."""
     if isinstance(asked, e.ApprovalRequested):
         return e.ApprovalResolved(approved=isinstance(answer, c.AnswerApproval) and answer.approved)

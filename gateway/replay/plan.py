@@ -22,6 +22,7 @@ from dragoman.gateway.replay.matching import ANSWERS, compare_commands
 from dragoman.mappings.canonical import Command, Event
 from dragoman.mappings.canonical import commands as c
 from dragoman.mappings.canonical import events as e
+from dragoman.mappings.canonical.state import Question, Resolution
 
 STEERING = (
     c.SubmitInput,
@@ -218,9 +219,9 @@ class _PlanReader:
                 if isinstance(found.command, c.SubmitInput) and found.key == key:
                     found.begins = found.settled = True
                     break
-        elif isinstance(event, e.ApprovalRequested | e.InteractionRequired):
+        elif isinstance(event, Question):
             self._question = event.question
-        elif isinstance(event, e.ApprovalResolved | e.InteractionResolved):
+        elif isinstance(event, Resolution):
             self._take_resolution(line, event)
         elif isinstance(event, e.TurnEnded):
             self._ends.append(line.seq)
@@ -230,7 +231,7 @@ class _PlanReader:
         if line.turn:
             self._turns.add(line.turn)
 
-    def _take_resolution(self, line: EventLine, event: e.ApprovalResolved | e.InteractionResolved) -> None:
+    def _take_resolution(self, line: EventLine, event: Resolution) -> None:
         """Make a command of an answer that clients typed in words, and that only the log shows."""
         answered = any(
             isinstance(found.command, ANSWERS) and found.question == self._question for found in self._of_clients

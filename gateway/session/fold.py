@@ -12,7 +12,16 @@ import msgspec
 
 from dragoman.mappings.canonical import OpenTurn, SessionState
 from dragoman.mappings.canonical import events as e
-from dragoman.mappings.canonical.state import CallBlock, Otp, QuestionBlock, ReasoningBlock, ResultBlock, TextBlock
+from dragoman.mappings.canonical.state import (
+    CallBlock,
+    Otp,
+    Question,
+    QuestionBlock,
+    ReasoningBlock,
+    Resolution,
+    ResultBlock,
+    TextBlock,
+)
 from dragoman.mappings.canonical.values import Item, Message, Reasoning, Text, ToolCall, ToolResult, Usage
 
 Fold = Callable[[SessionState, Any], None]
@@ -141,7 +150,7 @@ def _call_finished(state: SessionState, event: e.ToolCallFinished) -> None:
         turn.blocks.append(ResultBlock(result=event, at=turn.now))
 
 
-def _asked(state: SessionState, event: e.ApprovalRequested | e.InteractionRequired) -> None:
+def _asked(state: SessionState, event: Question) -> None:
     if state.turn is not None:
         state.turn.question = QuestionBlock(asked=event)
         state.turn.blocks.append(state.turn.question)
@@ -155,7 +164,7 @@ def _put_in_words(state: SessionState, event: e.QuestionAsked) -> None:
         turn.question.words, turn.asked = event, event.number
 
 
-def _resolved(state: SessionState, _event: e.ApprovalResolved | e.InteractionResolved) -> None:
+def _resolved(state: SessionState, _event: Resolution) -> None:
     turn = state.turn
     if turn is None or turn.question is None:
         return

@@ -29,23 +29,20 @@ from dragoman.gateway.session.runs import Run, Runs
 from dragoman.gateway.session.turn_states import Trigger, TurnState
 from dragoman.mappings.canonical import OpenTurn, SessionState
 from dragoman.mappings.canonical import events as e
-from dragoman.mappings.canonical.state import ReasoningBlock, TextBlock
+from dragoman.mappings.canonical.state import Question, ReasoningBlock, Resolution, TextBlock
 from dragoman.mappings.canonical.values import End, Failure, Message, Origin, Segment, Status
 from dragoman.mappings.dialect import NewId
-
-Question = e.ApprovalRequested | e.InteractionRequired
-Resolved = e.ApprovalResolved | e.InteractionResolved
 
 
 class Given(Struct, frozen=True, kw_only=True):
     """An answer to a question. With typed `segments` the turn goes on as a run of the link in `origin`."""
 
-    resolved: Resolved
+    resolved: Resolution
     segments: tuple[Segment, ...] = ()
     origin: Origin | None = None
 
 
-def denied(asked: Question) -> Resolved:
+def denied(asked: Question) -> Resolution:
     """Return the event that closes a question which nobody answered."""
     if isinstance(asked, e.ApprovalRequested):
         return e.ApprovalResolved(question=asked.question, approved=False)
@@ -121,7 +118,7 @@ class QuestionForm:
         if self._puts_in_words(event):
             self._put(event, wording.in_words(event), turn)
 
-    def resolved(self, event: Resolved) -> None:
+    def resolved(self, event: Resolution) -> None:
         """Close the question as the backend told."""
         turn = self._state.turn
         if turn is None or turn.question is None:
@@ -185,7 +182,7 @@ class QuestionForm:
             self._runs.split()
             self._runs.emit(e.TurnAccepted(request=origin.request))
 
-    def _close_question(self, event: Resolved, segments: tuple[Segment, ...]) -> None:
+    def _close_question(self, event: Resolution, segments: tuple[Segment, ...]) -> None:
         turn = self._state.turn
         if turn is None or turn.question is None:
             return
@@ -298,7 +295,7 @@ class NormalForm:
             return True
         if not event.of_a_turn:
             return False
-        if isinstance(event, e.ApprovalRequested | e.InteractionRequired):
+        if isinstance(event, Question):
             self.unwanted.append(event)
         self._runs.lose(event, "after the turn was cancelled for its client")
         return True

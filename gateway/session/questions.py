@@ -16,7 +16,7 @@ from dragoman.gateway.observability import audit
 from dragoman.gateway.session import wording
 from dragoman.gateway.session.context import Effects, SessionContext
 from dragoman.gateway.session.in_flight import PendingCommand
-from dragoman.gateway.session.normal_form import Given, Question, denied
+from dragoman.gateway.session.normal_form import Given, denied
 from dragoman.gateway.session.ports import Client
 from dragoman.gateway.timers import Timer
 from dragoman.mappings.canonical import Command, Event
@@ -27,7 +27,7 @@ from dragoman.mappings.canonical.commands import (
     AnswerOtp,
     SubmitInput,
 )
-from dragoman.mappings.canonical.state import QuestionBlock
+from dragoman.mappings.canonical.state import Question, QuestionBlock, Resolution
 from dragoman.mappings.canonical.values import Cause, Failure, Origin, Segment, flatten
 
 NS = 1_000_000_000
@@ -345,7 +345,7 @@ def _verdict(question: Question, *, approved: bool) -> Answer:
     return AnswerInteraction(question=question.question, kind=question.kind, declined=True)
 
 
-def _resolved(command: Answer) -> e.ApprovalResolved | e.InteractionResolved:
+def _resolved(command: Answer) -> Resolution:
     if isinstance(command, AnswerApproval):
         return e.ApprovalResolved(question=command.question, approved=command.approved)
     return e.InteractionResolved(question=command.question, declined=command.declined or command.values is UNSET)

@@ -31,7 +31,7 @@ from dragoman.gateway.session.log import Log
 from dragoman.gateway.session.memory import SessionMemory
 from dragoman.gateway.session.narrowing import tool_names_only
 from dragoman.gateway.session.no_backend import NO_BACKEND
-from dragoman.gateway.session.normal_form import Given, NormalForm, Question
+from dragoman.gateway.session.normal_form import Given, NormalForm
 from dragoman.gateway.session.ports import Backend, Client, EventRecorder
 from dragoman.gateway.session.presence import PendingAttach, Presence
 from dragoman.gateway.session.questions import Questions
@@ -42,7 +42,7 @@ from dragoman.gateway.session.weight import of_events
 from dragoman.mappings.canonical import Batch, Command, Event, SessionState
 from dragoman.mappings.canonical import events as e
 from dragoman.mappings.canonical.commands import CancelTurn
-from dragoman.mappings.canonical.state import TextBlock
+from dragoman.mappings.canonical.state import Question, TextBlock
 from dragoman.mappings.canonical.values import Cause, Failure, SessionSummary
 from dragoman.mappings.dialect import Burst, Dialect, TextSink
 

@@ -22,6 +22,7 @@ from dragoman.mappings.canonical.events import (
     OtpRequired,
     OtpSent,
 )
+from dragoman.mappings.canonical.state import Question
 
 ANSWER_FIRST = "not sent: answer approve or deny first"
 ANSWER_APPROVAL = "Answer approve or deny."
@@ -44,7 +45,7 @@ def find_question(text: str) -> str:
     return text.rpartition("\n\n")[2].strip() if last in (ANSWER_APPROVAL, ANSWER_FORM, ANSWER_CODE) else ""
 
 
-def in_words(event: ApprovalRequested | InteractionRequired) -> str:
+def in_words(event: Question) -> str:
     """Return a question as text: an approval, or the first field of a form."""
     return _approval(event) if isinstance(event, ApprovalRequested) else Form(event).prompt()
 
@@ -92,7 +93,7 @@ def code(said: str) -> str:
 # -- forms ------------------------------------------------------------------------------------------
 
 
-class Field(Struct, frozen=True, kw_only=True):
+class FormField(Struct, frozen=True, kw_only=True):
     """A field of a form, asked in words.
 
     `read` returns the value of a typed text, or raises ValueError with what to type.
@@ -172,41 +173,41 @@ class IdentityField(Struct):
     label: str = ""
 
 
-class Identity(Struct):
+class IdentityForm(Struct):
     """The spec of identity_intake."""
 
     fields: list[IdentityField]
 
 
-class Option(Struct):
+class ChoiceOption(Struct):
     """An option of a question, as a client reads it."""
 
     label: str
     description: str = ""
 
 
-class Question(Struct, rename="camel"):
+class ChoiceQuestion(Struct, rename="camel"):
     """A question of `choices` (docs/dialects/smooth.md, section 6)."""
 
     question: str
     header: str
-    options: list[Option]
+    options: list[ChoiceOption]
     multi_select: bool = False
 
 
-class Choices(Struct):
+class ChoicesForm(Struct):
     """The spec of `choices`."""
 
-    questions: list[Question]
+    questions: list[ChoiceQuestion]
 
 
-def _identity(spec: Raw) -> list[Field]:
+def _identity(spec: Raw) -> list[FormField]:
     try:
-        form = msgspec.json.decode(spec, type=Identity)
+        form = msgspec.json.decode(spec, type=IdentityForm)
     except msgspec.DecodeError:
         return _unknown(spec)
     return [
-        Field(
+        FormField(
             key=field.key,
             question=_yours(field.label or field.key) + ("" if field.required else " (none leaves it out)"),
             read=_required if field.required else _optional,
@@ -230,27 +231,27 @@ def _optional(said: str) -> str | None:
     return None if said.lower() in NONE else said
 
 
-def _choices(spec: Raw) -> list[Field]:
+def _choices(spec: Raw) -> list[FormField]:
     try:
-        form = msgspec.json.decode(spec, type=Choices)
+        form = msgspec.json.decode(spec, type=ChoicesForm)
     except msgspec.DecodeError:
         return _unknown(spec)
     return [_choice(question) for question in form.questions] or _unknown(spec)
 
 
-def _choice(question: Question) -> Field:
+def _choice(question: ChoiceQuestion) -> FormField:
     options = [
         f"{number}. {option.label}" + (f": {option.description}" if option.description else "")
         for number, option in enumerate(question.options, start=1)
     ]
     how = "one or more, separated by commas" if question.multi_select else "one"
     lines = [question.question, *options, f"Answer {how}, by number or label, or in your own words."]
-    return Field(
+    return FormField(
         key=question.header, question="\n".join(lines), read=lambda said: _chosen(question, said), typed=_choosing
     )
 
 
-def _chosen(question: Question, said: str) -> dict[str, Any]:
+def _chosen(question: ChoiceQuestion, said: str) -> dict[str, Any]:
     labels = {str(number): option.label for number, option in enumerate(question.options, start=1)}
     labels.update({option.label.lower(): option.label for option in question.options})
     several = question.multi_select and said.lower() not in labels  # a label may hold a comma
@@ -267,10 +268,10 @@ def _choosing(answer: Any) -> str:
     return ", ".join([*given.get("options", ()), *([given["other"]] if given.get("other") else [])])
 
 
-def _unknown(spec: Raw) -> list[Field]:
+def _unknown(spec: Raw) -> list[FormField]:
     shown = bytes(spec).decode(errors="replace")[:SPEC_SHOWN]
     return [
-        Field(
+        FormField(
             key="",
             question=f"The agent shows a form that cannot be filled in with words: {shown}",
             read=_never,
@@ -283,5 +284,5 @@ def _never(_said: str) -> str:
     raise ValueError("this form can only be declined")
 
 
-FIELDS: dict[str, Callable[[Raw], list[Field]]] = {"identity_intake": _identity, "choices": _choices}
+FIELDS: dict[str, Callable[[Raw], list[FormField]]] = {"identity_intake": _identity, "choices": _choices}
 """Kind of interaction -> how its spec is asked field by field."""

@@ -14,10 +14,12 @@ from dragoman.mappings.canonical.commands import OpenSession
 from dragoman.mappings.canonical.events import (
     Alert,
     ApprovalRequested,
+    ApprovalResolved,
     ErrorReported,
     Event,
     Gap,
     InteractionRequired,
+    InteractionResolved,
     ModelTurnStarted,
     OtpRequired,
     QuestionAnswered,
@@ -104,10 +106,17 @@ class ResultBlock(Struct, kw_only=True):
     at: int = 0
 
 
+Question = ApprovalRequested | InteractionRequired
+"""The events that ask the user something, and park the turn until the answer."""
+
+Resolution = ApprovalResolved | InteractionResolved
+"""The events that close a question."""
+
+
 class QuestionBlock(Struct, kw_only=True):
     """An open question: the backend's event, and its form in words unless the route answers it automatically."""
 
-    asked: ApprovalRequested | InteractionRequired
+    asked: Question
     words: QuestionAsked | None = None
 
 

@@ -13,7 +13,7 @@ import pytest
 from msgspec import Raw, structs
 
 from dragoman.gateway.recording.show.compare import turns_of
-from dragoman.gateway.replay.driving import Driven, DrivenEvents, Driver, DrivingError, Question, resolved, typed
+from dragoman.gateway.replay.driving import Driven, DrivenEvents, Driver, DrivingError, resolved, typed
 from dragoman.gateway.replay.in_process import COMMAND, InProcessEvent
 from dragoman.gateway.session.wording import in_words
 from dragoman.mappings.canonical import Command
@@ -40,6 +40,7 @@ from dragoman.mappings.canonical.events import (
     TurnAccepted,
     TurnEnded,
 )
+from dragoman.mappings.canonical.state import Question
 from dragoman.mappings.canonical.values import Failure, FieldError, Message, flatten
 from tests.gateway.replay.recording_builder import RecordingBuilder
 from tests.transport_reader import receive
