@@ -90,7 +90,7 @@ _ATTRIBUTES = (
     "_waiting",
     "_wanted",
 )
-"""The attributes of Upstream."""
+"""The attributes of Upstream, in slots because each session has one."""
 
 
 class Upstream:
