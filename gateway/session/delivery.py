@@ -26,11 +26,9 @@ from dragoman.gateway.session.pieces import join_pieces
 from dragoman.gateway.session.ports import Client, EventRecorder
 from dragoman.mappings.canonical import Batch, SessionState, prelude
 from dragoman.mappings.canonical import events as e
+from dragoman.mappings.canonical.values import ANSWERED
 from dragoman.mappings.dialect import Dialect, Loss, Rendered, SessionProjection
 from dragoman.mappings.errors import PeerError
-
-ANSWERED = frozenset(("completed", "limit_reached"))
-"""Ends of a turn that has an answer."""
 
 GONE = PeerError(
     "too_slow", "read too slowly: text that it had not got is dropped (`log_bytes`, `log_max`)", can_continue=False

@@ -22,6 +22,9 @@ Status = Literal["idle", "running", "paused"]
 End = Literal["completed", "limit_reached", "failed", "cancelled", "paused", "rolled_back"]
 """The six ways in which a turn ends (docs/translation.md, rule 3.6)."""
 
+ANSWERED: frozenset[End] = frozenset(("completed", "limit_reached"))
+"""The ends of a turn that has an answer."""
+
 Cause = Literal[
     "invalid",
     "unsupported",

@@ -14,9 +14,10 @@ from msgspec import UNSET
 
 from dragoman.mappings.canonical import Batch, Event
 from dragoman.mappings.canonical import events as say
+from dragoman.mappings.canonical.values import ANSWERED
 from dragoman.mappings.codewhale.from_canonical import FROM_EVENT, Context
 from dragoman.mappings.codewhale.from_canonical.context import bundled
-from dragoman.mappings.codewhale.from_canonical.events import WELL, accepted
+from dragoman.mappings.codewhale.from_canonical.events import accepted
 from dragoman.mappings.codewhale.ids import named_thread, thread_id
 from dragoman.mappings.codewhale.vocabulary import HEAD, SEED
 from dragoman.mappings.codewhale.wire import EVENTS, frames, lines, results
@@ -121,7 +122,7 @@ class Projection(Context):
 
     def ends(self, end: str) -> bool:
         """Return True if `response_end` must be written: once, if the response started or succeeded."""
-        tells = not self._ended and (self._started or end in WELL)
+        tells = not self._ended and (self._started or end in ANSWERED)
         self._ended = True
         return tells
 

@@ -12,7 +12,7 @@ from typing import Any
 from msgspec import UNSET, Raw
 
 from dragoman.mappings.canonical import Unmapped, events
-from dragoman.mappings.canonical.values import Failure
+from dragoman.mappings.canonical.values import ANSWERED, Failure
 from dragoman.mappings.codewhale.from_canonical import replies
 from dragoman.mappings.codewhale.from_canonical.context import Context, Messages
 from dragoman.mappings.codewhale.from_canonical.generations import goal_in
@@ -57,7 +57,7 @@ def _begun(context: Context) -> Messages:
 
 @FROM_EVENT.rule(events.TurnResult, produces=(lines.ResponseEnd, frames.ResponseEnd), fidelity=Lossy(("end",)))
 def turn_result(event: events.TurnResult, context: Context) -> Messages:
-    begun = _begun(context) if event.end in WELL else ()
+    begun = _begun(context) if event.end in ANSWERED else ()
     if not context.ends(event.end):
         return ()
     over = lines.ResponseEnd(response_id=context.response_id)
@@ -167,8 +167,6 @@ def question_asked(event: events.QuestionAsked, context: Context) -> Messages:
 
 # -- answers ----------------------------------------------------------------------------------------
 
-WELL = frozenset(("completed", "limit_reached"))
-
 
 @FROM_EVENT.rule(
     events.TurnEnded,
@@ -177,7 +175,7 @@ WELL = frozenset(("completed", "limit_reached"))
     fidelity=Lossy(("end", "text", "message", "usage", "failure.cause")),
 )
 def turn_ended(event: events.TurnEnded, context: Context) -> Messages:
-    if event.end in WELL:
+    if event.end in ANSWERED:
         return (context.answer(accepted(context, event.ext if context.alone else None)),)
     if event.end == "failed":
         failure = event.failure or Failure(cause="internal", text="turn failed")

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import UNSET, Raw
 
 from dragoman.mappings.canonical import Unmapped, commands, events
-from dragoman.mappings.canonical.values import Ext, Failure, Usage
+from dragoman.mappings.canonical.values import ANSWERED, Ext, Failure, Usage
 from dragoman.mappings.losses import NOT_IN_A_MESSAGE_LIST
 from dragoman.mappings.rules import Emulated, Lossy, Rules
 from dragoman.mappings.smooth.from_canonical import replies
@@ -401,7 +401,7 @@ def turn_ended(event: events.TurnEnded, context: Context) -> Messages:
         terminal = error_event(context, code_of(failure.cause, failure.ext), failure.text, failure.ext)
     else:
         waited = context.take_held_errors(None)
-        terminal = _eventual(event, context) if end in ("completed", "limit_reached") else _cancelled(context)
+        terminal = _eventual(event, context) if end in ANSWERED else _cancelled(context)
     if not waited:
         return (terminal,)
     errors = [error_event(context, code_of(held.cause, held.ext), held.text, held.ext, loose=True) for held in waited]
