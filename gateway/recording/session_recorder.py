@@ -265,8 +265,8 @@ class SessionRecorder:
         self._plan.forget_text()
         if (since := redactor.redactor.since) is not None:
             self._plan.flush_at(since + redactor.redactor.window - MARGIN)
-        elif streams:
-            self._plan.flush_next(streams)
+        elif streams or self._texts:
+            self._plan.flush_next(streams=True)
 
     def close(self) -> None:
         """Write all that is left, and close the file."""

@@ -10,7 +10,8 @@ from dragoman.gateway.observability.ledger import Ledger
 from dragoman.gateway.overload.memory import MemoryBudget
 from dragoman.gateway.recording.flush_plan import FLUSH, GATHER
 from dragoman.gateway.recording.format import Header, decode_header
-from dragoman.gateway.recording.lines import Line
+from dragoman.gateway.recording.lines import UP, Line
+from dragoman.gateway.recording.pending import FramesNote, TapPoint
 from dragoman.gateway.recording.places import Folder, Place
 from dragoman.gateway.recording.recordings import Recordings
 from dragoman.gateway.recording.redaction.redactor import Redactor
@@ -90,8 +91,9 @@ class RecorderHarness:
             redactor=(lambda: Redactor(compiled, b"salt")) if redacts else None,
             worker=worker,
         )
+        self.call = CurrentCall()
         self.track = SessionRecorder(
-            self.recordings, CurrentCall(), HEADER, self.state, clock=lambda: 1234, monotonic=lambda: self.now
+            self.recordings, self.call, HEADER, self.state, clock=lambda: 1234, monotonic=lambda: self.now
         )
 
     def _later(self, delay: float, ring: Callable[[], None]) -> Any:
@@ -120,3 +122,10 @@ class RecorderHarness:
         batch = Batch(session="s", epoch=2, first_seq=seq, events=list(events), turn=turn, origin=origin, at=99)
         self.track.leave(self.track.batch(batch))
         self.state.seq += len(events)
+
+    def adds_text(self, text: str) -> None:
+        """Let a further piece of the open text arrive alone."""
+        batch = Batch(session="s", epoch=2, first_seq=self.state.seq, events=[], turn="t", at=99)
+        self.call.reading = FramesNote(TapPoint(UP, "receive", "pod"), [text.encode()])
+        self.track.end_text(self.track.begin_text(), batch, self.state.seq, text, 99)
+        self.state.seq += 1

@@ -101,6 +101,19 @@ def test_a_recording_that_is_closed_while_the_thread_works_is_written_whole(
     assert len(harness.disk.finished) == 1
 
 
+def test_a_lone_piece_of_text_that_comes_while_the_thread_works_is_written_in_time(
+    harness: RecorderHarness, loop: Loop
+) -> None:
+    tell(harness, LARGE)
+    harness.passes(1)
+    harness.adds_text("then a piece")
+    loop.run()
+    for _ in range(3):
+        harness.passes(1)
+        loop.run()
+    assert written(harness)[-1] == TextDelta(text="then a piece")
+
+
 def test_text_that_was_held_back_in_the_thread_is_written_in_time(harness: RecorderHarness, loop: Loop) -> None:
     harness.happens(TextDelta(text=LARGE))
     harness.happens(TextDelta(text="password="))
