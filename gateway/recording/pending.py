@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import accumulate, chain, groupby, repeat
+from operator import itemgetter
 from typing import Any, NamedTuple, get_args
 
 import msgspec
@@ -105,9 +106,9 @@ class PendingSteps:
     def add_rows(self, rows: Sequence[Row]) -> bool:
         """Add steps that are a lone piece of a text each. Return True if so much is pending that it should be taken."""
         self._open_rows().extend(rows)
-        size = sum([len(row[TEXT]) for row in rows])
+        size = sum(map(len, map(_text, rows)))
         self.searched += size
-        frames = list(chain.from_iterable([row[TAPPED + 1 :: 2] for row in rows]))
+        frames = list(chain.from_iterable(map(_frames, rows)))
         self.count += len(frames) + len(rows)
         self._size += size + _size(frames)
         return self.count >= LINES_MAX or self._size >= SIZE_MAX
@@ -215,6 +216,8 @@ With more than one delta, text and frames are lists.
 """
 TEXT, COMMON, TAPPED = 3, 4, 10  # where in a row the text stands, what is common begins, and the tap points begin
 
+_text, _frames = itemgetter(TEXT), itemgetter(slice(TAPPED + 1, None, 2))
+
 Columns = Sequence[Sequence[Any]]
 
 _encode_lines = msgspec.json.Encoder().encode_lines
@@ -307,7 +310,8 @@ def _is_one(column: Sequence[object]) -> bool:
 def _step_with_rounds(columns: Columns, seq: int) -> StepLine | None:
     """Fold rows into a StepLine whose first item is `seq`. Return None if their frames are not alike."""
     times, positions, ats, said, epochs, turns, origins, kinds, calls, places, *tapped = columns
-    counts = [1 if type(some) is str else len(some) for some in said]
+    is_lone = {str}.issuperset(map(type, said))
+    counts = [1] * len(said) if is_lone else [1 if type(some) is str else len(some) for some in said]
     if list(positions) != list(accumulate(counts[:-1], initial=positions[0])):
         return None
     if len({point for point, *_ in tapped[0::2]}) < len(tapped) // 2:  # one link was told of it twice

@@ -161,27 +161,29 @@ class SessionRecorder:
 
     def end_text(self, before: SessionRecorder | None, batch: Batch, seq: int, text: str, at: int) -> None:
         """Record what happened since `begin_text`. This text was added to the open batch of the log."""
-        call, step, plan = self._call, self.step, self._plan
+        call, step, texts = self._call, self.step, self._texts
         received, call.reading, call.session = call.reading, None, before
-        alone = received is not None and before is not self
-        row: list[Any] = [0, seq, at, text, batch.epoch, batch.turn, batch.origin, TextDelta, None, 1]
-        for note in (received, *step):
-            if type(note) is not FramesNote or len(note.frames) != 1:
-                alone = False
+        sent: list[Any] = []
+        for note in step:
+            if type(note) is not FramesNote:
+                sent.clear()
                 break
-            row += (note.tapped, note.frames[0])
-        if not alone:
+            sent += (note.tapped, *note.frames)
+        if received is None or before is self or len(sent) != 2 * len(step):  # a note has at least one frame
             step += [received] if received is not None else []
             step.append(structs.replace(batch, first_seq=seq, events=[TextDelta(text=text)], at=at))
             if before is not self:
                 self.acted()
             return
         step.clear()
-        row[0] = self._t = max((self._monotonic() - self._start) // 1000, self._t + 1)
-        self._texts.append(tuple(row))
-        if plan.due is None and not plan.waits:
-            plan.flush_next(streams=True)
-        if len(self._texts) >= TEXTS_MAX and self._gather_texts():
+        t = (self._monotonic() - self._start) // 1000
+        self._t = t = t if t > self._t else self._t + 1
+        row = (t, seq, at, text, batch.epoch, batch.turn, batch.origin, TextDelta, None, 1)
+        texts.append((*row, received.tapped, *received.frames, *sent))
+        if len(texts) == 1:
+            if self._plan.due is None and not self._plan.waits:
+                self._plan.flush_next(streams=True)
+        elif len(texts) == TEXTS_MAX and self._gather_texts():
             self.flush()
 
     def _gather_texts(self) -> bool:
