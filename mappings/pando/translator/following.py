@@ -4,7 +4,9 @@ A pando publishes `llm.end` after a successful run and nothing after any other r
 many come at once. So `message.list` is called at the end for the whole text, and after a silence to find the end. Two
 equal results with a silence between them end the turn. After a `session.update` a run of ours is probably over, so the
 silence is shorter. An open tool call allows a long silence, unless the list has its results: then the run is not busy
-with it. Released primaries never publish `llm.start`. It is added here, because clients wait for it.
+with it. Primaries with some model providers publish a call only when it has ended. In a session with such a call, a
+session.update without `llm.end` allows a long silence too, if the list has just the text that was published. Released
+primaries never publish `llm.start`. It is added here, because clients wait for it.
 
 An interrupted run ends with the first `session.update` after `session.interrupt` was called. The update and the reply
 come on two sockets in any order, so the run ends when both were read. A refused interrupt does not end the run.
@@ -63,8 +65,7 @@ class Following:
     def __init__(self, patience: Patience) -> None:
         self.patience = patience
         self.watched = False  # a client is attached: ask for the history again when the primary changes
-        self.open = False
-        self.wants = self.asked = False
+        self.open = self.wants = self.asked = False
         self.guesses = 0
         self.interrupt: Interrupt | None = None
         self.submitting = 0
@@ -130,11 +131,10 @@ class Following:
 
     def begin_turn(self, now: int, input: str | None = None) -> None:
         """Begin a turn: our input was accepted, or an event of a turn was published."""
-        self._heard = now
-        self._updated = False
+        self._heard, self._updated = now, False
         if not self.open:
             self.open, self.interrupt, self._last, self._ending = True, None, None, None
-            self._output, self._input, self.learning = StreamedOutput(), input, None
+            self._output, self._input, self.learning = self._output.next(), input, None
 
     def accept_interrupt(self, now: int) -> None:
         """Note that the primary accepted our interrupt; the update that ends the run may come earlier or later."""
@@ -293,6 +293,8 @@ class Following:
         listed = self._last[0] if self._last is not None else ()
         if self._output.calls and not is_late and not has_results(listed):
             return self.patience.update if self._updated and not listed else self.patience.tool
+        if self._output.hides_calls and self._updated and not is_late and self.known.may_call(listed, self._output):
+            return self.patience.tool
         is_short = is_late or (self._input is not None and self._updated)
         return self.patience.update if is_short else self.patience.quiet
 

@@ -102,6 +102,10 @@ class KnownMessages:
         is_later = bool(before) and output.is_within("".join(message.text for message in before))
         return self.is_answered(rows) and (is_later or not output.calls)
 
+    def may_call(self, rows: tuple[Message, ...], output: StreamedOutput) -> bool:
+        """Return True if a tool call may be open that is published when it ends: all stored text was published."""
+        return self.is_answered(rows) and output.is_all_of("".join(message.text for message in self.answers(rows)))
+
     def up_to_run(self, listed: tuple[Message, ...], runs: int) -> tuple[Message, ...]:
         """Return the messages up to the input of the first of the last `runs` runs.
 

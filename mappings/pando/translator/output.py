@@ -14,15 +14,23 @@ OPENS = (say.ModelTurnStarted, say.TextDelta, say.ToolCallStarted, say.ToolCallA
 
 
 class StreamedOutput:
-    """The published output of one turn; `calls` maps each open tool call id to the input in its first message."""
+    """The published output of one turn; `calls` maps each open tool call id to the input in its first message.
 
-    def __init__(self) -> None:
+    `hides_calls` is True if a call of the session was published only when it had ended.
+    """
+
+    def __init__(self, *, hides_calls: bool = False) -> None:
+        self.hides_calls = hides_calls
         self.length = 0
         """Characters of text so far."""
         self.calls: dict[str, str] = {}
         self._text: list[str] = []
         self.started = False
         """True if ModelTurnStarted was passed on."""
+
+    def next(self) -> StreamedOutput:
+        """Return the output of the next turn, which is empty."""
+        return StreamedOutput(hides_calls=self.hides_calls)
 
     def take(self, event: Output) -> list[Event]:
         """Return the events for a publication; add ModelTurnStarted before the first one if it was not published."""
@@ -64,6 +72,7 @@ class StreamedOutput:
         return [event]
 
     def _finish_call(self, event: say.ToolCallFinished) -> list[Event]:
+        self.hides_calls = self.hides_calls or event.call not in self.calls
         arguments = self.calls.pop(event.call, "")
         if not arguments:
             return [event]
@@ -73,6 +82,10 @@ class StreamedOutput:
     def is_within(self, stored: str) -> bool:
         """Return True if the published text is the beginning of this stored text."""
         return self.length <= TEXT_MAX and stored.startswith("".join(self._text))
+
+    def is_all_of(self, stored: str) -> bool:
+        """Return True if this stored text was published, all of it and nothing else."""
+        return self.length == len(stored) and self.is_within(stored)
 
     def rest(self, stored: str) -> list[Event]:
         """Return the stored text that was not published, or a gap if the two differ (docs/translation.md, rule 3.7)."""

@@ -279,3 +279,60 @@ def test_a_run_that_failed_unseen_ends_when_the_results_of_its_call_are_stored()
 
 def test_losing_the_primary_ends_nothing_without_a_turn() -> None:
     assert Following(Patience()).end_lost_turn() == []
+
+
+LOOK: list[say.Event] = [
+    say.TextDelta(text="I look."),
+    UPDATE,
+    say.ToolCallFinished(call="c", name="bash", output="found"),
+]
+"""A model turn of a pando v0.3 with a model of OpenAI: nothing is published between session.update and tool.end."""
+
+
+def after_a_hidden_call(listed: list[Message], *, updated: bool = True) -> Following:
+    """Return a turn of the primary with a call that was published when it ended, and text 20 s later.
+
+    At 21 s the session is updated, and these rows are read.
+    """
+    session = Following(Patience())
+    for second, event in enumerate(LOOK):
+        session.take_event(event, second * NS)
+    session.take_event(say.TextDelta(text="Once more."), 20 * NS)
+    if updated:
+        session.take_event(UPDATE, 21 * NS)
+    assert session.take_list(listed, 21 * NS) == []
+    return session
+
+
+SAID_TWICE = [INPUT, answer("m", "I look."), RESULT, answer("n", "Once more.")]
+
+
+def test_a_turn_goes_on_during_a_call_that_is_published_when_it_ends() -> None:
+    session = after_a_hidden_call(SAID_TWICE)
+    session.check_time(1000 * NS)
+    assert not session.wants
+    assert session.take_event(LOOK[-1], 1000 * NS) == [LOOK[-1]]
+    assert session.take_list([*SAID_TWICE, RESULT], 1001 * NS) == []
+    assert asks_at(session, 1016)
+    assert session.take_list([*SAID_TWICE, RESULT], 1016 * NS)[-2:] == FAILED, "the run ended after the call"
+
+
+@pytest.mark.parametrize(
+    ("listed", "updated"),
+    [(SAID_TWICE, False), ([*SAID_TWICE[:-1], answer("n", "Once more. All of it.")], True)],
+    ids=["no session.update", "text was not published, so llm.end may be lost too"],
+)
+def test_a_turn_without_signs_of_a_hidden_call_ends_after_the_silence(listed: list[Message], updated: bool) -> None:
+    session = after_a_hidden_call(listed, updated=updated)
+    assert asks_at(session, 36)
+    assert session.take_list(listed, 36 * NS)[-2:] == DONE
+
+
+def test_without_a_hidden_call_before_it_a_turn_ends_after_the_silence() -> None:
+    session = Following(Patience())
+    session.take_event(say.TextDelta(text="I look."), 0)
+    session.take_event(UPDATE, NS)
+    rows = [INPUT, answer("m", "I look.")]
+    assert session.take_list(rows, NS) == []
+    assert asks_at(session, 16)
+    assert session.take_list(rows, 16 * NS)[-2:] == DONE
