@@ -400,7 +400,7 @@ async def test_above_four_fifths_of_the_memory_a_new_client_is_refused_and_the_o
         assert later.is_open()
 
 
-async def test_at_the_limit_the_client_that_holds_most_is_told_why_and_disconnected(
+async def test_at_the_limit_the_largest_client_gets_the_reason_and_is_disconnected(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     backends = Backends()
@@ -474,7 +474,7 @@ async def test_without_memory_for_it_no_session_is_opened() -> None:
         assert "`memory`" in json.dumps(refused)
 
 
-async def test_a_smooth_client_above_the_limit_is_told_to_try_again_later() -> None:
+async def test_a_smooth_client_above_the_limit_is_closed_with_1013() -> None:
     async with (
         bridged("pod+unix:/nowhere/sock", limits=Limits(links=1)) as (_, url),
         Watched.connected(url),

@@ -756,7 +756,7 @@ async def test_a_failure_of_a_frame_that_waited_ends_its_link_alone() -> None:
         assert len(other.heard) == FLOOD
 
 
-async def test_a_client_with_too_many_messages_in_a_time_is_told_so_and_disconnected() -> None:
+async def test_a_client_above_its_message_rate_gets_an_error_and_is_disconnected() -> None:
     limits = Limits(message_rate=10.0, message_burst=100)
     async with served(limits=limits, limited=True) as made:
         made.transport.say(*[b"x"] * 100)
@@ -806,7 +806,7 @@ async def test_pings_of_a_client_count_as_messages() -> None:
     assert made.refusals == ["too many messages in a short time (`message_rate`)"]
 
 
-async def test_a_client_with_too_many_faults_in_a_time_is_told_so_and_disconnected() -> None:
+async def test_a_client_above_its_fault_rate_gets_an_error_and_is_disconnected() -> None:
     limits = Limits(fault_rate=10.0, fault_burst=100)
     async with served(limits=limits, limited=True, bad=Step(faults=[fault(can_continue=True)])) as made:
         made.transport.say(*[b"bad"] * 100)

@@ -44,7 +44,7 @@ async def test_a_turn_reaches_the_other_gateway_with_a_key_that_it_knows(tmp_pat
         assert [frame["type"] for frame in user.frames].count("stream_token") > 1, "it streams: nothing was inferred"
 
 
-async def test_a_gateway_with_another_key_is_refused_and_its_operator_is_told_why(tmp_path: Path) -> None:
+async def test_a_gateway_with_another_key_is_refused_and_logs_the_reason(tmp_path: Path) -> None:
     async with (
         two_gateways(tmp_path, "stranger", REFUSED) as (second, url),
         aiohttp.ClientSession() as http,

@@ -61,7 +61,7 @@ async def test_a_new_session_goes_to_the_next_upstream_and_live_ones_stay() -> N
             assert second.connections == 1
 
 
-async def test_a_pod_client_of_a_dead_upstream_is_told_and_gets_the_next_one_when_it_connects_again(
+async def test_a_pod_client_of_a_dead_upstream_gets_an_error_and_reconnects_to_the_next_one(
     tmp_path: Path,
 ) -> None:
     socket = f"{tmp_path}/sock"
@@ -99,7 +99,7 @@ async def test_a_turn_goes_on_at_a_second_upstream_while_new_sessions_return_to_
             await early.until(lambda: any(frame["type"] == "stream_token" for frame in early.frames))
 
 
-async def test_operators_are_told_which_circuit_is_open_and_the_route_stays_ready() -> None:
+async def test_an_open_circuit_is_reported_to_operators_and_the_route_stays_ready() -> None:
     async with AsyncExitStack() as first_server, FakeSmooth.serving() as second:
         first = await first_server.enter_async_context(FakeSmooth.serving())
         async with route_to(first.url, second.url) as port:

@@ -148,7 +148,7 @@ async def test_two_thousand_tokens_arrive_in_order(client: str, backend: str, tm
 
 
 @pairs
-async def test_a_backend_that_dies_during_a_turn_fails_it_and_is_used_again_when_it_comes_back(
+async def test_a_backend_that_dies_fails_the_turn_and_is_used_again_after_its_return(
     client: str, backend: str, tmp_path: Path
 ) -> None:
     for name in ("backend", "atlas"):

@@ -36,11 +36,11 @@ async def test_every_client_is_shown_the_turns_that_were_recorded(backend: str, 
 
 
 @rudely
-async def test_every_client_is_told_who_said_what(backend: str, number: str, manner: str) -> None:
+async def test_every_client_receives_the_author_of_each_message(backend: str, number: str, manner: str) -> None:
     assert otherwise(await played(backend, number, DRIVERS[backend], manner)) == {}
 
 
 @rudely
-async def test_no_client_is_told_anything_in_an_illegal_order(backend: str, number: str, manner: str) -> None:
+async def test_no_client_receives_an_illegal_order(backend: str, number: str, manner: str) -> None:
     play = await played(backend, number, DRIVERS[backend], manner)
     assert {key: shown.illegal for key, shown in play.shown.items() if shown.illegal} == {}

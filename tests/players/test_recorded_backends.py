@@ -43,14 +43,12 @@ async def test_every_client_is_shown_the_turns_that_were_recorded(backend: str, 
 
 
 @plays
-async def test_every_client_is_told_who_said_what_in_the_order_in_which_it_was_said(
-    backend: str, number: str, driver: str
-) -> None:
+async def test_every_client_receives_authors_and_messages_in_order(backend: str, number: str, driver: str) -> None:
     assert otherwise(await played(backend, number, driver)) == {}
 
 
 @plays
-async def test_no_client_is_told_anything_in_an_illegal_order(backend: str, number: str, driver: str) -> None:
+async def test_no_client_receives_an_illegal_order(backend: str, number: str, driver: str) -> None:
     play = await played(backend, number, driver)
     assert {key: shown.illegal for key, shown in play.shown.items() if shown.illegal} == {}
 

@@ -276,9 +276,7 @@ async def test_a_pod_that_was_dead_is_found_once_its_folder_has_changed(many_pod
         assert await pods.open() == "0777"
 
 
-async def test_a_fresh_pod_is_found_at_once_also_if_its_socket_comes_after_its_folder(
-    many_pods: Any, tmp_path: Path
-) -> None:
+async def test_a_new_pod_whose_socket_comes_after_its_folder_is_found_at_once(many_pods: Any, tmp_path: Path) -> None:
     async with many_pods(FEW) as pods:
         pods.dead, pods.unbound = {f"{number:04}" for number in range(MANY)}, {"zeus"}
         with pytest.raises(Refused):
@@ -375,7 +373,7 @@ async def test_a_pod_that_says_that_it_has_no_conversation_counts_no_message(man
 
 
 @pytest.mark.parametrize(("dead", "why"), [(0, "no pod is free"), (MANY, "no pod is running")])
-async def test_a_refused_client_is_told_whether_any_pod_runs(many_pods: Any, dead: int, why: str) -> None:
+async def test_the_refusal_of_a_client_says_whether_any_pod_runs(many_pods: Any, dead: int, why: str) -> None:
     async with many_pods(FEW) as pods:
         pods.dead = {f"{number:04}" for number in range(dead)}
         with pytest.raises(Refused, match=why):

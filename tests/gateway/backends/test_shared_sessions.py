@@ -263,7 +263,7 @@ async def test_the_pod_folder_of_a_session_is_removed_with_it() -> None:
         assert pod.closed is not None
 
 
-async def test_a_session_that_cannot_be_found_is_announced_to_nobody() -> None:
+async def test_an_unknown_session_is_not_announced() -> None:
     async with in_memory_pando_gateway() as made:
         smooth, pando = made.join("smooth"), made.join("pando", publishes=True)
         smooth.say(json.dumps(ask("get_session", "r1", sessionId=ONE)).encode())

@@ -146,7 +146,7 @@ def test_a_lost_connection_and_other_clients_are_shown_above_the_prompt(tmp_path
     assert screen.exit_code() == 0
 
 
-def test_the_cause_of_a_failed_connection_is_told_in_words_and_the_exit_code_is_2(tmp_path: Path) -> None:
+def test_a_failed_connection_is_explained_and_the_exit_code_is_2(tmp_path: Path) -> None:
     done = chat(f"pod+unix:{tmp_path}/none", "hi\n")
     notice, refusal = done.stderr.splitlines()[:2]
     assert notice == f"The backend cannot be reached; trying again. (No such file or directory: '{tmp_path}/none')"

@@ -91,7 +91,7 @@ async def test_a_draining_gateway_says_so_and_a_dead_one_does_not_answer(tmp_pat
         assert (code, "no gateway answers at unix:" in err) == (2, True)
 
 
-async def test_a_stopped_process_is_told_from_one_that_is_not_there(
+async def test_status_reports_a_stopped_process_as_one_that_gives_no_answer(
     tmp_path: Path, dragoman: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("dragoman.gateway.ops.client.TIMEOUT", 0.1)

@@ -107,7 +107,7 @@ def test_wrong_usage_says_what_to_write(arguments: tuple[str, ...], words: str, 
 
 @pytest.mark.parametrize("answer", ['{"ready": true, "added": 1}', "[1, 2]", "null"])
 @pytest.mark.parametrize("arguments", [("status",), ("sessions",), ("sessions", "show", "x")])
-async def test_a_gateway_of_another_version_is_told_in_words(
+async def test_status_explains_an_answer_of_another_version(
     arguments: tuple[str, ...], answer: str, dragoman: Run
 ) -> None:
     async def respond(_request: web.BaseRequest) -> web.Response:

@@ -51,7 +51,7 @@ def test_values_are_resolved_and_defaults_are_there(config: Config, tmp_path: Pa
     assert table["recording"]["path"] == f"{tmp_path}/rec/"
 
 
-def test_only_the_keys_of_the_file_are_no_defaults(config: Config) -> None:
+def test_keys_of_the_file_do_not_count_as_defaults(config: Config) -> None:
     defaults = list_defaults(config)
     assert {"route[0].approvals", "limits.log_max", "recording.compress"} < set(defaults)
     given = {"route[0].overflow", "route[0].limits.session_ttl", "limits.heartbeat", "recording.redact.salt"}

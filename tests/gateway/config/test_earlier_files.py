@@ -14,7 +14,7 @@ EXPLAINED = ("was renamed to ", "was removed in version ")  # and the version, a
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_a_key_of_an_earlier_release_is_accepted_or_its_change_is_told(path: Path) -> None:
+def test_a_key_of_an_earlier_release_is_accepted_or_its_error_explains_the_change(path: Path) -> None:
     """Each release adds a file with all its keys; a renamed or removed key gets its own error text."""
     unexplained = [str(error) for error in check(path).errors if not any(words in error.text for words in EXPLAINED)]
     assert not unexplained, listed(unexplained)

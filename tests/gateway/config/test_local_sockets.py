@@ -26,7 +26,7 @@ def test_a_listening_unix_socket_is_found_and_not_connected_to(tmp_path: Path) -
             server.accept()
 
 
-def test_a_socket_file_that_nobody_listens_at_is_no_server(tmp_path: Path) -> None:
+def test_a_socket_file_without_a_listener_is_no_server(tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(str(tmp_path / "stale"))
     assert find_local_server(parse(f"pod+unix:{tmp_path}/stale")) is False

@@ -27,7 +27,7 @@ def test_a_valid_value_has_no_faults() -> None:
     assert list(faults({"leaves": [{"colour": "blue", "wait": 3}], "names": ["a"], "root": {}}, Tree)) == []
 
 
-def test_a_key_of_another_table_is_told_with_its_place() -> None:
+def test_the_error_of_a_key_in_a_wrong_table_names_the_right_one() -> None:
     ((path, text),) = faults({"leaves": [], "colour": "red"}, Tree)
     assert (path, text) == (("colour",), "unknown key 'colour' here; it belongs in [[leaves]] or in [root]")
 

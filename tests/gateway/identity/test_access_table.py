@@ -199,7 +199,7 @@ async def test_a_pod_client_at_the_socket_of_a_foreign_session_is_shown_nothing(
 
 
 @pytest.mark.parametrize("method", ["inspect_pod", "attach_or_restore_pod"])
-async def test_a_pod_client_is_told_of_a_foreign_pod_what_it_is_told_of_an_unknown_one(method: str) -> None:
+async def test_a_request_for_a_foreign_pod_is_answered_like_one_for_an_unknown_pod(method: str) -> None:
     unknown = str(uuid4())
     async with in_a_directory() as (folder, app, _):
         (session,) = app.routers[0].sessions

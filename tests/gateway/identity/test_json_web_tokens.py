@@ -275,7 +275,7 @@ async def test_a_client_is_served_as_the_subject_of_its_token() -> None:
         assert [link.principal for link in app.links] == ["jwt:alice"]
 
 
-async def test_a_client_is_told_and_disconnected_when_its_token_expires() -> None:
+async def test_a_client_gets_an_error_and_is_disconnected_when_its_token_expires() -> None:
     async with in_memory_gateway() as made:
         peer = made.join("a")
         await settle()

@@ -150,7 +150,7 @@ async def test_the_principals_of_one_person_share_their_sessions() -> None:
         assert (await bob.ask({"action": "get_session", "sessionId": alice.session}))["type"] != "error"
 
 
-async def test_a_user_who_may_not_use_a_socket_is_told_so_in_its_dialect(tmp_path: Path) -> None:
+async def test_a_user_who_may_not_use_a_socket_gets_an_error_of_its_dialect(tmp_path: Path) -> None:
     with capture_logs():
         async with gateway(f"pod+unix:{tmp_path}/sock?uid=4711", WS) as (app, _):
             reader, writer = await asyncio.open_unix_connection(f"{tmp_path}/sock")

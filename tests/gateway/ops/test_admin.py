@@ -231,7 +231,7 @@ async def test_a_wrong_log_level_is_refused(body: str) -> None:
         assert (await port.ask("/log-level", "PUT", data=body.encode("latin-1")))[0] == 400
 
 
-async def test_a_body_that_is_too_large_is_refused() -> None:
+async def test_a_too_large_body_is_refused() -> None:
     async with operated() as port:
         assert (await port.ask("/log-level", "PUT", data=b" " * 20_000))[0] == 413
 

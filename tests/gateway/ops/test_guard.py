@@ -37,7 +37,7 @@ async def test_a_request_without_a_valid_token_is_refused(header: str | None) ->
         assert json.loads(text)["title"] == "Unauthorized"
 
 
-async def test_probes_without_a_token_are_told_the_status_without_causes() -> None:
+async def test_probes_without_a_token_get_the_status_without_causes() -> None:
     async with operated(ops=GUARDED) as port:
         port.app.stop.set()
         assert await port.ask("/livez") == (200, {"live": True, "stuck_for": 0.0})
@@ -77,7 +77,7 @@ async def test_an_unknown_path_is_answered_as_a_problem() -> None:
         assert (status, body["status"], body["detail"]) == (404, 404, "there is nothing at /nothing")
 
 
-async def test_a_wrong_method_is_told_the_right_ones() -> None:
+async def test_the_answer_to_a_wrong_method_names_the_right_ones() -> None:
     async with operated() as port:
         status, text, headers = await port.ask_raw("/livez", "DELETE")
         assert (status, headers["Allow"]) == (405, "GET, HEAD")

@@ -178,7 +178,7 @@ def objects(*kinds: type) -> list[int]:
     return [found[kind] for kind in kinds]
 
 
-def test_after_its_time_nothing_is_left_of_2000_sessions_without_the_garbage_collector() -> None:
+def test_2000_forgotten_sessions_are_freed_without_the_garbage_collector() -> None:
     gc.collect()
     kinds = (Session, SessionState, Link, OpenedConversation, Log)
     before = objects(*kinds)

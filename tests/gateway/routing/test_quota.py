@@ -22,7 +22,7 @@ def answers(link: Any) -> list[dict[str, Any]]:
     return frames
 
 
-def test_a_principal_opens_no_more_sessions_than_the_limit_and_is_told_its_name() -> None:
+def test_the_refusal_of_a_session_beyond_the_limit_names_the_limit() -> None:
     route = CountedRoute(limits={"principal_sessions": 2})
     links = [route.connect(f"c{number}") for number in range(3)]
     for link in links[:2]:
@@ -76,7 +76,7 @@ async def test_out_of_memory_a_client_still_gets_the_existing_session_of_a_pod()
 
 
 @pytest.mark.parametrize("limits", [structs.replace(LIMITS, principal_sessions=1)])
-async def test_a_pod_client_for_whom_no_session_may_be_made_is_told_so_and_disconnected(limits: Any) -> None:
+async def test_a_pod_client_beyond_the_session_limit_gets_an_error_and_is_disconnected(limits: Any) -> None:
     async with in_memory_gateway(upstream="smooth", limits=limits) as made:
         made.join("a", dialect="pod", ingress=Ingress(endpoint="one", session="new"))
         await settle()

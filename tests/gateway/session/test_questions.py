@@ -785,7 +785,7 @@ async def test_the_refused_input_is_sent_again_after_a_right_code() -> None:
         )
 
 
-async def test_without_otp_resend_the_client_is_told_to_repeat_its_input() -> None:
+async def test_without_otp_resend_the_client_is_asked_to_repeat_its_input() -> None:
     async with in_memory_gateway(upstream="smooth", otp_resend=False) as made:
         names = await (
             code_asked(made)

@@ -27,7 +27,7 @@ def test_a_run_that_continues_is_found_by_its_input() -> None:
     assert find_turn(in_a_turn("Hel"), "Hi", history).verdict == "running"
 
 
-def test_a_run_that_has_an_end_ends_the_turn_as_it_sends() -> None:
+def test_a_run_with_an_end_ends_the_turn_with_that_end() -> None:
     history = HistorySnapshot(
         items=answered("Hello"), status="idle", runs=(PastRun(first=1, last=2, end="limit_reached"),)
     )

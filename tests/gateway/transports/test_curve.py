@@ -87,7 +87,7 @@ async def test_a_client_with_a_known_key_is_served(keys: Path) -> None:
         await client.close()
 
 
-async def test_a_client_with_an_unknown_key_is_refused_in_words_and_told_to_the_listener(keys: Path) -> None:
+async def test_a_client_with_an_unknown_key_and_its_listener_get_the_reason(keys: Path) -> None:
     async with listening(keys) as ours:
         with pytest.raises(PermissionError, match="the listener does not accept our public key"):
             await ours.dial(of(keys, "stranger"))
@@ -101,7 +101,7 @@ async def test_a_server_with_another_key_is_not_trusted(keys: Path) -> None:
             await ours.dial(of(keys, "client", server="stranger"))
 
 
-async def test_a_client_without_a_key_is_refused_in_words(keys: Path) -> None:
+async def test_a_client_without_a_key_is_refused_with_a_reason(keys: Path) -> None:
     async with listening(keys) as ours:
         with pytest.raises(ConnectionAbortedError, match="or needs CURVE"):
             await ours.dial()

@@ -48,7 +48,7 @@ def test_a_change_of_another_dialect_s_store_is_counted() -> None:
     assert (rendered.frames, len(rendered.losses)) == ([], 1)
 
 
-def test_reasoning_and_internal_events_are_not_published_but_for_what_pando_has() -> None:
+def test_pando_publishes_only_internal_events_that_it_has_itself() -> None:
     shown = {
         kind.__name__
         for kind in get_args(Event)

@@ -176,7 +176,7 @@ def test_a_piece_has_the_kind_of_the_entry_to_which_it_belongs() -> None:
     assert kind_of(EventLine(seq=1, t=0, cursor="1:0", link=UP, command=CancelTurn())) == "asked"
 
 
-def test_a_loss_is_not_told_with_a_command_that_came_meanwhile() -> None:
+def test_a_loss_is_not_shown_below_a_command_in_between() -> None:
     lines: list[Line] = [
         client(),
         EventLine(seq=2, t=5, cursor="1:2", turn="t", event=e.ToolOutputDelta(call="c", text="a")),
