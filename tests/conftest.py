@@ -14,6 +14,7 @@ import pytest
 import structlog
 from hypothesis import HealthCheck, settings
 
+from dragoman.gateway.observability.logs import LEVEL
 from tests.shared import NOT_FOUND
 
 PEERS = Path(__file__).parent / "peers"
@@ -48,6 +49,8 @@ def pytest_runtest_setup() -> None:
     """Configure the log as for every test: a command that an earlier test ran here has configured it for itself."""
     structlog.reset_defaults()
     structlog.configure(processors=LOG)
+    LEVEL.change("info", dict.fromkeys(LEVEL.components))
+    LEVEL.shows_content = False
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

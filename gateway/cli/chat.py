@@ -368,6 +368,7 @@ def _tell_notices(terminal: Terminal, level: str) -> None:
             raise structlog.DropEvent
         return fields
 
+    logs.LEVEL.change(components={"upstream": "info"})  # so that the notices reach `tell`
     structlog.configure(
         processors=[tell, *structlog.get_config()["processors"]],
         wrapper_class=structlog.make_filtering_bound_logger("info" if level != "debug" else "debug"),
