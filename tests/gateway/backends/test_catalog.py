@@ -77,6 +77,7 @@ async def test_a_store_that_does_not_answer_in_time_adds_nothing_and_is_counted(
         await settle()
         assert client.news() == []
         made.time.passes(Limits().connect_deadline)
+        await settle()
         assert rows(client.news()[0]) == [OWN]
         assert made.losses("SessionsListed") == 1
 
@@ -178,6 +179,7 @@ async def test_a_smooth_server_lists_its_conversations_and_a_codewhale_client_re
         await settle()
         assert made.pods[0].news()[0]["action"] == "list_conversations"
         made.time.passes(Limits().connect_deadline)
+        await settle()
         assert client.news()[0]["result"]["threads"][0]["name"] == "Atlas"
 
 
