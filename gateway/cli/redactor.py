@@ -22,7 +22,7 @@ def redaction_rules(config_file: Path | None) -> tuple[RedactionRules, bytes]:
     """Return the rules for finding secrets, and the salt of the placeholders."""
     wanted = Redact()
     if config_file is not None:
-        recording = load(config_file).recording
+        recording = load(config_file, starts=False).recording
         wanted = recording.redact if recording is not None else wanted
     compiled = rules(wanted.patterns, wanted.paths, window_bytes=WINDOW, window_micros=EVER)
     return compiled, wanted.salt.encode() or token_bytes(16)

@@ -101,19 +101,20 @@ class Draft(Struct, frozen=True, kw_only=True):
     roles: Any = None
 
 
-def load(path: Path, *, listens: bool = True, in_force: Config | None = None) -> Config:
+def load(path: Path, *, listens: bool = True, starts: bool = True, in_force: Config | None = None) -> Config:
     """Return the configuration of a file; raise ConfigError with one line for each error.
 
-    Without `listens` a route needs no listener: the launched program that serves it knows where to listen. `in_force`
-    is the configuration that it replaces: what this one records into exists already.
+    Without `listens` a route needs no listener: the launched program that serves it knows where to listen. Without
+    `starts` no gateway is started with it, so the file that it records into may exist. `in_force` is the configuration
+    that it replaces: what this one records into exists already.
     """
-    checked = check(path, listens=listens, in_force=in_force)
+    checked = check(path, listens=listens, starts=starts, in_force=in_force)
     if checked.config is None:
         raise ConfigError("\n".join(map(str, checked.errors)))
     return checked.config
 
 
-def check(path: Path, *, listens: bool = True, in_force: Config | None = None) -> Checked:
+def check(path: Path, *, listens: bool = True, starts: bool = True, in_force: Config | None = None) -> Checked:
     """Read a configuration file and return all its errors, in the order of lines."""
     try:
         data = read_small(path, MAX_FILE)
@@ -132,7 +133,8 @@ def check(path: Path, *, listens: bool = True, in_force: Config | None = None) -
     interpolation = Interpolation(path.absolute().parent, os.environ)
     table = resolve_paths(interpolation.expand(table), path.absolute().parent)
     recording = in_force.recording if in_force is not None else None
-    wrong, drafts = _read(table, listens, recording.path if recording is not None else "")
+    recorded = recording.path if recording is not None else ""
+    wrong, drafts = _read(table, listens, recorded if starts else None)
     missing = dict(interpolation.faults)
     wrong = [*missing.items(), *((key, interpolation.hide_values(said)) for key, said in wrong if key not in missing)]
     can_be_read = _can_others_read(path)
@@ -182,8 +184,11 @@ def _unreadable(path: Path, line: int | None, text: str) -> Checked:
     return Checked(problems=(Problem(file=str(path), line=line, path="", text=text),))
 
 
-def _read(table: dict[str, Any], listens: bool, recorded: str) -> tuple[list[Found], list[Draft]]:
-    """Return all errors of a table, and its routes. `recorded` is where the gateway records now, "" if it does not."""
+def _read(table: dict[str, Any], listens: bool, recorded: str | None) -> tuple[list[Found], list[Draft]]:
+    """Return all errors of a table, and its routes.
+
+    `recorded` is where the gateway records now, "" if it does not, None if any recording may exist.
+    """
     found: list[Found] = []
     wrong = "routes" if "routes" in table else "route" if isinstance(table.get("route"), dict) else ""
     if wrong:
@@ -402,11 +407,11 @@ def _limits(at: KeyPath, table: Any, common: Any) -> Iterator[Found]:
             yield (*at, less if less in own else more), f"{less} = {low} is more than {more} = {high}"
 
 
-def _recording(table: Any, recorded: str) -> Iterator[Found]:
+def _recording(table: Any, recorded: str | None) -> Iterator[Found]:
     """Check that recordings can be written, as far as that is known without trying, and that the keys fit a file."""
     if not isinstance(table, dict) or not isinstance(table.get("path"), str):
         return
-    if table["path"] == recorded:  # its file exists now
+    if recorded is None or table["path"] == recorded:  # its file exists now
         return
     try:
         where = place(table["path"])

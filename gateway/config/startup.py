@@ -16,7 +16,7 @@ from dragoman.gateway.config.access import is_public
 from dragoman.gateway.config.model import Config
 from dragoman.gateway.config.socket_folders import find_path_hazard, find_socket_hazard
 from dragoman.gateway.identity.listeners import authenticates
-from dragoman.gateway.recording.places import OneFile, place
+from dragoman.gateway.recording.places import folder_of
 
 FREE_MIN = 1024 * 1024  # bytes: a second of a busy stream
 
@@ -46,8 +46,7 @@ def is_program_found(program: str) -> bool:
 
 def why_unwritable(text: str) -> str:
     """Return why no file can be written in the folder of the recordings, or ""."""
-    where = place(text)
-    folder = (where.path.parent if isinstance(where, OneFile) else where.path).resolve()
+    folder = folder_of(text).resolve()
     existing: Path = next(path for path in (folder, *folder.parents) if path.is_dir())
     try:
         with TemporaryFile(dir=existing):

@@ -94,7 +94,7 @@ def find_ops_port(config_file: Path | None, url: str | None) -> OpsClient:
     if config_file is not None:
         from dragoman.gateway.config.check import load  # imports the registry, which a URL does not need
 
-        ops = load(config_file, listens=False).ops
+        ops = load(config_file, listens=False, starts=False).ops
         if ops is None:
             raise ConfigError(f"{config_file} has no [ops]: add it and restart the gateway")
         address = parse_ops_address(url or ops.listen)

@@ -83,7 +83,7 @@ def place(text: str) -> Place:
     if not text:
         raise ConfigError("recordings need a place: name a folder, or a new file")
     path = Path(text).expanduser()
-    if path.is_dir() or text.endswith("/") or not path.suffix:
+    if folder_of(text) == path:
         if path.exists() and not path.is_dir():
             raise ConfigError(f"{text} is a file: name a folder, or a new file")
         return Folder(path)
@@ -92,6 +92,12 @@ def place(text: str) -> Place:
     if path.suffix == ZST:
         raise ConfigError(f"{text}: a recording is compressed only after its end: name it {path.stem}")
     return OneFile(path)
+
+
+def folder_of(text: str) -> Path:
+    """Return the folder in which recordings to this place are written, whatever exists there now."""
+    path = Path(text).expanduser()
+    return path if path.is_dir() or text.endswith("/") or not path.suffix else path.parent
 
 
 def part_names(first: Path, numbers: Sequence[int]) -> Iterator[Path]:

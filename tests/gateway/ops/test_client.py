@@ -30,3 +30,11 @@ def test_the_error_names_a_configuration_without_an_ops_port(tmp_path: Path) -> 
 def test_a_port_chosen_by_the_system_needs_the_option_ops() -> None:
     with pytest.raises(ConfigError, match="its first log line has the URL for --ops"):
         find_ops_port(None, "http://127.0.0.1:0")
+
+
+def test_a_gateway_whose_recording_is_one_file_is_found_by_its_configuration(tmp_path: Path) -> None:
+    recording = tmp_path / "one.jsonl"
+    recording.touch()
+    file = tmp_path / "dragoman.toml"
+    file.write_text(f'[recording]\npath = "{recording}"\n[ops]\nlisten = "http://127.0.0.1:8790"\n' + ROUTE)
+    assert find_ops_port(file, None)

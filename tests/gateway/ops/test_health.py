@@ -111,3 +111,12 @@ async def test_a_gateway_whose_recordings_fill_the_disk_is_not_ready(
         assert "recording" not in causes(await becomes(port, 503))
         monkeypatch.setattr("shutil.disk_usage", lambda _path: usage(1 << 30, 1 << 30, 4096))
         assert causes(await becomes(port, 503))["recording"] == f"{tmp_path}/: the disk is full: 4096 bytes are free"
+
+
+async def test_a_gateway_that_records_into_one_file_is_ready_once_the_file_exists(tmp_path: Path) -> None:
+    file = tmp_path / "one.jsonl"
+    route = Route(name="test", listen=(), upstream=parse("pod+unix:/nowhere/sock"))
+    app = App(Config(routes=(route,), ops=LOCAL, recording=Recording(path=str(file))))
+    async with operated(app=app) as port:
+        file.touch()
+        assert "recording" not in causes(await becomes(port, 503))
