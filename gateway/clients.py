@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from itertools import count
 from typing import Any
 
@@ -148,9 +148,18 @@ class Clients:
         if self._closing:  # the connection was made while the listener closed
             link.end(CloseReason.GOING_AWAY, STOPS)
 
-    def links_of(self, router: Router) -> list[Link]:
-        """Return the links whose commands go to this router."""
-        return [self.links[name] for name, one in self._routers.items() if one is router]
+    def links_of(self, router: Router, endpoint: str = "") -> list[Link]:
+        """Return the links whose commands go to this router; with `endpoint`, those of this listener."""
+        links = [self.links[name] for name, one in self._routers.items() if one is router]
+        return [link for link in links if not endpoint or link.ingress.endpoint == endpoint]
+
+    async def end(self, links: Sequence[Link], why: str) -> None:
+        """Disconnect these clients, and return once they are gone."""
+        for link in links:
+            link.end(CloseReason.GOING_AWAY, why)
+        while any(link.id in self.links for link in links):
+            self._left.clear()
+            await self._left.wait()
 
     async def wait_until_gone(self, router: Router) -> None:
         """Return once no link uses this router."""
@@ -162,7 +171,7 @@ class Clients:
         self._counts[router] -= 1
         if not self._counts[router]:
             del self._counts[router]
-            self._left.set()
+        self._left.set()
 
     def close(self) -> None:
         """Disconnect every client, and those that connect from now on."""

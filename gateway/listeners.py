@@ -48,6 +48,11 @@ class OpenListener:
         dialect = registry.dialect(self.endpoint.dialect)
         return self.endpoint.transport not in ("dir", "name") and not dialect.publication and not dialect.served
 
+    @property
+    def shares_sockets(self) -> bool:
+        """True if its clients are connected to its own sockets, so that it is closed only when all of them are gone."""
+        return registry.dialect(self.endpoint.dialect).publication is not None
+
     def keep(self, task: asyncio.Task[None]) -> None:
         """Own a task that ends with this listener."""
         self._keeper = task

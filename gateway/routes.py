@@ -8,6 +8,7 @@ something fails, it is undone, and the routes in force serve on. Then the new ro
     route with another backend          gets a new router; clients and sessions of the old one stay until they leave
     other recordings                    each recorded route gets a new router, too
     removed route                       stops accepting, lets open turns finish, disconnects its clients
+    listener of a pando                 if it is closed or gets another router, the same: its clients share its sockets
 """
 
 from __future__ import annotations
@@ -20,7 +21,6 @@ from typing import Any
 import structlog
 from msgspec import Struct
 
-from dragoman.adapters.base import CloseReason
 from dragoman.gateway import registry
 from dragoman.gateway.clients import Clients, ListenerTarget
 from dragoman.gateway.config.model import Route
@@ -32,6 +32,8 @@ from dragoman.gateway.services import Services
 
 BACKEND = ("upstream", "failover", "upstream_auth", "env", "rlimits", "reap", "record")
 """The options of a route that its router has from the beginning: what changes them gets a new router."""
+
+NOT_SERVED = "this route is not served any more"
 
 log = structlog.get_logger("dragoman")
 
@@ -168,7 +170,7 @@ class Routes:
                     opened.append(await self._open(new, endpoint, identities))
             for old, listener in closing:
                 closed.append((old, listener))
-                await listener.close()
+                await self._close(old.router, listener)
             for new, endpoint in missing:
                 if registry.place(endpoint) in occupied:
                     opened.append(await self._open(new, endpoint, identities))
@@ -177,6 +179,21 @@ class Routes:
             raise
         for listener in opened:
             self._listening(listener.address)
+
+    async def _close(self, router: Router, listener: OpenListener) -> None:
+        """Stop accepting. Clients that share the sockets of a listener are disconnected after their turns."""
+        if not listener.shares_sockets:
+            await listener.close()
+            return
+        await self._finish_turns(router)
+        await listener.close()
+        await self._clients.end(self._clients.links_of(router, str(listener.endpoint)), NOT_SERVED)
+
+    async def _finish_turns(self, router: Router) -> None:
+        """Return once no session of a router is busy, or the drain deadline has passed."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._clients.services.limits.drain_deadline):
+                await router.busy.finish()
 
     async def _undo(
         self,
@@ -214,11 +231,8 @@ class Routes:
     async def _retire(self, router: Router, *, is_removed: bool) -> None:
         """Stop a router once its clients have left; disconnect those of a removed route after their turns."""
         if is_removed:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(self._clients.services.limits.drain_deadline):
-                    await router.busy.finish()
-            for link in self._clients.links_of(router):
-                link.end(CloseReason.GOING_AWAY, "this route is not served any more")
+            await self._finish_turns(router)
+            await self._clients.end(self._clients.links_of(router), NOT_SERVED)
         await self._clients.wait_until_gone(router)
         await router.busy.finish()
         await router.stop()

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 import pytest
@@ -20,6 +21,8 @@ from dragoman.mappings.canonical.events import TextDelta, TurnAccepted
 from tests.gateway.test_app import Played
 from tests.idle import settle
 from tests.pairs.gateway import DEADLINE
+from tests.pairs.pando_client import PandoClient
+from tests.reserved_ports import reserved_port
 
 LIMITS = Limits(drain_deadline=0.05)
 
@@ -210,6 +213,35 @@ async def test_a_listener_with_other_options_is_opened_again_at_its_place(tmp_pa
         await app.change_config(config_of(changed))
         await clients.connect("s")
         assert len(told) == 2
+
+
+@pytest.fixture
+def pando(tmp_path: Path) -> Iterator[str]:
+    """The address of a pando listener."""
+    with reserved_port(1) as port:
+        yield f"tcp://127.0.0.1:{port}"
+
+
+@pytest.mark.parametrize("change", [{"upstream": parse("pod+unix:/other")}, {"name": "b"}], ids=["upstream", "name"])
+async def test_a_pando_listener_is_opened_again_for_another_backend(pando: str, change: dict[str, Any]) -> None:
+    route = Route(name="a", listen=(parse(f"pando+{pando}"),), upstream=parse("pod+unix:/played"))
+    async with running(config_of(route)) as (app, played, told), PandoClient.connected(pando) as client:
+        await app.change_config(config_of(structs.replace(route, **change)))
+        assert len(told) == 2
+        assert await client.call("instance.ping")
+        async with PandoClient.connected(pando) as other:
+            assert other.session
+        assert played[0].stopped, "the clients of the former backend are gone"
+
+
+async def test_a_pando_listener_that_was_closed_can_be_opened_again(pando: str, tmp_path: Path) -> None:
+    route = route_of(tmp_path, "a", "s")
+    with_pando = structs.replace(route, listen=(*route.listen, parse(f"pando+{pando}")))
+    async with running(config_of(with_pando)) as (app, *_), PandoClient.connected(pando):
+        await app.change_config(config_of(route))
+        await app.change_config(config_of(with_pando))
+        async with PandoClient.connected(pando) as client:
+            assert await client.call("instance.ping")
 
 
 async def test_a_listener_moves_to_another_route_without_closing(tmp_path: Path) -> None:
