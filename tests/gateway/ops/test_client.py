@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.gateway.ops.client import GatewayRefusalError, find_ops_port
+from dragoman.gateway.ops.client import GatewayRefusalError, OpsClient, find_ops_port
 from dragoman.mappings.errors import ConfigError
 from tests.gateway.ops.running import operated
 
@@ -36,5 +36,6 @@ def test_a_gateway_whose_recording_is_one_file_is_found_by_its_configuration(tmp
     recording = tmp_path / "one.jsonl"
     recording.touch()
     file = tmp_path / "dragoman.toml"
-    file.write_text(f'[recording]\npath = "{recording}"\n[ops]\nlisten = "http://127.0.0.1:8790"\n' + ROUTE)
-    assert find_ops_port(file, None)
+    tables = f'[recording]\npath = "{recording}"\n[ops]\nlisten = "http://127.0.0.1:8790"\n'
+    file.write_text(tables + f'[[route]]\nupstream = "pod+unix:{tmp_path}/u"\n')
+    assert isinstance(find_ops_port(file, None), OpsClient)
