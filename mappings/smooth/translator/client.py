@@ -61,6 +61,20 @@ OUTSIDE_TURNS = (Reply, ErrorReported, Pong, Heartbeat, Unmapped, *VERDICTS)
 """Events that do not prove that a turn runs under their request id."""
 
 
+TERMINALS = frozenset({"eventual_response", "error", "cancelled"})
+"""Types of the events after which no further event of a request comes."""
+
+
+class Head(msgspec.Struct, frozen=True, rename="camel"):
+    """The two fields of an event that name its request, whatever else the event has."""
+
+    type: str
+    request_id: str = ""
+
+
+HEAD = msgspec.json.Decoder(Head)
+
+
 class ClientTranslator(TranslatorDefaults[Event]):
     """The link with a smooth server, with us as its client."""
 
@@ -76,6 +90,10 @@ class ClientTranslator(TranslatorDefaults[Event]):
         step: Step[Event] = Step()
         FROM_SERVER.receive(frames, step)
         step.bursts = [self._place_burst(burst, step) for burst in step.bursts]
+        if step.faults:  # one for each frame that cannot be read, in order
+            unread = [frame for frame in frames if not FROM_SERVER.can_read(frame)]
+            for frame, fault in zip(unread, step.faults, strict=False):
+                self._end_unread(frame, fault.text, step)
         return step
 
     def send(self, items: Sequence[Command]) -> Step[Event]:
@@ -127,6 +145,17 @@ class ClientTranslator(TranslatorDefaults[Event]):
             return False
 
         return read_text
+
+    def _end_unread(self, frame: Frame, why: str, step: Step[Event]) -> None:
+        """End the turn or refuse the command whose last frame cannot be read: no other frame will end it."""
+        try:
+            head = HEAD.decode(frame)  # type: ignore[arg-type]  # other frames raise
+        except MALFORMED:
+            return
+        own = head.request_id
+        if head.type in TERMINALS and (own in self._turns or own in self._waiting):
+            told = ErrorReported(cause="internal", text=f"the backend's answer cannot be read: {why}"[:500])
+            step.bursts.append(self._place_burst(Burst(items=[told], request=own), step))
 
     def _place_burst(self, burst: Burst[Event], step: Step[Event]) -> Burst[Event]:
         own = burst.request

@@ -30,18 +30,19 @@ MIRRORED: dict[str, tuple[str, ...]] = {
 """Events that repeat their requestId inside `data` -> the other fields that they repeat."""
 
 STATUS = {"eventual_response": 200, "cancelled": 499}
+FALLBACK_CODE = "INTERNAL_ERROR"
+"""The code of an error without one, as in the reference clients (docs/dialects/smooth.md, section 8)."""
+
 OPTIONAL_ID = ("cancelled", "error")
 """Events whose `data.requestId` may be absent; the others need one, "" if it is unknown."""
 
 
 def usual_event(value: object) -> object:
-    """Return an event with its mirrors filled in and its times as integers."""
+    """Return an event with its mirrors filled in, its times as integers, and no optional part of a wrong type."""
     if not isinstance(value, dict):
         return value
     _drop_unless(value, "requestId", str)
-    timestamp = value.get("timestamp")
-    if isinstance(timestamp, float) and timestamp.is_integer():
-        value["timestamp"] = int(timestamp)
+    _drop_unless_whole(value, "timestamp")
     kind = value.get("type")
     if kind == "pong":
         _pong(value)
@@ -71,6 +72,11 @@ def _mirrors(value: JsonObject, kind: str) -> None:
     if not isinstance(data, dict):
         return
     _drop_unless(data, "requestId", str)
+    if kind == "error":
+        _errors(value, data)
+    if kind in STATUS:
+        _drop_unless(value, "status", int)
+        _drop_unless(data, "status", int)
     for key in ("requestId", *MIRRORED[kind]):
         if data.get(key) is None and value.get(key) is not None:
             data[key] = value[key]
@@ -80,6 +86,55 @@ def _mirrors(value: JsonObject, kind: str) -> None:
         data["requestId"] = ""
     if kind in STATUS and value.get("status") is None:
         value["status"] = data["status"] = STATUS[kind]
+    answer = data.get("data")
+    if kind == "eventual_response" and isinstance(answer, dict):
+        _answer(answer)
+
+
+def _errors(value: JsonObject, data: JsonObject) -> None:
+    """Rewrite the error in both places as a code and a text; without any, it is made of the `message` of the frame."""
+    told = [place for place in (value, data) if place.get("error") is not None]
+    for place in told:
+        place["error"] = _error(place["error"])
+    if not told:
+        value["error"] = _error(value.get("message"))
+
+
+def _error(said: object) -> JsonObject:
+    error = said if isinstance(said, dict) else {"message": said}
+    code, message = error.get("code"), error.get("message")
+    error["code"] = code if isinstance(code, str) else str(code) if type(code) is int else FALLBACK_CODE
+    error["message"] = message if isinstance(message, str) else "the server gave no reason"
+    return error
+
+
+def _answer(answer: JsonObject) -> None:
+    """Drop the parts of a final answer that are of a wrong type and that a turn can end without."""
+    if not isinstance(answer.get("messageId"), str):
+        answer["messageId"] = ""
+    _drop_unless(answer, "needsEscalation", bool)
+    _drop_unless(answer, "escalationReason", str)
+    _drop_unless(answer, "usage", dict)
+    usage = answer.get("usage")
+    if isinstance(usage, dict):
+        _drop_unless(usage, "costUsd", int, float)
+        _drop_unless_whole(usage, "promptTokens")
+        _drop_unless_whole(usage, "completionTokens")
+    _keep(answer, "citations", lambda source: isinstance(source, dict) and isinstance(source.get("id"), str))
+    sources = answer.get("citations")
+    for source in sources if isinstance(sources, list) else ():
+        _drop_unless(source, "url", str)
+        for key, kinds, default in CITED:
+            _drop_unless(source, key, *kinds)
+            source.setdefault(key, default)
+
+
+CITED: tuple[tuple[str, tuple[type, ...], object], ...] = (
+    ("title", (str,), ""),
+    ("snippet", (str,), ""),
+    ("score", (int, float), 0),
+)
+"""The required keys of a citation beside its id: name, types, and value if a server gives none."""
 
 
 def usual_action(value: object) -> object:
@@ -98,16 +153,23 @@ def usual_action(value: object) -> object:
             _keep(value, "images", _is_image)
             _keep(value, "files", _is_file)
         case "get_conversation_messages" | "list_conversations":
-            if type(value.get("limit")) is not int:  # True is an int to isinstance
-                value.pop("limit", None)
+            _drop_unless(value, "limit", int)
         case "cancel":
             _drop_unless(value, "sessionId", str)
     return value
 
 
-def _drop_unless(value: JsonObject, key: str, kind: type) -> None:
-    if key in value and not isinstance(value[key], kind):
+def _drop_unless(value: JsonObject, key: str, *kinds: type) -> None:
+    if key in value and type(value[key]) not in kinds:  # True is an int to isinstance
         del value[key]
+
+
+def _drop_unless_whole(value: JsonObject, key: str) -> None:
+    """Make a number an integer; drop any other value."""
+    number = value.get(key)
+    if isinstance(number, float):
+        value[key] = int(number)
+    _drop_unless(value, key, int)
 
 
 def _keep(value: JsonObject, key: str, good: Callable[[object], bool]) -> None:

@@ -124,6 +124,54 @@ def test_an_error_after_the_202_ends_the_turn() -> None:
     assert link.hears(error("own-1")) == [("own-1", [events.ErrorReported(cause="model_failed", text="oops")])]
 
 
+UNREAD: list[dict[str, Any]] = [
+    final() | {"data": None},
+    final() | {"data": {"data": {"messageId": "m"}}},
+    {"type": "cancelled", "requestId": "own-1", "status": 200},
+    error("own-1") | {"data": "oops"},
+    error("own-1") | {"data": {"details": json.loads("[" * 600 + "]" * 600)}},
+]
+
+
+@pytest.mark.parametrize("frame", UNREAD)
+def test_an_end_that_cannot_be_read_fails_its_turn(frame: dict[str, Any]) -> None:
+    link = Link()
+    link.sends(INPUT)
+    link.hears(accepted(), token())
+    step = link.translator.receive([json.dumps(told).encode() for told in (frame, {"type": "confetti"})])
+    ended = step.bursts[-1]
+    (item,) = ended.items
+    assert isinstance(item, events.TurnEnded)
+    assert item.failure is not None
+    assert (ended.request, item.end, item.failure.cause, len(step.faults)) == ("q", "failed", "internal", 1)
+    assert item.failure.text == f"the backend's answer cannot be read: {step.faults[0].text}"
+    assert link.translator.receive([json.dumps(frame).encode()]).bursts == []  # it is over
+    link.sends(INPUT)
+    assert link.hears(accepted("own-2"))[0][0] == "q"
+
+
+@pytest.mark.parametrize("frame", UNREAD)
+def test_an_end_that_cannot_be_read_refuses_an_input_that_was_not_accepted(frame: dict[str, Any]) -> None:
+    link = Link()
+    link.sends(INPUT)
+    (burst,) = link.translator.receive([json.dumps(frame).encode()]).bursts
+    (item,) = burst.items
+    assert isinstance(item, events.Reply)
+    assert item.failure is not None
+    assert (item.request, item.failure.cause) == ("q", "internal")
+
+
+@pytest.mark.parametrize(
+    "frame", [b'{"type":"stream_token","requestId":"own-1"}', b'{"type":"cancelled","status":1}', b"{", b"[]"]
+)
+def test_another_frame_that_cannot_be_read_ends_nothing(frame: bytes) -> None:
+    link = Link()
+    link.sends(INPUT)
+    link.hears(accepted())
+    step = link.translator.receive([frame, json.dumps(token()).encode()])
+    assert (len(step.faults), [type(item) for burst in step.bursts for item in burst.items]) == (1, [events.TextDelta])
+
+
 def test_a_one_time_code_that_could_not_be_sent_does_not_end_the_turn() -> None:
     link = Link()
     link.sends(INPUT)

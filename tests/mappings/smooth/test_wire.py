@@ -52,6 +52,7 @@ TOKEN = {
 }
 OOPS = {"code": "INTERNAL_ERROR", "message": "oops"}
 ERROR = {"type": "error", "requestId": "r", "error": OOPS, "data": {"requestId": "r", "error": OOPS}, "timestamp": 1}
+R = {"requestId": "r"}
 PONG = {"type": "pong", "requestId": "r", "data": {"timestamp": 1}, "timestamp": 1}
 CANCELLED = {
     "type": "cancelled",
@@ -85,10 +86,60 @@ TERMINAL = {
         ({"type": "cancelled", "requestId": "r", "timestamp": 1}, CANCELLED),
         ({"type": "eventual_response", "requestId": "r", "data": {"data": ANSWER}, "timestamp": 1}, TERMINAL),
         (TERMINAL | {"data": {"data": {"messageId": "m", "response": "hi", "usage": None}}}, TERMINAL),
+        (TOKEN | {"timestamp": 1.5}, TOKEN),
+        (PONG | {"timestamp": 1.5, "data": None}, PONG),
+        (TERMINAL | {"timestamp": 1.5, "status": "200"}, TERMINAL),
+        (CANCELLED | {"status": "499", "data": {"status": None}}, {**CANCELLED, "data": {"status": 499, **R}}),
     ],
 )
 def test_another_spelling_is_read_as_the_usual_one(spelling: dict[str, Any], usual: dict[str, Any]) -> None:
     assert through(spelling) == usual
+
+
+@pytest.mark.parametrize(
+    ("said", "code", "message"),
+    [
+        ({"error": "boom"}, "INTERNAL_ERROR", "boom"),
+        ({"error": {"code": 500, "message": "boom"}}, "500", "boom"),
+        ({"error": {"code": None, "message": "boom"}}, "INTERNAL_ERROR", "boom"),
+        ({"data": {"error": {"code": "AGENT_ERROR"}}}, "AGENT_ERROR", "the server gave no reason"),
+        ({"message": "boom"}, "INTERNAL_ERROR", "boom"),
+        ({}, "INTERNAL_ERROR", "the server gave no reason"),
+    ],
+)
+def test_an_error_in_any_form_is_read(said: dict[str, Any], code: str, message: str) -> None:
+    error = {"code": code, "message": message}
+    assert through({"type": "error", **R, "timestamp": 1, **said}) == ERROR | {
+        "error": error,
+        "data": R | {"error": error},
+    }
+
+
+SOURCE = {"id": "1", "title": "t", "snippet": "s", "score": 0.5}
+
+
+@pytest.mark.parametrize(
+    ("said", "kept"),
+    [
+        ({"needsEscalation": "no", "escalationReason": 5}, {}),
+        ({"usage": 5, "citations": {}}, {}),
+        ({"usage": {"promptTokens": 1.5, "completionTokens": "2", "costUsd": "3"}}, {"usage": {"promptTokens": 1}}),
+        ({"citations": [{"id": "1", "title": "t", "snippet": "s"}]}, {"citations": [SOURCE | {"score": 0.0}]}),
+        ({"citations": [SOURCE | {"snippet": None}]}, {"citations": [SOURCE | {"snippet": ""}]}),
+        (
+            {"citations": [5, {"id": 5}, {"id": "1"}]},
+            {"citations": [{"id": "1", "title": "", "snippet": "", "score": 0.0}]},
+        ),
+        ({"citations": [SOURCE | {"url": 5, "score": True}]}, {"citations": [SOURCE | {"score": 0.0}]}),
+    ],
+)
+def test_an_answer_is_read_without_the_parts_of_a_wrong_type(said: dict[str, Any], kept: dict[str, Any]) -> None:
+    assert through(TERMINAL | {"data": {"data": ANSWER | said}})["data"]["data"] == ANSWER | kept
+
+
+def test_an_answer_without_an_id_is_read() -> None:
+    (ended,) = read(FROM_SERVER, TERMINAL | {"data": {"data": ANSWER | {"messageId": None}}}).bursts[0].items
+    assert (ended.end, ended.text, ended.message) == ("completed", "hi", "")
 
 
 @pytest.mark.parametrize("said", [5, 1.5, True, None, ["r"], {"r": 1}])
@@ -155,9 +206,8 @@ def test_tokens_of_one_request_are_one_burst_and_of_two_are_two() -> None:
         b'{"type":"stream_token"}',
         b'{"type":"stream_token","data":"a"}',
         b'{"type":"stream_token","token":5,"data":{"requestId":"r","token":5}}',
-        b'{"type":"error","data":{"error":{"code":1,"message":"m"}}}',
         b'{"type":"cancelled","status":200,"data":{"status":200}}',
-        b'{"type":"pong","timestamp":1.5}',
+        b'{"type":"eventual_response","requestId":"r"}',
         b'{"type":"eventual_response","data":{"data":{"messageId":"m"}}}',
         b'{"type":"immediate_response","data":[]}',
         b'{"type":"immediate_response","data":' + b'{"a":' * 600 + b"1" + b"}" * 600 + b"}",
