@@ -6,6 +6,19 @@ recordings   open recordings with progress                    output       write
 redactor     the redactor of `redact`, `scan` and `import`    quick_start  less CPU and memory at the start
 """
 
-from dragoman.gateway.cli.program import app, main
+import sys
 
-__all__ = ["app", "main"]
+
+def main() -> None:
+    """Run the command line as a process: Ctrl-C exits with 130 at any time, also during an import."""
+    try:
+        from dragoman.gateway.cli import program  # here: nothing is imported before the `try`
+
+        program.main()
+    except KeyboardInterrupt:
+        sys.exit(130)
+    finally:
+        import signal
+
+        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            signal.signal(signal.SIGINT, signal.SIG_DFL)  # Python would print a traceback while it exits

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dragoman.gateway.cli import main
+from dragoman.gateway.cli.program import main
 from tests.gateway.recording.lines import FROZEN
 
 RECORDED = str(FROZEN / "v4.jsonl")
