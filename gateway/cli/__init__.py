@@ -12,7 +12,10 @@ import sys
 def main() -> None:
     """Run the command line as a process: Ctrl-C exits with 130 at any time, also during an import."""
     try:
-        from dragoman.gateway.cli import program  # here: nothing is imported before the `try`
+        from dragoman.gateway.process import standard_descriptors  # here: nothing is imported before the `try`
+
+        standard_descriptors.open_missing()
+        from dragoman.gateway.cli import program
 
         program.main()
     except KeyboardInterrupt:

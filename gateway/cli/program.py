@@ -130,7 +130,7 @@ def _options(
 
 
 def main() -> None:
-    """Run the command line; each of our errors is one line on stderr that says what to do."""
+    """Run the command line in this process; each of our errors is one line on stderr that says what to do."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):  # JSON is UTF-8 everywhere, and output may hold any character
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")
@@ -182,13 +182,11 @@ def _misused(error: TyperException) -> int:
     return _fail(f"{words.removesuffix('.')} ({where} --help says more)", 2)
 
 
-def _flush(stream: TextIO | None) -> int:
+def _flush(stream: TextIO) -> int:
     """Flush a stream and return the exit code for it: 0 if that worked.
 
     A stream that nobody reads is redirected to /dev/null, or Python would report an error when it exits.
     """
-    if stream is None:
-        return 0
     try:
         stream.flush()
     except (OSError, ValueError) as error:

@@ -23,7 +23,6 @@ from dragoman.gateway.config.probe import probe
 from dragoman.gateway.config.startup import find_hazards
 from dragoman.gateway.observability import logs
 from dragoman.gateway.overload import descriptors
-from dragoman.gateway.process import standard_descriptors
 from dragoman.gateway.process.inherited_sockets import INHERITED
 from dragoman.gateway.process.systemd import ServiceNotifier
 from dragoman.gateway.reload import ConfigReloader
@@ -35,7 +34,6 @@ log = structlog.get_logger("dragoman")
 def set_up(log_level: str, log_json: bool, log_content: bool = False) -> None:
     """Configure the logs of a serving command from its options."""
     INHERITED.adopt()
-    standard_descriptors.open_missing()
     descriptors.raise_limit()
     if log_level not in logs.LEVELS:
         raise ConfigError(f"--log-level {log_level!r}: write one of {', '.join(logs.LEVELS)}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
-from typing import Annotated, BinaryIO, TextIO
+from typing import Annotated
 
 import msgspec
 import typer
@@ -41,32 +41,19 @@ def translate(
     """
     reading, writing = registry.dialect(source), registry.dialect(target)
     encoder = msgspec.json.Encoder()
-    frames, reports = _Pipe(sys.stdout), _Pipe(sys.stderr)
+    frames, reports = sys.stdout.buffer, sys.stderr.buffer
+
+    def write_frame(frame: bytes) -> None:
+        frames.write(frame + b"\n")
 
     def write_report(report: Report) -> None:
         frames.flush()  # keeps the order where stdout and stderr are the same file
-        reports.write(encoder.encode(report))
+        reports.write(encoder.encode(report) + b"\n")
         reports.flush()
 
-    good = run_translate(reading, writing, _lines(), commands=commands, out=frames.write, said=write_report)
+    good = run_translate(reading, writing, _lines(), commands=commands, out=write_frame, said=write_report)
     frames.flush()
     raise typer.Exit(0 if good else 1)
-
-
-class _Pipe:
-    """The writer of a standard stream; raises BrokenPipeError if nobody reads it or it was closed at the start."""
-
-    def __init__(self, stream: TextIO | None) -> None:
-        self._stream: BinaryIO | None = stream.buffer if stream is not None else None
-
-    def write(self, line: bytes) -> None:
-        if self._stream is None:
-            raise BrokenPipeError
-        self._stream.write(line + b"\n")
-
-    def flush(self) -> None:
-        if self._stream is not None:
-            self._stream.flush()
 
 
 def _lines() -> Iterator[tuple[int, Frame]]:

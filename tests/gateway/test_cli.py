@@ -37,6 +37,7 @@ PANELS = {
     "Reference": ["matrix", "schema", "config", "docs", "dialects"],
     "Try": ["demo", "send", "chat", "demo-backend"],
 }
+RECORDED = ROOT / "tests" / "data" / "recordings" / "v4.jsonl"
 WS = "smooth+ws://127.0.0.1:0/ws"
 
 
@@ -111,6 +112,8 @@ except SystemExit:
         "dragoman.gateway.cli.plain_values",
         "dragoman.gateway.cli.program",
         *more,
+        "dragoman.gateway.process",
+        "dragoman.gateway.process.standard_descriptors",
         "dragoman.mappings",
         "dragoman.mappings.errors",
     ]
@@ -612,7 +615,6 @@ def piped(shell: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
         "dragoman translate --from pod --to pod 2>&3 | head -n 1 >/dev/null; echo ${PIPESTATUS[0]}",
         "dragoman translate --from pod --to smooth 2> >(head -n 1 >/dev/null) >/dev/null; echo $?",
         "dragoman translate --from pod --to pod >&-; echo $?",
-        "dragoman translate --from pod --to smooth --commands 2>&- >/dev/null; echo $?",
     ],
 )
 def test_translate_ends_quietly_like_after_sigpipe_if_its_reader_is_gone(shell: str) -> None:
@@ -621,9 +623,25 @@ def test_translate_ends_quietly_like_after_sigpipe_if_its_reader_is_gone(shell: 
     assert (done.stdout, done.stderr) == ("141\n", "")
 
 
-def test_translate_without_stderr_exits_0_if_it_reports_nothing() -> None:
-    done = piped("dragoman translate --from pod --to pod 2>&-; echo $?", '{"event":"thinking_start"}\n')
-    assert done.stdout == '{"event":"thinking_start"}\n0\n'
+THINKING = '{"event":"thinking_start"}\n'
+
+
+@pytest.mark.parametrize(
+    ("command", "stdin", "printed"),
+    [
+        ("translate --from pod --to pod 2>&-", THINKING, f"{THINKING}0\n"),
+        ("translate --from pod --to smooth --commands 2>&-", '{"method":"pause"}\n', "0\n"),
+        ("translate --from pod --to pod <&-", THINKING, "0\n"),
+        (f"show {RECORDED} --json >&-", "", "141\n"),
+        ("show /none 2>&-", "", "2\n"),
+        ("demo >&-", "", "141\n"),
+    ],
+)
+def test_a_command_without_a_standard_stream_reads_nothing_or_ends_quietly(
+    command: str, stdin: str, printed: str
+) -> None:
+    done = piped(f"dragoman {command}; echo $?", stdin)
+    assert (done.stdout, done.stderr) == (printed, "")
 
 
 @pytest.mark.parametrize("command", ["matrix --json", "schema", "schema config", "matrix --markdown", "--help"])

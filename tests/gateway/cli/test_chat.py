@@ -152,3 +152,9 @@ def test_a_failed_connection_is_explained_and_the_exit_code_is_2(tmp_path: Path)
     assert notice == f"The backend cannot be reached; trying again. (No such file or directory: '{tmp_path}/none')"
     assert refusal == f"Not sent: the backend cannot be reached: No such file or directory (pod+unix:{tmp_path}/none)"
     assert done.returncode == 2
+
+
+def test_a_chat_without_stdin_ends_at_once(backend: str) -> None:
+    command = ["bash", "-c", 'exec "$@" <&-', "bash", sys.executable, "-m", "dragoman", "chat", backend]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=50, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

@@ -136,7 +136,7 @@ async def test_an_interrupt_cancels_a_turn_of_send_and_exits_130(tmp_path: Path)
 @pytest.mark.parametrize(
     ("arguments", "module"),
     [
-        (["--version"], "dragoman.gateway.cli.program"),
+        (["--version"], "dragoman.gateway.process"),
         (["--version"], "typer"),
         (["serve"], "structlog"),
         (["send"], "asyncio"),
