@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+
 import pytest
 
 from dragoman.gateway.cli.program import main
@@ -22,6 +24,7 @@ class Run:
         self._monkeypatch.setenv("COLUMNS", "200")
         with pytest.raises(SystemExit) as caught:
             main()
+        gc.enable()  # `main` turns it off for the start of a process
         out, err = self._capfd.readouterr()
         assert isinstance(caught.value.code, int)
         return caught.value.code, out, err
