@@ -183,6 +183,7 @@ class SessionRedactor:
             self._redact_in_thread(worker, size, number, lambda: self.redactor.feed(detached.take(), now), then)
         else:
             self._parts.fail("redaction does not keep up", number)
+            then()
 
     def discard(self) -> None:
         """Drop what is held back, unless the thread has it, and stop recording for a while: memory is short."""

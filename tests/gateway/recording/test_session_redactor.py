@@ -10,13 +10,16 @@ from typing import Any
 import pytest
 
 from dragoman.gateway.recording import session_redactor
+from dragoman.gateway.recording.flush_plan import FLUSH
 from dragoman.gateway.recording.lines import EventLine
+from dragoman.gateway.recording.parts import RETRY
 from dragoman.gateway.recording.redaction.redactor import Redactor
 from dragoman.gateway.recording.session_redactor import INLINE_MAX, RedactionWorker
 from dragoman.mappings.canonical.events import Alert, TextDelta, TurnEnded
 from tests.gateway.recording.recorded_session import RecorderHarness
 
 SECRET = "hunter2hunter2"
+WINDOW = 2.0  # seconds that the redactor holds text back for at most
 LARGE = "word " * (INLINE_MAX // 5) + f"password={SECRET} "
 
 
@@ -147,3 +150,20 @@ def test_a_recording_stops_if_too_much_waits_for_the_thread(
         harness.passes(1)
     assert harness.ledger.counters["recording_lines_lost"] == 2
     loop.run()
+
+
+def test_text_after_a_stop_for_the_thread_is_written_in_time(
+    harness: RecorderHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as full:
+        full.setattr(RedactionWorker, "has_room", lambda _worker, _size: False)
+        harness.happens(TextDelta(text=LARGE))
+        harness.passes(WINDOW)
+        harness.passes(FLUSH)
+    assert harness.ledger.counters["recording_lines_lost"] == 1
+    harness.passes(RETRY)
+    harness.happens(TextDelta(text="a piece"))
+    for _ in range(2):  # the piece is held back for a window
+        harness.passes(WINDOW)
+        harness.passes(FLUSH)
+    assert written(harness) == [TextDelta(text="a piece")]
