@@ -1,7 +1,8 @@
 """Read flags, texts, paths and choices of a command line without pydantic, which typer imports to convert any value.
 
 That import takes 59 ms of CPU, a quarter of what a whole start takes without it. A value of another type goes to typer.
-So does a wrong choice, which typer refuses in its own words.
+So does a wrong choice, which typer refuses in its own words. Text that is not UTF-8 is refused, because no JSON can
+hold it; a path may have any bytes.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
+import typer
 import typer.core
 from typer._coercion import RuntimeParam, TypeDescriptor, build_runtime_param
 
@@ -17,6 +19,15 @@ from typer._coercion import RuntimeParam, TypeDescriptor, build_runtime_param
 def convert_plainly() -> None:
     """Let all parameters that have a plain type convert their values without pydantic."""
     typer.core.build_runtime_param = _build  # type: ignore[attr-defined]  # typer has no public hook for it
+
+
+def is_utf8(text: str) -> bool:
+    """Return False if a text from arguments or stdin had bytes that are not UTF-8, for which Python puts surrogates."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _build(descriptor: TypeDescriptor) -> RuntimeParam:
@@ -34,6 +45,9 @@ class _PlainValue(RuntimeParam):
         kind = self.annotation
         if kind is Path:
             return Path(value)
+        texts = value if kind == list[str] else [value]
+        if not all(is_utf8(text) for text in texts if isinstance(text, str)):
+            raise typer.BadParameter("this is not UTF-8", ctx=ctx, param=param)
         if kind == list[str]:
             return list(value)
         if kind is str or isinstance(value, bool) or value in get_args(kind):

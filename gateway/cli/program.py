@@ -131,9 +131,10 @@ def _options(
 
 def main() -> None:
     """Run the command line in this process; each of our errors is one line on stderr that says what to do."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, TextIOWrapper):  # JSON is UTF-8 everywhere, and output may hold any character
-            stream.reconfigure(encoding="utf-8", errors="backslashreplace")
+    for stream in (sys.stdin, sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):  # JSON is UTF-8 everywhere; input and output may hold any character
+            errors = "surrogateescape" if stream is sys.stdin else "backslashreplace"
+            stream.reconfigure(encoding="utf-8", errors=errors)
     if sys.argv[1:2] and sys.argv[1] in SERVING:
         from dragoman.gateway.cli import quick_start  # not needed for `--help` and `--version`
 

@@ -15,12 +15,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 
+from dragoman.gateway.cli.plain_values import is_utf8
 from dragoman.gateway.observability import logs
 from dragoman.gateway.recording.printable import printable
 
 HISTORY_MAX = 1000  # inputs that are kept: years of use, in a file that is read at once
 DIM, RED, PLAIN = "\x1b[2m", "\x1b[31m", "\x1b[0m"
 CLEAR = "\r\x1b[K"
+NOT_UTF8 = "Not sent: the line is not UTF-8."
 
 
 class Terminal:
@@ -98,18 +100,22 @@ class Terminal:
     # -- input -------------------------------------------------------------------------------------------
 
     def read(self, prompt: str, *, keep: bool = False) -> str:
-        """Return the next line; raise EOFError at the end of the input. With `keep` it enters the history."""
+        """Return the next line of UTF-8; raise EOFError at the end of the input. With `keep` it enters the history."""
+        while not is_utf8(line := self._read_any(prompt)):
+            self.fail(NOT_UTF8)
+        if keep and line.strip() and self._readline is not None:
+            self._readline.add_history(line)
+        return line
+
+    def _read_any(self, prompt: str) -> str:
         with self._lock:
             self.end_line()
             self._prompt = prompt if self.live else None
         try:
-            line = input(prompt) if self.live else _read_line()
+            return input(prompt) if self.live else _read_line()
         finally:
             with self._lock:
                 self._prompt = None
-        if keep and line.strip() and self._readline is not None:
-            self._readline.add_history(line)
-        return line
 
     def clear_prompt(self) -> bool:
         """Begin a new line after Ctrl-C; return False if nothing was typed at the prompt."""

@@ -96,6 +96,19 @@ def test_a_question_at_the_end_of_a_pipe_exits_3(backend: str) -> None:
     assert (done.returncode, done.stdout.endswith("Answer approve or deny.\n")) == (3, True)
 
 
+@pytest.mark.parametrize("errors", ["strict", "surrogateescape"])
+def test_a_line_that_is_not_utf8_is_refused_and_the_chat_goes_on(backend: str, errors: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "dragoman", "chat", backend],
+        env={**os.environ, "PYTHONIOENCODING": f"utf-8:{errors}"},
+        input=b"caf\xe9\ncount 3\n",
+        capture_output=True,
+        timeout=50,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"0 1 2 \n", b"Not sent: the line is not UTF-8.\n")
+
+
 def test_a_chat_in_a_terminal_cancels_asks_and_remembers(backend: str, tmp_path: Path) -> None:
     screen = PseudoTerminal("chat", backend, state=tmp_path)
     screen.wait_for("/help lists the commands.\r\n> ")
