@@ -33,7 +33,7 @@ def open_output(target: str) -> Iterator[BinaryIO]:
         with path.open("wb") as file:
             yield file
         return
-    path = path.resolve()  # replace what a link leads to, not the link
+    path = Path(os.path.realpath(path))  # replace what a link leads to, not the link
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         descriptor = os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from functools import partial
 from pathlib import Path
@@ -37,7 +38,7 @@ def scan(
     compiled, salt = redaction_rules(config_file)
     rows: list[dict[str, object]] = []
     total = 0
-    known: set[Path] = set()  # parts that were scanned together with another part
+    known: set[str] = set()  # parts that were scanned together with another part
 
     def report(recording: Reader, found: Finding) -> None:
         nonlocal total
@@ -49,10 +50,10 @@ def scan(
             typer.echo(f"{file}: seq {found.seq}: {found.kind} in {found.place}")
 
     for file in files:
-        if file.resolve() in known:
+        if os.path.realpath(file) in known:
             continue
         with opened(file) as recording:
-            known.update(part.path.resolve() for part in recording.parts)
+            known.update(os.path.realpath(part.path) for part in recording.parts)
             rewriting.scan(recording, Redactor(compiled, salt, partial(report, recording)))
     if as_json:
         typer.echo(msgspec.json.encode(rows).decode())

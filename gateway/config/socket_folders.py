@@ -26,7 +26,7 @@ def find_socket_hazard(endpoint: Endpoint) -> str:
 def find_path_hazard(path: Path) -> str:
     """Return why another user could replace the file at a path; "" if none can, or if a folder cannot be looked at."""
     try:
-        folders = dict.fromkeys((*path.absolute().parents, *path.resolve().parents))
+        folders = dict.fromkeys((*path.absolute().parents, *Path(os.path.realpath(path)).parents))
         faults = ((folder, _fault(folder)) for folder in folders)
         return next(
             (f"other users could replace the socket {path}: {folder} {why}" for folder, why in faults if why), ""

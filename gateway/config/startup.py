@@ -6,6 +6,7 @@ tries to reach the backends.
 
 from __future__ import annotations
 
+import os
 import shlex
 import shutil
 from collections.abc import Iterator
@@ -46,7 +47,7 @@ def is_program_found(program: str) -> bool:
 
 def why_unwritable(text: str) -> str:
     """Return why no file can be written in the folder of the recordings, or ""."""
-    folder = folder_of(text).resolve()
+    folder = Path(os.path.realpath(folder_of(text)))
     existing: Path = next(path for path in (folder, *folder.parents) if path.is_dir())
     try:
         with TemporaryFile(dir=existing):

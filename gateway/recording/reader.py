@@ -196,7 +196,7 @@ def _parts(path: Path) -> list[PartFile]:
     """Return all parts of the recording to which this file belongs."""
     named = open_part(path)
     found = {named.header.part: named}
-    real = path.resolve()
+    real = Path(os.path.realpath(path))
     for other in siblings(real, named.header.part):
         if other == real:
             continue
@@ -223,9 +223,9 @@ def _only_session(folder: Path) -> Sequence[PartFile]:
 
 def recordings_in(folder: Path) -> Iterator[Reader]:
     """Yield the recordings in a folder, in the order of their names; raise VersionError for one of another version."""
-    known: set[Path] = set()
+    known: set[str] = set()
     for path in sorted(folder.iterdir()):
-        if path.resolve() in known or not has_recording_name(path):
+        if os.path.realpath(path) in known or not has_recording_name(path):
             continue
         try:
             parts = _parts(path)
@@ -233,7 +233,7 @@ def recordings_in(folder: Path) -> Iterator[Reader]:
             raise  # it may be the session that is wanted
         except (RecordingError, OSError):
             continue
-        known.update(part.path.resolve() for part in parts)
+        known.update(os.path.realpath(part.path) for part in parts)
         yield Reader(parts)
 
 

@@ -37,9 +37,8 @@ def redact(recording: Reader, redactor: Redactor, out: Path | None = None) -> li
     ConfigError if the old one is still being written, or `out` exists. Raise OSError if the new one cannot be written;
     the old one is unchanged then.
     """
-    sources = [
-        part.path.resolve() for part in recording.parts
-    ]  # the target of a symbolic link is replaced, not the link
+    # The target of a symbolic link is replaced, not the link.
+    sources = [Path(os.path.realpath(part.path)) for part in recording.parts]
     targets = sources if out is None else list(part_names(out, [part.header.part for part in recording.parts]))
     drafts = [target.with_name(f".{target.name}.{os.getpid()}") for target in targets]
     for target in targets if out is not None else ():

@@ -8,6 +8,7 @@ late       it was not accepted in time and its client was told; the backend may 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -131,7 +132,7 @@ def as_references(segments: Sequence[Segment], roots: Sequence[str]) -> tuple[Se
     """
     if _ATTACHED.isdisjoint(map(type, segments)):
         return tuple(segments)
-    resolved = [Path(root).resolve() for root in roots]
+    resolved = [Path(os.path.realpath(root)) for root in roots]
     return tuple(_reference(segment, resolved) for segment in segments)
 
 
@@ -149,7 +150,6 @@ def _path(url: str) -> Path | None:
     try:
         parts = urlsplit(url)
         named = unquote(parts.path) if parts.scheme == "file" and parts.netloc in ("", "localhost") else url
-        path = Path(named)
-        return path.resolve(strict=True) if path.is_absolute() else None
+        return Path(os.path.realpath(named, strict=True)) if os.path.isabs(named) else None
     except (OSError, ValueError):
         return None

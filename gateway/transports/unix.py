@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import grp
+import os
 import pwd
 import re
 import socket
-from pathlib import Path
 
 from msgspec import structs
 
@@ -113,7 +113,7 @@ def _dial(endpoint: Endpoint, limits: Limits, _spawner: Spawner) -> Connect:
 
 
 def _place(endpoint: Endpoint) -> Place:
-    return endpoint.transport, str(Path(endpoint.address).resolve())
+    return endpoint.transport, os.path.realpath(endpoint.address)
 
 
 def _folder(endpoint: Endpoint) -> PodFolder:
@@ -131,7 +131,7 @@ def _dial_named(endpoint: Endpoint, limits: Limits, _spawner: Spawner) -> Connec
 
 
 def _place_named(endpoint: Endpoint) -> Place:
-    return "unix", str(_folder(endpoint).socket.resolve())
+    return "unix", os.path.realpath(_folder(endpoint).socket)
 
 
 def pods(endpoint: Endpoint) -> Pods | None:

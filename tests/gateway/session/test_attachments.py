@@ -16,6 +16,7 @@ def roots(tmp_path: Path) -> Path:
     (tmp_path / "in" / "a b.txt").write_text("a")
     (tmp_path / "out.txt").write_text("secret")
     (tmp_path / "in" / "link").symlink_to(tmp_path / "out.txt")
+    (tmp_path / "in" / "loop").symlink_to("loop")
     return tmp_path
 
 
@@ -30,8 +31,8 @@ def test_a_file_inside_of_a_root_becomes_a_reference(roots: Path) -> None:
 
 @pytest.mark.parametrize(
     "path",
-    ["out.txt", "in/link", "in/../out.txt", "in/none.txt"],
-    ids=["beside it", "by a link", "by dots", "not there"],
+    ["out.txt", "in/link", "in/../out.txt", "in/none.txt", "in/loop"],
+    ids=["beside it", "by a link", "by dots", "not there", "a link to itself"],
 )
 def test_a_file_outside_of_every_root_stays_an_attachment(roots: Path, path: str) -> None:
     attached = (FileAttachment(name="a", url=f"{roots}/{path}"),)
