@@ -154,8 +154,6 @@ class MeteredReader:
         if self._kept:
             self._read_on(pause=True)
             self._count()
-        else:
-            self._work = None  # it takes 0.8 KB of an idle connection, which answers our pings
         return NOTHING
 
     def _parse_in_turn(self, work: Work, counter: FrameCounter, data: bytes) -> Iterator[None]:
@@ -164,8 +162,10 @@ class MeteredReader:
             if not self._refuses(counter, data):
                 self._parse(data)
             work.count(counter.units)
-        if not self._kept and self._parser is not None:
-            self._read_on(pause=False)
+        if not self._kept:
+            self._work = None  # it refers to us, and takes 0.8 KB of an idle connection, which answers our pings
+            if self._parser is not None:
+                self._read_on(pause=False)
         yield from ()  # all of it is one piece
 
     def _refuses(self, counter: FrameCounter, data: bytes) -> bool:
@@ -223,6 +223,7 @@ class MeteredReader:
         self._parser = None
         if self._work is not None:
             self._work.stop()
+            self._work = None
         if getattr(self._socket, "_parser", None) is not None:
             self._socket._parser = None  # noqa: SLF001  # it is the last that holds the unfinished message
         self._queue._buffer.clear()  # noqa: SLF001  # as the module says

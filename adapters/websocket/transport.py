@@ -246,6 +246,8 @@ class WebSocketTransport:
         finally:
             if not self._lost.is_set:
                 self._tcp.abort()
+            if (error := self._socket.exception()) is not None:
+                error.__traceback__ = None  # its frames refer to the socket: nothing is freed in such a cycle
         await self._lost.wait()
 
     def _end(self) -> None:
