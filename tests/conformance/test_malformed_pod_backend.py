@@ -107,7 +107,6 @@ UNREADABLE = {
     "4: data as an array": raw('{"event":"text_delta","data":["x"]}'),
     "4: data of an event that has none": raw('{"event":"thinking_start","data":{}}'),
     "4: text that is a number": raw(json.dumps(event("text_delta", text=7))),
-    "4: an unknown status": raw(json.dumps(event("status", status="busy"))),
     "4: an unknown error code": raw(json.dumps(event("error", code="busy", message="m"))),
     "4: an unknown result": raw(json.dumps(event("run_end", result="yielded"))),
     "4: an unknown kind of invocation": raw(json.dumps(event("invoke_start", kind="cron"))),
@@ -126,6 +125,13 @@ UNREADABLE = {
 }
 """Lines that a seed client's reader ends at (section 1.3); docs/design.md, section 6: to us each costs itself alone."""
 
+UNREAD_STATUS = {
+    "4: an unknown status": raw(json.dumps(event("status", status="busy"))),
+    "4: a status without data": raw('{"event":"status"}'),
+    "4: a status that is null": raw(json.dumps(event("status", status=None))),
+}
+"""Section 6: a status tells each transition, so a pod that runs has stopped."""
+
 UNASKED = {
     "3: completions that nobody asked for": event("completions", kind="file", entries=[]),
     "3: a list of pods that nobody asked for": event("visible_pods", pods=[]),
@@ -141,6 +147,19 @@ UNASKED = {
 ROWS = [
     *[idle(f"{name}", line, counted=1) for name, line in UNREADABLE.items()],
     *[running(f"{name}, running", line, counted=1) for name, line in UNREADABLE.items()],
+    *[idle(name, line, counted=1) for name, line in UNREAD_STATUS.items()],
+    *[
+        running(f"{name}, running", line, smooth=[EMPTY], pod=names(*THE_END), counted=1)
+        for name, line in UNREAD_STATUS.items()
+    ],
+    running(
+        "4: an unknown status after run_end",
+        RUN_END,
+        UNREAD_STATUS["4: an unknown status"],
+        smooth=[EMPTY],
+        pod=names(*THE_END),
+        counted=1,
+    ),
     *[idle(name, said, counted=1) for name, said in UNASKED.items()],
     *[running(f"{name}, running", said, counted=1) for name, said in UNASKED.items()],
     idle("1: blank lines", b"\n \r\n\t\n\xe3\x80\x80\n"),
@@ -470,3 +489,12 @@ async def test_a_malformed_line_of_a_pod_loses_only_that_line(row: Row, tmp_path
         assert len(ends) <= 1
         await at.good_turns()
         assert pod.connections == 1 + row.again
+
+
+async def test_text_of_an_idle_pod_ends_by_itself_and_the_next_input_is_taken(tmp_path: Path) -> None:
+    socket = tmp_path / "fake"
+    async with FakePod.serving(socket) as pod, malformed_input_harness(tmp_path, parse(f"pod+unix:{socket}")) as at:
+        await pod.say(delta("x"))
+        assert fits(await at.pod.run_seen(), names("status", "text_delta", "text_done", *THE_END))
+        assert fits((await at.smooth.run_seen())[-1], answer("x"))
+        await at.good_turns()

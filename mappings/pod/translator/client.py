@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, get_args
 
 from msgspec import structs
 
 from dragoman.mappings.canonical import Command, Event
 from dragoman.mappings.canonical import commands as ask
 from dragoman.mappings.canonical import events as say
-from dragoman.mappings.canonical.values import Cause, Failure
-from dragoman.mappings.dialect import Burst, Clock, Frame, Loss, NewId, Step, TextReader, TranslatorDefaults
+from dragoman.mappings.canonical.values import Cause, Failure, Status
+from dragoman.mappings.dialect import Alarm, Burst, Clock, Frame, Loss, NewId, Step, TextReader, TranslatorDefaults
 from dragoman.mappings.losses import Losses
 from dragoman.mappings.pod import wire
 from dragoman.mappings.pod.directions import FROM_SERVER, read_text
@@ -22,12 +22,19 @@ from dragoman.mappings.pod.translator.pending import PENDING_MAX, TRACKED, Pendi
 from dragoman.mappings.pod.vocabulary import BAD_METHOD
 from dragoman.mappings.rules import Emulated, Nothing
 
+CONTENT = frozenset(kind for kind in get_args(Event) if kind.of_a_turn) - {say.TurnResult, say.ErrorReported}
+"""Events that open a turn if none is open."""
+
+LATE_QUIET = 0.25
+"""Seconds of silence after which content of a pod that is not running ends the turn that it opened."""
+
 
 class ClientTranslator(TranslatorDefaults[Event]):
     """The protocol state of a link with a pod; we are its client."""
 
     def __init__(self, clock: Clock, new_id: NewId) -> None:
-        self._status = "idle"
+        self._status: Status = "idle"
+        self._is_late = False  # content came after the status that ended its run
         self._pending = PendingMethods()
         self._losses = Losses(FROM_COMMAND)
         self._foreign = 0
@@ -35,7 +42,7 @@ class ClientTranslator(TranslatorDefaults[Event]):
     def opened(self) -> Step[Event]:
         """Return an empty step, because a pod sends first; forget the commands of an earlier connection."""
         self._pending.take_all()
-        self._status = "idle"
+        self._status, self._is_late = "idle", False
         return Step()
 
     def receive(self, frames: Sequence[Frame]) -> Step[Event]:
@@ -53,6 +60,13 @@ class ClientTranslator(TranslatorDefaults[Event]):
                 ]
                 if not items:  # a pod has no request ids, so there is one burst
                     step.bursts = []
+                    break
+            is_over = self._status != "running" and type(items[-1]) is not say.StatusChanged
+            if is_over and not CONTENT.isdisjoint(map(type, items)):
+                self._await_status(items, step)
+        for fault in step.faults:
+            if _is_status(fault.value) and self._status == "running":  # a running pod can only have stopped
+                step.bursts.append(Burst(items=[*self._on_status(say.StatusChanged(status="idle"))]))
         if self._foreign:
             step.losses.append(Loss(kind="ErrorReported", why="answer to another client", count=self._foreign))
             self._foreign = 0
@@ -69,9 +83,9 @@ class ClientTranslator(TranslatorDefaults[Event]):
             step.bursts.append(Burst(items=answers))
         return step
 
-    def text_reader(self) -> TextReader:
-        """Return a fast reader for further text, which never answers a command."""
-        return read_text
+    def text_reader(self) -> TextReader | None:
+        """Return a fast reader for further text, which never answers a command; None if the text is late."""
+        return None if self._is_late else read_text
 
     def closed(self, cause: str) -> Step[Event]:
         """Answer all pending commands with a failure."""
@@ -99,6 +113,25 @@ class ClientTranslator(TranslatorDefaults[Event]):
         self._pending.add_command(command, running=self._status == "running")
         return ()
 
+    # -- content of a pod that is not running ----------------------------------------------------------
+
+    def _await_status(self, items: Sequence[Event], step: Step[Event]) -> None:
+        """Ask to be called after a silence, if content came behind the last status: it has opened a turn."""
+        for item in reversed(items):
+            if type(item) is say.StatusChanged:
+                return
+            if type(item) in CONTENT:
+                self._is_late = True
+                step.alarm = Alarm(LATE_QUIET, self._end_late)
+                return
+
+    def _end_late(self) -> Step[Event]:
+        """Tell the status of the pod again: a pod knows best whether it runs."""
+        if not self._is_late:
+            return Step()
+        self._is_late = False
+        return Step(bursts=[Burst(items=[say.StatusChanged(status=self._status)])])
+
     # -- events of the pod, and the commands that they answer ------------------------------------------
 
     def _on_snapshot(self, event: say.HistorySnapshot) -> tuple[say.Event, ...]:
@@ -112,7 +145,7 @@ class ClientTranslator(TranslatorDefaults[Event]):
         return self._accepted()  # the session adds the user's message itself, once
 
     def _on_status(self, event: say.StatusChanged) -> tuple[say.Event, ...]:
-        self._status = event.status
+        self._status, self._is_late = event.status, False
         pending = self._pending
         if event.status != "running":
             if not pending.entries:
@@ -208,6 +241,11 @@ ANSWER_TO: dict[type, type] = {
     say.PodInspected: ask.GetSession,
     say.PodAttached: ask.ResumeSession,
 }
+
+
+def _is_status(value: object) -> bool:
+    """Return True if the JSON of a line that could not be read is a `status` event."""
+    return isinstance(value, dict) and value.get("event") == "status"
 
 
 def _done(request: str) -> tuple[say.Event, ...]:

@@ -12,9 +12,10 @@ from msgspec import Raw, json, structs
 from dragoman.mappings.canonical import Command
 from dragoman.mappings.canonical import commands as ask
 from dragoman.mappings.canonical import events as say
-from dragoman.mappings.canonical.values import Failure, FileAttachment, Message, Text
+from dragoman.mappings.canonical.values import Failure, FileAttachment, Message, Status, Text
 from dragoman.mappings.dialect import Step
 from dragoman.mappings.pod import DIALECT, ClientTranslator
+from dragoman.mappings.pod.translator.client import LATE_QUIET
 from dragoman.mappings.pod.translator.pending import PENDING_MAX
 from tests.mappings.pod.data import CAPTURES, captured
 
@@ -377,6 +378,69 @@ def test_the_status_of_a_snapshot_is_used() -> None:
     pod.sends(snapshot)
     pod.sent(ask.CancelTurn(request="a"))
     assert pod.sends(error("not_running")) == [done("a")]
+
+
+# -- a pod that is not running ------------------------------------------------------------------------
+
+LATE = frame("text_delta", text="late")
+
+
+def told_after_silence(step: Step[Any]) -> list[Any]:
+    assert step.alarm is not None
+    assert step.alarm.after == LATE_QUIET
+    return [item for burst in step.alarm.callback().bursts for item in burst.items]
+
+
+@pytest.mark.parametrize(("status", "known"), [(IDLE, "idle"), (PAUSED, "paused")])
+def test_after_content_of_a_pod_that_stopped_its_status_is_told_again(status: bytes, known: Status) -> None:
+    pod = Pod()
+    step = pod.link.receive([RUNNING, status, LATE])
+    assert pod.link.text_reader() is None
+    assert told_after_silence(step) == [say.StatusChanged(status=known)]
+    assert pod.link.text_reader() is not None
+    assert told_after_silence(step) == []
+
+
+@pytest.mark.parametrize("status", [RUNNING, IDLE])
+def test_a_status_after_late_content_is_enough(status: bytes) -> None:
+    pod = Pod()
+    step = pod.link.receive([LATE])
+    pod.sends(status)
+    assert told_after_silence(step) == []
+
+
+def test_late_content_of_an_earlier_connection_is_forgotten() -> None:
+    pod = Pod()
+    step = pod.link.receive([LATE])
+    pod.link.opened()
+    assert told_after_silence(step) == []
+
+
+@pytest.mark.parametrize(
+    "frames",
+    [
+        [RUNNING, LATE],
+        [RUNNING, LATE, FINISHED, IDLE],
+        [RUNNING, LATE, IDLE, FINISHED],
+        [error("provider_error")],
+        [echo("hi")],
+    ],
+)
+def test_no_silence_is_awaited_without_late_content(frames: list[bytes]) -> None:
+    pod = Pod()
+    assert pod.link.receive(frames).alarm is None
+
+
+@pytest.mark.parametrize(
+    "unread", [frame("status", status="busy"), frame("status"), frame("status", status=None), b'["status",{}]']
+)
+def test_a_status_that_cannot_be_read_is_idle_if_the_pod_runs(unread: bytes) -> None:
+    pod = working(ask.CancelTurn(request="c"))
+    step = pod.link.receive([LATE, unread])
+    assert len(step.faults) == 1
+    assert [item for burst in step.bursts[1:] for item in burst.items] == [say.StatusChanged(status="idle"), done("c")]
+    step = pod.link.receive([unread])
+    assert (len(step.faults), step.bursts) == (1, [])
 
 
 def test_pending_commands_fail_when_the_link_ends() -> None:
