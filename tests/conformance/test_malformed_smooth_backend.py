@@ -123,32 +123,57 @@ UNREADABLE: dict[str, Any] = {
     "2: null": "null",
     "2: no type": "{}",
     "2: a type that is a number": '{"type":7}',
-    "9: a fractional time": {**TOKEN, "timestamp": 1.5},
-    "9: a time that is text": {**TOKEN, "timestamp": "now"},
     "4: a token that is a number": of_turn("stream_token", token=7),
     "4: no token at all": of_turn("stream_token"),
     "4: a chunk without a state": of_turn("stream_chunk", node="n"),
     "4: a chunk whose state is text": of_turn("stream_chunk", node="n", state="s"),
-    "4: an end without an answer": of_turn("eventual_response", status=200),
-    "4: an end whose answer is text": of_turn("eventual_response", status=200, data="x"),
-    "4: an error without an error": of_turn("error"),
-    "4: an error whose code is a number": of_turn("error", error={"code": 7, "message": "m"}),
-    "4: an error that is text": of_turn("error", error="boom"),
     "4: a reply whose data is an array": {"type": "immediate_response", "status": 200, "data": []},
-    "4: citations that are text": of_turn(
-        "eventual_response", status=200, data={"messageId": "m", "response": "", "citations": "c"}
-    ),
-    "4: usage in text": of_turn(
-        "eventual_response", status=200, data={"messageId": "m", "response": "", "usage": {"promptTokens": "7"}}
-    ),
 }
 """Frames that strict clients drop in silence (section 9); each costs itself alone, and is counted."""
+
+UNREADABLE_ENDS: dict[str, Any] = {
+    "4: an end without an answer": of_turn("eventual_response", status=200),
+    "4: an end whose answer is text": of_turn("eventual_response", status=200, data="x"),
+    "4: a cancelled turn that is done": of_turn("cancelled", status=200),
+}
+"""Ends that cannot be read: each is counted, and fails its turn (docs/translation.md, rule 3.6)."""
+
+MENDED: dict[str, tuple[Any, list[Any]]] = {
+    "9: a fractional time": ({**TOKEN, "timestamp": 1.5}, [token("x")]),
+    "9: a time that is text": ({**TOKEN, "timestamp": "now"}, [token("x")]),
+    "4: an error without an error": (of_turn("error"), [error("INTERNAL_ERROR")]),
+    "4: an error whose code is a number": (of_turn("error", error={"code": 7, "message": "m"}), [error("7")]),
+    "4: an error that is text": (of_turn("error", error="boom"), [error("INTERNAL_ERROR")]),
+    "4: citations that are text": (
+        of_turn("eventual_response", status=200, data={"messageId": "m", "response": "", "citations": "c"}),
+        [{"type": "eventual_response", "requestId": "turn"}],
+    ),
+    "4: usage in text": (
+        of_turn(
+            "eventual_response", status=200, data={"messageId": "m", "response": "", "usage": {"promptTokens": "7"}}
+        ),
+        [{"type": "eventual_response", "requestId": "turn"}],
+    ),
+}
+"""Frames that strict clients drop, and what they say without the part of a wrong type (rule 3.15)."""
 
 STRAY = "0b0e9b0e-0000-4000-8000-00000000beef"
 
 ROWS = [
     *[row(name, frame, counted=1) for name, frame in UNREADABLE.items()],
     *[row(f"{name}, before the 202", frame, counted=1, state="mute") for name, frame in UNREADABLE.items()],
+    *[row(name, frame, told=[error("INTERNAL_ERROR")], counted=1) for name, frame in UNREADABLE_ENDS.items()],
+    *[
+        row(f"{name}, before the 202", frame, told=[error("INTERNAL_ERROR")], counted=1, state="mute", own=True)
+        for name, frame in UNREADABLE_ENDS.items()
+    ],
+    *[row(name, frame, told=told) for name, (frame, told) in MENDED.items()],
+    *[
+        row(f"{name}, before the 202", frame, told=told, state="mute", own=True)
+        if frame["type"] == "error"
+        else row(f"{name}, before the 202", frame, told=[{"status": 202}, *told], state="mute")
+        for name, (frame, told) in MENDED.items()
+    ],
     # Section 11.2: what real servers leave out, or say otherwise.
     row("11: a token without data", without(TOKEN, "data"), told=[token("x")]),
     row("11: a token in data alone", without(TOKEN, "token"), told=[token("x")]),

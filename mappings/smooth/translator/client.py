@@ -90,10 +90,9 @@ class ClientTranslator(TranslatorDefaults[Event]):
         step: Step[Event] = Step()
         FROM_SERVER.receive(frames, step)
         step.bursts = [self._place_burst(burst, step) for burst in step.bursts]
-        if step.faults:  # one for each frame that cannot be read, in order
-            unread = [frame for frame in frames if not FROM_SERVER.can_read(frame)]
-            for frame, fault in zip(unread, step.faults, strict=False):
-                self._end_unread(frame, fault.text, step)
+        if step.faults:
+            for frame in frames:
+                self._end_unread(frame, step)
         return step
 
     def send(self, items: Sequence[Command]) -> Step[Event]:
@@ -146,15 +145,19 @@ class ClientTranslator(TranslatorDefaults[Event]):
 
         return read_text
 
-    def _end_unread(self, frame: Frame, why: str, step: Step[Event]) -> None:
+    def _end_unread(self, frame: Frame, step: Step[Event]) -> None:
         """End the turn or refuse the command whose last frame cannot be read: no other frame will end it."""
         try:
             head = HEAD.decode(frame)  # type: ignore[arg-type]  # other frames raise
         except MALFORMED:
             return
         own = head.request_id
-        if head.type in TERMINALS and (own in self._turns or own in self._waiting):
-            told = ErrorReported(cause="internal", text=f"the backend's answer cannot be read: {why}"[:500])
+        if head.type not in TERMINALS or not (own in self._turns or own in self._waiting):
+            return
+        again: Step[Event] = Step()
+        FROM_SERVER.receive([frame], again)
+        for fault in again.faults:
+            told = ErrorReported(cause="internal", text=f"the backend's answer cannot be read: {fault.text}"[:500])
             step.bursts.append(self._place_burst(Burst(items=[told], request=own), step))
 
     def _place_burst(self, burst: Burst[Event], step: Step[Event]) -> Burst[Event]:
