@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from dragoman.gateway.cli.options import AsJson, LogJson, LogLevel, RecordingFile
+from dragoman.gateway.cli.options import AsJson, Deadline, LogJson, LogLevel, RecordingFile
 from dragoman.gateway.cli.progress import steps
 from dragoman.gateway.cli.recordings import tell_problems
 from dragoman.gateway.cli.running import run, set_up
@@ -31,7 +31,7 @@ EXAMPLES = (
 def drive(
     file: RecordingFile,
     upstream: Annotated[str, typer.Argument(metavar="UPSTREAM", help="The live backend, in any dialect.")],
-    deadline: Annotated[float, typer.Option(metavar="SECONDS", min=0.1, help="The timeout for each turn.")] = DEADLINE,
+    deadline: Deadline = DEADLINE,
     ignore_inexpressible: Annotated[
         bool,
         typer.Option("--ignore-inexpressible", help="Do not compare what one of the two dialects cannot express."),

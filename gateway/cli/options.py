@@ -9,6 +9,8 @@ import typer
 
 from dragoman.gateway.observability import logs
 
+DURATION_MAX = 31_536_000  # seconds: a year, longer than any wait or recording; the clock of a system ends somewhere
+
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
 ExitOnBackendLoss = Annotated[
     bool,
@@ -16,6 +18,9 @@ ExitOnBackendLoss = Annotated[
         "--exit-on-backend-loss",
         help="Exit with 1 if a backend that was there is gone for longer than `reconnect_grace`.",
     ),
+]
+Deadline = Annotated[
+    float, typer.Option(metavar="SECONDS", min=0.1, max=DURATION_MAX, help="The timeout for each turn.")
 ]
 LogLevel = Annotated[
     str, typer.Option("--log-level", metavar="LEVEL", help=f"The lowest level to log: {', '.join(logs.LEVELS)}.")

@@ -10,7 +10,7 @@ import typer
 from msgspec import Struct, structs
 
 from dragoman.gateway.backend_client import Asked, BackendClient, TurnOutcome, TurnRunner, question_words
-from dragoman.gateway.cli.options import AsJson, LogJson, LogLevel
+from dragoman.gateway.cli.options import AsJson, Deadline, LogJson, LogLevel
 from dragoman.gateway.cli.plain_values import is_utf8
 from dragoman.gateway.cli.running import set_up
 from dragoman.gateway.cli.terminal import NOT_UTF8
@@ -51,7 +51,7 @@ def send(
     session: Annotated[
         str, typer.Option("--session", metavar="ID", help="Continue this session; a pod has only one.")
     ] = "",
-    deadline: Annotated[float, typer.Option(metavar="SECONDS", min=0.1, help="The timeout for the turn.")] = DEADLINE,
+    deadline: Deadline = DEADLINE,
     as_json: AsJson = False,
     log_level: LogLevel = "error",
     log_json: LogJson = False,

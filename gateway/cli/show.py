@@ -13,7 +13,7 @@ import msgspec
 import typer
 
 from dragoman.gateway import registry
-from dragoman.gateway.cli.options import AsJson
+from dragoman.gateway.cli.options import DURATION_MAX, AsJson
 from dragoman.gateway.cli.recordings import reading
 from dragoman.gateway.observability import logs
 from dragoman.gateway.observability.ledger import Ledger
@@ -169,7 +169,10 @@ def _time(text: str, recording: Reader) -> int:
     match = CLOCK.fullmatch(text)
     if match is not None:
         hours, minutes, seconds = (float(part or 0) for part in match.groups())
-        return int((hours * 3600 + minutes * 60 + seconds) * 1e6)
+        duration = hours * 3600 + minutes * 60 + seconds
+        if duration > DURATION_MAX:
+            raise ConfigError(f"invalid time {text!r}: write at most {DURATION_MAX} seconds")
+        return int(duration * 1e6)
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:

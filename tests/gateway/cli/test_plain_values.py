@@ -1,4 +1,4 @@
-"""Values of the command line that are no text."""
+"""Values that no command takes."""
 
 from __future__ import annotations
 
@@ -30,3 +30,11 @@ def test_a_path_may_have_any_bytes(tmp_path: Path, dragoman: Run) -> None:
     path = tmp_path / "\udcff.jsonl"
     path.symlink_to(RECORDED)
     assert dragoman("show", str(path))[0] == 0
+
+
+@pytest.mark.parametrize("command", [("send", "pod+unix:/none", "hi"), ("drive", RECORDED, "pod+unix:/none")])
+@pytest.mark.parametrize("seconds", ["inf", "1e10", "nan"])
+def test_a_duration_is_at_most_a_year(command: tuple[str, ...], seconds: str, dragoman: Run) -> None:
+    code, _, error = dragoman(*command, "--deadline", seconds)
+    words = "Invalid value for '--deadline': Input should be less than or equal to 31536000"
+    assert (code, error) == (2, f"error: {words} (dragoman {command[0]} --help says more)\n")
