@@ -6,22 +6,35 @@ recordings   open recordings with progress                    output       write
 redactor     the redactor of `redact`, `scan` and `import`    quick_start  less CPU and memory at the start
 """
 
-import sys
+import os
 
 
 def main() -> None:
-    """Run the command line as a process: Ctrl-C exits with 130 at any time, also during an import."""
+    """Run the command line as a process, which Ctrl-C ends with 130 at any time.
+
+    While modules are imported and while Python exits, the handler of the signal ends it: code there can turn a
+    KeyboardInterrupt into another error. Only a command gets the exception.
+    """
     try:
-        from dragoman.gateway.process import standard_descriptors  # here: nothing is imported before the `try`
+        _exit_on_interrupt(True)  # nothing is imported before the `try`
+        from dragoman.gateway.process import standard_descriptors
 
         standard_descriptors.open_missing()
         from dragoman.gateway.cli import program
 
-        program.main()
+        program.load()
+        try:
+            _exit_on_interrupt(False)
+            program.main()
+        finally:
+            _exit_on_interrupt(True)
     except KeyboardInterrupt:
-        sys.exit(130)
-    finally:
-        import signal
+        os._exit(130)
 
-        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-            signal.signal(signal.SIGINT, signal.SIG_DFL)  # Python would print a traceback while it exits
+
+def _exit_on_interrupt(wanted: bool) -> None:
+    """Have Ctrl-C end the process at once, or raise KeyboardInterrupt; it stays ignored in a script's background."""
+    import signal
+
+    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+        signal.signal(signal.SIGINT, (lambda *_: os._exit(130)) if wanted else signal.default_int_handler)

@@ -16,6 +16,7 @@ import signal
 import sys
 from importlib import import_module
 from io import TextIOWrapper
+from types import ModuleType
 from typing import Annotated, Any, TextIO, cast
 
 import typer
@@ -74,11 +75,26 @@ CLOSED = 128 + signal.SIGPIPE
 """The exit code if nobody reads the output, as a shell reports it for other tools."""
 
 
+def load() -> None:
+    """Import the module of the command that the arguments name, if any."""
+    name = next(iter(sys.argv[1:]), "")
+    if name in SERVING:
+        from dragoman.gateway.cli import quick_start  # not needed for `--help` and `--version`
+
+        quick_start.begin()
+    if name in COMMANDS:
+        _import_module(name)
+
+
+def _import_module(name: str) -> ModuleType:
+    member = "import_" if name == "import" else name.replace("-", "_")  # `import` cannot name a function
+    return import_module(f"dragoman.gateway.cli.{member}")
+
+
 def load_command(name: str) -> TyperCommand:
     """Import the module of a command and return the command with its options and examples."""
-    member = "import_" if name == "import" else name.replace("-", "_")  # `import` cannot name a function
-    module = import_module(f"dragoman.gateway.cli.{member}")
-    function = getattr(module, member)
+    module = _import_module(name)
+    function = getattr(module, module.__name__.rpartition(".")[2])
     paragraphs = [" ".join(paragraph.split()) for paragraph in (function.__doc__ or "").split("\n\n")]
     single = typer.Typer(rich_markup_mode="rich", pretty_exceptions_enable=False, add_completion=False)
     examples = "\n\n".join(f"Example: {example}" for example in module.EXAMPLES)
@@ -135,10 +151,6 @@ def main() -> None:
         if isinstance(stream, TextIOWrapper):  # JSON is UTF-8 everywhere; input and output may hold any character
             errors = "surrogateescape" if stream is sys.stdin else "backslashreplace"
             stream.reconfigure(encoding="utf-8", errors=errors)
-    if sys.argv[1:2] and sys.argv[1] in SERVING:
-        from dragoman.gateway.cli import quick_start  # not needed for `--help` and `--version`
-
-        quick_start.begin()
     code = _run()
     failed = [_flush(stream) for stream in (sys.stdout, sys.stderr)]
     sys.exit(code or max(failed))

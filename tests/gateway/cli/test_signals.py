@@ -50,7 +50,10 @@ import signal, sys
 class Interrupter:
     def find_spec(self, name, *_):
         if name == {module!r}:
-            signal.raise_signal(signal.SIGINT)
+            try:
+                signal.raise_signal(signal.SIGINT)
+            except KeyboardInterrupt:
+                raise ImportError("as Python makes it of any error in some imports")
 sys.meta_path.insert(0, Interrupter())
 """
 INTERRUPTED_EXIT = """
@@ -139,17 +142,17 @@ async def test_an_interrupt_cancels_a_turn_of_send_and_exits_130(tmp_path: Path)
         (["--version"], "dragoman.gateway.process"),
         (["--version"], "typer"),
         (["serve"], "structlog"),
-        (["send"], "asyncio"),
+        (["import"], "msgspec"),
     ],
 )
 def test_an_interrupt_during_an_import_exits_130_without_a_word(arguments: list[str], module: str) -> None:
     program = INTERRUPTED_IMPORT.format(module=module) + MAIN
     command = [sys.executable, "-c", program, *arguments]
     done = subprocess.run(command, capture_output=True, timeout=DEADLINE, check=False)
-    assert (done.returncode, done.stdout, done.stderr.strip()) == (130, b"", b"")
+    assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"")
 
 
 def test_an_interrupt_while_the_process_exits_ends_it_without_a_word() -> None:
     command = [sys.executable, "-c", INTERRUPTED_EXIT + MAIN, "--version"]
     done = subprocess.run(command, capture_output=True, timeout=DEADLINE, check=False)
-    assert (done.returncode, done.stderr) == (-signal.SIGINT, b"")
+    assert (done.returncode, done.stderr) == (130, b"")
