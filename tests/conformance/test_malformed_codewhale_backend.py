@@ -94,13 +94,15 @@ NOBODY: dict[str, bytes] = {
     "11: an answer to nobody": raw('{"jsonrpc":"2.0","id":99,"result":{}}'),
     "11: an answer to nobody without a version": raw('{"id":99,"result":{}}'),
     "11: an error to nobody": raw('{"jsonrpc":"2.0","id":99,"error":{"code":-32603,"message":"m","data":null}}'),
-    "1.2: a parse error": raw('{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"m","data":null}}'),
+    "1.2: a result without an id": raw('{"jsonrpc":"2.0","id":null,"result":{}}'),
     "11: an answer under a text": raw('{"jsonrpc":"2.0","id":"x","result":{}}'),
     "11: an answer with a result and an error": raw('{"id":99,"result":{},"error":{"code":1,"message":"m"}}'),
     "11: an answer of an older JSON-RPC": raw('{"jsonrpc":"1.0","id":99,"result":{}}'),
     "11: an error without a code": raw('{"id":99,"error":{"message":"m"}}'),
 }
 """Answers to no request of ours."""
+
+PARSE_ERROR = raw('{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"m","data":null}}')
 
 UNKNOWN = {
     "0: a line of an unknown type": raw('{"type":"response_paused","response_id":"r"}'),
@@ -119,11 +121,13 @@ COSTS_ITSELF = [
 IDLE = [
     *COSTS_ITSELF,
     *[row(f"3: {line['type']} outside of a turn", line, counted=1) for line in (START, delta("x"), END)],
+    row("1.2: a parse error outside of a turn", PARSE_ERROR, counted=1),
     row("3: a whole response outside of a turn", START, delta("x"), END, counted=3),
 ]
 
 ENDS = [
     row("3: a turn", START, delta("a"), delta("b"), END, WELL, text="ab", end="completed"),
+    row("1.2: a parse error", START, delta("a"), PARSE_ERROR, text="a", end="failed"),
     row("3: a delta without a start", delta("a"), END, WELL, text="a", end="completed"),
     row("3: no end", START, delta("a"), WELL, text="a", end="completed"),
     row("3: two starts", START, delta("a"), START, delta("b"), END, WELL, text="ab", end="completed"),

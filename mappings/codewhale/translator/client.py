@@ -72,7 +72,10 @@ class ClientTranslator(TranslatorDefaults[Event]):
         for burst in heard.bursts:
             if burst.request:
                 for answer in _answers(burst.items):
-                    self._take_answer(burst.request, answer, step)
+                    own = burst.request
+                    if own == "null" and len(self._waiting) == 1 and _is_error(answer):
+                        (own,) = self._waiting  # a server that cannot read a request does not know its id
+                    self._take_answer(own, answer, step)
             else:
                 _add(step, [said for item in burst.items for said in self._take_line(item, step)])
         for fault in heard.faults:
@@ -271,6 +274,10 @@ def _answers(items: Sequence[Event]) -> Iterator[Sequence[Any]]:
             start = end
     if start < len(items):
         yield items[start:]
+
+
+def _is_error(items: Sequence[Event]) -> bool:
+    return isinstance(items[-1], say.Reply) and items[-1].failure is not None
 
 
 def _add(step: Step[Event], items: list[Event]) -> None:

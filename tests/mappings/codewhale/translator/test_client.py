@@ -423,6 +423,30 @@ def test_an_answer_to_no_request_of_ours_is_counted() -> None:
     assert child.losses == ["Reply"]
 
 
+PARSE_ERROR = {"jsonrpc": "2.0", "id": None, "error": {"code": -32700, "message": "invalid json: x", "data": None}}
+
+
+def test_an_error_without_an_id_ends_the_only_open_request() -> None:
+    child = Child().open()
+    child.message()
+    (ended,) = child.sends(PARSE_ERROR)
+    assert (ended.end, ended.failure.text) == ("failed", "invalid json: x")
+    assert [type(item) for item in child.message()] == [say.TurnAccepted]  # not busy any more
+
+
+def test_an_error_without_an_id_is_counted_if_two_requests_are_open() -> None:
+    child = Child()
+    child.sent(ask.Ping(request="p"), ask.Ping(request="q"))
+    assert (child.sends(PARSE_ERROR), child.losses) == ([], ["Reply"])
+
+
+def test_a_result_without_an_id_is_counted() -> None:
+    child = Child()
+    child.sent(ask.Ping(request="p"))
+    assert child.sends({"id": None, "result": {"status": "ok", "service": "s", "transport": "stdio"}}) == []
+    assert child.losses == ["Reply"]
+
+
 def test_unanswered_commands_are_refused_when_the_server_ends() -> None:
     child = Child().open()
     child.sent(ask.GetGoal(request="g", session=SESSION))
