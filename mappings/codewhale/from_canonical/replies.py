@@ -19,6 +19,7 @@ from dragoman.mappings.codewhale.from_canonical.generations import goal_in
 from dragoman.mappings.codewhale.ids import session_id, thread_id
 from dragoman.mappings.codewhale.vocabulary import NEW, given
 from dragoman.mappings.codewhale.wire import results
+from dragoman.mappings.codewhale.wire.requests import ListParams
 from dragoman.mappings.codewhale.wire.values import Checkpoint, HistoryItem, Thread, ThreadGoal
 from dragoman.mappings.extras import raw, read_raw
 from dragoman.mappings.rfc3339 import NS
@@ -190,7 +191,9 @@ def told(event: HistorySnapshot, asked: object) -> results.ThreadResponse:
 
 def listed(event: SessionsListed, asked: object, generation: str) -> Any:
     """Return the result of thread/list or app/thread_loaded_list, whichever was `asked`."""
-    rows = tuple(row(summary, generation) for summary in event.sessions)
+    params = given(getattr(asked, "ext", None), "params", ListParams, None)
+    wants_none = params is not None and params.limit == 0  # a command has 0 for no limit
+    rows = () if wants_none else tuple(row(summary, generation) for summary in event.sessions)
     if given(getattr(asked, "ext", None), "kind", str, "") == "loaded":
         return results.AppResponse(ok=True, data=raw({"threads": rows}))
     return results.ThreadResponse(thread_id=LIST, status="ok", threads=rows, data=results.EMPTY)

@@ -79,6 +79,10 @@ class ListParams(Params, frozen=True, kw_only=True):
     include_archived: bool | UnsetType = UNSET
     limit: Annotated[int, Meta(ge=0)] | None = None
 
+    def __post_init__(self) -> None:
+        if self.limit is not None and self.limit >= 1 << 64:  # msgspec cannot check this bound
+            raise ValueError("invalid value: an integer above 64 bits, expected usize")
+
     @classmethod
     def asking(cls, limit: int, archived: bool) -> ListParams | UnsetType:
         """Return the params of a list without default values, as clients usually write them."""

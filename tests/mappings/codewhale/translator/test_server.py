@@ -11,7 +11,7 @@ import pytest
 from dragoman.mappings.canonical import Batch, SessionState
 from dragoman.mappings.canonical import commands as ask
 from dragoman.mappings.canonical import events as say
-from dragoman.mappings.canonical.values import BackendInfo, Cause, End, Failure, Message, Origin, Text
+from dragoman.mappings.canonical.values import BackendInfo, Cause, End, Failure, Message, Origin, SessionSummary, Text
 from dragoman.mappings.codewhale import DIALECT, ServerTranslator
 from dragoman.mappings.codewhale.translator.server import NESTED_MAX
 from dragoman.mappings.codewhale.vocabulary import HEAD, SEED
@@ -527,6 +527,18 @@ def test_lists_are_answered_in_both_forms() -> None:
         client = Client().asks(method)
         client.answer(say.SessionsListed(request=client.heard[0].request, sessions=()))
         assert client.line()["result"] == result
+
+
+@pytest.mark.parametrize(("limit", "rows"), [(0, 0), (5, 1), (None, 1)])
+@pytest.mark.parametrize("grouped", [False, True])
+def test_a_list_with_the_limit_0_is_empty(limit: int | None, rows: int, grouped: bool) -> None:
+    params = {"limit": limit, "include_archived": True}
+    client = (
+        Client().asks("thread/request", kind="list", **params) if grouped else Client().asks("thread/list", **params)
+    )
+    listed = (SessionSummary(session=SESSION),)
+    client.answer(say.SessionsListed(request=client.heard[0].request, sessions=listed))
+    assert len(client.line()["result"]["threads"]) == rows
 
 
 def test_a_result_of_this_dialect_is_passed_on_unchanged() -> None:
