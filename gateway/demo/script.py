@@ -80,7 +80,7 @@ def read(text: str, name: str) -> list[list[Line]]:
 def _line(text: str) -> Line:
     try:
         fields = msgspec.json.decode(text)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise ConfigError(f"not JSON: {error}") from error
     if not isinstance(fields, dict) or not isinstance(fields.get("type"), str):
         raise ConfigError('no event: write {"type": "text_delta", "text": "..."}')

@@ -80,6 +80,7 @@ def test_delays_are_milliseconds_and_blank_lines_are_ignored() -> None:
     ("text", "where"),
     [
         ("nonsense", "s.jsonl:1: not JSON: "),
+        pytest.param("[" * 100_000, "s.jsonl:1: not JSON: ", id="deep"),
         (END + '\n\n{"type":"text_detla"}', "s.jsonl:3: invalid type 'text_detla'; did you mean 'text_delta'?"),
         ('{"type":"confetti"}', "s.jsonl:1: invalid type 'confetti'; `dragoman schema events` lists the events"),
         ('{"type":"turn_accepted","request":"r"}', "s.jsonl:1: invalid type 'turn_accepted'"),
