@@ -7,13 +7,13 @@ Opaque JSON has the type `object`: it is decoded, so that only valid JSON in UTF
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias, Union
+from typing import Annotated, Literal, TypeAlias, Union
 
-from msgspec import UNSET
+from msgspec import UNSET, Meta
 
 from dragoman.mappings.codec import Codec
 from dragoman.mappings.smooth.wire.base import Closed, EventBase
-from dragoman.mappings.smooth.wire.spellings import usual_event
+from dragoman.mappings.smooth.wire.spellings import COUNT_MAX, usual_event
 
 CAPABILITY_OF_KIND = {"identity_intake": "identity_form", "choices": "choice_chips"}
 """Kind of interaction -> the claim in `supports` that a client needs for it (docs/dialects/smooth.md, section 6)."""
@@ -101,12 +101,15 @@ class Citation(Closed, frozen=True, kw_only=True):
     score: float
 
 
+Count = Annotated[int, Meta(ge=0, le=COUNT_MAX)]
+
+
 class TurnUsage(Closed, frozen=True, kw_only=True):
-    """Tokens and cost, summed over the turn's model calls."""
+    """Tokens and cost, summed over the turn's model calls. The schema does not bound the counts; other dialects do."""
 
     cost_usd: float | None = None
-    prompt_tokens: int | None = None
-    completion_tokens: int | None = None
+    prompt_tokens: Count | None = None
+    completion_tokens: Count | None = None
 
 
 class FinalAnswer(Closed, frozen=True, kw_only=True):

@@ -33,6 +33,9 @@ STATUS = {"eventual_response": 200, "cancelled": 499}
 FALLBACK_CODE = "INTERNAL_ERROR"
 """The code of an error without one, as in the reference clients (docs/dialects/smooth.md, section 8)."""
 
+COUNT_MAX = (1 << 63) - 1
+"""The largest count that every dialect can write."""
+
 OPTIONAL_ID = ("cancelled", "error")
 """Events whose `data.requestId` may be absent; the others need one, "" if it is unknown."""
 
@@ -118,8 +121,10 @@ def _answer(answer: JsonObject) -> None:
     usage = answer.get("usage")
     if isinstance(usage, dict):
         _drop_unless(usage, "costUsd", int, float)
-        _drop_unless_whole(usage, "promptTokens")
-        _drop_unless_whole(usage, "completionTokens")
+        for key in ("promptTokens", "completionTokens"):
+            _drop_unless_whole(usage, key)
+            if not 0 <= usage.get(key, 0) <= COUNT_MAX:
+                del usage[key]
     _keep(answer, "citations", lambda source: isinstance(source, dict) and isinstance(source.get("id"), str))
     sources = answer.get("citations")
     for source in sources if isinstance(sources, list) else ():

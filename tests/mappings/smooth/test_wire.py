@@ -125,6 +125,7 @@ SOURCE = {"id": "1", "title": "t", "snippet": "s", "score": 0.5}
         ({"usage": 5, "citations": {}}, {}),
         ({"usage": {"promptTokens": 1.5, "completionTokens": "2", "costUsd": "3"}}, {"usage": {"promptTokens": 1}}),
         ({"citations": [{"id": "1", "title": "t", "snippet": "s"}]}, {"citations": [SOURCE | {"score": 0.0}]}),
+        ({"usage": {"promptTokens": -1, "completionTokens": 1 << 63}}, {}),
         ({"citations": [SOURCE | {"snippet": None}]}, {"citations": [SOURCE | {"snippet": ""}]}),
         (
             {"citations": [5, {"id": 5}, {"id": "1"}]},
