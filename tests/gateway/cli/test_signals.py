@@ -61,7 +61,7 @@ import atexit, signal
 atexit.register(signal.raise_signal, signal.SIGINT)
 """
 MAIN = """
-from dragoman.gateway.cli import main
+from dragoman.gateway.cli.entry import main
 main()
 """
 
