@@ -606,7 +606,7 @@ BIG = '{"event":"thinking_start"}\n' * 50_000
 
 def piped(shell: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
     """Run a shell pipeline around `dragoman ...`; its first line of output is the exit code of dragoman."""
-    script = shell.replace("dragoman", f"{sys.executable} -m dragoman")
+    script = re.sub(r"(?<!/)dragoman ", f"{sys.executable} -m dragoman ", shell)  # not in the path of the checkout
     return subprocess.run(["bash", "-c", script], input=stdin, capture_output=True, text=True, timeout=40, check=False)
 
 
