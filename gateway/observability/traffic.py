@@ -19,14 +19,14 @@ Result = TypeVar("Result")
 Heard = TypeVar("Heard")
 Said = TypeVar("Said")
 
-
 # Seconds: a token takes 20 us, a step of the event loop 10 ms.
 BOUNDS = (0.00001, 0.00002, 0.00005, 0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 1.0)
 
-
 TEXTS_TIMED = 16
-"""Of the pieces of streamed text each 16th is timed and counts for all 16: two clocks and a histogram for each piece
-took a tenth of a lone token's CPU."""
+"""The number of pieces of streamed text of which one is timed and counts for all.
+
+To time each piece took a tenth of the CPU of a lone token.
+"""
 
 
 class Traffic(Struct, kw_only=True):
