@@ -24,12 +24,15 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any
 
+import structlog
 from aiohttp import WSCloseCode, WSMsgType
 from aiohttp.http_websocket import WebSocketError
 
 from dragoman.adapters.base import Work
 from dragoman.adapters.meter import STEP, Meter
 from dragoman.adapters.websocket.frame_counter import FrameCounter
+
+log = structlog.get_logger("dragoman.link")
 
 NOTHING = (False, b"")  # what a parser returns if the stream goes on
 CLOSING_MAX = 64 * 1024  # bytes that a peer may send after our close frame: 5 ms of tiny messages, and usually none
@@ -230,8 +233,9 @@ class MeteredReader:
         self._meter.add(-self.counted)
         self.counted = 0
 
-    def _fail(self, _error: Exception) -> None:
+    def _fail(self, error: Exception) -> None:
         """Disconnect the peer: a part of what it sent was not parsed."""
+        log.error("parsing failed, disconnecting the peer", exc_info=error)
         if self._protocol.transport is not None:
             self._protocol.transport.abort()
 
