@@ -85,6 +85,10 @@ NewWork = Callable[[Callable[[Exception], None]], Work]
 """Returns the work of a new connection. It calls the function with the exception of a piece that fails."""
 
 
+def do_nothing() -> None:
+    """Do nothing. It takes the place of a callback that is not called any more, so that its owner can be freed."""
+
+
 class Transport(Protocol):
     """A connected peer with which frames are exchanged."""
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
-from dragoman.adapters.base import Sink
+from dragoman.adapters.base import Sink, do_nothing
 from dragoman.adapters.lines import LineSplitter
 from dragoman.adapters.meter import Meter
 from dragoman.mappings.dialect import Frame, Parts
@@ -108,7 +108,7 @@ class Inbound:
         They are dropped, so that the transport, to which they belong, is freed without the garbage collector.
         """
         self._ended = True
-        self._pause = self._resume = _do_nothing
+        self._pause = self._resume = do_nothing
         if self.empty:
             self._finish()
 
@@ -263,10 +263,6 @@ class PulledInbound:
         change = sum(map(memory, frames)) - sum(map(memory, self._frames))
         self._frames = frames
         self._meter.add(change)
-
-
-def _do_nothing() -> None:
-    """Do nothing: the stream has ended."""
 
 
 def memory(frame: Frame) -> int:

@@ -18,6 +18,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
+from dragoman.adapters.base import do_nothing
 from dragoman.adapters.meter import Meter
 
 READ_SIZE = 64 * 1024  # the capacity of a Linux pipe
@@ -97,7 +98,7 @@ class ReadEnd:
             self.closed = True
             self._file.close()
             self._ended()
-            self._take, self._ended = _drop, _do_nothing  # the owner is freed without the garbage collector
+            self._take, self._ended = _drop, do_nothing  # the owner is freed without the garbage collector
 
     def _read_file(self) -> None:
         if self.read() and self._reading:
@@ -242,10 +243,6 @@ class WriteEnd:
 
 def _drop(_data: bytes) -> None:
     """Drop data: the end is closed."""
-
-
-def _do_nothing() -> None:
-    """Do nothing: the end is closed."""
 
 
 @contextlib.contextmanager

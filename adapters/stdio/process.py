@@ -23,6 +23,7 @@ from typing import IO, cast
 
 from msgspec import Struct
 
+from dragoman.adapters.base import do_nothing
 from dragoman.adapters.stdio.ends import File
 from dragoman.mappings.errors import ConfigError
 
@@ -146,7 +147,7 @@ class Process:
         self._is_over()
         self.exited.set()
         self._ended()
-        self._ended = _do_nothing  # the child's transport is freed without the garbage collector
+        self._ended = do_nothing  # the child's transport is freed without the garbage collector
 
     async def _gone(self, wait: float) -> bool:
         """Return True if the whole group has ended within `wait` seconds."""
@@ -178,10 +179,6 @@ class Process:
         if not self._over:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.pid, number)
-
-
-def _do_nothing() -> None:
-    """Do nothing: the exit was reported."""
 
 
 def _spawned(argv: Sequence[str], env: Mapping[str, str], cwd: str | None) -> subprocess.Popen[bytes]:
