@@ -26,6 +26,7 @@ from dragoman.gateway.first_frames import FirstFrames
 from dragoman.gateway.link import Link, LinkEvents, Peer
 from dragoman.gateway.observability import logs
 from dragoman.gateway.observability.trace_context import OUTGOING, TraceContext
+from dragoman.gateway.overload.fair_queue import DIAL
 from dragoman.gateway.public_reason import exit_reason, public_reason
 from dragoman.gateway.services import Services
 from dragoman.gateway.session.ports import BackendEvents
@@ -144,6 +145,7 @@ class Upstream:
         self._resting = False
         if not self._running and not self._stopped:
             self._running = True
+            self._services.queue.budget.left -= DIAL
             self._spawn(self._keep_connected(), f"{self._name}:upstream")
 
     def send(self, commands: Sequence[Command]) -> None:

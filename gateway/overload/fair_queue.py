@@ -15,7 +15,9 @@ What a command costs is known only once it is handled. So at most `CLIENT_FRAMES
 once, and the next ones in the same step only if it has units left.
 
 Tokens pass inputs. A lone frame of a backend may use up to one step more than the step has. A waiting command of a
-client counts as a whole quantum, because it may open a turn, so frames of backends that wait as long come first.
+client counts as a whole quantum, because it may open a turn, so frames of backends that wait as long come first. The
+begin of a turn and its end count for the step, but not for the backend. So the tokens behind a begin do not wait for
+the commands of all clients.
 """
 
 from __future__ import annotations
@@ -38,7 +40,8 @@ QUANTUM = STEP // 8  # units of one turn while others wait
 FRAME = 2048  # units of a frame beside its bytes: 5 to 20 us, for a ping, a fault or another small command
 EVENT = 256  # units of a frame of a backend beside its bytes: about 1.5 us, as most of them come in bulk
 TURN = QUANTUM  # units of a command to a backend, of the begin of a turn and of its end: 8 (2 ms) fill a step
-OPEN = STEP // 2  # units of a new session: 1 to 4 ms, most of it in its connection, outside of this step
+OPEN = STEP // 4  # units of a new session, or of an unopened one that its backend names
+DIAL = STEP // 4  # units of a connection to a backend: 1 to 2 ms, most of it outside of this step
 CLIENT_FRAMES = 8  # frames of a client handled at once: eight that each open a session take about 10 ms
 PUT = 512  # units of one write to a link beside its bytes: about 5 us, mostly for the system call
 
@@ -47,10 +50,12 @@ class StepBudget(Struct):
     """The work (units) that the current step may still do; whoever does work subtracts it.
 
     `left` is below 0 after work that cost more than was left. The current turn is over when it is not above `turn_end`.
+    `unassigned` is the work of the current turn that counts for the step, but for no link.
     """
 
     left: int = STEP
     turn_end: int = 0
+    unassigned: int = 0
 
 
 class Waiting(Protocol):
@@ -145,8 +150,9 @@ class FairQueue:
         before = budget.left
         self._clock = max(self._clock, turns.given)
         budget.turn_end = max(0, before - QUANTUM) if self._waiting else 0
+        budget.unassigned = 0
         turns.take()
-        turns.given += before - budget.left
+        turns.given += before - budget.left - budget.unassigned
         if turns.waiting:
             self.wait(turns)
 

@@ -132,6 +132,7 @@ class Delivery:
         if opened or ended or type(batch.events[-1]) is e.QuestionAsked:
             finished = self._tell_runs(batch, opened)
             self._budget.left -= TURN
+            self._budget.unassigned += TURN
         if ended:
             self._end_turn(batch)
         if self._recorder is not None and before is not self._recorder:  # unequal for nearly every token

@@ -16,6 +16,7 @@ from dragoman.gateway.overload.fair_queue import (
     PUT,
     QUANTUM,
     STEP,
+    TURN,
     FairQueue,
     SlicedWork,
     Turns,
@@ -142,6 +143,29 @@ def test_frames_of_backends_come_before_commands_that_waited_longer() -> None:
     client.say(b"input")
     backend.say(b"begin", b"token")
     assert harness.step() == [("backend", b"begin"), ("backend", b"token"), ("client", b"input")]
+
+
+def test_tokens_behind_the_begin_of_a_turn_come_before_commands_that_waited_longer() -> None:
+    class Worker(Sender):
+        def act(self) -> None:
+            before = len(self.log)
+            super().act()
+            for _, frame in self.log[before:]:
+                self.queue.budget.left -= 0 if frame == b"token" else TURN
+                self.queue.budget.unassigned += TURN if frame == b"begin" else 0
+
+    harness = FairQueueHarness()
+    backend = Worker("backend", harness.queue, harness.log)
+    backend.turns = Turns(harness.queue, backend.act, each=EVENT)
+    harness.queue.budget.left = 0
+    backend.say(b"begin")
+    for number in range(2 * STEP // TURN):
+        waiting = Worker(f"client-{number}", harness.queue, harness.log)
+        waiting.turns = Turns(harness.queue, waiting.act, check=lambda frame: frame)
+        waiting.say(b"input")
+    assert harness.step()[0] == ("backend", b"begin")
+    backend.say(b"token")
+    assert harness.step()[0] == ("backend", b"token")
 
 
 def test_a_backend_that_floods_does_not_come_before_a_client() -> None:
