@@ -30,11 +30,9 @@ from dragoman.gateway.config.model import Config, Limits, Route
 from dragoman.gateway.endpoint import Endpoint
 from dragoman.gateway.replay.in_process import InProcessEvent, InProcessTransport, in_process_dialect
 from dragoman.gateway.session.wording import (
-    Form,
     code,
     code_invalid,
     code_wanted,
-    declines,
     find_question,
     in_words,
     verdict,
@@ -65,6 +63,7 @@ from dragoman.mappings.canonical.events import (
 from dragoman.mappings.canonical.state import Question
 from dragoman.mappings.canonical.values import Failure, Text
 from dragoman.mappings.errors import ConfigError, DragomanError, first_error
+from dragoman.mappings.forms import Form, declines
 
 OPEN_DEADLINE = 15.0  # seconds: above Limits.open_deadline, so that the gateway's own error comes first
 CANCEL_WAIT = 3.0  # seconds for the end of a turn that the user cancelled

@@ -22,13 +22,14 @@ from dragoman.gateway.recording.show.compare import COMPARED, Difference, compar
 from dragoman.gateway.replay.in_process import InProcessEvent, InProcessTransport
 from dragoman.gateway.replay.matching import ANSWERS
 from dragoman.gateway.replay.plan import RecordedTurn, ReplayPlan, TurnPart
-from dragoman.gateway.session.wording import Form, in_words
+from dragoman.gateway.session.wording import in_words
 from dragoman.mappings.canonical import Command, Event
 from dragoman.mappings.canonical import commands as c
 from dragoman.mappings.canonical import events as e
 from dragoman.mappings.canonical.state import Question, Resolution
 from dragoman.mappings.canonical.values import Text, snake_case
 from dragoman.mappings.errors import ConfigError
+from dragoman.mappings.forms import SKIP, Form
 
 DEADLINE = 60.0  # seconds for one turn: a model may think for long
 
@@ -291,7 +292,6 @@ class Driver:
         return True
 
 
-SKIP = "skip"
 """The input that declines a form."""
 
 PARAGRAPH = "\n\n"

@@ -29,6 +29,7 @@ from dragoman.mappings.canonical.commands import (
 )
 from dragoman.mappings.canonical.state import Question, QuestionBlock, Resolution
 from dragoman.mappings.canonical.values import Cause, Failure, Origin, Segment, flatten
+from dragoman.mappings.forms import Form, declines
 
 NS = 1_000_000_000
 
@@ -59,7 +60,7 @@ class Questions:
         self._effects = effects
         self._shown = ""  # id of the open question
         self._shown_at = 0
-        self._form: wording.Form | None = None
+        self._form: Form | None = None
         self._deadline: Timer | None = None
         self.given: Given | None = None
         """The answer that is on its way to the backend, which may go on before it confirms it."""
@@ -100,7 +101,7 @@ class Questions:
         services = self._context.services
         self._shown_at = services.clock()
         if isinstance(block.asked, e.InteractionRequired):
-            self._form = wording.Form(block.asked)
+            self._form = Form(block.asked)
         self._deadline = services.schedule(services.limits.answer_deadline, self._expire)
         if block.words is None:
             self._decide(block.asked)
@@ -197,7 +198,7 @@ class Questions:
         if form is None:
             return
         answer = AnswerInteraction(request=command.request, session=command.session, question=self._shown)
-        if wording.declines(said):
+        if declines(said):
             self._give(client, structs.replace(answer, declined=True), command.segments)
             return
         fault = form.take(said)
@@ -207,7 +208,7 @@ class Questions:
             self._ask_on(form, fault, command.segments, Origin(link=client.id, request=command.request))
             _acknowledge(client, command.request)
 
-    def _ask_on(self, form: wording.Form, fault: str, segments: tuple[Segment, ...], origin: Origin) -> None:
+    def _ask_on(self, form: Form, fault: str, segments: tuple[Segment, ...], origin: Origin) -> None:
         now = self._context.services.clock()
         text = form.prompt(fault)
         self._effects.deliver(

@@ -1,38 +1,28 @@
 """Questions in words, and the reading of typed answers, for clients whose dialect has none
 (docs/translation.md, rule 3.3).
 
-Pure. An approval takes one word, a one-time code is typed behind `code`, a form (docs/dialects/smooth.md, section 6:
-identity_intake and choices) is asked one field an input.
+An approval takes one word, and a one-time code is typed behind `code`. `dragoman.mappings.forms` asks the fields of a
+form.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from typing import Any
-
-import msgspec
-from msgspec import Raw, Struct
 
 from dragoman.mappings.canonical.events import (
     ApprovalRequested,
-    InteractionInvalid,
-    InteractionRequired,
     OtpInvalid,
     OtpRequired,
     OtpSent,
 )
 from dragoman.mappings.canonical.state import Question
+from dragoman.mappings.forms import ANSWER_FORM, Form
 
 ANSWER_FIRST = "not sent: answer approve or deny first"
 ANSWER_APPROVAL = "Answer approve or deny."
-ANSWER_FORM = "skip declines."
 ANSWER_CODE = "Answer code and the number: code 123456."
-SKIP = ("skip", "/skip")
-NONE = ("none", "/none")
 
 CODE = re.compile(r"/?code\s+(\S{1,64})", re.IGNORECASE)
-SPEC_SHOWN = 1_000  # characters of a form that nobody can fill in
 WORDS = {"approve": True, "/approve": True, "deny": False, "/deny": False}
 
 
@@ -88,201 +78,3 @@ def code(said: str) -> str:
     """Return the code that was typed, "" if the input is none."""
     match = CODE.fullmatch(said.strip())
     return match[1] if match is not None else ""
-
-
-# -- forms ------------------------------------------------------------------------------------------
-
-
-class FormField(Struct, frozen=True, kw_only=True):
-    """A field of a form, asked in words.
-
-    `read` returns the value of a typed text, or raises ValueError with what to type.
-
-    `typed` returns the text that a user would type for a value.
-    """
-
-    key: str
-    question: str
-    read: Callable[[str], Any]
-    typed: Callable[[Any], str]
-
-
-class Form:
-    """A form that a user fills in field by field; `values` is the answer once it is `done`."""
-
-    def __init__(self, event: InteractionRequired) -> None:
-        self._event = event
-        self._fields = FIELDS.get(event.kind, _unknown)(event.spec)
-        self._values: dict[str, Any] = {}
-        self._at = 0
-
-    @property
-    def done(self) -> bool:
-        """Return True if every field has a value."""
-        return self._at >= len(self._fields)
-
-    @property
-    def values(self) -> Raw:
-        """Return the answer in the form of smooth's submit_interaction."""
-        given = {key: value for key, value in self._values.items() if value is not None}
-        answer = {"answers": list(given.values())} if self._event.kind == "choices" else given
-        return Raw(msgspec.json.encode(answer))
-
-    def prompt(self, fault: str = "") -> str:
-        """Return the question of the current field, behind what was wrong with the answer before."""
-        number = f" ({self._at + 1} of {len(self._fields)})" if len(self._fields) > 1 else ""
-        reason = f"{self._event.reason}\n" if self._event.reason else ""
-        said = f"{fault}\n" if fault else ""
-        return f"{said}{reason}{self._fields[self._at].question}{number}\n{ANSWER_FORM}"
-
-    def take(self, said: str) -> str:
-        """Fill in the current field; return what is wrong with the answer, "" if nothing."""
-        field = self._fields[self._at]
-        try:
-            self._values[field.key] = field.read(said.strip())
-        except ValueError as error:
-            return str(error)
-        self._at += 1
-        return ""
-
-    def typed(self, values: Raw) -> list[str]:
-        """Return the texts that a user would type to fill in the remaining fields with these values."""
-        given = msgspec.json.decode(values)
-        if self._event.kind == "choices":
-            given = {answer["header"]: answer for answer in given["answers"]}
-        return [field.typed(given.get(field.key)) for field in self._fields[self._at :]]
-
-    def again(self, refused: InteractionInvalid) -> str:
-        """Go back to the first field that the backend refused; return what was wrong."""
-        wrong = {error.field for error in refused.errors}
-        self._at = next((i for i, field in enumerate(self._fields) if field.key in wrong), 0)
-        faults = [f"{error.field}: {error.text}" if error.field else error.text for error in refused.errors]
-        return "\n".join(faults) or refused.text
-
-
-def declines(said: str) -> bool:
-    """Return True if a typed answer declines the form."""
-    return said.strip().lower() in SKIP
-
-
-class IdentityField(Struct):
-    """A field of identity_intake (docs/dialects/smooth.md, section 6)."""
-
-    key: str
-    required: bool = True
-    label: str = ""
-
-
-class IdentityForm(Struct):
-    """The spec of identity_intake."""
-
-    fields: list[IdentityField]
-
-
-class ChoiceOption(Struct):
-    """An option of a question, as a client reads it."""
-
-    label: str
-    description: str = ""
-
-
-class ChoiceQuestion(Struct, rename="camel"):
-    """A question of `choices` (docs/dialects/smooth.md, section 6)."""
-
-    question: str
-    header: str
-    options: list[ChoiceOption]
-    multi_select: bool = False
-
-
-class ChoicesForm(Struct):
-    """The spec of `choices`."""
-
-    questions: list[ChoiceQuestion]
-
-
-def _identity(spec: Raw) -> list[FormField]:
-    try:
-        form = msgspec.json.decode(spec, type=IdentityForm)
-    except msgspec.DecodeError:
-        return _unknown(spec)
-    return [
-        FormField(
-            key=field.key,
-            question=_yours(field.label or field.key) + ("" if field.required else " (none leaves it out)"),
-            read=_required if field.required else _optional,
-            typed=lambda value: NONE[0] if value is None else str(value),
-        )
-        for field in form.fields
-    ] or _unknown(spec)
-
-
-def _yours(name: str) -> str:
-    return f"{name}?" if name.lower().startswith("your ") else f"Your {name}?"
-
-
-def _required(said: str) -> str:
-    if not said:
-        raise ValueError("an answer is required")
-    return said
-
-
-def _optional(said: str) -> str | None:
-    return None if said.lower() in NONE else said
-
-
-def _choices(spec: Raw) -> list[FormField]:
-    try:
-        form = msgspec.json.decode(spec, type=ChoicesForm)
-    except msgspec.DecodeError:
-        return _unknown(spec)
-    return [_choice(question) for question in form.questions] or _unknown(spec)
-
-
-def _choice(question: ChoiceQuestion) -> FormField:
-    options = [
-        f"{number}. {option.label}" + (f": {option.description}" if option.description else "")
-        for number, option in enumerate(question.options, start=1)
-    ]
-    how = "one or more, separated by commas" if question.multi_select else "one"
-    lines = [question.question, *options, f"Answer {how}, by number or label, or in your own words."]
-    return FormField(
-        key=question.header, question="\n".join(lines), read=lambda said: _chosen(question, said), typed=_choosing
-    )
-
-
-def _chosen(question: ChoiceQuestion, said: str) -> dict[str, Any]:
-    labels = {str(number): option.label for number, option in enumerate(question.options, start=1)}
-    labels.update({option.label.lower(): option.label for option in question.options})
-    several = question.multi_select and said.lower() not in labels  # a label may hold a comma
-    parts = [part.strip() for part in said.split(",")] if several else [said]
-    chosen = list(dict.fromkeys(labels[part.lower()] for part in parts if part.lower() in labels))
-    other = ", ".join(part for part in parts if part and part.lower() not in labels)
-    if not chosen and not other:
-        raise ValueError("choose at least one option")
-    return {"header": question.header, **({"options": chosen} if chosen else {}), **({"other": other} if other else {})}
-
-
-def _choosing(answer: Any) -> str:
-    given = answer or {}
-    return ", ".join([*given.get("options", ()), *([given["other"]] if given.get("other") else [])])
-
-
-def _unknown(spec: Raw) -> list[FormField]:
-    shown = bytes(spec).decode(errors="replace")[:SPEC_SHOWN]
-    return [
-        FormField(
-            key="",
-            question=f"The agent shows a form that cannot be filled in with words: {shown}",
-            read=_never,
-            typed=str,
-        )
-    ]
-
-
-def _never(_said: str) -> str:
-    raise ValueError("this form can only be declined")
-
-
-FIELDS: dict[str, Callable[[Raw], list[FormField]]] = {"identity_intake": _identity, "choices": _choices}
-"""Kind of interaction -> how its spec is asked field by field."""
