@@ -292,8 +292,6 @@ class Driver:
         return True
 
 
-"""The input that declines a form."""
-
 PARAGRAPH = "\n\n"
 """The separator before a question in words that follows other text."""
 
