@@ -1,5 +1,5 @@
 """Run the command line: `python -m dragoman` is `dragoman`."""
 
-from dragoman.gateway.cli.entry import main
+from dragoman.gateway.entry import main
 
 main()

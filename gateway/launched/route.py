@@ -20,7 +20,6 @@ from dragoman.gateway.config import check
 from dragoman.gateway.config.model import Config, Route
 from dragoman.gateway.observability import logs
 from dragoman.gateway.overload import descriptors
-from dragoman.gateway.process import standard_descriptors
 from dragoman.mappings.errors import ConfigError, DragomanError, first_error
 
 
@@ -40,7 +39,6 @@ def choose_route(environment: Mapping[str, str]) -> tuple[Config, Route]:
 
 def run_program(serve: Callable[[], Coroutine[Any, Any, None]]) -> NoReturn:
     """Run until stopped, then exit: 0 success, 1 failure, 2 bad usage or configuration."""
-    standard_descriptors.open_missing()
     descriptors.raise_limit()
     logs.configure("warning")
     try:

@@ -95,7 +95,7 @@ LOGS = [f"dragoman.gateway.observability{module}" for module in ("", ".log_queue
 def test_neither_version_nor_help_nor_an_error_of_usage_imports_the_gateway(option: str, more: list[str]) -> None:
     program = """
 import sys
-from dragoman.gateway.cli.entry import main
+from dragoman.gateway.entry import main
 try:
     main()
 except SystemExit:
@@ -109,9 +109,9 @@ except SystemExit:
     assert ast.literal_eval(ours) == [
         "dragoman.gateway",
         "dragoman.gateway.cli",
-        "dragoman.gateway.cli.entry",
         "dragoman.gateway.cli.plain_values",
         "dragoman.gateway.cli.program",
+        "dragoman.gateway.entry",
         *more,
         "dragoman.gateway.process",
         "dragoman.gateway.process.standard_descriptors",

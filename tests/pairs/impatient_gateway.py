@@ -7,7 +7,7 @@ from unittest.mock import patch
 
 from dragoman.adapters.stdio import ChildLimits, Children
 from dragoman.gateway import app
-from dragoman.gateway.cli.entry import main
+from dragoman.gateway.entry import main
 
 SHORT = ChildLimits(eof_wait=0.2, term_wait=0.2)
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import subprocess
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -43,27 +42,6 @@ CELLS = [
     ("stdio", "HUP", 0),
     ("stdio", "QUIT", 1),
 ]
-
-
-INTERRUPTED_IMPORT = """
-import signal, sys
-class Interrupter:
-    def find_spec(self, name, *_):
-        if name == {module!r}:
-            try:
-                signal.raise_signal(signal.SIGINT)
-            except KeyboardInterrupt:
-                raise ImportError("as Python makes it of any error in some imports")
-sys.meta_path.insert(0, Interrupter())
-"""
-INTERRUPTED_EXIT = """
-import atexit, signal
-atexit.register(signal.raise_signal, signal.SIGINT)
-"""
-MAIN = """
-from dragoman.gateway.cli.entry import main
-main()
-"""
 
 
 @asynccontextmanager
@@ -134,25 +112,3 @@ async def test_an_interrupt_cancels_a_turn_of_send_and_exits_130(tmp_path: Path)
             _, errors = await process.communicate()
         assert process.returncode == 130
         assert b"Traceback" not in errors
-
-
-@pytest.mark.parametrize(
-    ("arguments", "module"),
-    [
-        (["--version"], "dragoman.gateway.process"),
-        (["--version"], "typer"),
-        (["serve"], "structlog"),
-        (["import"], "msgspec"),
-    ],
-)
-def test_an_interrupt_during_an_import_exits_130_without_a_word(arguments: list[str], module: str) -> None:
-    program = INTERRUPTED_IMPORT.format(module=module) + MAIN
-    command = [sys.executable, "-c", program, *arguments]
-    done = subprocess.run(command, capture_output=True, timeout=DEADLINE, check=False)
-    assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"")
-
-
-def test_an_interrupt_while_the_process_exits_ends_it_without_a_word() -> None:
-    command = [sys.executable, "-c", INTERRUPTED_EXIT + MAIN, "--version"]
-    done = subprocess.run(command, capture_output=True, timeout=DEADLINE, check=False)
-    assert (done.returncode, done.stderr) == (130, b"")

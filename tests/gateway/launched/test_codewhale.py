@@ -15,7 +15,7 @@ from dragoman.gateway.launched.codewhale import launch
 from tests.pairs.codewhale_client import CodewhaleClient
 from tests.pairs.gateway import serving
 
-PROGRAM = (sys.executable, "-c", "from dragoman.gateway.launched.codewhale import main; main()")
+PROGRAM = (sys.executable, "-c", "from dragoman.gateway.entry import codewhale; codewhale()")
 USUAL = ("app-server", "--stdio", "--config", "/home/user/.codewhale/config.toml")
 
 CONFIG = """

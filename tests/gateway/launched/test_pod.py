@@ -22,7 +22,7 @@ from tests.pairs.pod_client import PodClient
 from tests.pairs.pod_parent import spawn, stop
 
 START = 20.0  # seconds that a TUI waits for the ready line (docs/dialects/pod.md, section 2)
-PROGRAM = (sys.executable, "-c", "from dragoman.gateway.launched.pod import main; main()")
+PROGRAM = (sys.executable, "-c", "from dragoman.gateway.entry import pod; pod()")
 
 CONFIG = """
 [limits]
