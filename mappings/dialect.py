@@ -105,9 +105,9 @@ class Loss(Struct, frozen=True, kw_only=True, gc=False):
 class Burst(Struct, Generic[T], frozen=True, kw_only=True, gc=False):
     """Consecutive items from one peer, with one request id and one time.
 
-    `items` are events (`Burst[Event]`) or commands (`Burst[Command]`), in order. `request` is "" if the dialect has no
-    request ids. `at` is in ns, 0 if the dialect has no times. `session` is the peer's own id of the session, if a link
-    carries many. `ext` has the documented fields of the envelope that have no canonical counterpart.
+    `items` are events (`Burst[Event]`) or commands (`Burst[Command]`), in order, at least one. `request` is "" if the
+    dialect has no request ids. `at` is in ns, 0 if the dialect has no times. `session` is the peer's own id of the
+    session, if a link carries many. `ext` has the documented fields of the envelope without a canonical counterpart.
     """
 
     items: list[T]

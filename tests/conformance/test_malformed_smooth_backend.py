@@ -328,6 +328,14 @@ ROWS = [
     row(
         "9: an end under a foreign id", ended("y", STRAY), TOKEN, ended("x"), told=[token("x"), answer("x")], counted=1
     ),
+    row(
+        "9: an end under a foreign id, after text",
+        TOKEN,
+        ended("y", STRAY),
+        ended("x"),
+        told=[token("x"), answer("x")],
+        counted=1,
+    ),
     row("4: a keepalive", of_turn("keepalive"), told=lambda told: {f["type"] for f in told} <= {"keepalive"}),
     # docs/translation.md, rule 3.15.
     row(

@@ -89,7 +89,8 @@ class ClientTranslator(TranslatorDefaults[Event]):
         """Read events and assign each to a pending command, to a turn, or to neither."""
         step: Step[Event] = Step()
         FROM_SERVER.receive(frames, step)
-        step.bursts = [self._place_burst(burst, step) for burst in step.bursts]
+        placed = [self._place_burst(burst, step) for burst in step.bursts]
+        step.bursts = [burst for burst in placed if burst.items]
         if step.faults:
             for frame in frames:
                 self._end_unread(frame, step)
