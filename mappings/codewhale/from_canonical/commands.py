@@ -180,7 +180,8 @@ def submit_input(command: commands.SubmitInput, context: Context) -> Requests:
     for segment in command.segments:
         if isinstance(segment, ImageAttachment | FileAttachment):
             context.lose(command, "segments", "a codewhale takes no images or files by URL")
-    params = requests.MessageParams(thread_id=_thread(command), input=flatten(command.segments))
+    tools = given(command.ext, "allowed_tools", list[str], None)
+    params = requests.MessageParams(thread_id=_thread(command), input=flatten(command.segments), allowed_tools=tools)
     return _call(requests.Message, command, context, params)
 
 
@@ -227,8 +228,9 @@ def _text(value: object) -> str:
 
 @FROM_COMMAND.rule(commands.PromptOnce, produces=(requests.Prompt,))
 def prompt_once(command: commands.PromptOnce, context: Context) -> Requests:
+    tools = given(command.ext, "allowed_tools", list[str], None)
     params = requests.PromptParams(
-        thread_id=_thread(command) or None, prompt=command.prompt, model=command.model or None
+        allowed_tools=tools, thread_id=_thread(command) or None, prompt=command.prompt, model=command.model or None
     )
     return _call(requests.Prompt, command, context, params)
 

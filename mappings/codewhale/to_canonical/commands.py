@@ -36,6 +36,10 @@ def _form(message: RequestBase, params: object = UNSET, thread: str = "", **more
     )
 
 
+def _said(value: object) -> object:
+    return UNSET if value is None else value
+
+
 def _ignored(params: requests.NoParams | Raw | UnsetType) -> object:
     return UNSET if isinstance(params, requests.NoParams) else params
 
@@ -133,7 +137,7 @@ def goal_progress(message: requests.GoalProgress) -> Commands:
 def message(message: requests.Message) -> Commands:
     said = message.params
     segments = (Text(text=said.input),) if said.input else ()
-    ext = _form(message, thread=said.thread_id)
+    ext = _form(message, thread=said.thread_id, allowed_tools=_said(said.allowed_tools))
     session = session_id(said.thread_id)
     return (commands.SubmitInput(request=read_id(message.id), session=session, segments=segments, ext=ext),)
 
@@ -194,7 +198,7 @@ def prompt(message: requests.Prompt) -> Commands:
             session=session_id(thread),
             prompt=said.prompt,
             model=said.model or "",
-            ext=_form(message, thread=thread),
+            ext=_form(message, thread=thread, allowed_tools=_said(said.allowed_tools)),
         ),
     )
 

@@ -5,6 +5,7 @@ Each function returns None for a result of another shape. The answer then stays 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from msgspec import UNSET, Raw, Struct, UnsetType
@@ -30,6 +31,12 @@ def methods_of(result: Raw | UnsetType) -> list[str] | None:
     """Return the methods in the result of `capabilities`."""
     said = _known(result)
     return said.methods if isinstance(said, Capabilities) else None
+
+
+def resumes_context(result: Raw | UnsetType) -> bool:
+    """Return True if the server resumes a thread with its context, as servers do since 0.10.2."""
+    said = _known(result)
+    return isinstance(said, Capabilities) and said.tool_free_turns is True
 
 
 def session_opened(request: str, result: Raw | UnsetType) -> SessionOpened | None:
@@ -85,16 +92,45 @@ class ReadThreadData(Struct, frozen=True, gc=False):
 
 
 class Spoken(Struct, frozen=True, gc=False):
-    """A history item from a client's resume, in the form of a model API's message."""
+    """A history item from a client's resume, or a message of a saved session, in the form of a model API."""
 
     role: str = ""
     content: Any = None
 
 
+class SavedSession(Struct, frozen=True, gc=False):
+    """The conversation of a thread, as servers store it since 0.10.2."""
+
+    messages: tuple[Spoken, ...]
+
+
+class Snapshot(Struct, frozen=True, gc=False):
+    """The member `history` of a thread's `data` since 0.10.2."""
+
+    session: SavedSession
+
+
+class SavedThreadData(Struct, frozen=True, gc=False):
+    """The `data` of a thread with its saved session, as servers write it since 0.10.2."""
+
+    history: Snapshot
+
+
 def history(result: Raw | UnsetType) -> tuple[Message, ...] | None:
     """Return the messages of a thread, oldest first; other roles than user and assistant become system."""
     told = _thread_data(result)
-    return None if told is None else tuple(map(_message, told.history))
+    if told is not None:
+        return tuple(map(_message, told.history))
+    said = _known(result)
+    saved = read_raw(said.data, SavedThreadData) if isinstance(said, ThreadResponse) else None
+    return None if saved is None else tuple(_saved_messages(saved.history.session))
+
+
+def _saved_messages(saved: SavedSession) -> Iterator[Message]:
+    """Return the messages of a saved session that have text; thinking and tool blocks have none."""
+    for said in saved.messages:
+        if text := _text_of(said):
+            yield Message(role=ROLES.get(said.role, "system"), text=text)
 
 
 def goal(result: Raw | UnsetType) -> tuple[GoalUpdated, ...]:
@@ -127,7 +163,11 @@ def _spoken(item: HistoryItem) -> tuple[str, str]:
     said = read_raw(item.item, Spoken)
     if said is None:
         return item.role, item.content
+    words = _text_of(said)
+    return (said.role, words) if said.role in ROLES and words else (item.role, item.content)
+
+
+def _text_of(said: Spoken) -> str:
     parts = said.content if isinstance(said.content, list) else [said.content]
     texts = [part.get("text") if isinstance(part, dict) else part for part in parts]
-    words = "".join(text for text in texts if isinstance(text, str))
-    return (said.role, words) if said.role in ROLES and words else (item.role, item.content)
+    return "".join(text for text in texts if isinstance(text, str))

@@ -24,8 +24,16 @@ from dragoman.mappings.codec import MALFORMED
 from dragoman.mappings.codewhale.directions import FROM_SERVER
 from dragoman.mappings.codewhale.from_canonical import FROM_COMMAND, Context
 from dragoman.mappings.codewhale.to_canonical.frames import plain
-from dragoman.mappings.codewhale.to_canonical.replies import goal, history, methods_of, session_opened, sessions_listed
+from dragoman.mappings.codewhale.to_canonical.replies import (
+    goal,
+    history,
+    methods_of,
+    resumes_context,
+    session_opened,
+    sessions_listed,
+)
 from dragoman.mappings.codewhale.translator.opening import Opening
+from dragoman.mappings.codewhale.translator.required import with_required_params
 from dragoman.mappings.codewhale.wire import EVENTS, REQUESTS
 from dragoman.mappings.codewhale.wire.lines import ResponseDelta
 from dragoman.mappings.dialect import Burst, Clock, Frame, Loss, NewId, Step, TextReader, TextSink, TranslatorDefaults
@@ -51,6 +59,7 @@ class ClientTranslator(TranslatorDefaults[Event]):
 
     def __init__(self, clock: Clock, new_id: NewId) -> None:
         self._clock = clock
+        self._new_id = new_id
         numbers = count(1)
         self._waiting = Calls[Command](lambda: str(next(numbers)))
         self._turn: TurnInFlight | None = None
@@ -164,7 +173,7 @@ class ClientTranslator(TranslatorDefaults[Event]):
                 failure = Failure(cause="unsupported", text="a codewhale has no form for this command")
                 self._tell(step, command, say.Reply(request=command.request, failure=failure))
                 continue
-            step.frames += [REQUESTS.encode(message) for message in messages]
+            step.frames += [REQUESTS.encode(with_required_params(message, self._new_id)) for message in messages]
             self._waiting[own] = command
             if isinstance(command, ask.SubmitInput):
                 self._turn = TurnInFlight()
@@ -221,6 +230,7 @@ class ClientTranslator(TranslatorDefaults[Event]):
         if isinstance(command, ask.GetCapabilities):
             known = methods_of(event.result)
             self._interrupts = self._interrupts if known is None else "thread/interrupt" in known
+            self._opening.resumes_context = resumes_context(event.result)
         now, answers = self._opening.take_answer(command, self._typed_answer(command, event))
         _add(step, told + [answer for answer in answers if _for_somebody(answer)])
         self._write_requests(now, step)

@@ -1,7 +1,7 @@
 """The thread of a link, opened or resumed before all other commands (docs/dialects/codewhale.md, sections 2.3 and 3).
 
-A server keeps the model's context only in memory. So clients get a Gap with `context` if a thread is resumed from its
-store, or if a new thread replaces a lost one.
+Servers before 0.10.2 keep the model's context only in memory. So clients get a Gap with `context` if such a server
+resumes a thread from its store, or if a new thread replaces a lost one.
 """
 
 from __future__ import annotations
@@ -44,6 +44,7 @@ class Opening(SessionOpening):
 
     def __init__(self) -> None:
         super().__init__()
+        self.resumes_context = False  # True if the server knows the conversation of a thread that it resumes
         self._known = ""  # the thread id on the previous server
         self._cwd = ""
 
@@ -72,9 +73,12 @@ class Opening(SessionOpening):
         return self._placed(commands.ResumeSession(request=command.request, session=command.session))
 
     def _open(self, command: Command, event: SessionOpened) -> list[Event]:
-        resumed = not self.session and isinstance(command, commands.ResumeSession)
+        resumes = isinstance(command, commands.ResumeSession)
+        resumed = not self.session and resumes
         self.session = given(event.ext, "thread_id", str, event.session)
         known, self._known = self._known, ""
+        if resumes and self.resumes_context:
+            return []
         return [Gap(text=LOST, context=True)] if known or resumed else []
 
     def _second_attempt(self, command: Command) -> Command | None:

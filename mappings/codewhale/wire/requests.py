@@ -31,16 +31,17 @@ class CreateParams(Params, frozen=True, kw_only=True):
 
 
 class StartParams(Params, frozen=True, kw_only=True):
-    """Params of `thread/start`: the options of the new thread."""
+    """Params of `thread/start`: the options of the new thread. `operation_key` since 0.10.2."""
 
     model: str | None = None
     model_provider: str | None = None
     cwd: str | None = None
     persist_extended_history: bool | UnsetType = UNSET
+    operation_key: str | None = None
 
 
 class ResumeParams(Params, frozen=True, kw_only=True):
-    """Params of `thread/resume`: the thread to continue, and its options."""
+    """Params of `thread/resume`: the thread to continue, and its options. `operation_key` since 0.10.2."""
 
     thread_id: str
     history: list[Raw] | None = None
@@ -55,10 +56,11 @@ class ResumeParams(Params, frozen=True, kw_only=True):
     developer_instructions: str | None = None
     personality: str | None = None
     persist_extended_history: bool | UnsetType = UNSET
+    operation_key: str | None = None
 
 
 class ForkParams(Params, frozen=True, kw_only=True):
-    """Params of `thread/fork`: the thread to copy, and the options of the copy."""
+    """Params of `thread/fork`: the thread to copy, and the options of the copy. `operation_key` since 0.10.2."""
 
     thread_id: str
     path: str | None = None
@@ -71,6 +73,7 @@ class ForkParams(Params, frozen=True, kw_only=True):
     base_instructions: str | None = None
     developer_instructions: str | None = None
     persist_extended_history: bool | UnsetType = UNSET
+    operation_key: str | None = None
 
 
 class ListParams(Params, frozen=True, kw_only=True):
@@ -120,10 +123,11 @@ class ProgressParams(Params, frozen=True, kw_only=True):
 
 
 class MessageParams(Params, frozen=True, kw_only=True):
-    """Params that carry the user's input to a thread."""
+    """Params that carry the user's input to a thread. `allowed_tools` since 0.10.2."""
 
     thread_id: str
     input: str
+    allowed_tools: list[str] | None = None
 
 
 class KeyParams(Params, frozen=True, kw_only=True):
@@ -147,11 +151,12 @@ class AnswersParams(Params, frozen=True, kw_only=True):
 
 
 class PromptParams(Params, frozen=True, kw_only=True):
-    """Params of a single prompt."""
+    """Params of a single prompt. `allowed_tools` since 0.10.2."""
 
     thread_id: str | None = None
     prompt: str
     model: str | None = None
+    allowed_tools: list[str] | None = None
 
 
 # -- requests ---------------------------------------------------------------------------------------

@@ -29,10 +29,15 @@ class Health(Wire, frozen=True, kw_only=True):
 
 
 class Capabilities(Wire, frozen=True, kw_only=True):
-    """Result of `capabilities`; the ones about threads and prompts have only `methods`."""
+    """Result of `capabilities`; the ones about threads and prompts have fewer members. The facts are since 0.10.2."""
 
     transport: str | UnsetType = UNSET
     families: list[str] | UnsetType = UNSET
+    turn_image_inputs: bool | UnsetType = UNSET
+    interactive_execution: bool | UnsetType = UNSET
+    goal_execution: bool | UnsetType = UNSET
+    tool_free_turns: bool | UnsetType = UNSET
+    full_api_entrypoint: str | UnsetType = UNSET
     methods: list[str]
 
 

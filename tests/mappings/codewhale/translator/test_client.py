@@ -185,7 +185,7 @@ def test_commands_that_need_a_thread_wait_until_it_is_open() -> None:
         "thread/start", {"thread_id": THREAD, "status": "started", "thread": ROW, "data": {}}
     )
     assert (opened.session, opened.request, accepted) == (SESSION, "", say.TurnAccepted(request="m"))
-    assert child.asked[0]["params"] == {"thread_id": THREAD, "input": "hi"}
+    assert child.asked[0]["params"] == {"thread_id": THREAD, "input": "hi", "allowed_tools": []}
 
 
 def test_a_thread_that_cannot_be_opened_fails_the_commands_that_waited() -> None:

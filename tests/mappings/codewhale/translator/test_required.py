@@ -1,0 +1,164 @@
+"""Params without which a server of 0.10.2 refuses a request (docs/dialects/codewhale.md, section 12)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from itertools import count
+from typing import Any
+
+import pytest
+from msgspec import Raw
+
+from dragoman.mappings.canonical import Command, Event
+from dragoman.mappings.canonical import commands as ask
+from dragoman.mappings.canonical.events import Gap, HistorySnapshot, SessionOpened
+from dragoman.mappings.canonical.values import Message
+from dragoman.mappings.codewhale import DIALECT, ClientTranslator
+from dragoman.mappings.codewhale.translator.required import with_required_params
+from dragoman.mappings.codewhale.wire import requests
+from dragoman.mappings.dialect import Burst, Frame
+
+THREAD = "thr_0c2f9e5a"
+
+FACTS = {
+    "transport": "stdio",
+    "families": ["thread/*", "app/*", "prompt/*"],
+    "turn_image_inputs": True,
+    "interactive_execution": False,
+    "goal_execution": False,
+    "tool_free_turns": True,
+    "full_api_entrypoint": "codewhale app-server --http",
+}
+
+ROW = {
+    "id": THREAD,
+    "preview": "",
+    "ephemeral": False,
+    "model_provider": "deepseek",
+    "created_at": 1,
+    "updated_at": 1,
+    "status": "idle",
+    "cwd": "/w",
+    "cli_version": "0.10.2",
+    "source": "api",
+}
+
+RESUMED = {"thread_id": THREAD, "status": "resumed", "thread": ROW, "threads": [], "events": [], "data": {}}
+
+SAID = [
+    {"role": "user", "content": [{"type": "text", "text": "hi"}]},
+    {"role": "assistant", "content": [{"type": "thinking", "thinking": "?"}, {"type": "text", "text": "Hello you"}]},
+]
+
+READ = RESUMED | {"status": "ok", "data": {"history": {"version": 1, "session": {"messages": SAID}}}}
+
+
+def sent(request: requests.RequestBase) -> Any:
+    """Return the params that are sent in place of those of `request`."""
+    numbers = count(1)
+    message: Any = with_required_params(request, lambda: f"key-{next(numbers)}")
+    return message.params
+
+
+def test_a_thread_is_started_with_a_key() -> None:
+    asked = requests.Start(method="thread/start", params=requests.StartParams(cwd="/w"))
+    assert sent(asked) == requests.StartParams(cwd="/w", operation_key="key-1")
+    assert sent(requests.Start(method="thread/start")) == requests.StartParams(operation_key="key-1")
+
+
+def test_a_resume_and_a_fork_have_a_key() -> None:
+    resumed = sent(requests.Resume(method="thread/resume", params=requests.ResumeParams(thread_id=THREAD)))
+    assert resumed == requests.ResumeParams(thread_id=THREAD, operation_key="key-1")
+    forked = sent(requests.Fork(method="thread/fork", params=requests.ForkParams(thread_id=THREAD)))
+    assert forked == requests.ForkParams(thread_id=THREAD, operation_key="key-1")
+
+
+def test_the_key_of_a_client_is_kept() -> None:
+    params = requests.StartParams(operation_key="its own")
+    assert sent(requests.Start(method="thread/start", params=params)) is params
+
+
+@pytest.mark.parametrize(
+    ("metadata", "expected"),
+    [
+        (None, {"operation_key": "key-1"}),
+        ("null", {"operation_key": "key-1"}),
+        ('{"mode": "plan"}', {"operation_key": "key-1", "mode": "plan"}),
+        ('{"operation_key": "its own"}', {"operation_key": "its own"}),
+        ("[1]", [1]),
+    ],
+)
+def test_the_metadata_of_a_create_has_a_key(metadata: str | None, expected: object) -> None:
+    params = requests.CreateParams(metadata=Raw(metadata.encode())) if metadata else requests.CreateParams()
+    assert json.loads(bytes(sent(requests.Create(method="thread/create", params=params)).metadata)) == expected
+
+
+def test_other_requests_are_sent_unchanged() -> None:
+    request = requests.Read(method="thread/read", params=requests.OfThread(thread_id=THREAD))
+    assert with_required_params(request, str) is request
+
+
+@pytest.mark.parametrize(("said", "expected"), [(None, []), (["read"], ["read"]), ([], [])])
+def test_a_turn_and_a_prompt_allow_no_tools_unless_the_client_named_some(
+    said: list[str] | None, expected: list[str]
+) -> None:
+    message = requests.MessageParams(thread_id=THREAD, input="hi", allowed_tools=said)
+    assert sent(requests.Message(method="thread/message", params=message)).allowed_tools == expected
+    prompt = requests.PromptParams(prompt="hi", allowed_tools=said)
+    assert sent(requests.Prompt(method="prompt/run", params=prompt)).allowed_tools == expected
+
+
+@pytest.mark.parametrize(
+    ("method", "params"),
+    [
+        ("thread/message", {"thread_id": THREAD, "input": "hi", "allowed_tools": ["read"]}),
+        ("thread/message", {"thread_id": THREAD, "input": "hi", "allowed_tools": []}),
+        ("prompt/run", {"prompt": "hi", "allowed_tools": []}),
+        ("thread/start", {"cwd": "/w", "persist_extended_history": False, "operation_key": "its own"}),
+    ],
+)
+def test_a_client_s_own_params_reach_the_server(method: str, params: dict[str, object]) -> None:
+    request = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+    message = DIALECT.commands.codec.decode(json.dumps(request).encode())
+    commands = DIALECT.commands.to_canonical.functions[type(message)](message)
+    rendered = DIALECT.commands.write(Burst(items=list(commands)))
+    assert [json.loads(frame) for frame in rendered.frames] == [request]
+
+
+class Server:
+    """A server of 0.10.2, or with other capabilities, behind a link; `events` are what it said."""
+
+    def __init__(self, facts: dict[str, object]) -> None:
+        self.link = ClientTranslator(lambda: 0, lambda: "key")
+        self.events: list[Event] = []
+        self._answer(self.link.opened().frames, {"methods": ["thread/message"], **facts})
+
+    def asked(self, command: Command, result: Mapping[str, object]) -> None:
+        """Answer a command with this result."""
+        self._answer(self.link.send([command]).frames, result)
+
+    def _answer(self, frames: Sequence[Frame], result: Mapping[str, object]) -> None:
+        (request,) = [json.loads(frame) for frame in frames if isinstance(frame, bytes)]
+        step = self.link.receive([json.dumps({"jsonrpc": "2.0", "id": request["id"], "result": result}).encode()])
+        assert (step.faults, step.losses) == ([], [])
+        self.events += [item for burst in step.bursts for item in burst.items]
+
+
+@pytest.mark.parametrize(("facts", "expected"), [({}, [SessionOpened, Gap]), (FACTS, [SessionOpened])])
+def test_a_server_of_0_10_2_resumes_a_thread_with_its_context(facts: dict[str, object], expected: list[type]) -> None:
+    server = Server(facts)
+    server.asked(ask.ResumeSession(request="r", session=THREAD), RESUMED)
+    assert [type(event) for event in server.events] == expected
+
+
+def test_the_history_of_a_thread_is_read_from_its_saved_session() -> None:
+    server = Server(FACTS)
+    server.asked(ask.ResumeSession(request="r", session=THREAD), RESUMED)
+    server.asked(ask.GetHistory(request="h", session=THREAD), READ)
+    history = server.events[-1]
+    assert isinstance(history, HistorySnapshot)
+    assert [(item.role, item.text) for item in reversed(history.items) if isinstance(item, Message)] == [
+        ("user", "hi"),
+        ("assistant", "Hello you"),
+    ]
