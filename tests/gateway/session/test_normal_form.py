@@ -119,6 +119,21 @@ def test_a_terminal_corrects_contradicting_blocks(streamed: tuple[str, str], fin
     assert [item.text for item in session.state.transcript if isinstance(item, Message)] == kept
 
 
+def test_a_terminal_with_only_the_text_after_the_last_call_is_no_contradiction() -> None:
+    """The real smooth server in Python ends a turn with the text of its last model call."""
+    session = Session()
+    session.accept()
+    call = (ToolCallStarted(call="c", name="ls"), ToolCallFinished(call="c", output="x"))
+    said = session.feed(
+        TextDelta(text="Let me look. "),
+        *call,
+        TextDelta(text="It is here."),
+        TurnEnded(end="completed", text="It is here."),
+    )
+    assert "Gap" not in kinds(said)
+    assert [event.text for event in said if isinstance(event, TextDone)] == ["Let me look. ", "It is here."]
+
+
 def test_a_terminal_with_more_text_sends_the_rest_as_a_delta() -> None:
     session = Session()
     session.accept()
