@@ -18,7 +18,7 @@ from dragoman.gateway.endpoint import Endpoint
 from dragoman.gateway.identity.listeners import ListenerIdentity
 from dragoman.gateway.identity.principal import LOCAL, Principal, Refusal
 from dragoman.gateway.ingress import Ingress
-from dragoman.gateway.overload.fair_queue import STEP, SlicedWork
+from dragoman.gateway.overload.fair_queue import READ, SlicedWork
 from dragoman.gateway.pods.directory import PodDirectory
 from dragoman.gateway.pods.folder import PodFolder
 from dragoman.gateway.session.session import Session
@@ -156,6 +156,6 @@ class Listeners:
             instance=us,
             lost=lambda loss: clients.services.ledger.record([loss], target=dialect.name),
             subscribed=lambda: target.router.subscribed(),  # noqa: PLW0108  # a reload may change the router
-            work=lambda fail: SlicedWork(queue, fail, STEP),
+            work=lambda fail: SlicedWork(queue, fail, READ),
         )
         return await registry.listen(endpoint, target.router.services.limits, callbacks)

@@ -1,10 +1,15 @@
-"""Count frames of a client that aiohttp does not bound, from the headers of the frames.
+"""Check and count the frames of a client, from their headers, before aiohttp parses them.
 
-aiohttp bounds the bytes of a message, but not its fragments, nor pings and pongs. Empty ones add no bytes: one read of
-256 KiB has 43,690 of them, which take its parser 10 ms (pings) to 130 ms (fragments).
+aiohttp does not refuse a frame without a mask, and not each message that begins inside of another (RFC 6455, sections
+5.1 and 5.4). It bounds the bytes of a message, but not its fragments, nor pings and pongs. Empty ones add no bytes: one
+read of 256 KiB has 43,690 of them, which take its parser 10 ms (pings) to 130 ms (fragments). So a read is counted, and
+then parsed, in pieces.
 """
 
 from __future__ import annotations
+
+from aiohttp import WSCloseCode
+from aiohttp.http_websocket import WebSocketError
 
 from dragoman.adapters.base import NewWork
 
@@ -12,65 +17,85 @@ from dragoman.adapters.base import NewWork
 FRAGMENTS_MAX = 4096
 # Control frames in one read. Clients send a ping every few seconds; 1,024 take 0.4 ms here and 0.3 ms in the parser.
 CONTROL_MAX = 1024
+CONTROL_SIZE = 125  # bytes of a control frame at most (RFC 6455, section 5.5)
 CONTROL_UNITS = 2048  # units of work of a ping or pong: 10 to 20 us, with its answer
 FRAME_UNITS = 256  # units of work of any other frame: 1 to 3 us in the parser
 BYTES_OF_UNIT = 16  # bytes of a read that cost one unit: 256 KiB take 100 us, and as long to unmask
+PIECE = 64 * 1024  # units of one piece: 256 frames, or 32 pings
 DATA = frozenset((0x0, 0x1, 0x2))  # opcodes: the others may stand between two fragments
 OPCODES = DATA | {0x8, 0x9, 0xA}
 
 
 class FrameCounter:
-    """Follows the frames of one client. `early` was received together with its handshake.
+    """Follows the frames of one client.
 
     `new_work` makes the work of this connection; without it what was read is parsed at once.
-
-    If a header is impossible, the parser refuses it, and the counter stops.
     """
 
-    __slots__ = ("_fragments", "_header", "_skip", "_stopped", "between", "new_work", "units")
+    __slots__ = ("_control", "_fragments", "_header", "_skip", "between", "error", "new_work", "units")
 
-    def __init__(self, early: bytes = b"", new_work: NewWork | None = None) -> None:
+    def __init__(self, new_work: NewWork | None = None) -> None:
         self.new_work = new_work
         self.units = 0
-        """The work (units) that the data of the last `refusal` costs."""
+        """The work (units) of the last piece."""
+        self.error: WebSocketError | None = None
+        """Why the connection must close: behind the last piece is a frame that no client may send, or one too many."""
         self._header = b""  # the beginning of a header whose rest is still to come
         self._skip = 0  # bytes of the current frame that are still to come
         self._fragments = 0  # of the unfinished message
-        self._stopped = False
+        self._control = 0  # control frames of this read
         self.between = True
         """True if the next byte begins a frame and no message is unfinished: whole messages may be left out."""
-        self.refusal(early)
 
-    def refusal(self, data: bytes) -> str:
-        """Read the next data. Return what the client did wrong if it sent too many frames, and "" otherwise."""
-        if self._stopped:
-            return ""
-        if self._header:
+    def count_piece(self, data: bytes, begin: int = 0) -> int:
+        """Count the next frames of a read, from the byte `begin` on, and return where the piece that they are ends.
+
+        The piece ends at the end of the read, before a frame for which `error` is set, or after PIECE units.
+        """
+        known = len(self._header)  # these bytes came with an earlier read
+        if known:
             data, self._header = self._header + data, b""
-        at, size, control = self._skip, len(data), 0
-        self.units = size // BYTES_OF_UNIT
-        while at < size:
+        if not begin:
+            self._control = 0
+        at, size = begin + self._skip, len(data)
+        units = 0
+        while at < size and units < PIECE:
             if size - at < 2 or size - at < (start := _header_size(data[at + 1])):
                 self._header, at = data[at:], size
                 break
             first, second = data[at], data[at + 1]
-            if first & 0x0F not in OPCODES or first & 0x70 or second < 0x80:
-                self._stopped, self.between = True, False
-                return ""
-            if first & 0x0F in DATA:
-                self._fragments = 0 if first & 0x80 else self._fragments + 1
-                if self._fragments > FRAGMENTS_MAX:
-                    return f"message of more than {FRAGMENTS_MAX} fragments"
-            else:
-                control += 1
-                if control > CONTROL_MAX:
-                    return f"more than {CONTROL_MAX} pings or pongs at once"
-            self.units += FRAME_UNITS if first & 0x0F in DATA else CONTROL_UNITS
+            self.error = self._error(first, second)
+            if self.error is not None:
+                break
+            units += FRAME_UNITS if first & 0x0F in DATA else CONTROL_UNITS
             length = second & 0x7F
             at += start + (length if length < 126 else int.from_bytes(data[at + 2 : at + start - 4]))
-        self._skip = at - size
-        self.between = not (self._skip or self._header or self._fragments)
-        return ""
+        self._skip = max(0, at - size)
+        self.between = not (self._skip or self._header or self._fragments or self.error)
+        end = max(begin, min(at, size) - known)
+        self.units = units + (end - begin) // BYTES_OF_UNIT
+        return end
+
+    def _error(self, first: int, second: int) -> WebSocketError | None:
+        """Count the frame with these first two bytes, or return why the client must not send it here."""
+        opcode, is_final = first & 0x0F, first >= 0x80
+        if opcode not in OPCODES or first & 0x70:
+            return WebSocketError(WSCloseCode.PROTOCOL_ERROR, "unknown opcode, or a reserved bit is set")
+        if second < 0x80:
+            return WebSocketError(WSCloseCode.PROTOCOL_ERROR, "a client must mask its frames")
+        if opcode not in DATA:
+            if not is_final or second & 0x7F > CONTROL_SIZE:
+                return WebSocketError(WSCloseCode.PROTOCOL_ERROR, "control frame in fragments, or too long")
+            self._control += 1
+            if self._control > CONTROL_MAX:
+                return WebSocketError(WSCloseCode.MESSAGE_TOO_BIG, f"more than {CONTROL_MAX} pings or pongs at once")
+            return None
+        if (opcode == 0) != (self._fragments > 0):
+            return WebSocketError(WSCloseCode.PROTOCOL_ERROR, "message inside of another, or a part of none")
+        self._fragments = 0 if is_final else self._fragments + 1
+        if self._fragments > FRAGMENTS_MAX:
+            return WebSocketError(WSCloseCode.MESSAGE_TOO_BIG, f"message of more than {FRAGMENTS_MAX} fragments")
+        return None
 
 
 def _header_size(second: int) -> int:

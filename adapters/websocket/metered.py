@@ -3,9 +3,9 @@
 aiohttp's parser keeps an unfinished message where Python cannot see it. So this wrapper counts the bytes that the
 parser was fed since the last complete message.
 
-A client's pings, fragments and parts of messages are parsed in turns with those of the other clients: one iteration of
-the event loop may read from all of them. What was read waits here, and the connection is not read meanwhile. A whole
-message in one read is parsed at once, because its link takes turns.
+A client's pings, fragments and parts of messages are parsed in pieces, in turns with those of the other clients: one
+iteration of the event loop may read from all of them. What was read waits here, and the connection is not read
+meanwhile. A whole message in one read is parsed at once, because its link takes turns.
 
 It also ends a flood. While aiohttp closes a connection it reads all messages up to the peer's close frame, in one step
 of the event loop. So `close` drops those that wait, and aborts the connection of a peer that goes on sending.
@@ -25,7 +25,7 @@ from itertools import islice
 from typing import Any
 
 import structlog
-from aiohttp import WSCloseCode, WSMsgType
+from aiohttp import WSMsgType
 from aiohttp.http_websocket import WebSocketError
 
 from dragoman.adapters.base import Work
@@ -150,9 +150,11 @@ class MeteredReader:
             return self._parse(data)
         if self._work is None and counter.new_work is not None:
             self._work = counter.new_work(self._fail)
-        if self._work is None:
-            return NOTHING if self._refuses(counter, data) else self._parse(data)
         self._kept += len(data)
+        if self._work is None:
+            for _units in self._parse_in_pieces(counter, data):
+                pass
+            return NOTHING
         self._work.add_work(self._parse_in_turn(self._work, counter, data))
         if self._kept:
             self._read_on(pause=True)
@@ -160,23 +162,28 @@ class MeteredReader:
         return NOTHING
 
     def _parse_in_turn(self, work: Work, counter: FrameCounter, data: bytes) -> Iterator[None]:
-        self._kept -= len(data)
-        if self._parser is not None:
-            if not self._refuses(counter, data):
-                self._parse(data)
-            work.count(counter.units)
+        for units in self._parse_in_pieces(counter, data):
+            work.count(units)
+            if self._kept:
+                yield
         if not self._kept:
             self._work = None  # it refers to us, and takes 0.8 KB of an idle connection, which answers our pings
             if self._parser is not None:
                 self._read_on(pause=False)
-        yield from ()  # all of it is one piece
 
-    def _refuses(self, counter: FrameCounter, data: bytes) -> bool:
-        """Return True, and end the stream, if the client sent too many frames."""
-        refusal = counter.refusal(data)
-        if refusal:
-            self._end_stream(refusal)
-        return bool(refusal)
+    def _parse_in_pieces(self, counter: FrameCounter, data: bytes) -> Iterator[int]:
+        """Parse what was read; yield the work (units) of each piece. End the stream at a frame that is not allowed."""
+        at, size = 0, len(data)
+        while at < size and self._parser is not None:
+            end = counter.count_piece(data, at)
+            self._kept -= end - at
+            if end > at:
+                self._parse(data if end - at == size else data[at:end])
+            if counter.error is not None:
+                self._kept -= size - end
+                self._end_stream(counter.error)
+            at = end
+            yield counter.units
 
     def _parse(self, data: bytes) -> tuple[bool, bytes]:
         queue = self._queue
@@ -249,11 +256,11 @@ class MeteredReader:
         elif not (self._protocol._reading_paused or self._protocol._buffer_paused):  # noqa: SLF001  # as the module says
             tcp.resume_reading()
 
-    def _end_stream(self, text: str) -> None:
-        """End the connection with 1009, as aiohttp does for a message that is too big; read nothing more."""
+    def _end_stream(self, error: WebSocketError) -> None:
+        """End the connection with the code of this error, as aiohttp does for its own; read nothing more."""
         self._parser = None
         self._read_on(pause=True)
-        self._queue.set_exception(WebSocketError(WSCloseCode.MESSAGE_TOO_BIG, text))
+        self._queue.set_exception(error)
 
     def _has_message(self, known: int) -> bool:
         """Return True if a message was completed behind the `known` ones."""

@@ -309,7 +309,7 @@ class WebSocketListener:
         accept = await self._rules.admit(_facts(request))
         if isinstance(accept, str):
             return _unauthorized(accept, presented=any(_tokens(request)))
-        early = bytes(getattr(request.protocol, "_message_tail", b""))  # aiohttp's parser gets it now
+        early = _take_early(request.protocol)
         try:
             await socket.prepare(request)
         except ConnectionError:
@@ -320,7 +320,8 @@ class WebSocketListener:
         tcp, handler = connection.tcp, request.protocol
         writer = BatchWriter(handler, tcp, text_frames, PING) if batched else FrameWriter(socket, PING)
         transport = WebSocketTransport(socket, tcp, writer, self._limits)
-        transport.count(handler, FrameCounter(early, self._rules.work))
+        transport.count(handler, FrameCounter(self._rules.work))
+        handler.data_received(early)
         transport.headers = _trace_headers(request)
         self._upgraded[handler] = transport
         accept(transport)
@@ -393,6 +394,14 @@ def _detached(tcp: asyncio.Transport) -> socket.socket:
         tcp.abort()
     detached.setblocking(False)
     return detached
+
+
+def _take_early(handler: RequestHandler) -> bytes:
+    """Take the frames that came with the request from aiohttp, which would parse all of them at once."""
+    if not hasattr(handler, "_message_tail"):
+        return b""
+    early, handler._message_tail = handler._message_tail, b""  # noqa: SLF001  # without this name aiohttp parses them
+    return bytes(early)
 
 
 def _is_address(name: str) -> bool:

@@ -42,6 +42,7 @@ EVENT = 256  # units of a frame of a backend beside its bytes: about 1.5 us, as 
 TURN = QUANTUM  # units of a command to a backend, of the begin of a turn and of its end: 8 (2 ms) fill a step
 OPEN = STEP // 4  # units of a new session, or of an unopened one that its backend names
 DIAL = STEP // 4  # units of a connection to a backend: 1 to 2 ms, most of it outside of this step
+READ = QUANTUM  # units of what one read of a client brought: it is parsed in pieces of a quantum
 CLIENT_FRAMES = 8  # frames of a client handled at once: eight that each open a session take about 10 ms
 PUT = 512  # units of one write to a link beside its bytes: about 5 us, mostly for the system call
 

@@ -17,10 +17,10 @@ from aiohttp.http_websocket import WebSocketError
 
 from dragoman.adapters.meter import STEP as METER_STEP
 from dragoman.adapters.meter import Meter
-from dragoman.adapters.websocket.frame_counter import CONTROL_MAX, CONTROL_UNITS, FrameCounter
+from dragoman.adapters.websocket.frame_counter import CONTROL_MAX, CONTROL_UNITS, FRAME_UNITS, PIECE, FrameCounter
 from dragoman.adapters.websocket.frames import masked_text_frames
 from dragoman.adapters.websocket.metered import MeteredReader
-from dragoman.gateway.overload.fair_queue import STEP, FairQueue, SlicedWork
+from dragoman.gateway.overload.fair_queue import QUANTUM, READ, STEP, FairQueue, SlicedWork
 
 PING = b"\x89\x80" + bytes(4)
 PINGS = 600  # of each client, in one read
@@ -72,10 +72,10 @@ class Client:
 
         def new_work(fail: Callable[[Exception], None]) -> SlicedWork:
             self.failed = fail
-            return SlicedWork(work, fail, STEP)
+            return SlicedWork(work, fail, READ)
 
         socket = type("Socket", (), {"_reader": self.queue})()
-        self.reader = MeteredReader(self.protocol, socket, self.meter, lambda _: False, FrameCounter(b"", new_work))
+        self.reader = MeteredReader(self.protocol, socket, self.meter, lambda _: False, FrameCounter(new_work))
 
     @property
     def seen(self) -> list[Any]:
@@ -106,13 +106,64 @@ async def test_pings_of_many_clients_are_parsed_in_turns() -> None:
     for client in clients.all:
         client.reader.feed_data(PING * PINGS)
     parsed = [clients.parsed]
-    assert [client.tcp.is_read for client in clients.all].count(False) == 19
+    assert [client.tcp.is_read for client in clients.all].count(False) == 20
     while clients.soon:
         clients.step()
         parsed.append(clients.parsed)
     assert parsed[-1] == 20 * PINGS
-    assert max(after - before for before, after in zip([0, *parsed], parsed, strict=False)) <= MOST + PINGS
+    piece = PIECE // CONTROL_UNITS
+    assert max(after - before for before, after in zip([0, *parsed], parsed, strict=False)) <= MOST + piece
     assert all(client.tcp.is_read for client in clients.all)
+
+
+@pytest.mark.parametrize(
+    ("flood", "units"),
+    [(b"\x01\x80" + bytes(4) + (b"\x00\x80" + bytes(4)) * 4000, FRAME_UNITS), (PING * 1000, CONTROL_UNITS)],
+    ids=["fragments", "pings"],
+)
+async def test_a_read_is_parsed_in_pieces(flood: bytes, units: int) -> None:
+    clients = Clients(1)
+    (client,) = clients.all
+    sizes: list[int] = []
+    parser = client.reader._parser
+
+    class Noting:
+        def feed_data(self, data: bytes) -> tuple[bool, bytes]:
+            sizes.append(len(data))
+            return parser.feed_data(data)  # type: ignore[no-any-return]  # it is aiohttp's
+
+    client.reader._parser = Noting()
+    client.reader.feed_data(flood)
+    while clients.soon:
+        clients.step()
+    assert sum(sizes) == len(flood)
+    assert max(sizes) == PIECE // units * 6
+
+
+class Flood:
+    """A link that always has commands, each of which takes a quantum."""
+
+    expected = QUANTUM
+    given = 0
+    waiting = 100
+
+    def __init__(self, queue: FairQueue) -> None:
+        self._queue = queue
+
+    def take(self) -> None:
+        self._queue.budget.left -= QUANTUM
+
+
+async def test_two_messages_in_one_read_do_not_wait_for_several_commands_of_each_flood() -> None:
+    clients = Clients(1)
+    (client,) = clients.all
+    for _ in range(20):
+        clients.queue.wait(Flood(clients.queue))
+    for _ in range(4):
+        clients.step()
+    client.reader.feed_data(masked_text_frames([b"a", b"b"]))
+    clients.step()
+    assert client.seen == [b"a", b"b"]
 
 
 async def test_data_of_a_client_that_waits_is_counted_and_stays_in_order() -> None:
@@ -158,11 +209,13 @@ async def test_a_client_that_is_disconnected_for_its_pings_is_not_read_any_more(
     if waits:
         clients.use_step()
     client.reader.feed_data(PING * (CONTROL_MAX + 1))
+    steps = 0
     while clients.soon:
         clients.step()
+        steps += 1
     assert isinstance(client.queue.exception(), WebSocketError)
     assert not client.tcp.is_read
-    assert clients.queue.budget.left <= STEP - CONTROL_MAX * CONTROL_UNITS, "its refusal is work, too"
+    assert steps >= CONTROL_MAX // MOST - 1, "its pings are work, too"
 
 
 async def test_frames_that_wait_are_dropped_with_their_client() -> None:
