@@ -89,8 +89,7 @@ class ClientTranslator(TranslatorDefaults[Event]):
         """Read events and assign each to a pending command, to a turn, or to neither."""
         step: Step[Event] = Step()
         FROM_SERVER.receive(frames, step)
-        placed = [self._place_burst(burst, step) for burst in step.bursts]
-        step.bursts = [burst for burst in placed if burst.items]
+        step.bursts = [placed for burst in step.bursts if (placed := self._place_burst(burst, step)).items]
         if step.faults:
             for frame in frames:
                 self._end_unread(frame, step)
