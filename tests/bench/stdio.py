@@ -34,7 +34,7 @@ from dragoman.adapters.stdio import Children, ChildSettings
 from dragoman.adapters.websocket import listen
 from tests.adapters.websocket.peers import everybody
 from tests.bench.client import TEXT, Client, frame
-from tests.bench.naive_aiohttp import LINE_LIMIT
+from tests.bench.naive_bridge import LINE_LIMIT
 from tests.bench.ours import Live
 from tests.bench.pod_turn import LINES, answer, turn
 from tests.bench.processes import Process, cores, pin

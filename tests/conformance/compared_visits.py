@@ -131,6 +131,12 @@ class Visit:
         self.visitors.append(VisitingClient(socket, strict=self._strict))
         return self.visitors[-1]
 
+    async def open(self) -> VisitingClient:
+        """Connect a further client, which opens a session."""
+        client = await self.connect()
+        await client.open()
+        return client
+
 
 Walk = Callable[[Visit], Awaitable[None]]
 

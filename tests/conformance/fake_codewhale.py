@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 from dragoman.mappings.codewhale.vocabulary import HEAD, methods
+from tests.conformance.fake_line_server import FakeLineServer
+from tests.mappings.codewhale.data import thread_row
 
-DEADLINE = 20.0  # seconds for anything that a test waits for
 NAME = "thr_1:turn_1"
 
 
@@ -43,36 +41,18 @@ def accepted(thread: str, **more: Any) -> dict[str, Any]:
     }
 
 
-class FakeCodewhale:
+class FakeCodewhale(FakeLineServer):
     """A codewhale server that leaves a message `hold` open and answers every other one. `asked` is then the request,
     `thread` its thread. `can` are its methods. With None it refuses to list them, with () it never answers that
     question.
     """
 
     def __init__(self) -> None:
-        self.connections = 0
+        super().__init__()
         self.can: list[str] | tuple[()] | None = methods(HEAD)
         self.asked: Any = None
         self.thread = ""
         self.interrupts: list[Any] = []
-        self._writer: asyncio.StreamWriter
-        self._news = asyncio.Event()
-
-    @classmethod
-    @asynccontextmanager
-    async def serving(cls, path: Path) -> AsyncIterator[FakeCodewhale]:
-        fake = cls()
-        server = await asyncio.start_unix_server(fake._serve, path, limit=1 << 26)
-        try:
-            yield fake
-        finally:
-            server.close()
-
-    async def say(self, *said: dict[str, Any] | bytes) -> None:
-        """Send these lines, or raw bytes, to the client that asked for `hold`."""
-        for one in said:
-            self._writer.write(one if isinstance(one, bytes) else json.dumps(one).encode() + b"\n")
-        await self._writer.drain()
 
     async def answer(self, **more: Any) -> None:
         """Answer the message that is held, with `result` or `error`."""
@@ -80,29 +60,19 @@ class FakeCodewhale:
 
     async def holds(self) -> None:
         """Wait for a message that stays open."""
-        async with asyncio.timeout(DEADLINE):
-            while self.asked is None:
-                self._news.clear()
-                await self._news.wait()
+        await self.until(lambda: self.asked is not None)
 
     async def interrupted(self) -> None:
         """Wait for a request to interrupt."""
-        async with asyncio.timeout(DEADLINE):
-            while not self.interrupts:
-                self._news.clear()
-                await self._news.wait()
+        await self.until(lambda: self.interrupts)
 
-    def hang_up(self) -> None:
-        """Close the connection."""
-        self._writer.close()
-
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
         while line := await reader.readline():
             request = json.loads(line)
             for said in self._said(request, writer):
                 writer.write(json.dumps(said).encode() + b"\n")
-            self._news.set()
+            self.note()
         writer.close()
 
     def _said(self, request: dict[str, Any], writer: asyncio.StreamWriter) -> list[dict[str, Any]]:
@@ -118,7 +88,7 @@ class FakeCodewhale:
             case "thread/resume":
                 return [head | {"result": _opened(params["thread_id"], "resumed")}]
             case "thread/message" if params["input"] == "hold":
-                self.asked, self.thread, self._writer = request["id"], params["thread_id"], writer
+                self.asked, self.thread, self.writer = request["id"], params["thread_id"], writer
                 return []
             case "thread/message":
                 turn = [bare("start"), bare("delta", delta="Well."), bare("end")]
@@ -130,23 +100,11 @@ class FakeCodewhale:
 
 
 def _opened(thread: str, status: str) -> dict[str, Any]:
-    row = {
-        "id": thread,
-        "preview": "New conversation",
-        "ephemeral": True,
-        "model_provider": "deepseek",
-        "created_at": 1,
-        "updated_at": 1,
-        "status": "running",
-        "cwd": "/w",
-        "cli_version": "0.9.10",
-        "source": "interactive",
-    }
     data: dict[str, Any] = {"history": [], "checkpoint": None, "goal": None}
     return {
         "thread_id": thread,
         "status": status,
-        "thread": row,
+        "thread": thread_row(thread),
         "threads": [],
         "model": "auto",
         "model_provider": "deepseek",

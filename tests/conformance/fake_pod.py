@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
-DEADLINE = 20.0  # seconds for anything that a test waits for
+from tests.conformance.fake_line_server import FakeLineServer
 
 GREETING = {
     "pod_name": "fake",
@@ -33,51 +31,25 @@ def snapshot(*entries: Any, status: str = "idle") -> dict[str, Any]:
     return event("snapshot", entries=list(entries), greeting=GREETING, status=status)
 
 
-class FakePod:
+class FakePod(FakeLineServer):
     """A pod on a socket. It leaves a run with the input `hold` open, and answers every other one at once."""
 
     def __init__(self) -> None:
-        self.connections = 0
-        self._writer: asyncio.StreamWriter
-        self._held = asyncio.Event()
-        self._news = asyncio.Event()
-
-    @classmethod
-    @asynccontextmanager
-    async def serving(cls, path: Path) -> AsyncIterator[FakePod]:
-        pod = cls()
-        server = await asyncio.start_unix_server(pod._serve, path, limit=1 << 26)
-        try:
-            yield pod
-        finally:
-            server.close()
-
-    async def say(self, *said: dict[str, Any] | bytes) -> None:
-        """Send these events, or raw bytes."""
-        for one in said:
-            self._writer.write(one if isinstance(one, bytes) else json.dumps(one).encode() + b"\n")
-        await self._writer.drain()
+        super().__init__()
+        self._held = False
 
     async def holds(self) -> None:
         """Wait for a run that stays open."""
-        async with asyncio.timeout(DEADLINE):
-            await self._held.wait()
+        await self.until(lambda: self._held)
 
     async def connected(self, number: int) -> None:
         """Wait for the connection with this number."""
-        async with asyncio.timeout(DEADLINE):
-            while self.connections < number:
-                self._news.clear()
-                await self._news.wait()
+        await self.until(lambda: self.connections >= number)
 
-    def hang_up(self) -> None:
-        """Close the connection."""
-        self._writer.close()
-
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
-        self._writer = writer
-        self._news.set()
+        self.writer = writer
+        self.note()
         await self.say(snapshot())
         while line := await reader.readline():
             method = json.loads(line)
@@ -91,7 +63,8 @@ class FakePod:
             return [event("error", code="invalid_request", message=f"no {method} here")]
         begun = [event("user_message", segments=params["input"]), event("status", status="running")]
         if params["input"][0]["content"] == "hold":
-            self._held.set()
+            self._held = True
+            self.note()
             return begun
         words = [event("text_delta", text="Well."), event("text_done", text="Well.")]
         return [*begun, event("turn_start", turn=0), *words, *ENDED]

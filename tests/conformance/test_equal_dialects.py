@@ -89,8 +89,7 @@ async def a_conversation_that_nobody_knows_begins_anew(visit: Visit) -> None:
 
 @walk()
 async def history_is_paged(visit: Visit) -> None:
-    client = await visit.connect()
-    await client.open()
+    client = await visit.open()
     for number in range(4):
         visit.server.model.push_text(f"Answer {number}.")
         await client.turn(f"t{number}", f"Question {number}?")
@@ -132,8 +131,7 @@ async def conversations_are_listed_newest_first(visit: Visit) -> None:
 @walk()
 async def a_tool_call_and_its_result(visit: Visit) -> None:
     visit.server.model.push_tool_call("c1", "lookup_order", '{"id": "123"}').push_text("It has shipped.")
-    client = await visit.connect()
-    await client.open()
+    client = await visit.open()
     await client.turn("t", "where is order 123?")
 
 
@@ -142,24 +140,21 @@ async def several_tool_calls_in_one_turn(visit: Visit) -> None:
     model = visit.server.model
     model.push_tool_call("c1", "lookup_order", '{"id": "1"}').push_tool_call("c2", "lookup_order", '{"id": "2"}')
     model.push_text("Both have shipped.")
-    client = await visit.connect()
-    await client.open()
+    client = await visit.open()
     await client.turn("t", "where are my orders?")
 
 
 @walk()
 async def a_tool_that_nobody_has(visit: Visit) -> None:
     visit.server.model.push_tool_call("c1", "unheard_of", "{}").push_text("I cannot do that.")
-    client = await visit.connect()
-    await client.open()
+    client = await visit.open()
     await client.turn("t", "do it")
 
 
 @walk()
 async def an_empty_answer(visit: Visit) -> None:
     visit.server.model.push_text("")
-    client = await visit.connect()
-    await client.open()
+    client = await visit.open()
     await client.turn("t", "say nothing")
     await client.ask("get_conversation_messages", "h", sessionId=client.session)
 
@@ -167,8 +162,7 @@ async def an_empty_answer(visit: Visit) -> None:
 @walk()
 async def a_model_that_fails(visit: Visit) -> None:
     visit.server.model.push_error("no such model").push_text("Here again.")
-    client = await visit.connect()
-    await client.open()
+    client = await visit.open()
     await client.turn("t1", "hello")
     await client.turn("t2", "hello again")
     await client.ask("get_conversation_messages", "h", sessionId=client.session)
@@ -178,8 +172,7 @@ async def a_model_that_fails(visit: Visit) -> None:
 async def attachments_a_model_and_a_skill(visit: Visit) -> None:
     for _ in range(4):
         visit.server.model.push_text("I see.")
-    client = await visit.connect()
-    await client.open()
+    client = await visit.open()
     image = {"url": "data:image/png;base64,AA==", "detail": "low"}
     file = {"name": "a.txt", "url": "data:text/plain,a", "mimeType": "text/plain"}
     await client.turn("t1", "look", images=[image], files=[file], model="small", stream=False)
@@ -192,8 +185,7 @@ async def attachments_a_model_and_a_skill(visit: Visit) -> None:
 
 @walk()
 async def inputs_that_are_refused(visit: Visit) -> None:
-    client = await visit.connect()
-    await client.open()
+    client = await visit.open()
     blank: list[Any] = ["", "  ", None, 7, []]
     for number, message in enumerate(blank):
         await client.ask("send_message", f"t{number}", sessionId=client.session, message=message)
@@ -206,8 +198,7 @@ async def inputs_that_are_refused(visit: Visit) -> None:
 async def a_second_input_while_a_turn_runs(visit: Visit) -> None:
     visit.server.shelves.clear()
     visit.server.model.push_tool_call("c1", "lookup_order", '{"id": "1"}').push_text("It has shipped.")
-    client = await visit.connect()
-    await client.open()
+    client = await visit.open()
     await client.send("t", "where is it?")
     await client.read_type("stream_chunk")
     await client.ask("send_message", "t2", sessionId=client.session, message="and now?")
@@ -222,8 +213,7 @@ async def a_second_input_while_a_turn_runs(visit: Visit) -> None:
 async def a_second_input_under_the_id_of_the_turn_that_runs(visit: Visit) -> None:
     visit.server.shelves.clear()
     visit.server.model.push_tool_call("c1", "lookup_order", '{"id": "1"}').push_text("It has shipped.")
-    client = await visit.connect()
-    await client.open()
+    client = await visit.open()
     await client.send("t", "where is it?")
     await client.read_type("stream_chunk")
     await client.ask("send_message", "t", sessionId=client.session, message="and now?")
@@ -234,8 +224,7 @@ async def a_second_input_under_the_id_of_the_turn_that_runs(visit: Visit) -> Non
 @walk()
 async def a_turn_without_a_request_id(visit: Visit) -> None:
     visit.server.model.push_text("Hello.")
-    client = await visit.connect()
-    await client.open()
+    client = await visit.open()
     await client.say({"action": "send_message", "sessionId": client.session, "message": "hi"})
     await client.read_type("eventual_response")
 
@@ -259,8 +248,7 @@ def grounded() -> dict[str, Any]:
 @walk(**grounded())
 async def an_answer_with_its_sources(visit: Visit) -> None:
     visit.server.model.push_text("Nine days.")
-    client = await visit.connect()
-    await client.open()
+    client = await visit.open()
     ended = await client.turn("t", "How long do parcels to islands take?")
     assert [source["id"] for source in ended["data"]["data"]["citations"]]
 
@@ -282,8 +270,7 @@ async def a_cancel_without_a_turn(visit: Visit) -> None:
 async def a_cancel_in_the_middle_of_a_tool(visit: Visit) -> None:
     visit.server.shelves.clear()
     visit.server.model.push_tool_call("c1", "lookup_order", '{"id": "1"}').push_text("Next.")
-    client = await visit.connect()
-    await client.open()
+    client = await visit.open()
     await client.send("t", "where is it?")
     await client.read_type("stream_chunk")
     await client.say({"action": "cancel", "requestId": "else", "sessionId": NOBODY})
@@ -297,8 +284,7 @@ async def a_cancel_in_the_middle_of_a_tool(visit: Visit) -> None:
 @walk()
 async def a_cancel_while_parked_then_the_next_turn(visit: Visit) -> None:
     visit.server.model.push_tool_call("c1", "delete_record", '{"id": "42"}').push_text("Free again.")
-    client = await visit.connect()
-    await client.open()
+    client = await visit.open()
     await client.send("t", "delete 42")
     await client.read_type("stream_chunk")
     await client.say({"action": "cancel", "requestId": "t", "sessionId": client.session})
@@ -345,8 +331,7 @@ WALKS["a write that is denied"] = confirmation(False), {}
 @walk()
 async def a_confirmation_under_the_id_of_its_turn(visit: Visit) -> None:
     visit.server.model.push_tool_call("c1", "delete_record", '{"id": "42"}').push_text("Gone.")
-    client = await visit.connect()
-    await client.open()
+    client = await visit.open()
     await park(client)
     await client.ask("confirm_tool_action", "t", sessionId=client.session, approved=True)
     await client.read_type("eventual_response")
@@ -358,8 +343,7 @@ async def two_writes_in_one_turn(visit: Visit) -> None:
     model = visit.server.model
     model.push_tool_call("c1", "delete_record", '{"id": "1"}').push_tool_call("c2", "delete_record", '{"id": "2"}')
     model.push_text("One of them.")
-    client = await visit.connect()
-    await client.open()
+    client = await visit.open()
     await park(client)
     await client.ask("confirm_tool_action", "q1", sessionId=client.session, approved=True)
     await client.read_type("write_confirmation_required")
@@ -515,8 +499,7 @@ async def codes(visit: Visit) -> None:
 
 @walk()
 async def a_code_that_nobody_asked_for(visit: Visit) -> None:
-    client = await visit.connect()
-    await client.open()
+    client = await visit.open()
     await client.ask("verify_otp", "v", sessionId=client.session, code="123456")
 
 

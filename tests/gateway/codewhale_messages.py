@@ -8,6 +8,7 @@ from typing import Any
 
 from tests.gateway.in_memory import InMemoryGateway, InMemoryPeer
 from tests.idle import settle
+from tests.mappings.codewhale.data import thread_row
 
 Frame = dict[str, Any]
 
@@ -19,18 +20,7 @@ def line(number: int, method: str, **params: Any) -> Frame:
 
 def thread(id: str, **keys: Any) -> Frame:
     """Return a thread as a backend describes it."""
-    return {
-        "id": id,
-        "preview": "New conversation",
-        "ephemeral": True,
-        "model_provider": "deepseek",
-        "created_at": 1,
-        "updated_at": 1,
-        "status": "running",
-        "cwd": "/src",
-        "cli_version": "0.9.10",
-        "source": "interactive",
-    } | keys
+    return thread_row(id, cwd="/src") | keys
 
 
 def shown(id: str, status: str = "resumed", history: tuple[tuple[str, str], ...] = (), **keys: Any) -> Frame:

@@ -33,13 +33,7 @@ plays = pytest.mark.parametrize(("backend", "number", "driver"), CASES)
 
 @plays
 async def test_every_client_is_shown_the_turns_that_were_recorded(backend: str, number: str, driver: str) -> None:
-    play = await played(backend, number, driver)
-    differences = {}
-    for (when, dialect), shown in play.shown.items():
-        due, got = compared(play, backend, when, dialect, shown.turns)
-        if due != got:
-            differences[when, dialect] = {"recorded": due, "shown": got}
-    assert differences == {}
+    assert differences(await played(backend, number, driver), backend) == {}
 
 
 @plays
@@ -70,7 +64,17 @@ def otherwise(play: CapturedPlay) -> dict[tuple[str, str], list[Said]]:
 # -- what is declared as lost -------------------------------------------------------------------------
 
 
-def compared(
+def differences(play: CapturedPlay, backend: str) -> dict[tuple[str, str], dict[str, list[Turn]]]:
+    """Return the turns of each client that was shown others than it must be shown."""
+    found = {}
+    for (when, dialect), shown in play.shown.items():
+        due, got = _compared(play, backend, when, dialect, shown.turns)
+        if due != got:
+            found[when, dialect] = {"recorded": due, "shown": got}
+    return found
+
+
+def _compared(
     play: CapturedPlay, backend: str, when: str, dialect: str, got: list[Turn]
 ) -> tuple[list[Turn], list[Turn]]:
     """Return the turns that a client must be shown and those that it was shown, both in a comparable form."""

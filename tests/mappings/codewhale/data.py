@@ -24,6 +24,22 @@ LINES = [row for row in VECTORS if not row["name"].startswith(("value.", "runtim
 """Vectors that are lines on the wire; the others are values without a message, and HTTP."""
 
 
+def thread_row(thread: str, cwd: str = "/w") -> dict[str, Any]:
+    """Return a thread as a server describes it."""
+    return {
+        "id": thread,
+        "preview": "New conversation",
+        "ephemeral": True,
+        "model_provider": "deepseek",
+        "created_at": 1,
+        "updated_at": 1,
+        "status": "running",
+        "cwd": cwd,
+        "cli_version": "0.9.10",
+        "source": "interactive",
+    }
+
+
 def captured(path: Path) -> Iterator[tuple[str, str, str]]:
     """Yield connection, direction and text of each captured line."""
     for row in _rows(path)[1:]:

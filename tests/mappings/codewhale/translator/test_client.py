@@ -17,24 +17,13 @@ from dragoman.mappings.codewhale import DIALECT, ClientTranslator
 from dragoman.mappings.codewhale.vocabulary import HEAD, SEED, keep, methods
 from dragoman.mappings.jsonrpc import WAITING_MAX
 from dragoman.mappings.opening import HELD_MAX
-from tests.mappings.codewhale.data import CAPTURES, captured
+from tests.mappings.codewhale.data import CAPTURES, captured, thread_row
 
 THREAD = "thread-00000000-0000-4000-8000-000000000001"
 SESSION = THREAD[7:]
 AT = 1_795_222_341 * 10**9
 
-ROW = {
-    "id": THREAD,
-    "preview": "New conversation",
-    "ephemeral": True,
-    "model_provider": "deepseek",
-    "created_at": 1,
-    "updated_at": 1,
-    "status": "running",
-    "cwd": "/w",
-    "cli_version": "0.9.10",
-    "source": "interactive",
-}
+ROW = thread_row(THREAD)
 
 
 class Child:
