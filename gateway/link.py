@@ -348,9 +348,9 @@ class Link:
         """Return True if the peer's dialect has a form for this question; else the peer is asked in words."""
         return self._translator.can_be_asked(question)
 
-    def put(self, frames: Sequence[bytes]) -> None:
-        """Write rendered frames, or queue them. Whoever broadcasts looks at `outbox.full` first."""
-        if self.tap is not None and frames:
+    def put(self, frames: Sequence[bytes], *, noted: bool = False) -> None:
+        """Write rendered frames, or queue them, and record them unless the caller has. It looks at `outbox.full`."""
+        if self.tap is not None and frames and not noted:
             self.tap.put(frames)
         self._budget.left -= PUT
         if frames and not (self.outbox.idle and self._transport.try_send(frames)):
@@ -382,7 +382,7 @@ class Link:
         tap, add_text = self.tap, self._add_text
         if add_text is not None and given == 1:
             if tap is not None:
-                tap.hear_text(frames)
+                tap.call.reading = frames[0]  # no call: for each token
             if self._read_text(frames[0], add_text):
                 return 1
         if tap is None:

@@ -1,20 +1,19 @@
 """Collect the steps of a recording: each is noted at once, and many are made into items together.
 
-A step is what one read of a connection brought about. A step that may be part of a streamed text is noted as a row.
-Consecutive rows are folded into a StepLine with rounds if every frame is the text of its delta, as JSON, with the same
+A step is what one read of a connection brought about. Consecutive steps that may be part of one streamed text are noted
+as a TextRun. It is folded into a StepLine with rounds if every frame is the text of its delta, as JSON, with the same
 strings around it. That is compared byte by byte, for many frames at once. Most of a recording is such steps; without
 folding it would be fifteen times as large. Other frames of one step that differ in one word are folded into one
 FrameLine with `words`.
 
-Often a step is one token of one of hundreds of sessions, whose data is not in the processor's cache. So a row is noted
-without a look at the rows before it; whether it continues them is checked when the steps are taken.
+Often a step is one token of one of hundreds of sessions, whose data is not in the processor's cache. So a token adds
+only numbers, texts and bytes to a list: no object of its own is kept for it, which the garbage collector would visit.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import accumulate, chain, groupby, repeat
-from operator import itemgetter
 from typing import Any, NamedTuple, get_args
 
 import msgspec
@@ -58,90 +57,94 @@ SIZE_MAX = 256 * 1024
 It is 512 bytes for each of LINES_MAX items, so only large frames reach it. A step of 16 KiB takes 47 us with it, 88 us
 with 1 MiB, which leaves the processor's cache; smaller steps take the same or less.
 """
-TEXTS_MAX = 64  # lone pieces of a text that are added to the pending steps at once
 STREAM_MIN = 4  # deltas of one step that are folded although their frames are not alike
 
 
 class PendingSteps:
     """The steps of one recording that were not written yet, in their order. `count` is the number of their items.
 
-    `searched` is how many bytes of them must be searched for secrets, one after the other.
+    `searched` is how many bytes of them must be searched for secrets, one after the other. `common` is what further
+    steps must share to continue the text of the last step, None if that was no piece of a text.
     """
 
-    __slots__ = ("_rows", "_seq", "_size", "_steps", "count", "searched")
+    __slots__ = ("_run", "_seq", "_size", "_steps", "common", "count", "searched")
 
     def __init__(self, seq: int = 1) -> None:
         self.count = 0
         self.searched = 0
+        self.common: tuple[Any, ...] | None = None
         self._size = 0  # bytes of frames and characters of texts, counted up to LINES_MAX items
-        self._rows: list[Row] | None = None  # the last of the steps, if it is rows
-        self._steps: list[tuple[int, int, Sequence[Note]] | tuple[int, list[Row]]] = []  # each with its first number
+        self._run: TextRun | None = None  # the last of the steps, if it may be part of a text
+        self._steps: list[tuple[int, int, Sequence[Note]] | TextRun] = []  # the others with their number and time
         self._seq = seq  # of the first item of them
 
     def add(self, t: int, step: Sequence[Note]) -> bool:
         """Add a step at `t` (µs). Return True if so much is pending that it should be taken now."""
-        row = row_of(t, step)
-        if row is None:
-            self._rows = None
+        run = run_of(t, step)
+        if run is None:
+            self._run = self.common = None
             self._steps.append((self._seq + self.count, t, step))
             self.count += sum(map(_count, step))
             size = sum([_size(note.frames) for note in step if isinstance(note, FramesNote)])
             self._size += size
             self.searched += size
         else:
-            self._open_rows().append(row)
-            if type(text := row[TEXT]) is str:
+            text, frames = run.cells[TEXT], run.cells[FRAMES:]
+            self._add_run(run)
+            if type(text) is str:
                 self.count += len(step)
                 size = len(text)
-                self._size += size + _size(row[TAPPED + 1 :: 2])
+                self._size += size + _size(frames)
                 self.searched += size
             else:
                 self.count += len(step) * len(text)
                 size = sum(map(len, text))
                 self.searched += size
                 if self.count < LINES_MAX:
-                    self._size += size + sum(map(_size, row[TAPPED + 1 :: 2]))
+                    self._size += size + sum(map(_size, frames))
         return self.count >= LINES_MAX or self._size >= SIZE_MAX
 
-    def add_rows(self, rows: Sequence[Row]) -> bool:
-        """Add steps that are a lone piece of a text each. Return True if so much is pending that it should be taken."""
-        self._open_rows().extend(rows)
-        size = sum(map(len, map(_text, rows)))
+    def add_texts(self, run: TextRun) -> None:
+        """Add steps that are a lone piece of a text each."""
+        times, _, _, texts, *frames = run.columns()
+        size = sum(map(len, texts))
+        self._add_run(run)
         self.searched += size
-        frames = list(chain.from_iterable(map(_frames, rows)))
-        self.count += len(frames) + len(rows)
-        self._size += size + _size(frames)
-        return self.count >= LINES_MAX or self._size >= SIZE_MAX
+        self.count += len(times) * (1 + len(frames))
+        self._size += size + sum(map(_size, frames))
 
-    def _open_rows(self) -> list[Row]:
-        """Return the rows with which the pending steps end."""
-        if self._rows is None:
-            self._rows = []
-            self._steps.append((self._seq + self.count, self._rows))
-        return self._rows
+    def _add_run(self, run: TextRun) -> None:
+        """Add a run, which may continue the one with which the pending steps end."""
+        last = self._run
+        if last is not None and last.common == run.common:
+            last.cells += run.cells
+        else:
+            run.seq = self._seq + self.count
+            self._run, self.common = run, run.common
+            self._steps.append(run)
 
     @property
     def streams(self) -> bool:
         """Return True if the last steps are a text that streams."""
-        return self._rows is not None
+        return self._run is not None
 
     def detach(self) -> PendingSteps:
         """Take all steps since the last call, for another thread that makes items of them."""
         detached = PendingSteps(self._seq)
         detached._steps, detached.count, detached.searched = self._steps, self.count, self.searched
-        self._steps, self._rows = [], None
+        self._steps, self._run = [], None
         self._seq += self.count
         self.count = self._size = self.searched = 0
         return detached
 
     def take(self) -> list[Item]:
         """Return the items of all steps since the last call."""
-        steps, self._steps, self._rows = self._steps, [], None
+        steps, self._steps, self._run = self._steps, [], None
         self._seq += self.count
         self.count = self._size = self.searched = 0
         items: list[Item] = []
         for step in steps:
-            items += _items(*step) if len(step) == 3 else _folded(*step)
+            items += _folded(step) if isinstance(step, TextRun) else _items(*step)
         return items
 
 
@@ -207,24 +210,46 @@ def _event_lines(seq: int, t: int, batch: Batch) -> list[EventLine]:
 SLICE = 256  # frames that are compared at once: they fit the processor's cache
 SAMPLE, LONGEST = 16, 3  # texts of which the longest are looked for in their frames
 
-Row = tuple[Any, ...]
-"""A step that may be a round. Its members are, in this order:
-
-t, first_seq, at and text of the step; then what it has in common with the next round: epoch, turn, origin, kind
-and call of the delta, and the place of the delta in the step; then for each FramesNote its tap point and its frame.
-With more than one delta, text and frames are lists.
-"""
-TEXT, COMMON, TAPPED = 3, 4, 10  # where in a row the text stands, what is common begins, and the tap points begin
-
-_text, _frames = itemgetter(TEXT), itemgetter(slice(TAPPED + 1, None, 2))
+TEXT, FRAMES = 3, 4  # where among the cells of a step its text stands, and where its frames begin
 
 Columns = Sequence[Sequence[Any]]
 
 _encode_lines = msgspec.json.Encoder().encode_lines
 
 
-def row_of(t: int, step: Sequence[Note]) -> Row | None:
-    """Return a step at `t` (µs) as a row if it may be a round of a stream, else None. Other steps are not examined."""
+class TextRun(Struct, eq=False):
+    """Consecutive steps that may be rounds of one text; `seq` is the number of their first item.
+
+    `common` is what they share: epoch, turn, origin, kind and call of the delta, the place of the delta in the step,
+    and then the tap point of each frame. `cells` has in one list for each step: t, first_seq, at, text, and its frames.
+    With more than one delta in a step, text and frames are lists.
+    """
+
+    common: tuple[Any, ...]
+    cells: list[Any]
+    seq: int = 0
+
+    @property
+    def tapped(self) -> Sequence[TapPoint]:
+        """Return the tap points of the frames of each step."""
+        return self.common[TAPPED:]
+
+    @property
+    def width(self) -> int:
+        """Return the number of cells of a step."""
+        return FRAMES + len(self.common) - TAPPED
+
+    def columns(self) -> Columns:
+        """Return the cells by columns."""
+        width = self.width
+        return [self.cells[at::width] for at in range(width)]
+
+
+TAPPED = 6  # where in `common` the tap points begin
+
+
+def run_of(t: int, step: Sequence[Note]) -> TextRun | None:
+    """Return a step at `t` (µs) as a run if it may be a round of a stream, else None. Other steps are not examined."""
     place = 0 if type(step[0]) is Batch else 1
     batch = step[place] if place < len(step) else None
     if type(batch) is not Batch:
@@ -243,13 +268,15 @@ def row_of(t: int, step: Sequence[Note]) -> Row | None:
         if text is None:
             return None
     call = deltas[0].call if kind is ToolOutputDelta else None
-    row = [t, batch.first_seq, batch.at, text, batch.epoch, batch.turn, batch.origin, kind, call, place]
+    tapped, frames = list[TapPoint](), list[Any]()
     for note in step:
         if type(note) is FramesNote and len(note.frames) == count:
-            row += (note.tapped, note.frames[0] if count == 1 else note.frames)
+            tapped.append(note.tapped)
+            frames.append(note.frames[0] if count == 1 else note.frames)
         elif note is not batch:
             return None
-    return tuple(row)
+    common = (batch.epoch, batch.turn, batch.origin, kind, call, place, *tapped)
+    return TextRun(common, [t, batch.first_seq, batch.at, text, *frames])
 
 
 def _delta_texts(deltas: Sequence[Any]) -> list[str] | None:
@@ -261,60 +288,42 @@ def _delta_texts(deltas: Sequence[Any]) -> list[str] | None:
     return [delta.text for delta in deltas]
 
 
-def _folded(seq: int, rows: Sequence[Row]) -> Iterator[Item]:
-    """Return rows folded into StepLines with rounds. Rows whose frames are not alike become items of their own."""
-    for rounds, columns in _groups(rows):
-        step = _step_with_rounds(columns, seq)
-        if step is not None:
-            yield step
-            seq += step.count
-            continue
-        for row in rounds:
-            notes = _notes_of(row)
-            yield from _items(seq, row[0], notes)
-            seq += sum(map(_count, notes))
+def _folded(run: TextRun) -> Iterator[Item]:
+    """Return a run folded into a StepLine with rounds. If its frames are not alike, they become items of their own."""
+    columns = run.columns()
+    line = _step_with_rounds(run, columns)
+    if line is not None:
+        yield line
+        return
+    seq = run.seq
+    for cells in zip(*columns, strict=True):
+        notes = _notes_of(run, *cells)
+        yield from _items(seq, cells[0], notes)
+        seq += sum(map(_count, notes))
 
 
-def _notes_of(row: Row) -> list[Note]:
-    """Return the notes of the step that a row stands for."""
-    _, first_seq, at, text, epoch, turn, origin, kind, call, place, *tapped = row
+def _notes_of(run: TextRun, _t: int, first_seq: int, at: int, text: Any, *frames: Any) -> list[Note]:
+    """Return the notes of one step of a run."""
+    epoch, turn, origin, kind, call, place, *tapped = run.common
     of_tool = {} if call is None else {"call": call}
     events = [kind(text=part, **of_tool) for part in ([text] if type(text) is str else text)]
     notes: list[Note] = [
-        FramesNote(point, [frames] if type(text) is str else frames)
-        for point, frames in zip(tapped[0::2], tapped[1::2], strict=True)
+        FramesNote(point, [some] if type(text) is str else some) for point, some in zip(tapped, frames, strict=True)
     ]
     batch = Batch(session="", epoch=epoch, first_seq=first_seq, events=events, turn=turn, origin=origin, at=at)
     notes.insert(place, batch)
     return notes
 
 
-def _groups(rows: Sequence[Row]) -> Iterator[tuple[Sequence[Row], Columns]]:
-    """Return consecutive rows that may be rounds of one stream, each group also by columns."""
-    try:
-        columns = list(zip(*rows, strict=True))
-    except ValueError:  # the number of tap points differs
-        columns = []
-    if columns and all(map(_is_one, chain(columns[COMMON:TAPPED], columns[TAPPED::2]))):
-        yield rows, columns  # nearly always
-    else:
-        for _, some in groupby(rows, lambda row: (row[COMMON:TAPPED], row[TAPPED::2])):
-            rounds = list(some)
-            yield rounds, list(zip(*rounds, strict=True))
-
-
-def _is_one(column: Sequence[object]) -> bool:
-    return column.count(column[0]) == len(column)
-
-
-def _step_with_rounds(columns: Columns, seq: int) -> StepLine | None:
-    """Fold rows into a StepLine whose first item is `seq`. Return None if their frames are not alike."""
-    times, positions, ats, said, epochs, turns, origins, kinds, calls, places, *tapped = columns
+def _step_with_rounds(run: TextRun, columns: Columns) -> StepLine | None:
+    """Fold a run into a StepLine. Return None if its frames are not alike."""
+    epoch, turn, origin, kind, call, place, *tapped = run.common
+    times, positions, ats, said, *taps = columns
     is_lone = {str}.issuperset(map(type, said))
     counts = [1] * len(said) if is_lone else [1 if type(some) is str else len(some) for some in said]
-    if list(positions) != list(accumulate(counts[:-1], initial=positions[0])):
+    if positions != list(accumulate(counts[:-1], initial=positions[0])):
         return None
-    if len({point for point, *_ in tapped[0::2]}) < len(tapped) // 2:  # one link was told of it twice
+    if len(set(tapped)) < len(tapped):  # one link was told of it twice
         return None
     texts: list[str] = _flat(said, counts)
     try:
@@ -322,16 +331,16 @@ def _step_with_rounds(columns: Columns, seq: int) -> StepLine | None:
         stamps = _stamps(ats, counts)
         samples = _samples(quoted)
         lines: list[FrameLine] = []
-        for (point, *_), frames in zip(tapped[0::2], tapped[1::2], strict=True):
+        for point, frames in zip(tapped, taps, strict=True):
             around = _around(_flat(frames, counts), quoted, stamps, samples)
-            if around is None or (point.dir == "send") is (len(lines) < places[0]):
+            if around is None or (point.dir == "send") is (len(lines) < place):
                 return None
             lines.append(FrameLine(link=point.link, dir=point.dir, dialect=point.dialect, around=around))
     except UnicodeDecodeError:  # in what stands around the text
         return None
-    event = kinds[0](text="") if calls[0] is None else ToolOutputDelta(text="", call=calls[0])
-    entry = EventLine(cursor=f"{epochs[0]}:{positions[0]}", event=event, texts=texts, turn=turns[0], origin=origins[0])
-    return StepLine(seq=seq, t=times[0], frames=lines, events=[entry], rounds=list(map(Round, counts, times, ats)))
+    event = kind(text="") if call is None else ToolOutputDelta(text="", call=call)
+    entry = EventLine(cursor=f"{epoch}:{positions[0]}", event=event, texts=texts, turn=turn, origin=origin)
+    return StepLine(seq=run.seq, t=times[0], frames=lines, events=[entry], rounds=list(map(Round, counts, times, ats)))
 
 
 def _flat(column: Sequence[Any], counts: Sequence[int]) -> list[Any]:

@@ -130,7 +130,6 @@ class Tap:
 
     # Slots, because a token touches few cache lines then.
     __slots__ = (
-        "_call",
         "_command",
         "_frames",
         "_home",
@@ -138,6 +137,7 @@ class Tap:
         "_recorder",
         "_sent",
         "_upstream",
+        "call",
         "link",
         "session",
     )
@@ -147,7 +147,7 @@ class Tap:
     ) -> None:
         self.link = link
         self._recorder = recorder
-        self._call = recorder.call
+        self.call = recorder.call
         self._received = TapPoint(link, "receive", dialect)
         self._sent = TapPoint(link, "send", dialect)
         self._upstream = upstream
@@ -161,17 +161,13 @@ class Tap:
         track = self._home
         if track is None or track.closed:
             track = self._home = self._recorder.of(self.session)
-        self._call.session, self._call.reading = track, None
+        self.call.session, self.call.reading = track, None
         if track is not None:  # else its session is over
             track.step.append(FramesNote(self._received, frames))
 
-    def hear_text(self, frames: Sequence[Frame]) -> None:
-        """Note a lone frame that may be a further piece of a text. If it is, the session that takes it records it."""
-        self._call.reading = FramesNote(self._received, frames)
-
     def acted(self) -> None:
         """End the step that `heard` began."""
-        track, self._call.session = self._call.session, None
+        track, self.call.session = self.call.session, None
         if track is not None:
             track.acted()
         if self._home is not None and self._home is not track:  # the frames made another session act
@@ -179,9 +175,9 @@ class Tap:
 
     def receive(self, frames: Sequence[Frame], take: Take) -> None:
         """Record received frames of a link with many sessions. Call `take` with each frame, which acts on it."""
-        self._call.reading = None
+        self.call.reading = None
         for frame in frames:
-            self._call.session, self._call.speaking = None, self.reaches
+            self.call.session, self.call.speaking = None, self.reaches
             self._frames = (frame,)
             take(self._frames)
             self._settle()
@@ -190,7 +186,7 @@ class Tap:
         """Note the command that the received frames mean, until it reaches a session."""
         if self._command is not None:
             self._record_unclaimed()
-        self._call.session, self._call.speaking = None, self.reaches
+        self.call.session, self.call.speaking = None, self.reaches
         self._command = command
 
     def reaches(self, track: SessionRecorder) -> None:
@@ -218,7 +214,7 @@ class Tap:
 
     def put(self, frames: Sequence[bytes]) -> None:
         """Record frames that are sent."""
-        track = self._call.session
+        track = self.call.session
         if track is not None and self._upstream is None:
             if track.actor == self.link:  # nearly always
                 track.step.append(FramesNote(self._sent, frames))
@@ -238,7 +234,7 @@ class Tap:
         """Return the recorder of what is sent now; None if no session sends it and such items are not recorded."""
         if self.session:
             return self._recorder.of(self.session)
-        track = self._call.session or self._home
+        track = self.call.session or self._home
         if track is None and (self._upstream is not None or self._recorder.everything):
             self._record_unclaimed()
             return self._recorder.own
@@ -250,8 +246,8 @@ class Tap:
     def _settle(self) -> None:
         """End the step of one received frame."""
         self._record_unclaimed()
-        track = self._call.session
-        self._call.session = self._call.speaking = None
+        track = self.call.session
+        self.call.session = self.call.speaking = None
         if track is not None:
             track.acted()
 

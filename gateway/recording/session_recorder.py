@@ -1,7 +1,7 @@
 """The recorder of one session: it gathers steps until its FlushPlan flushes them.
 
-Then all of them are redacted, encoded and written in one piece. A lone piece of a text that streams is one row from the
-beginning: `begin_text` and `end_text` record its frames and its event without a note for each.
+Then all of them are redacted, encoded and written in one piece. Lone further pieces of a text that streams are noted by
+a TextNotes, with one call for each piece and without an object for it.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import accumulate
+from operator import lt
 from typing import Any
 
 from msgspec import Struct, structs
@@ -20,13 +22,13 @@ from dragoman.gateway.recording.flush_plan import MARGIN, FlushPlan
 from dragoman.gateway.recording.format import Header, encode_lines, packed
 from dragoman.gateway.recording.lines import UP, EventLine, FrameLine
 from dragoman.gateway.recording.parts import RecordingParts
-from dragoman.gateway.recording.pending import STREAMED, TEXTS_MAX, FramesNote, Note, PendingSteps, Row, TapPoint
+from dragoman.gateway.recording.pending import STREAMED, FramesNote, Note, PendingSteps, TapPoint, TextRun
 from dragoman.gateway.recording.recordings import Recordings
 from dragoman.gateway.recording.session_redactor import SessionRedactor, write_lines
 from dragoman.gateway.timers import Schedule
 from dragoman.mappings.canonical import Batch, Command, Event, SessionState
 from dragoman.mappings.canonical.commands import SubmitInput
-from dragoman.mappings.canonical.events import TextDelta, TurnAccepted, TurnEnded
+from dragoman.mappings.canonical.events import TurnAccepted, TurnEnded
 from dragoman.mappings.dialect import Frame
 
 LEFT_OUT = "frames are not recorded: the client sends too many that mean nothing, or are wrong (`stray_rate`)"
@@ -38,12 +40,12 @@ class CurrentCall(Struct, eq=False):
 
     `session` acts, and frames that are sent meanwhile belong to it. `speaking` is told the session that acts on the
     frames of a link, if these may belong to any session. `reading` is the lone frame that a link reads as a further
-    piece of a text.
+    piece of a text, until the session that takes it records it.
     """
 
     session: SessionRecorder | None = None
     speaking: Callable[[SessionRecorder], None] | None = None
-    reading: FramesNote | None = None
+    reading: Frame | None = None
 
 
 class SessionRecorder:
@@ -68,6 +70,7 @@ class SessionRecorder:
         "_stray",
         "_t",
         "_texts",
+        "_texts_common",
         "_turn_ended",
         "_turn_open",
         "actor",
@@ -100,7 +103,8 @@ class SessionRecorder:
         self._notes = PendingSteps()
         self._t = -1  # of the last step, in µs
         self.step: list[Note] = []  # the notes of the step that is not over
-        self._texts: list[Row] = []  # lone pieces of a text behind the pending steps
+        self._texts: list[Any] = []  # lone pieces of a text behind the pending steps, as cells of a TextRun
+        self._texts_common: tuple[Any, ...] = ()
         self._redactor = (
             SessionRedactor(
                 recordings.redactor, self._parts, recordings.ledger, recordings.worker, recordings.held_back
@@ -154,42 +158,32 @@ class SessionRecorder:
         if much:
             self.flush()  # the timer finds nothing, or what comes meanwhile
 
-    def begin_text(self) -> SessionRecorder | None:
-        """Make this the acting session for a lone further piece of its text. Return who acted before."""
-        before, self._call.session = self._call.session, self
-        return before
+    def open_text(self, links: Sequence[Sequence[str]]) -> TextNotes:
+        """Return what notes further pieces of the text with which this step ends, for the `links` of each rendering."""
+        return TextNotes(self, self._call, self._texts, self._monotonic, links)
 
-    def end_text(self, before: SessionRecorder | None, batch: Batch, seq: int, text: str, at: int) -> None:
-        """Record what happened since `begin_text`. This text was added to the open batch of the log."""
-        call, step, texts = self._call, self.step, self._texts
-        received, call.reading, call.session = call.reading, None, before
-        sent: list[Any] = []
-        for note in step:
-            if type(note) is not FramesNote:
-                sent.clear()
-                break
-            sent += (note.tapped, *note.frames)
-        if received is None or before is self or len(sent) != 2 * len(step):  # a note has at least one frame
-            step += [received] if received is not None else []
-            step.append(structs.replace(batch, first_seq=seq, events=[TextDelta(text=text)], at=at))
-            if before is not self:
-                self.acted()
-            return
-        step.clear()
-        t = (self._monotonic() - self._start) // 1000
-        self._t = t = t if t > self._t else self._t + 1
-        row = (t, seq, at, text, batch.epoch, batch.turn, batch.origin, TextDelta, None, 1)
-        texts.append((*row, received.tapped, *received.frames, *sent))
-        if len(texts) == 1:
+    def begin_texts(self, common: tuple[Any, ...] | None) -> tuple[Any, ...] | None:
+        """Plan the flush of lone pieces of a text, before the first one is noted. Return what their steps share.
+
+        If that is None, they are like the last step. If that was no piece of a text, return None.
+        """
+        common = common or self._notes.common
+        if common is not None:
+            self._texts_common = common
             if self._plan.due is None and not self._plan.waits:
                 self._plan.flush_next(streams=True)
-        elif len(texts) == TEXTS_MAX and self._gather_texts():
-            self.flush()
+        return common
 
-    def _gather_texts(self) -> bool:
-        """Add the lone pieces of text to the pending steps. Return True if these should be taken now."""
-        texts, self._texts = self._texts, []
-        return self._notes.add_rows(texts)
+    def _gather_texts(self) -> None:
+        """Add the lone pieces of a text to the pending steps, with their times in µs."""
+        run = TextRun(self._texts_common, self._texts.copy())
+        self._texts.clear()  # all TextNotes of this recorder refer to it
+        times = [(now - self._start) // 1000 for now in run.cells[:: run.width]]
+        if times[0] <= self._t or not all(map(lt, times, times[1:])):  # no two steps have one time
+            times = [*accumulate(times, lambda before, t: max(before + 1, t), initial=self._t)][1:]
+        run.cells[:: run.width] = times
+        self._t = times[-1]
+        self._notes.add_texts(run)
 
     def batch(self, batch: Batch) -> SessionRecorder | None:
         """Record events that were added to the session's log, and make it act. Return who acted before."""
@@ -290,6 +284,57 @@ class SessionRecorder:
 
     def _cursor(self) -> str:
         return f"{self._state.epoch}:{self._state.seq}" if self._state is not None else "0:0"
+
+
+class TextNotes:
+    """Notes lone further pieces of an open text: each adds a few cells to the list of its SessionRecorder."""
+
+    __slots__ = ("_actor", "_call", "_cells", "_common", "_links", "_monotonic", "_places", "_recorder")
+
+    def __init__(
+        self,
+        recorder: SessionRecorder,
+        call: CurrentCall,
+        cells: list[Any],
+        monotonic: Callable[[], int],
+        links: Sequence[Sequence[str]],
+    ) -> None:
+        self._recorder, self._call, self._cells, self._monotonic = recorder, call, cells, monotonic
+        self._actor = recorder.actor
+        self._links = links
+        self._common: tuple[Any, ...] | None = None
+        self._places: Sequence[int] = ()  # of the renderings that are recorded, once for each link
+
+    def add_text(self, text: str, seq: int, at: int, rendered: Sequence[Sequence[bytes]]) -> bool:
+        """Note a piece with the number `seq` in the log, the frame that was read, and the frames of each rendering.
+
+        Return False, and note nothing, if its step is not like that of the piece before it.
+        """
+        call, cells = self._call, self._cells
+        received, call.reading = call.reading, None
+        if received is None or self._recorder.actor is not self._actor or not (cells or self._begin()):
+            return False
+        noted = [self._monotonic(), seq, at, text, received]
+        for place in self._places:
+            frames = rendered[place]
+            if len(frames) != 1:
+                return False
+            noted += frames
+        cells += noted
+        return True
+
+    def _begin(self) -> bool:
+        """Plan the flush of the next pieces. Return False if the step before them was another one."""
+        common = self._recorder.begin_texts(self._common)
+        if common is None or common is self._common:
+            return common is not None
+        tapped = TextRun(common, []).tapped
+        sent = [point.link for point in tapped[1:]]
+        found = [(place, link) for place, links in enumerate(self._links) for link in links if link in sent]
+        if not tapped or tapped[0].dir == "send" or [link for _, link in found] != sent:
+            return False
+        self._common, self._places = common, [place for place, _ in found]
+        return True
 
 
 class StrayFrames:

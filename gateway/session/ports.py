@@ -63,8 +63,8 @@ class Client(Protocol):
     def refuse(self, request: str, cause: Cause, text: str) -> None:
         """Answer a command of this peer with an error."""
 
-    def put(self, frames: Sequence[bytes]) -> None:
-        """Write rendered frames, or queue them."""
+    def put(self, frames: Sequence[bytes], *, noted: bool = False) -> None:
+        """Write rendered frames, or queue them. With `noted` the caller has recorded them."""
 
     def can_be_asked(self, question: Event) -> bool:
         """Return True if the peer's dialect has a form for this question."""
@@ -124,8 +124,12 @@ class EventRecorder(Protocol):
     def leave(self, before: Any) -> None:
         """Let the session of this token act again."""
 
-    def begin_text(self) -> Any:
-        """Like `enter`, for a lone further piece of the open text."""
+    def open_text(self, links: Sequence[Sequence[str]]) -> TextNotes:
+        """Return what records further pieces of the open text, which are rendered for each of these groups of links."""
 
-    def end_text(self, before: Any, batch: Batch, seq: int, text: str, at: int) -> None:
-        """Record that this text was added to the open batch, and let the session of the token act again."""
+
+class TextNotes(Protocol):
+    """The recording of further pieces of one open text."""
+
+    def add_text(self, text: str, seq: int, at: int, rendered: Sequence[Sequence[bytes]]) -> bool:
+        """Record a piece and its frames, with its number and time in the log. Return False if this is not possible."""

@@ -39,12 +39,11 @@ class TextStream:
     """The open text block of a turn. `count` pieces of `weight` characters were added, not counted yet."""
 
     __slots__ = (
-        "_batch",
         "_clock",
         "_events",
         "_events_max",
+        "_notes",
         "_parts",
-        "_recorder",
         "_state",
         "_targets",
         "_turn",
@@ -66,12 +65,13 @@ class TextStream:
         self.open = True
         self.count = self.weight = 0
         self._state, self._turn, self._clock = state, turn, services.clock
-        self._batch, self._events_max, weight_max = log.open_text(EVENTS_MAX, WEIGHT_MAX, self._close)
+        batch, self._events_max, weight_max = log.open_text(EVENTS_MAX, WEIGHT_MAX, self._close)
         self._weight_max = min(weight_max, services.limits.transcript_max - log.turn_weight)
-        self._events = self._batch.events
+        self._events = batch.events
         self._parts: list[str] = turn.open.parts if turn.open is not None else []
         self._targets = targets
-        self._recorder = recorder
+        links = [[member.link.id for member in target.members] for target in targets]
+        self._notes = recorder.open_text(links) if recorder is not None else None
 
     def add_text(self, text: str, at: int, _session: str = "") -> bool:
         """Log a further piece of the text and give it to every client; `at` is its time (ns), 0 for now.
@@ -85,29 +85,27 @@ class TextStream:
         if weight > self._weight_max:
             return False
         now = at or self._clock()
-        rendered = []
+        rendered: list[list[bytes]] = []
         for target in self._targets:
             for member in target.members:
                 if member.link.outbox.full:
                     return False
             try:
-                rendered.append((target, target.write(text, now)))
+                rendered.append(target.write(text, now))
             except Exception:  # noqa: BLE001  # the general path renders it again, and ends the clients of that dialect
                 return False
-        seq = self._state.seq
+        seq, notes = self._state.seq, self._notes
+        if notes is not None and not notes.add_text(text, seq, now, rendered):
+            return False
         self._parts.append(text)
         self._events.append(TextDelta(text=text))
         self.count += 1
         self.weight = weight
         self._turn.now = self._state.updated_at = now
         self._state.seq = seq + 1
-        recorder = self._recorder
-        before = recorder.begin_text() if recorder is not None else None
-        for target, frames in rendered:
+        for place, target in enumerate(self._targets):
             for member in target.members:
-                member.link.put(frames)
-        if recorder is not None:
-            recorder.end_text(before, self._batch, seq, text, now)
+                member.link.put(rendered[place], noted=True)
         return True
 
     def _close(self) -> tuple[int, int]:

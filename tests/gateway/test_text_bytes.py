@@ -59,7 +59,7 @@ class BothPaths:
 
     def _spied_targets(self, groups: Groups) -> Iterator[TextTarget]:
         assert groups.text is not None
-        batch = groups.text._batch
+        ((batch, _),) = groups._log.batches_from(groups._state.seq - 1, 1)
         for target, group in zip(groups.text._targets, groups.by_key.values(), strict=True):
 
             def write_both(

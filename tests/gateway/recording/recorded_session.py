@@ -20,6 +20,7 @@ from dragoman.gateway.recording.session_recorder import CurrentCall, SessionReco
 from dragoman.gateway.recording.session_redactor import RedactionWorker
 from dragoman.gateway.recording.writer import OutputFile, Writer
 from dragoman.mappings.canonical import Batch, Event, SessionState
+from dragoman.mappings.canonical.events import TextDelta
 from dragoman.mappings.canonical.values import Origin
 from tests.gateway.recording.lines import HEADER, decoded
 
@@ -124,8 +125,9 @@ class RecorderHarness:
         self.state.seq += len(events)
 
     def adds_text(self, text: str) -> None:
-        """Let a further piece of the open text arrive alone."""
-        batch = Batch(session="s", epoch=2, first_seq=self.state.seq, events=[], turn="t", at=99)
-        self.call.reading = FramesNote(TapPoint(UP, "receive", "pod"), [text.encode()])
-        self.track.end_text(self.track.begin_text(), batch, self.state.seq, text, 99)
+        """Let two pieces of a text arrive, a word and a further one alone."""
+        self.track.step.append(FramesNote(TapPoint(UP, "receive", "pod"), [b"so"]))
+        self.happens(TextDelta(text="so"))
+        self.call.reading = text.encode()
+        assert self.track.open_text([]).add_text(text, self.state.seq, 99, [])
         self.state.seq += 1

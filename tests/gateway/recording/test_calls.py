@@ -21,8 +21,8 @@ from tests.gateway.test_token_path import ROOT, WARM, tokens
 from tests.pairs.gateway import LIMITS, SmoothClient, serving, socket_path
 
 FOLDER = f"{ROOT}/dragoman/gateway/recording/"
-TOKEN_CALLS_MAX = 4
-"""For the received frame, the beginning and the end of the piece, and the sent frame."""
+TOKEN_CALLS_MAX = 1
+"""For the piece with its frames."""
 FLUSHED, FLUSH_CALLS_MAX = 60, 8  # lone tokens that are flushed at once, and calls for each of them
 TURN_CALLS_MAX = 300  # for the first items of a turn, and again for its end
 DEADLINE = 20.0

@@ -6,7 +6,9 @@ import pytest
 
 from dragoman.gateway.recording.flush_plan import FLUSH, GATHER
 from dragoman.gateway.recording.lines import UP, EventLine, FrameLine, Line
-from dragoman.gateway.recording.pending import LINES_MAX, TapPoint
+from dragoman.gateway.recording.pending import LINES_MAX, FramesNote, TapPoint
+from dragoman.gateway.recording.session_recorder import TextNotes
+from dragoman.mappings.canonical import Batch
 from dragoman.mappings.canonical.commands import PauseTurn
 from dragoman.mappings.canonical.events import Reply, TextDelta, TextDone, TurnAccepted, TurnEnded
 from dragoman.mappings.canonical.values import Origin
@@ -172,3 +174,92 @@ def test_the_actor_is_the_owner_of_the_open_turn_or_the_last_to_command(harness:
         step()
         actors.append(harness.track.actor)
     assert actors == ["a", "b", "b", "a", "a", "a", "b"]
+
+
+# -- further pieces of a text ---------------------------------------------------------------------------
+
+
+def heard(harness: RecorderHarness, text: str, *sent: str) -> None:
+    """Let a piece of a text arrive on the general path, which is sent to these links."""
+    harness.track.step.append(FramesNote(FROM_POD, [text.encode()]))
+    before = harness.track.batch(
+        Batch(session="s", epoch=2, first_seq=harness.state.seq, events=[TextDelta(text=text)], turn="t", at=99)
+    )
+    harness.track.step += [FramesNote(TapPoint(link, "send", "smooth"), [text.encode()]) for link in sent]
+    harness.track.leave(before)
+    harness.state.seq += 1
+
+
+def adds(harness: RecorderHarness, notes: TextNotes, text: str, *rendered: list[bytes]) -> bool:
+    """Let a further piece arrive, with these frames of each rendering."""
+    harness.call.reading = text.encode()
+    is_noted = notes.add_text(text, harness.state.seq, 99, rendered)
+    harness.state.seq += is_noted
+    return is_noted
+
+
+def lines_in_short(harness: RecorderHarness) -> list[tuple[int, str]]:
+    """Return the number of each line, and the link and text of a frame, or the text of an event."""
+    harness.track.close()
+    return [
+        (line.seq, f"{line.link} {line.text}" if isinstance(line, FrameLine) else getattr(line.event, "text", "reply"))
+        for line in harness.disk.lines()
+    ]
+
+
+def test_further_pieces_are_recorded_with_the_frames_of_the_recorded_links_alone(harness: RecorderHarness) -> None:
+    heard(harness, "a", "smooth-2")
+    notes = harness.track.open_text([["smooth-1"], ["smooth-3", "smooth-2"]])
+    assert adds(harness, notes, "b", [b"not recorded"], [b"B"])
+    assert lines_in_short(harness) == [
+        *((1, "up a"), (2, "a"), (3, "smooth-2 a")),
+        *((4, "up b"), (5, "b"), (6, "smooth-2 B")),
+    ]
+
+
+def test_further_pieces_stand_before_and_behind_what_happens_between_them(harness: RecorderHarness) -> None:
+    heard(harness, "a")
+    notes = harness.track.open_text([])
+    assert adds(harness, notes, "b")
+    harness.track.answer("smooth-1", Reply(request="r"))
+    assert adds(harness, notes, "c")
+    texts = [text for _, text in lines_in_short(harness)]
+    assert texts == ["up a", "a", "up b", "b", "reply", "up c", "c"]
+
+
+def test_further_pieces_have_times_that_grow_while_the_clock_stands(harness: RecorderHarness) -> None:
+    heard(harness, "a")
+    notes = harness.track.open_text([])
+    assert all(adds(harness, notes, text) for text in "bcd")
+    harness.now += 2_000
+    assert adds(harness, notes, "e")
+    harness.track.close()
+    assert sorted({line.t for line in harness.disk.lines()}) == [0, 1, 2, 3, 4]
+
+
+def test_a_piece_takes_the_general_path_if_its_step_is_not_like_the_one_before(harness: RecorderHarness) -> None:
+    heard(harness, "a", "smooth-1")
+    notes = harness.track.open_text([["smooth-1"]])
+    assert not adds(harness, notes, "of two frames", [b"1", b"2"])
+    assert not notes.add_text("without a frame that was read", harness.state.seq, 99, [[b"1"]])
+    harness.track.command("smooth-2", PauseTurn(request="r"))
+    assert not adds(harness, notes, "for another actor", [b"1"])
+
+
+def test_a_piece_takes_the_general_path_if_the_step_before_was_no_piece(harness: RecorderHarness) -> None:
+    heard(harness, "a", "smooth-1")
+    harness.track.answer("smooth-1", Reply(request="r"))
+    assert not adds(harness, harness.track.open_text([["smooth-1"]]), "b", [b"b"])
+
+
+def test_a_further_piece_is_flushed_in_time_after_a_pause(harness: RecorderHarness) -> None:
+    heard(harness, "a")
+    notes = harness.track.open_text([])
+    harness.flushes()
+    harness.flushes()
+    assert adds(harness, notes, "b")
+    harness.flushes()
+    assert len(harness.disk.lines()) == 4
+
+
+FROM_POD = TapPoint(UP, "receive", "pod")
