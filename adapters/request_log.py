@@ -1,4 +1,4 @@
-"""Tell of HTTP requests that aiohttp cannot parse, instead of its error with a traceback for each of them."""
+"""Report HTTP requests that aiohttp cannot parse by a callback; aiohttp itself logs a traceback for each of them."""
 
 from __future__ import annotations
 

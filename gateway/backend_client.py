@@ -1,4 +1,4 @@
-"""A client of one backend in blocking calls: the part of `send` and `chat` that is no terminal.
+"""A client of one backend with blocking calls, for `dragoman send` and `dragoman chat`.
 
     caller's thread                      thread with an event loop
     BackendClient.say  -> commands ->    InProcessTransport -> gateway -> backend

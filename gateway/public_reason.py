@@ -1,4 +1,4 @@
-"""Why a backend cannot be reached, as a client may read it: without what is this machine's alone.
+"""The reason why a backend cannot be reached, as a client may read it: without paths and addresses of this machine.
 
 Errors name socket paths, files, addresses and programs. A client may sit on another machine, behind a public listener:
 it is told what went wrong, and the log says where.

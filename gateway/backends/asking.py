@@ -1,4 +1,4 @@
-"""Ask a backend something first: hold what comes meanwhile, then let it through or fail it.
+"""Ask a backend before further items are sent to it: hold them meanwhile, then release or fail them.
 
 A script is a generator. It yields a command, and is sent the answer to it. While the script runs, further items are
 held in their order, up to a bound.

@@ -1,4 +1,4 @@
-"""The conversations that a backend stores beside the sessions that live here.
+"""The list of conversations that a backend stores, also of those that are no session of the gateway.
 
 A BackendCatalog stands between the control session and its backend, because a list belongs to no client's session
 (docs/design.md, section 6). It asks for the store with each list, and remembers the names that the list gave. A backend

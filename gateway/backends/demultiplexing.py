@@ -1,4 +1,4 @@
-"""Bring what comes over a connection of many sessions to the session that it is for.
+"""Pass answers and streamed text of a connection that carries many sessions to the right session.
 
 SharedRequests   an answer goes to what asked      SharedTexts   a piece of streamed text, to the session it names
 """

@@ -1,4 +1,4 @@
-"""The rows of sessions that were forgotten here and that their backend still has.
+"""The list rows of sessions that the gateway has forgotten and that their backend still has.
 
 A pando names its sessions once for each connection, and never again. So the row of a forgotten session is kept: clients
 still see it in lists, and the session is made anew when one of them names it.

@@ -1,4 +1,4 @@
-"""`dragoman bridge`: one route, given as endpoints on the command line."""
+"""`dragoman bridge`: serve one route, given as endpoints on the command line."""
 
 from __future__ import annotations
 

@@ -21,8 +21,8 @@ def convert_plainly() -> None:
     typer.core.build_runtime_param = _build  # type: ignore[attr-defined]  # typer has no public hook for it
 
 
-def is_utf8(text: str) -> bool:
-    """Return False if a text from arguments or stdin had bytes that are not UTF-8, for which Python puts surrogates."""
+def is_encodable(text: str) -> bool:
+    """Return False if a text from arguments or stdin had bytes that are not UTF-8: Python made surrogates of them."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -46,7 +46,7 @@ class _PlainValue(RuntimeParam):
         if kind is Path:
             return Path(value)
         texts = value if kind == list[str] else [value]
-        if not all(is_utf8(text) for text in texts if isinstance(text, str)):
+        if not all(is_encodable(text) for text in texts if isinstance(text, str)):
             raise typer.BadParameter("this is not UTF-8", ctx=ctx, param=param)
         if kind == list[str]:
             return list(value)

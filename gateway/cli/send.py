@@ -11,7 +11,7 @@ from msgspec import Struct, structs
 
 from dragoman.gateway.backend_client import Asked, BackendClient, TurnOutcome, TurnRunner, question_words
 from dragoman.gateway.cli.options import AsJson, Deadline, LogJson, LogLevel
-from dragoman.gateway.cli.plain_values import is_utf8
+from dragoman.gateway.cli.plain_values import is_encodable
 from dragoman.gateway.cli.running import set_up
 from dragoman.gateway.cli.terminal import NOT_UTF8
 from dragoman.gateway.endpoint import parse
@@ -140,6 +140,6 @@ def _ask(words: str) -> str | None:
     if not sys.stdin.isatty():
         return None
     typer.echo(f"\n\n{printable(words)}\n> ", nl=False, err=True)
-    while not is_utf8(line := sys.stdin.readline()):
+    while not is_encodable(line := sys.stdin.readline()):
         typer.echo(f"{NOT_UTF8}\n> ", nl=False, err=True)
     return line or None

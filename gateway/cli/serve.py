@@ -1,4 +1,4 @@
-"""`dragoman serve`: every route of a configuration file."""
+"""`dragoman serve`: serve every route of a configuration file."""
 
 from __future__ import annotations
 

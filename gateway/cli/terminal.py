@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 
-from dragoman.gateway.cli.plain_values import is_utf8
+from dragoman.gateway.cli.plain_values import is_encodable
 from dragoman.gateway.observability import logs
 from dragoman.gateway.recording.printable import printable
 
@@ -101,7 +101,7 @@ class Terminal:
 
     def read(self, prompt: str, *, keep: bool = False) -> str:
         """Return the next line of UTF-8; raise EOFError at the end of the input. With `keep` it enters the history."""
-        while not is_utf8(line := self._read_any(prompt)):
+        while not is_encodable(line := self._read_any(prompt)):
             self.fail(NOT_UTF8)
         if keep and line.strip() and self._readline is not None:
             self._readline.add_history(line)

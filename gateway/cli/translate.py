@@ -1,4 +1,4 @@
-"""`dragoman translate`: frames from stdin to stdout, with losses and errors on stderr."""
+"""`dragoman translate`: translate frames from stdin to stdout, with losses and errors on stderr."""
 
 from __future__ import annotations
 

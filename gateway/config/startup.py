@@ -1,4 +1,4 @@
-"""Find what will not work, or is dangerous, when a configuration starts to be served. None of it ends the gateway.
+"""Find the dangers and defects of a configuration that starts to be served; none of them ends the gateway.
 
 `find_hazards` looks at this machine alone: programs, folders, addresses. gateway/config/probe.py then
 tries to reach the backends.

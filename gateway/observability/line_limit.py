@@ -1,4 +1,4 @@
-"""The number of log lines of each kind, so that no peer can cause lines without bound.
+"""Limit the number of log lines of each kind, so that no peer can cause lines without end.
 
 A kind is one place in the code that logs, for one principal: who floods the log hides no line of somebody else. A line
 too many is dropped, and the next one of its kind tells by `omitted` how many are missing before it. The level debug has

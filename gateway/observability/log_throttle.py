@@ -1,4 +1,4 @@
-"""At most one log line a second for what can happen often, with the number of times that it happened."""
+"""Log what can happen often in at most one line a second, with the number of times that it happened."""
 
 from __future__ import annotations
 

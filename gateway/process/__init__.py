@@ -1,4 +1,4 @@
-"""The gateway as a process of its system.
+"""The gateway as a process of its operating system.
 
 systemd               tells the service manager how far the gateway is
 inherited_sockets     the listening sockets that a service manager passes

@@ -1,4 +1,4 @@
-"""Tell the service manager that started the gateway how far it is (sd_notify(3)).
+"""Tell the service manager when the gateway is ready, reloads its configuration and stops (sd_notify(3)).
 
     listeners accept        READY=1
     configuration is read   RELOADING=1 with MONOTONIC_USEC, then READY=1 again

@@ -1,4 +1,4 @@
-"""When the gathered steps of one recording are flushed.
+"""Decide when the gathered steps of one recording are flushed.
 
 A step is flushed soon, together with those of other recordings. A text that streams is gathered for longer, because
 redacting and encoding many of its pieces at once costs much less than one by one:

@@ -1,4 +1,4 @@
-"""One conversation of a backend whose connections carry many (docs/design.md, section 5), for one session alone.
+"""A backend of one session, as one conversation of a backend whose connections carry many (docs/design.md, section 5).
 
 The session has a connection of its own. (gateway/backends/shared.py serves all sessions of a route over one
 connection.) The first command opens a new conversation at the backend, and every command names that conversation. The

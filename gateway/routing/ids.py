@@ -1,4 +1,6 @@
-"""The ids of sessions (docs/translation.md, rule 3.1): functions, so the same for every client and after a restart."""
+"""Compute the ids of sessions from names, so that every client sees the same ids, also after a restart
+(docs/translation.md, rule 3.1).
+"""
 
 from __future__ import annotations
 

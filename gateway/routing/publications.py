@@ -1,4 +1,4 @@
-"""The clients of a route that subscribe to everything, and the sessions that they are told of."""
+"""The clients of a route that subscribe to all of its sessions, and the sessions that are published to them."""
 
 from __future__ import annotations
 

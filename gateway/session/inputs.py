@@ -1,4 +1,4 @@
-"""The inputs of users: what a new turn begins with, or the answer to a question; one at a time.
+"""The inputs of users, one at a time: each begins a new turn or answers a question.
 
 refused    it is empty, a turn is in progress, or the connection is lost
 waiting    it was written, and its turn has not begun

@@ -1,4 +1,4 @@
-"""The runs of one step of a session: events in order, folded into the state as they come.
+"""The runs of one step of a session: events of one turn, in order, folded into the state as they come.
 
 A batch never crosses a turn's boundary (docs/design.md, section 3), so a run ends where a turn, or another origin of
 it, begins; each run becomes one batch.

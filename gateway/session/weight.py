@@ -1,6 +1,4 @@
-"""The memory that events, transcripts and commands hold: characters of the texts that peers can make as long as they
-like.
-"""
+"""Estimate the memory of events, transcripts and commands: the characters of texts whose length peers choose."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-r"""Where secrets stand in a text, and the text with placeholders instead: `[redacted:KIND:8 hex digits]`.
+r"""The places of secrets in a text, and the text with placeholders instead: `[redacted:KIND:8 hex digits]`.
 
 The digits are a keyed hash of the secret. With the salt of one recording, equal secrets are equal in that recording
 and nowhere else, so nobody can look them up in a list of likely secrets. With a salt of the installation they are
