@@ -322,7 +322,7 @@ class NormalForm:
     def _ended(self, event: e.TurnEnded) -> None:
         """End the turn as the backend told."""
         turn = self._runs.require_turn()
-        if event.text and event.text != turn.text() and event.text != turn.last_text():
+        if event.text and not turn.text().endswith(event.text):
             self._final_text(turn, event.text)
         status: Status = "paused" if event.end == "paused" else "idle"
         self._finish_turn(event.end, event.failure, status, said_end=event)

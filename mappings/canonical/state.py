@@ -165,16 +165,6 @@ class OpenTurn(Struct, kw_only=True):
                 parts += block.parts
         return "".join(parts)
 
-    def last_text(self) -> str:
-        """Return the visible text after the last tool call; all visible text of a turn without calls."""
-        parts: list[str] = []
-        for block in self.blocks:
-            if isinstance(block, CallBlock):
-                parts = []
-            elif isinstance(block, TextBlock):
-                parts += block.parts
-        return "".join(parts)
-
     def correct_text(self, text: str) -> None:
         """Replace the visible text of the turn by `text`; blocks that match its beginning or end stay unchanged."""
         said = [(block, "".join(block.parts)) for block in self.blocks if isinstance(block, TextBlock)]

@@ -119,8 +119,10 @@ def test_a_terminal_corrects_contradicting_blocks(streamed: tuple[str, str], fin
     assert [item.text for item in session.state.transcript if isinstance(item, Message)] == kept
 
 
-def test_a_terminal_with_only_the_text_after_the_last_call_is_no_contradiction() -> None:
-    """The real smooth server in Python ends a turn with the text of its last model call."""
+def test_a_terminal_with_only_the_end_of_the_streamed_text_is_no_contradiction() -> None:
+    """The real smooth server in Python ends a turn with the text of its last model call, and dragoman puts a line
+    about lost context before the first answer.
+    """
     session = Session()
     session.accept()
     call = (ToolCallStarted(call="c", name="ls"), ToolCallFinished(call="c", output="x"))
@@ -132,6 +134,9 @@ def test_a_terminal_with_only_the_text_after_the_last_call_is_no_contradiction()
     )
     assert "Gap" not in kinds(said)
     assert [event.text for event in said if isinstance(event, TextDone)] == ["Let me look. ", "It is here."]
+    said = session.feed(TextDelta(text="[context lost]\nHello"), TurnEnded(end="completed", text="Hello"))
+    assert "Gap" not in kinds(said)
+    assert session.state.messages()[-1].text == "Hello"
 
 
 def test_a_terminal_with_more_text_sends_the_rest_as_a_delta() -> None:
