@@ -1,9 +1,10 @@
 """The client's side of a link with a codewhale server.
 
 The sources are docs/dialects/codewhale.md, sections 1.4, 3, 5 and 11, and docs/translation.md, rule 3.20. Answers come
-in the order of our requests, so a bare line belongs to the oldest request without an answer. A turn counts as accepted
-once its request is written, because the server may take 15 s to begin. The result of a turn repeats its text, and the
-hook mirror of old releases prints events a second time: both repetitions are ignored.
+in the order of our requests, so a bare line belongs to the oldest turn or prompt without an answer. Other requests
+print no lines, and some servers never answer them. A turn counts as accepted once its request is written, because the
+server may take 15 s to begin. The result of a turn repeats its text, and the hook mirror of old releases prints events
+a second time: both repetitions are ignored.
 """
 
 from __future__ import annotations
@@ -190,17 +191,14 @@ class ClientTranslator(TranslatorDefaults[Event]):
     # -- lines and answers of the server -----------------------------------------------------------------
 
     def _take_line(self, item: Event, step: Step[Event]) -> list[Event]:
-        """Return the events of a bare line if the oldest request began a turn, else count a loss."""
-        asked = (
-            c for c in self._waiting.values() if not isinstance(c, ask.GetCapabilities)
-        )  # some servers never answer it
-        oldest = next(asked, None)
+        """Return the events of a bare line if a turn waits for its answer, else count a loss."""
+        oldest = next((c for c in self._waiting.values() if isinstance(c, ask.SubmitInput | ask.PromptOnce)), None)
         turn = self._turn
         if isinstance(item, say.LifecycleReport | Unmapped):
             return [item]
         if isinstance(oldest, ask.PromptOnce):
             return []  # its result repeats the text
-        if not isinstance(oldest, ask.SubmitInput) or turn is None:
+        if oldest is None or turn is None:
             step.losses.append(Loss(kind=type(item).__name__, why="a line outside of any turn"))
             return []
         if isinstance(item, say.TurnResult):

@@ -321,6 +321,16 @@ def test_a_line_outside_of_any_turn_is_counted() -> None:
     assert child.losses == ["TextDelta"]
 
 
+def test_a_turn_after_an_unanswered_interrupt_keeps_its_text() -> None:
+    child = Child().open()
+    child.message()
+    child.sent(ask.CancelTurn(request="c", session=SESSION))
+    child.answers("thread/message", error=(-32603, "turn interrupted"))
+    child.message()
+    (text,) = child.streams("delta", delta="fine")
+    assert (text.text, child.losses) == ("fine", [])
+
+
 def test_the_lines_of_a_prompt_are_dropped_because_its_result_repeats_them() -> None:
     child = Child()
     child.sent(ask.PromptOnce(request="p", prompt="hi"))
