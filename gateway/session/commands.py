@@ -17,6 +17,7 @@ from typing import Any, Protocol, get_args
 from msgspec import UNSET, structs
 
 from dragoman.gateway.observability import audit
+from dragoman.gateway.session.cancel_deadline import CancelDeadline, HasBackend
 from dragoman.gateway.session.context import Effects, SessionContext
 from dragoman.gateway.session.history import page
 from dragoman.gateway.session.in_flight import OPENING, PendingCommand
@@ -24,7 +25,6 @@ from dragoman.gateway.session.inputs import BUSY, Inputs
 from dragoman.gateway.session.ports import Client
 from dragoman.gateway.session.questions import Questions
 from dragoman.gateway.session.turn_states import CancelState, ConnectionState, Trigger
-from dragoman.gateway.timers import Timer
 from dragoman.mappings.canonical import Command, Event
 from dragoman.mappings.canonical import commands as c
 from dragoman.mappings.canonical.events import (
@@ -62,7 +62,7 @@ def split_answers(events: Iterable[Any]) -> list[tuple[bool, list[Any]]]:
     return parts
 
 
-class CommandEffects(Effects, Protocol):
+class CommandEffects(Effects, HasBackend, Protocol):
     """The effects that commands have on their session."""
 
     def opened(self, event: SessionOpened) -> CommandEffects:
@@ -90,7 +90,7 @@ class Commands:
         self._inputs = inputs
         self._questions = questions
         self._effects = effects
-        self._deadline: Timer | None = None  # the deadline of a cancel
+        self._deadline = CancelDeadline(context, effects, self._force)
         self._held: list[tuple[Client | None, c.CancelTurn]] = []  # cancels that wait for the connection
 
     # -- asked -------------------------------------------------------------------------------------------
@@ -171,7 +171,7 @@ class Commands:
 
     def cancel(self, client: Client | None, command: c.CancelTurn) -> None:
         """Ask the backend to end the open turn before the deadline."""
-        states, services = self._context.states, self._context.services
+        states = self._context.states
         if not states.busy and self._context.state.status != "running":  # a resumed run may have said nothing yet
             if client is not None:
                 client.refuse(command.request, "not_running", "no turn is in progress")
@@ -182,7 +182,7 @@ class Commands:
         if states.busy and states.cancel is CancelState.NONE:
             audit.note("cancel", client or "gateway", session=self._context.state.id)
             states.on(Trigger.CANCELLED)
-            self._deadline = services.schedule(services.limits.cancel_deadline, self._expire)
+            self._deadline.begin()
         self._in_flight.forward(client, command)
 
     def release(self) -> None:
@@ -193,10 +193,6 @@ class Commands:
                 self.cancel(client, command)
             elif client is not None:
                 client.send([Reply(request=command.request)])
-
-    def _expire(self) -> None:
-        self._context.log.warning("the backend did not end the cancelled turn in time; the gateway ends it for clients")
-        self._force()
 
     def _force(self) -> None:
         """End the turn for its clients: the backend has no cancel, or did not end it in time."""
@@ -210,9 +206,7 @@ class Commands:
     def cancel_over(self) -> None:
         """Stop the deadline of a cancel: it must not end the next turn."""
         self._context.states.on(Trigger.CANCEL_OVER)
-        if self._deadline is not None:
-            self._deadline.cancel()
-            self._deadline = None
+        self._deadline.stop()
 
     def accept_waiting(self, at: int) -> bool:
         """Begin the turn of the waiting input, whether or not the backend took it; return False if none waits."""

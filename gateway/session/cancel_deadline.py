@@ -1,0 +1,56 @@
+"""The deadlines of a cancelled turn (docs/translation.md, rule 3.4).
+
+    cancel_deadline   the backend has not ended the turn: it is ended for the clients, and further input is refused
+    accept_deadline   after that: the connection is closed if this ends the turn. The next input gets a new one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from dragoman.gateway.session.context import SessionContext
+from dragoman.gateway.session.ports import Backend
+from dragoman.gateway.session.turn_states import TurnState
+from dragoman.gateway.timers import Timer
+
+
+class HasBackend(Protocol):
+    """The session, whose backend can be another one after a reload."""
+
+    backend: Backend
+
+
+class CancelDeadline:
+    """The running deadline of one session's cancel; `force` ends the turn for its clients."""
+
+    def __init__(self, context: SessionContext, session: HasBackend, force: Callable[[], None]) -> None:
+        self._context = context
+        self._session = session
+        self._force = force
+        self._timer: Timer | None = None
+
+    def begin(self) -> None:
+        """Expect the end of the turn before `cancel_deadline`."""
+        self.stop()
+        services = self._context.services
+        self._timer = services.schedule(services.limits.cancel_deadline, self._expire)
+
+    def stop(self) -> None:
+        """Expect nothing any more: the turn has ended, or the cancel was refused."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _expire(self) -> None:
+        self._context.log.warning("the backend did not end the cancelled turn in time; the gateway ends it for clients")
+        self._force()
+        if not self._context.upstream.turn_outlives_connection:
+            services = self._context.services
+            self._timer = services.schedule(services.limits.accept_deadline, self._disconnect)
+
+    def _disconnect(self) -> None:
+        self._timer = None
+        if self._context.states.turn is TurnState.DISCARDED:
+            self._context.log.warning("the backend has not ended the cancelled turn; closing the connection to it")
+            self._session.backend.rest()
