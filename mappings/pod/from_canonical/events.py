@@ -75,9 +75,10 @@ def _start(event: events.HistorySnapshot, context: Context) -> object:
         return segment_start(context.session, event.items, context.at)
     entry = json.decode(event.ext["pod.entry"])
     told = len(canonical_items([entry]))
-    if told >= len(event.items) or not isinstance(entry, dict):
+    history = entry.get("history", []) if isinstance(entry, dict) else None
+    if told >= len(event.items) or not isinstance(history, list):
         return event.ext["pod.entry"]
-    return {**entry, "history": [*entry.get("history", ()), *map(logged_item, event.items[told:])]}
+    return {**entry, "history": [*history, *map(logged_item, event.items[told:])]}
 
 
 @FROM_EVENT.rule(

@@ -50,6 +50,13 @@ def test_a_rotation_after_the_input_of_its_run_includes_that_input() -> None:
     assert rotated == {"event": "segment_rotated", "data": {"entry": {**entry, "history": history}}}
 
 
+@pytest.mark.parametrize("entry", [{"kind": "segment_start", "history": 5}, {"history": None}, [], None])
+def test_a_rotation_whose_entry_has_no_history_is_passed_on_unchanged(entry: object) -> None:
+    ext = {"pod.entry": Raw(json.encode(entry))}
+    event = say.HistorySnapshot(items=(Message(role="user", text="Hi"),), rotated=True, ext=ext)
+    assert said(event) == [{"event": "segment_rotated", "data": {"entry": entry}}]
+
+
 def test_a_rotation_of_a_pod_is_passed_on_unchanged() -> None:
     event = say.HistorySnapshot(items=(), rotated=True, ext={"pod.entry": Raw(b'{"kind":"segment_start","ts":5}')})
     assert Projection().render(batch(event)).frames == [
