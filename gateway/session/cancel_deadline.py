@@ -1,7 +1,7 @@
 """The deadlines of a cancelled turn (docs/translation.md, rule 3.4).
 
-    cancel_deadline   the backend has not ended the turn: it is ended for the clients, and further input is refused
-    accept_deadline   after that: the connection is closed if this ends the turn. The next input gets a new one.
+cancel_deadline   the backend has not ended the turn: it is ended for the clients, and further input is refused
+accept_deadline   after that: the connection is closed if this ends the turn. The next input gets a new one.
 """
 
 from __future__ import annotations

@@ -47,8 +47,10 @@ def response_start(_message: lines.ResponseStart) -> Events:
     return (events.ModelTurnStarted(),)
 
 
-@TO_EVENT.rule(lines.ResponseDelta, produces=(events.TextDelta,))
+@TO_EVENT.rule(lines.ResponseDelta, produces=(events.TextDelta, events.ReasoningDelta))
 def response_delta(message: lines.ResponseDelta) -> Events:
+    if message.channel == "reasoning":
+        return (events.ReasoningDelta(text=message.delta),)
     return (events.TextDelta(text=message.delta),)
 
 

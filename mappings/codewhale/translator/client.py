@@ -127,7 +127,9 @@ class ClientTranslator(TranslatorDefaults[Event]):
                 message = EVENTS.decode(frame)  # type: ignore[arg-type]  # other frames raise
             except MALFORMED:
                 return False
-            return self._turn is turn and type(message) is ResponseDelta and add_text(message.delta, 0, "")
+            if type(message) is not ResponseDelta or message.channel == "reasoning":
+                return False
+            return self._turn is turn and add_text(message.delta, 0, "")
 
         return read_text
 

@@ -6,7 +6,9 @@ Before that, the hook mirror printed all of them. An optional member without a v
 
 from __future__ import annotations
 
-from msgspec import Raw
+from typing import Literal
+
+from msgspec import UNSET, Raw, UnsetType
 
 from dragoman.mappings.codewhale.wire.frames import EventFrame
 from dragoman.mappings.codewhale.wire.values import Wire
@@ -23,10 +25,11 @@ class ResponseStart(LineBase, frozen=True, kw_only=True, tag="response_start"):
 
 
 class ResponseDelta(LineBase, frozen=True, kw_only=True, tag="response_delta"):
-    """A piece of the text of an answer."""
+    """A piece of an answer. No known server writes a `channel` here, but reasoning must never be read as text."""
 
     response_id: str
     delta: str
+    channel: Literal["text", "reasoning"] | UnsetType = UNSET
 
 
 class ResponseEnd(LineBase, frozen=True, kw_only=True, tag="response_end"):

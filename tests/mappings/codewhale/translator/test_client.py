@@ -287,6 +287,19 @@ def test_a_result_adds_only_events_that_were_not_streamed() -> None:
     assert child.losses == ["InteractionRequired"]
 
 
+def test_reasoning_in_a_line_never_becomes_text() -> None:
+    child = Child().open()
+    child.message()
+    assert child.streams("delta", delta="a") == [say.TextDelta(text="a")]
+    read_text = child.link.text_reader()
+    line = {"type": "response_delta", "response_id": "thr:turn", "delta": "b", "channel": "reasoning"}
+    assert read_text is not None
+    assert not read_text(json.dumps(line).encode(), lambda *_: True)
+    assert child.sends(line) == [say.ReasoningDelta(text="b")]
+    assert child.streams("delta", delta="c", channel="text") == [say.TextDelta(text="c")]
+    assert child.streams("delta", delta="d", channel="of a later release") == []
+
+
 def test_a_second_message_during_a_turn_is_refused() -> None:
     child = Child().open()
     child.message()
