@@ -67,9 +67,10 @@ class PendingSteps:
     steps must share to continue the text of the last step, None if that was no piece of a text.
     """
 
-    __slots__ = ("_run", "_seq", "_size", "_steps", "common", "count", "searched")
+    __slots__ = ("_around", "_run", "_seq", "_size", "_steps", "common", "count", "searched")
 
-    def __init__(self, seq: int = 1) -> None:
+    def __init__(self, seq: int = 1, around: KnownAround | None = None) -> None:
+        self._around: KnownAround = around if around is not None else {}
         self.count = 0
         self.searched = 0
         self.common: tuple[Any, ...] | None = None
@@ -130,7 +131,7 @@ class PendingSteps:
 
     def detach(self) -> PendingSteps:
         """Take all steps since the last call, for another thread that makes items of them."""
-        detached = PendingSteps(self._seq)
+        detached = PendingSteps(self._seq, self._around)
         detached._steps, detached.count, detached.searched = self._steps, self.count, self.searched
         self._steps, self._run = [], None
         self._seq += self.count
@@ -144,7 +145,7 @@ class PendingSteps:
         self.count = self._size = self.searched = 0
         items: list[Item] = []
         for step in steps:
-            items += _folded(step) if isinstance(step, TextRun) else _items(*step)
+            items += _folded(step, self._around) if isinstance(step, TextRun) else _items(*step)
         return items
 
 
@@ -207,12 +208,16 @@ def _event_lines(seq: int, t: int, batch: Batch) -> list[EventLine]:
 
 # -- steps of a streamed text ----------------------------------------------------------------------------------------
 
+KNOWN_MAX = 64  # tap points whose last text is known: links of clients come and go
 SLICE = 256  # frames that are compared at once: they fit the processor's cache
 SAMPLE, LONGEST = 16, 3  # texts of which the longest are looked for in their frames
 
 TEXT, FRAMES = 3, 4  # where among the cells of a step its text stands, and where its frames begin
 
 Columns = Sequence[Sequence[Any]]
+
+KnownAround = dict[TapPoint, tuple[Sequence[Sequence[bytes]], list[list[str]]]]
+"""The strings around the last text of each tap point, in pieces around its time: as bytes, and as they are written."""
 
 _encode_lines = msgspec.json.Encoder().encode_lines
 
@@ -288,10 +293,10 @@ def _delta_texts(deltas: Sequence[Any]) -> list[str] | None:
     return [delta.text for delta in deltas]
 
 
-def _folded(run: TextRun) -> Iterator[Item]:
+def _folded(run: TextRun, known: KnownAround) -> Iterator[Item]:
     """Return a run folded into a StepLine with rounds. If its frames are not alike, they become items of their own."""
     columns = run.columns()
-    line = _step_with_rounds(run, columns)
+    line = _step_with_rounds(run, columns, known)
     if line is not None:
         yield line
         return
@@ -315,8 +320,11 @@ def _notes_of(run: TextRun, _t: int, first_seq: int, at: int, text: Any, *frames
     return notes
 
 
-def _step_with_rounds(run: TextRun, columns: Columns) -> StepLine | None:
-    """Fold a run into a StepLine. Return None if its frames are not alike."""
+def _step_with_rounds(run: TextRun, columns: Columns, known: KnownAround) -> StepLine | None:
+    """Fold a run into a StepLine. Return None if its frames are not alike.
+
+    First it is tried whether they are like those of the run before it, whose strings around the text are `known`.
+    """
     epoch, turn, origin, kind, call, place, *tapped = run.common
     times, positions, ats, said, *taps = columns
     is_lone = {str}.issuperset(map(type, said))
@@ -329,12 +337,20 @@ def _step_with_rounds(run: TextRun, columns: Columns) -> StepLine | None:
     try:
         quoted = _encode_lines(texts)[:-1].split(b"\n")  # JSON has no newline in a text
         stamps = _stamps(ats, counts)
-        samples = _samples(quoted)
         lines: list[FrameLine] = []
-        for point, frames in zip(tapped, taps, strict=True):
-            around = _around(_flat(frames, counts), quoted, stamps, samples)
-            if around is None or (point.dir == "send") is (len(lines) < place):
+        for point, column in zip(tapped, taps, strict=True):
+            frames = _flat(column, counts)
+            if not {bytes}.issuperset(map(type, frames)) or (point.dir == "send") is (len(lines) < place):
                 return None
+            pieces, around = known.get(point, ((), []))
+            if not pieces or not _are_joined(frames, pieces, quoted, stamps):
+                found = _around(frames, quoted, stamps)
+                if found is None or not _are_joined(frames, found, quoted, stamps):
+                    return None
+                around = [[piece.decode() for piece in part] for part in found]
+                if len(known) >= KNOWN_MAX:
+                    known.clear()
+                known[point] = found, around
             lines.append(FrameLine(link=point.link, dir=point.dir, dialect=point.dialect, around=around))
     except UnicodeDecodeError:  # in what stands around the text
         return None
@@ -365,28 +381,28 @@ def _samples(quoted: Sequence[bytes]) -> list[int]:
 
 
 def _around(
-    frames: Sequence[Any], quoted: Sequence[bytes], stamps: Sequence[bytes], samples: Sequence[int]
-) -> list[list[str]] | None:
-    """Return the strings around the text of each frame, in pieces around its time. None if the frames are not alike.
-
-    Raise UnicodeDecodeError if a string is not UTF-8.
-    """
-    if not {bytes}.issuperset(map(type, frames)):
-        return None
+    frames: Sequence[bytes], quoted: Sequence[bytes], stamps: Sequence[bytes]
+) -> Sequence[Sequence[bytes]] | None:
+    """Return the strings around the text of one of the frames, in pieces around its time; None if it has no text."""
     # A text that stands by chance elsewhere in its frame cuts it into more parts than other texts cut theirs.
-    number = min(samples, key=lambda number: frames[number].count(quoted[number]))
+    number = min(_samples(quoted), key=lambda number: frames[number].count(quoted[number]))
     parts = frames[number].split(quoted[number])
     if len(parts) == 1 or b"\n" in frames[number]:
         return None
-    around = [part.split(stamps[number]) for part in parts]
-    timed = around
+    return [part.split(stamps[number]) for part in parts]
+
+
+def _are_joined(
+    frames: Sequence[bytes], around: Sequence[Sequence[bytes]], quoted: Sequence[bytes], stamps: Sequence[bytes]
+) -> bool:
+    """Return True if each frame is its text joined by these strings, which are in pieces around its time."""
     if stamps[0] == stamps[-1]:
-        timed = [[stamps[0].join(pieces)] for pieces in around]
+        around = [[stamps[0].join(pieces)] for pieces in around]
     for at in range(0, len(frames), SLICE):
         end = at + SLICE
-        if b"\n".join(frames[at:end]) != _joined(timed, quoted[at:end], stamps[at:end]):
-            return None
-    return [[piece.decode() for piece in pieces] for pieces in around]
+        if b"\n".join(frames[at:end]) != _joined(around, quoted[at:end], stamps[at:end]):
+            return False
+    return True
 
 
 def _joined(around: Sequence[Sequence[bytes]], quoted: Sequence[bytes], stamps: Sequence[bytes]) -> bytes:

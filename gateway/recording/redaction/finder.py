@@ -47,8 +47,8 @@ UNSEARCHED = "unsearched"
 APART = "\n" * 10  # between texts that are searched as one: no built-in shape reads over so many line ends
 WORDS_MAX, WORD_MOST = 4096, 64  # words that are known to be clean, and characters of one
 
-BEGINS = re.compile(r"[-_:=\"&?]|[78]Q~|(?i:bearer|machine)")
-"""Everything that could become a built-in shape contains one of these, or a prefix of a key."""
+BEGINS = (*'-_:="&?', "7q~", "8q~", "bearer", "machine")
+"""Everything that could become a built-in shape contains one of these in lower case, or a prefix of a key."""
 
 
 class Detector(Struct, frozen=True, kw_only=True):
@@ -263,10 +263,10 @@ class Finder:
     def _opens(self, layer: Layer) -> list[Span]:
         text = layer.text[: undecided(layer.text)] if "\\" in layer.text else layer.text
         last_word = len(text) - len(text.rsplit(None, 1)[-1]) if text[-1:].strip() else len(text)
-        begins = BEGINS.search(text) is not None
+        folded = self._in_lower_case(text)
+        begins = any(map(folded.__contains__, BEGINS))
         if not begins and last_word == len(text):
             return []
-        folded = self._in_lower_case(text) if begins else ""
         spans = []
         for detector in self._detectors if begins else self._of_words:
             where = folded if detector.folded else text

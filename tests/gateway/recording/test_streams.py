@@ -140,6 +140,15 @@ def test_a_text_streams_on_after_some_of_it_was_taken(every: int) -> None:
     assert len(streams(stored)) == len(stored) == -(-len(WORDS) // every)
 
 
+def test_the_strings_around_a_text_may_change_after_some_of_it_was_taken() -> None:
+    talk = Talk()
+    for word in WORDS:
+        talk.round(word, frame=lambda text, at: smooth(text, at).replace(b"req-1", b"req-2"))
+        talk.round(word)
+    stored = talk.stored(every=1)
+    assert len(streams(stored)) == len(stored) == 2 * len(WORDS)
+
+
 def test_items_between_two_folded_steps_keep_their_place() -> None:
     talk = Talk().round("a").round("b")
     talk.step(FramesNote(UP_POD, [b'{"event":"usage"}'])).round("c").round("d", origin=Origin(link="smooth-2"))
