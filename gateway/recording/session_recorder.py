@@ -69,13 +69,13 @@ class SessionRecorder:
         "_state",
         "_stray",
         "_t",
-        "_texts",
         "_texts_common",
         "_turn_ended",
         "_turn_open",
         "actor",
         "closed",
         "step",
+        "texts",
     )
 
     def __init__(
@@ -103,7 +103,7 @@ class SessionRecorder:
         self._notes = PendingSteps()
         self._t = -1  # of the last step, in µs
         self.step: list[Note] = []  # the notes of the step that is not over
-        self._texts: list[Any] = []  # lone pieces of a text behind the pending steps, as cells of a TextRun
+        self.texts: list[Any] = []  # lone pieces of a text behind the pending steps, as cells of a TextRun
         self._texts_common: tuple[Any, ...] = ()
         self._redactor = (
             SessionRedactor(
@@ -149,7 +149,7 @@ class SessionRecorder:
         if not step:
             return
         self.step = []
-        if self._texts:
+        if self.texts:
             self._gather_texts()
         self._t = max((self._monotonic() - self._start) // 1000, self._t + 1)  # no two steps have one time
         much, plan = self._notes.add(self._t, step), self._plan
@@ -160,7 +160,7 @@ class SessionRecorder:
 
     def open_text(self, links: Sequence[Sequence[str]]) -> TextNotes:
         """Return what notes further pieces of the text with which this step ends, for the `links` of each rendering."""
-        return TextNotes(self, self._call, self._texts, self._monotonic, links)
+        return TextNotes(self, self._call, self._monotonic, links)
 
     def begin_texts(self, common: tuple[Any, ...] | None) -> tuple[Any, ...] | None:
         """Plan the flush of lone pieces of a text, before the first one is noted. Return what their steps share.
@@ -176,8 +176,7 @@ class SessionRecorder:
 
     def _gather_texts(self) -> None:
         """Add the lone pieces of a text to the pending steps, with their times in µs."""
-        run = TextRun(self._texts_common, self._texts.copy())
-        self._texts.clear()  # all TextNotes of this recorder refer to it
+        run, self.texts = TextRun(self._texts_common, self.texts), []
         times = [(now - self._start) // 1000 for now in run.cells[:: run.width]]
         if times[0] <= self._t or not all(map(lt, times, times[1:])):  # no two steps have one time
             times = [*accumulate(times, lambda before, t: max(before + 1, t), initial=self._t)][1:]
@@ -243,7 +242,7 @@ class SessionRecorder:
         self._plan.start_flush()
         if self._held or self.closed:
             return
-        if self._texts:
+        if self.texts:
             self._gather_texts()
         redactor = self._redactor
         if redactor is None:
@@ -261,7 +260,7 @@ class SessionRecorder:
         self._plan.forget_text()
         if (since := redactor.redactor.since) is not None:
             self._plan.flush_at(since + redactor.redactor.window - MARGIN)
-        elif streams or self._texts:
+        elif streams or self.texts:
             self._plan.flush_next(streams=True)
 
     def close(self) -> None:
@@ -289,17 +288,16 @@ class SessionRecorder:
 class TextNotes:
     """Notes lone further pieces of an open text: each adds a few cells to the list of its SessionRecorder."""
 
-    __slots__ = ("_actor", "_call", "_cells", "_common", "_links", "_monotonic", "_places", "_recorder")
+    __slots__ = ("_actor", "_call", "_common", "_links", "_monotonic", "_places", "_recorder")
 
     def __init__(
         self,
         recorder: SessionRecorder,
         call: CurrentCall,
-        cells: list[Any],
         monotonic: Callable[[], int],
         links: Sequence[Sequence[str]],
     ) -> None:
-        self._recorder, self._call, self._cells, self._monotonic = recorder, call, cells, monotonic
+        self._recorder, self._call, self._monotonic = recorder, call, monotonic
         self._actor = recorder.actor
         self._links = links
         self._common: tuple[Any, ...] | None = None
@@ -310,9 +308,10 @@ class TextNotes:
 
         Return False, and note nothing, if its step is not like that of the piece before it.
         """
-        call, cells = self._call, self._cells
+        call, recorder = self._call, self._recorder
         received, call.reading = call.reading, None
-        if received is None or self._recorder.actor is not self._actor or not (cells or self._begin()):
+        cells = recorder.texts
+        if received is None or recorder.actor is not self._actor or not (cells or self._begin()):
             return False
         noted = [self._monotonic(), seq, at, text, received]
         for place in self._places:
