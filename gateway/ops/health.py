@@ -21,6 +21,7 @@ from dragoman.gateway.config.probe import probe
 from dragoman.gateway.config.startup import is_program_found, why_unwritable
 from dragoman.gateway.endpoint import Endpoint
 from dragoman.gateway.ops.gateway_loop import GatewayLoop
+from dragoman.gateway.overload.descriptors import descriptor_shortage
 from dragoman.gateway.recording.parts import RETRY
 
 Status = Literal["ready", "not ready", "starting", "draining"]
@@ -131,9 +132,9 @@ class _Known(Struct, frozen=True, kw_only=True):
 
 
 async def _known(gateway: App) -> _Known:
-    refusal = gateway.memory.refusal()
+    refusals = {"memory": gateway.memory.refusal(), "descriptors": descriptor_shortage()}
     return _Known(
-        checks=[Check(name="memory", ready=not refusal, cause=refusal)],
+        checks=[Check(name=name, ready=not cause, cause=cause) for name, cause in refusals.items()],
         backends={name: structs.replace(status) for name, status in gateway.upstreams.statuses.items()},
         circuits={
             name: {one.endpoint: one.fault if one.breaker.state == "open" else "" for one in pool.upstreams}

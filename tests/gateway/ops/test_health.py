@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import resource
 import sys
 from collections import namedtuple
 from pathlib import Path
@@ -15,6 +17,7 @@ from dragoman.gateway.app import App
 from dragoman.gateway.config.model import Config, Limits, Recording, Route
 from dragoman.gateway.endpoint import parse
 from dragoman.gateway.ops import health
+from dragoman.gateway.overload.descriptors import RESERVE
 from tests.conformance.fake_pod import FakePod
 from tests.gateway.ops.running import LOCAL, OpsClient, operated
 from tests.pairs.gateway import DEADLINE, SmoothClient, socket_path
@@ -32,6 +35,20 @@ async def test_a_gateway_without_room_for_clients_is_not_ready() -> None:
         status, body = await port.ask("/readyz")
         assert (status, body["status"]) == (503, "not ready")
         assert "the gateway is out of memory" in causes(body)["memory"]
+
+
+async def test_a_gateway_that_refuses_clients_for_lack_of_descriptors_is_not_ready() -> None:
+    async with operated() as port:
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        free = os.dup(0)
+        os.close(free)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (free + RESERVE - 1, hard))
+        try:
+            status, body = await port.ask("/readyz")
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        assert (status, body["status"]) == (503, "not ready")
+        assert "too many open files in the gateway" in causes(body)["descriptors"]
 
 
 async def test_a_gateway_that_stops_is_draining() -> None:
