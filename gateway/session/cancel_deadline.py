@@ -45,6 +45,11 @@ class CancelDeadline:
     def _expire(self) -> None:
         self._context.log.warning("the backend did not end the cancelled turn in time; the gateway ends it for clients")
         self._force()
+        self.note_discarded()
+
+    def note_discarded(self) -> None:
+        """Expect before `accept_deadline` that the backend ends a turn which is over for its clients."""
+        self.stop()
         if not self._context.upstream.turn_outlives_connection:
             services = self._context.services
             self._timer = services.schedule(services.limits.accept_deadline, self._disconnect)
@@ -52,5 +57,7 @@ class CancelDeadline:
     def _disconnect(self) -> None:
         self._timer = None
         if self._context.states.turn is TurnState.DISCARDED:
-            self._context.log.warning("the backend has not ended the cancelled turn; closing the connection to it")
+            self._context.log.warning(
+                "the backend goes on with a turn that is over for clients; closing the connection"
+            )
             self._session.backend.rest()

@@ -90,7 +90,7 @@ class Commands:
         self._inputs = inputs
         self._questions = questions
         self._effects = effects
-        self._deadline = CancelDeadline(context, effects, self._force)
+        self.deadline = CancelDeadline(context, effects, self._force)
         self._held: list[tuple[Client | None, c.CancelTurn]] = []  # cancels that wait for the connection
 
     # -- asked -------------------------------------------------------------------------------------------
@@ -182,7 +182,7 @@ class Commands:
         if states.busy and states.cancel is CancelState.NONE:
             audit.note("cancel", client or "gateway", session=self._context.state.id)
             states.on(Trigger.CANCELLED)
-            self._deadline.begin()
+            self.deadline.begin()
         self._in_flight.forward(client, command)
 
     def release(self) -> None:
@@ -206,7 +206,7 @@ class Commands:
     def cancel_over(self) -> None:
         """Stop the deadline of a cancel: it must not end the next turn."""
         self._context.states.on(Trigger.CANCEL_OVER)
-        self._deadline.stop()
+        self.deadline.stop()
 
     def accept_waiting(self, at: int) -> bool:
         """Begin the turn of the waiting input, whether or not the backend took it; return False if none waits."""

@@ -265,6 +265,7 @@ class Session:
         text = f"the turn is over {self._services.limits.transcript_max} characters"
         self.deliver(self.form.cut("failed", Failure(cause="too_large", text=text), at, discard=True), at)
         self.backend.send([CancelTurn(request=self._services.new_id())])
+        self.commands.deadline.note_discarded()
 
     def say(self, event: Event) -> None:
         """Tell the clients something that the gateway itself says."""

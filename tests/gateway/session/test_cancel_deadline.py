@@ -5,9 +5,16 @@ from __future__ import annotations
 from dragoman.gateway.config.model import Limits
 from tests.gateway.in_memory import InMemoryGateway, Script, in_memory_gateway
 from tests.gateway.pod_messages import CANCEL, echo, problem, run, say, status
-from tests.gateway.smooth_server_messages import CREATED, SERVER_SESSION, acknowledged, answered, taken, told
+from tests.gateway.smooth_server_messages import CREATED, SERVER_SESSION, acknowledged, answered, said, taken, told
 
 CANCELLED = (problem("internal", "Cancelled"), status("idle"))
+LONG = "x" * 3_000
+ENDLESS = (
+    say("text_delta", text=LONG),
+    say("text_done", text=LONG),
+    say("error", code="invalid_request"),
+    status("idle"),
+)
 
 
 def cut(made: InMemoryGateway) -> Script:
@@ -55,3 +62,19 @@ async def test_the_connection_stays_if_the_turn_ends_before_that() -> None:
             .done()
         )
         assert len(made.pods) == 1
+
+
+async def test_the_connection_of_an_endless_turn_is_closed_too() -> None:
+    async with in_memory_gateway(upstream="smooth", limits=Limits(transcript_max=2_000)) as made:
+        await (
+            made.script()
+            .asks_server("p", "Hi")
+            .server_sends(taken("$t"), said("$t", LONG))
+            .receives("p", echo("Hi"), status("running"), say("turn_start"), *ENDLESS)
+            .server_receives({"action": "cancel", "requestId": "$x"})
+            .server_sends(said("$t", "still here"))
+            .passes(Limits().accept_deadline)
+            .sends("p", run("Next"))
+            .server_receives({"action": "get_session", "requestId": "$get", "sessionId": SERVER_SESSION})
+            .done()
+        )
