@@ -41,6 +41,7 @@ from dragoman.adapters.websocket.transport import (
     address,
 )
 
+VERSION = "13"  # of WebSocket: that of RFC 6455; aiohttp also accepts those of drafts
 RETRY_AFTER = "1"  # seconds: `connection_rate` counts by the second, and a client of a full gateway loses little
 TOLD = 16  # refused connections at once that are kept to be told why: half of the descriptors that are kept free
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
@@ -113,8 +114,15 @@ class _Response(web.WebSocketResponse[Literal[False]]):
     _shaken: Any = None  # the result of `_handshake`, until `release`
 
     def _handshake(self, request: web.BaseRequest) -> Any:
-        """Return what aiohttp finds in the request; it asks twice, and the answer takes 10 us."""
+        """Return what aiohttp finds in the request; it asks twice, and the answer takes 10 us.
+
+        For each offer of subprotocols aiohttp would log up to 8 KiB that a peer wrote: it gets no offers.
+        """
         if self._shaken is None:
+            if "Sec-WebSocket-Protocol" in request.headers:
+                headers = request.headers.copy()
+                headers.popall("Sec-WebSocket-Protocol")
+                request = request.clone(headers=headers)
             self._shaken = super()._handshake(request)
         return self._shaken
 
@@ -345,9 +353,11 @@ class WebSocketListener:
         if origin is not None and not self._allows(origin):
             hint = "?origin=https://app.example (or * for all)"
             return _text(403, f"origin {origin!r} is not allowed: add {hint} to the listener's endpoint")
-        if request.method != "GET" or not socket.can_prepare(request):
-            refusal = _text(426, f"this is a WebSocket endpoint: open a WebSocket (version 13) at {self._path}")
+        is_ours = request.method == "GET" and request.headers.get("Sec-WebSocket-Version") == VERSION
+        if not is_ours or not socket.can_prepare(request):
+            refusal = _text(426, f"this is a WebSocket endpoint: open a WebSocket (version {VERSION}) at {self._path}")
             refusal.headers["Upgrade"] = "websocket"
+            refusal.headers["Sec-WebSocket-Version"] = VERSION
             return refusal
         return None
 

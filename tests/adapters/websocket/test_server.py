@@ -516,6 +516,27 @@ async def test_compression_is_not_negotiated() -> None:
         assert "extensions" not in head.lower()
 
 
+async def test_an_offer_of_subprotocols_is_ignored_and_not_logged(caplog: pytest.LogCaptureFixture) -> None:
+    async with serving() as server, handshake(server, "Sec-WebSocket-Protocol: chat, superchat") as (head, _):
+        assert head.startswith("HTTP/1.1 101 ")
+        assert "-protocol" not in head.lower()
+    assert caplog.records == []
+
+
+@pytest.mark.parametrize("version", ["8", "12", "14", "x"])
+async def test_a_request_for_another_version_is_told_the_right_one(version: str) -> None:
+    key = base64.b64encode(bytes(16)).decode()
+    usual = ("Host: 127.0.0.1", "Upgrade: websocket", "Connection: Upgrade", f"Sec-WebSocket-Key: {key}")
+    request = "\r\n".join(("GET /ws HTTP/1.1", *usual, f"Sec-WebSocket-Version: {version}", "", ""))
+    async with serving() as server:
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        writer.write(request.encode())
+        head = (await reader.readuntil(b"\r\n\r\n")).decode()
+        writer.close()
+    assert head.startswith("HTTP/1.1 426 ")
+    assert "Sec-WebSocket-Version: 13\r\n" in head
+
+
 async def test_a_port_in_use_is_refused() -> None:
     async with serving() as server:
         with pytest.raises(OSError, match=str(server.port)):
