@@ -7,6 +7,7 @@ import http.client
 import json
 import os
 import socket
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,8 @@ from typing import Any
 from dragoman.gateway.config.ops_address import OpsAddress, parse_ops_address
 from dragoman.mappings.errors import ConfigError, DragomanError
 
-TIMEOUT = 10.0  # seconds: the port itself gives up after 4
+TIMEOUT = 10.0  # seconds for the whole answer: the port itself gives up after 4
+ANSWER_MAX = 64 * 1024 * 1024  # bytes of an answer: a page of 1,000 sessions has about 1 MiB
 
 
 class GatewayRefusalError(DragomanError):
@@ -33,12 +35,14 @@ class OpsClient:
 
         A status in `accepts` is no error, unless the answer describes a problem.
         """
-        connection = _UnixConnection(self._address.path) if self._address.path else self._tcp()
+        connection = _OpsConnection(self._address)
         headers = {"Authorization": f"Bearer {self._token}"} if self._token else {}
         try:
             connection.request(method, path, headers=headers)
             response = connection.getresponse()
-            status, body = response.status, response.read()
+            status, body = response.status, response.read(ANSWER_MAX + 1)
+            if len(body) > ANSWER_MAX:
+                raise ValueError(f"its answer has more than {ANSWER_MAX} bytes")  # noqa: TRY301  # as for other answers
             is_problem = response.getheader("Content-Type", "").startswith("application/problem+json")
             answer = json.loads(body) if body else None
         except TimeoutError as error:
@@ -68,24 +72,43 @@ class OpsClient:
                 "is it a dragoman of another version, or another server?"
             ) from error
 
-    def _tcp(self) -> http.client.HTTPConnection:
+
+class _OpsConnection(http.client.HTTPConnection):
+    """An HTTP connection to an ops port, over TCP or a Unix socket, that ends after TIMEOUT."""
+
+    def __init__(self, address: OpsAddress) -> None:
         anywhere = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  # a listener on all addresses is here, too
-        host = anywhere.get(self._address.host, self._address.host)
-        return http.client.HTTPConnection(host, self._address.port, timeout=TIMEOUT)
-
-
-class _UnixConnection(http.client.HTTPConnection):
-    """An HTTP connection over a Unix socket."""
-
-    def __init__(self, path: str) -> None:
-        super().__init__("localhost", timeout=TIMEOUT)
-        self._path = path
+        super().__init__(anywhere.get(address.host, address.host) or "localhost", address.port, timeout=TIMEOUT)
+        self._path = address.path
 
     def connect(self) -> None:
-        """Connect to the socket."""
-        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.sock.settimeout(TIMEOUT)
-        self.sock.connect(self._path)
+        """Connect to the ops port."""
+        deadline = time.monotonic() + TIMEOUT
+        if self._path:
+            connected = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            connected.settimeout(TIMEOUT)
+            connected.connect(self._path)
+        else:
+            super().connect()
+            connected = self.sock
+        self.sock = _DeadlineSocket(connected, deadline)
+
+
+class _DeadlineSocket(socket.socket):
+    """A connected socket that reads until a deadline: a timeout of the socket would begin anew with each byte."""
+
+    def __init__(self, connected: socket.socket, deadline: float) -> None:
+        super().__init__(connected.family, connected.type, connected.proto, connected.detach())
+        self._deadline = deadline
+        self.settimeout(TIMEOUT)
+
+    def recv_into(self, *args: Any, **options: Any) -> int:
+        """Read into a buffer, as `socket.recv_into` does."""
+        left = self._deadline - time.monotonic()
+        if left <= 0:
+            raise TimeoutError
+        self.settimeout(left)
+        return super().recv_into(*args, **options)
 
 
 def find_ops_port(config_file: Path | None, url: str | None) -> OpsClient:
