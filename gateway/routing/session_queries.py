@@ -33,7 +33,8 @@ class SessionQueries:
         session = self.find_named(name)
         if session is None or self._sessions.policy.sees(link.principal, session.state):
             return session
-        audit.refuse(link, "the session belongs to another principal", session=session.state.id)
+        refuse = partial(audit.refuse, link, "the session belongs to another principal", session=session.state.id)
+        self._sessions.services.schedule(0, refuse)  # after the answer, whose time would tell that the session exists
         return None
 
     def find_named(self, name: str) -> Session | None:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, MutableMapping
+from collections.abc import AsyncIterator, MutableMapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
+import pytest
 from structlog.testing import capture_logs
 
 from dragoman.gateway.app import App
 from dragoman.gateway.config.access import settled
 from dragoman.gateway.config.model import Auth, Config, Limits, Route
 from dragoman.gateway.endpoint import parse
+from dragoman.gateway.link import Link
 from dragoman.gateway.observability import audit, logs
 from dragoman.gateway.observability.audit import VALUE_MAX
 from tests.conformance.fake_smooth import FakeSmooth
@@ -94,6 +96,27 @@ async def test_an_access_to_a_foreign_session_is_audited_with_both_principals() 
         line = of(lines, "refusal")[0]
         assert (line["principal"], line["outcome"]) == ("token:bob", "the session belongs to another principal")
         assert line["session"] == of(lines, "open")[0]["session"]
+
+
+async def test_the_line_about_a_foreign_session_is_written_after_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[str] = []
+    put = Link.put
+
+    def put_noted(link: Link, frames: Sequence[bytes]) -> None:
+        done.append("put")
+        put(link, frames)
+
+    monkeypatch.setattr(audit, "note", lambda action, *_by, **_facts: done.append(action))
+    monkeypatch.setattr(Link, "put", put_noted)
+    async with (
+        audited() as (url, _),
+        SmoothClient.connected(f"{url}?token={ALICE}") as owner,
+        SmoothClient.connected(f"{url}?token={BOB}") as other,
+    ):
+        done.clear()
+        await other.ask({"action": "confirm_tool_action", "sessionId": owner.session, "approved": True})
+        await settle()
+        assert done == ["put", "refusal"]
 
 
 async def test_a_command_without_its_role_is_a_refusal() -> None:
