@@ -51,13 +51,17 @@ class CircuitBreaker:
         """The state now: time alone makes an open circuit half-open."""
         if self.opened_at is None:
             return "closed"
-        return "half-open" if self._clock() - self.opened_at >= self._period else "open"
+        return "open" if self._is_recent(self.opened_at) else "half-open"
 
     @property
     def takes(self) -> bool:
         """True if a new session may be connected now. A half-open circuit takes one, and waits for its outcome."""
-        is_probed = self._probed_at is not None and self._clock() - self._probed_at < self._period
+        is_probed = self._probed_at is not None and self._is_recent(self._probed_at)
         return self.state == "closed" or (self.state == "half-open" and not is_probed)
+
+    def _is_recent(self, at: int) -> bool:
+        """Return True if less than `fail_timeout` has passed since `at`, and the clock was not set back meanwhile."""
+        return 0 <= self._clock() - at < self._period
 
     def note_attempt(self) -> None:
         """Note that a connection is tried."""
