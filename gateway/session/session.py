@@ -299,7 +299,8 @@ class Session:
     def opened(self, event: e.SessionOpened) -> Session:
         """Take the names that the backend gave; return the session that clients are shown for this one."""
         self.state.backend_ids = {**(event.ext or {}), **(self.state.chosen_ids or {})}
-        self.state.title = event.title or self.state.title
+        opening = self.state.opening
+        self.state.title = event.title or self.state.title or (opening.title if opening is not None else "")
         return self._observer.on_renamed(self, event.session)
 
     def refused(self) -> None:

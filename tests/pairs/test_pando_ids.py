@@ -75,6 +75,14 @@ async def talk(client: PandoClient) -> None:
     await client.until(lambda: client.topics().count("llm.end") > runs)
 
 
+@pytest.mark.parametrize("backend", ["smooth", "codewhale"])
+async def test_a_session_has_the_title_of_its_creation_if_the_backend_keeps_none(backend: str, tmp_path: Path) -> None:
+    async with viewer(backend, tmp_path) as client:
+        row = await create(client)
+        session = await client.call("session.get", session_id=OWN)
+        assert (row["title"], session["title"]) == ("Mine", "Mine")
+
+
 @backends
 async def test_an_id_chosen_by_a_client_is_answered_published_and_accepted(backend: str, tmp_path: Path) -> None:
     async with viewer(backend, tmp_path) as client:
