@@ -9,7 +9,7 @@ sessions together.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct
 
@@ -95,16 +95,24 @@ class Ledger:
             known = self._entries.get(moved) or self._add_entry(moved, entry.sample)
             known.count += entry.count
 
-    def count_partial(self, source: str, target: str, lossy: Mapping[type, Lossy], items: Iterable[object]) -> None:
+    def count_partial(
+        self,
+        source: str,
+        target: str,
+        lossy: Mapping[type, Lossy],
+        items: Iterable[object],
+        losses: Sequence[Loss] = (),
+    ) -> None:
         """Count the items that reached `target` without fields that they had, by the rules for their types.
 
-        An item that came in a dialect goes out in it whole.
+        An item that came in a dialect goes out in it whole. Items of a kind in `losses` did not reach the target.
         """
         if source == target:
             return
+        missing = {loss.kind for loss in losses} if losses else ()
         for item in items:
             rule = lossy.get(type(item))
-            if rule is not None and (lost := rule.find_lost(item)):
+            if rule is not None and type(item).__name__ not in missing and (lost := rule.find_lost(item)):
                 self._partial[source, target, type(item).__name__, ", ".join(lost)] += 1
 
     def entries(self) -> list[Entry]:

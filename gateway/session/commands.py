@@ -37,7 +37,7 @@ from dragoman.mappings.canonical.events import (
 )
 from dragoman.mappings.canonical.unmapped import Unmapped
 from dragoman.mappings.canonical.values import Cause, Failure
-from dragoman.mappings.dialect import Loss
+from dragoman.mappings.dialect import Dialect, Loss
 
 NOT_FOUND = Failure(cause="not_found", text="session not found")
 PAGE = 50  # messages on a page of history, if the client does not say how many
@@ -255,7 +255,7 @@ class Commands:
         elif pending.client is not None:
             self._settle(event.request)
             pending.client.send([structs.replace(event, request=pending.command.request)])
-            self._context.delivery.count_partial([event], pending.client.dialect)
+            _count_partial(self._context, event, pending.client.dialect)
 
     def give(self, request: str, failure: Failure | None, event: Reply | None = None) -> None:
         """Tell the client of this request that its command is done, or why not."""
@@ -354,3 +354,9 @@ def _opening_of(command: c.ResumeSession) -> c.OpenSession:
         metadata=command.metadata,
         ext=command.ext,
     )
+
+
+def _count_partial(context: SessionContext, event: Event, target: Dialect) -> None:
+    """Count an answer that reached its client without some of its fields."""
+    lossy = target.events.from_canonical.lossy
+    context.services.ledger.count_partial(context.upstream.name, target.name, lossy, [event])

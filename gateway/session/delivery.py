@@ -1,38 +1,29 @@
 """The one delivery path of a session: render once for all who see the same, put, never wait
 (docs/design.md, section 6).
 
-Attachments that see the same share a projection. An attachment whose outbox is full leaves its group with a copy of
-the projection and a cursor into the log. When its writer has drained, the rest of the log is rendered for it, with
-adjacent pieces joined. Once it has caught up, it joins its group again. For each link, events offered = rendered +
-merged; the projection counts what it cannot represent.
+Attachments that see the same share a projection. One whose outbox is full leaves its group, and joins it again once
+SlowClients has shown it the rest of the log. For each link, events offered = rendered + merged; the projection counts
+what it cannot represent.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from operator import attrgetter
-
-from msgspec import structs
 
 from dragoman.adapters.base import CloseReason
 from dragoman.gateway.observability.ledger import Ledger
 from dragoman.gateway.observability.traffic import timed
-from dragoman.gateway.overload.fair_queue import EVENT, FRAME, TURN
+from dragoman.gateway.overload.fair_queue import TURN
 from dragoman.gateway.services import Services
 from dragoman.gateway.session.attachments import Attachment, Group, is_own
 from dragoman.gateway.session.groups import Groups
 from dragoman.gateway.session.log import Log
-from dragoman.gateway.session.pieces import join_pieces
 from dragoman.gateway.session.ports import Client, EventRecorder
+from dragoman.gateway.session.slow_clients import SlowClients
 from dragoman.mappings.canonical import Batch, SessionState, prelude
 from dragoman.mappings.canonical import events as e
 from dragoman.mappings.canonical.values import ANSWERED
-from dragoman.mappings.dialect import Dialect, Loss, Rendered, SessionProjection
-from dragoman.mappings.errors import PeerError
-
-GONE = PeerError(
-    "too_slow", "read too slowly: text that it had not got is dropped (`log_bytes`, `log_max`)", can_continue=False
-)
+from dragoman.mappings.dialect import Dialect, Rendered
 
 
 def time_render(group: Group, batch: Batch, ledger: Ledger) -> Rendered:
@@ -43,6 +34,19 @@ def time_render(group: Group, batch: Batch, ledger: Ledger) -> Rendered:
 
 class Delivery:
     """The attachments of one session and their groups. `source` is the dialect of the backend."""
+
+    __slots__ = (
+        "_budget",
+        "_ledger",
+        "_log",
+        "_recorder",
+        "_slow",
+        "_source",
+        "_state",
+        "attachments",
+        "groups",
+        "publications",
+    )
 
     def __init__(
         self,
@@ -55,12 +59,12 @@ class Delivery:
         recorder: EventRecorder | None = None,
     ) -> None:
         self._state, self._log = state, log
-        self._source, self._ledger = source, services.ledger
-        self._slice, self._budget = services.limits.catch_up, services.queue.budget
-        self._coalesce, self._recorder = coalesce, recorder
+        self._source, self._ledger, self._budget = source, services.ledger, services.queue.budget
+        self._recorder = recorder
         self.groups = Groups(state, log, services, recorder)
         self.attachments: dict[str, Attachment] = {}
         self.publications: dict[str, None] = {}  # ids of attached links that stand for all subscribers
+        self._slow = SlowClients(state, log, self.groups, services, coalesce=coalesce, source=source, recorder=recorder)
 
     @property
     def links(self) -> list[Client]:
@@ -87,7 +91,7 @@ class Delivery:
             # This projection may hold events back, for example an open call; its group goes on with them.
             attachment.behind = link.dialect.projection("", attachment.view)
             for part in up_to_questions(_turn_so_far(self._state, link.dialect)):
-                self._render(attachment, attachment.behind, self._log.unlogged(part), len(part))
+                self._slow.render(attachment, attachment.behind, self._log.unlogged(part), len(part))
         self.groups.join(attachment)
         if self._recorder is not None:
             self._recorder.leave(before)
@@ -125,7 +129,7 @@ class Delivery:
         for group in list(self.groups.by_key.values()):
             for attachment in group.members:
                 if attachment.link.outbox.full:
-                    self._set_behind(group, batch)
+                    self._slow.set_behind(group, batch)
                     break
             if group.members:
                 self._broadcast(group, batch, plain)
@@ -160,6 +164,10 @@ class Delivery:
             attachment.link.on_delivered(batch)
         return ()
 
+    def catch_up(self, link: Client) -> Iterator[None]:
+        """Deliver the missed events to a link that has written everything; yield after each slice."""
+        return self._slow.catch_up(link, self.attachments)
+
     def _broadcast(self, group: Group, batch: Batch, plain: bool) -> None:
         """Render a batch once, and put the frames for each member of the group."""
         try:
@@ -171,10 +179,11 @@ class Delivery:
                 self.detach(attachment.link)
             return
         if rendered.losses:
-            target = group.dialect.name
-            self._ledger.record(rendered.losses, session=self._state.id, target=target)
+            self._ledger.record(rendered.losses, session=self._state.id, target=group.dialect.name)
         if rendered.frames and not plain:
-            self.count_partial(batch.events, group.dialect, rendered.losses)
+            target = group.dialect
+            lossy = target.events.from_canonical.lossy
+            self._ledger.count_partial(self._source, target.name, lossy, batch.events, rendered.losses)
         count = len(batch.events)
         for attachment in group.members:
             attachment.offered += count
@@ -202,12 +211,6 @@ class Delivery:
                 for member in group.members:
                     member.told = gap
 
-    def count_partial(self, events: Sequence[e.Event], target: Dialect, losses: Sequence[Loss] = ()) -> None:
-        """Count the events that reached clients of this dialect without some of their fields."""
-        lost = set(map(_KIND, losses))
-        arrived = [event for event in events if type(event).__name__ not in lost] if lost else events
-        self._ledger.count_partial(self._source, target.name, target.events.from_canonical.lossy, arrived)
-
     def _begin_turn(self, batch: Batch) -> None:
         """Show the turn to the link that began it under its own request id."""
         own = self.attachments.get(batch.origin.link)
@@ -230,68 +233,6 @@ class Delivery:
                 attachment.request = ""
                 self.groups.join(attachment)
 
-    # -- who is slow -----------------------------------------------------------------------------------
-
-    def _set_behind(self, group: Group, batch: Batch) -> None:
-        for attachment in [a for a in group.members if a.link.outbox.full]:
-            if not self._coalesce:
-                self.groups.leave(attachment)
-                attachment.link.cut(PeerError("too_slow", "does not read fast enough", can_continue=False))
-                continue
-            attachment.behind = group.projection.copy()
-            attachment.cursor = batch.first_seq
-            attachment.link.behind[self._state.id] = None
-            self.groups.leave(attachment)
-            attachment.link.log.info("client is slow, merging its text deltas")
-
-    def catch_up(self, link: Client) -> Iterator[None]:
-        """Deliver the missed events to a link that has written everything; yield after each slice.
-
-        It goes on after a slice without frames, which wakes no writer to ask for the next slice.
-        """
-        attachment = self.attachments.get(link.id)
-        while attachment is not None and attachment.behind is not None and link.outbox.empty and link.alive:
-            if not self._log.reaches(attachment.cursor):
-                link.cut(GONE)
-                return
-            before = self._recorder.enter() if self._recorder is not None else None
-            self._catch_up_a_slice(attachment, attachment.behind)
-            if self._recorder is not None:
-                self._recorder.leave(before)
-            yield
-            attachment = self.attachments.get(link.id)
-
-    def _catch_up_a_slice(self, attachment: Attachment, projection: SessionProjection) -> None:
-        link = attachment.link
-        for batch, after in self._log.batches_from(attachment.cursor, self._slice):
-            projection = turn_projection(attachment, projection, batch)
-            self._render(attachment, projection, batch, after - batch.first_seq)
-            attachment.cursor = after
-            if not _BOUNDARY.isdisjoint(map(type, batch.events)) and is_own(attachment, batch):
-                link.on_delivered(batch)
-            if isinstance(batch.events[-1], e.TurnEnded) and attachment.request:
-                attachment.request, projection = "", link.dialect.projection("", attachment.view)
-        attachment.behind = projection
-        if attachment.cursor >= self._state.seq:
-            link.behind.pop(self._state.id, None)
-            self.groups.join(attachment)
-
-    def _render(self, attachment: Attachment, projection: SessionProjection, batch: Batch, offered: int) -> None:
-        """Render a batch for one link. It stands for `offered` events, some of which the log may have merged."""
-        merged = join_pieces(batch.events)
-        rendered = projection.render(structs.replace(batch, events=merged))
-        if rendered.losses:
-            target = attachment.link.dialect.name
-            self._ledger.record(rendered.losses, session=self._state.id, target=target)
-        if rendered.frames:
-            self.count_partial(merged, attachment.link.dialect, rendered.losses)
-        attachment.offered += offered
-        attachment.rendered += len(merged)
-        attachment.merged += offered - len(merged)
-        self._budget.left -= EVENT * offered + FRAME * len(merged) + sum(map(len, rendered.frames))
-        self._ledger.counters["events_merged"] += offered - len(merged)
-        attachment.link.put(rendered.frames)
-
 
 def _clear_log(log: Log, groups: Groups, attachments: Mapping[str, Attachment]) -> None:
     """Empty the log between two turns, unless a client that reads slowly needs it."""
@@ -310,22 +251,6 @@ def _turn_so_far(state: SessionState, dialect: Dialect) -> list[e.Event]:
     ):  # its clients may wait for the begin of their own turn (docs/dialects/pod.md, section 11)
         events = [event for event in events if type(event) is not e.ModelTurnStarted]
     return events
-
-
-def turn_projection(attachment: Attachment, projection: SessionProjection, batch: Batch) -> SessionProjection:
-    """Return the projection for a batch of a link that lags: its own turn has one under its own request id."""
-    own = batch.origin.link == attachment.link.id
-    request = batch.origin.request if own else attachment.request  # an answer may have given the turn to another
-    if not attachment.link.dialect.has_request_ids or request == attachment.request:
-        return projection
-    attachment.request = request
-    return projection.copy(request)
-
-
-_KIND = attrgetter("kind")
-
-_BOUNDARY = frozenset({e.TurnAccepted, e.QuestionAsked, e.TurnEnded})
-"""Events with which a run that a link began begins or ends."""
 
 
 def up_to_questions(events: list[e.Event]) -> Iterator[list[e.Event]]:

@@ -1,0 +1,139 @@
+"""The clients of a session that do not read as fast as its backend speaks (docs/design.md, section 6).
+
+An attachment whose outbox is full leaves its group with a copy of the projection and a cursor into the log. When its
+writer has drained, the rest of the log is rendered for it, with adjacent pieces joined. Once it has caught up, it joins
+its group again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from msgspec import structs
+
+from dragoman.gateway.overload.fair_queue import EVENT, FRAME
+from dragoman.gateway.services import Services
+from dragoman.gateway.session.attachments import Attachment, Group, is_own
+from dragoman.gateway.session.groups import Groups
+from dragoman.gateway.session.log import Log
+from dragoman.gateway.session.pieces import join_pieces
+from dragoman.gateway.session.ports import Client, EventRecorder
+from dragoman.mappings.canonical import Batch, SessionState
+from dragoman.mappings.canonical import events as e
+from dragoman.mappings.dialect import SessionProjection
+from dragoman.mappings.errors import PeerError
+
+GONE = PeerError(
+    "too_slow", "read too slowly: text that it had not got is dropped (`log_bytes`, `log_max`)", can_continue=False
+)
+
+
+class SlowClients:
+    """Renders the log for single attachments of a session. `source` is the dialect of the backend.
+
+    Without `coalesce` a client whose outbox is full is disconnected, and none catches up.
+    """
+
+    __slots__ = (
+        "_budget",
+        "_coalesce",
+        "_groups",
+        "_ledger",
+        "_log",
+        "_recorder",
+        "_slice",
+        "_source",
+        "_state",
+    )
+
+    def __init__(
+        self,
+        state: SessionState,
+        log: Log,
+        groups: Groups,
+        services: Services,
+        *,
+        coalesce: bool,
+        source: str,
+        recorder: EventRecorder | None,
+    ) -> None:
+        self._state, self._log, self._groups = state, log, groups
+        self._source, self._ledger = source, services.ledger
+        self._slice, self._budget = services.limits.catch_up, services.queue.budget
+        self._coalesce, self._recorder = coalesce, recorder
+
+    def set_behind(self, group: Group, batch: Batch) -> None:
+        """Take the members of a group whose outbox is full out of it: they are not shown this batch now."""
+        for attachment in [a for a in group.members if a.link.outbox.full]:
+            if not self._coalesce:
+                self._groups.leave(attachment)
+                attachment.link.cut(PeerError("too_slow", "does not read fast enough", can_continue=False))
+                continue
+            attachment.behind = group.projection.copy()
+            attachment.cursor = batch.first_seq
+            attachment.link.behind[self._state.id] = None
+            self._groups.leave(attachment)
+            attachment.link.log.info("client is slow, merging its text deltas")
+
+    def catch_up(self, link: Client, attachments: Mapping[str, Attachment]) -> Iterator[None]:
+        """Deliver the missed events to a link that has written everything; yield after each slice.
+
+        It goes on after a slice without frames, which wakes no writer to ask for the next slice.
+        """
+        attachment = attachments.get(link.id)
+        while attachment is not None and attachment.behind is not None and link.outbox.empty and link.alive:
+            if not self._log.reaches(attachment.cursor):
+                link.cut(GONE)
+                return
+            before = self._recorder.enter() if self._recorder is not None else None
+            self._catch_up_a_slice(attachment, attachment.behind)
+            if self._recorder is not None:
+                self._recorder.leave(before)
+            yield
+            attachment = attachments.get(link.id)
+
+    def _catch_up_a_slice(self, attachment: Attachment, projection: SessionProjection) -> None:
+        link = attachment.link
+        for batch, after in self._log.batches_from(attachment.cursor, self._slice):
+            projection = turn_projection(attachment, projection, batch)
+            self.render(attachment, projection, batch, after - batch.first_seq)
+            attachment.cursor = after
+            if not _BOUNDARY.isdisjoint(map(type, batch.events)) and is_own(attachment, batch):
+                link.on_delivered(batch)
+            if isinstance(batch.events[-1], e.TurnEnded) and attachment.request:
+                attachment.request, projection = "", link.dialect.projection("", attachment.view)
+        attachment.behind = projection
+        if attachment.cursor >= self._state.seq:
+            link.behind.pop(self._state.id, None)
+            self._groups.join(attachment)
+
+    def render(self, attachment: Attachment, projection: SessionProjection, batch: Batch, offered: int) -> None:
+        """Render a batch for one link. It stands for `offered` events, some of which the log may have merged."""
+        merged = join_pieces(batch.events)
+        rendered = projection.render(structs.replace(batch, events=merged))
+        target = attachment.link.dialect
+        if rendered.losses:
+            self._ledger.record(rendered.losses, session=self._state.id, target=target.name)
+        if rendered.frames:
+            lossy = target.events.from_canonical.lossy
+            self._ledger.count_partial(self._source, target.name, lossy, merged, rendered.losses)
+        attachment.offered += offered
+        attachment.rendered += len(merged)
+        attachment.merged += offered - len(merged)
+        self._budget.left -= EVENT * offered + FRAME * len(merged) + sum(map(len, rendered.frames))
+        self._ledger.counters["events_merged"] += offered - len(merged)
+        attachment.link.put(rendered.frames)
+
+
+def turn_projection(attachment: Attachment, projection: SessionProjection, batch: Batch) -> SessionProjection:
+    """Return the projection for a batch of a link that lags: its own turn has one under its own request id."""
+    own = batch.origin.link == attachment.link.id
+    request = batch.origin.request if own else attachment.request  # an answer may have given the turn to another
+    if not attachment.link.dialect.has_request_ids or request == attachment.request:
+        return projection
+    attachment.request = request
+    return projection.copy(request)
+
+
+_BOUNDARY = frozenset({e.TurnAccepted, e.QuestionAsked, e.TurnEnded})
+"""Events with which a run that a link began begins or ends."""

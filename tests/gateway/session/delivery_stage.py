@@ -1,0 +1,123 @@
+"""A stage for tests of delivery: the delivery of one session, its log, and links in memory."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from dragoman.adapters.base import CloseReason
+from dragoman.gateway import registry
+from dragoman.gateway.config.model import Limits
+from dragoman.gateway.link import Link, LinkEvents, Peer
+from dragoman.gateway.observability.ledger import Ledger
+from dragoman.gateway.overload.fair_queue import WorkOfLinks
+from dragoman.gateway.session.delivery import Delivery
+from dragoman.gateway.session.log import Log
+from dragoman.gateway.session.weight import of_events
+from dragoman.mappings.canonical import Event, SessionState
+from dragoman.mappings.canonical.events import (
+    MessageAppended,
+    StatusChanged,
+    TextDone,
+    TurnAccepted,
+    TurnEnded,
+    TurnResult,
+)
+from dragoman.mappings.canonical.values import End, Message, Origin
+from tests.memory_transport import MemoryTransport
+from tests.services import services
+
+SESSION = "5f0c4b1e-0000-4000-8000-000000000001"
+TURN = "5f0c4b1e-0000-4000-8000-00000000000a"
+
+
+class Stage:
+    """The delivery of a session, with links in memory; tests play turns in normal form by hand."""
+
+    def __init__(
+        self, group: asyncio.TaskGroup, *, soft: int, log_bytes: int, coalesce: bool, source: str = "pod"
+    ) -> None:
+        self.group = group
+        self.state = SessionState(id=SESSION)
+        self.ledger = Ledger()
+        limits = Limits(outbox_soft=soft, outbox_hard=1 << 24, log_bytes=log_bytes, catch_up=64)
+        self.services = services(limits=limits, ledger=self.ledger)
+        self.log = Log(self.state, limits)
+        self.delivery = Delivery(self.state, self.log, self.services, coalesce=coalesce, source=source)
+        self.origin = Origin()
+        self.links: list[Link] = []
+        self.work = WorkOfLinks(self.services.queue)
+        self.seen: list[str] = []
+        """The slices that were rendered, and the links that were heard."""
+
+    def join(self, name: str) -> tuple[Link, MemoryTransport]:
+        transport, dialect = MemoryTransport(), registry.dialect("smooth")
+        link = Link(
+            Peer(id=name, dialect=dialect),
+            transport,
+            dialect.server(lambda: 0, lambda: "id"),
+            self.services,
+            LinkEvents(sink=lambda link, _bursts: self.seen.append(link.id), drained=self._drained),
+        )
+        self.links.append(link)
+        self.group.create_task(link.run(), name=name)
+        self.delivery.attach(link, "")
+        return link, transport
+
+    def _drained(self, link: Link) -> None:
+        self.work.add_work(link.id, self._slices(link), lambda error: pytest.fail(str(error)))
+
+    def _slices(self, link: Link) -> Iterator[None]:
+        for _ in self.delivery.catch_up(link):
+            self.seen.append(f"slice of {link.id}")
+            yield
+
+    def play(self, *events: Event, opened: bool = False, ended: bool = False, turn: str = TURN) -> None:
+        batch = self.log.append(list(events), turn, self.origin, 10**9, *of_events(events))
+        finished = self.delivery.deliver(batch, opened=opened, ended=ended)
+        self.delivery.tell_finished([(attachment, batch) for attachment in finished])
+
+    def begin(self, link: str = "", request: str = "", turn: str = TURN) -> None:
+        self.origin = Origin(link=link, request=request)
+        message = Message(role="user", text="hi", id=SESSION)
+        self.play(
+            TurnAccepted(request=request),
+            MessageAppended(message=message),
+            StatusChanged(status="running"),
+            opened=True,
+            turn=turn,
+        )
+
+    def end(self, text: str, turn: str = TURN, end: End = "completed") -> None:
+        self.play(
+            TextDone(text=text),
+            TurnResult(end=end),
+            StatusChanged(status="idle"),
+            TurnEnded(end=end, text=text, message=SESSION),
+            ended=True,
+            turn=turn,
+        )
+
+
+@asynccontextmanager
+async def stage(
+    *, soft: int = 1 << 20, log_bytes: int = 1 << 25, coalesce: bool = True, source: str = "pod"
+) -> AsyncIterator[Stage]:
+    async with asyncio.timeout(20), asyncio.TaskGroup() as group:
+        made = Stage(group, soft=soft, log_bytes=log_bytes, coalesce=coalesce, source=source)
+        yield made
+        for link in made.links:
+            link.end(CloseReason.DONE)
+
+
+def shown(transport: MemoryTransport) -> list[dict[str, Any]]:
+    return [json.loads(frame) for frame in transport.got]
+
+
+def text(transport: MemoryTransport, request: str) -> str:
+    return "".join(f["token"] for f in shown(transport) if f["type"] == "stream_token" and f["requestId"] == request)

@@ -1,0 +1,217 @@
+"""Slow clients: one that does not read costs bounded memory, delays no other, and catches up when it reads."""
+
+from __future__ import annotations
+
+import asyncio
+
+from dragoman.gateway.overload.fair_queue import QUANTUM, STEP
+from dragoman.mappings.canonical.events import (
+    TextDelta,
+    ToolCallArguments,
+)
+from tests.gateway.session.delivery_stage import TURN, shown, stage, text
+from tests.idle import run_turns, settle
+
+
+async def test_a_stalled_client_holds_bounded_frames_and_disturbs_nobody() -> None:
+    async with stage(soft=10_000) as made:
+        slow, stalled = made.join("slow")
+        _, fast = made.join("fast")
+        stalled.reading.clear()
+        made.begin()
+        expected = ""
+        for number in range(5_000):
+            made.play(TextDelta(text=f"{number} "))
+            expected += f"{number} "
+            if number % 50 == 0:
+                await settle()
+                assert slow.outbox.size < 40_000
+        made.end(expected)
+        await settle()
+        assert text(fast, TURN) == expected
+        assert len([f for f in shown(fast) if f["type"] == "stream_token"]) == 5_000
+        stalled.reading.set()
+        while not any(f["type"] == "eventual_response" for f in shown(stalled)):
+            await settle()
+        assert text(stalled, TURN) == expected
+        assert shown(stalled)[-1]["type"] == "eventual_response"
+        attachment = made.delivery.attachments["slow"]
+        assert attachment.offered == attachment.rendered + attachment.merged == made.state.seq
+        assert attachment.merged > 1_000
+        assert attachment.behind is None, "it has caught up and shares the rendering again"
+
+
+async def test_a_client_that_was_behind_at_the_start_of_its_turn_gets_it_under_its_request_id() -> None:
+    async with stage(soft=1_000) as made:
+        _, stalled = made.join("slow")
+        stalled.reading.clear()
+        made.begin()
+        for _ in range(100):
+            made.play(TextDelta(text="x"))
+            await settle()
+        made.end("x" * 100)
+        second = "5f0c4b1e-0000-4000-8000-00000000000b"
+        made.begin("slow", "r2", turn=second)
+        made.play(TextDelta(text="mine"), turn=second)
+        made.end("mine", turn=second)
+        stalled.reading.set()
+        while len([f for f in shown(stalled) if f["type"] == "eventual_response"]) < 2:
+            await settle()
+        assert text(stalled, TURN) == "x" * 100
+        assert text(stalled, "r2") == "mine"
+        assert [f["type"] for f in shown(stalled) if f["requestId"] == "r2"] == [
+            "immediate_response",
+            "stream_token",
+            "eventual_response",
+        ]
+
+
+async def test_a_client_that_falls_behind_the_log_is_disconnected() -> None:
+    async with stage(soft=1_000, log_bytes=200) as made:
+        _, stalled = made.join("slow")
+        _, fast = made.join("fast")
+        stalled.reading.clear()
+        made.begin()
+        for number in range(1_000):
+            made.play(TextDelta(text=f"{number} "))
+            if number % 20 == 0:
+                await settle()
+        stalled.reading.set()
+        while stalled.closed is None:
+            await settle()
+        assert stalled.closed.name == "TOO_SLOW"
+        made.end("".join(f"{n} " for n in range(1_000)))
+        await settle()
+        assert shown(fast)[-1]["type"] == "eventual_response"
+
+
+async def test_a_client_that_reads_one_frame_at_a_time_gets_the_whole_text_of_200000_tokens() -> None:
+    async with stage(soft=1_000) as made:
+        _, slow = made.join("slow")
+        slow.reading.clear()
+        made.begin()
+        for number in range(2_000):
+            made.play(*(TextDelta(text=f"{number} ") for _ in range(100)))
+            if number % 100 == 0:
+                slow.reading.set()
+                await asyncio.sleep(0)
+                slow.reading.clear()
+        whole = "".join(f"{number} " * 100 for number in range(2_000))
+        made.end(whole)
+        slow.reading.set()
+        await settle()
+        assert text(slow, TURN) == whole
+        assert slow.closed is None
+
+
+async def test_with_overflow_disconnect_a_slow_client_is_disconnected_at_once() -> None:
+    async with stage(soft=1_000, coalesce=False) as made:
+        _, stalled = made.join("slow")
+        stalled.reading.clear()
+        made.begin()
+        for _ in range(200):
+            made.play(TextDelta(text="x"))
+            await settle()
+        while stalled.closed is None:
+            await settle()
+        assert stalled.closed.name == "TOO_SLOW"
+
+
+async def test_a_slow_client_gets_the_turn_end_after_many_events_hidden_from_it() -> None:
+    async with stage(soft=1_000) as made:
+        slow, stalled = made.join("slow")
+        stalled.reading.clear()
+        made.begin()
+        while not slow.outbox.full:
+            made.play(TextDelta(text="x"))
+            await settle()
+        for _ in range(500):  # several slices of the log that smooth has no frame for
+            made.play(ToolCallArguments(call="c", name="grep", json="1"))
+        made.end("x")
+        stalled.reading.set()
+        await settle()
+        assert shown(stalled)[-1]["type"] == "eventual_response"
+        assert made.delivery.attachments["slow"].behind is None
+
+
+async def test_an_innocent_client_is_served_between_two_slices_of_a_client_that_catches_up() -> None:
+    async with stage(soft=1_000) as made:
+        slow, stalled = made.join("slow")
+        _, innocent = made.join("innocent")
+        stalled.reading.clear()
+        made.begin()
+        while not slow.outbox.full:
+            made.play(TextDelta(text="x"))
+            await settle()
+        for _ in range(20_000):
+            made.play(ToolCallArguments(call="c", name="grep", json="1"))
+            made.play(ToolCallArguments(call="d", name="grep", json="1"))
+        stalled.reading.set()
+        while made.seen.count("slice of slow") < 3:
+            await run_turns(1)
+        innocent.say(b'{"action":"ping","requestId":"p"}')
+        await settle()
+        heard = made.seen.index("innocent")
+        assert heard <= 3 + 2 * STEP // QUANTUM
+        assert len(made.seen) > heard + 100
+        assert made.delivery.attachments["slow"].behind is None
+
+
+async def test_a_client_that_was_behind_at_the_end_of_its_turn_sees_later_turns_under_their_ids() -> None:
+    async with stage(soft=1_000) as made:
+        slow, stalled = made.join("slow")
+        stalled.reading.clear()
+        made.begin("slow", "r1")
+        while not slow.outbox.full:
+            made.play(TextDelta(text="x"))
+            await settle()
+        made.end("x")
+        second = "5f0c4b1e-0000-4000-8000-00000000000b"
+        made.begin(turn=second)
+        made.play(TextDelta(text="not mine"), turn=second)
+        stalled.reading.set()
+        await settle()
+        made.play(TextDelta(text=", live"), turn=second)
+        made.end("not mine, live", turn=second)
+        await settle()
+        assert text(stalled, second) == "not mine, live"
+        assert "not mine" not in text(stalled, "r1")
+        assert [f["requestId"] for f in shown(stalled) if f["type"] == "eventual_response"] == ["r1", second]
+
+
+async def test_a_client_that_is_behind_gets_the_202_of_an_input_accepted_during_a_turn() -> None:
+    async with stage(soft=1_000) as made:
+        slow, stalled = made.join("slow")
+        stalled.reading.clear()
+        made.play(TextDelta(text="early"))
+        while not slow.outbox.full:
+            made.play(TextDelta(text="x"))
+            await settle()
+        made.play(TextDelta(text="before"))
+        made.begin("slow", "r1")
+        made.play(TextDelta(text="after"))
+        made.end("all")
+        stalled.reading.set()
+        await settle()
+        assert [f["type"] for f in shown(stalled) if f["requestId"] == "r1"] == [
+            "immediate_response",
+            "stream_token",
+            "eventual_response",
+        ]
+        assert text(stalled, TURN).endswith("before")
+
+
+async def test_losses_of_a_client_that_is_behind_are_counted_when_it_catches_up() -> None:
+    async with stage(soft=1) as made:
+        slow, stalled = made.join("slow")
+        stalled.reading.clear()
+        made.begin()
+        made.play(TextDelta(text="a" * 1000))
+        await settle()
+        made.play(TextDelta(text="b" * 1000))
+        made.end("a", end="cancelled")
+        assert made.ledger.partial() == []
+        stalled.reading.set()
+        while slow.outbox.full or made.delivery.attachments["slow"].behind is not None:
+            await settle()
+        assert [(entry.kind, entry.count) for entry in made.ledger.partial()] == [("TurnEnded", 1)]
