@@ -149,7 +149,7 @@ class Chat:
                 self._turn.cancel(show=False)
                 raise Leave(UNANSWERED)
         if failure is not None:
-            self._terminal.fail(f"Not sent: {self._client.explain(failure)}")
+            self._terminal.fail(f"Not sent: {self._client.explain(failure).removeprefix('not sent: ')}")
         elif ended is not None:
             self._tell_turn_end(ended)
 

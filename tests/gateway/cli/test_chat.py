@@ -96,6 +96,18 @@ def test_a_question_at_the_end_of_a_pipe_exits_3(backend: str) -> None:
     assert (done.returncode, done.stdout.endswith("Answer approve or deny.\n")) == (3, True)
 
 
+def test_an_input_that_a_gateway_refuses_during_a_question_is_told_once(backend: str, tmp_path: Path) -> None:
+    endpoint = f"pod+unix:{tmp_path}/pod"
+    command = [sys.executable, "-m", "dragoman", "bridge", endpoint, backend, "--log-level", "error"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        process.stderr.readline()
+        done = chat(endpoint, "approve\nmaybe\ndeny\n")
+        process.kill()
+    assert done.stderr.splitlines() == ["The turn ended: paused.", "Not sent: answer approve or deny first"]
+    assert done.stdout.splitlines()[-1] == "Then I leave the order as it is."
+
+
 @pytest.mark.parametrize("errors", ["strict", "surrogateescape"])
 def test_a_line_that_is_not_utf8_is_refused_and_the_chat_goes_on(backend: str, errors: str) -> None:
     done = subprocess.run(
