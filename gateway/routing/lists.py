@@ -52,7 +52,7 @@ class Lists:
         open_rows: dict[str, ListedRow] = {}
         others: list[ListedRow] = []
         for row in rows:
-            session = self._sessions.index.find_session(row.session)
+            session = self._find_open(row)
             if self._sessions.past.is_hidden(row.session) or self._sessions.is_foreign(link, row.session):
                 continue
             if session is not None:
@@ -62,6 +62,11 @@ class Lists:
             elif (listed := self._listed(row)) is not None:
                 others.append(listed)
         return open_rows, others
+
+    def _find_open(self, row: SessionSummary) -> Session | None:
+        """Return the session of a row that is open here: under the id that its backend gave it, or an older one."""
+        names = (row.session, *self._sessions.upstream.public_ids(row.session, row.ext))
+        return next(filter(None, map(self._sessions.index.find_session, names)), None)
 
     def _row_of(self, session: Session) -> ListedRow | None:
         """Return the row of an open session; None if no list shows it."""

@@ -46,6 +46,18 @@ async def test_a_list_has_each_open_and_each_stored_session_once() -> None:
         assert listed["result"]["threads"][0]["name"] == "Atlas", "as the backend says now"
 
 
+async def test_a_session_that_had_an_id_before_its_thread_is_listed_once() -> None:
+    """A codewhale 0.10.2 gives its threads ids that are no UUIDs."""
+    async with in_memory_gateway(upstream="codewhale") as made:
+        pod = made.join("terminal", dialect="pod")
+        pod.sends({"method": "run", "params": {"input": [{"kind": "text", "content": "hi"}]}})
+        await answers(made, "thread/start", **shown("thr_0c2f9e5a", "started"))
+        client = made.join("editor", dialect="codewhale")
+        client.sends(LIST)
+        await answers(made, "thread/list", threads=[thread("thr_0c2f9e5a", updated_at=5)])
+        assert rows(client.news()[0]) == ["thr_0c2f9e5a"]
+
+
 async def test_a_list_of_archived_sessions_includes_those_of_the_store() -> None:
     async with in_memory_gateway(upstream="codewhale") as made:
         client = await editor(made)
