@@ -22,19 +22,21 @@ class HasBackend(Protocol):
 
 
 class CancelDeadline:
-    """The running deadline of one session's cancel; `force` ends the turn for its clients."""
+    """The running deadline of one session's cancel."""
 
-    def __init__(self, context: SessionContext, session: HasBackend, force: Callable[[], None]) -> None:
+    def __init__(self, context: SessionContext, session: HasBackend) -> None:
         self._context = context
         self._session = session
-        self._force = force
         self._timer: Timer | None = None
 
-    def begin(self) -> None:
-        """Expect the end of the turn before `cancel_deadline`."""
+    def begin(self, force: Callable[[], None]) -> None:
+        """Expect the end of the turn before `cancel_deadline`; `force` ends it for its clients.
+
+        Only the timer refers to `force`, and so to the session, which is freed without the garbage collector.
+        """
         self.stop()
         services = self._context.services
-        self._timer = services.schedule(services.limits.cancel_deadline, self._expire)
+        self._timer = services.schedule(services.limits.cancel_deadline, lambda: self._expire(force))
 
     def stop(self) -> None:
         """Expect nothing any more: the turn has ended, or the cancel was refused."""
@@ -42,9 +44,9 @@ class CancelDeadline:
             self._timer.cancel()
             self._timer = None
 
-    def _expire(self) -> None:
+    def _expire(self, force: Callable[[], None]) -> None:
         self._context.log.warning("the backend did not end the cancelled turn in time; the gateway ends it for clients")
-        self._force()
+        force()
         self.note_discarded()
 
     def note_discarded(self) -> None:

@@ -90,7 +90,7 @@ class Commands:
         self._inputs = inputs
         self._questions = questions
         self._effects = effects
-        self.deadline = CancelDeadline(context, effects, self._force)
+        self.deadline = CancelDeadline(context, effects)
         self._held: list[tuple[Client | None, c.CancelTurn]] = []  # cancels that wait for the connection
 
     # -- asked -------------------------------------------------------------------------------------------
@@ -182,7 +182,7 @@ class Commands:
         if states.busy and states.cancel is CancelState.NONE:
             audit.note("cancel", client or "gateway", session=self._context.state.id)
             states.on(Trigger.CANCELLED)
-            self.deadline.begin()
+            self.deadline.begin(self._force)
         self._in_flight.forward(client, command)
 
     def release(self) -> None:
