@@ -64,6 +64,8 @@ class SessionOpening:
         if again is not None:
             return self._ask(again), []
         failure = event.failure if isinstance(event, Reply) else None
+        if isinstance(command, OpenSession) and failure is None:  # it was answered with something else than a session
+            event = Reply(request=command.request, failure=UNOPENED)
         held, self._held = self._held, []
         refused: list[Event] = [Reply(request=c.request, failure=failure or UNOPENED) for c in held]
         return [], [*([event] if command.request else []), *refused]

@@ -61,5 +61,11 @@ def test_a_malformed_answer_fails_the_commands_that_waited() -> None:
     assert opening.take_answer(asked, Reply(request="")) == ([], [Reply(request="i", failure=UNOPENED)])
 
 
+def test_a_client_whose_session_is_answered_with_something_else_is_refused() -> None:
+    opening = Opening()
+    (asked,), _ = opening.admit_command(OpenSession(request="o"))
+    assert opening.take_answer(asked, Reply(request="o")) == ([], [Reply(request="o", failure=UNOPENED)])
+
+
 def test_an_answer_to_another_command_is_passed_on() -> None:
     assert Opening().take_answer(Ping(request="p"), Reply(request="p")) == ([], [Reply(request="p")])

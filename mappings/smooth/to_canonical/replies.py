@@ -22,7 +22,7 @@ def session_opened(request: str, result: Raw | UnsetType) -> SessionOpened | Non
     The `status` that server R sends is not used: it says whether the session is alive, not whether a turn runs.
     """
     payload = read_raw(result, wire.Session)
-    if payload is None:
+    if payload is None or not payload.session_id or not payload.conversation_id:
         return None
     ids = keep(
         sessionId=payload.session_id,

@@ -281,6 +281,16 @@ def test_the_gateway_passes_on_a_claim_and_claims_both_forms_for_dialects_withou
     assert frame["supports"] == claimed
 
 
+@pytest.mark.parametrize("ids", [{"sessionId": "", "conversationId": A}, {"sessionId": A, "conversationId": ""}, {}])
+def test_a_session_without_ids_is_not_open(ids: dict[str, str]) -> None:
+    link = Link()
+    link.sends(commands.OpenSession(request="r"))
+    ((_, (refused,)),) = link.hears(done("own-1", **ids))
+    assert isinstance(refused, events.Reply)
+    assert refused.failure is not None
+    assert refused.failure.text == "the backend opened no session"
+
+
 @pytest.mark.parametrize("conversation", [{}, {"conversationId": A}])
 def test_no_form_is_claimed_for_a_smooth_client_without_a_claim(conversation: dict[str, str]) -> None:
     action = {"action": "create_conversation_session", "requestId": "r", "agentId": A, **conversation}
