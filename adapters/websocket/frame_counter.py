@@ -60,7 +60,7 @@ class FrameCounter:
         at, size = begin + self._skip, len(data)
         units = 0
         while at < size and units < PIECE:
-            if size - at < 2 or size - at < (start := _header_size(data[at + 1])):
+            if size - at < 2 or (data[at + 1] >= 0x80 and size - at < _header_size(data[at + 1])):
                 self._header, at = data[at:], size
                 break
             first, second = data[at], data[at + 1]
@@ -68,7 +68,7 @@ class FrameCounter:
             if self.error is not None:
                 break
             units += FRAME_UNITS if first & 0x0F in DATA else CONTROL_UNITS
-            length = second & 0x7F
+            start, length = _header_size(second), second & 0x7F
             at += start + (length if length < 126 else int.from_bytes(data[at + 2 : at + start - 4]))
         self._skip = max(0, at - size)
         self.between = not (self._skip or self._header or self._fragments or self.error)

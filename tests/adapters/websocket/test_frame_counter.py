@@ -99,6 +99,11 @@ async def test_messages_before_a_frame_without_a_mask_arrive_and_the_connection_
     assert seen == [bytes(3)]
 
 
+def test_a_short_frame_without_a_mask_is_refused_with_its_first_two_bytes() -> None:
+    counter = FrameCounter()
+    assert [refusal(counter, byte) for byte in (b"\x89", b"\x00")] == [None, 1002]
+
+
 async def test_frames_that_come_with_the_handshake_are_counted() -> None:
     data = frame(TEXT | FINAL, 3) + frame(TEXT) + frame(CONTINUED) * FRAGMENTS_MAX
     async with asyncio.timeout(10), serving(LIMITS) as server, handshake(server, behind=data) as (_, peer):
