@@ -109,6 +109,11 @@ EVENTS = [
     *(json.dumps({"jsonrpc": "2.0", "id": "x", "result": result}).encode() for result in (RESPONSE, PROMPTED)),
     json.dumps({"jsonrpc": "2.0", "id": 1, "result": RESPONSE | {"status": "missing", "ok": False}}).encode(),
     b'{"jsonrpc":"2.0","id":1,"result":{"thread_id":"t","interrupted":true}}',
+    (  # docs/dialects/codewhale.md, section 12
+        b'{"jsonrpc":"2.0","id":1,"result":{"transport":"stdio","families":["thread/*"],"turn_image_inputs":true,'
+        b'"interactive_execution":false,"goal_execution":false,"tool_free_turns":true,'
+        b'"full_api_entrypoint":"codewhale app-server --http","methods":["healthz"]}}'
+    ),
     b'{"jsonrpc":"2.0","id":1,"result":{"what":"nobody knows"}}',
     b'{"jsonrpc":"2.0","id":1,"result":"text"}',
     (
@@ -144,6 +149,12 @@ REQUESTS = [
     called("thread/request", kind="unarchive", thread_id=THREAD),
     called("thread/request", kind="goal_record_progress", thread_id="odd"),
     called("thread/start"),
+    # docs/dialects/codewhale.md, section 12
+    called("thread/start", operation_key="k"),
+    called("thread/resume", **RESUMED, operation_key="k"),
+    called("thread/fork", **FORKED, operation_key="k"),
+    called("thread/message", thread_id=THREAD, input="hi", allowed_tools=[]),
+    called("prompt/run", prompt="hi", allowed_tools=["read"]),
     called("thread/list"),
     called("thread/create", metadata=None),
     called("thread/message", thread_id="odd", input=""),
