@@ -85,13 +85,12 @@ class _OpsConnection(http.client.HTTPConnection):
         """Connect to the ops port."""
         deadline = time.monotonic() + TIMEOUT
         if self._path:
-            connected = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-            connected.settimeout(TIMEOUT)
-            connected.connect(self._path)
+            self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            self.sock.settimeout(TIMEOUT)
+            self.sock.connect(self._path)
         else:
             super().connect()
-            connected = self.sock
-        self.sock = _DeadlineSocket(connected, deadline)
+        self.sock = _DeadlineSocket(self.sock, deadline)
 
 
 class _DeadlineSocket(socket.socket):

@@ -124,11 +124,11 @@ class EventRecorder(Protocol):
     def leave(self, before: Any) -> None:
         """Let the session of this token act again."""
 
-    def open_text(self, links: Sequence[Sequence[str]]) -> TextNotes:
+    def open_text(self, links: Sequence[Sequence[str]]) -> TextRecorder:
         """Return what records further pieces of the open text, which are rendered for each of these groups of links."""
 
 
-class TextNotes(Protocol):
+class TextRecorder(Protocol):
     """The recording of further pieces of one open text."""
 
     def add_text(self, text: str, seq: int, at: int, rendered: Sequence[Sequence[bytes]]) -> bool:

@@ -150,7 +150,8 @@ ENDS = [
     row(
         "3: an undocumented channel",
         START,
-        bare("delta", delta="a", channel="text"),
+        delta("a"),
+        bare("delta", delta="b", channel="sound"),
         END,
         WELL,
         text="a",

@@ -242,10 +242,17 @@ ROWS = [
     row(
         "6: an end with less than was streamed",
         TOKEN,
-        TOKEN,
+        of_turn("stream_token", token="y"),
         ended("x"),
-        told=[token("x"), token("x"), answer("x")],
+        told=[token("x"), token("y"), answer("x")],
         counted=1,
+    ),
+    row(
+        "6: an end with only the end of what was streamed",
+        TOKEN,
+        of_turn("stream_token", token="y"),
+        ended("y"),
+        told=[token("x"), token("y"), answer("y")],
     ),
     # Answers that nobody asked for go nowhere.
     row(

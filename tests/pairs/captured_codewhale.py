@@ -1,6 +1,7 @@
 """A codewhale server as a process that answers like a recorded one, and the turns of the recording.
 
 A request gets the first unused recorded answer to the same method and params, or else to the same method and thread.
+The params that servers require since 0.10.2 do not count, because the recorded servers are older.
 The lines recorded before that answer come first, in the recorded order. The answer has the id of the actual request. If
 an interrupt was recorded in the middle of a turn, the server waits for one there. Each session has its own child
 process, which plays the whole recording.
@@ -30,10 +31,15 @@ CODE = """
                 rows.append((row["dir"], json.loads(row["frame"])))
             except ValueError:
                 rows.append((row["dir"], None))
+    NEW = ("operation_key", "allowed_tools")
+
     def usual(frame):
         params = frame.get("params") or {}
-        if frame.get("method") != "thread/request" or not isinstance(params, dict):
+        if not isinstance(params, dict):
             return frame
+        params = {k: v for k, v in params.items() if k not in NEW}
+        if frame.get("method") != "thread/request":
+            return dict(frame, params=params) if "params" in frame else frame
         kind = str(params.get("kind")).replace("goal_", "goal/")
         return dict(frame, method="thread/" + kind, params={k: v for k, v in params.items() if k != "kind"})
 

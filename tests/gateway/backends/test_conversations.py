@@ -26,7 +26,7 @@ async def test_a_message_to_a_stored_thread_continues_that_thread() -> None:
         assert asked(made, "thread/message") == [], "its history comes first"
         await answers(made, "thread/read", **shown(KEPT, "ok", SAID))
         (message,) = asked(made, "thread/message")
-        assert message["params"] == {"thread_id": KEPT, "input": "And now?"}
+        assert message["params"] == {"thread_id": KEPT, "input": "And now?", "allowed_tools": []}
         await settle()
         made.pod.sends({"type": "response_start", "response_id": "r"})
         made.pod.sends({"type": "response_delta", "response_id": "r", "delta": "Now this."})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 
 import pytest
 from aiohttp import test_utils, web
@@ -63,6 +64,8 @@ async def test_a_lost_trace_collector_is_logged_once_and_disturbs_no_turn(monkey
     assert [entry["event"] for entry in logs if "spans" in entry["event"]] == [
         "the last spans were not exported before the deadline"
     ]
+    for flush in [thread for thread in threading.enumerate() if thread.name == "otel:flush"]:
+        flush.join()  # it would log in the middle of another test
 
 
 def test_a_collector_that_refuses_spans_is_logged_once_until_it_accepts_spans() -> None:

@@ -121,10 +121,16 @@ class CapturedCodewhale(CapturedBackend):
 
 
 def usual(frame: Frame) -> Frame:
-    """Return a request in its usual form: `thread/request` names its method in its params."""
+    """Return a request as the recorded clients sent it, without the params that servers require since 0.10.2.
+
+    `thread/request` names its method in its params.
+    """
     params = frame.get("params")
-    if frame.get("method") != "thread/request" or not isinstance(params, dict):
+    if not isinstance(params, dict):
         return frame
+    params = {name: value for name, value in params.items() if name not in ("operation_key", "allowed_tools")}
+    if frame.get("method") != "thread/request":
+        return frame | {"params": params}
     kind = str(params.get("kind")).replace("goal_", "goal/")
     return frame | {"method": f"thread/{kind}", "params": {k: v for k, v in params.items() if k != "kind"}}
 
