@@ -349,7 +349,10 @@ class Link:
         return self._translator.can_be_asked(question)
 
     def put(self, frames: Sequence[bytes], *, noted: bool = False) -> None:
-        """Write rendered frames, or queue them, and record them unless the caller has. It looks at `outbox.full`."""
+        """Write rendered frames, or queue them. A caller that broadcasts checks `outbox.full` first.
+
+        `noted` is True if the caller has recorded the frames.
+        """
         if self.tap is not None and frames and not noted:
             self.tap.put(frames)
         self._budget.left -= PUT

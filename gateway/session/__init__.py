@@ -15,6 +15,5 @@ attachments   clients of a session, in groups that see the same    no_backend  t
 pieces        streamed content, and how neighbours are joined      narrowing   what a route hides from its clients
 wording       questions and answers in words                       digest      sums of the transcript, and its row
 weight        characters that events hold in memory                memory      what a session holds, in the budget
-slow_clients     catch up from the log when they read again
-cancel_deadline  a cancelled turn that its backend does not end
+slow_clients  what clients that read slowly are shown later        cancel_deadline  a cancelled turn that goes on
 """

@@ -1,4 +1,4 @@
-"""The deadlines of a cancelled turn (docs/translation.md, rule 3.4).
+"""Limit the time for which a cancelled turn may go on (docs/translation.md, rule 3.4).
 
 cancel_deadline   the backend has not ended the turn: it is ended for the clients, and further input is refused
 accept_deadline   after that: the connection is closed if this ends the turn. The next input gets a new one.
@@ -16,7 +16,7 @@ from dragoman.gateway.timers import Timer
 
 
 class HasBackend(Protocol):
-    """The session, whose backend can be another one after a reload."""
+    """A session with a backend. A reload may give it another one."""
 
     backend: Backend
 

@@ -1,4 +1,4 @@
-"""The clients of a session that do not read as fast as its backend speaks (docs/design.md, section 6).
+"""Show clients that read slowly what they have missed, once they read again (docs/design.md, section 6).
 
 An attachment whose outbox is full leaves its group with a copy of the projection and a cursor into the log. When its
 writer has drained, the rest of the log is rendered for it, with adjacent pieces joined. Once it has caught up, it joins

@@ -230,7 +230,7 @@ class ClientTranslator(TranslatorDefaults[Event]):
         if isinstance(command, ask.GetCapabilities):
             known = methods_of(event.result)
             self._interrupts = self._interrupts if known is None else "thread/interrupt" in known
-            self._opening.resumes_context = resumes_context(event.result)
+            self._opening.note_server(resumes_context=resumes_context(event.result))
         now, answers = self._opening.take_answer(command, self._typed_answer(command, event))
         _add(step, told + [answer for answer in answers if _for_somebody(answer)])
         self._write_requests(now, step)

@@ -44,9 +44,13 @@ class Opening(SessionOpening):
 
     def __init__(self) -> None:
         super().__init__()
-        self.resumes_context = False  # True if the server knows the conversation of a thread that it resumes
+        self._resumes_context = False  # True if the server knows the conversation of a thread that it resumes
         self._known = ""  # the thread id on the previous server
         self._cwd = ""
+
+    def note_server(self, *, resumes_context: bool) -> None:
+        """Note whether the server knows the conversation of a thread that it resumes."""
+        self._resumes_context = resumes_context
 
     def resume(self, state: SessionState) -> list[Command]:
         """Return the commands for a new server process; [] for a session that was never opened."""
@@ -77,7 +81,7 @@ class Opening(SessionOpening):
         resumed = not self.session and resumes
         self.session = given(event.ext, "thread_id", str, event.session)
         known, self._known = self._known, ""
-        if resumes and self.resumes_context:
+        if resumes and self._resumes_context:
             return []
         return [Gap(text=LOST, context=True)] if known or resumed else []
 

@@ -1,4 +1,4 @@
-"""Params that servers require since 0.10.2 and older ones ignore (docs/dialects/codewhale.md, section 12)."""
+"""Add the params that servers require since 0.10.2 and older ones ignore (docs/dialects/codewhale.md, section 12)."""
 
 from __future__ import annotations
 

@@ -23,12 +23,14 @@ from dragoman.mappings.canonical import Event, SessionState
 from dragoman.mappings.canonical.events import (
     MessageAppended,
     StatusChanged,
+    TextDelta,
     TextDone,
     TurnAccepted,
     TurnEnded,
     TurnResult,
 )
 from dragoman.mappings.canonical.values import End, Message, Origin
+from tests.idle import settle
 from tests.memory_transport import MemoryTransport
 from tests.services import services
 
@@ -68,6 +70,12 @@ class Stage:
         self.group.create_task(link.run(), name=name)
         self.delivery.attach(link, "")
         return link, transport
+
+    async def fill_outbox(self, link: Link) -> None:
+        """Play pieces of text until the outbox of a link that does not read is full."""
+        while not link.outbox.full:
+            self.play(TextDelta(text="x"))
+            await settle()
 
     def _drained(self, link: Link) -> None:
         self.work.add_work(link.id, self._slices(link), lambda error: pytest.fail(str(error)))

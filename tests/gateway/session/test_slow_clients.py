@@ -122,9 +122,7 @@ async def test_a_slow_client_gets_the_turn_end_after_many_events_hidden_from_it(
         slow, stalled = made.join("slow")
         stalled.reading.clear()
         made.begin()
-        while not slow.outbox.full:
-            made.play(TextDelta(text="x"))
-            await settle()
+        await made.fill_outbox(slow)
         for _ in range(500):  # several slices of the log that smooth has no frame for
             made.play(ToolCallArguments(call="c", name="grep", json="1"))
         made.end("x")
@@ -140,9 +138,7 @@ async def test_an_innocent_client_is_served_between_two_slices_of_a_client_that_
         _, innocent = made.join("innocent")
         stalled.reading.clear()
         made.begin()
-        while not slow.outbox.full:
-            made.play(TextDelta(text="x"))
-            await settle()
+        await made.fill_outbox(slow)
         for _ in range(20_000):
             made.play(ToolCallArguments(call="c", name="grep", json="1"))
             made.play(ToolCallArguments(call="d", name="grep", json="1"))
@@ -162,9 +158,7 @@ async def test_a_client_that_was_behind_at_the_end_of_its_turn_sees_later_turns_
         slow, stalled = made.join("slow")
         stalled.reading.clear()
         made.begin("slow", "r1")
-        while not slow.outbox.full:
-            made.play(TextDelta(text="x"))
-            await settle()
+        await made.fill_outbox(slow)
         made.end("x")
         second = "5f0c4b1e-0000-4000-8000-00000000000b"
         made.begin(turn=second)
@@ -184,9 +178,7 @@ async def test_a_client_that_is_behind_gets_the_202_of_an_input_accepted_during_
         slow, stalled = made.join("slow")
         stalled.reading.clear()
         made.play(TextDelta(text="early"))
-        while not slow.outbox.full:
-            made.play(TextDelta(text="x"))
-            await settle()
+        await made.fill_outbox(slow)
         made.play(TextDelta(text="before"))
         made.begin("slow", "r1")
         made.play(TextDelta(text="after"))
