@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import resource
 import sys
@@ -40,13 +41,16 @@ async def test_a_gateway_without_room_for_clients_is_not_ready() -> None:
 async def test_a_gateway_that_refuses_clients_for_lack_of_descriptors_is_not_ready() -> None:
     async with operated() as port:
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        free = os.dup(0)
-        os.close(free)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (free + RESERVE - 1, hard))
-        try:
-            status, body = await port.ask("/readyz")
-        finally:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        last = max(map(int, os.listdir("/proc/self/fd")))
+        with contextlib.ExitStack() as holes:  # free numbers between those that are in use
+            while (lowest := os.dup(0)) < last:
+                holes.callback(os.close, lowest)
+            os.close(lowest)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (lowest + RESERVE - 1, hard))
+            try:
+                status, body = await port.ask("/readyz")
+            finally:
+                resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
         assert (status, body["status"]) == (503, "not ready")
         assert "too many open files in the gateway" in causes(body)["descriptors"]
 
