@@ -119,7 +119,7 @@ class App:
         self._recordings = RecordingsInForce(config.recording, self.ledger, self.memory)
         self._telemetry = _telemetry()
         spans = self._telemetry.spans if self._telemetry is not None else None
-        self._watch = TurnWatch(time.time_ns, self._trace_of, spans)
+        self._watch = TurnWatch(time.monotonic_ns, self._trace_of, spans)
         self.stop = asyncio.Event()
         self.ready = asyncio.Event()  # set once every listener accepts clients
         for route in config.routes:
@@ -130,14 +130,14 @@ class App:
                     registry.check_upstream(upstream)
 
     async def run(self, listening: Callable[[str], None] = lambda _endpoint: None) -> None:
-        """Serve until `stop` is set. `listening` is called with each bound endpoint; raise OSError if one cannot be
-        bound.
+        """Serve until `stop` is set. `listening` is called with each bound endpoint.
 
-        Raise PeerError if the process that started us was disconnected for an error, and the error of `fail`.
+        Raise OSError if one cannot be bound, and the error of `fail` or of the client that started this process.
         """
         self._recordings.open()
         self._services = Services(
             clock=time.time_ns,
+            monotonic=time.monotonic_ns,
             new_id=new_id,
             schedule=asyncio.get_running_loop().call_later,
             limits=self.config.limits,

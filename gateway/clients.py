@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence
 from itertools import count
@@ -71,8 +70,8 @@ class Clients:
         self._counts: Counter[Router] = Counter()  # router -> number of its links
         self._left = asyncio.Event()  # set when a client leaves
         self._numbers = count(1)
-        self.bad_requests = BadRequests(services.ledger.counters, time.time_ns)
-        self.admission = Admission(services.limits, services.memory, services.ledger, time.time_ns)
+        self.bad_requests = BadRequests(services.ledger.counters, services.monotonic)
+        self.admission = Admission(services.limits, services.memory, services.ledger, services.monotonic)
         self._closing = False
 
     def change_services(self, services: Services) -> None:

@@ -223,7 +223,7 @@ class Link:
         self._group, self.traffic = asyncio.TaskGroup(), peer.traffic  # the group is of the writer
         self._answered: Flag | None = None  # set when the peer, which says no more, may have its answers
         self.trace: TraceContext | None = read_trace(getattr(transport, "headers", {}))
-        self._rates = ClientRates(services.limits, services.clock) if peer.limited else None
+        self._rates = ClientRates(services.limits, services.monotonic) if peer.limited else None
         self._faults = FaultLog(peer.dialect.name, weakref.proxy(self), services)
 
     @property
@@ -349,10 +349,7 @@ class Link:
         return self._translator.can_be_asked(question)
 
     def put(self, frames: Sequence[bytes], *, noted: bool = False) -> None:
-        """Write rendered frames, or queue them. A caller that broadcasts checks `outbox.full` first.
-
-        `noted` is True if the caller has recorded the frames.
-        """
+        """Write or queue rendered frames. Who broadcasts looks at `outbox.full` first, and recorded them if `noted`."""
         if self.tap is not None and frames and not noted:
             self.tap.put(frames)
         self._budget.left -= PUT

@@ -19,10 +19,12 @@ from dragoman.mappings.dialect import Clock, Dialect, NewId
 
 
 class Services(Struct, frozen=True, kw_only=True):
-    """The clock, id source, scheduler, limits, loss ledger, dialects and work queue of one gateway."""
+    """The clocks, id source, scheduler, limits, loss ledger, dialects and work queue of one gateway."""
 
     clock: Clock
-    """Returns the time in nanoseconds since 1970."""
+    """Returns the time in nanoseconds since 1970, for events and logs. An operator or NTP may set it."""
+    monotonic: Clock
+    """Returns nanoseconds since some moment, for durations: nobody can set this clock."""
     new_id: NewId
     schedule: Schedule
     limits: Limits

@@ -89,7 +89,7 @@ class Upstreams:
         self.pools.pop(route.name, None)
         spawner = self._spawner(route)  # one for all sessions: it has a copy of the environment
         pool = self._make_pool(route, sessions.services, spawner) if route.failover else None
-        dials = RouteDials(lambda: sessions.services.limits, sessions.services.clock)
+        dials = RouteDials(lambda: sessions.services.limits, sessions.services.monotonic)
         source = RouteSource(route=route, sessions=sessions, recorder=recorder, spawner=spawner, dials=dials, pool=pool)
         if registry.played(route.upstream):
             replay = self._make_replay(source, upstream)
@@ -108,7 +108,7 @@ class Upstreams:
             route.name,
             [(endpoint, registry.connector(endpoint, limits, spawner)) for endpoint in route.upstreams],
             limits,
-            services.clock,
+            services.monotonic,
         )
         return pool
 

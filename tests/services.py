@@ -41,6 +41,7 @@ def services(
     numbers = count(1)
     return Services(
         clock=time.clock if time is not None else lambda: 0,
+        monotonic=time.monotonic if time is not None else lambda: 0,
         new_id=new_id or (lambda: f"id-{next(numbers)}"),
         schedule=time.later if time is not None else never,
         limits=limits or Limits(),

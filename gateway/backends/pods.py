@@ -256,8 +256,8 @@ class PodsKind(BackendKind):
 
     async def _read_folders(self) -> None:
         """Read what changed: in all folders, but not again within a second, and in those that came last."""
-        now, names = self._services.clock(), tuple(self._index.newest)
-        if not 0 <= now - self._read_at < READ_AGAIN_NS:  # a clock may be set back
+        now, names = self._services.monotonic(), tuple(self._index.newest)
+        if now - self._read_at >= READ_AGAIN_NS:
             self._read_at, names = now, tuple(self._index.names)
         for first in range(0, len(names), SLICE):
             known = self._index.times_of(names[first : first + SLICE])

@@ -237,7 +237,7 @@ class Upstream:
     def _is_in_grace(self) -> bool:
         """Return True while a turn that was open when the connection was lost may be found again."""
         grace = int(self._limits.reconnect_grace * NS)
-        return self._lost_at is not None and self._clock() - self._lost_at < grace
+        return self._lost_at is not None and self._services.monotonic() - self._lost_at < grace
 
     async def _serve(self, transport: Transport) -> bool:
         """Use this connection until it ends; return True if the backend sent anything."""
@@ -317,7 +317,7 @@ class Upstream:
             self._status.note_fault(f"{text}: {reason}" if reason else text, self._clock())
         if reason:
             text = f"{text}: {public_reason(OSError(reason))}"
-        self._over_at = self._clock()
+        self._over_at = self._services.monotonic()
         self._may_go_on = bool(self._session.lost(text, []))
 
     def _hear(self, link: Link, bursts: list[Burst[Event]]) -> None:

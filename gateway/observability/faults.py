@@ -30,7 +30,7 @@ class FaultLog:
         self._dialect = dialect
         self._owner = owner
         self._counters = services.ledger.counters
-        self._clock = services.clock
+        self._clock = services.monotonic
         self._lines: LogThrottle[PeerError] | None = None  # made for the first fault: most links have none
         self.total = 0
         """Number of faults since the beginning."""

@@ -13,7 +13,7 @@ T = TypeVar("T")
 class LogThrottle(Generic[T]):
     """Calls `write_line` with the last item of each second and the number of items since the line before.
 
-    `clock` returns nanoseconds.
+    `clock` is monotonic and returns nanoseconds.
     """
 
     def __init__(self, clock: Callable[[], int], write_line: Callable[[T, int], None]) -> None:
@@ -28,7 +28,7 @@ class LogThrottle(Generic[T]):
         self._count += count
         self._waiting = [item]
         now = self._clock()
-        if now >= self._next or self._next > now + LINE_EVERY:  # or the clock was set back
+        if now >= self._next:
             self._next = now + LINE_EVERY
             self.flush()
 

@@ -52,7 +52,7 @@ class OpsServer:
         self._address = parse_ops_address(options.listen)
         self._guard = Guard(options, local=bool(self._address.path))
         self._heartbeat = LoopHeartbeat()
-        self._bad_requests = BadRequests(gateway.ledger.counters, time.time_ns)
+        self._bad_requests = BadRequests(gateway.ledger.counters, time.monotonic_ns)
         self._socket: socket.socket
         self._loop: asyncio.AbstractEventLoop
         self._gateway_loop: GatewayLoop

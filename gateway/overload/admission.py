@@ -30,7 +30,7 @@ ADDRESSES_MAX = 10_000  # addresses whose rate is remembered, the latest: as man
 
 
 class Admission:
-    """The connections of each address, and the number of links. `clock` returns nanoseconds."""
+    """The connections of each address, and the number of links. `clock` is monotonic and returns nanoseconds."""
 
     def __init__(self, limits: Limits, memory: MemoryBudget, ledger: Ledger, clock: Callable[[], int]) -> None:
         self._limits = limits

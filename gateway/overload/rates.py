@@ -11,7 +11,7 @@ NS = 1_000_000_000
 
 
 class TokenBucket:
-    """`rate` tokens a second, at most `burst`; `clock` returns nanoseconds."""
+    """`rate` tokens a second, at most `burst`; `clock` is monotonic and returns nanoseconds."""
 
     __slots__ = ("_at", "_burst", "_clock", "_rate", "_tokens")
 
@@ -26,8 +26,7 @@ class TokenBucket:
     def tokens(self) -> float:
         """The tokens that are left now."""
         now = self._clock()
-        passed = max(0, now - self._at)  # a clock may be set back
-        self._tokens = min(self._burst, self._tokens + passed * self._rate)
+        self._tokens = min(self._burst, self._tokens + (now - self._at) * self._rate)
         self._at = now
         return self._tokens
 
@@ -39,7 +38,7 @@ class TokenBucket:
     def take(self, count: int = 1) -> bool:
         """Take tokens and return True; return False and take none if there are too few."""
         now = self._clock()  # as in `tokens`, without its call: a client's message takes one
-        tokens = min(self._burst, self._tokens + max(0, now - self._at) * self._rate)
+        tokens = min(self._burst, self._tokens + (now - self._at) * self._rate)
         self._at = now
         self._tokens = tokens if tokens < count else tokens - count
         return tokens >= count

@@ -182,7 +182,7 @@ class Presence:
 
     def note_use(self) -> None:
         """Count `session_ttl` from now: a client has left, or a turn has ended."""
-        self._used_at = self._context.services.clock()
+        self._used_at = self._context.services.monotonic()
 
     def _start_timer(self, seconds: float) -> None:
         self._stop_timer()
@@ -194,8 +194,7 @@ class Presence:
         if self._context.states.busy or self._context.in_flight or self._pending.waiting:
             self._start_timer(services.limits.session_ttl)
             return
-        unused = (services.clock() - self._used_at) / NS
-        left = min(services.limits.session_ttl - unused, services.limits.session_ttl)  # a clock may be set back
+        left = services.limits.session_ttl - (services.monotonic() - self._used_at) / NS
         if left > TIMER_ERROR:
             self._start_timer(left)
             return

@@ -98,8 +98,7 @@ class Questions:
         self._shown = shown
         if block is None:
             return
-        services = self._context.services
-        self._shown_at = services.clock()
+        services, self._shown_at = self._context.services, self._context.services.monotonic()
         if isinstance(block.asked, e.InteractionRequired):
             self._form = Form(block.asked)
         self._deadline = services.schedule(services.limits.answer_deadline, self._expire)
@@ -151,8 +150,9 @@ class Questions:
             return ANSWERED
         if client.attaches and not self._context.delivery.has_seen_all(client):
             return "the open question was not shown to you yet"
-        crossed = self._context.services.clock() - self._shown_at < self._context.services.limits.answer_guard * NS
-        return "another client answered the question before" if crossed and client.id in self._beaten else ""
+        guarded = self._context.services.limits.answer_guard * NS if client.id in self._beaten else 0
+        crossed = self._context.services.monotonic() - self._shown_at < guarded
+        return "another client answered the question before" if crossed else ""
 
     def _give(self, client: Client | None, command: Answer, segments: tuple[Segment, ...] = ()) -> None:
         block = self.open

@@ -70,13 +70,17 @@ class ManualTimer:
 
 
 class ManualClock:
-    """A clock with timers that advances only by `passes`."""
+    """A clock with timers that advances only by `passes`. `error` is what its time of day is wrong by, in seconds."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
+        self.error = 0.0
         self._alarms: list[ManualTimer] = []
 
     def clock(self) -> int:
+        return START + int((self.seconds + self.error) * 1e9)
+
+    def monotonic(self) -> int:
         return START + int(self.seconds * 1e9)
 
     def later(self, delay: float, ring: Callable[[], None]) -> ManualTimer:
@@ -209,7 +213,7 @@ class InMemoryGateway:
         return f"00000000-0000-4000-8000-{next(self._ids):012d}"
 
     def _upstream(self, session: BackendEvents, endpoint: Endpoint) -> Upstream:
-        dials = RouteDials(lambda: self.services.limits, self.services.clock)
+        dials = RouteDials(lambda: self.services.limits, self.services.monotonic)
         target = UpstreamTarget(endpoint=str(endpoint), dialect=self._backend, connect=self._dial, dials=dials)
         self.upstream = Upstream(session.connected().id, target, session, self.services, self.spawn)
         return self.upstream

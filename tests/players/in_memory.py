@@ -44,7 +44,7 @@ class AnyBackendGateway(InMemoryGateway):
         _ = self.publication
 
     def _upstream(self, session: BackendEvents, endpoint: Endpoint) -> Upstream:
-        dials = RouteDials(lambda: self.services.limits, self.services.clock)
+        dials = RouteDials(lambda: self.services.limits, self.services.monotonic)
         target = UpstreamTarget(endpoint=str(endpoint), dialect=self._backend, connect=self._dial, dials=dials)
         return Upstream("test", target, session, self.services, self.spawn)
 

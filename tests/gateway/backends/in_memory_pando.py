@@ -120,7 +120,7 @@ class InMemoryPandoGateway(InMemoryPando):
         return f"00000000-0000-4000-8000-{next(self._ids):012d}"
 
     def _upstream(self, session: BackendEvents, _endpoint: Endpoint) -> Upstream:
-        dials = RouteDials(lambda: self.services.limits, self.services.clock)
+        dials = RouteDials(lambda: self.services.limits, self.services.monotonic)
         target = UpstreamTarget(endpoint="pando", dialect=registry.dialect("pando"), connect=self.dial, dials=dials)
         return Upstream("test", target, session, self.services, self._spawn)
 

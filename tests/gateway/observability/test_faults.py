@@ -33,7 +33,7 @@ def test_a_flood_costs_one_line_a_second_and_each_fault_is_in_one_count() -> Non
 
 def test_all_faults_of_one_step_read_the_clock_twice() -> None:
     looks, ledger = count(), Ledger()
-    own = structs.replace(services(ManualClock(), ledger=ledger), clock=lambda: next(looks))
+    own = structs.replace(services(ManualClock(), ledger=ledger), monotonic=lambda: next(looks))
     faults = FaultLog("pod", SimpleNamespace(log=structlog.get_logger()), own)
     with capture_logs() as lines:
         faults.note_all([PeerError("not_json", "bad"), *(PeerError("invalid", f"bad {n}") for n in range(500))])

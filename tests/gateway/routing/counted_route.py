@@ -49,6 +49,9 @@ class HeapClock:
         self._heap: list[tuple[float, int, HeapTimer]] = []
         self._numbers = itertools.count()
 
+    def monotonic(self) -> int:
+        return self.clock()
+
     def clock(self) -> int:
         return int(self.seconds * 1e9)
 

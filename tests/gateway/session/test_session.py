@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from dragoman.gateway.config.model import Limits
 from dragoman.mappings.canonical.commands import ListCompletions
 from tests.gateway.in_memory import AT_ONCE, NEVER, InMemoryGateway, Script, in_memory_gateway
@@ -515,6 +517,17 @@ async def test_a_session_without_clients_closes_its_backend_after_its_time_and_r
             .done()
         )
         assert len(made.pods) == 2
+
+
+@pytest.mark.parametrize("error", [-86_400.0, 86_400.0])
+async def test_the_time_of_a_session_is_the_same_if_the_clock_of_the_system_is_set(error: float) -> None:
+    async with in_memory_gateway() as made:
+        await made.script().opens("a").leaves("a").done()
+        made.time.error = error
+        await made.script().passes(Limits().session_ttl - 1).done()
+        assert made.pods[0].transport.is_open()
+        await made.script().passes(1).done()
+        assert not made.pods[0].transport.is_open()
 
 
 async def test_a_client_that_reconnects_in_time_keeps_the_backend_connection() -> None:
