@@ -35,8 +35,11 @@ def is_own(attachment: Attachment, batch: Batch) -> bool:
 
 
 class Group(Struct, kw_only=True, eq=False):
-    """Attachments that share a rendering, of one dialect."""
+    """Attachments that share a rendering, of one dialect.
+
+    `members` is a dict, because thousands of clients may leave one session at once: a list is searched for each.
+    """
 
     projection: SessionProjection
     dialect: Dialect
-    members: list[Attachment]
+    members: dict[Attachment, None]

@@ -173,7 +173,7 @@ class Delivery:
         try:
             rendered = time_render(group, batch, self._ledger) if self._ledger.times else group.projection.render(batch)
         except Exception:  # noqa: BLE001  # a rule of one dialect is wrong: its clients go, everybody else stays
-            group.members[0].link.log.exception("cannot render events for clients, disconnecting them")
+            next(iter(group.members)).link.log.exception("cannot render events for clients, disconnecting them")
             for attachment in list(group.members):
                 attachment.link.end(CloseReason.INTERNAL)
                 self.detach(attachment.link)
@@ -203,7 +203,7 @@ class Delivery:
         words: list[e.Event] = [e.ModelTurnStarted(), e.TextDelta(text=f"[{gap.text}]\n\n")]
         for group in list(self.groups.by_key.values()):
             dialect = group.dialect
-            own = not dialect.has_request_ids or bool(group.members[0].request)
+            own = not dialect.has_request_ids or bool(next(iter(group.members)).request)
             if own and not dialect.single_session and any(member.told is not gap for member in group.members):
                 self._broadcast(
                     group, self._log.unlogged([gap] if dialect.events.can_write_type(e.Gap) else words), plain=False

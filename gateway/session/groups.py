@@ -61,8 +61,8 @@ class Groups:
         group = self.by_key.get(key)
         if group is None:
             projection = attachment.behind or attachment.link.dialect.projection(attachment.request, attachment.view)
-            group = self.by_key[key] = Group(projection=projection, dialect=attachment.link.dialect, members=[])
-        group.members.append(attachment)
+            group = self.by_key[key] = Group(projection=projection, dialect=attachment.link.dialect, members={})
+        group.members[attachment] = None
         attachment.behind = None
 
     def leave(self, attachment: Attachment) -> None:
@@ -72,6 +72,6 @@ class Groups:
         key = _KEY(attachment)
         group = self.by_key.get(key)
         if group is not None and attachment in group.members:
-            group.members.remove(attachment)
+            del group.members[attachment]
             if not group.members:
                 del self.by_key[key]
