@@ -77,6 +77,9 @@ class Work(Protocol):
     def count(self, units: int) -> None:
         """Count work that was done."""
 
+    def end_link(self, act: Callable[[], None]) -> None:
+        """Call `act`, which ends the connection, in turn with the ends of others: thousands may be lost at once."""
+
     def stop(self) -> None:
         """Drop the work that waits."""
 

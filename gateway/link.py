@@ -147,7 +147,6 @@ _ATTRIBUTES = (
     "__weakref__",
     "_add_text",
     "_alarm",
-    "_answered",
     "_budget",
     "_debt",
     "_each",
@@ -168,6 +167,7 @@ _ATTRIBUTES = (
     "_unchecked",
     "_why",
     "alive",
+    "answered",
     "attaches",
     "behind",
     "dialect",
@@ -221,7 +221,7 @@ class Link:
         self._alarm, self._reason, self._why = AlarmTimer(services.schedule), CloseReason.DONE, ""  # and its cause
         self._flush, self._reading = FLUSH_DEADLINE, Reading()  # in the task of the link: one of its own takes 1 KB
         self._group, self.traffic = asyncio.TaskGroup(), peer.traffic  # the group is of the writer
-        self._answered: Flag | None = None  # set when the peer, which says no more, may have its answers
+        self.answered: Flag | None = None  # set when the peer, which says no more, may have its answers
         self.trace: TraceContext | None = read_trace(getattr(transport, "headers", {}))
         self._rates = ClientRates(services.limits, services.monotonic) if peer.limited else None
         self._faults = FaultLog(peer.dialect.name, weakref.proxy(self), services)
@@ -243,8 +243,7 @@ class Link:
                         # A refused peer may have written: closing with that unread would drop our last frames.
                         await (self._transport.run(self._limited_sink()) if not self._ended else asyncio.sleep(0))
                         if not self._ended:
-                            self._answered = Flag()
-                            await _last_answers(self._translator, self._transport, self._answered)
+                            await _last_answers(self, self._translator, self._transport, self._turns)
                 finally:
                     self._finish()  # waiting frames are still written: the peer may have closed its own direction only
                     self.outbox.close()
@@ -336,8 +335,8 @@ class Link:
     def on_delivered(self, batch: Batch) -> None:
         """Tell the translator that a batch went out which begins or ends a turn of this peer."""
         self._apply(self._translator.on_delivered(batch))
-        if self._answered is not None:
-            self._answered.set()  # the projection wrote the answer: this translator has no frames to send
+        if self.answered is not None:
+            self.answered.set()  # the projection wrote the answer: this translator has no frames to send
 
     @property
     def view(self) -> str:
@@ -409,8 +408,8 @@ class Link:
 
     def _apply(self, step: Step[Any]) -> None:
         if step.frames:
-            if self._answered is not None:
-                self._answered.set()
+            if self.answered is not None:
+                self.answered.set()
             self.put(step.frames)
             self._budget.left -= sum(map(len, step.frames))
             if self.outbox.over:
@@ -496,15 +495,16 @@ async def _write(link: Link, transport: Transport, drained: Callable[[Link], Non
         outbox.discard()
 
 
-async def _last_answers(translator: Translator[Any, Any], transport: Transport, answered: Flag) -> None:
+async def _last_answers(link: Link, translator: Translator[Any, Any], transport: Transport, turns: Turns) -> None:
     """Wait until a peer that has stopped sending has its answers, as a script at the other end of a pipe needs.
 
-    `answered` is set whenever the peer may have been answered.
+    Then wait until its link may end: thousands of peers may leave at once.
     """
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(LAST_ANSWERS):
-            while translator.has_pending_replies and transport.peer_can_read():
-                answered.clear()
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(LOOK):
-                        await answered.wait()
+    answered = link.answered = Flag()
+    until = asyncio.get_running_loop().time() + LAST_ANSWERS
+    while translator.has_pending_replies and transport.peer_can_read() and asyncio.get_running_loop().time() < until:
+        answered.clear()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(LOOK):
+                await answered.wait()
+    await turns.wait_to_leave()

@@ -207,13 +207,18 @@ class MeteredReader:
         """End the stream, as aiohttp's own parser does, behind what waits for its turn."""
         if self._work is not None and self._kept:
             self._work.add_work(self._end_in_turn())
-        elif self._parser is not None:
-            self._parser.feed_eof()
+        elif self._counter is not None and self._counter.new_work is not None:
+            self._counter.new_work(self._fail).end_link(self._end)
+        else:
+            self._end()
 
     def _end_in_turn(self) -> Iterator[None]:
+        self._end()
+        yield from ()
+
+    def _end(self) -> None:
         if self._parser is not None:
             self._parser.feed_eof()
-        yield from ()
 
     def messages_read(self) -> None:
         """Count less after messages were read from the queue."""

@@ -31,6 +31,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
+from dragoman.adapters.flag import Flag
 from dragoman.adapters.inbound import memory
 from dragoman.mappings.dialect import Frame
 
@@ -44,6 +45,7 @@ OPEN = STEP // 4  # units of a new session, or of an unopened one that its backe
 DIAL = STEP // 4  # units of a connection to a backend: 1 to 2 ms, most of it outside of this step
 READ = QUANTUM  # units of what one read of a client brought: it is parsed in pieces of a quantum
 CLIENT_FRAMES = 8  # frames of a client handled at once: eight that each open a session take about 10 ms
+LEAVE = STEP // 64  # units of the end of a link: 50 to 100 us, most of it outside of this step
 PUT = 512  # units of one write to a link beside its bytes: about 5 us, mostly for the system call
 
 
@@ -60,10 +62,13 @@ class StepBudget(Struct):
 
 
 class Waiting(Protocol):
-    """Something that takes turns: `waiting` tells how much waits, and `given` how much work (units) it was given."""
+    """Something that takes turns; `given` is the work (units) that it was given."""
 
     given: int
-    waiting: int
+
+    @property
+    def waiting(self) -> int:
+        """Return the number of pieces that wait."""
 
     @property
     def expected(self) -> int:
@@ -79,10 +84,12 @@ class FairQueue:
     `soon` runs a function in the next iteration of the event loop.
     """
 
-    __slots__ = ("_clock", "_numbers", "_scheduled", "_soon", "_waiting", "budget", "is_closed")
+    __slots__ = ("_clock", "_numbers", "_scheduled", "_soon", "_waiting", "budget", "departures", "is_closed")
 
     def __init__(self, soon: Callable[[Callable[[], None]], object] | None = None) -> None:
         self.budget = StepBudget()
+        self.departures = Crowd(self, LEAVE)
+        """The links that are about to end: thousands of peers may vanish in one moment."""
         self.is_closed = False
         self._soon = soon
         self._waiting: list[tuple[int, int, Waiting]] = []
@@ -158,6 +165,50 @@ class FairQueue:
             self.wait(turns)
 
 
+class Crowd:
+    """Pieces of work of many links, which wait for a turn. Together they are served like one link.
+
+    `expected` is the work (units) of a piece.
+    """
+
+    __slots__ = ("_pieces", "_queue", "expected", "given")
+
+    def __init__(self, queue: FairQueue, expected: int) -> None:
+        self.expected = expected
+        self.given = 0
+        self._queue = queue
+        self._pieces: deque[Callable[[], None]] = deque()
+
+    @property
+    def waiting(self) -> int:
+        """Number of pieces that wait."""
+        return len(self._pieces)
+
+    def add_piece(self, act: Callable[[], None]) -> None:
+        """Call `act`, which must not raise, once the step has room for it: now, or in a later step."""
+        budget = self._queue.budget
+        if not self._pieces and budget.left > budget.turn_end:
+            budget.left -= self.expected
+            act()
+            return
+        self._pieces.append(act)
+        if len(self._pieces) == 1:
+            self._queue.wait(self)
+
+    async def wait_for_turn(self) -> None:
+        """Return once the step has room for a piece of work that the caller does then."""
+        turn = Flag()
+        self.add_piece(turn.set)
+        await turn.wait()
+
+    def take(self) -> None:
+        """Do pieces until the turn is over."""
+        budget, pieces = self._queue.budget, self._pieces
+        while pieces and budget.left > budget.turn_end:
+            budget.left -= self.expected
+            pieces.popleft()()
+
+
 class Turns:
     """The turns of one link.
 
@@ -216,6 +267,10 @@ class Turns:
         self._resume()
         self._waits = self.waiting > 0
 
+    async def wait_to_leave(self) -> None:
+        """Return when the link may end, in turn with the ends of other links."""
+        await self._queue.departures.wait_for_turn()
+
     def stop(self) -> None:
         """Show the waiting frames to a link that is over: it drops them."""
         if self._waits:
@@ -272,6 +327,10 @@ class SlicedWork:
         finally:
             self._running = False
             self.waiting = len(self._pieces)
+
+    def end_link(self, act: Callable[[], None]) -> None:
+        """Call `act`, which ends the link, in turn with the ends of other links."""
+        self._queue.departures.add_piece(act)
 
     def stop(self) -> None:
         """Drop the work that waits: the link is over."""

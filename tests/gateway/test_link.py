@@ -18,7 +18,7 @@ from dragoman.adapters.base import CloseReason
 from dragoman.gateway.config.model import Limits
 from dragoman.gateway.link import Link, LinkEvents, Peer
 from dragoman.gateway.observability.ledger import Ledger
-from dragoman.gateway.overload.fair_queue import EVENT, STEP, FairQueue
+from dragoman.gateway.overload.fair_queue import EVENT, LEAVE, STEP, FairQueue
 from dragoman.mappings.canonical import Batch, Event, SessionState
 from dragoman.mappings.dialect import Alarm, Burst, Frame, Loss, Step
 from dragoman.mappings.errors import PeerError
@@ -671,6 +671,30 @@ async def test_a_frame_is_processed_within_two_steps_while_a_hundred_links_flood
             await steps.run_one()
             await steps.run_one()
             assert len(innocent.heard) == number
+
+
+async def test_links_of_peers_that_leave_at_once_end_in_several_steps() -> None:
+    steps, count = Steps(), 4 * STEP // LEAVE
+    async with AsyncExitStack() as stack:
+        made = [await stack.enter_async_context(served(queue=steps.queue)) for _ in range(count)]
+        for one in made:
+            one.transport.hang_up()
+        await settle()
+        ended = [count - sum(one.link.alive for one in made)]
+        while steps.soon:
+            await steps.run_one()
+            ended.append(count - sum(one.link.alive for one in made) - sum(ended))
+        assert sum(ended) == count
+        assert max(ended) <= STEP // LEAVE
+
+
+async def test_a_peer_that_left_is_disconnected_although_its_turn_has_not_come() -> None:
+    steps = Steps()
+    async with served(queue=steps.queue) as made:
+        steps.queue.budget.left = 0
+        made.transport.hang_up()
+        await settle()
+        assert made.link.alive
 
 
 async def test_a_lone_frame_of_a_backend_does_not_wait_while_a_step_is_full() -> None:

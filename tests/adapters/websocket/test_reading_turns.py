@@ -20,7 +20,7 @@ from dragoman.adapters.meter import Meter
 from dragoman.adapters.websocket.frame_counter import CONTROL_MAX, CONTROL_UNITS, FRAME_UNITS, PIECE, FrameCounter
 from dragoman.adapters.websocket.frames import masked_text_frames
 from dragoman.adapters.websocket.metered import MeteredReader
-from dragoman.gateway.overload.fair_queue import QUANTUM, READ, STEP, FairQueue, SlicedWork
+from dragoman.gateway.overload.fair_queue import LEAVE, QUANTUM, READ, STEP, FairQueue, SlicedWork
 
 PING = b"\x89\x80" + bytes(4)
 PINGS = 600  # of each client, in one read
@@ -93,6 +93,10 @@ class Clients:
     @property
     def parsed(self) -> int:
         return sum(len(client.seen) for client in self.all)
+
+    @property
+    def ended(self) -> int:
+        return sum(client.queue.is_eof() for client in self.all)
 
     def step(self) -> None:
         self.soon.popleft()()
@@ -228,3 +232,15 @@ async def test_frames_that_wait_are_dropped_with_their_client() -> None:
     assert client.seen == []
     client.failed(ValueError("a bug"))
     assert client.tcp.aborted
+
+
+async def test_connections_that_are_lost_at_once_end_in_several_steps() -> None:
+    clients = Clients(4 * STEP // LEAVE)
+    for client in clients.all:
+        client.reader.feed_eof()
+    ended = [clients.ended]
+    while clients.soon:
+        clients.step()
+        ended.append(clients.ended - sum(ended))
+    assert sum(ended) == len(clients.all)
+    assert max(ended) <= STEP // LEAVE

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,6 +13,7 @@ from dragoman.gateway.overload.fair_queue import (
     CLIENT_FRAMES,
     EVENT,
     FRAME,
+    LEAVE,
     OPEN,
     PUT,
     QUANTUM,
@@ -395,3 +397,36 @@ def test_a_small_frame_does_not_wait_for_a_large_frame_of_each_other_link() -> N
         harness.sender(f"large {number}").say(bytes(STEP - FRAME))
     harness.sender("small").say(b"ping")
     assert ("small", b"ping") in harness.step()
+
+
+# -- links that end at once ----------------------------------------------------------------------------
+
+
+def test_the_ends_of_many_links_are_spread_over_several_steps_and_keep_their_order() -> None:
+    harness, ended = FairQueueHarness(), list[int]()
+    for number in range(500):
+        harness.queue.departures.add_piece(partial(ended.append, number))
+    at_once = [len(ended)]
+    while harness.soon:
+        harness.step()
+        at_once.append(len(ended) - sum(at_once))
+    assert ended == list(range(500))
+    assert max(at_once) == STEP // LEAVE
+
+
+def test_a_frame_does_not_wait_for_the_ends_of_all_other_links() -> None:
+    harness, ended = FairQueueHarness(), list[int]()
+    for number in range(10 * STEP // LEAVE):
+        harness.queue.departures.add_piece(partial(ended.append, number))
+    harness.sender("ping").say(b"1")
+    assert harness.step() == [("ping", b"1")]
+
+
+def test_links_end_although_the_queue_is_closed_to_clients() -> None:
+    harness, ended = FairQueueHarness(), list[int]()
+    harness.queue.close_to_clients()
+    for number in range(500):
+        harness.queue.departures.add_piece(partial(ended.append, number))
+    while harness.soon:
+        harness.step()
+    assert ended == list(range(500))
