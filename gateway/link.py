@@ -11,6 +11,7 @@ import contextlib
 import sys
 import weakref
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import structlog
@@ -31,7 +32,7 @@ from dragoman.gateway.overload.admission import ClientRates
 from dragoman.gateway.overload.command_limits import CommandLimits
 from dragoman.gateway.overload.fair_queue import EVENT, FRAME, PUT, STEP, Turns
 from dragoman.gateway.services import Services
-from dragoman.gateway.timers import Schedule, Timer
+from dragoman.gateway.timers import Deadline
 from dragoman.mappings.canonical import Batch, Event, SessionState
 from dragoman.mappings.canonical.commands import OpenSession, ResumeSession
 from dragoman.mappings.canonical.events import Reply
@@ -89,27 +90,6 @@ class LinkEvents(Struct, Generic[T], frozen=True, kw_only=True):
     """Tells the peer in its dialect, with this text, that it is disconnected for its memory or its rates."""
     understands: Callable[[Sequence[Frame]], bool] = lambda _frames: True
     """Asked about the frames of the peer until it returns True."""
-
-
-class AlarmTimer:
-    """The timer that a translator asked for, in place of an earlier one."""
-
-    __slots__ = ("_schedule", "_timer")
-
-    def __init__(self, schedule: Schedule) -> None:
-        self._schedule = schedule
-        self._timer: Timer | None = None
-
-    def set(self, alarm: Alarm[Any], act: Callable[[Alarm[Any]], None]) -> None:
-        """Call `act` for this alarm, and for no earlier one. Nothing refers to `act` once the timer is over."""
-        self.cancel()
-        self._timer = self._schedule(alarm.after, lambda: act(alarm))
-
-    def cancel(self) -> None:
-        """Cancel the alarm."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
 
 
 class Reading:
@@ -218,7 +198,7 @@ class Link:
         limits = CommandLimits(services.limits, peer.dialect) if peer.limited else None
         self._unchecked, self._each, self._debt = (limits.unchecked, FRAME, 0) if limits else (sys.maxsize, EVENT, STEP)
         self._turns = Turns(services.queue, transport.resume, limits.check if limits is not None else None, self._each)
-        self._alarm, self._reason, self._why = AlarmTimer(services.schedule), CloseReason.DONE, ""  # and its cause
+        self._alarm, self._reason, self._why = Deadline(services.schedule), CloseReason.DONE, ""  # and its cause
         self._flush, self._reading = FLUSH_DEADLINE, Reading()  # in the task of the link: one of its own takes 1 KB
         self._group, self.traffic = asyncio.TaskGroup(), peer.traffic  # the group is of the writer
         self.answered: Flag | None = None  # set when the peer, which says no more, may have its answers
@@ -256,7 +236,7 @@ class Link:
             self._reason = CloseReason.INTERNAL
         finally:
             self._die()
-            self._alarm.cancel()
+            self._alarm.stop()
             self._faults.flush()
             self.outbox.discard()
             with self._memory.until_closed(self._transport.meter):
@@ -309,7 +289,7 @@ class Link:
         """Mark the link as over: the peer is gone or is disconnected, and its waiting frames are dropped."""
         self._ended = True
         self._reading.end()
-        self._alarm.cancel()
+        self._alarm.stop()
         self._turns.stop()
 
     def open(self) -> None:
@@ -424,7 +404,7 @@ class Link:
         if step.bursts:
             self._events.sink(self, step.bursts)
         if step.alarm is not None and not self._ended:
-            self._alarm.set(step.alarm, self._on_alarm)
+            self._alarm.start(step.alarm.after, partial(self._on_alarm, step.alarm))
         fatal = next((fault for fault in step.faults if not fault.can_continue), None) if step.faults else None
         if fatal is not None:
             self.fault = fatal

@@ -15,3 +15,37 @@ class Timer(Protocol):
 
 Schedule = Callable[[float, Callable[[], None]], Timer]
 """Call a function after this many seconds; return a timer that can cancel the call."""
+
+
+class Deadline:
+    """A timer that waits for one call at most: to start it again cancels the call before.
+
+    It refers to a callback only while that is waited for. So an object whose callback it is can be freed afterwards
+    without the garbage collector.
+    """
+
+    __slots__ = ("_schedule", "_timer")
+
+    def __init__(self, schedule: Schedule) -> None:
+        self._schedule = schedule
+        self._timer: Timer | None = None
+
+    @property
+    def is_running(self) -> bool:
+        """True while a call is waited for."""
+        return self._timer is not None
+
+    def start(self, seconds: float, callback: Callable[[], None]) -> None:
+        """Call `callback` after this many seconds, and nothing that was to be called before."""
+        self.stop()
+        self._timer = self._schedule(seconds, lambda: self._call(callback))
+
+    def stop(self) -> None:
+        """Call nothing any more."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _call(self, callback: Callable[[], None]) -> None:
+        self._timer = None
+        callback()

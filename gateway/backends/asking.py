@@ -25,7 +25,7 @@ from dragoman.gateway.routing.quota import Refused
 from dragoman.gateway.services import Services
 from dragoman.gateway.session.no_backend import NO_BACKEND
 from dragoman.gateway.session.ports import Backend, BackendEvents
-from dragoman.gateway.timers import Timer
+from dragoman.gateway.timers import Deadline
 from dragoman.mappings.canonical import Command, Event, SessionState
 from dragoman.mappings.canonical.events import Reply, SessionOpened
 from dragoman.mappings.canonical.values import Cause, Failure
@@ -92,7 +92,7 @@ class Asking(Generic[Held]):
         self._running = False  # the script's own code runs, which cannot be entered twice
         self._request = ""
         self._held: list[Held] = []
-        self._timer: Timer | None = None
+        self._deadline = Deadline(services.schedule)
 
     @property
     def active(self) -> bool:
@@ -108,8 +108,7 @@ class Asking(Generic[Held]):
 
     def within(self, seconds: float) -> None:
         """Restart the deadline of the script."""
-        self._cancel_timer()
-        self._timer = self._services.schedule(seconds, self._time_out)
+        self._deadline.start(seconds, self._time_out)
 
     def hold(self, items: Sequence[Held]) -> Sequence[Held]:
         """Hold items until the script ends; return those for which there is no room."""
@@ -169,21 +168,15 @@ class Asking(Generic[Held]):
                 self._ask(structs.replace(command, request=self._request))
 
     def _time_out(self) -> None:
-        self._timer = None
         script = self._script
         if script is not None:
             self._resume(lambda: script.throw(TimedOut(TOO_LATE)))
 
     def _end(self) -> list[Held]:
-        self._cancel_timer()
+        self._deadline.stop()
         self._request = ""
         held, self._held = self._held, []
         return held
-
-    def _cancel_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
 
 
 class RelayedBackend:

@@ -11,7 +11,7 @@ from dragoman.gateway.recording.lines import EventLine
 from dragoman.gateway.replay.options import Pace
 from dragoman.gateway.replay.plan import ReplayPlan, TurnPart
 from dragoman.gateway.replay.replayed_events import ReplayedEvents
-from dragoman.gateway.timers import Schedule, Timer
+from dragoman.gateway.timers import Deadline, Schedule
 from dragoman.mappings.canonical import Event
 
 BURST = 512  # events sent at once if there are no pauses
@@ -32,13 +32,12 @@ class PartPlayer:
         self._plan = plan
         self._events = events
         self._pace = pace
-        self._later = later
         self._send = send
         self._ended = ended
         self._rest: Iterator[tuple[EventLine, Event]] = iter(())
         self._next: tuple[EventLine, Event] | None = None
         self._then: Callable[[], None] | None = None  # a command that came early
-        self._timer: Timer | None = None
+        self._due = Deadline(later)
         self._playing = False
         self._stopped = False
 
@@ -63,7 +62,6 @@ class PartPlayer:
 
     def play(self) -> None:
         """Send the events that are due, and wait for the next one or end the part."""
-        self._timer = None
         if self._playing or self._stopped:
             return
         self._playing = True
@@ -76,7 +74,7 @@ class PartPlayer:
             self._playing = False
         if self._next is not None:
             wait = 0.0 if self._then is not None else self._pace.wait(self._next[0].t)
-            self._timer = self._later(max(wait, 0.0), self.play)
+            self._due.start(max(wait, 0.0), self.play)
             return
         then, self._then = self._then, None
         (then or self._ended)()
@@ -84,24 +82,24 @@ class PartPlayer:
     def hurry(self, then: Callable[[], None]) -> None:
         """Send the rest of this part at once, and call `then` after it."""
         self._then = then
-        self._cancel_timer()
+        self._due.stop()
         if not self._playing:
             self.play()
 
     def wait_for(self, part: TurnPart, then: Callable[[], None]) -> None:
         """Call `then` when this part is due."""
         wait = max(self._pace.wait(part.t), 0.0)
-        self._timer = self._later(wait, lambda: None if self._stopped else then())
+        self._due.start(wait, then)
 
     def drop_rest(self) -> None:
         """Forget the rest of the current part."""
-        self._cancel_timer()
+        self._due.stop()
         self._next, self._rest = None, iter(())
 
     def stop(self) -> None:
         """Play nothing more."""
         self._stopped = True
-        self._cancel_timer()
+        self._due.stop()
 
     def _take_next(self, line: EventLine, event: Event) -> list[Event]:
         selected = self._events.select(line, event)
@@ -115,8 +113,3 @@ class PartPlayer:
             return False
         self._pace.reached(line.t)
         return True
-
-    def _cancel_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None

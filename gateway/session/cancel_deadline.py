@@ -12,7 +12,7 @@ from typing import Protocol
 from dragoman.gateway.session.context import SessionContext
 from dragoman.gateway.session.ports import Backend
 from dragoman.gateway.session.turn_states import TurnState
-from dragoman.gateway.timers import Timer
+from dragoman.gateway.timers import Deadline
 
 
 class HasBackend(Protocol):
@@ -27,22 +27,18 @@ class CancelDeadline:
     def __init__(self, context: SessionContext, session: HasBackend) -> None:
         self._context = context
         self._session = session
-        self._timer: Timer | None = None
+        self._timer = Deadline(context.services.schedule)
 
     def begin(self, force: Callable[[], None]) -> None:
         """Expect the end of the turn before `cancel_deadline`; `force` ends it for its clients.
 
         Only the timer refers to `force`, and so to the session, which is freed without the garbage collector.
         """
-        self.stop()
-        services = self._context.services
-        self._timer = services.schedule(services.limits.cancel_deadline, lambda: self._expire(force))
+        self._timer.start(self._context.services.limits.cancel_deadline, lambda: self._expire(force))
 
     def stop(self) -> None:
         """Expect nothing any more: the turn has ended, or the cancel was refused."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._timer.stop()
 
     def _expire(self, force: Callable[[], None]) -> None:
         self._context.log.warning("the backend did not end the cancelled turn in time; the gateway ends it for clients")
@@ -53,11 +49,9 @@ class CancelDeadline:
         """Expect before `accept_deadline` that the backend ends a turn which is over for its clients."""
         self.stop()
         if not self._context.upstream.turn_outlives_connection:
-            services = self._context.services
-            self._timer = services.schedule(services.limits.accept_deadline, self._disconnect)
+            self._timer.start(self._context.services.limits.accept_deadline, self._disconnect)
 
     def _disconnect(self) -> None:
-        self._timer = None
         if self._context.states.turn is TurnState.DISCARDED:
             self._context.log.warning(
                 "the backend goes on with a turn that is over for clients; closing the connection"

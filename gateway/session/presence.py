@@ -14,7 +14,7 @@ from dragoman.gateway.observability import audit
 from dragoman.gateway.services import Services
 from dragoman.gateway.session.context import SessionContext
 from dragoman.gateway.session.ports import Backend, Client
-from dragoman.gateway.timers import Timer
+from dragoman.gateway.timers import Deadline, Timer
 
 NS = 1_000_000_000
 TIMER_ERROR = 0.01  # seconds: the timer and the clock may disagree by so much
@@ -108,7 +108,7 @@ class Presence:
         self._context = context
         self._pending = pending
         self._effects = effects
-        self._expiry: Timer | None = None
+        self._expiry = Deadline(context.services.schedule)
         self._used_at = 0
 
     @property
@@ -146,7 +146,7 @@ class Presence:
         if client.publishes:
             self._context.delivery.attach(client, request)
             return
-        self._stop_timer()
+        self._expiry.stop()
         self._effects.backend.start()  # first: what the backend tells at once is then in the first snapshot
         if client.attaches:
             audit.note("attach", client, session=self._context.state.id)
@@ -158,7 +158,7 @@ class Presence:
     def connect_for_query(self) -> None:
         """Connect to the backend for a client that only asks, and rest after `session_ttl`."""
         self._effects.backend.start()
-        if self.deserted and self._expiry is None:
+        if self.deserted and not self._expiry.is_running:
             self.await_client()
 
     def detach(self, client: Client) -> None:
@@ -178,25 +178,20 @@ class Presence:
     def await_client(self) -> None:
         """Start the timer of a session that has no client, or none any more."""
         self.note_use()
-        self._start_timer(self._context.services.limits.session_ttl)
+        self._expiry.start(self._context.services.limits.session_ttl, self._expire)
 
     def note_use(self) -> None:
         """Count `session_ttl` from now: a client has left, or a turn has ended."""
         self._used_at = self._context.services.monotonic()
 
-    def _start_timer(self, seconds: float) -> None:
-        self._stop_timer()
-        self._expiry = self._context.services.schedule(seconds, self._expire)
-
     def _expire(self) -> None:
-        self._expiry = None
         services = self._context.services
         if self._context.states.busy or self._context.in_flight or self._pending.waiting:
-            self._start_timer(services.limits.session_ttl)
+            self._expiry.start(services.limits.session_ttl, self._expire)
             return
         left = services.limits.session_ttl - (services.monotonic() - self._used_at) / NS
         if left > TIMER_ERROR:
-            self._start_timer(left)
+            self._expiry.start(left, self._expire)
             return
         self._rest()
 
@@ -223,9 +218,4 @@ class Presence:
             client.sessions.pop(self._context.state.id, None)
             self._context.delivery.detach(client)
         self._pending.close()
-        self._stop_timer()
-
-    def _stop_timer(self) -> None:
-        if self._expiry is not None:
-            self._expiry.cancel()
-            self._expiry = None
+        self._expiry.stop()

@@ -18,7 +18,7 @@ from dragoman.gateway.session.context import Effects, SessionContext
 from dragoman.gateway.session.in_flight import PendingCommand
 from dragoman.gateway.session.normal_form import Given, denied
 from dragoman.gateway.session.ports import Client
-from dragoman.gateway.timers import Timer
+from dragoman.gateway.timers import Deadline
 from dragoman.mappings.canonical import Command, Event
 from dragoman.mappings.canonical import events as e
 from dragoman.mappings.canonical.commands import (
@@ -61,7 +61,7 @@ class Questions:
         self._shown = ""  # id of the open question
         self._shown_at = 0
         self._form: Form | None = None
-        self._deadline: Timer | None = None
+        self._deadline = Deadline(context.services.schedule)
         self.given: Given | None = None
         """The answer that is on its way to the backend, which may go on before it confirms it."""
         self._giver = ""  # id of the client that gave the answer, "" for the gateway
@@ -101,15 +101,14 @@ class Questions:
         services, self._shown_at = self._context.services, self._context.services.monotonic()
         if isinstance(block.asked, e.InteractionRequired):
             self._form = Form(block.asked)
-        self._deadline = services.schedule(services.limits.answer_deadline, self._expire)
+        self._deadline.start(services.limits.answer_deadline, self._expire)
         if block.words is None:
             self._decide(block.asked)
 
     def close(self) -> None:
         """Forget the open question and its deadline."""
-        if self._deadline is not None:
-            self._deadline.cancel()
-        self._deadline, self._form, self._shown = None, None, ""
+        self._deadline.stop()
+        self._form, self._shown = None, ""
         self.given, self._giver = None, ""
 
     def _decide(self, question: Question) -> None:
@@ -127,7 +126,7 @@ class Questions:
         if block is None:
             return
         services = self._context.services
-        self._deadline = services.schedule(services.limits.answer_deadline, self._expire)  # should the denial get lost
+        self._deadline.start(services.limits.answer_deadline, self._expire)  # should the denial get lost
         if self.given is not None:
             return
         text = f"no answer within {services.limits.answer_deadline:g} s: denied"

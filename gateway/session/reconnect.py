@@ -22,7 +22,7 @@ from dragoman.gateway.session.context import Effects, SessionContext
 from dragoman.gateway.session.inputs import Inputs
 from dragoman.gateway.session.turn_recovery import CONTENT, FoundTurn, RepeatedEvents, find_turn, missed_events
 from dragoman.gateway.session.turn_states import ConnectionState, Trigger
-from dragoman.gateway.timers import Timer
+from dragoman.gateway.timers import Deadline
 from dragoman.mappings.canonical import Command
 from dragoman.mappings.canonical import events as e
 from dragoman.mappings.canonical.commands import CancelTurn, PauseTurn, SubmitInput
@@ -61,7 +61,7 @@ class Reconnect:
         self._commands = commands
         self._effects = effects
         self._failure: Failure | None = None  # why the turn fails if nothing better is heard; None while connected
-        self._grace: Timer | None = None
+        self._grace = Deadline(context.services.schedule)
         self._repeated: RepeatedEvents | None = None
         self._start_unknown = False  # the start of the run's model turn may have been missed
         self.filters_events = False
@@ -86,7 +86,7 @@ class Reconnect:
         self._failure = failure
         self.filters_events = True
         self._context.states.on(Trigger.SEVERED)
-        self._grace = context.services.schedule(context.services.limits.reconnect_grace, self._expire)
+        self._grace.start(context.services.limits.reconnect_grace, self._expire)
         for request in context.in_flight.requests():
             pending = context.in_flight.find_command(request)
             if pending is not None and not isinstance(pending.command, SubmitInput | CancelTurn | PauseTurn):
@@ -97,9 +97,7 @@ class Reconnect:
         """End the wait for the connection: the turn is decided, or the gateway ends."""
         self._failure = None
         self._context.states.on(Trigger.DECIDED)
-        if self._grace is not None:
-            self._grace.cancel()
-            self._grace = None
+        self._grace.stop()
 
     def _expire(self) -> None:
         if self._failure is not None:
