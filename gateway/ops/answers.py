@@ -16,7 +16,8 @@ from msgspec import Struct, structs
 
 from dragoman.gateway.app import App
 from dragoman.gateway.backends.failover import CircuitState, UpstreamPool
-from dragoman.gateway.endpoint import MASK, Endpoint, masked_text
+from dragoman.gateway.config.display import masked_table
+from dragoman.gateway.endpoint import masked_text
 from dragoman.gateway.link import Link
 from dragoman.gateway.observability.ledger import Entry
 from dragoman.gateway.ops.gateway_loop import take_slices
@@ -27,8 +28,6 @@ from dragoman.mappings.canonical.values import Status
 
 NS = 1_000_000_000
 ROWS = 50  # rows of sessions that are made in one step of the gateway's loop: 3 ms
-SECRETS = ("token", "secret", "passw", "salt", "private")
-"""Parts of the names of keys whose text is never shown."""
 
 
 class SessionRow(Struct, frozen=True, kw_only=True):
@@ -356,24 +355,8 @@ def config_in_force(gateway: App) -> ConfigInForce:
         since=_time(status.since),
         refused_at=_time(status.refused_at),
         refusal=masked_text(status.cause),
-        config=mask_config(gateway.config),
+        config=masked_table(gateway.config),
     )
-
-
-def mask_config(value: Any, key: str = "", *, secret: bool = False) -> Any:
-    """Return a part of a configuration as plain values: secrets masked, and endpoints as they are logged."""
-    secret = secret or key.endswith("key") or any(word in key for word in SECRETS)
-    if isinstance(value, Endpoint):
-        return value.masked
-    if isinstance(value, Struct):
-        value = structs.asdict(value)
-    if isinstance(value, dict):
-        return {str(name): mask_config(item, str(name).lower(), secret=secret) for name, item in value.items()}
-    if isinstance(value, tuple | list | set | frozenset):
-        return [mask_config(item, secret=secret) for item in value]
-    if isinstance(value, str):
-        return MASK if secret and value else masked_text(value)
-    return value
 
 
 def _time(nanoseconds: int) -> str:
