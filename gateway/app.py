@@ -58,7 +58,29 @@ COLLECT = (1_000, 3, 2_500)
 
 LOSSES_LOGGED = 100  # rows of the ledger that are logged at shutdown, the largest first
 
+Listening = Callable[[str], None]
+Meanwhile = Callable[[], Coroutine[Any, Any, None]]
+
 log = structlog.get_logger("dragoman")
+
+
+def _tell_nobody(_endpoint: str) -> None:
+    """Do nothing: nobody waits for the listeners."""
+
+
+async def _do_nothing() -> None:
+    """Do nothing: the configuration of this gateway does not change."""
+
+
+async def _serve_until(stop: asyncio.Event, meanwhile: Meanwhile) -> None:
+    """Run `meanwhile` until `stop` is set; return once it has ended.
+
+    A change of the configuration that goes on during the drain would open listeners again.
+    """
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(meanwhile(), name="meanwhile")
+        await stop.wait()
+        task.cancel()
 
 
 def _telemetry() -> Telemetry | None:
@@ -129,8 +151,8 @@ class App:
                 for upstream in route.upstreams:
                     registry.check_upstream(upstream)
 
-    async def run(self, listening: Callable[[str], None] = lambda _endpoint: None) -> None:
-        """Serve until `stop` is set. `listening` is called with each bound endpoint.
+    async def run(self, listening: Listening = _tell_nobody, meanwhile: Meanwhile = _do_nothing) -> None:
+        """Serve until `stop` is set. `listening` is called with each bound endpoint. `meanwhile` ends before the drain.
 
         Raise OSError if one cannot be bound, and the error of `fail` or of the client that started this process.
         """
@@ -147,14 +169,14 @@ class App:
             memory=self.memory,
         )
         try:
-            self.children = children = Children(self.config.limits.children)
-            spawner = partial(route_spawner, children, inherit=self.config.inherit_env)
+            self.children = Children(self.config.limits.children)
+            spawner = partial(route_spawner, self.children, inherit=self.config.inherit_env)
             self._upstreams = Upstreams(spawner, self.spawn, self._make_backend)
             self._clients = Clients(self._services, self.spawn, self._gone)
             listeners = Listeners(self._clients, self._start, self._attend, self._wrap)
             self._routes = Routes(self._clients, listeners, self._make_router, self.spawn, listening, self._stopped)
-            async with children, asyncio.TaskGroup() as self._group:
-                await self._serve_routes()
+            async with self.children, asyncio.TaskGroup() as self._group:
+                await self._serve_routes(meanwhile)
         finally:
             await self._recordings.close()
             if self._telemetry is not None:
@@ -165,7 +187,7 @@ class App:
         if self._fault is not None:
             raise self._fault
 
-    async def _serve_routes(self) -> None:
+    async def _serve_routes(self, meanwhile: Meanwhile) -> None:
         try:
             await self._routes.start(self.config.routes, Identities(self.config, self.ledger.counters, address_of))
             self.ready.set()
@@ -173,7 +195,7 @@ class App:
                 gc.freeze()  # docs/performance.md: a full collection need not scan what lives until the end
                 gc.set_threshold(*COLLECT)
                 gc.enable()  # the command line turned it off for the start
-            await self.stop.wait()
+            await _serve_until(self.stop, meanwhile)
             await self._drain()
         finally:
             await self._close()

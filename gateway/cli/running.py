@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -81,18 +81,17 @@ async def serve_until_signalled(
         tasks = [group.create_task(notifier.follow(gateway), name="service manager")] if notifier.is_used else []
         if exit_on_backend_loss:
             tasks.append(group.create_task(_end_with_backend(gateway), name="backend loss"))
-        reload = None
+        reload, run = None, gateway.run
         if file is not None:
             reloader = ConfigReloader(
                 gateway, lambda: load(file, in_force=gateway.config), notifier.reloading, ops_port.replaced
             )
-            reload = reloader.request
-            tasks.append(group.create_task(_reload_when_ready(gateway, reloader), name="reload"))
+            reload, run = reloader.request, partial(gateway.run, meanwhile=reloader.run)
             if watch:
                 tasks.append(group.create_task(watch_file(file, reloader.request), name="reload:watch"))
         gateway.on_signals(reload)
         try:
-            await _serve(gateway, ops_port, warn=warn)
+            await _serve(gateway, ops_port, run, warn=warn)
         finally:
             for task in tasks:
                 task.cancel()
@@ -141,17 +140,12 @@ def _describe(gateway: App) -> str:
     return f"{text}; the newer one was refused: {status.cause}" if status.cause else text
 
 
-async def _reload_when_ready(gateway: App, reloader: ConfigReloader) -> None:
-    await gateway.ready.wait()
-    await reloader.run()
-
-
-async def _serve(gateway: App, ops_port: OpsPort, *, warn: bool) -> None:
+async def _serve(gateway: App, ops_port: OpsPort, run: Callable[..., Awaitable[None]], *, warn: bool) -> None:
     async with ops_port, asyncio.TaskGroup() as group:
         hazards = list(find_hazards(gateway.config)) if warn else []  # now: a recording may exist later
         warning = group.create_task(_warn(gateway, hazards), name="start:warnings") if warn else None
         try:
-            await gateway.run(lambda endpoint: logs.tell(f"listening {endpoint}", sys.stderr))
+            await run(lambda endpoint: logs.tell(f"listening {endpoint}", sys.stderr))
         finally:
             if warning is not None:
                 warning.cancel()

@@ -63,12 +63,13 @@ class ServiceNotifier:
 
     @contextmanager
     def reloading(self) -> Iterator[None]:
-        """Tell that the configuration is being reloaded, and afterwards that this is done or was refused."""
+        """Tell that the configuration is being reloaded, and afterwards that this is done or was refused.
+
+        A reload that the end of the gateway interrupts is not followed by READY=1.
+        """
         self._tell("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1000}", "STATUS=reloading the configuration")
-        try:
-            yield
-        finally:
-            self._tell("READY=1", f"STATUS={self._line()}")
+        yield
+        self._tell("READY=1", f"STATUS={self._line()}")
 
     async def _beat_until(self, end: asyncio.Event) -> None:
         """Tell that the event loop turns, again and again until `end` is set."""

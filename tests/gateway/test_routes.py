@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+import threading
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,9 @@ from msgspec import structs
 from dragoman.gateway.app import App
 from dragoman.gateway.config.model import Auth, Config, Limits, Route
 from dragoman.gateway.endpoint import parse
+from dragoman.gateway.reload import ConfigReloader
 from dragoman.gateway.session.ports import BackendEvents
-from dragoman.mappings.canonical.events import TextDelta, TurnAccepted
+from dragoman.mappings.canonical.events import StatusChanged, TextDelta, TurnAccepted, TurnResult
 from tests.gateway.test_app import Played
 from tests.idle import settle
 from tests.pairs.gateway import DEADLINE
@@ -254,6 +256,52 @@ async def test_a_listener_moves_to_another_route_without_closing(tmp_path: Path)
         async with http.ws_connect(told[0].removeprefix("smooth+")):
             (link,) = app.links
             assert link in app._clients.links_of(app.routers[1])
+
+
+async def test_a_reload_that_the_stop_of_the_app_overtakes_opens_no_listener(tmp_path: Path) -> None:
+    asked, answered = threading.Event(), threading.Event()
+    app = App(config_of(route_of(tmp_path, "a", "1")), make_backend=Played)  # type: ignore[arg-type]  # none is made
+
+    def read() -> Config:
+        asked.set()
+        assert answered.wait(DEADLINE)
+        return config_of(route_of(tmp_path, "a", "1", "2"))
+
+    told: list[str] = []
+    reloader = ConfigReloader(app, read)
+    async with asyncio.timeout(DEADLINE), asyncio.TaskGroup() as group:
+        serving = group.create_task(app.run(told.append, reloader.run))
+        reloader.request()
+        await asyncio.to_thread(asked.wait, DEADLINE)
+        app.stop.set()
+        await serving
+        answered.set()
+    await settle()
+    assert told == [f"pod+unix:{tmp_path}/1"]
+    assert list(tmp_path.iterdir()) == []
+
+
+async def test_a_reload_that_is_requested_while_the_app_drains_is_not_done(tmp_path: Path, clients: Clients) -> None:
+    played: list[Played] = []
+
+    def make(session: BackendEvents) -> Played:
+        played.append(Played(session))  # type: ignore[arg-type]  # the test asks nothing else of it
+        return played[-1]
+
+    route = route_of(tmp_path, "a", "1")
+    app = App(Config(routes=(route,), limits=Limits(drain_deadline=DEADLINE)), make_backend=make)
+    reloader = ConfigReloader(app, lambda: config_of(structs.replace(route, name="b")))
+    async with asyncio.timeout(DEADLINE), asyncio.TaskGroup() as group:
+        group.create_task(app.run(meanwhile=reloader.run))
+        await app.ready.wait()
+        await clients.connect("1")
+        played[0].sends(TurnAccepted(request="1"), TextDelta(text="half"))
+        app.stop.set()
+        await settle()
+        reloader.request()
+        await settle()
+        assert app.config_status.generation == 1
+        played[0].sends(TurnResult(end="completed"), StatusChanged(status="idle"))
 
 
 async def test_a_token_that_a_reload_takes_away_is_refused(tmp_path: Path) -> None:

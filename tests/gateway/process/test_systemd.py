@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import socket
@@ -108,6 +109,16 @@ async def test_systemd_is_notified_of_a_reload_with_its_time_and_then_of_ready(n
     assert name == "MONOTONIC_USEC"
     assert before <= int(microseconds) <= time.monotonic_ns() // 1000
     assert await notified.receive() == ["READY=1", "STATUS=serving"]
+
+
+async def test_systemd_is_not_told_that_a_gateway_is_ready_whose_reload_the_stop_interrupts(
+    notified: NotifySocket,
+) -> None:
+    manager = ServiceNotifier(lambda: "serving", {"NOTIFY_SOCKET": notified.address})
+    with contextlib.suppress(asyncio.CancelledError), manager.reloading():
+        raise asyncio.CancelledError
+    assert await notified.receive_first() == "RELOADING=1"
+    assert not notified.has_message()
 
 
 async def test_the_systemd_watchdog_gets_notices_while_the_event_loop_runs(
