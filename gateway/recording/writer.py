@@ -190,6 +190,8 @@ class Writer:
         try:
             if file.descriptor < 0:
                 self._create(file)
+            elif _is_deleted(file.descriptor):
+                raise OSError(errno.ENOENT, "the file was deleted while it was written")
             rest = memoryview(data)
             while rest:
                 rest = rest[os.write(file.descriptor, rest) :]
@@ -255,7 +257,13 @@ class Writer:
         file.over = True
         if file.descriptor < 0:
             return
+        kept = file.size and not _is_deleted(file.descriptor)
         os.close(file.descriptor)
         file.descriptor = -1
         self._open.discard(file)
-        self._keeper.add_closed(file.path if file.size else None)
+        self._keeper.add_closed(file.path if kept else None)
+
+
+def _is_deleted(descriptor: int) -> bool:
+    """Return True if the open file has no name any more: what is written to it would be lost without an error."""
+    return os.fstat(descriptor).st_nlink == 0

@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 import queue
 import resource
+import shutil
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -291,6 +292,26 @@ def test_a_file_that_stayed_empty_is_removed(tmp_path: Path, loop: Loop, monkeyp
 
 
 # -- what becomes of closed files -------------------------------------------------------------------------------
+
+
+def test_a_file_that_was_deleted_while_it_was_written_fails_with_the_next_bytes(tmp_path: Path, loop: Loop) -> None:
+    place = Folder(tmp_path / "rec")
+    writer = Writer(place, loop.calls.put, compresses=True)
+    writer.start()
+    file, later = a_file(place, loop), a_file(place, loop)
+    writer.put(file, b"1\n", 1)
+    writer.flush()
+    while file.path is None:
+        writer.flush()
+    shutil.rmtree(tmp_path / "rec")
+    writer.put(file, b"2\n", 1)
+    writer.flush()
+    failed, error = loop.failure()
+    assert (failed, error.strerror) == (file, "the file was deleted while it was written")
+    writer.put(later, b"3\n", 1)
+    assert writer.close()
+    assert len(loop.failures) == 1
+    assert [path.suffix for path in (tmp_path / "rec").iterdir()] == [".zst"]
 
 
 def test_a_closed_file_is_compressed_and_old_ones_are_deleted(tmp_path: Path, loop: Loop) -> None:
