@@ -346,12 +346,14 @@ def _remove_stale(path: str) -> None:
     except FileNotFoundError:
         return
     if not stat.S_ISSOCK(mode):
-        raise OSError(errno.EEXIST, "a file that is not a socket exists here", path)
+        raise OSError(
+            errno.EEXIST, "a file that is not a socket exists here; choose another path, or remove the file", path
+        )
     answer = _probe(path)
     if answer == errno.ECONNREFUSED:
         os.unlink(path)
     elif answer in LISTENS:
-        raise OSError(errno.EADDRINUSE, "another process listens here", path)
+        raise OSError(errno.EADDRINUSE, "another process listens here; stop it, or choose another path", path)
     elif answer != errno.ENOENT:
         raise OSError(answer, os.strerror(answer), path)
 

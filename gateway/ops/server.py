@@ -35,6 +35,7 @@ from dragoman.gateway.ops.gateway_loop import GatewayLoop
 from dragoman.gateway.ops.guard import AUTHORISED, BODY_MAX, Guard, respond
 from dragoman.gateway.ops.health import Check, Health, Liveness, Readiness
 from dragoman.gateway.ops.heartbeat import LoopHeartbeat
+from dragoman.gateway.transports.spec import bind_failure
 
 LOOK = 0.5  # seconds between two looks at the heartbeat
 KEEP_ALIVE = 30.0  # seconds that an idle connection stays open: longer than the usual 15 s between two scrapes
@@ -193,4 +194,4 @@ def _bind(address: OpsAddress) -> socket.socket:
         family, _, _, _, where = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)[0]
         return socket.create_server(where[:2], family=family)
     except OSError as error:
-        raise OSError(error.errno, f"the ops port {address}: {error.strerror or error}") from error
+        raise bind_failure(f"the ops port {address}", f"{address.host}:{address.port}", error) from error

@@ -105,8 +105,8 @@ def transport_limits(limits: Limits) -> TransportLimits:
     )
 
 
-def bind_failure(endpoint: Endpoint, address: str, error: OSError) -> OSError:
-    """Return the error of a listener whose address cannot be bound, in words that name endpoint and address."""
+def bind_failure(listener: str, address: str, error: OSError) -> OSError:
+    """Return the error of a listener whose address cannot be bound, in words that name both."""
     number = error.errno or errno.EIO
     if number == errno.EADDRINUSE:
         text = f"{address} is in use by another program; write another port, or 0 to let the system choose one"
@@ -114,4 +114,4 @@ def bind_failure(endpoint: Endpoint, address: str, error: OSError) -> OSError:
         text = f"{address}: {os.strerror(number)}"
     else:  # a name that cannot be resolved
         text = f"{address}: {error.strerror}"
-    return OSError(number, f"{endpoint.masked}: {text}")
+    return OSError(number, f"{listener}: {text}")

@@ -52,7 +52,7 @@ async def _listen(endpoint: Endpoint, limits: Limits, callbacks: ListenerCallbac
         inherited = _take_port(endpoint, name, host, port) if name else None
         return await websocket.listen(host, port, path, bounds, rules, inherited)
     except OSError as error:  # asyncio's own words name no endpoint, and an unknown host not at all
-        raise bind_failure(endpoint, f"{host}:{port}", error) from error
+        raise bind_failure(endpoint.masked, f"{host}:{port}", error) from error
 
 
 def _take_port(endpoint: Endpoint, name: str, host: str, port: int) -> socket.socket:

@@ -79,7 +79,7 @@ async def _listen(endpoint: Endpoint, limits: Limits, callbacks: ListenerCallbac
     try:
         return await _listen_at(host, port, calls, limits, callbacks, curve)
     except OSError as error:
-        raise bind_failure(endpoint, error.filename or f"{host}:{port}", error) from error
+        raise bind_failure(endpoint.masked, error.filename or f"{host}:{port}", error) from error
 
 
 async def _listen_project(endpoint: Endpoint, limits: Limits, callbacks: ListenerCallbacks) -> Listener:

@@ -90,6 +90,8 @@ async def test_the_error_names_a_port_in_use() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         ops = Ops(listen=f"http://127.0.0.1:{taken.getsockname()[1]}")
         route = Route(name="test", listen=(), upstream=parse("pod+unix:/nowhere/sock"))
-        with pytest.raises(OSError, match=f"the ops port {ops.listen}: "):
+        with pytest.raises(
+            OSError, match=f"the ops port {ops.listen}: .* is in use by another program; write another port"
+        ):
             async with OpsServer(ops, App(Config(routes=(route,)))):
                 pass
