@@ -190,8 +190,8 @@ class Writer:
         try:
             if file.descriptor < 0:
                 self._create(file)
-            elif _is_deleted(file.descriptor):
-                raise OSError(errno.ENOENT, "the file was deleted while it was written")
+            else:
+                _check_name(file.descriptor)
             rest = memoryview(data)
             while rest:
                 rest = rest[os.write(file.descriptor, rest) :]
@@ -262,6 +262,12 @@ class Writer:
         file.descriptor = -1
         self._open.discard(file)
         self._keeper.add_closed(file.path if kept else None)
+
+
+def _check_name(descriptor: int) -> None:
+    """Raise OSError if the open file was deleted."""
+    if _is_deleted(descriptor):
+        raise OSError(errno.ENOENT, "the file was deleted while it was written")
 
 
 def _is_deleted(descriptor: int) -> bool:
