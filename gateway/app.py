@@ -192,7 +192,7 @@ class App:
             await self._routes.start(self.config.routes, Identities(self.config, self.ledger.counters, address_of))
             self.ready.set()
             if self._owns_process:
-                gc.freeze()  # docs/performance.md: a full collection need not scan what lives until the end
+                gc.freeze()  # docs/measurements.md, section 3: a full collection need not scan what lives until the end
                 gc.set_threshold(*COLLECT)
                 gc.enable()  # the command line turned it off for the start
             await _serve_until(self.stop, meanwhile)

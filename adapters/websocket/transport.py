@@ -1,6 +1,6 @@
 """The transport of a WebSocket connection after its handshake, for both sides, and two ways to write to it.
 
-Sending dominates the cost: a system call costs 20 times a frame (docs/performance.md, section 2b), and aiohttp makes
+Sending dominates the cost: a system call costs 20 times a frame (docs/measurements.md, section 2b), and aiohttp makes
 one for every message. So BatchWriter writes the headers itself and sends a batch at once. If the few semi-private names
 of aiohttp that it needs are missing, FrameWriter sends the same messages one by one.
 """

@@ -11,8 +11,8 @@ is left. After a lone message the events of the socket tell it at a third of the
 3. A sender that waits for room retries at every signal and after a short time: another call may have cleared its
 signal.
 
-zmq.asyncio does the same with a future for each message, which costs five times as much (docs/performance.md, section
-2c).
+zmq.asyncio does the same with a future for each message, which costs five times as much (docs/measurements.md,
+section 2c).
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ def set_up(log_level: str, log_json: bool, log_content: bool = False) -> None:
 def run(work: Coroutine[Any, Any, Any]) -> Any:
     """Return the result of `work`, run on uvloop if it is installed, else on asyncio's own loop.
 
-    uvloop takes 0.85x the CPU time (docs/performance.md).
+    uvloop takes 0.85x the CPU time (docs/measurements.md, section 3).
     """
     quick_start.end()
     try:

@@ -84,12 +84,12 @@ class Limits(RouteLimits, frozen=True, kw_only=True, forbid_unknown_fields=True,
     # of all that peers make the gateway hold; 0: a quarter of the machine's or cgroup's memory, at most 1 GiB
     memory: MaybeBytes = 0
     handshake_deadline: Seconds = 10.0  # a WebSocket client's whole request: real clients give up after this time
-    # clients at once: twice as many as sessions were measured with (docs/performance.md, section 3)
+    # clients at once: twice as many as sessions were measured with (docs/measurements.md, section 3)
     links: Count = 10_000
     # connections of one address at once: below `links`, so that one address leaves room for others
     address_links: Count = 8_000
     connection_rate: Rate = 200.0  # connections of one address a second; the demos and real clients make a few
-    connection_burst: Count = 10_000  # so many at once: all clients after a restart (docs/performance.md, section 3)
+    connection_burst: Count = 10_000  # so many at once: all clients after a restart (docs/measurements.md, section 3)
     auth_delay: MaybeSeconds = 1.0  # before a failed authentication is answered: a person who mistypes waits no longer
     drain_deadline: Seconds = 10.0  # time for open turns to finish after SIGTERM
     children: Count = 16  # child processes at once: a codewhale with its inner server takes some 100 MB

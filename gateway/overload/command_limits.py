@@ -1,7 +1,7 @@
 """Refuse commands of clients that are too large, by counts on their bytes, before they are decoded.
 
-Decoding builds an object for each JSON value, and holds the interpreter until it is done (docs/performance.md, section
-8). A refused frame becomes Oversize, so the client gets its dialect's own error and stays connected.
+Decoding builds an object for each JSON value, and holds the interpreter until it is done (docs/performance.md, "The
+work of one step"). A refused frame becomes Oversize, so the client gets its dialect's own error and stays connected.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ from dragoman.adapters.flag import Flag
 from dragoman.adapters.inbound import memory
 from dragoman.mappings.dialect import Frame
 
-# docs/performance.md, section 8, has the measurement behind these numbers.
+# docs/performance.md, "The work of one step", has the measurement behind these numbers.
 STEP = 512 * 1024  # units of one step of the event loop: 2 to 5 ms
 QUANTUM = STEP // 8  # units of one turn while others wait
 FRAME = 2048  # units of a frame beside its bytes: 5 to 20 us, for a ping, a fault or another small command
