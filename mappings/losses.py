@@ -24,31 +24,31 @@ OTHER = Loss(kind="other", why="more kinds of losses than are counted apart", co
 
 
 class Losses:
-    """The losses of one writer. Its rule table gives the default reason for each type."""
+    """The losses of one writer: the base of each dialect's Context. Its rule table gives the default reasons."""
 
-    __slots__ = ("_rules", "rows")
+    __slots__ = ("_rules", "lost")
 
     def __init__(self, rules: RuleTable) -> None:
         self._rules = rules
-        self.rows: dict[tuple[str, str, str], Loss] = {}
-        """Losses since the last `take`; a writer on the hot path checks this first."""
+        self.lost: dict[tuple[str, str, str], Loss] = {}
+        """Losses since the last `take_losses`; a writer on the hot path checks this first."""
 
     def lose(self, source: object, field: str = "", why: str = "") -> None:
         """Count that `source`, or one of its fields, is lost. The rule table gives the default for `why`."""
         key = (type(source).__name__, field, why or self._why_none(source))
-        known = self.rows.get(key)
-        if known is None and len(self.rows) >= ROWS_MAX:
+        known = self.lost.get(key)
+        if known is None and len(self.lost) >= ROWS_MAX:
             key = (OTHER.kind, OTHER.field, OTHER.why)
-            known = self.rows.get(key, OTHER)
+            known = self.lost.get(key, OTHER)
         if known is None:
             sample = json.encode(source)[: 4 * SAMPLE_MAX].decode(errors="ignore")[:SAMPLE_MAX]
             known = Loss(kind=key[0], field=key[1], why=key[2], sample=sample, count=0)
-        self.rows[key] = structs.replace(known, count=known.count + 1)
+        self.lost[key] = structs.replace(known, count=known.count + 1)
 
-    def take(self) -> list[Loss]:
+    def take_losses(self) -> list[Loss]:
         """Remove and return the losses since the last call."""
-        losses = list(self.rows.values())
-        self.rows.clear()
+        losses = list(self.lost.values())
+        self.lost.clear()
         return losses
 
     def _why_none(self, source: object) -> str:

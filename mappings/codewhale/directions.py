@@ -26,7 +26,7 @@ def _write_events(burst: Burst[Event]) -> Rendered:
     for item in burst.items:
         original = context.original(item)
         messages += FROM_EVENT.functions[type(item)](item, context) if original is None else (original,)
-    return Rendered(frames=bundled(messages), losses=context.losses.take())
+    return Rendered(frames=bundled(messages), losses=context.take_losses())
 
 
 def _write_commands(burst: Burst[Command]) -> Rendered:
@@ -36,7 +36,7 @@ def _write_commands(burst: Burst[Command]) -> Rendered:
         for item in burst.items
         for message in FROM_COMMAND.functions[type(item)](item, context)
     ]
-    return Rendered(frames=frames, losses=context.losses.take())
+    return Rendered(frames=frames, losses=context.take_losses())
 
 
 FROM_SERVER = Direction(

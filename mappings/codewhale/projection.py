@@ -67,7 +67,7 @@ class Projection(Context):
         if self._hidden:
             for event in self._asking.admit_events(batch.events, self.lose):
                 self._unseen(event)
-            return Rendered(frames=[], losses=self.losses.take())
+            return Rendered(frames=[], losses=self.take_losses())
         self.session, self.at = batch.session, batch.at
         if batch.turn != self.turn:
             self.turn, self._bytes = batch.turn, 0
@@ -83,7 +83,7 @@ class Projection(Context):
                 self._say(message, out)
             if type(event) is say.QuestionAsked and event.parked:
                 self._say(self.answer(accepted(self)), out)
-        return Rendered(frames=bundled(out), losses=self.losses.take())
+        return Rendered(frames=bundled(out), losses=self.take_losses())
 
     def text_writer(self) -> TextWriter | None:
         """Return a fast writer for further text; None if `render` must write it."""

@@ -32,7 +32,7 @@ def _write_events(burst: Burst[Event]) -> Rendered:
     context.publish_as(burst.ext, burst.session)
     for item in burst.items:
         frames += map(EVENTS.encode, FROM_EVENT.functions[type(item)](item, context))
-    return Rendered(frames=frames, losses=context.losses.take())
+    return Rendered(frames=frames, losses=context.take_losses())
 
 
 def _write_commands(burst: Burst[Command]) -> Rendered:
@@ -41,7 +41,7 @@ def _write_commands(burst: Burst[Command]) -> Rendered:
     for item in burst.items:
         context.request = item.request
         frames += map(REQUESTS.encode, FROM_COMMAND.functions[type(item)](item, context))
-    return Rendered(frames=frames, losses=context.losses.take())
+    return Rendered(frames=frames, losses=context.take_losses())
 
 
 def _published_or_reply(message: Parts) -> bytes:

@@ -65,7 +65,7 @@ class Projection(Context):
                 if is_heard:
                     frames += map(encode, messages)
             self._note(event)
-        return Rendered(frames=frames, losses=self.losses.take())
+        return Rendered(frames=frames, losses=self.take_losses())
 
     def text_writer(self) -> TextWriter | None:
         """Return a fast writer for further text; None while a question parks the turn."""

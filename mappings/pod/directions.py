@@ -23,7 +23,7 @@ def _write_commands(burst: Burst[Command]) -> Rendered:
     losses = Losses(FROM_COMMAND)
     functions, encode = FROM_COMMAND.functions, wire.METHODS.encode
     frames = [encode(method) for item in burst.items for method in functions[type(item)](item, losses)]
-    return Rendered(frames=frames, losses=losses.take())
+    return Rendered(frames=frames, losses=losses.take_losses())
 
 
 FROM_SERVER = Direction(

@@ -41,7 +41,7 @@ class Projection(Context):
         self.at = at
         functions, encode = FROM_EVENT.functions, EVENTS.encode
         frames = [encode(message) for item in items for message in functions[type(item)](item, self)]
-        return Rendered(frames=frames, losses=self.losses.take())
+        return Rendered(frames=frames, losses=self.take_losses())
 
     def copy(self, _request: str | None = None) -> Projection:
         """Return an independent copy; all pod clients get the same frames, whoever owns the run."""

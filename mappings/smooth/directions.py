@@ -19,7 +19,7 @@ def _write_events(burst: Burst[Event]) -> Rendered:
         for item in burst.items
         for message in FROM_EVENT.functions[type(item)](item, context)
     ]
-    return Rendered(frames=frames, losses=context.losses.take())
+    return Rendered(frames=frames, losses=context.take_losses())
 
 
 def _write_commands(burst: Burst[Command]) -> Rendered:
@@ -29,7 +29,7 @@ def _write_commands(burst: Burst[Command]) -> Rendered:
         context = Context(FROM_COMMAND, item.request)
         messages = FROM_COMMAND.functions[type(item)](item, context)
         frames += [ACTIONS.encode(_as_said(message, item)) for message in messages]
-        losses += context.losses.take()
+        losses += context.take_losses()
     return Rendered(frames=frames, losses=losses)
 
 

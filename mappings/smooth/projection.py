@@ -71,7 +71,7 @@ class Projection(Context):
             events = self._in_view(events)  # a single token needs no check, unless the turn is parked
         speaking, encode = FROM_EVENT.speaking, EVENTS.encode
         if speaking.keys().isdisjoint(map(type, events)):  # stops at the first event with a form
-            return Rendered(frames=frames, losses=self.losses.take())
+            return Rendered(frames=frames, losses=self.take_losses())
         messages: list[Any] = []
         for event in events:
             function = speaking.get(type(event))
@@ -90,7 +90,7 @@ class Projection(Context):
         else:
             for message, line in zip(messages, lines, strict=True):
                 frames += fitted(message, self) if len(line) > MAX_EVENT else [line]
-        return Rendered(frames=frames, losses=self.losses.take() if self.losses.rows else [])
+        return Rendered(frames=frames, losses=self.take_losses() if self.lost else [])
 
     def text_writer(self) -> TextWriter | None:
         """Return a fast writer for further text; None while a question parks the turn."""

@@ -26,7 +26,7 @@ def losses() -> Losses:
 def test_the_loss_of_a_whole_item_has_the_reason_of_the_rules() -> None:
     found = losses()
     found.lose(Word(text="x"))
-    (loss,) = found.take()
+    (loss,) = found.take_losses()
     assert (loss.kind, loss.field, loss.why, loss.sample, loss.count) == (
         *("Word", "", "nobody has a word for it", '{"text":"x"}', 1),
     )
@@ -35,21 +35,21 @@ def test_the_loss_of_a_whole_item_has_the_reason_of_the_rules() -> None:
 def test_a_given_reason_takes_precedence_over_that_of_the_rules() -> None:
     found = losses()
     found.lose(Word(), "text", "too long")
-    assert [(loss.field, loss.why) for loss in found.take()] == [("text", "too long")]
+    assert [(loss.field, loss.why) for loss in found.take_losses()] == [("text", "too long")]
 
 
 def test_the_loss_of_a_type_without_a_reason_has_none() -> None:
     found = losses()
     found.lose(Other())
     found.lose(3)
-    assert [(loss.kind, loss.why) for loss in found.take()] == [("Other", ""), ("int", "")]
+    assert [(loss.kind, loss.why) for loss in found.take_losses()] == [("Other", ""), ("int", "")]
 
 
 def test_equal_losses_are_one_row_with_the_first_sample() -> None:
     found = losses()
     for text in "abc":
         found.lose(Word(text=text))
-    (loss,) = found.take()
+    (loss,) = found.take_losses()
     assert (loss.count, loss.sample) == (3, '{"text":"a"}')
 
 
@@ -57,20 +57,20 @@ def test_fields_and_reasons_are_rows_of_their_own() -> None:
     found = losses()
     for field, why in (("a", ""), ("b", ""), ("b", "other")):
         found.lose(Word(), field, why)
-    assert [loss.count for loss in found.take()] == [1, 1, 1]
+    assert [loss.count for loss in found.take_losses()] == [1, 1, 1]
 
 
 def test_losses_are_taken_once() -> None:
     found = losses()
     found.lose(Word())
-    assert len(found.take()) == 1
-    assert found.take() == []
+    assert len(found.take_losses()) == 1
+    assert found.take_losses() == []
 
 
 def test_a_sample_is_bounded_in_characters() -> None:
     found = losses()
     found.lose(Word(text="ü🚀" * 10_000))
-    (loss,) = found.take()
+    (loss,) = found.take_losses()
     assert len(loss.sample) == SAMPLE_MAX
     assert loss.sample.startswith('{"text":"ü🚀')
 
@@ -80,6 +80,6 @@ def test_rows_above_the_limit_are_counted_as_other() -> None:
     for number in range(ROWS_MAX + 5):
         found.lose(Word(), str(number))
     found.lose(Word(), "0")
-    taken = found.take()
+    taken = found.take_losses()
     assert len(taken) == ROWS_MAX + 1
     assert (taken[0].count, taken[-1].kind, taken[-1].count) == (2, "other", 5)

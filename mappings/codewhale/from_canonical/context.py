@@ -26,7 +26,7 @@ Messages = tuple[object, ...]
 """Wire structs: lines, answers, EventFrames."""
 
 
-class Context:
+class Context(Losses):
     """The facts that rules toward codewhale need beside their item.
 
     `request` is the request id of an answer. `asked` is the command that it answers, None if it is unknown. `at` is in
@@ -44,7 +44,7 @@ class Context:
         asked: Command | None = None,
         generation: str = HEAD,
     ) -> None:
-        self.losses = Losses(rules)
+        super().__init__(rules)
         self.at = at
         self.request = request
         self.asked = asked
@@ -53,10 +53,6 @@ class Context:
         self.thread = ""
         self.turn = ""
         self.response_id = ""
-
-    def lose(self, source: object, field: str = "", why: str = "") -> None:
-        """Count that `source`, or its `field`, is lost."""
-        self.losses.lose(source, field, why)
 
     def answer(self, result: object, request: str = "") -> results.Answer:
         """Return an answer with this result, to the context's request or else to `request`."""

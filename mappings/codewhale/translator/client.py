@@ -171,7 +171,7 @@ class ClientTranslator(TranslatorDefaults[Event]):
             own = self._waiting.new_id()
             context = Context(FROM_COMMAND, request=own)
             messages = FROM_COMMAND.functions[type(command)](command, context)
-            step.losses += context.losses.take()
+            step.losses += context.take_losses()
             if not messages:
                 failure = Failure(cause="unsupported", text="a codewhale has no form for this command")
                 self._tell(step, command, say.Reply(request=command.request, failure=failure))

@@ -242,7 +242,7 @@ class ServerTranslator(TranslatorDefaults[Command]):
         elif type(item) in ANSWERS:
             context = self._context(call)
             call.reply = tuple(bundled(FROM_EVENT.functions[type(item)](item, context)))
-            step.losses += context.losses.take()
+            step.losses += context.take_losses()
         else:
             step.losses.append(Loss(kind=type(item).__name__, why="codewhale has no form for this answer"))
             call.reply = _refused(call, Problem(code=FAILED, message="the backend gave no answer to this"))

@@ -35,14 +35,14 @@ class EnvelopeFields(TypedDict):
     timestamp: str
 
 
-class Context:
+class Context(Losses):
     """The facts that rules toward pando need beside their item.
 
     `session` is the session id in payloads. `at` is in ns. `request` is the id of the call or reply. `asked` is the
     command that is answered, None if it is unknown. `meta` is sent with each `db.write`.
     """
 
-    __slots__ = ("asked", "at", "envelope", "instance", "losses", "meta", "request", "session")
+    __slots__ = ("asked", "at", "envelope", "instance", "meta", "request", "session")
 
     def __init__(
         self,
@@ -53,8 +53,8 @@ class Context:
         request: str = "",
         asked: Command | None = None,
     ) -> None:
+        super().__init__(rules)
         self.instance = instance
-        self.losses = Losses(rules)
         self.session = ""
         self.request = request
         self.asked = asked
@@ -73,10 +73,6 @@ class Context:
         """Set the time (ns) of the next messages."""
         self.at = at
         self.envelope["timestamp"] = rfc3339(at)
-
-    def lose(self, source: object, field: str = "", why: str = "") -> None:
-        """Count that `source`, or its `field`, is lost."""
-        self.losses.lose(source, field, why)
 
     @property
     def in_turn(self) -> bool:

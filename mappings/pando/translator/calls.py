@@ -46,7 +46,7 @@ class PrimaryCalls(Calls[PrimaryCall]):
         context = Context(FROM_COMMAND, request=own, at=now)
         context.meta = Meta(request_id=own, timestamp=rfc3339(now // NS * NS))
         step.frames += [REQUESTS.encode(m) for m in FROM_COMMAND.functions[type(command)](command, context)]
-        step.losses += context.losses.take()
+        step.losses += context.take_losses()
         self[own] = PrimaryCall(why=why, session=command.session, command=command, at=now)
 
     def overdue(self, now: int) -> list[str]:

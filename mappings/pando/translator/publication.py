@@ -46,7 +46,7 @@ class PublicationTranslator(TranslatorDefaults[Command]):
                 step.frames += [EVENTS.encode(said) for said in FROM_EVENT.functions[type(item)](item, context)]
             else:
                 step.losses.append(Loss(kind=type(item).__name__, why="an answer is not published"))
-        step.losses += context.losses.take()
+        step.losses += context.take_losses()
         return step
 
     def attach(self, state: SessionState, request: str = "") -> Step[Command]:

@@ -154,7 +154,7 @@ class ServerTranslator(TranslatorDefaults[Command]):
         else:
             step.losses.append(Loss(kind=type(item).__name__, why="pando has no form for this answer"))
             call.reply = _refusal(call.peer_id, refusals.unknown())
-        step.losses += context.losses.take()
+        step.losses += context.take_losses()
 
     def _flush(self, step: Step[Command]) -> Step[Command]:
         """Write the known replies, up to the first request without a reply."""

@@ -25,10 +25,11 @@ class Counter(Struct):
         return max(self.last, 0)
 
 
-class Context:
+class Context(Losses):
     """The state of one writer; `live` is False if each line is translated without the others (`translate`)."""
 
     def __init__(self, rules: RuleTable, *, live: bool = True) -> None:
+        super().__init__(rules)
         self.live = live
         self.session = ""
         self.turn = ""  # UUID of the turn, "" outside of any turn
@@ -36,8 +37,3 @@ class Context:
         self.at = 0
         self.turns = Counter()
         self.model_calls = Counter()
-        self.losses = Losses(rules)
-
-    def lose(self, source: object, field: str = "", why: str = "") -> None:
-        """Count that `source`, or its `field`, is lost."""
-        self.losses.lose(source, field, why)

@@ -78,7 +78,7 @@ class ClientTranslator(TranslatorDefaults[Event]):
         answers: list[say.Event] = []
         for command in items:
             answers += self._write_command(command, step)
-        step.losses += self._losses.take()
+        step.losses += self._losses.take_losses()
         if answers:
             step.bursts.append(Burst(items=answers))
         return step

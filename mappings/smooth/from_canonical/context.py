@@ -18,7 +18,7 @@ Messages = tuple[object, ...]
 """Wire structs, or untyped JSON for a message that is passed on unchanged."""
 
 
-class Context:
+class Context(Losses):
     """The envelope of the messages that a rule writes.
 
     `request_id` is the id inside `data`, `top` the one at the top of the frame (None omits it). `timestamp` is in ms.
@@ -28,9 +28,10 @@ class Context:
     clients speak the seed generation.
     """
 
-    __slots__ = ("alone", "asked", "losses", "own", "request_id", "seed", "timestamp", "told", "top", "turn")
+    __slots__ = ("alone", "asked", "own", "request_id", "seed", "timestamp", "told", "top", "turn")
 
     def __init__(self, rules: RuleTable, request: str = "", at: int = 0, asked: Command | None = None) -> None:
+        super().__init__(rules)
         self.request_id = request
         self.top: str | None = request or None
         self.timestamp = at // NS_PER_MS
@@ -40,11 +41,6 @@ class Context:
         self.seed = False
         self.alone = True
         self.own = True
-        self.losses = Losses(rules)
-
-    def lose(self, source: object, field: str = "", why: str = "") -> None:
-        """Count that `source`, or its `field`, is lost."""
-        self.losses.lose(source, field, why)
 
     def hold_error(self, event: ErrorReported) -> bool:
         """Hold an error until the end of its turn; return False if it must be written now."""

@@ -110,7 +110,7 @@ class ClientTranslator(TranslatorDefaults[Event]):
             own = self._new_id()
             context = Context(FROM_COMMAND, own)
             messages = FROM_COMMAND.functions[type(command)](command, context)
-            step.losses += context.losses.take()
+            step.losses += context.take_losses()
             if not messages:
                 failure = Failure(cause="unsupported", text="smooth has no action for this command")
                 refusal = Reply(request=command.request, failure=failure)

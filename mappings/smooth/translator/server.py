@@ -237,7 +237,7 @@ class ServerTranslator(TranslatorDefaults[Command]):
             step.losses.append(Loss(kind=type(item).__name__, why=f"above {MAX_EVENT} bytes"))
             words = f"the answer is larger than {MAX_EVENT} bytes: ask for less at once"
             step.frames.append(self._error_frame(said, "INTERNAL_ERROR", words))
-        step.losses += context.losses.take()
+        step.losses += context.take_losses()
 
     def _context(self, said: str | None, asked: Command | None) -> Context:
         context = Context(FROM_EVENT, said or "", self._clock(), asked)

@@ -41,7 +41,7 @@ def said(item: Any, asked: Any = None, request: str = "q") -> tuple[list[dict[st
     frames = [json.loads(EVENTS.encode(message)) for message in FROM_EVENT.functions[type(item)](item, context)]
     for frame in frames:
         assert_emitted(frame)
-    return frames, context.losses.take()
+    return frames, context.take_losses()
 
 
 def one(item: Any, asked: Any = None) -> dict[str, Any]:
@@ -351,9 +351,9 @@ def test_an_event_without_a_form_is_counted_by_kind_with_its_reason() -> None:
     context = Context(FROM_EVENT)
     for index in range(3):
         assert FROM_EVENT.functions[events.ModelCallStarted](events.ModelCallStarted(index=index), context) == ()
-    (loss,) = context.losses.take()
+    (loss,) = context.take_losses()
     assert (loss.kind, loss.count, loss.why) == ("ModelCallStarted", 3, "smooth numbers no model calls")
-    assert context.losses.take() == []
+    assert context.take_losses() == []
 
 
 def test_an_unknown_message_of_another_dialect_is_lost() -> None:

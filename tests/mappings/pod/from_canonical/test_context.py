@@ -21,5 +21,5 @@ def test_an_end_without_an_index_has_the_index_of_the_last_begin() -> None:
 def test_a_loss_is_counted_under_the_type_of_its_source() -> None:
     context = Context(FROM_EVENT)
     context.lose(Counter(), "last", "why")
-    (loss,) = context.losses.take()
+    (loss,) = context.take_losses()
     assert (loss.kind, loss.field, loss.why) == ("Counter", "last", "why")
