@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from contextvars import ContextVar
 
+from dragoman.mappings.bounded import remember
+
 FORWARDED: ContextVar[str] = ContextVar("FORWARDED", default="")
 """The token of the client for whose session the current task connects to a backend; "" without such a route."""
 
@@ -21,10 +23,7 @@ class ForwardedTokens:
 
     def remember(self, route: str, principal: str, token: str, most: int) -> None:
         """Keep the token that a client of a route has presented, and at most `most` tokens in all."""
-        self._tokens.pop((route, principal), None)
-        self._tokens[route, principal] = token
-        while len(self._tokens) > most:
-            del self._tokens[next(iter(self._tokens))]
+        remember(self._tokens, (route, principal), token, most)
 
     def find_token(self, route: str, principal: str) -> str:
         """Return the token of a principal, "" if it has presented none."""

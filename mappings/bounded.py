@@ -9,7 +9,8 @@ Known = TypeVar("Known")
 
 
 def remember(known: dict[Key, Known], key: Key, value: Known, most: int) -> None:
-    """Set `known[key] = value`. If the dict already has `most` entries, remove the oldest one first."""
-    if key not in known and len(known) >= most:
-        del known[next(iter(known))]
+    """Set `known[key] = value` as the newest entry, and keep only the `most` newest ones."""
+    known.pop(key, None)
     known[key] = value
+    while len(known) > most:
+        del known[next(iter(known))]

@@ -21,6 +21,7 @@ from dragoman.gateway.observability.log_throttle import LogThrottle
 from dragoman.gateway.overload.descriptors import descriptor_shortage
 from dragoman.gateway.overload.memory import MemoryBudget
 from dragoman.gateway.overload.rates import TokenBucket
+from dragoman.mappings.bounded import remember
 from dragoman.mappings.dialect import Frame
 from dragoman.mappings.errors import PeerErrorCode
 
@@ -53,13 +54,11 @@ class Admission:
         reason, text = self._shortage(address)
         if text:
             return self._refuse(reason, text)
-        rate = self._rates.pop(address, None)
+        rate = self._rates.get(address)
         if rate is None:
             rate = TokenBucket(self._limits.connection_rate, self._limits.connection_burst, self._clock)
         rate.take()
-        self._rates[address] = rate
-        if len(self._rates) > ADDRESSES_MAX:
-            del self._rates[next(iter(self._rates))]
+        remember(self._rates, address, rate, ADDRESSES_MAX)
         self._connections[address] += 1
         return ""
 
