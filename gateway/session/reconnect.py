@@ -20,13 +20,14 @@ from typing import Any, Protocol
 from dragoman.gateway.session.commands import Commands
 from dragoman.gateway.session.context import Effects, SessionContext
 from dragoman.gateway.session.inputs import Inputs
-from dragoman.gateway.session.turn_recovery import CONTENT, FoundTurn, RepeatedEvents, find_turn, missed_events
+from dragoman.gateway.session.turn_recovery import CONTENT, FoundTurn, ResumedTurn, find_turn, missed_events
 from dragoman.gateway.session.turn_states import ConnectionState, Trigger
 from dragoman.gateway.timers import Deadline
 from dragoman.mappings.canonical import Command
 from dragoman.mappings.canonical import events as e
 from dragoman.mappings.canonical.commands import CancelTurn, PauseTurn, SubmitInput
 from dragoman.mappings.canonical.values import Failure, Message, flatten
+from dragoman.mappings.dialect import Loss
 
 STOPS = (CancelTurn, PauseTurn)
 STARTED = CONTENT - {e.ToolCallFinished}  # a result may belong to the model turn before
@@ -50,7 +51,7 @@ class Reconnect:
         "_failure",
         "_grace",
         "_inputs",
-        "_repeated",
+        "_resumed",
         "_start_unknown",
         "filters_events",
     )
@@ -62,7 +63,7 @@ class Reconnect:
         self._effects = effects
         self._failure: Failure | None = None  # why the turn fails if nothing better is heard; None while connected
         self._grace = Deadline(context.services.schedule)
-        self._repeated: RepeatedEvents | None = None
+        self._resumed: ResumedTurn | None = None
         self._start_unknown = False  # the start of the run's model turn may have been missed
         self.filters_events = False
         """True while events of the backend must pass `take`; read for each token, so it is no property."""
@@ -98,6 +99,7 @@ class Reconnect:
         self._failure = None
         self._context.states.on(Trigger.DECIDED)
         self._grace.stop()
+        self._forget_resumed()
 
     def _expire(self) -> None:
         if self._failure is not None:
@@ -105,22 +107,20 @@ class Reconnect:
 
     def take(self, items: Sequence[Any], at: int) -> list[Any]:
         """Learn from the first whole history among `items`; return the events that remain to be acted on."""
-        new = self._without_repeated(self._after_history(items, at))
-        self.filters_events = self.severed or self._start_unknown or self._repeated is not None
+        new = self._with_start(self._new_events(self._after_history(items, at)))
+        self.filters_events = self.severed or self._start_unknown or self._resumed is not None
         return new
 
     def _after_history(self, items: Sequence[Any], at: int) -> list[Any]:
-        if not self.severed:
-            return self._with_start(items)
-        n = next((i for i, item in enumerate(items) if _is_whole_history(item)), None)
+        n = next((i for i, item in enumerate(items) if self.severed and _is_whole_history(item)), None)
         if n is None:
             return list(items)
         keeps = self._apply_history(items[n], at)
-        return self._with_start([*items[:n], *items[n if keeps else n + 1 :]])
+        return [*items[:n], *items[n if keeps else n + 1 :]]
 
     def _with_start(self, items: Sequence[Any]) -> list[Any]:
         """Return `items` with the start of the model turn before its first content, if that was missed."""
-        for i, item in enumerate(items if self._start_unknown else ()):
+        for i, item in enumerate(items if self._start_unknown and not self.severed else ()):
             if isinstance(item, e.ModelTurnStarted) or (isinstance(item, e.StatusChanged) and item.status != "running"):
                 self._start_unknown = False
                 break
@@ -129,14 +129,23 @@ class Reconnect:
                 return [*items[:i], e.ModelTurnStarted(), *items[i:]]
         return list(items)
 
-    def _without_repeated(self, items: list[Any]) -> list[Any]:
-        """Return the new events of a turn that goes on: a gateway tells it again from its beginning."""
-        if self._repeated is None:
+    def _new_events(self, items: list[Any]) -> list[Any]:
+        """Return the new events of a turn that goes on, as far as they are complete."""
+        resumed = self._resumed
+        if resumed is None or self.severed:
             return items
-        if not self._repeated.expected(self._context.state):
-            self._repeated = None
-            return items
-        return self._repeated.without(items)
+        if resumed.expected:
+            return resumed.new_events(items)
+        self._forget_resumed()
+        return items
+
+    def _forget_resumed(self) -> None:
+        """Count the text that waited for the end of its block: the turn has ended, or the connection was lost again."""
+        resumed, self._resumed = self._resumed, None
+        if resumed is not None and resumed.held:
+            why = "the whole text of its block did not come"
+            losses = [Loss(kind=type(delta).__name__, why=why) for delta in resumed.held]
+            self._context.services.ledger.record(losses, session=self._context.state.id)
 
     def _apply_history(self, history: e.HistorySnapshot, at: int) -> bool:
         """Act on what a history says of the turn; return True if the clients need the history itself."""
@@ -158,7 +167,7 @@ class Reconnect:
         if found.verdict == "ended":
             self._effects.deliver(self._context.form.feed(found.ending_events(), at), at)
         else:
-            self._repeated = RepeatedEvents(state)
+            self._resumed = ResumedTurn(state, logged=found.ends_in_text)
         for kind in STOPS:
             self._commands.give_all(kind, UNKNOWN if found.verdict == "running" else None)
         self._commands.release()
@@ -177,7 +186,8 @@ class Reconnect:
     def _say_missed(self, found: FoundTurn, at: int) -> None:
         state = self._context.state
         if state.turn is not None:
-            events = self._with_start(missed_events(state.turn, state.transcript[state.fresh :], found.own))
+            known, running = state.transcript[state.fresh :], found.verdict == "running"
+            events = self._with_start(missed_events(state.turn, known, found.own, running=running))
             if events:
                 self._effects.deliver(self._context.form.feed(events, at), at)
 

@@ -184,7 +184,7 @@ class Session:
             if e.HistorySnapshot in map(type, items):
                 self.memory.trim_transcript()
             self.pending.open()  # a whole history is among them, or an answer: the backend has told what there was
-        return self.delivery.groups.text_sink
+        return None if self.reconnect.filters_events else self.delivery.groups.text_sink
 
     def _deliver_text(self, events: list[Any], at: int) -> bool:
         """Deliver further text of the open block; return False, and do nothing, if the normal form adds anything."""

@@ -7,14 +7,17 @@ there, and returns how that turn stands:
     ended     its run has an end      `missed` are told now, then that end
     unknown   the history tells none  the turn is lost
 
-The log of a backend has whole blocks only. A block that still streams goes on by deltas, and its done text is right.
-
-A pod goes on where it is. A gateway in its place shows a turn in progress from its beginning to every link that
-attaches. `RepeatedEvents` compares what comes with what was heard:
+`ResumedTurn` filters what the backend sends after that of a turn that goes on. A gateway in the place of a pod shows
+a turn in progress from its beginning to every link that attaches:
 
     the next event that was heard, again            is dropped
     the text of the open block, and more            becomes the new text alone
-    anything else                                   ends the repetition: all that follows passes
+    anything else                                   ends the repetition
+
+A pod goes on where it is, perhaps in the middle of a block, and what it sent meanwhile is missing:
+
+    text of such a block                            waits for the done text of the block, which has all of it
+    the end of the block without its done text      a Gap, and the text that waited
 """
 
 from __future__ import annotations
@@ -38,6 +41,12 @@ class FoundTurn(Struct, frozen=True, kw_only=True):
     own: tuple[Item, ...] = ()
     end: End = "completed"
     failure: Failure | None = None
+
+    @property
+    def ends_in_text(self) -> bool:
+        """True if the last thing of the run that the history has is a text of the assistant."""
+        last = self.own[-1] if self.own else None
+        return isinstance(last, Message) and last.role == "assistant"
 
     def ending_events(self) -> list[e.Event]:
         """Return the events that end the turn as the history says."""
@@ -114,10 +123,13 @@ def _find_input(state: SessionState, text: str, history: e.HistorySnapshot) -> t
 # -- what was missed of a run ------------------------------------------------------------------------
 
 
-def missed_events(turn: OpenTurn, known: Sequence[Item], own: Sequence[Item]) -> list[e.Event]:
+def missed_events(
+    turn: OpenTurn, known: Sequence[Item], own: Sequence[Item], *, running: bool = False
+) -> list[e.Event]:
     """Return events for what `own`, the items of the turn's run, have beyond the events that were heard.
 
-    `known` are the items of the transcript that came with the turn.
+    `known` are the items of the transcript that came with the turn. A text at the end of a run that is `running` may
+    still grow, so its block stays open.
     """
     heard = [(item.role, item.text) for item in known if isinstance(item, Message)]
     texts = deque(block for block in turn.blocks if isinstance(block, TextBlock))
@@ -132,9 +144,10 @@ def missed_events(turn: OpenTurn, known: Sequence[Item], own: Sequence[Item]) ->
             else:
                 events.append(e.MessageAppended(message=item))
         elif isinstance(item, Message):
-            events += [e.TextDone(text=text) for text in _rest(texts, item.text)]
+            stays_open = running and item is own[-1]
+            events += [_text(sent, text, stays_open=stays_open) for sent, text in _rest(texts, item.text)]
         elif isinstance(item, Reasoning):
-            events += [e.ReasoningDone(text=text) for text in _rest(thoughts, item.text)]
+            events += [e.ReasoningDone(text=text) for _, text in _rest(thoughts, item.text)]
         elif isinstance(item, ToolCall):
             called = turn.calls.get(item.call)
             if called is None or called.arguments is None:
@@ -144,19 +157,28 @@ def missed_events(turn: OpenTurn, known: Sequence[Item], own: Sequence[Item]) ->
     return events
 
 
-def _rest(heard: deque[TextBlock] | deque[ReasoningBlock], text: str) -> Iterator[str]:
-    """Yield the text of a block that was not heard to its end; the heard blocks that it matches are used up."""
+def _rest(heard: deque[TextBlock] | deque[ReasoningBlock], text: str) -> Iterator[tuple[str, str]]:
+    """Yield what was heard and all of the text of a block that was not heard to its end.
+
+    The heard blocks that it matches are used up.
+    """
     while heard and text:
         block = heard.popleft()
         said = "".join(block.parts)
         if not block.done:
-            yield text
+            yield said, text
             return
         if not text.startswith(said):  # parts were missed in between: the text that was heard stays
             return
         text = text[len(said) :]
     if text:
-        yield text
+        yield "", text
+
+
+def _text(sent: str, text: str, *, stays_open: bool) -> e.Event:
+    if stays_open and text.startswith(sent):
+        return e.TextDelta(text=text[len(sent) :])
+    return e.TextDone(text=text)
 
 
 def _result(turn: OpenTurn, item: ToolResult) -> list[e.Event]:
@@ -170,7 +192,7 @@ def _result(turn: OpenTurn, item: ToolResult) -> list[e.Event]:
     ]
 
 
-# -- what is told again -------------------------------------------------------------------------------
+# -- what follows ---------------------------------------------------------------------------------------
 
 CONTENT = frozenset(
     {
@@ -185,41 +207,101 @@ CONTENT = frozenset(
     }
 )
 
+DONE: dict[type, type] = {TextBlock: e.TextDone, ReasoningBlock: e.ReasoningDone}
+DONE_OF_DELTA: dict[type, type] = {e.TextDelta: e.TextDone, e.ReasoningDelta: e.ReasoningDone}
+BOUNDARIES = CONTENT | {e.ModelTurnStarted, e.ModelTurnEnded, e.TurnResult, e.StatusChanged, e.TurnEnded}
+"""Events before which the open block has ended, except further deltas of it and its done event."""
 
-class RepeatedEvents:
-    """The events of the open turn that were heard, and may come again."""
+HELD_MAX = 256 * 1024
+"""Characters of a block that wait for its done text. A longer text is sent without its missing part."""
 
-    def __init__(self, state: SessionState) -> None:
+MISSED = e.Gap(text="a part of the answer may be missing: the connection to the backend was lost meanwhile")
+
+
+class ResumedTurn:
+    """The open turn of `state` after the connection was lost and made again.
+
+    `logged` is True if the log of the backend had the text of the open block, at least up to now.
+    """
+
+    def __init__(self, state: SessionState, *, logged: bool = False) -> None:
+        self._state = state
         self._turn = state.turn.id if state.turn is not None else ""
         self._heard: deque[e.Event] = deque(event for event in prelude(state) if type(event) in CONTENT)
+        self._logged = logged
+        self._inside = True  # the backend may be in the middle of a block of which a part was missed
+        self.held: list[e.TextDelta | e.ReasoningDelta] = []
+        """Deltas of that block, which wait for its done text."""
+        self._weight = 0
 
-    def expected(self, state: SessionState) -> bool:
-        """Return True while more may come again: the turn is open, and nothing new was said of it."""
-        return bool(self._heard) and state.turn is not None and state.turn.id == self._turn
+    @property
+    def expected(self) -> bool:
+        """True while the turn is open, and its next event may be repeated or belong to a block with a missed part."""
+        turn = self._state.turn
+        return (bool(self._heard) or self._inside) and (turn.id if turn is not None else "") == self._turn
 
-    def without(self, events: Sequence[Any]) -> list[Any]:
+    def new_events(self, events: Sequence[Any]) -> list[Any]:
         """Return the events that are new, and the new part of a text that was heard in part."""
         return [new for event in events for new in self._new(event)]
 
     def _new(self, event: Any) -> Sequence[Any]:
-        if not self._heard or type(event) not in CONTENT:
+        if type(event) not in BOUNDARIES or (type(event) is e.StatusChanged and event.status == "running"):
             return (event,)
+        if self._heard:
+            new = self._repeated(event)
+            if new is not None:
+                self._inside = bool(self._heard)
+                if not self._inside:
+                    self.held.clear()
+                return new
+            self._heard.clear()
+        return self._continued(event) if self._inside else (event,)
+
+    def _repeated(self, event: Any) -> Sequence[Any] | None:
+        """Return the new part of an event that repeats the next one that was heard; None if it does not."""
         heard: Any = self._heard.popleft()
-        if type(heard) is type(event):
-            match heard:
-                case e.TextDelta() | e.ReasoningDelta() if event.text.startswith(heard.text):
-                    return _more(event, "text", event.text[len(heard.text) :])
-                case e.ToolCallArguments(call=event.call, done=False) if not event.done:
-                    if event.json.startswith(heard.json):
-                        return _more(event, "json", event.json[len(heard.json) :])
-                case e.TextDone() | e.ReasoningDone() if event.text == heard.text:
-                    return ()
-                case e.ReasoningStarted():
-                    return ()
-                case e.ToolCallStarted() | e.ToolCallArguments() | e.ToolCallFinished() if event.call == heard.call:
-                    return () if getattr(event, "done", True) == getattr(heard, "done", True) else (event,)
-        self._heard.clear()
-        return (event,)
+        if type(heard) is not type(event):
+            return None
+        match heard:
+            case e.TextDelta() | e.ReasoningDelta() if event.text.startswith(heard.text):
+                return _more(event, "text", event.text[len(heard.text) :])
+            case e.ToolCallArguments(call=event.call, done=False) if not event.done:
+                if event.json.startswith(heard.json):
+                    return _more(event, "json", event.json[len(heard.json) :])
+            case e.TextDone() | e.ReasoningDone() if event.text == heard.text:
+                return ()
+            case e.ReasoningStarted():
+                return ()
+            case e.ToolCallStarted() | e.ToolCallArguments() | e.ToolCallFinished() if event.call == heard.call:
+                return () if getattr(event, "done", True) == getattr(heard, "done", True) else (event,)
+        return None
+
+    def _continued(self, event: Any) -> Sequence[Any]:
+        """Return what is known of a block of which a part was missed, once it has ended."""
+        kind = type(event)
+        if kind in DONE_OF_DELTA and all(type(held) is kind for held in self.held):
+            self.held.append(event)
+            self._weight += len(event.text)
+            return () if self._weight <= HELD_MAX else self._released()
+        block = self._state.turn.open if self._state.turn is not None else None
+        streamed = DONE_OF_DELTA.get(type(self.held[0])) if self.held else kind
+        if kind is not streamed or kind not in DONE.values():
+            return (*self._released(), event)
+        self._inside = False
+        self.held.clear()
+        if block is None or DONE[type(block)] is kind:
+            sent = "".join(block.parts) if block is not None else ""
+            is_next = self._logged and not event.text.startswith(sent)
+            return (e.TextDone(text=sent), event) if is_next else (event,)
+        return (event,) if self._logged else (MISSED, event)
+
+    def _released(self) -> Sequence[Any]:
+        """Return the deltas that waited, after a Gap if a part of their block may be missing."""
+        self._inside = False
+        is_cut = self._state.turn is not None and self._state.turn.open is not None and not self._logged
+        released = [*self.held]
+        self.held.clear()
+        return [MISSED, *released] if released or is_cut else []
 
 
 def _more(event: Any, field: str, rest: str) -> Sequence[Any]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import pytest
 
 from dragoman.gateway.config.model import Limits
+from dragoman.gateway.session.turn_recovery import HELD_MAX
 from tests.gateway.in_memory import InMemoryGateway, Script, in_memory_gateway
 from tests.gateway.pod_messages import (
     CANCEL,
@@ -162,10 +163,159 @@ async def test_a_model_turn_whose_start_was_missed_is_begun_for_pod_clients() ->
             .pod_sends(*took("Hi"))
             .receives("p", echo("Hi"), status("running"))
             .pod_dies()
-            .pod_sends(snapshot(*run_entries("Hi"), status="running"), delta("Hel"))
-            .receives("p", say("turn_start", turn=0), delta("Hel"))
+            .pod_sends(snapshot(*run_entries("Hi"), status="running"), delta("Hel"), done("Hel"))
+            .receives("p", say("turn_start", turn=0), delta("Hel"), done("Hel"))
             .done()
         )
+
+
+# -- a block of which a part was missed ----------------------------------------------------------------
+
+RUNNING = snapshot(*run_entries("Hi"), status="running")
+
+
+async def test_text_missed_in_the_middle_of_a_block_comes_with_its_done_text() -> None:
+    async with in_memory_gateway() as made:
+        await (
+            begun(made)
+            .pod_sends(RUNNING, delta("wor"))
+            .pod_sends(delta("ld"))
+            .receives("a")
+            .pod_sends(done("Hello world"))
+            .receives("a", token("r1", "lo world"))
+            .pod_sends(delta("!"))
+            .receives("a", token("r1", "!"))
+            .pod_sends(done("!"), *FINISHED)
+            .receives("a", answer("r1", "Hello world!"))
+            .done()
+        )
+        assert made.gaps == 0
+        assert said(made) == [("user", "Hi"), ("assistant", "Hello world!")]
+
+
+async def test_text_missed_at_the_beginning_of_a_block_comes_with_its_done_text() -> None:
+    async with in_memory_gateway() as made:
+        await (
+            made.script()
+            .opens("a")
+            .submits("a", "r1", "Hi")
+            .pod_sends(*took("Hi"))
+            .receives("a", accepted("r1"))
+            .pod_dies()
+            .pod_sends(RUNNING, delta("lo"))
+            .receives("a")
+            .pod_sends(done("Hello"), *FINISHED)
+            .receives("a", token("r1", "Hello"), answer("r1", "Hello"))
+            .done()
+        )
+        assert made.gaps == 0
+
+
+async def test_reasoning_missed_in_the_middle_comes_with_its_done_text() -> None:
+    async with in_memory_gateway() as made:
+        await (
+            made.script()
+            .connects("p", dialect="pod")
+            .pod_sends(snapshot())
+            .receives("p", snapshot())
+            .sends("p", run("Hi"))
+            .pod_receives(run("Hi"))
+            .pod_sends(*took("Hi"), say("turn_start", turn=0), say("thinking_start"), say("thinking_delta", text="h"))
+            .receives(
+                "p", *took("Hi"), say("turn_start", turn=0), say("thinking_start"), say("thinking_delta", text="h")
+            )
+            .pod_dies()
+            .pod_sends(RUNNING, say("thinking_delta", text="m"), say("thinking_done", text="hmm"), delta("Yes"))
+            .receives("p", say("thinking_delta", text="mm"), say("thinking_done", text="hmm"), delta("Yes"))
+            .done()
+        )
+        assert made.gaps == 0
+
+
+async def test_a_done_text_that_contradicts_the_received_text_replaces_it_and_is_a_gap() -> None:
+    async with in_memory_gateway() as made:
+        await (
+            begun(made)
+            .pod_sends(RUNNING, delta("lo"), done("Bye, hello"), *FINISHED)
+            .receives("a", answer("r1", "Bye, hello"))
+            .done()
+        )
+        assert made.gaps == 1
+        assert said(made) == [("user", "Hi"), ("assistant", "Bye, hello")]
+
+
+@pytest.mark.parametrize("rest", [("lo",), ()])
+async def test_a_block_that_ends_without_its_done_text_is_a_gap(rest: tuple[str, ...]) -> None:
+    """A cancelled run has no done text, and a block whose done text was missed has none either."""
+    async with in_memory_gateway() as made:
+        await (
+            begun(made)
+            .pod_sends(RUNNING, *map(delta, rest))
+            .receives("a")
+            .pod_sends(problem("internal", "Cancelled"), status("idle"))
+            .receives("a", *(token("r1", text) for text in rest), cancelled("r1"))
+            .done()
+        )
+        assert made.gaps == 1
+
+
+async def test_text_of_a_block_that_is_too_long_to_wait_is_sent_after_a_gap() -> None:
+    half = "x" * (HELD_MAX // 2)
+    async with in_memory_gateway() as made:
+        await (
+            begun(made)
+            .pod_sends(RUNNING, delta(half))
+            .pod_sends(delta(half))
+            .receives("a")
+            .pod_sends(delta("lo"))
+            .receives("a", token("r1", half), token("r1", half), token("r1", "lo"))
+            .done()
+        )
+        assert made.gaps == 1
+
+
+async def test_text_that_waits_when_its_turn_is_ended_is_counted() -> None:
+    async with in_memory_gateway() as made:
+        await (
+            begun(made)
+            .pod_sends(RUNNING, delta("lo"))
+            .sends("a", cancel("r1"))
+            .pod_receives(CANCEL)
+            .passes(Limits().cancel_deadline)
+            .receives("a", cancelled("r1"))
+            .pod_sends(problem("internal", "Cancelled"), status("idle"))
+            .receives("a")
+            .done()
+        )
+        assert made.losses("TextDelta") == 1
+
+
+async def test_the_text_so_far_in_a_snapshot_is_sent_at_once_and_goes_on() -> None:
+    async with in_memory_gateway() as made:
+        await (
+            begun(made)
+            .pod_sends(snapshot(*run_entries("Hi", answer_entry("Hello")), status="running"))
+            .receives("a", token("r1", "lo"))
+            .pod_sends(delta("ld"), done("Hello world"), *FINISHED)
+            .receives("a", token("r1", " world"), answer("r1", "Hello world"))
+            .done()
+        )
+        assert made.gaps == 0
+        assert said(made) == [("user", "Hi"), ("assistant", "Hello world")]
+
+
+@pytest.mark.parametrize("following", [(delta("Bye"), done("Bye")), (say("turn_start", turn=1), delta("Bye"))])
+async def test_a_finished_text_in_a_snapshot_is_a_block_of_its_own(following: tuple[Frame, ...]) -> None:
+    async with in_memory_gateway() as made:
+        await (
+            begun(made)
+            .pod_sends(snapshot(*run_entries("Hi", answer_entry("Hello")), status="running"))
+            .receives("a", token("r1", "lo"))
+            .pod_sends(*following, *FINISHED)
+            .receives("a", token("r1", "Bye"), answer("r1", "HelloBye"))
+            .done()
+        )
+        assert made.gaps == 0
 
 
 async def test_a_run_of_a_restarted_pod_does_not_continue_the_old_turn() -> None:

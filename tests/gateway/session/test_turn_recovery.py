@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dragoman.gateway.session.turn_recovery import RepeatedEvents, find_turn, missed_events
+from dragoman.gateway.session.turn_recovery import ResumedTurn, find_turn, missed_events
 from dragoman.mappings.canonical import OpenTurn, SessionState
 from dragoman.mappings.canonical.events import Event, HistorySnapshot, TextDelta, TextDone
 from dragoman.mappings.canonical.state import TextBlock
@@ -49,6 +49,6 @@ def test_a_block_received_in_part_is_sent_completely() -> None:
 
 
 def test_received_content_is_left_out_once_and_new_content_stays() -> None:
-    repeated = RepeatedEvents(in_a_turn("Hel"))
+    resumed = ResumedTurn(in_a_turn("Hel"))
     told: list[Event] = [TextDelta(text="Hello"), TextDelta(text="Hello")]
-    assert repeated.without(told) == [TextDelta(text="lo"), TextDelta(text="Hello")]
+    assert resumed.new_events(told) == [TextDelta(text="lo"), TextDelta(text="Hello")]
