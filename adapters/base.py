@@ -8,6 +8,8 @@ when the gateway falls behind, sending waits when the peer does, and closing has
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Callable, Iterator, Sequence
 from enum import IntEnum
 from typing import Protocol
@@ -25,6 +27,14 @@ CLOSE_DEADLINE = 2.0  # a peer that reads answers a close at once; below a super
 HANDSHAKE_DEADLINE = 10.0  # the slowest real client gives up after this time too (websockets' open_timeout)
 HEARTBEAT = 20.0  # docs/dialects/smooth.md, section 1: its own servers ping every 20 s
 BACKLOG = 1024  # clients that connect at once after a restart; 5,000 sessions arrive at about 2,000 a second
+
+
+NOT_LISTENING = "nothing listens there; start the backend, or correct the address"
+
+
+def connect_reason(number: int) -> str:
+    """Return why a connect failed with this `errno`, and what to do."""
+    return NOT_LISTENING if number == errno.ECONNREFUSED else os.strerror(number)
 
 
 class CloseReason(IntEnum):

@@ -25,7 +25,7 @@ from typing import Any, cast
 
 from msgspec import Struct
 
-from dragoman.adapters.base import BACKLOG, CloseReason, PeerFacts, Sink, TransportLimits
+from dragoman.adapters.base import BACKLOG, CloseReason, PeerFacts, Sink, TransportLimits, connect_reason
 from dragoman.adapters.closing import close_server
 from dragoman.adapters.flag import Flag
 from dragoman.adapters.inbound import Inbound
@@ -41,6 +41,16 @@ KEEP_FILE: dict[str, Any] = {"cleanup_socket": False} if sys.version_info >= (3,
 LINGER = 1.0  # seconds that a refused peer has to write, to read the refusal and to close
 LINGER_BYTES = 1 << 20  # bytes that it may still write: as many as a command has (`max_command`)
 LINGERING_MAX = 16  # refused connections of a listener that linger at once; further ones are closed at once
+TOO_LONG = f"the path of a socket has at most {SUN_PATH} bytes; choose a shorter folder"
+NO_STREAM = "this is not a stream socket; correct the path"
+UNREACHABLE = {
+    errno.ENOENT: "the socket does not exist; start the backend, or correct the path",
+    errno.ENOTDIR: "a part of the path is not a folder; correct the path",
+    errno.EACCES: "this user may not connect; run as the socket's owner, or change its mode",
+    errno.ENOTSOCK: NO_STREAM,
+    errno.EPROTOTYPE: NO_STREAM,
+}
+"""Number of an error of `connect` -> what is wrong with the path, and what to do."""
 PEERCRED = struct.Struct("3i")  # pid, uid, gid: struct ucred of Linux
 
 
@@ -256,13 +266,19 @@ OWN = SocketFile()
 async def connect(path: str, limits: TransportLimits) -> UnixTransport:
     """Connect to the socket at `path`; raise OSError with the path and the reason."""
     if _too_long(path):
-        raise OSError(errno.ENAMETOOLONG, f"the path of a socket has at most {SUN_PATH} bytes", path)
+        raise OSError(errno.ENAMETOOLONG, TOO_LONG, path)
     try:
         _, transport = await asyncio.get_running_loop().create_unix_connection(lambda: UnixTransport(limits), path)
     except OSError as error:
         number = error.errno or errno.EIO
-        raise OSError(number, os.strerror(number), path) from error
+        raise OSError(number, _connect_reason(number, path), path) from error
     return transport
+
+
+def _connect_reason(number: int, path: str) -> str:
+    if number == errno.ECONNREFUSED and os.path.isfile(path):
+        return NO_STREAM
+    return UNREACHABLE.get(number) or connect_reason(number)
 
 
 def _hung_up(descriptor: int) -> bool:
@@ -311,7 +327,7 @@ async def listen(
 def check_path(path: str) -> None:
     """Raise ConfigError for a path that no socket can have."""
     if _too_long(path):
-        raise ConfigError(f"{path}: the path of a socket has at most {SUN_PATH} bytes; choose a shorter directory")
+        raise ConfigError(f"{path}: {TOO_LONG}")
     if "\0" in path:
         raise ConfigError(f"{path!r}: the path of a socket must not contain a NUL character")
 

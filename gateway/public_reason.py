@@ -1,4 +1,4 @@
-"""The reason why a backend cannot be reached, as a client may read it: without paths and addresses of this machine.
+"""The reason why a backend cannot be reached, as operators read it, and as a client may read it.
 
 Errors name socket paths, files, addresses and programs. A client may sit on another machine, behind a public listener:
 it is told what went wrong, and the log says where.
@@ -29,6 +29,13 @@ def public_reason(error: BaseException) -> str:
     """Return the text of an error without the paths and addresses in it; of an OSError also without its file."""
     text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     return LOCAL.sub(HIDDEN, text[:TEXT_MAX]).removeprefix(f"{HIDDEN} ")
+
+
+def full_reason(error: Exception) -> str:
+    """Return the text of an error for the log and for operators: of an OSError with its file, without its number."""
+    if not isinstance(error, OSError) or not error.strerror:
+        return str(error)
+    return f"{error.filename}: {error.strerror}" if error.filename is not None else error.strerror
 
 
 def exit_reason(transport: object) -> str:

@@ -27,6 +27,7 @@ from dragoman.gateway.config.model import Route
 from dragoman.gateway.endpoint import Endpoint
 from dragoman.gateway.identity.listeners import Identities
 from dragoman.gateway.listeners import Listeners, OpenListener
+from dragoman.gateway.public_reason import full_reason
 from dragoman.gateway.routing.router import Router
 from dragoman.gateway.services import Services
 
@@ -213,7 +214,7 @@ class Routes:
             try:
                 await self._open(old, listener.endpoint, self.identities)
             except OSError as error:
-                log.error("listener failed", endpoint=listener.endpoint.masked, cause=str(error))  # noqa: TRY400  # its traceback says no more
+                log.error("listener failed", endpoint=listener.endpoint.masked, cause=full_reason(error))  # noqa: TRY400  # its traceback says no more
 
     def _take_over(self, planned: list[RunningRoute]) -> None:
         """Let the planned routes serve, and retire the routers that have no route any more."""

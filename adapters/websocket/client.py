@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import re
 import ssl
 from collections.abc import Mapping
@@ -36,7 +35,7 @@ from aiohttp import (
 )
 from aiohttp.client_proto import ResponseHandler
 
-from dragoman.adapters.base import CloseReason, TransportLimits
+from dragoman.adapters.base import CloseReason, TransportLimits, connect_reason
 from dragoman.adapters.websocket.frames import MASKED_PING, masked_text_frames
 from dragoman.adapters.websocket.transport import (
     HARD_LIMIT,
@@ -193,7 +192,7 @@ def _failure(url: str, error: Exception) -> OSError:
         case OSError(errno=int(number)) if number > 0 and not isinstance(
             error, ClientSSLError | ClientConnectorDNSError
         ):
-            return OSError(number, os.strerror(number), _masked(url))
+            return OSError(number, connect_reason(number), _masked(url))
         case _:
             text = f"{_masked(url)}: {_without_token(url, _masked(_cause(error)))[:LINE_SIZE]}"
             return HandshakeRefusedError(text, error.status) if isinstance(error, _RefusedError) else OSError(text)

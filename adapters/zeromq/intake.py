@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import os
 from collections.abc import Callable
 
 import zmq
 
+from dragoman.adapters.base import connect_reason
 from dragoman.adapters.inbound import Inbound, memory
 from dragoman.adapters.meter import Meter
 from dragoman.adapters.zeromq.polled import Message
@@ -135,4 +135,6 @@ class Intake:
             why = NOT_ENCRYPTED if self._encrypted else "the listener is not a matching ZeroMQ socket, or needs CURVE"
             self._connected.set_exception(ConnectionAbortedError(errno.ECONNABORTED, why))
         else:
-            self._connected.set_exception(ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED)))
+            self._connected.set_exception(
+                ConnectionRefusedError(errno.ECONNREFUSED, connect_reason(errno.ECONNREFUSED))
+            )

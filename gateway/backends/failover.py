@@ -23,10 +23,11 @@ from weakref import WeakValueDictionary
 import structlog
 from msgspec import Struct
 
-from dragoman.adapters.base import Transport
+from dragoman.adapters.base import NOT_LISTENING, Transport
 from dragoman.gateway.config.local_sockets import find_local_server
 from dragoman.gateway.config.model import Limits
 from dragoman.gateway.endpoint import Endpoint
+from dragoman.gateway.public_reason import full_reason
 from dragoman.mappings.canonical import SessionState
 
 CircuitState = Literal["closed", "open", "half-open"]
@@ -142,7 +143,7 @@ class UpstreamPool:
         for upstream in candidates:
             if upstream.connected or find_local_server(upstream.endpoint) is not False:
                 return upstream.endpoint
-            self.note_failure(upstream, "nothing listens there")
+            self.note_failure(upstream, NOT_LISTENING)
         return candidates[0].endpoint
 
     def candidates(self) -> list[PooledUpstream]:
@@ -210,7 +211,7 @@ class FailoverConnection:
             except OSError as error:  # TimeoutError is one
                 if error.errno == errno.EBUSY:  # our own limit of children: no upstream is to blame
                     raise
-                self._pool.note_failure(upstream, str(error) or f"no connection within {seconds:g} s")
+                self._pool.note_failure(upstream, full_reason(error) or f"no connection within {seconds:g} s")
                 failure = error
             else:
                 upstream.connected += 1

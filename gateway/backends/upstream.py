@@ -27,7 +27,7 @@ from dragoman.gateway.link import Link, LinkEvents, Peer
 from dragoman.gateway.observability import logs
 from dragoman.gateway.observability.trace_context import OUTGOING, TraceContext
 from dragoman.gateway.overload.fair_queue import DIAL
-from dragoman.gateway.public_reason import exit_reason, public_reason
+from dragoman.gateway.public_reason import exit_reason, full_reason, public_reason
 from dragoman.gateway.services import Services
 from dragoman.gateway.session.ports import BackendEvents
 from dragoman.mappings.canonical import Command, Event, SessionState
@@ -222,9 +222,10 @@ class Upstream:
     def _note_unreachable(self, error: OSError | TimeoutError, *, is_new: bool) -> None:
         """Fail what waits for a backend that cannot be reached; log it if it `is_new`."""
         late = f"no connection within {self._limits.connect_deadline:g} s"
+        why = full_reason(error) or late
         if is_new:
-            self._log_change("warning", "backend not reachable, trying again", cause=str(error) or late)
-        self._status.note_fault(str(error) or late, self._clock())
+            self._log_change("warning", "backend not reachable, trying again", cause=why)
+        self._status.note_fault(why, self._clock())
         unsent, self._waiting = self._waiting, []
         cause: Cause = "busy" if error.errno == errno.EBUSY else "upstream_lost"
         text = f"the backend cannot be reached: {public_reason(error) or late}"

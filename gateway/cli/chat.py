@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable
 from typing import Annotated, Any
@@ -33,8 +32,6 @@ ANSWER = "? "
 CALL_DEADLINE = 10.0  # seconds for the answer to a command: a pando call may take so long
 HISTORY = 20  # messages that /history shows: about a screenful
 UNREACHED, UNANSWERED, INTERRUPTED = 2, 3, 130  # exit codes, as those of `send`
-
-ERRNO = re.compile(r"^\[Errno \d+\] ")  # how the text of an OSError begins
 
 NOTICES = {
     "backend lost, connecting again": "The connection to the backend is lost; connecting again.",
@@ -361,7 +358,7 @@ def _tell_notices(terminal: Terminal, level: str) -> None:
         nonlocal lost
         connected = fields["event"] == "backend connected"
         if fields["event"] in NOTICES and (lost or not connected):
-            cause = f" ({ERRNO.sub('', fields['cause'])})" if fields.get("cause") else ""
+            cause = f" ({fields['cause']})" if fields.get("cause") else ""
             terminal.note(NOTICES[fields["event"]] + cause)
         lost = not connected if fields["event"] in NOTICES else lost
         if method not in logs.LEVELS[logs.LEVELS.index(level) :]:

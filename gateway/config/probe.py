@@ -7,7 +7,7 @@ import contextlib
 import time
 from collections.abc import Sequence
 
-from dragoman.adapters.base import Transport
+from dragoman.adapters.base import NOT_LISTENING, Transport
 from dragoman.gateway import registry
 from dragoman.gateway.config.local_sockets import find_local_server
 from dragoman.gateway.config.model import Config, Limits
@@ -47,7 +47,7 @@ async def _dial(endpoint: Endpoint, limits: Limits, spawner: Spawner, starting: 
     if registry.played(endpoint) or (starting and endpoint.transport == "stdio"):
         return ""  # the file of a recording, and the program of a child, are checked before
     if starting and (listens := find_local_server(endpoint)) is not None:
-        return "" if listens else f"{endpoint.masked} cannot be reached: nothing listens there"
+        return "" if listens else f"{endpoint.masked} cannot be reached: {NOT_LISTENING}"
     pods = registry.pods(endpoint)
     if pods is not None:
         names = pods.list_names()

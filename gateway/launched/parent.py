@@ -21,6 +21,7 @@ from msgspec import Raw, Struct
 from dragoman.gateway import registry
 from dragoman.gateway.config.model import Limits
 from dragoman.gateway.endpoint import Endpoint
+from dragoman.gateway.public_reason import full_reason
 from dragoman.gateway.session.runs import Run
 from dragoman.gateway.transports import Children, ChildSettings
 from dragoman.gateway.transports.spec import Spawner
@@ -82,7 +83,9 @@ class Parent:
                 await self._write(frames)
         except (OSError, TimeoutError) as error:
             log.warning(
-                "cannot deliver the report to the parent pod", report=report["kind"], cause=str(error) or "no snapshot"
+                "cannot deliver the report to the parent pod",
+                report=report["kind"],
+                cause=full_reason(error) or "no snapshot",
             )
 
     async def _write(self, frames: Sequence[bytes]) -> None:

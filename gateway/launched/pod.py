@@ -37,6 +37,7 @@ from dragoman.gateway.launched.parent import Parent
 from dragoman.gateway.launched.route import choose_route, run_program
 from dragoman.gateway.observability import logs
 from dragoman.gateway.pods.folder import check_name, sessions_directory
+from dragoman.gateway.public_reason import full_reason
 from dragoman.gateway.session.runs import Run
 from dragoman.gateway.session.session import Session
 from dragoman.mappings.errors import ConfigError
@@ -92,7 +93,7 @@ class KeptConversation:
             draft.write_bytes(msgspec.json.encode(conversation))
             draft.replace(self._path)
         except OSError as error:
-            log.warning("cannot save the id of the pod's conversation", file=str(self._path), error=str(error))
+            log.warning("cannot save the id of the pod's conversation", file=str(self._path), error=full_reason(error))
             return
         self._written = conversation
 

@@ -19,6 +19,7 @@ from msgspec import Raw, structs
 from dragoman.adapters.base import Listener
 from dragoman.gateway.ingress import NEW, AboutPods, Ingress
 from dragoman.gateway.pods.folder import PodFolder, check_name
+from dragoman.gateway.public_reason import full_reason
 from dragoman.mappings.canonical import Event, SessionState
 from dragoman.mappings.canonical.commands import GetSession, ListSessions
 from dragoman.mappings.canonical.events import PodAttached, PodInspected, Reply, SessionsListed
@@ -114,7 +115,7 @@ class PodDirectory:
                 "cannot serve the session in the directory of pods",
                 session=id,
                 folder=place.folder.name,
-                error=str(error),
+                error=full_reason(error),
             )
             self._wanted.pop(id, None)
             return

@@ -16,6 +16,7 @@ import msgspec
 import structlog
 
 from dragoman.adapters.base import Listener
+from dragoman.gateway.public_reason import full_reason
 from dragoman.mappings.canonical import SessionState
 from dragoman.mappings.errors import ConfigError
 
@@ -53,7 +54,7 @@ class PodFolder:
             try:
                 self._write_status(state.id, state.status)
             except OSError as error:
-                log.warning("cannot write status.json", pod=self.name, error=str(error))
+                log.warning("cannot write status.json", pod=self.name, error=full_reason(error))
 
     async def close(self) -> None:
         """Stop listening and remove our files. A folder with other files stays."""

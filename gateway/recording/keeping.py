@@ -19,6 +19,7 @@ from typing import BinaryIO
 import structlog
 from msgspec import Struct
 
+from dragoman.gateway.public_reason import full_reason
 from dragoman.gateway.recording import index
 from dragoman.gateway.recording.places import OURS, ZST, Folder, Place
 
@@ -66,7 +67,7 @@ class Keeper:
             self._jobs.popleft()
         except OSError as error:
             self._jobs.popleft()
-            log.warning("cannot compress or delete old recordings", cause=str(error))
+            log.warning("cannot compress or delete old recordings", cause=full_reason(error))
 
     def _tidy(self) -> Iterator[None]:
         """Compress the files that a killed gateway left, then delete the oldest ones above the limits."""
@@ -116,7 +117,7 @@ def compress(path: Path) -> Generator[None, None, None]:
         sync_folder(path.parent)
         path.unlink()
     except OSError as error:
-        log.warning("cannot compress the recording", file=str(path), cause=str(error))
+        log.warning("cannot compress the recording", file=str(path), cause=full_reason(error))
     finally:
         draft.unlink(missing_ok=True)
 

@@ -20,6 +20,7 @@ from msgspec import structs
 from dragoman.adapters.meter import Meter
 from dragoman.gateway.observability.ledger import Ledger
 from dragoman.gateway.overload.memory import MemoryBudget
+from dragoman.gateway.public_reason import full_reason
 from dragoman.gateway.recording.format import Header, encode
 from dragoman.gateway.recording.writer import OutputFile, Writer
 
@@ -139,12 +140,12 @@ class RecordingParts:
         """Handle a file that the writer could not write."""
         if file is not self._file:
             self._ledger.counters["recordings_failed"] += 1
-            log.error("the end of a part of a recording is lost", session=self.header.session, cause=str(error))
+            log.error("the end of a part of a recording is lost", session=self.header.session, cause=full_reason(error))
             return
         if not file.size:  # it was never created
             self._part -= 1
             self._told = 0
-        self._stop(str(error), self._items - file.lines)
+        self._stop(full_reason(error), self._items - file.lines)
 
     def _stop(self, cause: str, count: int) -> None:
         self._file = None

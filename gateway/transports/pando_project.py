@@ -21,6 +21,7 @@ import structlog
 from msgspec import Struct
 
 from dragoman.adapters.base import Listener
+from dragoman.gateway.public_reason import full_reason
 from dragoman.mappings.errors import ConfigError
 
 log = structlog.get_logger("dragoman.pando")
@@ -147,7 +148,7 @@ class ProjectListener:
         try:
             project.register()
         except OSError as error:  # clients can still find it by its lock file
-            log.warning("cannot add the project to the registry of instances", error=str(error))
+            log.warning("cannot add the project to the registry of instances", error=full_reason(error))
 
     async def close(self) -> None:
         """Stop accepting, and stop being the primary."""

@@ -423,12 +423,45 @@ async def test_closing_a_listener_leaves_a_file_that_is_not_its_own(tmp_path: Pa
             assert os.path.exists(server.path)
 
 
-async def test_the_error_of_a_failed_dial_says_where_and_why(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match=f"No such file.*{tmp_path}/sock"):
-        await connect(str(tmp_path / "sock"), LIMITS)
-    with socket.socket(socket.AF_UNIX) as dead:
-        dead.bind(str(tmp_path / "sock"))
-    with pytest.raises(ConnectionRefusedError, match=f"refused.*{tmp_path}/sock"):
+@pytest.mark.parametrize(
+    ("kind", "why"),
+    [
+        ("missing", "the socket does not exist; start the backend, or correct the path"),
+        ("stale", "nothing listens there; start the backend, or correct the address"),
+        ("file", "this is not a stream socket; correct the path"),
+        ("under a file", "a part of the path is not a folder; correct the path"),
+        ("long", f"the path of a socket has at most {SUN_PATH} bytes; choose a shorter folder"),
+    ],
+)
+async def test_the_error_of_a_failed_connect_says_where_and_what_to_do(kind: str, why: str, tmp_path: Path) -> None:
+    path = tmp_path / ("x" * SUN_PATH if kind == "long" else "sock")
+    if kind == "stale":
+        with socket.socket(socket.AF_UNIX) as bound:
+            bound.bind(str(path))
+    elif kind in ("file", "under a file"):
+        path.touch()
+    path = path / "sock" if kind == "under a file" else path
+    with pytest.raises(OSError, match=why) as caught:
+        await connect(str(path), LIMITS)
+    assert (caught.value.strerror, caught.value.filename) == (why, str(path))
+
+
+@pytest.mark.parametrize(
+    ("number", "why"),
+    [
+        (errno.EACCES, "this user may not connect; run as the socket's owner, or change its mode"),
+        (errno.EPROTOTYPE, "this is not a stream socket; correct the path"),
+        (errno.ENOTSOCK, "this is not a stream socket; correct the path"),
+    ],
+)
+async def test_a_connect_that_the_kernel_refuses_is_explained(
+    number: int, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refuse(*_arguments: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(asyncio.get_running_loop(), "create_unix_connection", refuse)
+    with pytest.raises(OSError, match=why):
         await connect(str(tmp_path / "sock"), LIMITS)
 
 

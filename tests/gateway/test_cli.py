@@ -362,7 +362,9 @@ def test_check_with_dial_exits_1_if_a_backend_cannot_be_reached(tmp_path: Path) 
         backend.listen()
         done = dragoman("check", str(path), "--probe")
         as_json = dragoman("check", str(path), "--probe", "--json")
-    problem = f"pod+unix:{tmp_path}/gone cannot be reached: No such file or directory"
+    problem = (
+        f"pod+unix:{tmp_path}/gone cannot be reached: the socket does not exist; start the backend, or correct the path"
+    )
     assert (done.returncode, done.stderr) == (1, "")
     assert done.stdout.splitlines() == [f"there: ok, pod+unix:{there}", f"{path}:8: route[1].upstream: {problem}"]
     assert as_json.returncode == 1

@@ -6,7 +6,7 @@ import errno
 
 import pytest
 
-from dragoman.gateway.public_reason import public_reason
+from dragoman.gateway.public_reason import full_reason, public_reason
 
 
 @pytest.mark.parametrize(
@@ -27,3 +27,22 @@ from dragoman.gateway.public_reason import public_reason
 )
 def test_the_public_reason_contains_no_path_or_address(error: BaseException, told: str) -> None:
     assert public_reason(error) == told
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (
+            FileNotFoundError(errno.ENOENT, "the socket does not exist", "/tmp/x/sock"),
+            "/tmp/x/sock: the socket does not exist",
+        ),
+        (
+            OSError(errno.ECONNREFUSED, "tcp://127.0.0.1:48254: nothing listens there"),
+            "tcp://127.0.0.1:48254: nothing listens there",
+        ),
+        (OSError("the child exited at once"), "the child exited at once"),
+        (TimeoutError(), ""),
+    ],
+)
+def test_the_full_reason_names_the_address_and_has_no_error_number(error: OSError, told: str) -> None:
+    assert full_reason(error) == told

@@ -191,7 +191,8 @@ async def test_the_gateway_starts_before_its_backend(gateway: tuple[str, Process
     async with connected(process.url) as client:
         with pytest.raises(ProtocolError) as refused:
             await client.say("hello?")
-        assert str(refused.value) == "the backend cannot be reached: No such file or directory", "it names no path"
+        why = "the socket does not exist; start the backend, or correct the path"
+        assert str(refused.value) == f"the backend cannot be reached: {why}", "it names no path"
         async with running("demo-backend", backend):
             assert parts(await client.say("hello"))
 

@@ -174,8 +174,9 @@ def test_a_lost_connection_and_other_clients_are_shown_above_the_prompt(tmp_path
 def test_a_failed_connection_is_explained_and_the_exit_code_is_2(tmp_path: Path) -> None:
     done = chat(f"pod+unix:{tmp_path}/none", "hi\n")
     notice, refusal = done.stderr.splitlines()[:2]
-    assert notice == f"The backend cannot be reached; trying again. (No such file or directory: '{tmp_path}/none')"
-    assert refusal == f"Not sent: the backend cannot be reached: No such file or directory (pod+unix:{tmp_path}/none)"
+    why = "the socket does not exist; start the backend, or correct the path"
+    assert notice == f"The backend cannot be reached; trying again. ({tmp_path}/none: {why})"
+    assert refusal == f"Not sent: the backend cannot be reached: {why} (pod+unix:{tmp_path}/none)"
     assert done.returncode == 2
 
 

@@ -50,7 +50,7 @@ def test_a_recording_without_turns_is_not_driven(recording: Path, tmp_path: Path
 def test_a_backend_that_cannot_be_reached_exits_2(recording: Path, tmp_path: Path) -> None:
     done = dragoman("drive", str(recording), f"pod+unix:{tmp_path}/none", "--deadline", "5")
     assert (done.returncode, done.stdout) == (2, "")
-    words = f"No such file or directory (pod+unix:{tmp_path}/none)"
+    words = f"the socket does not exist; start the backend, or correct the path (pod+unix:{tmp_path}/none)"
     assert done.stderr == f"error: the backend cannot be reached: {words}\n"
 
 

@@ -67,6 +67,7 @@ async def test_a_start_does_not_connect_to_a_backend_of_this_machine(tmp_path: P
         routes = tuple(Route(name=text, listen=LISTEN, upstream=parse(text)) for text in upstreams)
         there, missing = await probe(Config(routes=routes), starting=True)
         assert there == ""
-        assert missing == f"pod+unix:{tmp_path}/none cannot be reached: nothing listens there"
+        why = "nothing listens there; start the backend, or correct the address"
+        assert missing == f"pod+unix:{tmp_path}/none cannot be reached: {why}"
         with pytest.raises(BlockingIOError):
             server.accept()

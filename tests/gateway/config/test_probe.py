@@ -50,7 +50,9 @@ async def test_each_route_is_reported_separately(tmp_path: Path) -> None:
                 f"pod+unix:{tmp_path}/none", f"pod+unix:{tmp_path}/sock", f"smooth+ws://127.0.0.1:{port}/ws?token=t0p"
             )
         )
-    assert answers[0] == f"pod+unix:{tmp_path}/none cannot be reached: No such file or directory"
+    assert answers[0] == (
+        f"pod+unix:{tmp_path}/none cannot be reached: the socket does not exist; start the backend, or correct the path"
+    )
     assert answers[1] == ""
     assert answers[2].startswith(f"smooth+ws://127.0.0.1:{port}/ws?token=*** cannot be reached: ")
     assert "t0p" not in answers[2]

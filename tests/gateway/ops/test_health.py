@@ -82,7 +82,8 @@ async def test_a_route_whose_backend_does_not_listen_is_not_ready_until_it_does(
     path = socket_path(tmp_path)
     async with operated(f"pod+unix:{path}") as port:
         body = await becomes(port, 503)
-        assert causes(body) == {"route test": f"pod+unix:{path} cannot be reached: nothing listens there"}
+        why = "nothing listens there; start the backend, or correct the address"
+        assert causes(body) == {"route test": f"pod+unix:{path} cannot be reached: {why}"}
         async with FakePod.serving(path) as pod:
             assert {"name": "route test", "ready": True} in (await becomes(port, 200))["checks"]
             assert pod.connections == 0, "a probe looks, and does not connect"
