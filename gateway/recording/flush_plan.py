@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from dragoman.gateway.timers import Schedule, Timer
+from dragoman.gateway.timers import Deadline, Schedule
 
 FLUSH = 0.02  # seconds: with the writer's round, a step is on the disk within 50 ms
 GATHER = 1.0  # seconds that pieces of a text wait: a kill -9 loses this much of it
@@ -24,14 +24,13 @@ class FlushPlan:
     `now` returns the time in µs. `window` is the redactor's (µs), or 0 without redaction.
     """
 
-    __slots__ = ("_gather", "_later", "_now", "_timer", "_wants_flush", "due", "text_ends", "waits")
+    __slots__ = ("_gather", "_now", "_timer", "_wants_flush", "due", "text_ends", "waits")
 
     def __init__(self, wants_flush: Callable[[], None], later: Schedule, now: Callable[[], int], window: int) -> None:
         self._wants_flush = wants_flush
-        self._later = later
         self._now = now
         self._gather = window * 3 // 4 or int(GATHER * 1e6)
-        self._timer: Timer | None = None
+        self._timer = Deadline(later)
         self.waits = False
         """True while the recording waits for the flush timer of all recordings."""
         self.text_ends = False
@@ -48,8 +47,8 @@ class FlushPlan:
     def flush_at(self, due: int) -> None:
         """Flush at this time (µs), unless another flush comes first."""
         self.due = due
-        if self._timer is None:
-            self._timer = self._later(max((due - self._now()) / 1e6, FLUSH), self._ring)
+        if not self._timer.is_running:
+            self._timer.start(max((due - self._now()) / 1e6, FLUSH), self._look)
 
     def flush_next(self, streams: bool) -> None:
         """Flush soon, or later if a text streams, so that it is redacted and encoded in larger pieces."""
@@ -73,12 +72,9 @@ class FlushPlan:
     def cancel(self) -> None:
         """Flush no more by a timer."""
         self.due = None
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._timer.stop()
 
-    def _ring(self) -> None:
-        self._timer = None
+    def _look(self) -> None:
         if self.due is None:
             return
         if self._now() < self.due:
