@@ -33,7 +33,6 @@ from dragoman.mappings.dialect import Burst, Loss, TextSink
 
 PAGE = 100  # messages: the largest page that the schema of every server allows (docs/dialects/smooth.md, section 3)
 RESUMED_MAX = 20 * PAGE  # messages of a resumed conversation that are loaded
-ITEM_WEIGHT = 300  # bytes that a message costs beside its text: pages of empty messages end too
 # seconds for all pages: a pod's parent waits 5 s for its run to begin (docs/dialects/pod.md, section 11)
 PATIENCE = 3.0
 
@@ -166,7 +165,7 @@ class HistoryLoader(AskingBackend):
             if not isinstance(page, HistorySnapshot):
                 return page
             items += page.items
-            weight += sum(of_item(item) + ITEM_WEIGHT for item in page.items)
+            weight += sum(map(of_item, page.items))
             cursor = page.next_cursor or ""
             complete = not cursor or not page.items or len(items) >= command.limit
             if complete or weight > self._services.limits.transcript_max:

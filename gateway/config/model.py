@@ -37,7 +37,7 @@ class RouteLimits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True,
     outbox_hard: Bytes = 16 * 1024 * 1024  # above it a link that does not read its replies is disconnected
     log_max: Count = 65_536  # events a session keeps in memory, above which text deltas are merged: three long turns
     log_bytes: Bytes = 32 * 1024 * 1024  # text of those events: twice the largest message
-    transcript_max: Bytes = 16 * 1024 * 1024  # history text of a session; older messages are dropped and counted
+    transcript_max: Bytes = 16 * 1024 * 1024  # JSON of a session's history; older messages are dropped and counted
     catch_up: Count = 512  # events rendered at once for a link that fell behind: 2 to 4 ms
     connect_deadline: Seconds = 5.0  # below a pando call's 10 s and a smooth request's 30 s
     dials: Count = 32  # attempts to connect to a backend at once: one takes 1 to 5 ms, so 10,000 sessions wait seconds

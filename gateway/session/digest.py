@@ -32,7 +32,7 @@ class TranscriptDigest:
         self._ends: tuple[Item, Item] | None = None  # the first and the last item that are counted
         self._last: Message | None = None
         self.size = 0
-        """Number of characters of all items."""
+        """Bytes of all items as JSON."""
         self.messages = 0
         """Number of messages of user and assistant; the text blocks of one turn are one message."""
         self.first_input: str | None = None
@@ -48,7 +48,7 @@ class TranscriptDigest:
             self._note_ends(transcript)
 
     def drop_oldest(self, transcript: list[Item], limit: int) -> int:
-        """Drop the oldest items until at most `limit` characters are left; return how many were dropped."""
+        """Drop the oldest items until at most `limit` bytes are left; return how many were dropped."""
         self.update(transcript)
         dropped, messages, last = 0, 0, None
         while self.size > limit:
@@ -62,6 +62,7 @@ class TranscriptDigest:
             return 0
         del transcript[:dropped]
         first = next(filter(_is_said, transcript), None)
+        self._last = self._last if first is not None else None
         self.messages -= messages - (first is not None and continues(last, first))
         if self.first_input is not None:
             said = (item.text for item in transcript if isinstance(item, Message) and item.role == "user")

@@ -58,7 +58,7 @@ NO_BATCHES: deque[tuple[Batch, int]] = deque(maxlen=0)
 
 
 class Log:
-    """The newest batches of a session. `turn_weight` counts the characters of the open turn so far, each text once."""
+    """The newest batches of a session. `turn_weight` counts the bytes that a new client is sent of the open turn."""
 
     __slots__ = (
         "_batches",
@@ -86,7 +86,7 @@ class Log:
         self._weight = 0
         self._grown = 0  # bytes appended since `_on_growth` was called
         self._on_growth: Callable[[], None] = _nothing
-        self._close_text: Callable[[], tuple[int, int]] | None = None
+        self._close_text: Callable[[], tuple[int, int, int]] | None = None
         self.text_is_open = False  # more text may be added to the newest batch
         self.turn_weight = 0
         self.cleared = 0
@@ -104,11 +104,8 @@ class Log:
         """
         self._on_growth = on_growth
 
-    def append(self, events: list[Event], turn: str, origin: Origin, at: int, weight: int, repeated: int = 0) -> Batch:
-        """Append events of one turn and return their batch.
-
-        They weigh so many characters, of which some repeat what the turn has already.
-        """
+    def append(self, events: list[Event], turn: str, origin: Origin, at: int, weight: int, in_turn: int = 0) -> Batch:
+        """Append events of one turn, with their weight and the bytes that they add to the turn; return their batch."""
         if self.text_is_open:
             self.close_text()
         state = self._state
@@ -127,15 +124,16 @@ class Log:
         if self._batches is NO_BATCHES:
             self._batches = deque()
         self._batches.append((batch, weight))
-        self.turn_weight -= repeated
+        self.turn_weight += in_turn
         self._grow(len(events), weight)
         return batch
 
-    def open_text(self, events: int, weight: int, close: Callable[[], tuple[int, int]]) -> tuple[Batch, int, int]:
+    def open_text(self, events: int, weight: int, close: Callable[[], tuple[int, int, int]]) -> tuple[Batch, int, int]:
         """Return the newest batch, and how many events and characters of text may be added to it by the caller.
 
-        There are at most this many, and room is made for them. Before anything else happens `close` is called, and
-        returns how many were added. The batch is a copy: others may keep the one that they were given.
+        There are at most this many, and room is made for them. Before anything else happens `close` is called. It
+        returns how many were added, and the bytes that they add to the turn. The batch is a copy: others may keep the
+        one that they were given.
         """
         self.close_text()
         self._close_text, self.text_is_open = close, True
@@ -151,7 +149,8 @@ class Log:
         close, self._close_text, self.text_is_open = self._close_text, None, False
         if close is None:
             return
-        count, weight = close()
+        count, weight, in_turn = close()
+        self.turn_weight += in_turn
         batch, before = self._batches[-1]
         self._batches[-1] = (batch, before + weight)
         self._grow(count, weight)
@@ -176,7 +175,6 @@ class Log:
             self._drop_oldest()
 
     def _grow(self, count: int, weight: int) -> None:
-        self.turn_weight += weight
         self._count += count
         self._weight += weight
         if self._count > self._events_max or self._weight > self._weight_max:

@@ -43,8 +43,8 @@ class SessionMemory:
         self._commands = 0  # bytes of the commands without an answer
         self._meter = Meter()
         self._cleared = 0  # times that the log had been emptied at the last count
-        self._before = 0  # characters of the transcript when the log was emptied
-        self._kept = 0  # characters of the transcript at the last count
+        self._before = 0  # bytes of the transcript when the log was emptied
+        self._kept = 0  # bytes of the transcript at the last count
         self.digest = TranscriptDigest()
         services.memory.watch(self._meter, self._relieve)
         log.watch(self._count)

@@ -38,7 +38,7 @@ from dragoman.gateway.session.questions import Questions
 from dragoman.gateway.session.reconnect import Reconnect
 from dragoman.gateway.session.runs import Run
 from dragoman.gateway.session.turn_states import Trigger, TurnState
-from dragoman.gateway.session.weight import of_events
+from dragoman.gateway.session.weight import in_turn, of_events, of_text
 from dragoman.mappings.canonical import Batch, Command, Event, SessionState
 from dragoman.mappings.canonical import events as e
 from dragoman.mappings.canonical.commands import CancelTurn
@@ -191,10 +191,10 @@ class Session:
         turn = self.state.turn
         if turn is None or type(block := turn.open) is not TextBlock or self.states.turn is TurnState.DISCARDED:
             return False
-        texts = [*map(_TEXT, events)]
-        block.parts += texts
+        block.parts += (texts := [*map(_TEXT, events)])
         self.state.updated_at = turn.now = at
-        batch = self.log.append([*events], turn.id, turn.origin, at, sum(map(len, texts)))
+        text = "".join(texts)
+        batch = self.log.append([*events], turn.id, turn.origin, at, len(text), of_text(text))
         self.delivery.deliver(batch, opened=False, ended=False, plain=True)
         if self.log.turn_weight > self._services.limits.transcript_max:
             self._end_endless(at)
@@ -234,10 +234,11 @@ class Session:
         """Append runs to the log, and give them to every client."""
         finished: list[tuple[Attachment, Batch]] = []
         for run in runs:
-            opened = bool(run.turn) and type(run.events[0]) is e.TurnAccepted
-            if happens(run.events):
+            events = run.events
+            opened = bool(run.turn) and type(events[0]) is e.TurnAccepted
+            if happens(events):
                 self.state.updated_at = at
-            batch = self.log.append(run.events, run.turn, run.origin, at, *of_events(run.events))
+            batch = self.log.append(events, run.turn, run.origin, at, of_events(events), in_turn(events))
             finished += zip(self.delivery.deliver(batch, opened=opened, ended=run.ended), repeat(batch), strict=False)
             self._observer.on_run(self, run)
             self._observer.changed.add(self.state.id)
@@ -262,7 +263,7 @@ class Session:
     def _end_endless(self, at: int) -> None:
         """Fail an open turn that is larger than what a session keeps, and ask its backend to stop."""
         self.log.end_turn()
-        text = f"the turn is over {self._services.limits.transcript_max} characters"
+        text = f"the turn is over {self._services.limits.transcript_max} bytes"
         self.deliver(self.form.cut("failed", Failure(cause="too_large", text=text), at, discard=True), at)
         self.backend.send([CancelTurn(request=self._services.new_id())])
         self.commands.deadline.note_discarded()

@@ -20,6 +20,7 @@ from dragoman.gateway.services import Services
 from dragoman.gateway.session.attachments import Attachment
 from dragoman.gateway.session.log import Log
 from dragoman.gateway.session.ports import EventRecorder
+from dragoman.gateway.session.weight import of_text
 from dragoman.mappings.canonical import OpenTurn, SessionState
 from dragoman.mappings.canonical.events import TextDelta
 from dragoman.mappings.dialect import TextWriter
@@ -108,11 +109,12 @@ class TextStream:
                 member.link.put(rendered[place], noted=True)
         return True
 
-    def _close(self) -> tuple[int, int]:
-        """Take no further piece; return how many were added, and their weight."""
+    def _close(self) -> tuple[int, int, int]:
+        """Take no further piece; return how many were added, their weight, and the bytes that they add to the turn."""
         self.open = False
         for target in self._targets:
             for member in target.members:
                 member.offered += self.count
                 member.rendered += self.count
-        return self.count, self.weight
+        added = "".join(self._parts[len(self._parts) - self.count :])
+        return self.count, self.weight, of_text(added)

@@ -1,4 +1,8 @@
-"""Estimate the memory of events, transcripts and commands: the characters of texts whose length peers choose."""
+"""Estimate the memory of events and commands: the characters of texts whose length peers choose.
+
+What a new client is shown (the transcript and the open turn) is counted as the JSON that it is sent, because a control
+character takes six bytes there.
+"""
 
 from __future__ import annotations
 
@@ -6,50 +10,79 @@ from collections.abc import Callable, Sequence
 from operator import attrgetter
 from typing import Any, assert_never
 
-from msgspec import Raw, Struct, structs
+from msgspec import Raw, Struct, json, structs
 
 from dragoman.mappings.canonical import Command, Event
 from dragoman.mappings.canonical.events import (
+    ApprovalRequested,
+    ErrorReported,
+    Gap,
     HistorySnapshot,
+    InteractionRequired,
     MessageAppended,
+    QuestionAnswered,
+    QuestionAsked,
     ReasoningDelta,
     ReasoningDone,
     TextDelta,
     TextDone,
     ToolCallArguments,
     ToolCallFinished,
+    ToolCallStarted,
     ToolOutputDelta,
     TurnEnded,
 )
 from dragoman.mappings.canonical.values import Item, Message, Reasoning, ToolCall, ToolResult
 
 VALUE = 64  # bytes of an object beside its content, as of a value in the metadata of a command
+ITEM = 300  # bytes of an item of a transcript beside its JSON: in memory, and in the other words of a dialect
 
 _TEXT = attrgetter("text")
 _ONLY_TEXT = frozenset({TextDelta})
+_ENCODE = json.Encoder().encode
 
 
-def of_events(events: Sequence[Event]) -> tuple[int, int]:
-    """Return the weight of a batch, and how much of it repeats text that the turn has already.
-
-    Deltas of text, which are nearly all, are weighed without a call for each.
-    """
+def of_events(events: Sequence[Event]) -> int:
+    """Return the weight of a batch. Deltas of text, which are nearly all, are weighed without a call for each."""
     if _ONLY_TEXT.issuperset(map(type, events)):
-        return sum(map(len, map(_TEXT, events))), 0
-    weight = repeated = 0
+        return sum(map(len, map(_TEXT, events)))
+    weight = 0
     for event in events:
         kind = type(event)
         if kind in _WITH_TEXT:
             weight += len(_TEXT(event))
-            if kind in _REPEATS:
-                repeated += len(_TEXT(event))
         elif kind in _WEIGHTS:
             weight += _WEIGHTS[kind](event)
-    return weight, repeated
+    return weight
 
 
-def of_item(item: Item) -> int:
-    """Return the weight of one item of a transcript."""
+def in_turn(events: Sequence[Event]) -> int:
+    """Return how many bytes of JSON these events add to what a client that joins their turn is sent.
+
+    A finished block repeats the text of its deltas, which counts once. After a Gap it contradicts them, and counts.
+    """
+    size, contradicts = 0, False
+    for event in events:
+        kind = type(event)
+        if kind in _DONE:
+            size += ITEM + (of_text(_TEXT(event)) if contradicts else 0)
+        elif kind in _IN_TURN:
+            size += _IN_TURN[kind](event)
+        contradicts = kind is Gap
+    return size
+
+
+def of_text(text: str) -> int:
+    """Return the bytes of a text in JSON."""
+    return len(_ENCODE(text)) - len('""')
+
+
+def of_item(item: Item | Event) -> int:
+    """Return the bytes of one item of a transcript, or of an event that a client is shown which joins its turn."""
+    return ITEM + len(_ENCODE(item))
+
+
+def _characters(item: Item) -> int:
     match item:
         case Message() | Reasoning():
             return len(item.text)
@@ -90,10 +123,10 @@ def _result(event: ToolCallFinished) -> int:
 
 
 def _history(event: HistorySnapshot) -> int:
-    return sum(map(of_item, event.items)) + sum(len(bytes(raw)) for raw in (event.ext or {}).values())
+    return sum(map(_characters, event.items)) + sum(len(bytes(raw)) for raw in (event.ext or {}).values())
 
 
-_REPEATS = frozenset((TextDone, ReasoningDone, TurnEnded))
+_DONE = frozenset((TextDone, ReasoningDone))
 """Events with the whole text of pieces that came before (docs/translation.md, rule 4.2)."""
 
 _WITH_TEXT = frozenset((TextDelta, TextDone, ReasoningDelta, ReasoningDone, ToolOutputDelta, TurnEnded))
@@ -101,6 +134,14 @@ _WITH_TEXT = frozenset((TextDelta, TextDone, ReasoningDelta, ReasoningDone, Tool
 _WEIGHTS: dict[type, Callable[[Any], int]] = {
     ToolCallArguments: lambda event: len(event.json),
     ToolCallFinished: _result,
-    MessageAppended: lambda event: of_item(event.message),
+    MessageAppended: lambda event: _characters(event.message),
     HistorySnapshot: _history,
+}
+
+_IN_TURN: dict[type, Callable[[Any], int]] = {
+    **dict.fromkeys((TextDelta, ReasoningDelta), lambda event: of_text(_TEXT(event))),
+    **dict.fromkeys((ToolCallStarted, ToolCallFinished, ErrorReported), of_item),
+    **dict.fromkeys((ApprovalRequested, InteractionRequired, QuestionAsked, QuestionAnswered), of_item),
+    ToolCallArguments: lambda event: of_text(event.json),
+    MessageAppended: lambda event: of_item(event.message),
 }

@@ -245,7 +245,7 @@ def test_messages_above_the_limit_are_not_loaded_but_counted() -> None:
 
 
 def test_the_size_of_the_loaded_text_is_bounded() -> None:
-    stage = Stage("c1", limits=Limits(transcript_max=2048))
+    stage = Stage("c1", limits=Limits(transcript_max=4096))
     stage.loader.start()
     stage.opened()
     stage.pages(["x" * 1500], ["y" * 1500], more=True)

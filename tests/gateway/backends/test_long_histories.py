@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from dragoman.gateway.backends.history_loader import ITEM_WEIGHT, PAGE, HistoryLoader
+from dragoman.gateway.backends.history_loader import PAGE, HistoryLoader
 from dragoman.gateway.config.model import Limits
 from dragoman.gateway.observability.ledger import Ledger
+from dragoman.gateway.session.weight import ITEM
 from dragoman.mappings.canonical import Command, SessionState
 from dragoman.mappings.canonical.commands import GetHistory, Ping
 from dragoman.mappings.canonical.events import Event, HistorySnapshot, Pong, Reply
@@ -144,7 +145,7 @@ def test_the_refusal_of_a_page_is_the_answer() -> None:
 
 
 def test_a_history_larger_than_is_kept_ends_with_a_cursor_and_is_counted() -> None:
-    store = Store(10_000, most=3 * PAGE * ITEM_WEIGHT)
+    store = Store(10_000, most=3 * PAGE * ITEM)
     store.loader.send([WHOLE])
     store.run()
     (answer,) = store.told

@@ -86,7 +86,7 @@ class Stage:
             yield
 
     def play(self, *events: Event, opened: bool = False, ended: bool = False, turn: str = TURN) -> None:
-        batch = self.log.append(list(events), turn, self.origin, 10**9, *of_events(events))
+        batch = self.log.append(list(events), turn, self.origin, 10**9, of_events(events))
         finished = self.delivery.deliver(batch, opened=opened, ended=ended)
         self.delivery.tell_finished([(attachment, batch) for attachment in finished])
 

@@ -23,14 +23,15 @@ def talk(count: int) -> list[Item]:
 
 def test_the_oldest_items_are_dropped_until_the_rest_fits() -> None:
     items, digest = talk(10), TranscriptDigest()
-    assert digest.drop_oldest(items, 4) == 6
+    limit = sum(map(of_item, items[6:]))
+    assert digest.drop_oldest(items, limit) == 6
     assert items == talk(10)[6:]
-    assert digest.size == 4
+    assert digest.size == limit
 
 
 def test_no_items_are_dropped_if_all_fit() -> None:
     items, digest = talk(10), TranscriptDigest()
-    assert digest.drop_oldest(items, 10) == 0
+    assert digest.drop_oldest(items, sum(map(of_item, items))) == 0
     assert len(items) == 10
 
 
@@ -42,7 +43,8 @@ def test_every_kind_of_item_is_counted() -> None:
         ToolCall(call="c", name="n", arguments="12345"),
         ToolResult(call="c", summary="12", output="345"),
     ]
-    assert [digest.drop_oldest(items, limit) for limit in (19, 14, 9, 4)] == [1, 1, 1, 1]
+    digest.update(items)
+    assert [digest.drop_oldest(items, digest.size - 1) for _ in range(4)] == [1, 1, 1, 1]
     assert items == []
 
 
@@ -56,6 +58,17 @@ def test_a_transcript_whose_end_was_cut_off_is_counted_again(cut: int) -> None:
     assert digest.size == sum(map(of_item, items))
 
 
+def test_a_message_whose_earlier_blocks_were_dropped_still_counts_as_one() -> None:
+    items: list[Item] = [said("assistant", "long", "t"), ToolCall(call="c", name="n", arguments="{}", turn="t")]
+    digest = TranscriptDigest()
+    for rest in (1, 0):
+        digest.drop_oldest(items, rest * of_item(items[-1]))
+        assert digest.messages == 0
+    items.append(said("assistant", "its end", "t"))
+    digest.update(items)
+    assert digest.messages == 1
+
+
 ITEMS = st.builds(
     lambda role, turn, text: Reasoning(text=text) if role == "thought" else said(role, text, turn),
     st.sampled_from(["user", "assistant", "thought"]),
@@ -64,7 +77,7 @@ ITEMS = st.builds(
 )
 STEPS = st.one_of(
     st.tuples(st.just("add"), st.lists(ITEMS, max_size=5)),
-    st.tuples(st.just("drop"), st.integers(0, 10)),
+    st.tuples(st.just("drop"), st.integers(0, 2_000)),
     st.tuples(st.just("cut"), st.integers(0, 10)),
     st.tuples(st.just("replace"), st.lists(ITEMS, max_size=5)),
 )

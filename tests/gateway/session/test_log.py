@@ -29,8 +29,8 @@ def log_of(log_max: int = 100, log_bytes: int = 100) -> Log:
     return Log(SessionState(id="s"), Limits(log_max=log_max, log_bytes=log_bytes))
 
 
-def append(log: Log, *events: Event, turn: str = "t1", weight: int = 1) -> Batch:
-    return log.append([*events], turn, OURS, 7, weight)
+def append(log: Log, *events: Event, turn: str = "t1", in_turn: int = 0) -> Batch:
+    return log.append([*events], turn, OURS, 7, 1, in_turn)
 
 
 def numbers(log: Log, cursor: int = 0, limit: int = 100) -> list[tuple[int, int]]:
@@ -78,9 +78,9 @@ def test_a_slice_of_the_log_begins_at_the_cursor_and_is_bounded() -> None:
 
 def test_the_weight_of_a_turn_counts_from_the_end_of_the_turn_before() -> None:
     log = log_of()
-    append(log, TextDelta(text="abc"), weight=3)
+    append(log, TextDelta(text="abc"), in_turn=3)
     log.end_turn()
-    append(log, TextDelta(text="ab"), weight=2)
+    append(log, TextDelta(text="ab"), in_turn=2)
     assert log.turn_weight == 2
 
 

@@ -13,6 +13,7 @@ from dragoman.gateway.services import Services
 from dragoman.gateway.session.digest import summary_of
 from dragoman.gateway.session.log import Log
 from dragoman.gateway.session.memory import SessionMemory
+from dragoman.gateway.session.weight import of_item
 from dragoman.mappings.canonical import SessionState
 from dragoman.mappings.canonical.events import TextDelta
 from dragoman.mappings.canonical.values import Message, Origin
@@ -73,9 +74,9 @@ def test_commands_count_and_are_dropped_if_they_are_most_of_a_session() -> None:
 
 
 def test_items_beyond_transcript_max_are_not_counted() -> None:
-    given, log, _, state = holding(10 * STEP, limits=Limits(transcript_max=30 * STEP))
+    given, log, _, state = holding(10 * STEP, limits=Limits(transcript_max=31 * STEP))
     assert len(state.transcript) == 3
-    assert given.memory.used <= 30 * STEP + log.size + STEP
+    assert given.memory.used <= 31 * STEP + log.size + STEP
 
 
 def test_out_of_memory_the_oldest_half_is_dropped_and_the_loss_is_counted() -> None:
@@ -90,9 +91,9 @@ def test_out_of_memory_the_oldest_half_is_dropped_and_the_loss_is_counted() -> N
 
 
 def test_the_start_of_the_open_turn_is_never_negative_after_trimming() -> None:
-    _, _, memory, state = holding(1, limits=Limits(transcript_max=1024))
+    _, _, memory, state = holding(1)
     state.fresh, state.summed_up = 8, 2
-    memory._trim(4, "a test")
+    memory._trim(sum(map(of_item, state.transcript[6:])), "a test")
     assert (len(state.transcript), state.fresh, state.summed_up) == (4, 2, 0)
 
 

@@ -560,17 +560,19 @@ async def test_a_peer_that_never_attached_does_not_shorten_the_time_of_a_session
 
 
 async def test_a_session_keeps_a_bounded_transcript_and_counts_dropped_items() -> None:
-    async with in_memory_gateway(limits=Limits(transcript_max=10, backoff_first=AT_ONCE, backoff_max=AT_ONCE)) as made:
+    long = "x" * 1_500
+    limits = Limits(transcript_max=3_000, backoff_first=AT_ONCE, backoff_max=AT_ONCE)
+    async with in_memory_gateway(limits=limits) as made:
         await (
             begun(made)
-            .pod_sends(delta("12345678"), *FINISHED)
-            .receives("a", token("r1", "12345678"), answer("r1", "12345678"))
+            .pod_sends(delta(long), *FINISHED)
+            .receives("a", token("r1", long), answer("r1", long))
             .submits("a", "r2", "x")
             .pod_sends(*took("x"), delta("y"), *FINISHED)
             .receives("a", accepted("r2"), token("r2", "y"), answer("r2", "y"))
             .done()
         )
-        assert [m.text for m in made.session.state.messages()] == ["12345678", "x", "y"]
+        assert [m.text for m in made.session.state.messages()] == [long, "x", "y"]
         assert made.losses("transcript") == 1
 
 
@@ -611,7 +613,7 @@ async def test_an_echo_of_another_clients_input_stays_a_message_of_that_client()
 async def test_a_turn_whose_texts_fit_is_not_ended_because_its_backend_sends_each_whole_text_again() -> None:
     text = "x" * 1_500
     done = {"event": "text_done", "data": {"text": text}}
-    async with in_memory_gateway(limits=Limits(transcript_max=2_000)) as made:
+    async with in_memory_gateway(limits=Limits(transcript_max=3_000)) as made:
         await (
             begun(made)
             .pod_sends(delta(text), done)
@@ -622,12 +624,13 @@ async def test_a_turn_whose_texts_fit_is_not_ended_because_its_backend_sends_eac
         )
 
 
-async def test_a_turn_without_end_is_ended_and_its_backend_asked_to_stop() -> None:
+@pytest.mark.parametrize("text", ["x" * 3_000, "\x01" * 400], ids=["characters", "bytes in JSON"])
+async def test_a_turn_without_end_is_ended_and_its_backend_asked_to_stop(text: str) -> None:
     async with in_memory_gateway(limits=Limits(transcript_max=2_000)) as made:
         await (
             begun(made)
-            .pod_sends(delta("x" * 3_000))
-            .receives("a", token("r1", "x" * 3_000), error("r1", "VALIDATION_ERROR"))
+            .pod_sends(delta(text))
+            .receives("a", token("r1", text), error("r1", "VALIDATION_ERROR"))
             .pod_receives(CANCEL)
             .done()
         )

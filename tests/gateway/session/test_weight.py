@@ -3,24 +3,37 @@
 from __future__ import annotations
 
 import pytest
-from msgspec import Raw
+from msgspec import Raw, json
 
-from dragoman.gateway.session.weight import VALUE, of_command, of_events, of_item
+from dragoman.gateway.session.weight import ITEM, VALUE, in_turn, of_command, of_events, of_item, of_text
 from dragoman.mappings.canonical import Command, Event
 from dragoman.mappings.canonical.commands import Compact, OpenSession, RenameSession, SubmitInput
 from dragoman.mappings.canonical.events import (
+    ErrorReported,
+    Gap,
     HistorySnapshot,
     MessageAppended,
+    QuestionAsked,
+    ReasoningDelta,
     ReasoningDone,
     StatusChanged,
     TextDelta,
     TextDone,
     ToolCallArguments,
     ToolCallFinished,
+    ToolCallStarted,
     ToolOutputDelta,
     TurnEnded,
 )
-from dragoman.mappings.canonical.values import Item, Message, Reasoning, Text, ToolCall, ToolResult
+from dragoman.mappings.canonical.values import (
+    FileAttachment,
+    Item,
+    Message,
+    Reasoning,
+    Text,
+    ToolCall,
+    ToolResult,
+)
 
 
 @pytest.mark.parametrize(
@@ -37,32 +50,67 @@ from dragoman.mappings.canonical.values import Item, Message, Reasoning, Text, T
     ],
 )
 def test_the_weight_of_an_event_counts_each_field_that_a_peer_can_make_long(event: Event, weight: int) -> None:
-    assert of_events([event])[0] == weight
-    assert of_events([event, TextDelta(text="x"), event])[0] == 2 * weight + 1
+    assert of_events([event]) == weight
+    assert of_events([event, TextDelta(text="x"), event]) == 2 * weight + 1
 
 
 def test_the_memory_weight_of_a_text_batch_includes_its_text() -> None:
-    assert of_events([TextDelta(text="ab"), TextDelta(text="c")]) == (3, 0)
+    assert of_events([TextDelta(text="ab"), TextDelta(text="c")]) == 3
+
+
+# -- what a new client is sent -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("text", "size"), [("ab", 2), ("\x01", 6), ('"', 2), ("\n", 2), ("é", 2), ("", 0)])
+def test_a_text_has_the_size_of_its_json(text: str, size: int) -> None:
+    assert of_text(text) == size == len(json.encode(text)) - 2
+
+
+CONTROL = "\x01" * 100
 
 
 @pytest.mark.parametrize(
-    "whole", [TextDone(text="ab"), ReasoningDone(text="ab"), TurnEnded(end="completed", text="ab")]
-)
-def test_the_whole_text_of_earlier_pieces_counts_as_repeated(whole: Event) -> None:
-    assert of_events([TextDelta(text="a"), TextDelta(text="b"), whole]) == (4, 2)
-
-
-@pytest.mark.parametrize(
-    ("item", "weight"),
+    "item",
     [
-        (Message(role="user", text="ab"), 2),
-        (Reasoning(text="abc"), 3),
-        (ToolCall(call="c", name="n", arguments="{}"), 2),
-        (ToolResult(call="c", output="abcd"), 4),
+        Message(role="user", text=CONTROL),
+        Message(role="user", text="", segments=(FileAttachment(name="a", url=CONTROL),)),
+        Message(role="user", text="", ext={"pod.x": Raw(json.encode(CONTROL))}),
+        Reasoning(text=CONTROL),
+        ToolCall(call="c", name="n", arguments=CONTROL),
+        ToolResult(call="c", output=CONTROL),
+        ToolResult(call="c", summary=CONTROL),
     ],
 )
-def test_the_memory_weight_of_an_item_includes_its_text(item: Item, weight: int) -> None:
-    assert of_item(item) == weight
+def test_an_item_has_the_size_of_its_json_and_a_fixed_part(item: Item) -> None:
+    assert ITEM + 600 < of_item(item) < ITEM + 800
+
+
+@pytest.mark.parametrize("done", [TextDone(text="a\n"), ReasoningDone(text="a\n")])
+def test_the_whole_text_of_earlier_pieces_counts_once_in_a_turn(done: Event) -> None:
+    assert in_turn([TextDelta(text="a"), ReasoningDelta(text="\n"), done]) == 3 + ITEM
+
+
+def test_a_whole_text_that_contradicts_its_pieces_counts_in_a_turn() -> None:
+    assert in_turn([TextDelta(text="a"), Gap(text="contradicted"), TextDone(text="bcd")]) == 4 + ITEM
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        ToolCallStarted(call="c", name="n"),
+        ToolCallFinished(call="c", output="x"),
+        ErrorReported(cause="internal", text="x"),
+        QuestionAsked(text="?"),
+        MessageAppended(message=Message(role="user", text="x")),
+    ],
+)
+def test_each_item_of_a_turn_counts_with_its_fixed_part(event: Event) -> None:
+    assert ITEM < in_turn([event]) < ITEM + 200
+
+
+@pytest.mark.parametrize("event", [ToolOutputDelta(text="x"), TurnEnded(end="completed", text="x")])
+def test_an_event_that_no_later_client_is_sent_does_not_count_in_a_turn(event: Event) -> None:
+    assert in_turn([event]) == 0
 
 
 @pytest.mark.parametrize(
