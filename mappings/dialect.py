@@ -194,6 +194,11 @@ class Translator(Protocol[Heard, Said]):
     def on_delivered(self, batch: Batch) -> Step[Heard]:
         """Update the state after this batch was sent to the peer: it may begin or end a run of the peer."""
 
+    def unfinished_turn(self) -> str:
+        """Return the peer's request id of our turn if it may outlive the connection, to be cancelled over the next one;
+        "" if there is none.
+        """
+
     def can_be_asked(self, question: Event) -> bool:
         """Return True if the peer has a form for this question.
 
@@ -241,6 +246,10 @@ class TranslatorDefaults(Generic[Heard]):
     def on_delivered(self, batch: Batch) -> Step[Heard]:
         """Return an empty step: no state depends on what was sent."""
         return Step()
+
+    def unfinished_turn(self) -> str:
+        """Return "": a turn ends with its connection, or the session finds out how it went on."""
+        return ""
 
     def can_be_asked(self, question: Event) -> bool:
         """Return False: the peer has no form for questions."""

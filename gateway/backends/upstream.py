@@ -318,6 +318,8 @@ class Upstream:
             self._status.note_fault(f"{text}: {reason}" if reason else text, self._clock())
         if reason:
             text = f"{text}: {public_reason(OSError(reason))}"
+        if self._translator is not None:
+            self._session.connected().abandoned = self._translator.unfinished_turn()
         self._over_at = self._services.monotonic()
         self._may_go_on = bool(self._session.lost(text, []))
 
@@ -326,7 +328,9 @@ class Upstream:
 
     def _begin(self, link: Link) -> None:
         link.open()
-        link.attach(self._session.connected(), "")
+        state = self._session.connected()
+        link.attach(state, "")
+        state.abandoned = ""  # the translator knows it now
         waiting, self._waiting = self._waiting, []
         if waiting:
             link.send(waiting)

@@ -142,6 +142,7 @@ class TimedTranslator(Generic[Heard, Said]):
         self.detach = translator.detach
         self.on_delivered = translator.on_delivered
         self.can_be_asked = translator.can_be_asked
+        self.unfinished_turn = translator.unfinished_turn
         self.closed = translator.closed
 
     @property

@@ -42,6 +42,9 @@ class Scripted:
     def limit_requests(self, inputs: int, count: Callable[[int], None]) -> None:
         pass
 
+    def unfinished_turn(self) -> str:
+        return ""
+
     def opened(self) -> Step[Any]:
         return Step(frames=[b"welcome"])
 

@@ -39,6 +39,7 @@ from dragoman.mappings.smooth.to_canonical import history_page, session_opened, 
 from dragoman.mappings.smooth.translator.opening import Opening
 from dragoman.mappings.smooth.vocabulary import given
 from dragoman.mappings.smooth.wire import ACTIONS, EVENTS
+from dragoman.mappings.smooth.wire.actions import Cancel
 from dragoman.mappings.smooth.wire.events import StreamToken
 from dragoman.mappings.smooth.wire.times import NS_PER_MS
 
@@ -84,6 +85,8 @@ class ClientTranslator(TranslatorDefaults[Event]):
         self._turns: dict[str, str] = {}  # our id on the wire -> the request that began the turn
         self._over: deque[str] = deque(maxlen=OVER_MAX)  # our ids of turns that have ended
         self._opening = Opening()
+        self._abandoned = ""  # our id of a turn that an earlier connection left behind, to be cancelled
+        self._cancelled = ""  # our id of that turn after its cancel
 
     def receive(self, frames: Sequence[Frame]) -> Step[Event]:
         """Read events and assign each to a pending command, to a turn, or to neither."""
@@ -122,8 +125,23 @@ class ClientTranslator(TranslatorDefaults[Event]):
     def attach(self, state: SessionState, request: str) -> Step[Event]:
         """Request the session of this link from the server, if it was opened before."""
         step: Step[Event] = Step()
+        self._abandoned = state.abandoned or self._abandoned
         self._write_commands(self._opening.resume(state), step)
         return step
+
+    def unfinished_turn(self) -> str:
+        """Return our id of an input that was written and has no end: some servers go on with its turn."""
+        ours = [own for own, request in self._turns.items() if own != request]
+        ours += [own for own, command in self._waiting.items() if isinstance(command, commands.SubmitInput)]
+        return ours[-1] if ours else self._abandoned
+
+    def _cancel_abandoned(self, step: Step[Event]) -> None:
+        """Cancel the turn that an earlier connection left behind: until it ends, the server may take no input."""
+        if self._abandoned and self._opening.session:
+            self._cancelled, self._abandoned = self._abandoned, ""
+            self._over.append(self._cancelled)
+            cancel = Cancel(request_id=self._cancelled, session_id=self._opening.session)
+            step.frames.append(ACTIONS.encode(cancel))
 
     def text_reader(self) -> TextReader | None:
         """Return a fast reader for further text of the open turn; None unless exactly one turn is open."""
@@ -167,6 +185,8 @@ class ClientTranslator(TranslatorDefaults[Event]):
             return Burst(items=burst.items, request=request, at=burst.at)
         items: list[Event] = []
         for said in burst.items:
+            if own and own == self._cancelled and isinstance(said, TurnEnded | Reply | ErrorReported):
+                continue  # the answer to a cancel of our own
             if own and own not in self._turns and self._begins_turn(own, said):
                 why = self._stray_reason(own)
                 if why:
@@ -179,6 +199,7 @@ class ClientTranslator(TranslatorDefaults[Event]):
                 item = self._typed_answer(own, said)
                 if command is not None:
                     now, answers = self._opening.take_answer(command, item)
+                    self._cancel_abandoned(step)
                     self._write_commands(now, step)
                     items += answers
                     continue

@@ -42,7 +42,7 @@ async def test_the_connection_of_a_turn_that_never_ends_is_closed_and_the_next_i
             .sends("p", run("Next"))
             .server_receives({"action": "get_session", "requestId": "$get", "sessionId": SERVER_SESSION})
             .server_sends(acknowledged("$get", **CREATED))
-            .server_receives(told("$u", "Next"))
+            .server_receives({"action": "cancel", "requestId": "$t"}, told("$u", "Next"))
             .done()
         )
         assert len(made.pods) == 2

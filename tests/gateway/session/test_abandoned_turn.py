@@ -1,0 +1,138 @@
+"""A turn that a lost connection to a smooth server left behind (docs/translation.md, rule 3.15).
+
+The server in Rust goes on with such a turn, and takes no further input of its conversation until the turn ends. It ends
+the turn at a `cancel` that names the session. The servers whose turns end with their socket ignore that cancel.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.gateway.in_memory import InMemoryGateway, Script, in_memory_gateway
+from tests.gateway.pod_messages import delta, done, echo, problem, run, run_end, say, status
+from tests.gateway.smooth_server_messages import (
+    CONVERSATION,
+    CREATED,
+    SERVER_SESSION,
+    acknowledged,
+    answered,
+    create,
+    said,
+    stopped,
+    taken,
+    told,
+)
+from tests.gateway.smooth_server_messages import problem as server_problem
+
+Frame = dict[str, Any]
+
+LOST = "the connection to the backend was lost"
+FAILED = (problem("internal", LOST), status("idle"))
+GET: Frame = {"action": "get_session", "requestId": "$get", "sessionId": SERVER_SESSION}
+FOUND = acknowledged("$get", **CREATED)
+CANCELLED_TURN: Frame = {"action": "cancel", "requestId": "$t", "sessionId": SERVER_SESSION}
+
+
+def abandoned(made: InMemoryGateway) -> Script:
+    """Return a client `p` whose turn "$t" has streamed `Hel` when the connection to the server is lost."""
+    return (
+        made.script()
+        .asks_server("p", "Hi")
+        .server_sends(taken("$t"), said("$t", "Hel"))
+        .receives("p", echo("Hi"), status("running"), say("turn_start"), delta("Hel"))
+        .server_dies()
+        .receives("p", done("Hel"), *FAILED)
+    )
+
+
+def answers_again(script: Script) -> Script:
+    """Let the client send an input, which the server accepts and answers."""
+    return (
+        script.sends("p", run("And?"))
+        .server_receives(told("$n", "And?"))
+        .server_sends(taken("$n"), said("$n", "Yes"), answered("$n", "Yes"))
+        .receives("p", echo("And?"), status("running"), say("turn_start"), delta("Yes"), done("Yes"), *ENDED)
+    )
+
+
+ENDED = (say("turn_end"), run_end("finished"), status("idle"))
+
+
+async def test_the_abandoned_turn_is_cancelled_over_the_next_connection() -> None:
+    async with in_memory_gateway(upstream="smooth") as made:
+        script = abandoned(made).server_receives(GET).server_sends(FOUND).server_receives(CANCELLED_TURN)
+        await answers_again(script.server_sends(stopped("$t")).receives("p")).done()
+
+
+@pytest.mark.parametrize("code", [None, "UNSUPPORTED_ACTION", "INTERNAL_ERROR"])
+async def test_no_client_learns_how_a_server_answers_to_that_cancel(code: str | None) -> None:
+    async with in_memory_gateway(upstream="smooth") as made:
+        script = abandoned(made).server_receives(GET).server_sends(FOUND).server_receives(CANCELLED_TURN)
+        if code is not None:
+            script.server_sends(server_problem("$t", code)).receives("p")
+        await answers_again(script).done()
+
+
+async def test_an_input_that_waited_for_the_connection_follows_the_cancel() -> None:
+    async with in_memory_gateway(upstream="smooth") as made:
+        await (
+            abandoned(made)
+            .server_receives(GET)
+            .sends("p", run("And?"))
+            .server_sends(FOUND)
+            .server_receives(CANCELLED_TURN, told("$n", "And?"))
+            .server_sends(stopped("$t"), taken("$n"))
+            .receives("p", echo("And?"), status("running"), say("turn_start"))
+            .done()
+        )
+
+
+async def test_an_input_that_was_written_and_not_accepted_is_cancelled_too() -> None:
+    async with in_memory_gateway(upstream="smooth") as made:
+        await (
+            made.script()
+            .asks_server("p", "Hi")
+            .server_dies()
+            .receives("p", problem("internal", LOST))
+            .server_receives(GET)
+            .server_sends(FOUND)
+            .server_receives(CANCELLED_TURN)
+            .done()
+        )
+
+
+async def test_a_connection_lost_before_the_cancel_leaves_it_to_the_next() -> None:
+    async with in_memory_gateway(upstream="smooth") as made:
+        await (
+            abandoned(made)
+            .server_receives(GET)
+            .server_dies()
+            .server_receives({**GET, "requestId": "$get2"})
+            .server_sends(server_problem("$get2", "SESSION_NOT_FOUND"))
+            .server_receives({**create("$again"), "conversationId": CONVERSATION})
+            .server_sends(acknowledged("$again", **CREATED))
+            .server_receives(CANCELLED_TURN)
+            .server_dies()
+            .server_receives({**GET, "requestId": "$get3"})
+            .server_sends(acknowledged("$get3", **CREATED))
+            .server_receives()
+            .receives("p")
+            .done()
+        )
+
+
+async def test_no_turn_is_cancelled_after_a_loss_without_a_turn() -> None:
+    async with in_memory_gateway(upstream="smooth") as made:
+        await (
+            made.script()
+            .asks_server("p", "Hi")
+            .server_sends(taken("$t"), answered("$t", ""))
+            .receives("p", echo("Hi"), status("running"), say("turn_start"), *ENDED)
+            .server_dies()
+            .server_receives(GET)
+            .server_sends(FOUND)
+            .server_receives()
+            .done()
+        )
