@@ -2,7 +2,8 @@
 
 After a lost connection we send `get_session` with the old id. If the server does not know that id, we send `create`
 with the conversationId. If the server then returns another conversation, the history is lost, and clients get a Gap
-(docs/translation.md, rule 3.15).
+(docs/translation.md, rule 3.15). A conversation in which nothing was said has no history: the server in Rust stores it
+with its first message.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ class Opening(SessionOpening):
     def __init__(self) -> None:
         super().__init__()
         self._conversation = ""
+        self._has_context = False  # something was said in that conversation, as far as we know
 
     def resume(self, state: SessionState) -> list[Command]:
         """Return the commands for a new connection: none for a session that was never opened."""
@@ -39,13 +41,15 @@ class Opening(SessionOpening):
         if not isinstance(session, str) or not isinstance(conversation, str):
             return []
         self._conversation = conversation
+        is_new = state.opening is not None and state.opening.request  # without a request, it was resumed
+        self._has_context = bool(state.transcript) or state.turn is not None or not is_new
         return self._ask(commands.GetSession(session=session))
 
     def _open(self, command: Command, event: SessionOpened) -> list[Event]:
         session = given(event.ext, "sessionId")
         self.session = session if isinstance(session, str) else ""
         known, self._conversation = self._conversation, event.session
-        lost = known and event.session != known and not command.request
+        lost = known and event.session != known and not command.request and self._has_context
         return [Gap(text=LOST, context=True)] if lost else []
 
     def _second_attempt(self, command: Command) -> Command | None:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from dragoman.mappings.canonical.values import Message
 from tests.gateway.in_memory import InMemoryGateway, Script, in_memory_gateway
 from tests.gateway.pod_messages import delta, done, echo, run_end, say, status
@@ -79,6 +81,58 @@ def forgotten(script: Script) -> Script:
 def again(request: str, text: str) -> Frame:
     """Return an input to the server in its new session."""
     return told(request, text) | {"sessionId": ELSE}
+
+
+async def test_a_conversation_without_a_message_had_no_context_to_lose() -> None:
+    """The server in Rust stores a conversation with its first message."""
+    async with in_memory_gateway(upstream="smooth") as made:
+        await (
+            made.script()
+            .connects("a")
+            .sends("a", OPEN)
+            .server_receives({"action": "create_conversation_session", "requestId": "$open"})
+            .server_sends(acknowledged("$open", **CREATED))
+            .receives("a", {"type": "immediate_response", "status": 200})
+            .server_dies()
+            .server_receives({"action": "get_session", "requestId": "$get", "sessionId": SERVER_SESSION})
+            .server_sends(problem("$get", "SESSION_NOT_FOUND"))
+            .server_receives({"requestId": "$again", "conversationId": CONVERSATION})
+            .server_sends(acknowledged("$again", **FRESH))
+            .sends("a", send("r1", "Hi"))
+            .server_receives(again("$n", "Hi"))
+            .server_sends(taken("$n"), said("$n", "Yes"), answered("$n", "Yes"))
+            .receives("a", accepted("r1"), token("r1", "Yes"), answer("r1", "Yes"))
+            .done()
+        )
+        assert made.gaps == 0
+
+
+@pytest.mark.parametrize(
+    "resuming",
+    [
+        OPEN | {"conversationId": CONVERSATION},
+        {"action": "get_session", "requestId": "open", "sessionId": SERVER_SESSION},
+    ],
+)
+async def test_a_resumed_conversation_has_context_that_the_gateway_never_saw(resuming: Frame) -> None:
+    async with in_memory_gateway(upstream="smooth") as made:
+        await (
+            made.script()
+            .connects("a")
+            .sends("a", resuming)
+            .server_receives({"action": resuming["action"], "requestId": "$open"})
+            .server_sends(acknowledged("$open", **CREATED))
+            .server_receives({"action": "get_conversation_messages", "requestId": "$history"})
+            .server_sends(problem("$history", "STORAGE_ERROR"))
+            .receives("a", {"type": "immediate_response", "status": 200})
+            .server_dies()
+            .server_receives({"action": "get_session", "requestId": "$get", "sessionId": SERVER_SESSION})
+            .server_sends(problem("$get", "SESSION_NOT_FOUND"))
+            .server_receives({"requestId": "$again", "conversationId": CONVERSATION})
+            .server_sends(acknowledged("$again", **FRESH))
+            .done()
+        )
+        assert made.gaps == 1
 
 
 async def test_clients_without_a_form_for_lost_context_are_told_once_before_the_first_answer() -> None:
