@@ -46,7 +46,7 @@ class SessionOpening:
             failure = Failure(cause="busy", text=f"{HELD_MAX} commands wait for the session to be opened")
             return [], [Reply(request=command.request, failure=failure)]
         self._held.append(command)
-        return (self._ask(replace(self._wanted, request="")) if self._asked is None else []), []
+        return (self._ask(self._first_attempt()) if self._asked is None else []), []
 
     def take_answer(self, command: Command, event: Event) -> tuple[list[Command], list[Event]]:
         """Return the commands to write after this answer, and the events to pass on.
@@ -60,10 +60,10 @@ class SessionOpening:
             events = [event, *self._open(command, event)]
             held, self._held = self._held, []
             return [self._in_session(c) for c in held], events
-        again = None if command.request else self._second_attempt(command)
+        failure = event.failure if isinstance(event, Reply) else None
+        again = None if command.request else self._second_attempt(command, failure)
         if again is not None:
             return self._ask(again), []
-        failure = event.failure if isinstance(event, Reply) else None
         if isinstance(command, OpenSession) and failure is None:  # it was answered with something else than a session
             event = Reply(request=command.request, failure=UNOPENED)
         held, self._held = self._held, []
@@ -87,8 +87,12 @@ class SessionOpening:
         self.session = event.session
         return []
 
-    def _second_attempt(self, command: Command) -> Command | None:
-        """Return the command to try after this one failed, if any."""
+    def _first_attempt(self) -> Command:
+        """Return the command that opens a session for commands that need one."""
+        return replace(self._wanted, request="")
+
+    def _second_attempt(self, command: Command, failure: Failure | None) -> Command | None:
+        """Return the command to try after this one failed, if any; `failure` is None if its answer is malformed."""
         return None
 
     def _ask(self, command: Command) -> list[Command]:

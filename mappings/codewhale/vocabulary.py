@@ -19,6 +19,9 @@ FAILED = -32603
 NOT_FOUND = -32004
 """The error code of `thread/resume` and `thread/fork` for an unknown thread, since 0.9.4."""
 
+UNAVAILABLE = -32005
+"""The error code `runtime_unavailable`, since 0.10.2: nothing ran, for example because the thread has pending work."""
+
 NEW = "New conversation"
 """The preview of a thread without messages."""
 
@@ -38,6 +41,7 @@ CAUSE_OF_CODE: dict[int, Cause] = {
     NO_METHOD: "unsupported",
     INVALID_PARAMS: "invalid",
     NOT_FOUND: "not_found",
+    UNAVAILABLE: "busy",
 }
 
 WORDS: tuple[tuple[str, Cause], ...] = (

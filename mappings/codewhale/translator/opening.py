@@ -1,7 +1,8 @@
 """The thread of a link, opened or resumed before all other commands (docs/dialects/codewhale.md, sections 2.3 and 3).
 
 Servers before 0.10.2 keep the model's context only in memory. So clients get a Gap with `context` if such a server
-resumes a thread from its store, or if a new thread replaces a lost one.
+resumes a thread from its store, or if a new thread replaces a lost one. A server of 0.10.2 refuses to resume a thread
+while it has pending work: the thread is not replaced, and the commands that waited are refused as busy.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from msgspec.structs import replace
 from dragoman.mappings.canonical import SessionState, Unmapped, commands
 from dragoman.mappings.canonical.commands import Command
 from dragoman.mappings.canonical.events import Event, Gap, SessionOpened
-from dragoman.mappings.canonical.values import Ext
+from dragoman.mappings.canonical.values import Ext, Failure
 from dragoman.mappings.codewhale.vocabulary import given
 from dragoman.mappings.codewhale.wire.requests import ResumeParams, StartParams
 from dragoman.mappings.codewhale.wire.values import Thread
@@ -85,10 +86,17 @@ class Opening(SessionOpening):
             return []
         return [Gap(text=LOST, context=True)] if known or resumed else []
 
-    def _second_attempt(self, command: Command) -> Command | None:
+    def _first_attempt(self) -> Command:
+        """Return the command that resumes the thread of the previous server, or opens the first one."""
+        if self._known:
+            return self._placed(commands.ResumeSession(session=self._known))
+        return super()._first_attempt()
+
+    def _second_attempt(self, command: Command, failure: Failure | None) -> Command | None:
         if not isinstance(command, commands.ResumeSession) or not self._known:
             return None
-        return replace(self._wanted, request="")
+        is_kept = failure is not None and failure.cause == "busy"  # the next command resumes it again
+        return None if is_kept else replace(self._wanted, request="")
 
     def _placed(self, command: commands.ResumeSession) -> commands.ResumeSession:
         """Add the folder to a resume: without it the server uses its own (docs/dialects/codewhale.md, section 2.3)."""

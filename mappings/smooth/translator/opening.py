@@ -13,6 +13,7 @@ from msgspec import structs
 from dragoman.mappings.canonical import SessionState, commands
 from dragoman.mappings.canonical.commands import Command
 from dragoman.mappings.canonical.events import Event, Gap, SessionOpened
+from dragoman.mappings.canonical.values import Failure
 from dragoman.mappings.opening import SessionOpening
 from dragoman.mappings.smooth.vocabulary import given, omits_supports
 
@@ -52,7 +53,7 @@ class Opening(SessionOpening):
         lost = known and event.session != known and not command.request and self._has_context
         return [Gap(text=LOST, context=True)] if lost else []
 
-    def _second_attempt(self, command: Command) -> Command | None:
+    def _second_attempt(self, command: Command, failure: Failure | None) -> Command | None:
         if not isinstance(command, commands.GetSession) or not self._conversation:
             return None
         return commands.resume_session(structs.replace(self._wanted, request=""), self._conversation)

@@ -216,6 +216,30 @@ def test_a_thread_unknown_to_a_restarted_server_is_replaced_and_the_loss_is_told
     assert isinstance(gap, say.Gap)
 
 
+PENDING_WORK = (-32005, "409 Conflict: selected history has pending work")
+
+
+def test_a_thread_with_pending_work_is_not_replaced_and_the_next_command_resumes_it_again() -> None:
+    child = Child()
+    child.attached(SessionState(id=SESSION, backend=BackendInfo(cwd="/w"), backend_ids=keep(thread_id=THREAD)))
+    child.message()
+    (refused,) = child.answers("thread/resume", error=PENDING_WORK)
+    assert (refused.request, refused.failure.cause, refused.failure.text) == ("m", "busy", PENDING_WORK[1])
+    assert child.asked == []
+    child.message(request="again")
+    (again,) = child.asked
+    assert (again["method"], again["params"]["thread_id"], again["params"]["cwd"]) == ("thread/resume", THREAD, "/w")
+    child.answers("thread/resume", {"thread_id": THREAD, "status": "resumed", "thread": ROW, "data": {}})
+    assert [request["method"] for request in child.asked] == ["thread/message"]
+
+
+def test_a_thread_with_pending_work_is_asked_for_only_by_a_command() -> None:
+    child = Child()
+    child.attached(SessionState(id=SESSION, backend_ids=keep(thread_id=THREAD)))
+    assert child.answers("thread/resume", error=PENDING_WORK) == []
+    assert child.asked == []
+
+
 def test_a_stored_thread_that_a_client_resumes_has_lost_its_context_too() -> None:
     """The store keeps the thread, but only the process's memory has its context (docs/dialects/codewhale.md, section
     3).
