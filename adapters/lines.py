@@ -2,8 +2,9 @@
 
 `feed` takes one chunk and returns every line that it completes: splitting a whole read costs a tenth of reading line by
 line. A line above the limit is discarded up to its newline and replaced by Oversize, so it costs the peer one message
-and no memory here. Lines are trimmed of Unicode white space and blank lines are skipped (docs/dialects/pod.md, section
-1; docs/dialects/codewhale.md, section 1). At EOF an unterminated last line counts.
+and no memory here. A line of ENDLESS times the limit is reported before its end, and ends the link: to discard it for
+ever would take half a core. Lines are trimmed of Unicode white space and blank lines are skipped
+(docs/dialects/pod.md, section 1; docs/dialects/codewhale.md, section 1). At EOF an unterminated last line counts.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from dragoman.adapters.meter import Meter
 from dragoman.mappings.dialect import Frame, Oversize
 
 LINES_AT_ONCE = 4096  # lines of a read that are split at once: about 0.4 ms; one read may have 262,144
+
+ENDLESS = 16  # times the limit: 256 MiB; the largest messages seen are below 4 MiB
 
 WHITE_SPACE = (
     "\t\n\x0b\x0c\r \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004"
@@ -76,7 +79,10 @@ class LineSplitter:
             for line in lines:
                 self._hold(line)
                 frames += self.finish()
+        begun, endless = self._size, ENDLESS * self.max_line
         self._hold(rest)
+        if begun <= endless < self._size:
+            frames.append(Oversize(size=self._size, limit=self.max_line, endless=True))
         return frames
 
     def finish(self) -> list[Frame]:

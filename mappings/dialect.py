@@ -48,12 +48,13 @@ class Oversize(Struct, frozen=True):
     """Placeholder for a frame that the adapter refused because of its size.
 
     The frame had `size` bytes or parts (so far), against a limit of `limit`. If the limit is one of JSON values, `size`
-    is in bytes.
+    is in bytes. An `endless` frame is so far above its limit that its peer cannot be expected to end it.
     """
 
     size: int
     limit: int
     unit: Literal["bytes", "parts", "values"] = "bytes"
+    endless: bool = False
 
     @property
     def text(self) -> str:
@@ -424,7 +425,7 @@ class Direction(Struct, Generic[T], frozen=True, kw_only=True):
         if isinstance(error, PeerError):
             raise error
         if isinstance(frame, Oversize):
-            raise PeerError("too_large", frame.text)
+            raise PeerError("too_large", frame.text, can_continue=not frame.endless)
         if isinstance(frame, Missed):
             raise PeerError("too_large", f"{frame.count} messages came faster than they were read, and were dropped")
         if isinstance(frame, Parts):

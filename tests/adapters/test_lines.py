@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from dragoman.adapters.lines import LineSplitter, join
+from dragoman.adapters.lines import ENDLESS, LineSplitter, join
 from dragoman.adapters.meter import Meter
 from dragoman.mappings.dialect import Frame, Oversize
 
@@ -102,18 +102,24 @@ def test_an_unterminated_line_over_the_limit_is_reported_at_the_end() -> None:
     assert split([b"x" * 8, b"x" * 8], max_line=10) == [Oversize(size=16, limit=10)]
 
 
+def test_a_line_without_an_end_is_reported_once_before_its_end() -> None:
+    splitter = LineSplitter(10)
+    told = [splitter.feed(b"x" * 10) for _ in range(ENDLESS + 3)]
+    assert told == [*[[]] * ENDLESS, [Oversize(size=10 * ENDLESS + 10, limit=10, endless=True)], [], []]
+
+
 def test_the_bytes_of_a_line_over_the_limit_are_not_held() -> None:
     splitter = LineSplitter(1024 * 1024)
     megabyte = b"x" * (1024 * 1024)
     tracemalloc.start()
     try:
-        for _ in range(64):
+        for _ in range(ENDLESS):
             splitter.feed(megabyte)
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
     assert peak < 4 * len(megabyte)
-    assert splitter.feed(b"\nnext\n") == [Oversize(size=64 * len(megabyte), limit=len(megabyte)), b"next"]
+    assert splitter.feed(b"\nnext\n") == [Oversize(size=ENDLESS * len(megabyte), limit=len(megabyte)), b"next"]
 
 
 def test_the_cost_of_a_line_fed_byte_by_byte_is_proportional_to_its_length() -> None:

@@ -116,6 +116,11 @@ def test_a_frame_that_is_not_bytes_is_a_fault(frame: Any, code: str) -> None:
     assert step.bursts == [Burst(items=both("a") + both("b"))]
 
 
+def test_a_frame_without_an_end_ends_its_link() -> None:
+    (fault,) = received(Oversize(size=161, limit=10, endless=True)).faults
+    assert (fault.code, fault.can_continue) == ("too_large", False)
+
+
 def test_a_frame_that_decodes_may_still_be_too_deep() -> None:
     deep = b'{"type":"show","anything":' + b"[" * 9 + b"]" * 9 + b"}"
     assert [fault.code for fault in received(deep).faults] == ["too_deep"]
