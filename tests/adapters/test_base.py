@@ -1,4 +1,4 @@
-"""What every transport says of a connect that failed."""
+"""The reason that every transport gives for a connect that failed."""
 
 from __future__ import annotations
 
