@@ -258,6 +258,16 @@ def test_the_error_names_a_port_in_use_and_exits_1() -> None:
     )
 
 
+def test_the_error_names_a_unix_socket_in_use_and_exits_1(tmp_path: Path) -> None:
+    path = tmp_path / "sock"
+    with socket.socket(socket.AF_UNIX) as taken:
+        taken.bind(str(path))
+        taken.listen()
+        used = refused("bridge", f"pod+unix:{path}", "pod+unix:/x", code=1)
+        ops = refused("bridge", "--ops", f"unix:{path}", f"pod+unix:{tmp_path}/other", "pod+unix:/x", code=1)
+    assert used == ops == f"error: {path}: another process listens here; stop it, or choose another path"
+
+
 def test_a_second_listener_that_fails_closes_the_first(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
