@@ -48,6 +48,7 @@ class ChildTransport(LineStream):
         self._over = over
         self._rest = REST
         self._begun = asyncio.Event()  # the child has written something, or has exited
+        self._is_ended = False  # by the gateway
         self._settings = settings
         self._mark = uuid.uuid4().hex
         env = {**settings.env, MARK: self._mark}
@@ -87,6 +88,7 @@ class ChildTransport(LineStream):
         No process of its group is left afterwards. Processes in other sessions are ended too with `reap_all`, else
         logged.
         """
+        self._is_ended = True
         try:
             await self._finish()
         except BaseException:
@@ -103,6 +105,7 @@ class ChildTransport(LineStream):
 
     def kill(self) -> None:
         """Send SIGKILL to the child's group without an event loop, for use at interpreter exit."""
+        self._is_ended = True
         self._process.kill()
 
     async def wait_started(self) -> None:
@@ -139,7 +142,7 @@ class ChildTransport(LineStream):
         self._in.pause()
         self._read_on()
         self._out.close()
-        if not self._begun.is_set() and self._settings.withheld:
+        if not self._begun.is_set() and not self._is_ended and self._settings.withheld:
             self._log.warning(
                 "the child ended before it wrote anything; it did not get these variables of the gateway's environment:"
                 " name those that it needs in the route's `env`",

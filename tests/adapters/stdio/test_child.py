@@ -321,6 +321,15 @@ async def test_a_child_that_ends_silently_is_logged_with_the_variables_it_did_no
     assert [entry["variables"] for entry in logs if "variables" in entry] == ["API_KEY, MODEL"]
 
 
+async def test_the_log_names_no_missing_variables_for_a_child_that_the_gateway_ended(mark: str) -> None:
+    with capture_logs() as logs:
+        async with asyncio.timeout(DEADLINE), Children(1, SHORT) as children:
+            settings = ChildSettings(env=ENV, withheld=("API_KEY",))
+            transport = await children.spawn(python("import sys; sys.stdin.read()", mark), LIMITS, settings)
+            await transport.close()
+    assert [entry for entry in logs if "variables" in entry] == []
+
+
 async def test_the_log_names_no_missing_variables_for_a_child_that_wrote_output(mark: str) -> None:
     with capture_logs() as logs:
         async with asyncio.timeout(DEADLINE), Children(1, SHORT) as children:
