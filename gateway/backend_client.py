@@ -287,6 +287,7 @@ class TypedAnswer:
         return True
 
 
+ASKING_ENDS = ("paused", "completed", "cancelled")
 PAUSED = "The turn is paused until the user continues it."
 
 
@@ -302,8 +303,11 @@ class TurnOutcome(Struct, frozen=True, kw_only=True):
 
 
 def _outcome(ended: TurnEnded | None, failure: Failure | None) -> TurnOutcome:
-    """Return the outcome of an input. A turn that ended `paused` waits for the user, whatever its words are."""
-    question = find_question(ended.text) if ended is not None and ended.end in ("paused", "completed") else ""
+    """Return the outcome of an input. A turn that ended `paused` waits for the user, whatever its words are.
+
+    A dialect that has no paused turns reports one that waits as completed or cancelled.
+    """
+    question = find_question(ended.text) if ended is not None and ended.end in ASKING_ENDS else ""
     if not question and ended is not None and ended.end == "paused":
         question = PAUSED
     return TurnOutcome(ended=ended, failure=failure, question=question or None)

@@ -14,7 +14,7 @@ from dragoman.gateway.replay.in_process import InProcessEvent
 from dragoman.mappings.canonical import Command, Event
 from dragoman.mappings.canonical import events as e
 from dragoman.mappings.canonical.commands import AnswerApproval, AnswerInteraction, AnswerOtp, SubmitInput
-from dragoman.mappings.canonical.values import Failure, FieldError
+from dragoman.mappings.canonical.values import End, Failure, FieldError
 from dragoman.mappings.errors import ConfigError
 
 NAME = Raw(b'{"fields": [{"key": "name", "label": "full name"}]}')
@@ -117,6 +117,13 @@ def test_a_question_that_another_client_answered_takes_no_line() -> None:
 
     assert turn.run("hello").ended == ENDED
     assert [type(command) for command in client.said] == [SubmitInput]
+
+
+@pytest.mark.parametrize("end", ["paused", "completed", "cancelled"])  # smooth reports a paused turn as cancelled
+def test_a_turn_that_ends_with_a_question_in_words_waits_for_its_answer(end: End) -> None:
+    text = "One moment.\n\nMay I write?\nAnswer approve or deny."
+    outcome, _ = run(ScriptedClient([ACCEPTED, e.TurnEnded(end=end, text=text)]))
+    assert outcome.question == "May I write?\nAnswer approve or deny."
 
 
 def test_a_paused_turn_waits_for_the_user() -> None:
