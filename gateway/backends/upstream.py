@@ -30,6 +30,7 @@ from dragoman.gateway.overload.fair_queue import DIAL
 from dragoman.gateway.public_reason import exit_reason, full_reason, public_reason
 from dragoman.gateway.services import Services
 from dragoman.gateway.session.ports import BackendEvents
+from dragoman.gateway.session.wording import UNREACHABLE
 from dragoman.mappings.canonical import Command, Event, SessionState
 from dragoman.mappings.canonical.values import Cause
 from dragoman.mappings.dialect import Burst, Dialect, Frame, Translator
@@ -228,7 +229,7 @@ class Upstream:
         self._status.note_fault(why, self._clock())
         unsent, self._waiting = self._waiting, []
         cause: Cause = "busy" if error.errno == errno.EBUSY else "upstream_lost"
-        text = f"the backend cannot be reached: {public_reason(error) or late}"
+        text = f"{UNREACHABLE}: {public_reason(error) or late}"
         self._may_go_on = bool(self._session.lost(text, unsent, cause))
 
     def _log_change(self, level: str, text: str, **details: str) -> None:

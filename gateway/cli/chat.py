@@ -16,6 +16,7 @@ from dragoman.gateway.cli.terminal import DIM, Terminal
 from dragoman.gateway.endpoint import parse
 from dragoman.gateway.observability import logs
 from dragoman.gateway.replay.in_process import InProcessEvent
+from dragoman.gateway.session.wording import UNREACHABLE
 from dragoman.mappings.canonical import Command, Event
 from dragoman.mappings.canonical import events as e
 from dragoman.mappings.canonical.commands import CancelTurn, GetHistory, ListSessions
@@ -345,7 +346,7 @@ def chat(
 def _exit_code(outcome: TurnOutcome) -> int:
     """Return the exit code of a chat whose last turn has no open question."""
     ended, failure = outcome.ended, outcome.failure
-    if failure is not None and failure.cause == "upstream_lost":
+    if failure is not None and (failure.cause == "upstream_lost" or UNREACHABLE in failure.text):
         return UNREACHED
     return 0 if ended is not None and ended.end == "completed" else 1
 

@@ -16,6 +16,7 @@ from dragoman.gateway.cli.running import set_up
 from dragoman.gateway.cli.terminal import NOT_UTF8
 from dragoman.gateway.endpoint import parse
 from dragoman.gateway.recording.printable import printable
+from dragoman.gateway.session.wording import UNREACHABLE
 from dragoman.mappings.canonical import Event
 from dragoman.mappings.canonical.events import TextDelta
 from dragoman.mappings.canonical.values import End, Failure, Usage
@@ -114,13 +115,14 @@ def _result(session: str, outcome: TurnOutcome) -> SendResult:
 
 def _tell_end(result: SendResult, client: BackendClient) -> None:
     """Raise the error or the exit code for a turn that did not complete."""
-    if result.end is None and result.failure is not None:
-        reached = result.failure.cause != "upstream_lost"
-        raise (DragomanError if reached else ConfigError)(client.explain(result.failure))
+    failure = result.failure
+    if failure is not None and (result.end is None or UNREACHABLE in failure.text):
+        lost = failure.cause == "upstream_lost" or UNREACHABLE in failure.text
+        raise (ConfigError if lost else DragomanError)(client.explain(failure))
     if result.question is not None:
         raise typer.Exit(UNANSWERED)
     if result.end != "completed":
-        why = f": {result.failure.text}" if result.failure is not None else ""
+        why = f": {failure.text}" if failure is not None else ""
         raise DragomanError(f"the turn ended {result.end}{why}")
 
 

@@ -26,6 +26,10 @@ CODE = re.compile(r"/?code\s+(\S{1,64})", re.IGNORECASE)
 WORDS = {"approve": True, "/approve": True, "deny": False, "/deny": False}
 
 
+UNREACHABLE = "the backend cannot be reached"
+"""The beginning of a failure whose backend cannot be reached; another dragoman passes it on in each dialect."""
+
+
 def find_question(text: str) -> str:
     """Return the question in words with which the text of a turn ends, "" if it ends with none.
 

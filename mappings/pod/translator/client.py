@@ -25,6 +25,9 @@ from dragoman.mappings.rules import Emulated, Nothing
 CONTENT = frozenset(kind for kind in get_args(Event) if kind.of_a_turn) - {say.TurnResult, say.ErrorReported}
 """Events that open a turn if none is open."""
 
+FAILURES = frozenset(("provider_error", "tool_error", "internal"))
+"""Codes of errors that end a run, or that are about something else than a command."""
+
 LATE_QUIET = 0.25
 """Seconds of silence after which content of a pod that is not running ends the turn that it opened."""
 
@@ -35,6 +38,7 @@ class ClientTranslator(TranslatorDefaults[Event]):
     def __init__(self, clock: Clock, new_id: NewId) -> None:
         self._status: Status = "idle"
         self._is_late = False  # content came after the status that ended its run
+        self._compaction_failed = False  # its `error` comes next
         self._pending = PendingMethods()
         self._losses = Losses(FROM_COMMAND)
         self._foreign = 0
@@ -145,7 +149,7 @@ class ClientTranslator(TranslatorDefaults[Event]):
         return self._accepted()  # the session adds the user's message itself, once
 
     def _on_status(self, event: say.StatusChanged) -> tuple[say.Event, ...]:
-        self._status, self._is_late = event.status, False
+        self._status, self._is_late, self._compaction_failed = event.status, False, False
         pending = self._pending
         if event.status != "running":
             if not pending.entries:
@@ -176,6 +180,9 @@ class ClientTranslator(TranslatorDefaults[Event]):
             return ()
         # While a run is open, this error is about the input of that run: it answers no pending command.
         refused = None if code == "invalid_request" and self._status == "running" else pending.take_refused(code)
+        if refused is None and self._refuses_run(code, event.text):
+            refused = pending.take_unheard_run()
+        self._compaction_failed = False
         if refused is not None:
             if refused.kind is ask.CancelTurn and refused.running:
                 return _done(refused.request)
@@ -184,6 +191,14 @@ class ClientTranslator(TranslatorDefaults[Event]):
             self._foreign += 1
             return ()
         return (event,)
+
+    def _refuses_run(self, code: str, text: str) -> bool:
+        """Return True if an error can only be about a run that the pod has not begun.
+
+        A real pod refuses a run with other codes. A gateway whose backend is gone has no other answer.
+        """
+        is_bad_line = code == "internal" and text.startswith(BAD_METHOD)
+        return code in FAILURES and self._status != "running" and not self._compaction_failed and not is_bad_line
 
     def _belongs_to_others(self, code: str, text: str) -> bool:
         """Return True if an error that matches none of our commands is the answer to another client."""
@@ -201,6 +216,7 @@ class ClientTranslator(TranslatorDefaults[Event]):
 
     def _on_compacted(self, event: say.Event) -> tuple[say.Event, ...]:
         # The command was executed, with success or not: this event tells all clients the result.
+        self._compaction_failed = self._compaction_failed or type(event) is say.CompactionFailed
         entry = self._pending.take_oldest(ask.Compact)
         return (event, *(_done(entry.request) if entry is not None else ()))
 

@@ -119,6 +119,13 @@ class PendingMethods(Struct):
         self.entries.remove(run)
         return run
 
+    def take_unheard_run(self) -> PendingMethod | None:
+        """Remove and return the oldest `run` command that nothing has answered, not even its echo."""
+        run = next((one for one in self.entries if one.kind is SubmitInput and not one.echoed), None)
+        if run is not None:
+            self.entries.remove(run)
+        return run
+
     def begin_run(self) -> None:
         """Note that status{running} came: stops that were sent before it apply to this run."""
         self.late = 0

@@ -27,9 +27,10 @@ KEYS = {"type", "session", "end", "text", "usage", "failure", "question"}
 
 
 class Backends:
-    """Demo backends as processes, each started on first use."""
+    """Demo backends, or gateways with `command="bridge"`, as processes. Each is started on first use."""
 
-    def __init__(self, folder: Path, *options: str) -> None:
+    def __init__(self, folder: Path, *options: str, command: str = "demo-backend") -> None:
+        self._command = command
         self._folder = folder
         self._options = options
         self._running: dict[str, tuple[str, subprocess.Popen[str]]] = {}
@@ -39,7 +40,7 @@ class Backends:
         if dialect not in self._running:
             place = PLACES[dialect].format(folder=self._folder)
             process = subprocess.Popen(
-                [sys.executable, "-m", "dragoman", "demo-backend", place, "--log-level", "error", *self._options],
+                [sys.executable, "-m", "dragoman", self._command, place, "--log-level", "error", *self._options],
                 stderr=subprocess.PIPE,
                 text=True,
             )
@@ -202,3 +203,14 @@ def test_a_backend_that_cannot_be_reached_exits_2(endpoint: str, tmp_path: Path)
     assert (done.returncode, done.stdout.strip()) == (2, "")
     assert done.stderr.startswith("error: the backend cannot be reached: ")
     assert done.stderr.endswith(f" ({endpoint})\n")
+
+
+@pytest.mark.parametrize("dialect", ["smooth", "pod", "pando", "codewhale"])
+def test_a_gateway_whose_backend_cannot_be_reached_exits_2_and_says_what_to_do(dialect: str, tmp_path: Path) -> None:
+    gateway = Backends(tmp_path, f"pod+unix:{tmp_path}/none", command="bridge")
+    try:
+        done = send(gateway.endpoint(dialect), "hello", "--deadline", "20")
+    finally:
+        gateway.stop()
+    assert done.returncode == 2
+    assert "the backend cannot be reached: the socket does not exist; start the backend" in done.stderr

@@ -362,6 +362,33 @@ def test_the_error_for_a_bad_line_of_another_client_is_not_an_error_of_our_turn(
 
 
 @pytest.mark.parametrize("code", ["provider_error", "tool_error", "internal"])
+def test_a_failure_of_a_pod_that_does_not_run_refuses_the_oldest_run_without_an_echo(code: str) -> None:
+    pod = Pod()
+    pod.sent(run("a", "x"), run("b", "y"))
+    (answer,) = pod.sends(error(code, "the backend cannot be reached"))
+    assert (answer.request, answer.failure.text) == ("a", "the backend cannot be reached")
+    assert [type(item) for item in pod.sends(echo("y"), RUNNING, error(code))][-1] is say.ErrorReported
+
+
+def test_a_failure_of_a_running_pod_refuses_no_run() -> None:
+    assert answered(working(run("a", "x")).sends(error("internal"))) == []
+
+
+def test_the_error_of_a_failed_compaction_refuses_no_run() -> None:
+    pod = Pod()
+    pod.sent(ask.Compact(request="a"), run("b", "x"))
+    alert = frame("alert", level="error", source="compactor", message="no", timestamp_ms=1)
+    assert answered(pod.sends(frame("compact_failed", error="e"), alert, error("internal"))) == [done("a")]
+    assert [item.request for item in answered(pod.sends(error("internal")))] == ["b"]
+
+
+def test_the_error_for_a_bad_line_of_another_client_refuses_no_run() -> None:
+    pod = Pod()
+    pod.sent(run("a", "x"))
+    assert pod.sends(error("internal", "invalid method: x")) == []
+
+
+@pytest.mark.parametrize("code", ["provider_error", "tool_error", "internal"])
 def test_failures_are_passed_on(code: str) -> None:
     assert [type(item) for item in Pod().sends(error(code))] == [say.ErrorReported]
 
