@@ -309,7 +309,7 @@ class Link:
     def attach(self, state: SessionState, request: str) -> None:
         """Show a session to the peer."""
         if self.tap is not None:
-            self.tap.shown(state.id)
+            self.tap.attach(state.id)
         self._apply(self._translator.attach(state, request))
 
     def on_delivered(self, batch: Batch) -> None:
@@ -367,11 +367,11 @@ class Link:
         if tap is None:
             self._apply(self._translator.receive(frames))
         elif tap.session:
-            tap.heard(frames)
+            tap.begin_step(frames)
             try:
                 self._apply(self._translator.receive(frames))
             finally:
-                tap.acted()
+                tap.end_step()
         else:
             tap.receive(frames, lambda some: self._apply(self._translator.receive(some)))
         dropped = given - len(frames) if self._ended else 0  # type: ignore[redundant-expr]  # a step may end it

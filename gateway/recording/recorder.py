@@ -65,35 +65,35 @@ class Recorder:
         self.call = CurrentCall()
         self._recordings = recordings
         self._header = header
-        self._tracks: dict[str, SessionRecorder] = {}
+        self._sessions: dict[str, SessionRecorder] = {}
         self._provisional: dict[str, str] = {}  # the id that a session had before its backend named it, by its own
-        self.of: Callable[[str], SessionRecorder | None] = self._tracks.get
+        self.recorder_of: Callable[[str], SessionRecorder | None] = self._sessions.get
         """Return the recorder of a session, or None if the session is over."""
         self._own: SessionRecorder | None = None
         self.find_id = find_id
         self._public_ids = public_ids
 
-    def track(self, state: SessionState) -> SessionRecorder:
+    def record_session(self, state: SessionState) -> SessionRecorder:
         """Return a recorder for a new session."""
         header = structs.replace(self._header, session=state.id)
-        track = self._tracks[state.id] = SessionRecorder(
+        recorder = self._sessions[state.id] = SessionRecorder(
             self._recordings, self.call, header, state, public_ids=partial(self._public_ids, state)
         )
-        return track
+        return recorder
 
-    def unnamed_track(self, state: SessionState) -> SessionRecorder:
-        """Return a recorder for a session with a provisional id. Nothing is written before `name_track`."""
-        track = self.track(state)
-        track.hold()
-        return track
+    def record_unopened(self, state: SessionState) -> SessionRecorder:
+        """Return a recorder for a session with a provisional id. Nothing is written before `name_session`."""
+        recorder = self.record_session(state)
+        recorder.hold()
+        return recorder
 
-    def name_track(self, provisional: str, state: SessionState) -> None:
+    def name_session(self, provisional: str, state: SessionState) -> None:
         """Record this session under its own id from now on. The upstream tap still uses the provisional id."""
-        track = self._tracks.get(provisional)
-        if track is not None:
-            self._tracks[state.id] = track
+        recorder = self._sessions.get(provisional)
+        if recorder is not None:
+            self._sessions[state.id] = recorder
             self._provisional[state.id] = provisional
-            track.name(state.id)
+            recorder.name(state.id)
 
     def tap(self, link: str, dialect: str) -> Tap:
         """Return a tap for the link of a client."""
@@ -103,17 +103,17 @@ class Recorder:
         """Return a tap for a link to the backend, which carries one session, or many ("")."""
         return Tap(self, UP, dialect.name, upstream=dialect, session=session)
 
-    def over(self, session: str) -> None:
+    def end_session(self, session: str) -> None:
         """Close the recording of a session that is over."""
-        track = self._tracks.pop(session, None)
-        if track is not None:
-            self._tracks.pop(self._provisional.pop(session, ""), None)
-            track.close()
+        recorder = self._sessions.pop(session, None)
+        if recorder is not None:
+            self._sessions.pop(self._provisional.pop(session, ""), None)
+            recorder.close()
 
     def close(self) -> None:
         """Close all recordings of the route."""
-        for session in list(self._tracks):
-            self.over(session)
+        for session in list(self._sessions):
+            self.end_session(session)
         if self._own is not None:
             self._own.close()
 
@@ -156,100 +156,100 @@ class Tap:
         self._frames: Sequence[Frame] = ()
         self._command: Command | None = None
 
-    def heard(self, frames: Sequence[Frame]) -> None:
-        """Record received frames of a link with one session. The gateway acts on them until `acted` is called."""
-        track = self._home
-        if track is None or track.closed:
-            track = self._home = self._recorder.of(self.session)
-        self.call.session, self.call.reading = track, None
-        if track is not None:  # else its session is over
-            track.step.append(FramesNote(self._received, frames))
+    def begin_step(self, frames: Sequence[Frame]) -> None:
+        """Record received frames of a link with one session. The gateway acts on them until `end_step` is called."""
+        session = self._home
+        if session is None or session.closed:
+            session = self._home = self._recorder.recorder_of(self.session)
+        self.call.session, self.call.reading = session, None
+        if session is not None:  # else its session is over
+            session.step.append(FramesNote(self._received, frames))
 
-    def acted(self) -> None:
-        """End the step that `heard` began."""
-        track, self.call.session = self.call.session, None
-        if track is not None:
-            track.acted()
-        if self._home is not None and self._home is not track:  # the frames made another session act
-            self._home.acted()
+    def end_step(self) -> None:
+        """End the step that `begin_step` began."""
+        session, self.call.session = self.call.session, None
+        if session is not None:
+            session.end_step()
+        if self._home is not None and self._home is not session:  # the frames made another session act
+            self._home.end_step()
 
     def receive(self, frames: Sequence[Frame], take: Take) -> None:
         """Record received frames of a link with many sessions. Call `take` with each frame, which acts on it."""
         self.call.reading = None
         for frame in frames:
-            self.call.session, self.call.speaking = None, self.reaches
+            self.call.session, self.call.on_acting = None, self.record_in
             self._frames = (frame,)
             take(self._frames)
             self._settle()
 
-    def asks(self, command: Command) -> None:
+    def note_command(self, command: Command) -> None:
         """Note the command that the received frames mean, until it reaches a session."""
         if self._command is not None:
             self._record_unclaimed()
-        self.call.session, self.call.speaking = None, self.reaches
+        self.call.session, self.call.on_acting = None, self.record_in
         self._command = command
 
-    def reaches(self, track: SessionRecorder) -> None:
+    def record_in(self, session: SessionRecorder) -> None:
         """Record the received frames and their command in the session to which the command was routed."""
-        self._home = track
+        self._home = session
         frames, self._frames = self._frames, ()
         command, self._command = self._command, None
-        if frames and (command is not None or self._records(track)):
-            track.frames(self._received, frames)
+        if frames and (command is not None or self._records(session)):
+            session.frames(self._received, frames)
         if command is not None:
-            track.command(self.link, command)
+            session.command(self.link, command)
 
     def send(self, items: Sequence[Any]) -> None:
         """Record canonical items that are sent: replies to one client, or commands to the backend."""
-        track = self._track()
-        if track is None:
+        session = self._acting_session()
+        if session is None:
             return
         for item in items:
-            (track.answer if self._upstream is None else track.command)(self.link, item)
+            (session.answer if self._upstream is None else session.command)(self.link, item)
 
-    def shown(self, session: str) -> None:
+    def attach(self, session: str) -> None:
         """Make this the session of a client's link: the client is attached to it now."""
         if self._upstream is None:
-            self._home = self._recorder.of(session)
+            self._home = self._recorder.recorder_of(session)
 
     def put(self, frames: Sequence[bytes]) -> None:
         """Record frames that are sent."""
-        track = self.call.session
-        if track is not None and self._upstream is None:
-            if track.actor == self.link:  # nearly always
-                track.step.append(FramesNote(self._sent, frames))
+        session = self.call.session
+        if session is not None and self._upstream is None:
+            if session.actor == self.link:  # nearly always
+                session.step.append(FramesNote(self._sent, frames))
                 return
             if not self._recorder.everything:
                 return
-        track = self._track()
-        if track is None or not self._records(track):
+        session = self._acting_session()
+        if session is None or not self._records(session):
             return
         is_stray = self._upstream is None and self._frames and self._command is None
         if is_stray:
-            track.stray_frames(self._sent, frames, self._recorder.limits)
+            session.stray_frames(self._sent, frames, self._recorder.limits)
         else:
-            track.frames(self._sent, frames)
+            session.frames(self._sent, frames)
 
-    def _track(self) -> SessionRecorder | None:
+    def _acting_session(self) -> SessionRecorder | None:
         """Return the recorder of what is sent now; None if no session sends it and such items are not recorded."""
         if self.session:
-            return self._recorder.of(self.session)
-        track = self.call.session or self._home
-        if track is None and (self._upstream is not None or self._recorder.everything):
+            return self._recorder.recorder_of(self.session)
+        session = self.call.session or self._home
+        if session is None and (self._upstream is not None or self._recorder.everything):
             self._record_unclaimed()
             return self._recorder.own
-        return track
+        return session
 
-    def _records(self, track: SessionRecorder) -> bool:
-        return self._upstream is not None or self._recorder.everything or track.actor == self.link
+    def _records(self, session: SessionRecorder) -> bool:
+        return self._upstream is not None or self._recorder.everything or session.actor == self.link
 
     def _settle(self) -> None:
         """End the step of one received frame."""
         self._record_unclaimed()
-        track = self.call.session
-        self.call.session = self.call.speaking = None
-        if track is not None:
-            track.acted()
+        session = self.call.session
+        self.call.session = self.call.on_acting = None
+        if session is not None:
+            session.end_step()
 
     def _record_unclaimed(self) -> None:
         """Record frames and a command that reached no session: in the session that they name, else in the route."""
@@ -268,5 +268,7 @@ class Tap:
             return None
         step: Step[Event] = Step()
         self._upstream.events.receive(frames, step)
-        found = (self._recorder.of(self._recorder.find_id(burst.session)) for burst in step.bursts if burst.session)
-        return next((track for track in found if track is not None), None)
+        found = (
+            self._recorder.recorder_of(self._recorder.find_id(burst.session)) for burst in step.bursts if burst.session
+        )
+        return next((session for session in found if session is not None), None)

@@ -38,13 +38,13 @@ EVERY = 1.0  # seconds between two lines that count those which are left out
 class CurrentCall(Struct, eq=False):
     """The state of one synchronous call of a route's links and sessions, whose frames are recorded together.
 
-    `session` acts, and frames that are sent meanwhile belong to it. `speaking` is told the session that acts on the
+    `session` acts, and frames that are sent meanwhile belong to it. `on_acting` is told the session that acts on the
     frames of a link, if these may belong to any session. `reading` is the lone frame that a link reads as a further
     piece of a text, until the session that takes it records it.
     """
 
     session: SessionRecorder | None = None
-    speaking: Callable[[SessionRecorder], None] | None = None
+    on_acting: Callable[[SessionRecorder], None] | None = None
     reading: Frame | None = None
 
 
@@ -130,20 +130,20 @@ class SessionRecorder:
         self._plan.flush_soon()
 
     def enter(self) -> SessionRecorder | None:
-        """Make this the acting session, and assign the frames of the speaking link to it. Return who acted before."""
+        """Make this the acting session, and assign the frames of the on_acting link to it. Return who acted before."""
         call = self._call
         before, call.session = call.session, self
-        if call.speaking is not None:
-            call.speaking(self)
+        if call.on_acting is not None:
+            call.on_acting(self)
         return before
 
     def leave(self, before: SessionRecorder | None) -> None:
         """End what `enter` or `batch` began: `before` acts again."""
         self._call.session = before
         if before is not self:
-            self.acted()
+            self.end_step()
 
-    def acted(self) -> None:
+    def end_step(self) -> None:
         """End the step: its frames, events and commands get one time. Flush at once if much is gathered."""
         step = self.step
         if not step:
@@ -188,8 +188,8 @@ class SessionRecorder:
         """Record events that were added to the session's log, and make it act. Return who acted before."""
         call = self._call
         before, call.session = call.session, self
-        if call.speaking is not None:
-            call.speaking(self)
+        if call.on_acting is not None:
+            call.on_acting(self)
         if self._turn_ended:
             self._turn_open = self._turn_ended = False
         events = batch.events
@@ -208,7 +208,7 @@ class SessionRecorder:
         """Record frames that a link received or sent."""
         self.step.append(FramesNote(tapped, frames))
         if self._call.session is not self:
-            self.acted()
+            self.end_step()
 
     def stray_frames(self, tapped: TapPoint, frames: Sequence[Frame], limits: Limits) -> None:
         """Record frames of a client that reach no session, or answers to them. Above `stray_rate` only count them."""
@@ -235,7 +235,7 @@ class SessionRecorder:
     def _line(self, line: EventLine | FrameLine) -> None:
         self.step.append(line)
         if self._call.session is not self:
-            self.acted()
+            self.end_step()
 
     def flush(self) -> None:
         """Redact and encode the gathered steps, and give them to the writer."""
@@ -268,7 +268,7 @@ class SessionRecorder:
         self._held = False
         if self._stray is not None:
             self._stray.tell_left_out()
-        self.acted()
+        self.end_step()
         self.flush()
         self.closed = True
         self._plan.cancel()

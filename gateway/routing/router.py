@@ -234,7 +234,7 @@ class Router:
 
     def _hear(self, link: Link, command: Command) -> None:
         if link.tap is not None:
-            link.tap.asks(command)
+            link.tap.note_command(command)
         if link.roles is None or self._is_allowed(link, link.roles, command):
             self._command(link, command)
 

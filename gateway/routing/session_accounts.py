@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from dragoman.gateway.routing.busy import BusySessions
@@ -15,8 +14,6 @@ from dragoman.mappings.canonical import SessionState
 if TYPE_CHECKING:
     from dragoman.gateway.recording.recorder import Recorder
     from dragoman.gateway.recording.session_recorder import SessionRecorder
-
-Track = Callable[[SessionState], "SessionRecorder"]
 
 
 class SessionAccounts:
@@ -36,15 +33,13 @@ class SessionAccounts:
         self._busy = busy
         self._recorder = recorder
 
-    @property
-    def track(self) -> Track | None:
-        """Return the function that makes the recorder of a session, None if nothing is recorded."""
-        return self._recorder.track if self._recorder is not None else None
+    def record_session(self, state: SessionState) -> SessionRecorder | None:
+        """Return the recorder of a new session, None if nothing is recorded."""
+        return self._recorder.record_session(state) if self._recorder is not None else None
 
-    @property
-    def unnamed_track(self) -> Track | None:
-        """Return the function that makes the recorder of a session with a provisional id."""
-        return self._recorder.unnamed_track if self._recorder is not None else None
+    def record_unopened(self, state: SessionState) -> SessionRecorder | None:
+        """Return the recorder of a new session with a provisional id, None if nothing is recorded."""
+        return self._recorder.record_unopened(state) if self._recorder is not None else None
 
     def rename(self, provisional: str, state: SessionState) -> None:
         """Move everything from a provisional id to the id that the backend gave the session."""
@@ -52,7 +47,7 @@ class SessionAccounts:
         self._quota.forget(provisional)
         self._ledger.move_session(provisional, state.id)
         if self._recorder is not None:
-            self._recorder.name_track(provisional, state)
+            self._recorder.name_session(provisional, state)
 
     def close(self, session: Session) -> None:
         """Forget a session that has stopped; its losses stay in the sums, and its recording is closed."""
@@ -61,4 +56,4 @@ class SessionAccounts:
         self._busy.note(session, False)  # the observer of the session is not called any more
         self._ledger.move_session(session.state.id, "")
         if self._recorder is not None:
-            self._recorder.over(session.state.id)
+            self._recorder.end_session(session.state.id)

@@ -27,14 +27,14 @@ Opening = TypeVar("Opening", bound=OpenSession | ResumeSession)
 class NewSession(Struct, frozen=True, kw_only=True):
     """The facts about a session that is to be made.
 
-    `owner` is that of a forgotten session with the same id, `track` makes its recorder.
+    `owner` is that of a forgotten session with the same id, `record` makes its recorder, if it is recorded.
     """
 
     id: str
     name: str = ""
     ids: Ext | None = None
     owner: str = ""
-    track: Callable[[SessionState], SessionRecorder] | None = None
+    record: Callable[[SessionState], SessionRecorder | None] = lambda _state: None
 
 
 class SessionFactory:
@@ -67,7 +67,7 @@ class SessionFactory:
             self._services,
             connect=connect,
             observer=observer,
-            recorder=new.track(state) if new.track is not None else None,
+            recorder=new.record(state),
         )
 
     def complete(self, command: Opening) -> Opening:

@@ -116,7 +116,7 @@ class Sessions:
         """
         if principal is not None:
             self.quota.check(principal)
-        new = NewSession(id=id, name=name, ids=ids, owner=self.past.owner_of(id), track=self._accounts.track)
+        new = NewSession(id=id, name=name, ids=ids, owner=self.past.owner_of(id), record=self._accounts.record_session)
         session = self.create(new, connect, on_rested)
         if kept:
             self.listener_sessions.keep(session)
@@ -130,7 +130,7 @@ class Sessions:
         Its id is the backend's own then (docs/translation.md, rule 3.1), so that it is the same after a restart.
         """
         self.quota.check(link.principal, len(self._unopened.sessions_of(link)))
-        new = NewSession(id=self.services.new_id(), track=self._accounts.unnamed_track)
+        new = NewSession(id=self.services.new_id(), record=self._accounts.record_unopened)
         session = self.create(new, connect)
         self.policy.claim(link.principal, session.state)
         self.quota.note_owner(session.state)

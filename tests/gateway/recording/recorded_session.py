@@ -93,7 +93,7 @@ class RecorderHarness:
             worker=worker,
         )
         self.call = CurrentCall()
-        self.track = SessionRecorder(
+        self.recorder = SessionRecorder(
             self.recordings, self.call, HEADER, self.state, clock=lambda: 1234, monotonic=lambda: self.now
         )
 
@@ -121,13 +121,13 @@ class RecorderHarness:
     def happens(self, *events: Event, origin: Origin = Origin(), turn: str = "t") -> None:  # noqa: B008  # frozen
         seq = self.state.seq
         batch = Batch(session="s", epoch=2, first_seq=seq, events=list(events), turn=turn, origin=origin, at=99)
-        self.track.leave(self.track.batch(batch))
+        self.recorder.leave(self.recorder.batch(batch))
         self.state.seq += len(events)
 
     def adds_text(self, text: str) -> None:
         """Let two pieces of a text arrive, a word and a further one alone."""
-        self.track.step.append(FramesNote(TapPoint(UP, "receive", "pod"), [b"so"]))
+        self.recorder.step.append(FramesNote(TapPoint(UP, "receive", "pod"), [b"so"]))
         self.happens(TextDelta(text="so"))
         self.call.reading = text.encode()
-        assert self.track.open_text([]).add_text(text, self.state.seq, 99, [])
+        assert self.recorder.open_text([]).add_text(text, self.state.seq, 99, [])
         self.state.seq += 1

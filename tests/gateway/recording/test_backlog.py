@@ -58,7 +58,7 @@ def test_closed_recordings_count_nothing() -> None:
 
 def flush(harness: RecorderHarness) -> None:
     """Flush this recording at once, as much text does, and then all that wait for the shared timer."""
-    harness.track.flush()
+    harness.recorder.flush()
     harness.recordings.wants_flush(lambda: None)
     harness.passes(0.05)
 

@@ -32,7 +32,7 @@ def test_a_large_file_is_followed_by_a_further_part() -> None:
     for _ in range(40):
         harness.happens(TextDelta(text="x" * 100))
         harness.flushes()
-    harness.track.close()
+    harness.recorder.close()
     parts = harness.disk.parts()
     assert len(parts) > 2
     assert [header.part for header, _ in parts] == list(range(len(parts)))
@@ -72,7 +72,7 @@ def test_items_before_the_first_input_wait_for_it(tmp_path: Path) -> None:
 def test_a_session_without_an_input_is_written_at_its_end(tmp_path: Path) -> None:
     harness = RecorderHarness(place=OneFile(tmp_path / "out.jsonl"))
     harness.happens(StatusChanged(status="idle"))
-    harness.track.close()
+    harness.recorder.close()
     assert seqs(harness.disk.lines()) == [1]
     assert [names_of(file) for file in harness.disk.files] == ["out-2.jsonl"]
 
@@ -129,7 +129,7 @@ def test_a_full_disk_is_logged_once_counted_and_tried_again_later(harness: Recor
     assert harness.ledger.counters["recording_lines_lost"] == 4
     harness.passes(RETRY)
     harness.happens(TextDelta(text="c"))
-    harness.track.close()
+    harness.recorder.close()
     header, (line,) = harness.disk.parts()[1]
     assert (header.part, header.lost, header.seq, line.seq) == (1, 4, 5, 5)
 
@@ -143,7 +143,7 @@ def test_a_file_that_was_never_created_is_not_counted_as_a_part(harness: Recorde
     file.failed(file, OSError(13, "Permission denied"))
     harness.passes(RETRY)
     harness.happens(TextDelta(text="b"))
-    harness.track.close()
+    harness.recorder.close()
     ((header, lines),) = harness.disk.parts()
     assert (header.part, header.lost, seqs(lines)) == (0, 1, [2])
 
@@ -158,7 +158,7 @@ def test_the_next_header_counts_items_that_were_lost_twice(harness: RecorderHarn
         file.failed(file, OSError(28, "full"))
         harness.passes(RETRY)
     harness.happens(TextDelta(text="c"))
-    harness.track.close()
+    harness.recorder.close()
     ((header, _),) = harness.disk.parts()
     assert header.lost == 2
     assert harness.ledger.counters["recording_lines_lost"] == 2
@@ -173,7 +173,7 @@ def test_a_header_does_not_repeat_the_lost_items_of_the_part_before(harness: Rec
         file.failed(file, OSError(28, "full"))
         harness.passes(RETRY)
     harness.happens(TextDelta(text="c"))
-    harness.track.close()
+    harness.recorder.close()
     assert [header.lost for header, _ in harness.disk.parts()] == [0, 1, 1]
 
 
@@ -189,7 +189,7 @@ def test_a_full_queue_stops_recording(harness: RecorderHarness) -> None:
     harness.disk.full = False
     harness.passes(RETRY)
     harness.happens(TextDelta(text="c"))
-    harness.track.close()
+    harness.recorder.close()
     (first, lines), (second, more) = harness.disk.parts()
     assert (seqs(lines), seqs(more)) == ([1], [3])
     assert (first.lost, second.lost) == (0, 1)

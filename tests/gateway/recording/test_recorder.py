@@ -66,8 +66,8 @@ class Stage:
         writer = cast("Writer", self.shelf)
         recordings = Recordings(writer, Ledger(), MemoryBudget(), lambda _delay, _ring: _Timer(), everything=everything)
         self.recorder = Recorder(recordings, Header(route=HEADER.route), LIMITS, find_id={"theirs": "b"}.__getitem__)
-        self.a = self.recorder.track(SessionState(id="a"))
-        self.b = self.recorder.track(SessionState(id="b"))
+        self.a = self.recorder.record_session(SessionState(id="a"))
+        self.b = self.recorder.record_session(SessionState(id="b"))
         self.client = self.recorder.tap("smooth-1", "smooth")
         self.other = self.recorder.tap("smooth-2", "smooth")
 
@@ -80,9 +80,9 @@ class Stage:
                 act()
 
         if tap.session:
-            tap.heard([text.encode()])
+            tap.begin_step([text.encode()])
             take([text.encode()])
-            tap.acted()
+            tap.end_step()
         else:
             tap.receive([text.encode()], take)
 
@@ -105,14 +105,14 @@ LIMITS = Limits(stray_burst=50)
 WHY_STRAY = "the client sends too many that mean nothing, or are wrong (`stray_rate`)"
 
 
-def happens(track: SessionRecorder, *taps: Tap, text: str = "x", begins: str = "") -> None:
+def happens(session: SessionRecorder, *taps: Tap, text: str = "x", begins: str = "") -> None:
     """Deliver these events of a session to these links."""
     events = [TurnAccepted()] if begins else [TextDelta(text=text)]
     origin = Origin(link=begins)
-    before = track.batch(Batch(session="", epoch=1, first_seq=0, events=cast("Any", events), turn="t", origin=origin))
+    before = session.batch(Batch(session="", epoch=1, first_seq=0, events=cast("Any", events), turn="t", origin=origin))
     for tap in taps:
         tap.put([text.encode()])
-    track.leave(before)
+    session.leave(before)
 
 
 def test_a_client_frame_stands_before_its_command_and_the_events_it_causes(stage: Stage) -> None:
@@ -120,7 +120,7 @@ def test_a_client_frame_stands_before_its_command_and_the_events_it_causes(stage
     stage.sends(
         stage.client,
         "go",
-        lambda: stage.client.asks(SubmitInput(segments=())),
+        lambda: stage.client.note_command(SubmitInput(segments=())),
         stage.a.enter,
         lambda: up.send([SubmitInput(segments=())]),
         lambda: up.put([b"run"]),
@@ -133,7 +133,7 @@ def test_a_client_frame_stands_before_its_command_and_the_events_it_causes(stage
 
 def test_a_flood_of_bad_frames_is_counted_and_not_recorded_each() -> None:
     stage = Stage(everything=True)
-    stage.client.shown("a")
+    stage.client.attach("a")
     count = 2 * LIMITS.stray_burst
     for number in range(count):
         stage.sends(stage.client, f"bad {number}", lambda: stage.client.put([b"error"]))
@@ -146,10 +146,14 @@ def test_a_flood_of_bad_frames_is_counted_and_not_recorded_each() -> None:
 
 def test_commands_are_recorded_among_a_flood_of_bad_frames(stage: Stage) -> None:
     stage.a.actor = "smooth-1"
-    stage.client.shown("a")
+    stage.client.attach("a")
     for _ in range(2 * LIMITS.stray_burst):
         stage.sends(stage.client, "bad", lambda: stage.client.put([b"error"]))
-    asked = (lambda: stage.client.asks(SubmitInput(segments=())), stage.a.enter, lambda: stage.client.put([b"ok"]))
+    asked = (
+        lambda: stage.client.note_command(SubmitInput(segments=())),
+        stage.a.enter,
+        lambda: stage.client.put([b"ok"]),
+    )
     stage.sends(stage.client, "go", *asked)
     told = stage.told()["a"]
     assert [line for line in told if "error" not in line and "frames" not in line] == [
@@ -174,19 +178,19 @@ def test_backend_frames_belong_to_their_session(stage: Stage) -> None:
 
 def test_frames_of_one_read_on_a_link_of_one_session_are_one_step(stage: Stage) -> None:
     up = stage.recorder.upstream(POD, "a")
-    up.heard([b"1", b"2"])
+    up.begin_step([b"1", b"2"])
     happens(stage.a)
     assert len(stage.a.step) == 2, "it is not over"
-    up.acted()
+    up.end_step()
     assert stage.told() == {"a": ["up > 1", "up > 2", "log: TextDelta"]}
 
 
 def test_a_frame_that_affects_a_second_session_is_one_step_in_both_recordings(stage: Stage) -> None:
     up = stage.recorder.upstream(POD, "a")
-    up.heard([b"1"])
+    up.begin_step([b"1"])
     stage.b.enter()
     happens(stage.b)
-    up.acted()
+    up.end_step()
     assert (stage.a.step, stage.b.step) == ([], [])
     assert stage.told() == {"a": ["up > 1"], "b": ["log: TextDelta"]}
 
@@ -217,8 +221,8 @@ def test_a_frame_that_the_translator_keeps_belongs_to_the_session_it_names(stage
 
 
 def test_broadcast_frames_belong_to_the_session_that_sends_them(stage: Stage) -> None:
-    for track in (stage.a, stage.b):
-        stage.sends(stage.client, "go", lambda: stage.client.asks(PauseTurn()), track.enter)
+    for session in (stage.a, stage.b):
+        stage.sends(stage.client, "go", lambda: stage.client.note_command(PauseTurn()), session.enter)
     happens(stage.a, stage.client, text="of a")
     stage.client.put([b"heartbeat"])
     told = stage.told()
@@ -228,7 +232,7 @@ def test_broadcast_frames_belong_to_the_session_that_sends_them(stage: Stage) ->
 
 def test_by_default_only_frames_of_the_client_that_began_the_turn_are_recorded(stage: Stage) -> None:
     for tap in (stage.client, stage.other):
-        tap.shown("a")
+        tap.attach("a")
     happens(stage.a, stage.client, stage.other, text="1", begins="smooth-2")
     happens(stage.a, stage.client, stage.other, text="2")
     assert stage.told() == {"a": ["log: TurnAccepted", "smooth-2 < 1", "log: TextDelta", "smooth-2 < 2"]}
@@ -236,17 +240,19 @@ def test_by_default_only_frames_of_the_client_that_began_the_turn_are_recorded(s
 
 def test_frames_with_a_command_are_recorded_for_every_client(stage: Stage) -> None:
     happens(stage.a, begins="smooth-2")
-    stage.sends(stage.client, "stop", lambda: stage.client.asks(PauseTurn()), stage.a.enter)
+    stage.sends(stage.client, "stop", lambda: stage.client.note_command(PauseTurn()), stage.a.enter)
     assert stage.told()["a"][1:] == ["smooth-1 > stop", "smooth-1: PauseTurn"]
 
 
 def test_with_links_all_every_client_is_recorded_and_other_frames_go_to_the_route() -> None:
     stage = Stage(everything=True)
     for tap in (stage.client, stage.other):
-        tap.shown("a")
+        tap.attach("a")
     happens(stage.a, stage.client, stage.other, text="1")
     new = stage.recorder.tap("smooth-3", "smooth")
-    stage.sends(new, "ping", lambda: new.asks(PauseTurn()), lambda: new.send([Pong()]), lambda: new.put([b"pong"]))
+    stage.sends(
+        new, "ping", lambda: new.note_command(PauseTurn()), lambda: new.send([Pong()]), lambda: new.put([b"pong"])
+    )
     assert stage.told() == {
         "a": ["log: TextDelta", "smooth-1 < 1", "smooth-2 < 1"],
         "": ["smooth-3 > ping", "smooth-3: PauseTurn", "smooth-3: Pong", "smooth-3 < pong"],
@@ -254,7 +260,9 @@ def test_with_links_all_every_client_is_recorded_and_other_frames_go_to_the_rout
 
 
 def test_by_default_client_frames_without_a_session_are_not_recorded(stage: Stage) -> None:
-    stage.sends(stage.client, "ping", lambda: stage.client.asks(PauseTurn()), lambda: stage.client.put([b"pong"]))
+    stage.sends(
+        stage.client, "ping", lambda: stage.client.note_command(PauseTurn()), lambda: stage.client.put([b"pong"])
+    )
     assert stage.told() == {}
 
 
@@ -262,7 +270,7 @@ def test_a_reply_is_recorded_with_its_link(stage: Stage) -> None:
     stage.sends(
         stage.client,
         "pause",
-        lambda: stage.client.asks(PauseTurn()),
+        lambda: stage.client.note_command(PauseTurn()),
         stage.a.enter,
         lambda: stage.client.send([Reply(request="r")]),
     )
@@ -271,7 +279,7 @@ def test_a_reply_is_recorded_with_its_link(stage: Stage) -> None:
 
 def test_links_of_a_closed_session_begin_no_other_recording(stage: Stage) -> None:
     up = stage.recorder.upstream(POD, "a")
-    stage.recorder.over("a")
+    stage.recorder.end_session("a")
     stage.sends(up, "late")
     up.put([b"late"])
     assert stage.told() == {}

@@ -31,7 +31,7 @@ def seqs(lines: Sequence[Line]) -> list[int]:
 def test_each_event_of_a_batch_is_a_line_with_its_own_cursor_and_the_batch_s_time(harness: RecorderHarness) -> None:
     harness.now += 1_500_000
     harness.happens(TextDelta(text="a"), TextDelta(text="b"), origin=Origin(link="l", request="r"))
-    harness.track.close()
+    harness.recorder.close()
     first, second = harness.disk.lines()
     assert first == EventLine(
         seq=1, t=1500, cursor="2:7", event=TextDelta(text="a"), turn="t", origin=Origin(link="l", request="r"), at=99
@@ -41,10 +41,10 @@ def test_each_event_of_a_batch_is_a_line_with_its_own_cursor_and_the_batch_s_tim
 
 
 def test_frames_commands_and_replies_are_numbered_together(harness: RecorderHarness) -> None:
-    harness.track.frames(TapPoint("smooth-1", "receive", "smooth"), [b"a", b"b"])
-    harness.track.command("smooth-1", PauseTurn(request="r"))
-    harness.track.answer("smooth-1", Reply(request="r"))
-    harness.track.close()
+    harness.recorder.frames(TapPoint("smooth-1", "receive", "smooth"), [b"a", b"b"])
+    harness.recorder.command("smooth-1", PauseTurn(request="r"))
+    harness.recorder.answer("smooth-1", Reply(request="r"))
+    harness.recorder.close()
     lines = harness.disk.lines()
     assert seqs(lines) == [1, 2, 3, 4]
     assert [line.text for line in lines[:2] if isinstance(line, FrameLine)] == ["a", "b"]
@@ -57,13 +57,13 @@ def test_frames_commands_and_replies_are_numbered_together(harness: RecorderHarn
 
 def test_the_header_tells_when_the_session_began(harness: RecorderHarness) -> None:
     harness.happens(TextDelta(text="a"))
-    harness.track.close()
+    harness.recorder.close()
     ((header, _),) = harness.disk.parts()
     assert (header.session, header.started_at, header.part, header.seq, header.lost) == ("s", 1234, 0, 1, 0)
 
 
 def test_a_session_without_items_has_no_file(harness: RecorderHarness) -> None:
-    harness.track.close()
+    harness.recorder.close()
     assert not harness.disk.files
     assert not harness.disk.finished
 
@@ -103,7 +103,7 @@ def test_a_burst_is_flushed_at_once(harness: RecorderHarness) -> None:
 
 def test_items_after_close_are_not_recorded(harness: RecorderHarness) -> None:
     harness.happens(TextDelta(text="a"))
-    harness.track.close()
+    harness.recorder.close()
     harness.happens(TextDelta(text="b"))
     harness.passes(FLUSH)
     assert seqs(harness.disk.lines()) == [1]
@@ -116,7 +116,7 @@ def test_items_after_a_streaming_text_wait_until_it_ends_or_its_window_is_over()
     ((due, _),) = harness.timers
     assert due == 1.5  # for three quarters of the window what streams is noted and no more
     harness.happens(TextDelta(text="b"))
-    harness.track.frames(TapPoint(UP, "receive", "pod"), [b"{}"])
+    harness.recorder.frames(TapPoint(UP, "receive", "pod"), [b"{}"])
     assert [delay for delay, _ in harness.timers] == [due]
     assert not harness.disk.files
     harness.happens(TextDone(text="ab"))
@@ -152,7 +152,7 @@ def test_a_possible_secret_is_written_when_the_window_is_over() -> None:
 
 def test_pending_steps_are_bounded_by_their_size(harness: RecorderHarness) -> None:
     for frames in ([b"x" * 700_000], [b"x" * 200_000] * 2, [Parts("rpc", b"", (b"", b"x" * 1_100_000))]):
-        harness.track.frames(TapPoint(UP, "receive", "pod"), frames)
+        harness.recorder.frames(TapPoint(UP, "receive", "pod"), frames)
     assert seqs(harness.disk.lines()) == [1, 2, 3, 4]
 
 
@@ -162,17 +162,17 @@ def test_pending_steps_are_bounded_by_their_size(harness: RecorderHarness) -> No
 def test_the_actor_is_the_owner_of_the_open_turn_or_the_last_to_command(harness: RecorderHarness) -> None:
     actors: list[str] = []
     steps: tuple[Callable[[], None], ...] = (
-        lambda: harness.track.command("a", PauseTurn()),
-        lambda: harness.track.command("b", PauseTurn()),
-        lambda: harness.track.command(UP, PauseTurn()),
+        lambda: harness.recorder.command("a", PauseTurn()),
+        lambda: harness.recorder.command("b", PauseTurn()),
+        lambda: harness.recorder.command(UP, PauseTurn()),
         lambda: harness.happens(TurnAccepted(), origin=Origin(link="a")),
-        lambda: harness.track.command("b", PauseTurn()),
+        lambda: harness.recorder.command("b", PauseTurn()),
         lambda: harness.happens(TurnEnded(end="completed")),
-        lambda: harness.track.command("b", PauseTurn()),
+        lambda: harness.recorder.command("b", PauseTurn()),
     )
     for step in steps:
         step()
-        actors.append(harness.track.actor)
+        actors.append(harness.recorder.actor)
     assert actors == ["a", "b", "b", "a", "a", "a", "b"]
 
 
@@ -181,12 +181,12 @@ def test_the_actor_is_the_owner_of_the_open_turn_or_the_last_to_command(harness:
 
 def heard(harness: RecorderHarness, text: str, *sent: str) -> None:
     """Let a piece of a text arrive on the general path, which is sent to these links."""
-    harness.track.step.append(FramesNote(FROM_POD, [text.encode()]))
-    before = harness.track.batch(
+    harness.recorder.step.append(FramesNote(FROM_POD, [text.encode()]))
+    before = harness.recorder.batch(
         Batch(session="s", epoch=2, first_seq=harness.state.seq, events=[TextDelta(text=text)], turn="t", at=99)
     )
-    harness.track.step += [FramesNote(TapPoint(link, "send", "smooth"), [text.encode()]) for link in sent]
-    harness.track.leave(before)
+    harness.recorder.step += [FramesNote(TapPoint(link, "send", "smooth"), [text.encode()]) for link in sent]
+    harness.recorder.leave(before)
     harness.state.seq += 1
 
 
@@ -200,7 +200,7 @@ def adds(harness: RecorderHarness, notes: TextNotes, text: str, *rendered: list[
 
 def lines_in_short(harness: RecorderHarness) -> list[tuple[int, str]]:
     """Return the number of each line, and the link and text of a frame, or the text of an event."""
-    harness.track.close()
+    harness.recorder.close()
     return [
         (line.seq, f"{line.link} {line.text}" if isinstance(line, FrameLine) else getattr(line.event, "text", "reply"))
         for line in harness.disk.lines()
@@ -209,7 +209,7 @@ def lines_in_short(harness: RecorderHarness) -> list[tuple[int, str]]:
 
 def test_further_pieces_are_recorded_with_the_frames_of_the_recorded_links_alone(harness: RecorderHarness) -> None:
     heard(harness, "a", "smooth-2")
-    notes = harness.track.open_text([["smooth-1"], ["smooth-3", "smooth-2"]])
+    notes = harness.recorder.open_text([["smooth-1"], ["smooth-3", "smooth-2"]])
     assert adds(harness, notes, "b", [b"not recorded"], [b"B"])
     assert lines_in_short(harness) == [
         *((1, "up a"), (2, "a"), (3, "smooth-2 a")),
@@ -219,9 +219,9 @@ def test_further_pieces_are_recorded_with_the_frames_of_the_recorded_links_alone
 
 def test_further_pieces_stand_before_and_behind_what_happens_between_them(harness: RecorderHarness) -> None:
     heard(harness, "a")
-    notes = harness.track.open_text([])
+    notes = harness.recorder.open_text([])
     assert adds(harness, notes, "b")
-    harness.track.answer("smooth-1", Reply(request="r"))
+    harness.recorder.answer("smooth-1", Reply(request="r"))
     assert adds(harness, notes, "c")
     texts = [text for _, text in lines_in_short(harness)]
     assert texts == ["up a", "a", "up b", "b", "reply", "up c", "c"]
@@ -229,32 +229,32 @@ def test_further_pieces_stand_before_and_behind_what_happens_between_them(harnes
 
 def test_further_pieces_have_times_that_grow_while_the_clock_stands(harness: RecorderHarness) -> None:
     heard(harness, "a")
-    notes = harness.track.open_text([])
+    notes = harness.recorder.open_text([])
     assert all(adds(harness, notes, text) for text in "bcd")
     harness.now += 2_000
     assert adds(harness, notes, "e")
-    harness.track.close()
+    harness.recorder.close()
     assert sorted({line.t for line in harness.disk.lines()}) == [0, 1, 2, 3, 4]
 
 
 def test_a_piece_takes_the_general_path_if_its_step_is_not_like_the_one_before(harness: RecorderHarness) -> None:
     heard(harness, "a", "smooth-1")
-    notes = harness.track.open_text([["smooth-1"]])
+    notes = harness.recorder.open_text([["smooth-1"]])
     assert not adds(harness, notes, "of two frames", [b"1", b"2"])
     assert not notes.add_text("without a frame that was read", harness.state.seq, 99, [[b"1"]])
-    harness.track.command("smooth-2", PauseTurn(request="r"))
+    harness.recorder.command("smooth-2", PauseTurn(request="r"))
     assert not adds(harness, notes, "for another actor", [b"1"])
 
 
 def test_a_piece_takes_the_general_path_if_the_step_before_was_no_piece(harness: RecorderHarness) -> None:
     heard(harness, "a", "smooth-1")
-    harness.track.answer("smooth-1", Reply(request="r"))
-    assert not adds(harness, harness.track.open_text([["smooth-1"]]), "b", [b"b"])
+    harness.recorder.answer("smooth-1", Reply(request="r"))
+    assert not adds(harness, harness.recorder.open_text([["smooth-1"]]), "b", [b"b"])
 
 
 def test_a_further_piece_is_flushed_in_time_after_a_pause(harness: RecorderHarness) -> None:
     heard(harness, "a")
-    notes = harness.track.open_text([])
+    notes = harness.recorder.open_text([])
     harness.flushes()
     harness.flushes()
     assert adds(harness, notes, "b")

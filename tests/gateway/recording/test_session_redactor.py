@@ -97,7 +97,7 @@ def test_a_recording_that_is_closed_while_the_thread_works_is_written_whole(
 ) -> None:
     harness.happens(TextDelta(text=LARGE))
     harness.passes(3)
-    harness.track.close()
+    harness.recorder.close()
     assert not harness.disk.finished
     loop.run()
     assert "".join(event.text for event in written(harness)).startswith("word word")

@@ -115,7 +115,7 @@ async def test_no_part_of_a_secret_is_in_the_file(tmp_path: Path, backend: str) 
         assert not any(KEY in together for together in by_link.values())
 
 
-# -- a track ---------------------------------------------------------------------------------------------
+# -- a session ---------------------------------------------------------------------------------------------
 
 
 class Disk:
@@ -153,7 +153,7 @@ class Scene:
             redactor=redactors(Redact(salt="s" * 16)),
         )
         state = SessionState(id="s", epoch=1)
-        self.track = SessionRecorder(
+        self.recorder = SessionRecorder(
             recordings, CurrentCall(), HEADER, state, clock=lambda: 1, monotonic=lambda: self.now
         )
 
@@ -177,7 +177,7 @@ class Scene:
     def happens(self, *events: Event) -> None:
         batch = Batch(session="s", epoch=1, first_seq=self.seq, events=list(events), turn="t")
         self.seq += len(events)
-        self.track.leave(self.track.batch(batch))
+        self.recorder.leave(self.recorder.batch(batch))
 
 
 def test_a_text_that_streams_is_on_the_disk_when_it_ends_or_after_the_window() -> None:
@@ -199,7 +199,7 @@ def test_held_text_is_written_when_the_session_ends() -> None:
     for letter in KEY:
         scene.happens(TextDelta(text=letter))
     with capture_logs() as logs:
-        scene.track.close()
+        scene.recorder.close()
     assert len(scene.disk.lines()) == len(KEY)
     texts = [
         line.event.text
@@ -225,8 +225,8 @@ def test_two_recordings_have_salts_of_their_own_and_those_of_an_installation_one
 
 def test_a_redactor_that_fails_ends_the_recording_and_not_the_session() -> None:
     scene = Scene()
-    assert scene.track._redactor is not None
-    scene.track._redactor.redactor.feed = lambda *_: 1 / 0  # type: ignore[assignment, method-assign]  # it is broken
+    assert scene.recorder._redactor is not None
+    scene.recorder._redactor.redactor.feed = lambda *_: 1 / 0  # type: ignore[assignment, method-assign]  # it is broken
     scene.happens(TextDone(text=f"x {KEY}"))
     with capture_logs() as logs:
         scene.passes(FLUSH)
