@@ -79,7 +79,9 @@ def bridge(
     route = settled(route, config.Auth())
     check_route(route)
     if not insecure:
-        for _, text in public_faults(dict(enumerate(listen)), config.Auth(), "--insecure"):
+        for _, text in public_faults(
+            {("listen", at): one for at, one in enumerate(listen)}, config.Auth(), "--insecure"
+        ):
             raise ConfigError(text)
     for endpoint in (*listen, upstream):
         if endpoint.has_literal_secret:

@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
-from msgspec import Struct, structs
+from msgspec import structs
 
 from dragoman.gateway.config.lines import KeyPath
 from dragoman.gateway.config.model import Auth, Jwt, Route
@@ -19,13 +19,8 @@ from dragoman.gateway.endpoint import Endpoint
 from dragoman.gateway.identity.listeners import authenticates, names_clients
 from dragoman.mappings.errors import ConfigError
 
-
-class ForwardedRoute(Struct, frozen=True, kw_only=True):
-    """The endpoints of a route with `upstream_auth = "forward"`, by their keys."""
-
-    listen: Mapping[KeyPath, Endpoint]
-    upstreams: Mapping[KeyPath, Endpoint]
-
+Endpoints = Mapping[KeyPath, Endpoint]
+"""Endpoints of a route by their keys."""
 
 ASKING = ("uid", "gid", "client_ca")  # options of a listener that needs authentication
 SECRET_MIN = 32  # characters: as many as the bytes of an HS256 signature (RFC 7518, section 3.2)
@@ -45,10 +40,10 @@ def _authenticated(listen: tuple[Endpoint, ...], share: str, auth: Auth, *, role
     return asked and any(names_clients(endpoint, auth) for endpoint in listen)
 
 
-def share_faults(listen: Mapping[int, Endpoint], share: Any, auth: Auth) -> Iterator[tuple[int, str]]:
-    """Yield the index of each listener that cannot tell apart the owners of sessions, and what to write instead."""
+def share_faults(listen: Endpoints, share: Any, auth: Auth) -> Iterator[tuple[KeyPath, str]]:
+    """Yield the key of each listener that cannot tell apart the owners of sessions, and what to write instead."""
     owned = share == "owner" or (share in (None, "auto") and _authenticated(tuple(listen.values()), "auto", auth))
-    for index, endpoint in listen.items():
+    for key, endpoint in listen.items():
         if not owned or names_clients(endpoint, auth):
             continue
         remedy = (
@@ -56,12 +51,12 @@ def share_faults(listen: Mapping[int, Endpoint], share: Any, auth: Auth) -> Iter
             if endpoint.transport in ("ws", "wss")
             else 'give it a route of its own with `share = "all"`'
         )
-        yield index, f"{endpoint.masked} cannot tell its clients apart, so no session can have an owner; {remedy}"
+        yield key, f"{endpoint.masked} cannot tell its clients apart, so no session can have an owner; {remedy}"
 
 
-def forward_faults(route: ForwardedRoute, auth: Auth) -> Iterator[tuple[KeyPath, str]]:
-    """Yield the keys of a route that cannot pass on the tokens of its clients, and what to write instead."""
-    for key, endpoint in route.upstreams.items():
+def forward_faults(listen: Endpoints, upstreams: Endpoints, auth: Auth) -> Iterator[tuple[KeyPath, str]]:
+    """Yield the key of each endpoint that does not let tokens of clients be passed on, and what to write instead."""
+    for key, endpoint in upstreams.items():
         if endpoint.dialect != "smooth":
             yield (
                 key,
@@ -69,7 +64,7 @@ def forward_faults(route: ForwardedRoute, auth: Auth) -> Iterator[tuple[KeyPath,
             )
         elif endpoint.option("token"):
             yield key, f"{endpoint.masked}: `token` and upstream_auth = 'forward' exclude each other; remove one"
-    for key, endpoint in route.listen.items():
+    for key, endpoint in listen.items():
         if endpoint.transport not in ("ws", "wss"):
             yield key, f"{endpoint.masked}: its clients have no token to pass on; give it a route of its own"
         elif endpoint.option("client_ca"):
@@ -89,18 +84,18 @@ def is_public(endpoint: Endpoint) -> bool:
         return host != "localhost"
 
 
-def public_faults(listen: Mapping[int, Endpoint], auth: Auth, allow: str) -> Iterator[tuple[int, str]]:
-    """Yield the index of each listener that other machines can use without authentication, and what to write instead.
+def public_faults(listen: Endpoints, auth: Auth, allow: str) -> Iterator[tuple[KeyPath, str]]:
+    """Yield the key of each listener that other machines can use without authentication, and what to write instead.
 
     `allow` is what the user writes to allow it.
     """
-    for index, endpoint in listen.items():
+    for key, endpoint in listen.items():
         if not is_public(endpoint) or authenticates(endpoint, auth):
             continue
         keys = "add `?curve_key=...&client_keys=...`, " if endpoint.dialect == "pando" else ""
         remedy = "configure [auth.tokens], " if endpoint.transport in ("ws", "wss") else keys
         text = f"{endpoint.masked} would accept clients from other machines without authentication"
-        yield index, f"{text}; {remedy}listen on 127.0.0.1, or write {allow} if that is intended"
+        yield key, f"{text}; {remedy}listen on 127.0.0.1, or write {allow} if that is intended"
 
 
 def auth_faults(table: Any) -> Iterator[tuple[KeyPath, str]]:

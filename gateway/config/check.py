@@ -20,7 +20,6 @@ from msgspec import Struct
 
 from dragoman.gateway import registry
 from dragoman.gateway.config.access import (
-    ForwardedRoute,
     auth_faults,
     forward_faults,
     jwt_faults,
@@ -84,21 +83,17 @@ VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(=[^\0]*)?\Z", re.DOTALL)
 
 
 class Draft(Struct, frozen=True, kw_only=True):
-    """A `[[route]]` as far as it could be read, without its invalid parts."""
+    """A `[[route]]` as it is written, and its valid endpoints by their keys."""
 
     at: KeyPath
-    name: Any
-    listen: dict[int, Endpoint]
-    upstream: Endpoint | None
+    table: Mapping[str, Any]
+    listen: dict[KeyPath, Endpoint]
     upstreams: dict[KeyPath, Endpoint]
-    shutdown: Any
-    env: Any = None
-    rlimits: Any = None
-    share: Any = None
-    insecure: Any = None
-    limits: Any = None
-    upstream_auth: Any = None
-    roles: Any = None
+
+    @property
+    def name(self) -> Any:
+        """The name of the route, which need not be a string."""
+        return self.table.get("name", "default")
 
 
 def load(path: Path, *, listens: bool = True, starts: bool = True, in_force: Config | None = None) -> Config:
@@ -161,18 +156,14 @@ def check_route(route: Route) -> None:
         registry.check_place(endpoint)
     for upstream in route.upstreams:
         registry.check_upstream(upstream)
-    upstreams: dict[KeyPath, Endpoint] = {("upstream", index): one for index, one in enumerate(route.upstreams)}
-    listen = dict(enumerate(route.listen))
     draft = Draft(
         at=(),
-        name=route.name,
-        listen=listen,
-        upstream=route.upstream,
-        upstreams=upstreams,
-        shutdown=route.shutdown,
+        table={"name": route.name, "shutdown": route.shutdown},
+        listen={("listen", index): one for index, one in enumerate(route.listen)},
+        upstreams={("upstream", index): one for index, one in enumerate(route.upstreams)},
     )
     for _, text in (
-        *failover_faults(upstreams),
+        *failover_faults(draft.upstreams),
         *_overlaps([draft]),
         *_sessions([draft]),
         *_shutdowns([draft]),
@@ -211,47 +202,33 @@ def _read(table: dict[str, Any], listens: bool, recorded: str | None) -> tuple[l
     found += [*auth_faults(auth), *_shares(drafts, known), *_names(drafts, known, table.get("principals"))]
     found += _limits(("limits",), table.get("limits"), {})
     for draft in drafts:
-        found += _limits((*draft.at, "limits"), draft.limits, table.get("limits"))
+        found += _limits((*draft.at, "limits"), draft.table.get("limits"), table.get("limits"))
     found += _children(drafts)
     found += [*_recording(table.get("recording"), recorded), *_redact(table.get("recording")), *_ops(table.get("ops"))]
     return found, drafts
 
 
 def _draft(at: KeyPath, table: dict[str, Any], found: list[Found], listens: bool) -> Draft:
-    listen = table.get("listen")
+    listen, upstream = table.get("listen", []), table.get("upstream")
     if listens and "listen" not in table:
         found.append((at, "the key 'listen' is missing"))
     elif listens and listen == []:
         found.append(((*at, "listen"), "must contain an endpoint"))
-    texts = enumerate(listen) if isinstance(listen, list) else ()
-    read = {index: _endpoint((*at, "listen", index), text, found) for index, text in texts}
-    upstreams = _upstreams((*at, "upstream"), table.get("upstream"), found)
+    if upstream == []:
+        found.append(((*at, "upstream"), "must contain an endpoint"))
     return Draft(
         at=at,
-        name=table.get("name", "default"),
-        shutdown=table.get("shutdown"),
-        env=table.get("env"),
-        rlimits=table.get("rlimits"),
-        share=table.get("share"),
-        insecure=table.get("insecure"),
-        limits=table.get("limits"),
-        upstream_auth=table.get("upstream_auth"),
-        roles=table.get("roles"),
-        upstream=next(iter(upstreams.values()), None),
-        upstreams=upstreams,
-        listen={index: endpoint for index, endpoint in read.items() if endpoint is not None},
+        table=table,
+        listen=_endpoints((*at, "listen"), listen if isinstance(listen, list) else [], found),
+        upstreams=_endpoints((*at, "upstream"), upstream, found),
     )
 
 
-def _upstreams(at: KeyPath, value: Any, found: list[Found]) -> dict[KeyPath, Endpoint]:
-    """Return the endpoints of the upstreams by their keys, after adding their errors to `found`."""
-    if not isinstance(value, list):
-        endpoint = _endpoint(at, value, found)
-        return {at: endpoint} if endpoint is not None else {}
-    if not value:
-        found.append((at, "must contain an endpoint"))
-    read = {index: _endpoint((*at, index), text, found) for index, text in enumerate(value)}
-    return {(*at, index): endpoint for index, endpoint in read.items() if endpoint is not None}
+def _endpoints(at: KeyPath, value: Any, found: list[Found]) -> dict[KeyPath, Endpoint]:
+    """Return the endpoints of a list, or the only one, by their keys, after adding their errors to `found`."""
+    texts = {(*at, index): text for index, text in enumerate(value)} if isinstance(value, list) else {at: value}
+    read = {key: _endpoint(key, text, found) for key, text in texts.items()}
+    return {key: endpoint for key, endpoint in read.items() if endpoint is not None}
 
 
 def _endpoint(at: KeyPath, text: Any, found: list[Found]) -> Endpoint | None:
@@ -306,8 +283,7 @@ def _overlaps(drafts: Sequence[Draft]) -> Iterator[Found]:
     """Find listeners whose place is taken by another listener or dialled by their own route."""
     taken: dict[tuple[object, ...], str] = {}
     for draft in drafts:
-        for index, endpoint in draft.listen.items():
-            at = (*draft.at, "listen", index)
+        for at, endpoint in draft.listen.items():
             place = registry.place(endpoint)
             if place is None:
                 continue
@@ -323,38 +299,35 @@ def _overlaps(drafts: Sequence[Draft]) -> Iterator[Found]:
 
 def _sessions(drafts: Sequence[Draft]) -> Iterator[Found]:
     for draft in drafts:
-        if draft.upstream is None:
-            continue
-        for index, endpoint in draft.listen.items():
-            try:
-                registry.check_session(endpoint, draft.upstream)
-            except ConfigError as error:
-                yield (*draft.at, "listen", index), str(error)
+        upstream = next(iter(draft.upstreams.values()), None)
+        for at, endpoint in draft.listen.items() if upstream is not None else ():
+            yield from _wrong(at, registry.check_session, endpoint, upstream)
 
 
 def _shutdowns(drafts: Sequence[Draft]) -> Iterator[Found]:
     """Check that only the owner's own processes can end the backend (docs/translation.md, rule 3.16)."""
     for draft in drafts:
-        if draft.shutdown != "backend" or not draft.listen:
+        if draft.table.get("shutdown") != "backend" or not draft.listen:
             continue
         owners = ", ".join(f"{form}..." for form in registry.owner_only_forms())
         if not any(registry.owner_only(endpoint) for endpoint in draft.listen.values()):
             yield (*draft.at, "shutdown"), f"'backend' needs a listener that only its owner can reach: {owners}"
-        for index, endpoint in draft.listen.items():
+        for at, endpoint in draft.listen.items():
             says_it = registry.dialect(endpoint.dialect).commands.can_read_type(ShutdownBackend)
             if says_it and not registry.owner_only(endpoint):
                 text = (
                     f"any client of {endpoint.masked} could end the backend because of `shutdown`; listen on {owners}"
                 )
-                yield (*draft.at, "listen", index), text
+                yield at, text
 
 
 def _children(drafts: Sequence[Draft]) -> Iterator[Found]:
     """Check the variables and the limits of child processes."""
     for draft in drafts:
-        if draft.rlimits and not hasattr(resource, "prlimit"):
+        env = draft.table.get("env")
+        if draft.table.get("rlimits") and not hasattr(resource, "prlimit"):
             yield (*draft.at, "rlimits"), "this system cannot limit a process that runs already; Linux can"
-        for index, text in enumerate(draft.env) if isinstance(draft.env, list) else ():
+        for index, text in enumerate(env) if isinstance(env, list) else ():
             if isinstance(text, str) and not VARIABLE.match(text):
                 yield (
                     (*draft.at, "env", index),
@@ -372,15 +345,13 @@ def _known_auth(table: Any) -> Auth:
 def _shares(drafts: Sequence[Draft], known: Auth) -> Iterator[Found]:
     """Find listeners without the authentication that their route or their address needs."""
     for draft in drafts:
-        found = [*share_faults(draft.listen, draft.share, known)]
-        if draft.insecure is not True:
-            found += public_faults(draft.listen, known, "`insecure = true`")
-        for index, text in found:
-            yield (*draft.at, "listen", index), text
-        if draft.upstream_auth == "forward":
-            listen: dict[KeyPath, Endpoint] = {(*draft.at, "listen", at): one for at, one in draft.listen.items()}
-            yield from forward_faults(ForwardedRoute(listen=listen, upstreams=draft.upstreams), known)
-            if draft.share == "all":
+        share = draft.table.get("share")
+        yield from share_faults(draft.listen, share, known)
+        if draft.table.get("insecure") is not True:
+            yield from public_faults(draft.listen, known, "`insecure = true`")
+        if draft.table.get("upstream_auth") == "forward":
+            yield from forward_faults(draft.listen, draft.upstreams, known)
+            if share == "all":
                 text = "others would act with the token of the client that opened a session; write share = 'owner'"
                 yield (*draft.at, "share"), text
 
@@ -391,7 +362,7 @@ def _names(drafts: Sequence[Draft], auth: Auth, persons: Any) -> Iterator[Found]
         yield ("principals", person, index), text
     for draft in drafts:
         known = persons if isinstance(persons, dict) else {}
-        for name, text in role_faults(draft.roles, draft.listen.values(), auth, known):
+        for name, text in role_faults(draft.table.get("roles"), draft.listen.values(), auth, known):
             yield (*draft.at, "roles", name), text
 
 
@@ -453,9 +424,9 @@ def _ops(table: Any) -> Iterator[Found]:
         yield ("ops", key), text
 
 
-def _wrong(at: KeyPath, read: Callable[..., object], *texts: str) -> Iterator[Found]:
+def _wrong(at: KeyPath, check: Callable[..., object], *values: object) -> Iterator[Found]:
     try:
-        read(*texts)
+        check(*values)
     except ConfigError as error:
         yield at, str(error)
 
@@ -484,10 +455,7 @@ def _shared(path: Path, drafts: Sequence[Draft], table: dict[str, Any]) -> list[
 def _sockets(drafts: Sequence[Draft]) -> list[Found]:
     """Find listening sockets that other users could replace."""
     return [
-        ((*draft.at, "listen", index), why)
-        for draft in drafts
-        for index, endpoint in draft.listen.items()
-        if (why := find_socket_hazard(endpoint))
+        (at, why) for draft in drafts for at, endpoint in draft.listen.items() if (why := find_socket_hazard(endpoint))
     ]
 
 
