@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from enum import IntEnum
 from typing import Protocol
 
@@ -170,3 +170,6 @@ class PeerFacts(Struct, frozen=True, kw_only=True, gc=False):
 
 Accept = Callable[[Transport], None]
 """Handle a peer that connected; must not block."""
+
+Admission = Accept | Awaitable[Accept | str]
+"""What accepts an authenticated peer, or what to wait for: that, or the reason why the peer is not authenticated."""

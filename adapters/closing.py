@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 
-ARRIVING = 8  # loop rounds: a connection needs three to reach its protocol, a WebSocket handshake needs seven
+ARRIVING = 8  # loop rounds: a connection needs three to reach its protocol, and one more to read its handshake
 
 
 async def close_server(server: asyncio.AbstractServer) -> None:

@@ -5,7 +5,8 @@ is never negotiated, because it costs 100 KiB for each session.
 """
 
 from dragoman.adapters.websocket.client import DialledTransport, HandshakeRefusedError, connect
-from dragoman.adapters.websocket.server import Handshakes, WebSocketListener, listen
+from dragoman.adapters.websocket.handshake import Handshakes
+from dragoman.adapters.websocket.server import WebSocketListener, listen
 from dragoman.adapters.websocket.tls import CertificateFiles, ServerTls, client_context
 from dragoman.adapters.websocket.transport import WebSocketTransport
 

@@ -70,6 +70,7 @@ class DialledTransport(WebSocketTransport):
         )
         super().__init__(socket, tcp, writer, limits)
         self.count(protocol)
+        self._client = socket
         self._session = session
         if protocol.closed is None:
             self.lost()
@@ -80,6 +81,8 @@ class DialledTransport(WebSocketTransport):
         try:
             await super().close(reason, text)
         finally:
+            if (error := self._client.exception()) is not None:
+                error.__traceback__ = None  # its frames refer to the socket: nothing is freed in such a cycle
             await self._session.close()
 
     def _over(self, closed: asyncio.Future[None]) -> None:

@@ -1,4 +1,4 @@
-"""Encode WebSocket frames without I/O: text messages in a row (RFC 6455, section 5.2).
+"""Encode WebSocket frames without I/O: text messages in a row, and control frames (RFC 6455, sections 5.2 and 5.5).
 
 A server sends a message unmasked. A client masks each message with its own unpredictable key (section 5.3).
 """
@@ -10,6 +10,9 @@ import struct
 from collections.abc import Sequence
 
 FINAL_TEXT = 0x81
+CLOSE = 0x88
+PONG = 0x8A
+CODE_SIZE = 2
 MASKED = 0x80  # in the second byte of a header
 KEY_SIZE = 4
 PING = b"\x89\x00"
@@ -34,6 +37,16 @@ def text_frames(frames: Sequence[bytes]) -> bytes:
 def masked_text_frames(frames: Sequence[bytes]) -> bytes:
     """Return the frames encoded as a client's text messages, each masked with a random key."""
     return b"".join([part for frame in frames for part in _client_message(frame, os.urandom(KEY_SIZE))])
+
+
+def pong_frame(data: bytes) -> bytes:
+    """Return a server's answer to a ping with this data, of at most 125 bytes."""
+    return bytes((PONG, len(data))) + data
+
+
+def close_frame(code: int, reason: bytes) -> bytes:
+    """Return a server's close frame with this code and reason, of at most 123 bytes."""
+    return bytes((CLOSE, CODE_SIZE + len(reason))) + code.to_bytes(CODE_SIZE) + reason
 
 
 def masked(data: bytes, key: bytes) -> bytes:

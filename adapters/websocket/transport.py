@@ -2,7 +2,7 @@
 
 Sending dominates the cost: a system call costs 20 times a frame (docs/measurements.md, section 2b), and aiohttp makes
 one for every message. So BatchWriter writes the headers itself and sends a batch at once. If the few semi-private names
-of aiohttp that it needs are missing, FrameWriter sends the same messages one by one.
+of aiohttp that it needs are missing, FrameWriter sends the messages to a server one by one.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, Protocol
 
-from aiohttp import ClientWebSocketResponse, WSMessage, WSMsgType, web
+from aiohttp import ClientWebSocketResponse, WSMessage, WSMsgType
 from aiohttp.base_protocol import BaseProtocol
 from aiohttp.http_websocket import WSMessageTextBytes
 
@@ -29,7 +29,19 @@ AT_ONCE = 64  # messages that are read in a row: about 0.2 ms, then other tasks 
 REASON_SIZE = 123  # bytes of text that fit into a close frame (RFC 6455, section 5.5)
 
 ClientSocket = ClientWebSocketResponse[Literal[False]]
-ServerSocket = web.WebSocketResponse[Literal[False]]
+
+
+class Socket(Protocol):
+    """One side of a WebSocket: aiohttp's of a client, or our own of a server."""
+
+    @property
+    def closed(self) -> bool: ...
+
+    async def receive(self) -> WSMessage | WSMessageTextBytes: ...
+
+    async def pong(self, data: bytes, /) -> None: ...
+
+    async def close(self, *, code: int, message: bytes) -> object: ...
 
 
 class SocketWriter(Protocol):
@@ -76,8 +88,12 @@ class BatchWriter:
         return hasattr(protocol, "_drain_waiter") and hasattr(protocol, "_paused")
 
     async def send(self, frames: Sequence[bytes]) -> None:
+        await self.write(self._encode(frames))
+
+    async def write(self, data: bytes) -> None:
+        """Write encoded frames at once and return when the peer keeps up; raise ConnectionError if it is gone."""
         await self._wait_writable()
-        self._tcp.write(self._encode(frames))
+        self._tcp.write(data)
         if self._protocol._paused:  # noqa: SLF001  # as below
             self._count_unsent()
         await self._wait_writable()
@@ -118,14 +134,12 @@ class BatchWriter:
 
 
 class FrameWriter:
-    """Writes one message after another with aiohttp's public API.
+    """Writes one message after another with aiohttp's public API, to a server.
 
-    It has two weaknesses of aiohttp. All senders to a peer share one future, so a server's close that exceeds its
-    deadline ends a waiting send with CancelledError instead of ConnectionError. A client checks back-pressure only
-    every 256 KiB, so a send may return with that much more queued than `send_high`.
+    aiohttp checks back-pressure only every 256 KiB, so a send may return with that much more queued than `send_high`.
     """
 
-    def __init__(self, socket: ClientSocket | ServerSocket, ping: bytes) -> None:
+    def __init__(self, socket: ClientSocket, ping: bytes) -> None:
         self.ping = ping
         self.ended = False
         self.meter = Meter()  # stays at zero: `send` waits for the peer after each frame
@@ -164,9 +178,7 @@ class WebSocketTransport:
         "try_send",
     )
 
-    def __init__(
-        self, socket: ClientSocket | ServerSocket, tcp: asyncio.Transport, writer: SocketWriter, limits: TransportLimits
-    ) -> None:
+    def __init__(self, socket: Socket, tcp: asyncio.Transport, writer: SocketWriter, limits: TransportLimits) -> None:
         if not tcp.is_closing():  # uvloop refuses limits if the peer is gone already
             tcp.set_write_buffer_limits(high=limits.send_high)
         self.peer = address(tcp.get_extra_info("peername"))
@@ -246,8 +258,6 @@ class WebSocketTransport:
         finally:
             if not self._lost.is_set:
                 self._tcp.abort()
-            if (error := self._socket.exception()) is not None:
-                error.__traceback__ = None  # its frames refer to the socket: nothing is freed in such a cycle
         await self._lost.wait()
 
     def _end(self) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from msgspec import structs
 
-from dragoman.adapters.base import Accept, PeerFacts, Transport
+from dragoman.adapters.base import Accept, Admission, PeerFacts, Transport
 from dragoman.gateway.config.model import Auth, Config, Route
 from dragoman.gateway.endpoint import Endpoint
 from dragoman.gateway.identity.attempts import FailedAttempts
@@ -118,10 +118,17 @@ class ListenerIdentity:
             self._count(facts, named)
         return lambda transport: self._welcome(transport, named)
 
-    async def admit(self, facts: PeerFacts) -> Accept | str:
-        """Return a function that accepts a peer's transport after its handshake, or why the handshake is refused."""
+    def admit(self, facts: PeerFacts) -> Admission:
+        """Return a function that accepts a peer's transport after its handshake, or a second look at the peer."""
         named = self._identify(facts)
-        if isinstance(named, Refusal) and named.refresh is not None and await named.refresh():
+        if isinstance(named, Refusal):
+            return self._look_again(facts, named)
+        return lambda transport: self._welcome(transport, named)
+
+    async def _look_again(self, facts: PeerFacts, refusal: Refusal) -> Accept | str:
+        """Return what accepts a refused peer after all, if a refresh finds its key; else the refusal, after a delay."""
+        named: Principal | Refusal = refusal
+        if refusal.refresh is not None and await refusal.refresh():
             named = self._identify(facts)
         if isinstance(named, Refusal):
             self._count(facts, named)

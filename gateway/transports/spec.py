@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from dragoman.adapters.base import Accept, Listener, NewWork, PeerFacts, Transport, TransportLimits
+from dragoman.adapters.base import Accept, Admission, Listener, NewWork, PeerFacts, Transport, TransportLimits
 from dragoman.adapters.stdio import Children, ChildSettings, ChildTransport
 from dragoman.gateway.config.model import Limits
 from dragoman.gateway.endpoint import Endpoint
@@ -22,15 +22,15 @@ Place = tuple[object, ...]
 class ListenerCallbacks(Struct, frozen=True, kw_only=True):
     """The callbacks of a listener.
 
-    `accept_as` returns what accepts a connected peer of these facts. `admit` does so before a handshake, or returns why
-    the peer is not authenticated. `accept` takes each peer of which no facts are known. `authenticated` says that no
+    `accept_as` returns what accepts a connected peer of these facts. `admit` does so before a handshake, or returns
+    what to wait for. `accept` takes each peer of which no facts are known. `authenticated` says that no
     peer is accepted for its address alone. A listener that counts its connections calls `connect` and `disconnect`:
     `connect` counts one of this peer, or returns why it is not accepted now. `bad_request` is called with the kind of
     each HTTP request that cannot be parsed. `not_authenticated` is called with the listener and the reason for each
-    peer that the transport itself has refused. `spawn` runs the handshakes of a listener. `publish` takes the transport
-    to all subscribers, if there is one. `subscribed` is called for each subscription, and `lost` with each undelivered
-    message. `instance` identifies the gateway there. `work` makes the work of a connection, by which the gateway shares
-    the event loop among its clients.
+    peer that the transport itself has refused. `spawn` runs the handshakes of a listener that have to wait. `publish`
+    takes the transport to all subscribers, if there is one. `subscribed` is called for each subscription, and `lost`
+    with each undelivered message. `instance` identifies the gateway there. `work` makes the work of a connection, by
+    which the gateway shares the event loop among its clients.
     """
 
     accept: Accept
@@ -38,7 +38,7 @@ class ListenerCallbacks(Struct, frozen=True, kw_only=True):
     lost: Callable[[Loss], None]
     instance: Instance
     accept_as: Callable[[PeerFacts], Accept]
-    admit: Callable[[PeerFacts], Awaitable[Accept | str]]
+    admit: Callable[[PeerFacts], Admission]
     spawn: Callable[[Coroutine[Any, Any, None], str], object]
     authenticated: bool = False
     subscribed: Callable[[], None] = lambda: None

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import pytest
 
-from dragoman.adapters.base import Accept, CloseReason, PeerFacts, Transport, TransportLimits
+from dragoman.adapters.base import Accept, Admission, CloseReason, PeerFacts, Transport, TransportLimits
 from dragoman.adapters.websocket import Handshakes, ServerTls, WebSocketListener, WebSocketTransport, listen
 from dragoman.mappings.dialect import Frame
 from tests.transport_reader import receive
@@ -46,6 +46,12 @@ class Server:
         return await self.accepted.get()
 
 
+async def refused_later(refusal: str) -> str:
+    """Return the refusal in a later step of the event loop, as an authentication does that has to wait."""
+    await asyncio.sleep(0)
+    return refusal
+
+
 @asynccontextmanager
 async def serving(
     limits: TransportLimits = LIMITS,
@@ -55,12 +61,17 @@ async def serving(
     connect: Callable[[str], str] = lambda _peer: "",
     disconnect: Callable[[str], None] = lambda _peer: None,
     identify: Callable[[PeerFacts], str] = lambda _facts: "",
+    bad_request: Callable[[str], None] = lambda _kind: None,
+    wait: Callable[[str], Awaitable[Accept | str]] = refused_later,
 ) -> AsyncIterator[Server]:
-    """Run a listener; close its transports at the end within the deadline, and check that no task is left."""
-    before = asyncio.all_tasks()
+    """Run a listener; close its transports at the end within the deadline.
 
-    async def admit(facts: PeerFacts) -> Accept | str:
-        return identify(facts) or server.accept
+    `identify` returns why a peer is refused, or nothing. What `wait` returns is then waited for.
+    """
+
+    def admit(facts: PeerFacts) -> Admission:
+        refusal = identify(facts)
+        return wait(refusal) if refusal else server.accept
 
     async with asyncio.timeout(DEADLINE), asyncio.TaskGroup() as group:
         server = Server()
@@ -72,6 +83,7 @@ async def serving(
             connect=connect,
             disconnect=disconnect,
             tls=tls,
+            bad_request=bad_request,
         )
         server.listener = await listen("127.0.0.1", 0, "/ws", limits, rules)
         try:
@@ -80,23 +92,26 @@ async def serving(
             await server.listener.close()
             for transport in server.transports:
                 await transport.close()
-        if left := asyncio.all_tasks() - before:  # aiohttp's own for each connection, which end with it
-            await asyncio.wait(left)
 
 
 def everybody(accept: Accept) -> Handshakes:
     """Return the rules that accept every client."""
-
-    async def admit(_facts: PeerFacts) -> Accept | str:
-        return accept
-
-    return Handshakes(admit=admit, spawn=nothing_spawned)
+    return Handshakes(admit=lambda _facts: accept, spawn=nothing_spawned)
 
 
 def nothing_spawned(work: Coroutine[Any, Any, None], name: str) -> None:
-    """Fail: only a TLS handshake is spawned."""
+    """Fail: only a TLS handshake, and an authentication that waits, are spawned."""
     work.close()
     raise AssertionError(f"spawned: {name}")
+
+
+KEY = "dGhlIHNhbXBsZSBub25jZQ=="  # the example of RFC 6455, section 1.3
+
+
+def request(*headers: str, line: str = "GET /ws HTTP/1.1", version: str = "13") -> bytes:
+    """Return the request of a handshake, with these additional headers."""
+    usual = ("Host: 127.0.0.1", "Upgrade: websocket", "Connection: Upgrade", f"Sec-WebSocket-Key: {KEY}")
+    return "\r\n".join((line, *usual, f"Sec-WebSocket-Version: {version}", *headers, "", "")).encode()
 
 
 class RawPeer:

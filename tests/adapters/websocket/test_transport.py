@@ -64,9 +64,9 @@ async def test_try_send_writes_a_frame_at_once_and_in_order(side: str) -> None:
         assert not ours.try_send([b"late"])
 
 
-async def test_try_send_is_refused_if_aiohttp_cannot_write_at_once(side: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_try_send_is_refused_if_aiohttp_cannot_write_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(BatchWriter, "possible", staticmethod(lambda _protocol: False))
-    async with ends(side) as (ours, _):
+    async with ends("client") as (ours, _):
         assert not ours.try_send([b"a"])
 
 
@@ -112,14 +112,6 @@ async def test_an_oversized_message_loses_only_that_message(side: str) -> None:
         await other.send([b"x" * 1000, b"x" * 1001, b"x" * 3999, b"next"])
         oversize = [Oversize(size=1001, limit=1000), Oversize(size=3999, limit=1000)]
         assert await some(ours, 4) == [b"x" * 1000, *oversize, b"next"]
-
-
-@pytest.mark.parametrize("reason", list(CloseReason))
-async def test_the_peer_gets_the_reason_of_our_close(side: str, reason: CloseReason) -> None:
-    async with ends(side) as (ours, other):
-        received, _ = await asyncio.gather(receive_all(other), ours.close(reason, "because"))
-        assert received == []
-        assert other._socket.close_code == reason
 
 
 async def test_frames_sent_before_a_close_arrive(side: str, write_path: str) -> None:

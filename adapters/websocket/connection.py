@@ -1,0 +1,60 @@
+"""The protocol of a connection that a WebSocket listener accepted."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Protocol, cast
+
+from aiohttp.base_protocol import BaseProtocol
+
+from dragoman.adapters.websocket.transport import WebSocketTransport
+
+
+class InputParser(Protocol):
+    """Parses what a client sends."""
+
+    def feed_data(self, data: bytes) -> object:
+        """Parse what was read."""
+
+    def feed_eof(self) -> None:
+        """End: nothing more will be read."""
+
+
+class Connection(BaseProtocol):
+    """A connection, with TLS or without. Its parser first reads a request, and then the frames of a WebSocket.
+
+    The parser bears the name that aiohttp's protocols give it (dragoman.adapters.websocket.metered). `lost` is called
+    with the connection once it is lost. aiohttp's class has the flow control of both directions.
+    """
+
+    __slots__ = ("_lost", "_payload_parser", "peer", "refusal", "websocket")
+
+    def __init__(self, peer: str, refusal: str, lost: Callable[[Connection], None]) -> None:
+        super().__init__(asyncio.get_running_loop())
+        self._upgraded = True  # for aiohttp: pausing means to pause the transport, and no parser of HTTP
+        self._payload_parser: InputParser | None = None
+        self._lost = lost
+        self.peer = peer
+        self.refusal = refusal
+        """Why there is no room for this connection; empty if it counts."""
+        self.websocket: WebSocketTransport | None = None
+        """What the connection became by its handshake."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)  # the options of its socket are set already
+
+    def use_parser(self, parser: InputParser) -> None:
+        """Give what is read from now on to this parser."""
+        self._payload_parser = parser
+
+    def data_received(self, data: bytes) -> None:
+        if self._payload_parser is not None:
+            self._payload_parser.feed_data(data)
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        super().connection_lost(exc)
+        parser, self._payload_parser = self._payload_parser, None
+        if parser is not None:
+            parser.feed_eof()
+        self._lost(self)

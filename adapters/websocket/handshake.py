@@ -1,0 +1,185 @@
+"""The handshake of one connection: read its request, authenticate the peer, and respond.
+
+aiohttp parses the request. All else happens in the call that read its last byte, without a task, unless the
+authentication has to wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from http import HTTPStatus
+from typing import Any
+
+import structlog
+from aiohttp.http import HttpProcessingError, HttpRequestParser, RawRequestMessage
+from msgspec import Struct
+
+from dragoman.adapters.base import Accept, Admission, NewWork, PeerFacts
+from dragoman.adapters.websocket.connection import Connection
+from dragoman.adapters.websocket.http_response import HttpResponse, acceptance
+from dragoman.adapters.websocket.request_check import RequestCheck, find_tokens, trace_headers
+from dragoman.adapters.websocket.tls import ServerTls, subject_of
+
+log = structlog.get_logger("dragoman.link")
+
+RETRY_AFTER = "1"  # seconds: `connection_rate` counts by the second, and a client of a full gateway loses little
+REQUEST_MAX = 512 * 1024  # bytes before the end of a handshake: two full reads, which may hold early messages, too
+BODY_MAX = 64 * 1024  # bytes of a body that are kept: a request with one is refused
+ADMISSION_DEADLINE = 60.0  # seconds for the authentication: `auth_delay` and the read of a JWKS take less
+MALFORMED = HttpResponse(HTTPStatus.BAD_REQUEST, "malformed HTTP request")
+FAILED = HttpResponse(HTTPStatus.INTERNAL_SERVER_ERROR, "the authentication failed: try again later")
+
+
+class Handshakes(Struct, frozen=True, kw_only=True):
+    """The rules by which a listener accepts a handshake.
+
+    `admit` returns what accepts a peer, or what to wait for: that, or why the peer is not authenticated. Such a peer
+    gets the status 401. `origins` and `hosts` are those of RequestCheck. `connect` counts a connection of this peer, or
+    returns why it is not accepted now; `disconnect` counts it no more. `bad_request` is called with the kind of each
+    request that cannot be parsed. `tls` makes it a listener for `wss:`. `spawn` runs TLS handshakes, and
+    authentications that wait. `work` makes the work of a connection, by which what it sends is parsed in turns.
+    """
+
+    admit: Callable[[PeerFacts], Admission]
+    spawn: Callable[[Coroutine[Any, Any, None], str], object]
+    origins: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()
+    connect: Callable[[str], str] = lambda _peer: ""
+    disconnect: Callable[[str], None] = lambda _peer: None
+    bad_request: Callable[[str], None] = lambda _kind: None
+    tls: ServerTls | None = None
+    work: NewWork | None = None
+
+
+class Opened(Struct, frozen=True):
+    """A connection whose handshake was accepted, with the data that came behind its request."""
+
+    connection: Connection
+    tcp: asyncio.Transport
+    early: bytes
+    headers: dict[str, str]
+    """The headers of the request that carry its trace context."""
+
+
+class Handshake:
+    """Reads the only request of a connection and responds to it, within a deadline. It is the connection's parser.
+
+    `opened` is called with an accepted connection, which needs another parser then, and with what accepts the peer.
+    """
+
+    __slots__ = ("_check", "_connection", "_early", "_opened", "_parser", "_room", "_rules", "_task", "_tcp", "_timer")
+
+    def __init__(
+        self,
+        connection: Connection,
+        tcp: asyncio.Transport,
+        rules: Handshakes,
+        check: RequestCheck,
+        opened: Callable[[Opened, Accept], None],
+        deadline: float,
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        self._connection = connection
+        self._tcp = tcp
+        self._rules = rules
+        self._check = check
+        self._opened = opened
+        self._parser: HttpRequestParser | None = HttpRequestParser(
+            connection, loop, BODY_MAX, auto_decompress=False, max_msg_queue_size=2
+        )
+        self._room = REQUEST_MAX
+        self._early = b""  # what came behind the request
+        self._task: asyncio.Task[Any] | None = None  # while the authentication waits
+        self._timer = loop.call_later(deadline, tcp.abort)
+
+    def feed_data(self, data: bytes) -> None:
+        """Read a part of the request, and respond at its end."""
+        self._room -= len(data)
+        if self._tcp.is_closing():
+            return
+        if self._room < 0:
+            self._rules.bad_request("RequestTooLarge")
+            self._tcp.abort()
+        elif self._parser is None:
+            self._early += data
+            self._tcp.pause_reading()  # until the peer is authenticated
+        else:
+            self._parse(self._parser, data)
+
+    def feed_eof(self) -> None:
+        """End the handshake: the connection is lost."""
+        self._timer.cancel()
+        if self._task is not None:
+            self._task.cancel()
+
+    def _parse(self, parser: HttpRequestParser, data: bytes) -> None:
+        try:
+            requests, _, self._early = parser.feed_data(data)
+        except HttpProcessingError as error:  # its text quotes the request, which may contain a token
+            self._rules.bad_request(type(error).__name__)
+            self._respond(MALFORMED)
+            return
+        if requests:
+            self._parser = None
+            self._answer(requests[0][0])
+
+    def _answer(self, request: RawRequestMessage) -> None:
+        refusal = self._check.find_refusal(request)
+        if self._connection.refusal:
+            retry = (("Retry-After", RETRY_AFTER),)
+            refusal = HttpResponse(HTTPStatus.SERVICE_UNAVAILABLE, self._connection.refusal, retry)
+        if refusal is not None:
+            self._respond(refusal, has_body=request.method != "HEAD")
+            return
+        tokens = find_tokens(request)
+        admission = self._rules.admit(self._facts(tokens))
+        if isinstance(admission, Awaitable):
+            self._rules.spawn(self._wait(admission, request, presented=any(tokens)), f"{self._connection.peer}:login")
+        else:
+            self._open(admission, request)
+
+    def _facts(self, tokens: tuple[str, ...]) -> PeerFacts:
+        certificate = self._tcp.get_extra_info("peercert")
+        return PeerFacts(
+            address=self._connection.peer,
+            token=tokens[0] if len(tokens) == 1 else "",
+            several_tokens=len(tokens) > 1,
+            certificate=subject_of(certificate) if certificate else "",
+        )
+
+    async def _wait(self, admission: Awaitable[Accept | str], request: RawRequestMessage, *, presented: bool) -> None:
+        """Wait for the authentication of the peer, then respond."""
+        self._timer.cancel()  # the peer has done its part
+        self._task = asyncio.current_task()
+        try:
+            async with asyncio.timeout(ADMISSION_DEADLINE):
+                admitted = await admission
+        except Exception:  # the task of one peer must not end the gateway
+            log.exception("authentication failed", peer=self._connection.peer)
+            self._respond(FAILED)
+            return
+        finally:
+            self._task = None
+        if isinstance(admitted, str):
+            self._respond(_unauthorized(admitted, presented=presented))
+        elif not self._tcp.is_closing():
+            self._tcp.resume_reading()
+            self._open(admitted, request)
+
+    def _open(self, accept: Accept, request: RawRequestMessage) -> None:
+        self._timer.cancel()
+        self._tcp.write(acceptance(request.headers["Sec-WebSocket-Key"]))
+        self._opened(Opened(self._connection, self._tcp, self._early, trace_headers(request)), accept)
+
+    def _respond(self, response: HttpResponse, *, has_body: bool = True) -> None:
+        """Refuse the request, and close the connection."""
+        if not self._tcp.is_closing():
+            self._tcp.write(response.encode(has_body=has_body))
+            self._tcp.close()
+
+
+def _unauthorized(text: str, *, presented: bool) -> HttpResponse:
+    """Return the response to a request without an accepted token (RFC 6750, section 3)."""
+    challenge = 'Bearer realm="dragoman"' + (', error="invalid_token"' if presented else "")
+    return HttpResponse(HTTPStatus.UNAUTHORIZED, text, (("WWW-Authenticate", challenge),))
