@@ -101,30 +101,23 @@ class Clients:
         publishes: bool = False,
     ) -> None:
         """Serve a client that has connected, or refuse it: it has no principal, or there are too many."""
-        dialect, router = port.dialect, port.target.router
+        router = port.target.router
         named = principal if isinstance(principal, Principal) else LOCAL
         if named.token:
             self.services.tokens.remember(router.route.name, named.name, named.token, self.services.limits.links)
-        name, recorder = f"{dialect.name}-{next(self._numbers)}", router.recorder
         translator.limit_requests(router.services.limits.pending_commands, transport.meter.add)
-        link = Link(
-            Peer(
-                id=name,
-                dialect=dialect,
-                ingress=port.ingress,
-                principal=named,
-                roles=roles_of(named, router.route) if not publishes else None,
-                attaches=attaches,
-                publishes=publishes,
-                limited=not publishes,
-                traffic=self.services.ledger.counted_traffic(dialect.name, "client"),
-            ),
-            transport,
-            translator,
-            router.services,
-            LinkEvents(sink=router.receive, drained=router.drained, refused=_refuse),
-            recorder.tap(name, dialect.name) if recorder is not None else None,
+        peer = Peer(
+            id=f"{port.dialect.name}-{next(self._numbers)}",
+            dialect=port.dialect,
+            ingress=port.ingress,
+            principal=named,
+            roles=roles_of(named, router.route) if not publishes else None,
+            attaches=attaches,
+            publishes=publishes,
+            limited=not publishes,
+            traffic=self.services.ledger.counted_traffic(port.dialect.name, "client"),
         )
+        link = _make_link(peer, transport, translator, router)
         refused = principal.text if isinstance(principal, Refusal) else ""
         # A listener bounds clients that only make calls, and there is one publication.
         counted = attaches and not publishes
@@ -208,6 +201,19 @@ class Clients:
 def _log(link: Link, event: str) -> None:
     if logs.LEVEL.passes("link", "info"):  # a line that is dropped later takes 20 us
         link.log.info(event)
+
+
+def _make_link(peer: Peer, transport: Transport, translator: Translator[Command, Event], router: Router) -> Link:
+    """Return the link of a client, whose commands go to this router."""
+    recorder = router.recorder
+    return Link(
+        peer,
+        transport,
+        translator,
+        router.services,
+        LinkEvents(sink=router.receive, drained=router.drained, refused=_refuse),
+        recorder.tap(peer.id, peer.dialect.name) if recorder is not None else None,
+    )
 
 
 def _refuse(link: Link, text: str, cause: Cause = "busy") -> None:

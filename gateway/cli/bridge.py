@@ -16,7 +16,7 @@ from dragoman.gateway.config.access import public_faults, settled
 from dragoman.gateway.config.check import check_route
 from dragoman.gateway.config.model import Config, Route
 from dragoman.gateway.config.ops_address import check_ops
-from dragoman.gateway.endpoint import parse
+from dragoman.gateway.endpoint import Endpoint, parse
 from dragoman.mappings.errors import ConfigError
 
 EXAMPLES = (
@@ -83,6 +83,16 @@ def bridge(
             {("listen", at): one for at, one in enumerate(listen)}, config.Auth(), "--insecure"
         ):
             raise ConfigError(text)
+    _warn_of_secrets(listen, upstream)
+    if record is None and not redact:
+        raise ConfigError("--no-redact needs --record")
+    redaction = config.Redact(enabled=redact)
+    recording = config.Recording(path=record, compress=False, redact=redaction) if record is not None else None
+    app = App(Config(routes=(route,), recording=recording, ops=_ops_port(ops) if ops is not None else None))
+    run(serve_until_signalled(app, warn=True, exit_on_backend_loss=exit_on_backend_loss))
+
+
+def _warn_of_secrets(listen: tuple[Endpoint, ...], upstream: Endpoint) -> None:
     for endpoint in (*listen, upstream):
         if endpoint.has_literal_secret:
             log.warning(
@@ -90,14 +100,10 @@ def bridge(
                 "write env:NAME or file:PATH in its place",
                 endpoint=endpoint.masked,
             )
-    if record is None and not redact:
-        raise ConfigError("--no-redact needs --record")
-    ops_port = None
-    if ops is not None:
-        token = os.environ.get("DRAGOMAN_OPS_TOKEN", "")
-        ops_port = config.Ops(listen=ops, tokens=(token,) if token else ())
-        check_ops(ops_port)
-    redaction = config.Redact(enabled=redact)
-    recording = config.Recording(path=record, compress=False, redact=redaction) if record is not None else None
-    app = App(Config(routes=(route,), recording=recording, ops=ops_port))
-    run(serve_until_signalled(app, warn=True, exit_on_backend_loss=exit_on_backend_loss))
+
+
+def _ops_port(listen: str) -> config.Ops:
+    token = os.environ.get("DRAGOMAN_OPS_TOKEN", "")
+    ops = config.Ops(listen=listen, tokens=(token,) if token else ())
+    check_ops(ops)
+    return ops
