@@ -60,18 +60,18 @@ class ClientTranslator(TranslatorDefaults[Event]):
         self._instance = ""
         self._calls = PrimaryCalls(clock, new_id)
         self._sessions = FollowedSessions(patience)
-        self._heard = clock()
+        self._received_at = clock()
         self._opened = False  # True from `opened` until the primary of this connection is known by name
 
     def opened(self) -> Step[Event]:
         """Ask for the primary's name and sessions; after a reconnect also for the state of open turns."""
         step: Step[Event] = Step(alarm=Alarm(TICK, self._on_alarm))
-        self._heard = self._clock()
+        self._received_at = self._clock()
         self._opened = True
         self._drop_calls(step)
         self._calls.ask(step, ask.Ping(), "alive")
         self._calls.ask(step, ask.ListSessions(), "sessions")
-        self._sessions.reconnected(self._heard)
+        self._sessions.reconnected(self._received_at)
         self._ask_for_messages(step)
         return step
 
@@ -81,7 +81,7 @@ class ClientTranslator(TranslatorDefaults[Event]):
         heard: Step[Event] = Step()
         FROM_SERVER.receive([frame for frame in frames if not isinstance(frame, Missed)], heard)
         step.faults, step.losses = heard.faults, heard.losses
-        self._heard = now = self._clock()
+        self._received_at = now = self._clock()
         for burst in heard.bursts:
             self._note_primary(given(burst.ext, "instanceId", str, ""), step)
             if items := [said for item in burst.items for said in self._take_event(burst, item, now, step)]:
@@ -126,8 +126,8 @@ class ClientTranslator(TranslatorDefaults[Event]):
         message = read_token(frame)
         if message is None or message.instance_id != self._instance or self._opened:
             return False
-        self._heard = self._clock()
-        return self._sessions.add_text(message, self._heard, add_text)
+        self._received_at = self._clock()
+        return self._sessions.add_text(message, self._received_at, add_text)
 
     def detach(self, state: SessionState) -> None:
         """Remove the state of a session of the primary."""
@@ -294,7 +294,7 @@ class ClientTranslator(TranslatorDefaults[Event]):
                 step.bursts.append(Burst(items=items, session=session))
             self._release_held(following, now, step)
         self._ask_for_messages(step)
-        silence = now - self._heard
+        silence = now - self._received_at
         if silence >= (SILENT_MAX + CALL_MAX) * NS:
             words = f"no sign of life from the primary for {silence // NS} s"
             step.add_fault(PeerError("too_slow", words, can_continue=False))

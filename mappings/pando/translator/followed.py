@@ -88,4 +88,4 @@ class FollowedSessions(dict[str, Following]):
         if following is not None and isinstance(command, ask.CancelTurn):
             following.interrupt = None
         elif following is not None and isinstance(command, ask.SubmitInput):
-            following.known.refused(flatten(command.segments))
+            following.known.forget_input(flatten(command.segments))

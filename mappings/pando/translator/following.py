@@ -30,7 +30,7 @@ from dragoman.mappings.canonical import events as say
 from dragoman.mappings.canonical.values import Message
 from dragoman.mappings.dialect import Burst
 from dragoman.mappings.pando.to_canonical import with_text
-from dragoman.mappings.pando.translator.known import KnownMessages, has_results, up_to_input
+from dragoman.mappings.pando.translator.known_messages import KnownMessages, has_results, up_to_input
 from dragoman.mappings.pando.translator.output import OPENS, StreamedOutput
 from dragoman.mappings.rfc3339 import NS
 
@@ -77,7 +77,7 @@ class Following:
         self._output = StreamedOutput()
         self.held: list[tuple[Burst[Event], Any]] = []  # wait for an answer or a list, on the other connection
         self.known = KnownMessages()
-        self._heard = 0
+        self._published_at = 0
         self._severed_at = -1  # ns: when the connection was made again during an open turn
         self._last: tuple[tuple[Message, ...], int] | None = None  # list and time, until something is published
         self._ending: say.TurnEnded | None = None
@@ -131,7 +131,7 @@ class Following:
 
     def begin_turn(self, now: int, input: str | None = None) -> None:
         """Begin a turn: our input was accepted, or an event of a turn was published."""
-        self._heard, self._updated = now, False
+        self._published_at, self._updated = now, False
         if not self.open:
             self.open, self.interrupt, self._last, self._ending = True, None, None, None
             self._output, self._input, self.learning = self._output.next(), input, None
@@ -176,7 +176,7 @@ class Following:
 
     def add_text(self, text: str, now: int) -> None:
         """Note a piece of text that a fast reader passed on while `streams` was True."""
-        self._heard, self._updated, self._last = now, False, None
+        self._published_at, self._updated, self._last = now, False, None
         self._output.add_text(text)
 
     def _takes(self, event: say.MessageAppended, now: int) -> bool:
@@ -186,14 +186,14 @@ class Following:
             return True
         if message.role == "user":
             self._prompted, self._prompt = True, message.id
-            self.known.published(message)
+            self.known.note_published(message)
         elif self.open:
-            self._cause, self._heard = event, now
+            self._cause, self._published_at = event, now
             return True
         return False
 
     def _update(self, now: int) -> None:
-        self._heard, self._updated = now, True
+        self._published_at, self._updated = now, True
         self._last = None if self._output.calls else self._last  # the list is read again after a silence
         self.wants = self.wants or (not self._output.calls and self._ending is None)
         if self.interrupt is not None:
@@ -202,7 +202,7 @@ class Following:
 
     def _end(self, event: say.TurnEnded, now: int) -> list[Event]:
         if self.open and self._ending is None:  # if we connected after the turn, there is nothing to end
-            self._ending, self._heard, self.wants = event, now, True
+            self._ending, self._published_at, self.wants = event, now, True
         return []
 
     # -- results of message.list -------------------------------------------------------------------------
@@ -219,13 +219,13 @@ class Following:
             listed = self.known.up_to_run(listed, _runs_in(self.held))
             self._prompt = listed[-1].id if listed and listed[-1].id not in self.known.ids else ""
         if not self.open:
-            return self.known.news(listed)
+            return self.known.missed_events(listed)
         if self._ending is not None:
             return self._finish(self.known.of_run(listed, self._prompt, self._input, _runs_in(self.held)))
         if self._last is None or self._last[0] != rows:
             self._last = rows, now
             return []
-        if self._severed_at >= self._heard and not self.known.may_be_over(rows, self._output):
+        if self._severed_at >= self._published_at and not self.known.may_be_over(rows, self._output):
             if now - self._severed_at >= self.patience.update * NS:
                 self._severed_at = -1  # nothing was missed before the subscription
             return []
@@ -238,7 +238,7 @@ class Following:
     def read_history(self, messages: Sequence[Message]) -> tuple[Message, ...]:
         """Return the messages of a list as history, without an answer that the primary has not finished."""
         listed = with_text(up_to_input(tuple(messages)) if self.open or self.held else messages)
-        self.known.note(listed)
+        self.known.note_listed(listed)
         return listed
 
     def _finish(self, listed: tuple[Message, ...] | None) -> list[Event]:
@@ -246,7 +246,7 @@ class Following:
         ending, self._ending = self._ending, None
         rest = self._rest(listed) if listed is not None else []
         counted = [say.UsageReported(usage=ending.usage)] if ending is not None and ending.usage is not None else []
-        answers = None if listed is None else [message for message in self.known.answers(listed) if message.text]
+        answers = None if listed is None else [one for one in self.known.answers_of_turn(listed) if one.text]
         cause, said = self._cause, bool(self._output.length)
         if cause is not None and _failed(cause.message, answers, said) and not self._cancelled:
             why, self._cause = say.ErrorReported(cause="internal", text=cause.message.text), None
@@ -263,14 +263,14 @@ class Following:
         self.open = self.wants = False
         self._prompted, self._prompt = False, ""
         if listed is not None:
-            self.known.settle(listed)
+            self.known.note_whole_store(listed)
         result = [] if end == "failed" else [say.TurnResult(end=end)]
         return [*self._no_cause(), *result, say.StatusChanged(status="idle")]
 
     def _rest(self, listed: tuple[Message, ...]) -> list[Event]:
         """Return the stored text that was not published, or a gap if the two differ (docs/translation.md, rule 3.7)."""
-        stored = "".join(message.text for message in self.known.answers(listed))
-        return self.known.missing(listed, self._input) + self._output.rest(stored)
+        stored = "".join(message.text for message in self.known.answers_of_turn(listed))
+        return self.known.missed_inputs(listed, self._input) + self._output.rest(stored)
 
     # -- time --------------------------------------------------------------------------------------------
 
@@ -278,7 +278,7 @@ class Following:
         """Return the events of a turn whose wait has ended at `now` (ns), or set `wants` if its list is needed."""
         if self.learning is not None and now - self.learning >= LEARN_MAX * NS:
             self.stop_learning()
-        silence = now - max(self._heard, self._last[1] if self._last is not None else 0)
+        silence = now - max(self._published_at, self._last[1] if self._last is not None else 0)
         if self._ending is not None and silence >= ANSWER_DEADLINE * NS:
             return self._finish(None)
         if self.open and self._ending is None and silence >= self._quiet * NS:
@@ -289,7 +289,7 @@ class Following:
 
     @property
     def _quiet(self) -> float:
-        is_late = self._severed_at >= self._heard  # our subscription takes effect some time after we connect
+        is_late = self._severed_at >= self._published_at  # our subscription takes effect some time after we connect
         listed = self._last[0] if self._last is not None else ()
         if self._output.calls and not is_late and not has_results(listed):
             return self.patience.update if self._updated and not listed else self.patience.tool

@@ -7,7 +7,7 @@ import pytest
 from dragoman.mappings.canonical import events as say
 from dragoman.mappings.canonical.values import Message, SessionSummary
 from dragoman.mappings.pando.translator.following import Following, Interrupt, Patience
-from dragoman.mappings.pando.translator.known import ECHOES_MAX
+from dragoman.mappings.pando.translator.known_messages import ECHOES_MAX
 from dragoman.mappings.pando.translator.output import TEXT_MAX
 from dragoman.mappings.pando.vocabulary import keep
 from dragoman.mappings.rfc3339 import NS

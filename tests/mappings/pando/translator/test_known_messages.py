@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from dragoman.mappings.canonical import events as say
 from dragoman.mappings.canonical.values import Message
-from dragoman.mappings.pando.translator.known import SAID_MAX, KnownMessages, up_to_input
+from dragoman.mappings.pando.translator.known_messages import INPUTS_MAX, KnownMessages, up_to_input
 
 
 def user(text: str, id: str) -> Message:
@@ -19,22 +19,22 @@ def texts(events: Sequence[object]) -> list[str]:
 
 def test_the_oldest_input_that_no_list_had_is_forgotten() -> None:
     known = KnownMessages()
-    for number in range(SAID_MAX + 1):
-        known.note_said(str(number))
-    assert texts(known.missing([user("0", "a"), user("1", "b")])) == ["0"]
+    for number in range(INPUTS_MAX + 1):
+        known.note_input(str(number))
+    assert texts(known.missed_inputs([user("0", "a"), user("1", "b")])) == ["0"]
 
 
 def test_a_refused_input_that_is_stored_came_from_another_client() -> None:
     known = KnownMessages()
-    known.note_said("Hello")
-    known.refused("Hello")
-    assert texts(known.missing([user("Hello", "a")])) == ["Hello"]
+    known.note_input("Hello")
+    known.forget_input("Hello")
+    assert texts(known.missed_inputs([user("Hello", "a")])) == ["Hello"]
 
 
 def test_equal_inputs_are_counted_one_by_one() -> None:
     known = KnownMessages()
-    known.note_said("go on")
-    assert texts(known.missing([user("go on", "a"), user("go on", "b")])) == ["go on"]
+    known.note_input("go on")
+    assert texts(known.missed_inputs([user("go on", "a"), user("go on", "b")])) == ["go on"]
 
 
 def test_a_list_without_any_input_has_no_complete_answer() -> None:

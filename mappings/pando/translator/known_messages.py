@@ -16,7 +16,7 @@ from dragoman.mappings.canonical.values import Message, Text
 from dragoman.mappings.pando.translator.output import StreamedOutput
 from dragoman.mappings.pando.vocabulary import given
 
-SAID_MAX = 64  # inputs that no list has contained yet: the end of a successful turn clears them
+INPUTS_MAX = 64  # inputs that no list has contained yet: the end of a successful turn clears them
 ECHOES_MAX = 64  # our inputs whose echo may still come; released primaries send no echo
 
 
@@ -26,13 +26,13 @@ class KnownMessages:
     def __init__(self) -> None:
         self.ids: frozenset[str] = frozenset()
         self._listed = False  # the store was read at least once
-        self._said: list[str] = []  # inputs of users that were not seen in the store yet
+        self._inputs: list[str] = []  # inputs of users that were not seen in the store yet
         self._echoes: list[str] = []
 
     def note_sent(self, text: str) -> None:
         """Note an input of ours, so that its echo is not mistaken for another client's input."""
         self._echoes = [*self._echoes[1 - ECHOES_MAX :], text]
-        self.note_said(text)
+        self.note_input(text)
 
     def take_echo(self, text: str) -> bool:
         """Return True if a published input is the echo of one of ours; each is matched once."""
@@ -41,32 +41,32 @@ class KnownMessages:
         self._echoes.remove(text)
         return True
 
-    def note_said(self, text: str) -> None:
+    def note_input(self, text: str) -> None:
         """Note a user's input, which the store will have under an id that we do not know yet."""
-        self._said = [*self._said[1 - SAID_MAX :], text]
+        self._inputs = [*self._inputs[1 - INPUTS_MAX :], text]
 
-    def published(self, message: Message) -> None:
+    def note_published(self, message: Message) -> None:
         """Note a user's message that the primary published."""
         self.ids |= {message.id} - {""}
-        self.note_said(message.text)
+        self.note_input(message.text)
 
-    def refused(self, text: str) -> None:
+    def forget_input(self, text: str) -> None:
         """Remove an input that the primary did not accept."""
-        if text in self._said:
-            self._said.remove(text)
+        if text in self._inputs:
+            self._inputs.remove(text)
 
-    def note(self, listed: Iterable[Message]) -> None:
+    def note_listed(self, listed: Iterable[Message]) -> None:
         """Note the messages of a list that may be only a part of the store."""
         self._listed = True
         self.ids |= {message.id for message in listed}
 
-    def settle(self, listed: Iterable[Message]) -> None:
+    def note_whole_store(self, listed: Iterable[Message]) -> None:
         """Note the messages of the complete store at the end of a turn."""
         self._listed = True
         self.ids = frozenset(message.id for message in listed)
-        self._said.clear()
+        self._inputs.clear()
 
-    def missing(self, listed: Sequence[Message], own: str | None = None) -> list[Event]:
+    def missed_inputs(self, listed: Sequence[Message], own: str | None = None) -> list[Event]:
         """Return events for users' messages that were neither sent through us nor published.
 
         `own` is our input in the open turn. A primary may store it with added context, so its text can differ.
@@ -75,22 +75,22 @@ class KnownMessages:
         for message in listed:
             if message.role != "user" or message.id in self.ids:
                 continue
-            if message.text in self._said:
-                self._said.remove(message.text)
+            if message.text in self._inputs:
+                self._inputs.remove(message.text)
             else:
                 found.append(message)
-        if found and own is not None and own in self._said and own in found[-1].text:
-            self._said.remove(own)
+        if found and own is not None and own in self._inputs and own in found[-1].text:
+            self._inputs.remove(own)
             found.pop()
         return [say.MessageAppended(message=replace(m, segments=(Text(text=m.text),))) for m in found]
 
-    def answers(self, listed: tuple[Message, ...]) -> list[Message]:
+    def answers_of_turn(self, listed: tuple[Message, ...]) -> list[Message]:
         """Return the assistant's messages of the open turn: those after the last input that were not known before."""
         return [m for m in listed[len(up_to_input(listed)) :] if m.role == "assistant" and m.id not in self.ids]
 
     def is_answered(self, rows: tuple[Message, ...]) -> bool:
         """Return True if the last row of the store is an answer of the open turn, with text."""
-        return bool(rows) and bool(rows[-1].text) and any(answer is rows[-1] for answer in self.answers(rows))
+        return bool(rows) and bool(rows[-1].text) and any(answer is rows[-1] for answer in self.answers_of_turn(rows))
 
     def may_be_over(self, rows: tuple[Message, ...], output: StreamedOutput) -> bool:
         """Return True if the stored rows look like a turn that has ended, also if a tool call of its output is open.
@@ -98,13 +98,13 @@ class KnownMessages:
         A primary stores a call in the row of the text before it, and begins another row after the result. So the call
         is over if nothing of the last row was published, and everything that was is in earlier rows of the turn.
         """
-        before = self.answers(rows)[:-1]
+        before = self.answers_of_turn(rows)[:-1]
         is_later = bool(before) and output.is_within("".join(message.text for message in before))
         return self.is_answered(rows) and (is_later or not output.calls)
 
     def may_call(self, rows: tuple[Message, ...], output: StreamedOutput) -> bool:
         """Return True if a tool call may be open that is published when it ends: all stored text was published."""
-        return self.is_answered(rows) and output.is_all_of("".join(message.text for message in self.answers(rows)))
+        return self.is_answered(rows) and output.is_all_of("".join(one.text for one in self.answers_of_turn(rows)))
 
     def up_to_run(self, listed: tuple[Message, ...], runs: int) -> tuple[Message, ...]:
         """Return the messages up to the input of the first of the last `runs` runs.
@@ -132,15 +132,15 @@ class KnownMessages:
         end = next((i for i in inputs if begin is not None and i > begin), len(listed))
         return listed[:end]
 
-    def news(self, listed: tuple[Message, ...]) -> list[Event]:
+    def missed_events(self, listed: tuple[Message, ...]) -> list[Event]:
         """Return events for stored messages outside of a run that were not published.
 
         If only users' inputs are new, they are MessageAppended events, else one HistorySnapshot of all messages.
         """
         whole = not self._listed or any(m.role != "user" and m.id not in self.ids for m in listed)
-        missing = self.missing(listed)
-        self.note(listed)
-        return [say.HistorySnapshot(items=listed)] if whole and listed else missing
+        missed = self.missed_inputs(listed)
+        self.note_listed(listed)
+        return [say.HistorySnapshot(items=listed)] if whole and listed else missed
 
 
 def has_results(rows: Sequence[Message]) -> bool:
