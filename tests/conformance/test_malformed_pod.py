@@ -29,8 +29,7 @@ from tests.conformance.malformed_input import (
     malformed_input_harness,
     play,
 )
-
-VECTORS = Path(__file__).parents[1] / "data" / "vectors" / "pod.jsonl"
+from tests.data_files import vectors
 
 UNIT = ("resume", "cancel", "pause", "compact", "shutdown", "list_visible_pods")
 """Methods without content (section 5)."""
@@ -482,8 +481,7 @@ async def test_a_client_that_sends_before_its_snapshot_gets_the_snapshot_first(
 
 
 async def test_every_line_that_the_upstream_types_reject_is_answered_only_to_its_sender(tmp_path: Path) -> None:
-    vectors = [json.loads(line) for line in VECTORS.read_text("utf-8").split("\n") if line]
-    refused = [v for v in vectors if v["direction"] == "client_to_pod" and not v["accept"]]
+    refused = [v for v in vectors("pod") if v["direction"] == "client_to_pod" and not v["accept"]]
     assert refused
     async with malformed_input_harness(tmp_path) as at, PodBystander.connected(at.path) as asker:
         for vector in refused:

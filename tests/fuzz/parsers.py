@@ -25,8 +25,8 @@ from dragoman.gateway.transports import pando_project
 from dragoman.mappings import rfc3339
 from dragoman.mappings.dialect import Frame, Parts
 from dragoman.mappings.errors import ConfigError
+from tests.data_files import DATA, captures
 
-DATA = Path(__file__).parents[1] / "data"
 SMOOTH_SEEDS = (
     {"action": "send_message", "requestId": "r1", "sessionId": "s1", "message": "hello"},
     {"action": "create_conversation_session", "requestId": "r2", "agentId": "a", "supports": ["choice_chips"]},
@@ -140,7 +140,7 @@ def seeds() -> tuple[bytes, ...]:
 
 def _captured(dialect: str) -> Iterator[bytes]:
     known = set()
-    for path in sorted((DATA / "captures" / dialect).glob("*.jsonl")):
+    for path in captures(dialect):
         for line in path.read_text("utf-8").split("\n"):
             row: dict[str, Any] = json.loads(line) if line else {}
             text = row["frames"][-1] if "frames" in row else row.get("frame") or ""

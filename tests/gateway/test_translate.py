@@ -23,14 +23,14 @@ from dragoman.gateway import registry
 from dragoman.gateway.translate import Report, translate
 from dragoman.mappings.dialect import Frame, Oversize
 from dragoman.mappings.smooth.wire.replies import Session
+from tests.data_files import DATA, captures, vectors
 from tests.forked_program import dragoman_bytes
 from tests.players.capture_readers import READERS, Turn
 from tests.players.captures import messages
 from tests.shared import SHARED, needs_shared
 from tests.smooth_shapes import assert_emitted, assert_strict
 
-DATA = Path(__file__).parents[1] / "data"
-CAPTURES = sorted((DATA / "captures" / "pod").glob("*.jsonl"))
+CAPTURES = captures("pod")
 UUID_0 = re.compile(r"00000000-0000-0000-0000-[0-9a-f]{12}")
 
 END_OF = {"completed": "eventual_response", "cancelled": "cancelled", "failed": "error"}
@@ -58,16 +58,15 @@ def translated(source: str, target: str, text: bytes | Iterable[bytes], *options
 # -- pod to pod -------------------------------------------------------------------------------------
 
 
-def vectors(direction: str) -> list[dict[str, Any]]:
-    rows = [json.loads(line) for line in (DATA / "vectors" / "pod.jsonl").read_text("utf-8").split("\n") if line]
-    return [row for row in rows if row["direction"] == direction]
+def pod_vectors(direction: str) -> list[dict[str, Any]]:
+    return [row for row in vectors("pod") if row["direction"] == direction]
 
 
 @pytest.mark.parametrize(("direction", "options"), [("pod_to_client", ()), ("client_to_pod", ("--commands",))])
 def test_every_pod_vector_comes_back_in_its_canonical_form_or_is_a_bad_line(
     direction: str, options: tuple[str, ...]
 ) -> None:
-    rows = vectors(direction)
+    rows = pod_vectors(direction)
     done = translated("pod", "pod", [row["wire"].encode() for row in rows], *options)
     assert done.bad() == {number for number, row in enumerate(rows, 1) if not row["accept"]}
     good = [row for row in rows if row["accept"]]
@@ -78,12 +77,12 @@ def test_every_pod_vector_comes_back_in_its_canonical_form_or_is_a_bad_line(
 
 @pytest.mark.parametrize(("direction", "options"), [("pod_to_client", ()), ("client_to_pod", ("--commands",))])
 def test_accepted_vectors_alone_exit_0(direction: str, options: tuple[str, ...]) -> None:
-    done = translated("pod", "pod", [row["wire"].encode() for row in vectors(direction) if row["accept"]], *options)
+    done = translated("pod", "pod", [row["wire"].encode() for row in pod_vectors(direction) if row["accept"]], *options)
     assert (done.bad(), done.code) == (set(), 0)
 
 
 def test_all_vectors_exist() -> None:
-    assert (len(vectors("pod_to_client")), len(vectors("client_to_pod"))) == (71, 39)
+    assert (len(pod_vectors("pod_to_client")), len(pod_vectors("client_to_pod"))) == (71, 39)
 
 
 def pod_frames(way: str) -> list[tuple[str, str]]:
@@ -138,7 +137,7 @@ def test_every_golden_smooth_frame_comes_back_equal(folder: str, options: tuple[
 
 def captured_smooth(way: str) -> Iterator[str]:
     assert SHARED is not None
-    for file in sorted((SHARED / "smooth-operator" / "captures").glob("*.jsonl")):
+    for file in captures("smooth"):
         for line in file.read_text("utf-8").split("\n"):
             row = json.loads(line) if line else {}
             if row.get("dir") == way and isinstance(row.get("frame"), str):
@@ -474,8 +473,8 @@ def test_no_command_is_lost_in_silence(source: str, target: str) -> None:
 # -- all ways ---------------------------------------------------------------------------------------
 
 MATERIAL: dict[tuple[str, bool], list[bytes]] = {
-    ("pod", False): [row["wire"].encode() for row in vectors("pod_to_client")],
-    ("pod", True): [row["wire"].encode() for row in vectors("client_to_pod")],
+    ("pod", False): [row["wire"].encode() for row in pod_vectors("pod_to_client")],
+    ("pod", True): [row["wire"].encode() for row in pod_vectors("client_to_pod")],
     ("smooth", False): [json.dumps(frame).encode() for frame in golden("events")],
     ("smooth", True): [json.dumps(frame).encode() for frame in golden("actions")],
 }

@@ -13,19 +13,10 @@ from typing import Any
 
 from msgspec import Struct
 
-from tests.shared import SHARED
-
-DATA = Path(__file__).parents[1] / "data" / "captures"
-SMOOTH = SHARED / "smooth-operator" / "captures" if SHARED is not None else DATA / "smooth"
+from tests.data_files import captures, rows
 
 CAPTURES: dict[str, dict[str, Path]] = {
-    dialect: {path.stem[:2]: path for path in sorted(folder.glob("*.jsonl"))}
-    for dialect, folder in {
-        "pod": DATA / "pod",
-        "pando": DATA / "pando",
-        "codewhale": DATA / "codewhale",
-        "smooth": SMOOTH,
-    }.items()
+    dialect: {path.stem[:2]: path for path in captures(dialect)} for dialect in ("pod", "pando", "codewhale", "smooth")
 }
 """Dialect -> number of a capture -> its file."""
 
@@ -44,9 +35,7 @@ class Message(Struct, frozen=True, kw_only=True):
 @cache
 def messages(dialect: str, number: str) -> tuple[Message, ...]:
     """Return all messages of a capture; a closed connection is a message without text."""
-    lines = CAPTURES[dialect][number].read_text("utf-8").split("\n")
-    rows = [json.loads(line) for line in lines if line]
-    return tuple(_message(row) for row in rows if "dir" in row)
+    return tuple(_message(row) for row in rows(CAPTURES[dialect][number]) if "dir" in row)
 
 
 def _message(row: dict[str, Any]) -> Message:

@@ -14,8 +14,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.data_files import DATA
+
 DEADLINE = 40.0  # seconds for one command on a busy machine
-RECORDING = Path(__file__).parents[2] / "data" / "recordings" / "v4.jsonl"
+RECORDING = DATA / "recordings" / "v4.jsonl"
 CHILD = f"codewhale+stdio:{sys.executable} -m dragoman demo-backend codewhale+stdio:"
 THREAD = b'{"jsonrpc":"2.0","id":1,"method":"thread/start","params":{}}\n'
 

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from dragoman.gateway.config.check import check
+from tests.data_files import DATA
 from tests.test_layout import listed
 
-FILES = sorted((Path(__file__).parents[2] / "data" / "config").glob("*.toml"))
+FILES = sorted((DATA / "config").glob("*.toml"))
 EXPLAINED = ("was renamed to ", "was removed in version ")  # and the version, and what to write instead
 
 

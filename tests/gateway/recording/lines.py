@@ -15,8 +15,9 @@ from dragoman.gateway.recording.lines import EventLine, FrameLine, Line
 from dragoman.gateway.recording.pending import FramesNote, Note, PendingSteps, TapPoint, frame_lines
 from dragoman.mappings.canonical import Batch
 from dragoman.mappings.canonical.events import TextDelta
+from tests.data_files import DATA
 
-FROZEN = Path(__file__).resolve().parents[2] / "data" / "recordings"
+FROZEN = DATA / "recordings"
 HEADER = Header(gateway="0.1.0", started_at=1_700_000_000_000_000_000, route="test", session="s")
 
 

@@ -12,12 +12,11 @@ from dragoman.gateway.recording.format import Header, RecordingError
 from dragoman.gateway.recording.lines import EventLine, FrameLine
 from dragoman.gateway.recording.show.compare import ComparedTurn, turns
 from dragoman.mappings.canonical.commands import SubmitInput
-from tests.shared import SHARED, needs_shared
+from tests.data_files import DATA, captures
+from tests.shared import needs_shared
 
-DATA = Path(__file__).parents[2] / "data"
-OURS = sorted((DATA / "captures").glob("*/*.jsonl"))
-SMOOTH = sorted((SHARED / "smooth-operator" / "captures").glob("*.jsonl")) if SHARED else []
-KNOWN: list[Path] = [*OURS, *SMOOTH]
+OURS = [path for dialect in ("codewhale", "pando", "pod") for path in captures(dialect)]
+KNOWN = [*OURS, *captures("smooth")]
 
 
 def dialect_of(path: Path) -> str:

@@ -14,9 +14,10 @@ from dragoman.gateway.recording.lines import EventLine, FrameLine, Line
 from dragoman.gateway.recording.redaction.redactor import Redactor
 from dragoman.gateway.recording.redaction.rules import RedactionRules
 from dragoman.mappings.canonical.events import TextDelta, TextDone, ToolCallFinished
+from tests.data_files import DATA
 from tests.gateway.recording.redaction.corpus import PRIVATE
 
-CAPTURES = Path(__file__).resolve().parents[2] / "data" / "captures"
+CAPTURES = DATA / "captures"
 
 NOISE = hashlib.sha512(b"noise").digest() * 64
 

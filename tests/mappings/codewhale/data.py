@@ -1,24 +1,17 @@
-"""The codewhale vectors and captures of tests/data, and the round trip of one message."""
+"""The codewhale vectors and captures of tests/data."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from dragoman.mappings.codewhale import DIALECT
-from dragoman.mappings.dialect import Direction, Step
+from dragoman.mappings.dialect import Direction
+from tests.data_files import captures, rows, vectors
 
-DATA = Path(__file__).parents[2] / "data"
-
-
-def _rows(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text("utf-8").split("\n") if line]
-
-
-VECTORS = _rows(DATA / "vectors" / "codewhale.jsonl")
-CAPTURES = sorted((DATA / "captures" / "codewhale").glob("*.jsonl"))
+VECTORS = vectors("codewhale")
+CAPTURES = captures("codewhale")
 
 LINES = [row for row in VECTORS if not row["name"].startswith(("value.", "runtime."))]  # no message carries the others
 """Vectors that are lines on the wire; the others are values without a message, and HTTP."""
@@ -42,17 +35,10 @@ def thread_row(thread: str, cwd: str = "/w") -> dict[str, Any]:
 
 def captured(path: Path) -> Iterator[tuple[str, str, str]]:
     """Yield connection, direction and text of each captured line."""
-    for row in _rows(path)[1:]:
+    for row in rows(path)[1:]:
         yield row["conn"], row["dir"], row["frame"]
 
 
 def direction_of(name: str) -> Direction[Any]:
     """Return the direction that a vector or a captured line names."""
     return DIALECT.commands if name in ("client_to_server", "c2s") else DIALECT.events
-
-
-def back_and_forth(direction: Direction[Any], frame: bytes) -> tuple[Step[Any], list[bytes]]:
-    """Read one message and write it again; return the step and the written frames."""
-    step: Step[Any] = Step()
-    direction.receive([frame], step)
-    return step, [out for burst in step.bursts for out in direction.write(burst).frames]

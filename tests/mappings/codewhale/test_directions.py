@@ -17,7 +17,8 @@ from dragoman.mappings.codewhale import DIALECT
 from dragoman.mappings.codewhale.directions import Overheard
 from dragoman.mappings.dialect import Burst, Direction, Oversize, Parts, Step
 from dragoman.mappings.extras import raw
-from tests.mappings.codewhale.data import LINES, back_and_forth, direction_of
+from tests.mappings.codewhale.data import LINES, direction_of
+from tests.mappings.round_trip import back_and_forth
 
 THREAD = "thread-00000000-0000-4000-8000-000000000001"
 

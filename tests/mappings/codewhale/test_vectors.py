@@ -10,7 +10,8 @@ import pytest
 
 from dragoman.mappings.canonical import Unmapped
 from dragoman.mappings.codewhale import DIALECT
-from tests.mappings.codewhale.data import CAPTURES, LINES, VECTORS, back_and_forth, captured, direction_of
+from tests.mappings.codewhale.data import CAPTURES, LINES, VECTORS, captured, direction_of
+from tests.mappings.round_trip import back_and_forth
 
 THREAD = "thread-00000000-0000-4000-8000-000000000001"
 

@@ -1,4 +1,4 @@
-"""The pando vectors and captures of tests/data, and the round trip of one message."""
+"""The pando vectors and captures of tests/data."""
 
 from __future__ import annotations
 
@@ -7,23 +7,17 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from dragoman.mappings.dialect import Direction, Frame, Parts, Step
+from dragoman.mappings.dialect import Direction, Parts
 from dragoman.mappings.pando import DIALECT
+from tests.data_files import captures, rows, vectors
 
-DATA = Path(__file__).parents[2] / "data"
-
-
-def _rows(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text("utf-8").split("\n") if line]
-
-
-VECTORS = _rows(DATA / "vectors" / "pando.jsonl")
-CAPTURES = sorted((DATA / "captures" / "pando").glob("*.jsonl"))
+VECTORS = vectors("pando")
+CAPTURES = captures("pando")
 
 
 def captured(path: Path) -> Iterator[tuple[str, str, list[str]]]:
     """Yield connection, direction and ZeroMQ frames of each captured message."""
-    for row in _rows(path)[1:]:
+    for row in rows(path)[1:]:
         yield row["conn"], row["dir"], row["frames"]
 
 
@@ -48,10 +42,3 @@ def value(frame: bytes) -> Any:
     """Return a frame as JSON: a reply or request, or topic and envelope."""
     topic, nul, body = frame.partition(b"\0")
     return [topic.decode(), json.loads(body)] if nul else json.loads(frame)
-
-
-def back_and_forth(direction: Direction[Any], frame: Frame) -> tuple[Step[Any], list[bytes]]:
-    """Read one message and write it again; return the step and the written frames."""
-    step: Step[Any] = Step()
-    direction.receive([frame], step)
-    return step, [out for burst in step.bursts for out in direction.write(burst).frames]

@@ -16,7 +16,8 @@ from dragoman.mappings.dialect import Burst, Missed, Oversize, Parts, Step
 from dragoman.mappings.errors import PeerError
 from dragoman.mappings.pando import DIALECT
 from dragoman.mappings.pando.vocabulary import given as given_of
-from tests.mappings.pando.data import VECTORS, back_and_forth, parts, value
+from tests.mappings.pando.data import VECTORS, parts, value
+from tests.mappings.round_trip import back_and_forth
 
 INSTANCE = "3f0c9a52-6a1e-4c55-9d0b-8a4f0e7d1c11"
 

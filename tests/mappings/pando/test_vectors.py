@@ -10,7 +10,8 @@ import pytest
 
 from dragoman.mappings.canonical import Unmapped
 from dragoman.mappings.pando import DIALECT
-from tests.mappings.pando.data import CAPTURES, VECTORS, back_and_forth, captured, direction_of, parts, read_of, value
+from tests.mappings.pando.data import CAPTURES, VECTORS, captured, direction_of, parts, read_of, value
+from tests.mappings.round_trip import back_and_forth
 
 INSTANCE = "3f0c9a52-6a1e-4c55-9d0b-8a4f0e7d1c11"
 AT = "2026-05-09T21:28:20.123456789Z"

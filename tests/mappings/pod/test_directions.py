@@ -8,7 +8,7 @@ from msgspec import Raw
 from dragoman.mappings.canonical import commands as ask
 from dragoman.mappings.dialect import Burst
 from dragoman.mappings.pod import DIALECT
-from tests.mappings.pod.data import back_and_forth
+from tests.mappings.round_trip import back_and_forth
 
 EVENTS = [
     (

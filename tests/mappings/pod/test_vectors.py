@@ -10,7 +10,8 @@ import pytest
 
 from dragoman.mappings.canonical import Unmapped
 from dragoman.mappings.dialect import Step
-from tests.mappings.pod.data import CAPTURES, VECTORS, back_and_forth, captured, direction_of
+from tests.mappings.pod.data import CAPTURES, VECTORS, captured, direction_of
+from tests.mappings.round_trip import back_and_forth
 
 GOOD = [row for row in VECTORS if row["accept"]]
 BAD = [row for row in VECTORS if not row["accept"]]

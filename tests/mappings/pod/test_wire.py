@@ -12,7 +12,8 @@ from msgspec import json
 
 from dragoman.mappings.dialect import Direction, Oversize, Parts, Step
 from dragoman.mappings.pod import DIALECT
-from tests.mappings.pod.data import VECTORS, back_and_forth
+from tests.mappings.pod.data import VECTORS
+from tests.mappings.round_trip import back_and_forth
 
 WIRES = [row["wire"].encode() for row in VECTORS]
 FRAGMENTS = [

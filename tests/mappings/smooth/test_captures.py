@@ -8,6 +8,7 @@ from typing import Any
 
 from dragoman.mappings.dialect import Direction, Step
 from dragoman.mappings.smooth.directions import FROM_CLIENT, FROM_SERVER
+from tests.data_files import captures
 from tests.shared import SHARED, needs_shared
 from tests.smooth_shapes import assert_emitted
 
@@ -20,7 +21,7 @@ UNDOCUMENTED = {"$.before"}
 def frames(way: str) -> Iterator[tuple[str, str]]:
     if SHARED is None:
         return
-    for file in sorted((SHARED / "smooth-operator" / "captures").glob("*.jsonl")):
+    for file in captures("smooth"):
         for number, line in enumerate(file.read_text().split("\n"), 1):
             row = json.loads(line) if line else {}
             if row.get("dir") == way and isinstance(row.get("frame"), str):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any, get_args
 
 import msgspec
@@ -13,9 +12,10 @@ from dragoman.mappings.canonical import Command, Event
 from dragoman.mappings.dialect import Burst, Direction, Step
 from dragoman.mappings.smooth.directions import FROM_CLIENT, FROM_SERVER
 from dragoman.mappings.smooth.wire import AnyAction, AnyEvent
+from tests.data_files import DATA
 from tests.smooth_shapes import assert_emitted, assert_strict
 
-GOLDEN = Path(__file__).parents[2] / "data" / "golden" / "smooth"
+GOLDEN = DATA / "golden" / "smooth"
 
 
 def cases(folder: str) -> list[Any]:
