@@ -363,6 +363,8 @@ async def test_a_session_has_one_turn_also_where_the_server_would_run_two() -> N
 async def test_a_server_that_was_restarted_is_asked_for_the_conversation_again(flavour: SmoothVersion) -> None:
     async with before_smooth(flavour) as (server, client):
         conversation = server.sessions[client.session].ids["conversationId"]
+        first = await client.say("before")
+        await client.until(lambda: ended(client, first))
         await server.forget()
         client.oracle.forgotten = not flavour.resumes
         new = await client.say("hello")
