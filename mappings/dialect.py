@@ -515,3 +515,5 @@ class Dialect(Struct, frozen=True, kw_only=True):
     large_commands: tuple[bytes, ...] = ()
     # Servers store every message and answer requests for history at any time; else the session's transcript answers.
     stores_history: bool = False
+    # A client cancels only the turn that its own link began, or that a client began which has left.
+    cancels_own_turns: bool = False

@@ -104,6 +104,8 @@ class Commands:
             case c.SubmitInput():
                 self._inputs.submit(client, command)
                 self._effects.note_quiet()
+            case c.CancelTurn() if client.dialect.cancels_own_turns and not self._inputs.owns_turn(client):
+                client.refuse(command.request, "not_running", "no turn of this client is in progress")
             case c.CancelTurn():
                 self.cancel(client, command)
             case c.AnswerApproval() | c.AnswerInteraction() | c.PauseTurn() if self._is_severed:

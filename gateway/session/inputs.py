@@ -75,6 +75,15 @@ class Inputs:
         pending = self._context.in_flight.find_command(self.waiting)
         return pending.command if pending is not None and isinstance(pending.command, SubmitInput) else None
 
+    def owns_turn(self, client: Client) -> bool:
+        """Return True if this client began the open turn or the waiting input, or another one did that has left."""
+        context, turn = self._context, self._context.state.turn
+        owner = turn.origin.link if turn is not None else ""
+        pending = context.in_flight.find_command(self.waiting)
+        if pending is not None and pending.client is not None:
+            owner = pending.client.id
+        return owner == client.id or (bool(owner) and owner not in context.delivery.attachments)
+
     def settled(self, request: str) -> None:
         """Take note that the command of this request has its answer."""
         if request == self.waiting:

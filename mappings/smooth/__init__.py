@@ -24,4 +24,5 @@ DIALECT = Dialect(
     has_request_ids=True,
     single_session=False,
     stores_history=True,
+    cancels_own_turns=True,
 )

@@ -154,8 +154,9 @@ class ServerTranslator(TranslatorDefaults[Command]):
         if isinstance(command, commands.SubmitInput):
             self._begin_turn(command, said, step)
         elif isinstance(command, commands.CancelTurn):
-            if self._turn is not None:  # without a turn servers do not answer
-                self._forward(msgspec.structs.replace(command, session=self._turn.session), said, step)
+            session = self._turn.session if self._turn is not None else command.session
+            if session:  # without a turn on this link a cancel may name a session; without both it has no answer
+                self._forward(msgspec.structs.replace(command, session=session), said, step)
         else:
             self._forward(command, said, step)
 

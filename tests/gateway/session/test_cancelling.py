@@ -12,7 +12,7 @@ from tests.gateway.backends.in_memory_pando import InMemoryPandoGateway, frames,
 from tests.gateway.codewhale_messages import line
 from tests.gateway.in_memory import InMemoryGateway, Script, in_memory_gateway
 from tests.gateway.pod_messages import CANCEL, echo, problem, run, say, snapshot, status, took
-from tests.gateway.smooth_client_messages import ask
+from tests.gateway.smooth_client_messages import accepted, ask, cancel, cancelled
 from tests.gateway.smooth_server_messages import answered, said, stopped, taken, told
 from tests.gateway.smooth_server_messages import problem as refused
 from tests.idle import settle
@@ -75,6 +75,29 @@ async def test_a_pod_client_cancels_the_turn_of_any_client() -> None:
             .done()
         )
         assert made.time.waiting == []
+
+
+async def test_a_smooth_client_that_comes_back_cancels_the_turn_that_it_left() -> None:
+    async with in_memory_gateway() as made:
+        await (
+            made.script()
+            .opens("a")
+            .submits("a", "r1", "Hi")
+            .pod_sends(*took("Hi"))
+            .receives("a", accepted("r1"))
+            .leaves("a")
+            .connects("b")
+            .sends("b", cancel("r1"))
+            .pod_receives(CANCEL)
+            .pod_sends(*CANCELLED)
+            .receives("b", cancelled("$turn"))
+            .done()
+        )
+
+
+async def test_a_smooth_cancel_of_a_session_without_a_turn_is_not_answered() -> None:
+    async with in_memory_gateway() as made:
+        await made.script().opens("a").sends("a", cancel("r1")).receives("a").pod_receives().done()
 
 
 async def test_the_deadline_of_a_cancel_begins_with_the_first_one() -> None:

@@ -423,10 +423,18 @@ def test_other_events_do_not_free_the_connection() -> None:
     assert link.sends(SEND) == []
 
 
-def test_a_cancel_without_a_turn_is_not_answered() -> None:
+@pytest.mark.parametrize("named", [{}, {"sessionId": ""}])
+def test_a_cancel_without_a_turn_and_a_session_is_not_answered(named: dict[str, str]) -> None:
     link = Link()
-    assert link.sends(CANCEL | {"sessionId": "s"}) == []
+    assert link.sends(CANCEL | named) == []
     assert (link.hears(), link.last.faults) == ([], [])
+
+
+def test_a_cancel_without_a_turn_on_its_connection_is_about_the_session_that_it_names() -> None:
+    link = Link()
+    (command,) = link.sends(CANCEL | {"sessionId": "s"})
+    assert (type(command), command.session) == (commands.CancelTurn, "s")
+    assert link.receives(events.Reply(request=command.request, failure=Failure(cause="not_running", text="no"))) == []
 
 
 def test_a_cancel_ends_the_turn_of_its_connection_whatever_ids_it_has() -> None:
