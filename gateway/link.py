@@ -364,18 +364,16 @@ class Link:
                 tap.call.reading = frames[0]  # no call: for each token
             if self._read_text(frames[0], add_text):
                 return 1
-        if tap is None:
-            self._apply(self._translator.receive(frames))
-        elif tap.session:
-            tap.begin_step(frames)
-            try:
-                self._apply(self._translator.receive(frames))
-            finally:
-                tap.end_step()
-        else:
-            tap.receive(frames, lambda some: self._apply(self._translator.receive(some)))
-        dropped = given - len(frames) if self._ended else 0  # type: ignore[redundant-expr]  # a step may end it
-        return len(frames) + (_count_dropped(self._ledger, self.dialect, dropped) if dropped else 0)
+        taken = 0
+        for some in (frames,) if given == 1 else self._turns.pieces(frames):
+            _act(self._receive, tap, some)
+            taken += len(some)
+            if self._ended:
+                return taken + _count_dropped(self._ledger, self.dialect, given - taken)  # type: ignore[unreachable]  # a step may end it
+        return taken
+
+    def _receive(self, frames: Sequence[Frame]) -> None:
+        self._apply(self._translator.receive(frames))
 
     def _start_writer(self) -> asyncio.Task[None]:
         return self._group.create_task(_write(self, self._transport, self._events.drained), name=f"{self.id}:write")
@@ -417,6 +415,20 @@ class Link:
             self.log.exception("link failed at a timer, disconnecting the peer")
             self._reason = CloseReason.INTERNAL
             self._finish()
+
+
+def _act(receive: Callable[[Sequence[Frame]], None], tap: Tap | None, frames: Sequence[Frame]) -> None:
+    """Receive frames, and note for the recording what they led to."""
+    if tap is None:
+        receive(frames)
+    elif tap.session:
+        tap.begin_step(frames)
+        try:
+            receive(frames)
+        finally:
+            tap.end_step()
+    else:
+        tap.receive(frames, receive)
 
 
 def _count_dropped(ledger: Ledger, dialect: Dialect, count: int) -> int:

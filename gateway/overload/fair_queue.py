@@ -11,8 +11,8 @@ all links were served at the same time. So a single frame waits for one step at 
 away starts one quantum behind that clock, so it cannot save up turns. A frame larger than a quantum counts with its
 size, so small frames do not wait for one large frame of each other link.
 
-What a command costs is known only once it is handled. So at most `CLIENT_FRAMES` frames of a client are handled at
-once, and the next ones in the same step only if it has units left.
+What a command costs is known only once it is handled. So at most `CLIENT_FRAMES` frames of a client are admitted at
+once, and they are handled one by one, each only if the step has units left.
 
 Tokens pass inputs. A lone frame of a backend may use up to one step more than the step has. A waiting command of a
 client counts as a whole quantum, because it may open a turn, so frames of backends that wait as long come first. The
@@ -44,7 +44,7 @@ TURN = QUANTUM  # units of a command to a backend, of the begin of a turn and of
 OPEN = STEP // 4  # units of a new session, or of an unopened one that its backend names
 DIAL = STEP // 4  # units of a connection to a backend: 1 to 2 ms, most of it outside of this step
 READ = QUANTUM  # units of what one read of a client brought: it is parsed in pieces of a quantum
-CLIENT_FRAMES = 8  # frames of a client handled at once: eight that each open a session take about 10 ms
+CLIENT_FRAMES = 8  # frames of a client that are admitted at once
 LEAVE = STEP // 64  # units of the end of a link: 50 to 100 us, most of it outside of this step
 PUT = 512  # units of one write to a link beside its bytes: about 5 us, mostly for the system call
 
@@ -258,6 +258,21 @@ class Turns:
                 self._waits = True
                 self._queue.wait(self)
         return admitted if self._check is None else [self._check(frame) for frame in admitted]
+
+    def pieces(self, frames: Sequence[Frame]) -> Iterator[Sequence[Frame]]:
+        """Yield admitted frames as they are handled: those of a client one by one, while the step has room for more."""
+        if self._check is None:
+            yield frames
+            return
+        budget = self._queue.budget
+        for number, frame in enumerate(frames):
+            if number and budget.left <= budget.turn_end:
+                self.waiting += len(frames) - number
+                if not self._waits:
+                    self._waits, self._first = True, 0
+                    self._queue.wait(self)
+                return
+            yield (frame,)
 
     def take(self) -> None:
         """Act on frames that wait, until the turn is over."""

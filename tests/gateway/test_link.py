@@ -660,6 +660,26 @@ async def test_a_flood_is_processed_in_several_steps_and_in_its_order() -> None:
         assert max(after - before for before, after in pairwise(heard)) <= STEP // EVENT + 1
 
 
+async def test_a_command_behind_one_that_fills_a_step_is_processed_in_a_later_step() -> None:
+    steps = Steps()
+    async with served(queue=steps.queue, limited=True) as made:
+
+        def answer_at_length(item: Any) -> None:
+            made.heard.append(item)
+            steps.queue.budget.left -= 2 * STEP
+
+        made.sink = answer_at_length
+        commands = [b"%d" % number for number in range(20)]
+        made.transport.say(*commands)
+        await settle()
+        heard = [len(made.heard)]
+        while steps.soon:
+            await steps.run_one()
+            heard.append(len(made.heard))
+        assert heard == [*range(1, 21)]
+        assert made.heard == commands
+
+
 async def test_a_frame_is_processed_within_two_steps_while_a_hundred_links_flood() -> None:
     steps = Steps()
     async with AsyncExitStack() as stack:
