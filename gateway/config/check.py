@@ -30,7 +30,7 @@ from dragoman.gateway.config.access import (
 )
 from dragoman.gateway.config.interpolation import Interpolation
 from dragoman.gateway.config.lines import KeyPath, TomlLines, written
-from dragoman.gateway.config.model import Auth, Config, ConfigFile, Jwt, Limits, Ops, Route, RouteOptions
+from dragoman.gateway.config.model import MEMORY_MIN, Auth, Config, ConfigFile, Jwt, Limits, Ops, Route, RouteOptions
 from dragoman.gateway.config.ops_address import faults_of_ops
 from dragoman.gateway.config.paths import resolve_paths
 from dragoman.gateway.config.role_names import person_faults, role_faults
@@ -367,8 +367,14 @@ def _names(drafts: Sequence[Draft], auth: Auth, persons: Any) -> Iterator[Found]
 
 
 def _limits(at: KeyPath, table: Any, common: Any) -> Iterator[Found]:
-    """Find limits that are larger than the limit above them. A limit that is not in the table is the `common` one."""
+    """Find limits that are larger than the limit above them, and too little memory.
+
+    A limit that is not in the table is the `common` one.
+    """
     own, others = (one if isinstance(one, dict) else {} for one in (table, common))
+    memory = own.get("memory", 0)
+    if at == ("limits",) and type(memory) is int and 0 < memory < MEMORY_MIN:
+        yield (*at, "memory"), f"expected 0 or at least {MEMORY_MIN} bytes, got {memory}"
     said = {**others, **own}
     for less, more in (("outbox_soft", "outbox_hard"), ("backoff_first", "backoff_max")):
         low, high = (said.get(name, getattr(Limits(), name)) for name in (less, more))

@@ -11,12 +11,15 @@ from msgspec import Meta, Struct, structs
 
 from dragoman.gateway.endpoint import Endpoint
 
-Bytes = Annotated[int, Meta(ge=1024)]
-MaybeBytes = Annotated[int, Meta(ge=0)]
-Count = Annotated[int, Meta(ge=1)]
-Rate = Annotated[float, Meta(gt=0)]  # a second
-Seconds = Annotated[float, Meta(gt=0)]
-MaybeSeconds = Annotated[float, Meta(ge=0)]
+LONGEST = 10 * 365 * 86_400  # seconds: ten years, which each clock and event loop can add to its time
+MOST = 1_000_000_000
+MEMORY_MIN = 1024 * 1024  # bytes: fewer would refuse the first client
+Bytes = Annotated[int, Meta(ge=1024, le=1 << 50, extra={"unit": "bytes"})]
+MaybeBytes = Annotated[int, Meta(ge=0, le=1 << 50, extra={"unit": "bytes"})]
+Count = Annotated[int, Meta(ge=1, le=MOST)]
+Rate = Annotated[float, Meta(ge=0.001, le=MOST, extra={"unit": "a second"})]
+Seconds = Annotated[float, Meta(ge=0.001, le=LONGEST, extra={"unit": "seconds"})]
+MaybeSeconds = Annotated[float, Meta(ge=0, le=LONGEST, extra={"unit": "seconds"})]
 Secret = Annotated[str, Meta(extra_json_schema={"writeOnly": True})]
 """Text that nothing shows again."""
 Role = Literal["watch", "send", "answer", "cancel", "open", "close", "admin"]

@@ -110,13 +110,13 @@ def _faults_of_value(value: Any, wanted: Any) -> Iterator[str]:
     if get_origin(wanted) is Literal and value not in get_args(wanted):
         yield f"{_shown(value)} is not one of {', '.join(get_args(wanted))}"
         return
+    if isinstance(value, float) and not math.isfinite(value):
+        yield f"expected a finite number, got {value}"
+        return
     try:
         msgspec.convert(value, wanted)
     except msgspec.ValidationError as error:
-        yield f"expected {_expected(error)}, got {_shown(value)}"
-    else:
-        if isinstance(value, float) and not math.isfinite(value):
-            yield f"expected a finite number, got {value}"
+        yield f"expected {_expected(error, _unit_of(wanted))}, got {_shown(value)}"
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
@@ -132,7 +132,12 @@ def either(words: Iterable[str]) -> str:
     return f"{', '.join(some)} or {last}" if some else last
 
 
-def _expected(error: msgspec.ValidationError) -> str:
+def _unit_of(wanted: Any) -> str:
+    """Return the unit of a number, "" if it has none."""
+    return next(((one.extra or {}).get("unit", "") for one in get_args(wanted) if isinstance(one, msgspec.Meta)), "")
+
+
+def _expected(error: msgspec.ValidationError, unit: str) -> str:
     kind, _, bound = (
         str(error)
         .replace(" | null", "")
@@ -141,7 +146,7 @@ def _expected(error: msgspec.ValidationError) -> str:
         .replace("`", "")
         .partition(" ")
     )
-    return f"{PLAIN.get(kind, kind)} {bound}".rstrip()
+    return f"{PLAIN.get(kind, kind)} {bound} {unit if bound else ''}".rstrip()
 
 
 def _shown(value: Any) -> str:
