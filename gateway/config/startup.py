@@ -52,6 +52,6 @@ def why_unwritable(text: str) -> str:
     try:
         with TemporaryFile(dir=existing):
             free = shutil.disk_usage(existing).free
-            return "" if free >= FREE_MIN else f"the disk is full: {free} bytes are free"
+            return "" if free >= FREE_MIN else f"only {free} bytes are free, and {FREE_MIN} are needed"
     except OSError as error:
         return error.strerror or str(error)

@@ -132,7 +132,10 @@ async def test_a_gateway_whose_recordings_fill_the_disk_is_not_ready(
     async with operated(app=app) as port:
         assert "recording" not in causes(await becomes(port, 503))
         monkeypatch.setattr("shutil.disk_usage", lambda _path: usage(1 << 30, 1 << 30, 4096))
-        assert causes(await becomes(port, 503))["recording"] == f"{tmp_path}/: the disk is full: 4096 bytes are free"
+        assert (
+            causes(await becomes(port, 503))["recording"]
+            == f"{tmp_path}/: only 4096 bytes are free, and 1048576 are needed"
+        )
 
 
 async def test_a_gateway_that_records_into_one_file_is_ready_once_the_file_exists(tmp_path: Path) -> None:
