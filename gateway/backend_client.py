@@ -28,8 +28,10 @@ from dragoman.gateway.app import App
 from dragoman.gateway.config.check import check_route
 from dragoman.gateway.config.model import Config, Limits, Route
 from dragoman.gateway.endpoint import Endpoint
+from dragoman.gateway.public_reason import HIDDEN
 from dragoman.gateway.replay.in_process import InProcessEvent, InProcessTransport, in_process_dialect
 from dragoman.gateway.session.wording import (
+    UNREACHABLE,
     code,
     code_invalid,
     code_wanted,
@@ -65,6 +67,7 @@ from dragoman.mappings.canonical.values import Failure, Text
 from dragoman.mappings.errors import ConfigError, DragomanError, first_error
 from dragoman.mappings.forms import Form, declines
 
+ROUTE = "client"
 OPEN_DEADLINE = 15.0  # seconds: above Limits.open_deadline, so that the gateway's own error comes first
 CANCEL_WAIT = 3.0  # seconds for the end of a turn that the user cancelled
 DRAIN = 1.0  # seconds for the gateway to end what is open
@@ -87,7 +90,7 @@ class BackendClient:
     """
 
     def __init__(self, endpoint: Endpoint) -> None:
-        route = Route(name="client", listen=(), upstream=endpoint)
+        route = Route(name=ROUTE, listen=(), upstream=endpoint)
         check_route(route)
         self._app = App(Config(routes=(route,), limits=Limits(drain_deadline=DRAIN)))
         self._dialect = registry.upstream(endpoint)
@@ -159,7 +162,10 @@ class BackendClient:
         raise ConfigError(f"the backend {self._endpoint.masked} did not open a session within {OPEN_DEADLINE:g} s")
 
     def explain(self, failure: Failure) -> str:
-        """Return the text of a failure; of a lost backend with its endpoint, which only remote clients must not see."""
+        """Return the text of a failure; of a lost backend with its address, which only remote clients must not see."""
+        status = self._app.upstreams.statuses.get(ROUTE)
+        if HIDDEN in failure.text and failure.text.startswith(UNREACHABLE) and status is not None and status.fault:
+            return f"{UNREACHABLE}: {status.fault}"
         return f"{failure.text} ({self._endpoint.masked})" if failure.cause == "upstream_lost" else failure.text
 
     def _leave(self) -> None:

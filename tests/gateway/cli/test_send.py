@@ -214,3 +214,10 @@ def test_a_gateway_whose_backend_cannot_be_reached_exits_2_and_says_what_to_do(d
         gateway.stop()
     assert done.returncode == 2
     assert "the backend cannot be reached: the socket does not exist; start the backend" in done.stderr
+
+
+def test_an_address_in_the_reason_is_shown_to_the_user_of_this_machine(backends: Backends) -> None:
+    endpoint = backends.endpoint("smooth").removesuffix("/ws") + "/other"
+    done = send(endpoint, "hello")
+    assert done.returncode == 2
+    assert "nothing at '/other': open a WebSocket at /ws" in done.stderr
