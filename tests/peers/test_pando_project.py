@@ -66,7 +66,7 @@ def bridge(project: Path) -> tuple[str, ...]:
 
 
 async def refused(*arguments: str) -> str:
-    """Return the output of `dragoman ARGUMENTS`, which must end with 1 (the address may be free later) and no traceback."""
+    """Return the output of `dragoman ARGUMENTS`, which must end with 1, as the address may be free later."""
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "dragoman", *arguments, stderr=asyncio.subprocess.PIPE
     )
