@@ -107,12 +107,12 @@ class PendingSteps:
 
     def add_texts(self, run: TextRun) -> None:
         """Add steps that are a lone piece of a text each."""
-        times, _, _, texts, *frames = run.columns()
-        size = sum(map(len, texts))
+        cells, width = run.cells, run.width
+        size = sum(map(len, cells[TEXT::width]))
         self._add_run(run)
         self.searched += size
-        self.count += len(times) * (1 + len(frames))
-        self._size += size + sum(map(_size, frames))
+        self.count += len(cells) // width * (1 + width - FRAMES)
+        self._size += size + sum([_size(cells[at::width]) for at in range(FRAMES, width)])
 
     def _add_run(self, run: TextRun) -> None:
         """Add a run, which may continue the one with which the pending steps end."""
@@ -361,7 +361,7 @@ def _step_with_rounds(run: TextRun, columns: Columns, known: KnownAround) -> Ste
 
 def _flat(column: Sequence[Any], counts: Sequence[int]) -> list[Any]:
     """Return the texts or frames of a column, in which a round with several has a list of them."""
-    if max(counts) == 1:
+    if len(counts) == counts.count(1):
         return list(column)
     return list(
         chain.from_iterable([(some,) if count == 1 else some for some, count in zip(column, counts, strict=True)])
@@ -371,7 +371,7 @@ def _flat(column: Sequence[Any], counts: Sequence[int]) -> list[Any]:
 def _stamps(ats: Sequence[int], counts: Sequence[int]) -> list[bytes]:
     """Return the time of each delta as it stands in frames: ms since the Unix epoch."""
     stamps = _encode_lines([at // 1_000_000 for at in ats])[:-1].split(b"\n")
-    return stamps if max(counts) == 1 else list(chain.from_iterable(map(repeat, stamps, counts)))
+    return stamps if len(counts) == counts.count(1) else list(chain.from_iterable(map(repeat, stamps, counts)))
 
 
 def _samples(quoted: Sequence[bytes]) -> list[int]:

@@ -227,6 +227,17 @@ def test_further_pieces_stand_before_and_behind_what_happens_between_them(harnes
     assert texts == ["up a", "a", "up b", "b", "reply", "up c", "c"]
 
 
+def test_further_pieces_behind_a_flush_continue_its_numbers(harness: RecorderHarness) -> None:
+    heard(harness, "a")
+    notes = harness.track.open_text([])
+    harness.flushes()
+    assert adds(harness, notes, "b")
+    harness.flushes()
+    assert adds(harness, notes, "c")
+    harness.track.close()
+    assert seqs(harness.disk.lines()) == [1, 2, 3, 4, 5, 6]
+
+
 def test_further_pieces_have_times_that_grow_while_the_clock_stands(harness: RecorderHarness) -> None:
     heard(harness, "a")
     notes = harness.recorder.open_text([])
