@@ -9,7 +9,7 @@ from __future__ import annotations
 from msgspec import UNSET, Raw, UnsetType
 
 from dragoman.mappings.canonical.events import HistorySnapshot, SessionOpened, SessionsListed
-from dragoman.mappings.canonical.values import Message, SessionSummary
+from dragoman.mappings.canonical.values import ImageAttachment, Message, SessionSummary, Text
 from dragoman.mappings.extras import read_raw
 from dragoman.mappings.smooth.vocabulary import keep
 from dragoman.mappings.smooth.wire import replies as wire
@@ -52,10 +52,12 @@ def _message(record: wire.Record) -> Message:
     text = record.content.text
     if text is None:
         text = "".join(item.text for item in record.content.items or ())
+    images = [ImageAttachment(url=item.url) for item in record.content.items or () if item.type == "image" and item.url]
     return Message(
         id=record.id,
         role="user" if record.direction == "inbound" else "assistant",
         text=text,
+        segments=(*([Text(text=text)] if text else ()), *images) if images else (),
         at=nanoseconds(record.created_at),
     )
 

@@ -35,10 +35,11 @@ class Session(Payload, frozen=True, kw_only=True):
 
 
 class ContentItem(Payload, frozen=True, kw_only=True):
-    """A piece of a stored message, as server R sends it."""
+    """A piece of a stored message, as server R sends it: text, or an image that the user attached."""
 
     type: str = ""
     text: str = ""
+    url: str = ""
 
 
 class Content(Payload, frozen=True, kw_only=True):

@@ -14,7 +14,7 @@ from dragoman.mappings.canonical.events import (
     StateSnapshot,
     ToolCallArguments,
 )
-from dragoman.mappings.canonical.values import Message, SessionSummary
+from dragoman.mappings.canonical.values import ImageAttachment, Message, SessionSummary, Text
 from dragoman.mappings.smooth.to_canonical import TO_EVENT, envelope, history_page, session_opened, sessions_listed
 from dragoman.mappings.smooth.wire import events as wire
 
@@ -76,6 +76,21 @@ def test_the_real_page_of_the_reference_server_is_read() -> None:
         items=(Message(role="assistant", text="It rains.", id="m1", at=1_000_000_000),),
         next_cursor="m1",
     )
+
+
+@pytest.mark.parametrize("text", ["Look", ""])
+def test_images_in_the_history_of_the_reference_server_are_read(text: str) -> None:
+    url = "data:image/png;base64,AA=="
+    record = {
+        "id": "m1",
+        "direction": "inbound",
+        "content": {"items": [{"type": "text", "text": text}, {"type": "image", "url": url}], "text": text},
+        "createdAt": "1970-01-01T00:00:01Z",
+    }
+    page = history_page("q", raw({"messages": [record], "hasMore": False}))
+    segments = (*((Text(text=text),) if text else ()), ImageAttachment(url=url))
+    assert page is not None
+    assert page.items == (Message(role="user", text=text, segments=segments, id="m1", at=1_000_000_000),)
 
 
 def test_the_seeds_page_without_a_cursor_is_the_last() -> None:
