@@ -17,14 +17,13 @@ import pytest
 from dragoman.gateway.recording.format import RecordingError
 from dragoman.gateway.recording.keeping import left_files
 from dragoman.gateway.recording.places import Folder
-from dragoman.gateway.recording.reader import open_recording
+from dragoman.gateway.recording.reader import CHUNK, open_recording
 from dragoman.gateway.recording.writer import Writer
 from tests.gateway.recording.killed_writers import LINES
 from tests.gateway.recording.lines import numbered, written
 from tests.gateway.recording.test_writer import Loop, a_file
 
 KILLS = 200
-TORN = 300
 ROOT = Path(__file__).resolve().parents[3]
 
 
@@ -88,11 +87,13 @@ def test_a_killed_writer_loses_nothing_that_was_synced(memory: Path, zygote: sub
     assert len(told) > 20, "it was killed at the same few places again and again"
 
 
-def test_all_whole_lines_of_a_torn_file_are_read(tmp_path: Path) -> None:
-    whole = written(tmp_path / "whole.jsonl", LINES[:2000]).read_bytes()
+@pytest.mark.parametrize(("lines", "cuts"), [(200, 260), (2_000, 40)], ids=["one_chunk", "two_chunks"])
+def test_all_whole_lines_of_a_torn_file_are_read(tmp_path: Path, lines: int, cuts: int) -> None:
+    whole = written(tmp_path / "whole.jsonl", LINES[:lines]).read_bytes()
+    assert (len(whole) > CHUNK) == (lines == 2_000)
     at = random.Random(9)
     path = tmp_path / "torn.jsonl"
-    for _ in range(TORN):
+    for _ in range(cuts):
         cut = at.randrange(len(whole))
         path.write_bytes(whole[:cut] + at.choice((b"", b"\x00" * 700, at.randbytes(300))))
         entire = max(0, whole[:cut].count(b"\n") - 1)
