@@ -32,7 +32,15 @@ from dragoman.mappings.canonical.events import (
     ToolOutputDelta,
     TurnEnded,
 )
-from dragoman.mappings.canonical.values import Item, Message, Reasoning, ToolCall, ToolResult
+from dragoman.mappings.canonical.values import (
+    FileAttachment,
+    ImageAttachment,
+    Item,
+    Message,
+    Reasoning,
+    ToolCall,
+    ToolResult,
+)
 
 VALUE = 64  # bytes of an object beside its content, as of a value in the metadata of a command
 ITEM = 300  # bytes of an item of a transcript beside its JSON: in memory, and in the other words of a dialect
@@ -84,7 +92,10 @@ def of_item(item: Item | Event) -> int:
 
 def _characters(item: Item) -> int:
     match item:
-        case Message() | Reasoning():
+        case Message():  # its segments repeat the text, except images and files, which may be `data:` URLs
+            attached = (s for s in item.segments if isinstance(s, ImageAttachment | FileAttachment))
+            return len(item.text) + sum(len(segment.url) for segment in attached)
+        case Reasoning():
             return len(item.text)
         case ToolCall():
             return len(item.arguments)

@@ -27,6 +27,7 @@ from dragoman.mappings.canonical.events import (
 )
 from dragoman.mappings.canonical.values import (
     FileAttachment,
+    ImageAttachment,
     Item,
     Message,
     Reasoning,
@@ -34,6 +35,8 @@ from dragoman.mappings.canonical.values import (
     ToolCall,
     ToolResult,
 )
+
+ATTACHED = (Text(text="ab"), ImageAttachment(url="data:"), FileAttachment(name="f", url="file://"))
 
 
 @pytest.mark.parametrize(
@@ -45,6 +48,7 @@ from dragoman.mappings.canonical.values import (
         (ToolOutputDelta(text="ab"), 2),
         (ToolCallFinished(output="ab", summary="c"), 3),
         (MessageAppended(message=Message(role="user", text="ab")), 2),
+        (MessageAppended(message=Message(role="user", text="ab", segments=ATTACHED)), 2 + 5 + 7),
         (HistorySnapshot(items=(Message(role="user", text="ab"),), ext={"pod.entries": Raw(b"[1]")}), 5),
         (StatusChanged(status="idle"), 0),
     ],
