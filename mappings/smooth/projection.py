@@ -62,7 +62,7 @@ class Projection(Context):
         if batch.turn != self.turn and self._held:
             self._release_errors(frames)  # a turn without an end
         if batch.turn != self.turn:
-            self.turn, self.runs, self.told = batch.turn, 0, 0
+            self.turn, self.runs, self.earlier_text = batch.turn, 0, 0
         self.request_id = self.request or self._run_id()
         self.top = self.request_id or None
         self.timestamp = batch.at // NS_PER_MS
@@ -109,7 +109,7 @@ class Projection(Context):
     def copy(self, request: str | None = None) -> Projection:
         """Return an independent copy; with `request`, for the link that owns the current run from now on."""
         other = Projection(self.request if request is None else request, self._view)
-        other.turn, other.told, other.runs = self.turn, self.told, self.runs
+        other.turn, other.earlier_text, other.runs = self.turn, self.earlier_text, self.runs
         other._parked_turn, other._held = self._parked_turn.copy(), self._held.copy()
         return other
 
@@ -120,7 +120,7 @@ class Projection(Context):
     def end_run(self, question: QuestionAsked | QuestionAnswered) -> None:
         """Begin a new run after a question in words, with another request id and without the text so far."""
         self.request, self.own = "", False
-        self.told, self.runs = len(question.before), question.number
+        self.earlier_text, self.runs = len(question.before), question.number
 
     def _in_view(self, events: Sequence[Event]) -> Sequence[Event]:
         """Return the events to show these clients now; hold the others while a question in words parks the turn."""

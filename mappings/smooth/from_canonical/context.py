@@ -23,12 +23,12 @@ class Context(Losses):
 
     `request_id` is the id inside `data`, `top` the one at the top of the frame (None omits it). `timestamp` is in ms.
     `turn` is the UUID of the turn, "" outside of any turn. `asked` is the command that is answered, if any. `own` is
-    True if this link began the turn. `alone` is True if the item is written without the other items of its turn. `told`
-    counts the characters of the turn's text in earlier runs: a question in words ends a run. `seed` is True if the
-    clients speak the seed generation.
+    True if this link began the turn. `alone` is True if the item is written without the other items of its turn.
+    `earlier_text` counts the characters of the turn's text in earlier runs: a question in words ends a run. `seed` is
+    True if the clients speak the seed generation.
     """
 
-    __slots__ = ("alone", "asked", "own", "request_id", "seed", "timestamp", "told", "top", "turn")
+    __slots__ = ("alone", "asked", "earlier_text", "own", "request_id", "seed", "timestamp", "top", "turn")
 
     def __init__(self, rules: RuleTable, request: str = "", at: int = 0, asked: Command | None = None) -> None:
         super().__init__(rules)
@@ -37,7 +37,7 @@ class Context(Losses):
         self.timestamp = at // NS_PER_MS
         self.turn = ""
         self.asked = asked
-        self.told = 0
+        self.earlier_text = 0
         self.seed = False
         self.alone = True
         self.own = True

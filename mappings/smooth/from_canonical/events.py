@@ -392,8 +392,8 @@ def interaction_invalid(event: events.InteractionInvalid, context: Context) -> M
 )
 def turn_ended(event: events.TurnEnded, context: Context) -> Messages:
     """Write the held errors of the turn, then its terminal message (docs/translation.md, rule 3.6)."""
-    if context.told:
-        event = msgspec.structs.replace(event, text=event.text[context.told :])
+    if context.earlier_text:
+        event = msgspec.structs.replace(event, text=event.text[context.earlier_text :])
     end, failure = event.end, event.failure or UNEXPLAINED
     terminal: Any
     if end == "failed":
@@ -419,7 +419,7 @@ def question_asked(event: events.QuestionAsked, context: Context) -> Messages:
     """
     if not context.asks_in_words(event.kind):
         return ()
-    said = event.before[context.told :]
+    said = event.before[context.earlier_text :]
     token = f"\n\n{event.text}" if said else event.text
     message = replies.derived(context.turn, f"question {event.number}")
     terminal = _eventual(events.TurnEnded(end="completed", text=said + token, message=message), context)
