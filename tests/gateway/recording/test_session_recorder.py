@@ -229,12 +229,12 @@ def test_further_pieces_stand_before_and_behind_what_happens_between_them(harnes
 
 def test_further_pieces_behind_a_flush_continue_its_numbers(harness: RecorderHarness) -> None:
     heard(harness, "a")
-    notes = harness.track.open_text([])
+    notes = harness.recorder.open_text([])
     harness.flushes()
     assert adds(harness, notes, "b")
     harness.flushes()
     assert adds(harness, notes, "c")
-    harness.track.close()
+    harness.recorder.close()
     assert seqs(harness.disk.lines()) == [1, 2, 3, 4, 5, 6]
 
 
