@@ -23,16 +23,11 @@ from dragoman.mappings.errors import ConfigError
 TABLES = ("limits", "recording", "ops", "auth", "principals")
 """The tables of a file beside its routes."""
 
-OF_LISTENERS = (
-    "max_message",
-    "message_parts",
-    "heartbeat",
-    "handshake_deadline",
-    "callers",
-    "subscribers",
-    "subscriptions",
-)
+OF_LISTENERS = ("max_message", "heartbeat", "handshake_deadline")
 """The limits that an open listener keeps until it is opened anew: at a restart, or with another endpoint."""
+
+OF_PANDO_LISTENERS = ("message_parts", "callers", "subscribers", "subscriptions")
+"""Further limits that an open listener of pando keeps; others have none of them."""
 
 log = structlog.get_logger("dragoman.audit")
 
@@ -92,10 +87,12 @@ def _find_kept(old: Config, new: Config) -> Iterator[str]:
     before = {route.name: route for route in old.routes}
     for route in new.routes:
         former = before.get(route.name)
-        if former is None or not set(former.listen) & set(route.listen):
+        kept = set(former.listen) & set(route.listen) if former is not None else set()
+        if former is None or not kept:
             continue
+        names = OF_LISTENERS + (OF_PANDO_LISTENERS if any(one.dialect == "pando" for one in kept) else ())
         limits, others = former.apply_limits(old.limits), route.apply_limits(new.limits)
-        yield from (f"{route.name}.{name}" for name in OF_LISTENERS if getattr(limits, name) != getattr(others, name))
+        yield from (f"{route.name}.{name}" for name in names if getattr(limits, name) != getattr(others, name))
 
 
 class ConfigReloader:

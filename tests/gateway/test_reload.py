@@ -64,6 +64,12 @@ def test_limits_that_open_listeners_keep_are_named() -> None:
     assert compare(CONFIG, new).kept_by_listeners == ["a.max_message", "a.heartbeat"]
 
 
+@pytest.mark.parametrize(("listener", "kept"), [("pod+unix:/a", []), ("pando+tcp://127.0.0.1:1?rpc=2", ["a.callers"])])
+def test_limits_of_pando_are_named_only_if_a_pando_listener_keeps_them(listener: str, kept: list[str]) -> None:
+    old = Config(routes=(structs.replace(A, listen=(parse(listener),)),))
+    assert compare(old, structs.replace(old, limits=Limits(callers=7))).kept_by_listeners == kept
+
+
 async def test_the_ops_port_changes_around_the_routes() -> None:
     app, steps = App(), list[str]()
 
