@@ -66,7 +66,7 @@ class WebSocketListener:
     async def close(self) -> None:
         if self._server is not None:
             await close_server(self._server)
-        for connection in self._shaking:
+        for connection in list(self._shaking):
             if connection.transport is not None:
                 connection.transport.close()
         for encrypting in self._encrypting:
