@@ -1,9 +1,9 @@
 """Pass a peer's frames from its transport to the sink, in the call that read them.
 
-A future and a task that wakes for each read cost more than a token does (docs/performance.md, "Experiments with the
-path of a token"). So a transport pushes its frames to the sink at once, and the sink returns how many it took. The
-frames that it left wait here and the transport pauses reading, which puts back-pressure on the peer.
-`resume` continues. Frames that arrive before a sink is set wait in the same place.
+A future and a task that wakes for each read cost more than a token does (docs/performance.md, "A lone token (G8, G9,
+G21, G22)"). So a transport pushes its frames to the sink at once, and the sink returns how many it took. The frames
+that it left wait here and the transport pauses reading, which puts back-pressure on the peer. `resume` continues.
+Frames that arrive before a sink is set wait in the same place.
 
     Inbound         for transports whose callbacks receive data: push, then end
     PulledInbound   for transports that read in a task of their own

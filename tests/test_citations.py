@@ -160,7 +160,7 @@ def test_the_source_cites_every_document_about_it() -> None:
         "docs/dialects/pod.md, sections 1, 3 to 5 and 8",
         "docs/dialects/smooth.md, section 11.2",
         "docs/measurements.md, section 2b",
-        'docs/performance.md, "Experiments with\nthe path of a token"',
+        'docs/performance.md, "The work of one\nstep"',
         'docs/measurements.md, "Codec"',
         "a = 1  # (docs/dialects/pando.md, section\n# 1.1)",
     ],
