@@ -262,8 +262,8 @@ class Link:
             return
         self._note_cut(fault.code, fault.text)
         self._reason, self._flush = CloseReason.TOO_SLOW, 0.0
-        self.outbox.discard()
         self._finish()
+        self.outbox.discard()
 
     def _relieve(self) -> None:
         """Free what this peer makes the gateway hold, and disconnect it: no other holds more, and there is no room."""
@@ -291,6 +291,8 @@ class Link:
         self._reading.end()
         self._alarm.stop()
         self._turns.stop()
+        if self.outbox.crowded:
+            self._transport.resume()  # the frames that it holds back are counted
 
     def open(self) -> None:
         """Send the frames with which the dialect begins a connection."""
@@ -345,10 +347,13 @@ class Link:
     def _hear(self, frames: Sequence[Frame]) -> int:
         """Act on frames in the call that read them, and return how many were taken.
 
-        Frames for which the step of the loop has no room stay in the transport. A link that is over drops all.
+        Frames for which the step of the loop has no room stay in the transport, and so do those of a client that has
+        many answers to read. A link that is over drops all.
         """
         if self._ended:
             return _count_dropped(self._ledger, self.dialect, len(frames))
+        if self.outbox.crowded and self._each == FRAME:
+            return 0
         given, budget, size = len(frames), self._budget, 0
         if given == 1 and budget.left > budget.turn_end - self._debt and type(frame := frames[0]) in WHOLE:
             size = len(frame) if type(frame) is bytes else memory(frame)
@@ -370,6 +375,8 @@ class Link:
             taken += len(some)
             if self._ended:
                 return taken + _count_dropped(self._ledger, self.dialect, given - taken)  # type: ignore[unreachable]  # a step may end it
+            if self.outbox.crowded and self._each == FRAME:
+                break
         return taken
 
     def _receive(self, frames: Sequence[Frame]) -> None:
@@ -388,9 +395,10 @@ class Link:
         if step.frames:
             if self.answered is not None:
                 self.answered.set()
+            was_over = self.outbox.over  # one answer may be as large as it is
             self.put(step.frames)
             self._budget.left -= sum(map(len, step.frames))
-            if self.outbox.over:
+            if was_over:
                 self.cut(PeerError("flooding", "sends requests and does not read the answers", can_continue=False))
                 _count_dropped(self._ledger, self.dialect, len(step.bursts))
                 step.bursts = []
@@ -473,18 +481,24 @@ def _expiring(link: Link, expires: float, services: Services) -> Iterator[None]:
 async def _write(link: Link, transport: Transport, drained: Callable[[Link], None] | None) -> None:
     """Write what waits in the outbox of a link; call `drained` when all is written and the link is behind."""
     outbox, traffic = link.outbox, link.traffic
+    was_crowded = outbox.crowded
     try:
         while frames := outbox.take():
             if traffic is not None:
                 traffic.add_sent(frames)
             await transport.send(frames)
             del frames  # a frame may hold a whole history, and the next `take` may wait for long
+            if was_crowded and not outbox.crowded:
+                transport.resume()
+            was_crowded = outbox.crowded
             if link.behind and outbox.empty and drained is not None:
                 drained(link)
     except ConnectionError as error:
         # The peer may have written before it closed: what it said is still read and acted on.
         link.log.debug("cannot write to the peer any more", error=str(error))
         outbox.discard()
+        if was_crowded:
+            transport.resume()
 
 
 async def _last_answers(link: Link, translator: Translator[Any, Any], transport: Transport, turns: Turns) -> None:

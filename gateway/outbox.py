@@ -1,7 +1,8 @@
 """The bounded queue of frames that wait to be written to one link; putting never waits (docs/design.md, section 6).
 
-Past `soft` bytes the outbox is `full`: a session keeps a cursor for this link instead of putting frames. Past `hard`
-bytes it is `over`: the peer asks and does not read, and its link is disconnected. The writer takes at most a piece of
+Past `soft` bytes the outbox is `full`: a session keeps a cursor for this link instead of putting frames. Past twice as
+many it is `crowded`, mostly with answers: further commands of the peer wait until it has read. Past `hard` bytes it is
+`over`: the peer asks and does not read, and its link is disconnected at the next answer. The writer takes at most a piece of
 TAKE bytes at once, so that a long queue is never copied whole.
 """
 
@@ -18,7 +19,19 @@ TAKE = 256 * 1024  # what a transport writes ahead of the kernel (SEND_HIGH of a
 class Outbox:
     """Frames for one writer. `soft` and `hard` in bytes; `meter` counts what waits."""
 
-    __slots__ = ("_frames", "_hard", "_meter", "_soft", "_start_writer", "closed", "full", "idle", "size", "writer")
+    __slots__ = (
+        "_frames",
+        "_hard",
+        "_meter",
+        "_soft",
+        "_start_writer",
+        "closed",
+        "crowded",
+        "full",
+        "idle",
+        "size",
+        "writer",
+    )
 
     def __init__(self, soft: int, hard: int, meter: Meter | None = None) -> None:
         self._meter = meter or Meter()
@@ -32,6 +45,8 @@ class Outbox:
         """True while no writer runs, because all frames that were put are written."""
         self.full = False
         """True past `soft` bytes: a broadcast must not be put here now."""
+        self.crowded = False
+        """True from twice `soft` bytes on, until at most `soft` are left: no command of the peer is handled."""
         self.size = 0
         self.closed = False
 
@@ -60,6 +75,7 @@ class Outbox:
         self._frames += frames
         self.size += size
         self.full = self.size > self._soft
+        self.crowded = self.crowded or self.size > 2 * self._soft
         self._wake()
         self._meter.add(size)
 
@@ -76,7 +92,8 @@ class Outbox:
     def clear(self) -> None:
         """Drop the frames that wait."""
         size = self.size
-        self._frames, self.size, self.full = [], 0, False
+        self._frames, self.size = [], 0
+        self.full = self.crowded = False
         self._meter.add(-size)
 
     def take(self) -> list[bytes]:
@@ -99,6 +116,7 @@ class Outbox:
         del self._frames[:number]
         self.size -= size
         self.full = self.size > self._soft
+        self.crowded = self.crowded and self.full
         self._meter.add(-size)
         return frames
 

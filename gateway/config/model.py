@@ -37,7 +37,7 @@ class RouteLimits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True,
     message_values: Count = 16_384  # JSON values of a client's message: decoding them takes about 20 ms at worst
     message_parts: Count = 64  # parts of a ZeroMQ message: real ones have at most three
     outbox_soft: Bytes = 1024 * 1024  # above it a link keeps a cursor into the log instead of frames
-    outbox_hard: Bytes = 16 * 1024 * 1024  # above it a link that does not read its replies is disconnected
+    outbox_hard: Bytes = 16 * 1024 * 1024  # above it a further reply disconnects a link
     log_max: Count = 65_536  # events a session keeps in memory, above which text deltas are merged: three long turns
     log_bytes: Bytes = 32 * 1024 * 1024  # text of those events: twice the largest message
     transcript_max: Bytes = 16 * 1024 * 1024  # JSON of a session's history; older messages are dropped and counted

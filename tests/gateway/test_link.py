@@ -326,7 +326,7 @@ async def test_a_peer_that_sends_requests_without_reading_is_disconnected() -> N
         made.transport.reading.clear()
         made.link.put([b"taken by the writer"])
         await settle()
-        made.link.put([b"x" * 100])
+        made.link.put([b"x" * 101])
         await settle()
         assert made.transport.is_open(), "what is broadcast to it is bounded by whoever broadcasts"
         made.link.send([b"an answer"])
@@ -779,8 +779,43 @@ async def test_requests_of_a_disconnected_peer_are_not_executed() -> None:
         await settle()
         made.transport.say(b"ask")
         await settle()
-        assert made.heard == []
+        assert made.transport.is_open(), "one answer may be longer than the limit"
+        made.transport.say(b"ask")
+        await settle()
+        assert made.heard == ["asked"]
         assert made.ledger.counters["links_cut_flooding"] == 1
+
+
+async def test_a_client_that_reads_slowly_gets_all_answers_to_requests_that_it_sends_at_once() -> None:
+    step = Step(frames=[b"x" * 200], bursts=[Burst(items=["asked"])])
+    async with served(soft=50, hard=300, limited=True, ask=step) as made:
+        made.transport.reading.clear()
+        made.link.put([b"taken by the writer"])
+        await settle()
+        made.transport.say(*[b"ask"] * 5)
+        made.transport.say(*[b"ask"] * 5)
+        await settle()
+        assert made.heard == ["asked"], "the others wait until the answer is read"
+        made.transport.reading.set()
+        await settle()
+        assert made.heard == ["asked"] * 10
+        assert made.transport.got.count(b"x" * 200) == 10
+        assert made.transport.is_open()
+
+
+async def test_requests_held_back_from_a_client_that_does_not_read_are_counted_at_its_end() -> None:
+    step = Step(frames=[b"x" * 200], bursts=[Burst(items=["asked"])])
+    async with served(soft=50, hard=300, limited=True, ask=step) as made:
+        made.transport.reading.clear()
+        made.link.put([b"taken by the writer"])
+        await settle()
+        made.transport.say(*[b"ask"] * 5)
+        await settle()
+        made.link.end(CloseReason.DONE)
+        made.transport.reading.set()
+        await settle()
+    (entry,) = made.ledger.entries()
+    assert (entry.kind, entry.count) == ("frame", 4)
 
 
 async def test_a_failure_of_a_frame_that_waited_ends_its_link_alone() -> None:
