@@ -344,17 +344,16 @@ class Link:
         hear = counted_sink(self._hear, self.traffic)
         return rates.limited(self._transport, hear, self._faults, self._refuse) if rates else hear
 
-    def _hear(self, frames: Sequence[Frame]) -> int:
-        """Act on frames in the call that read them, and return how many were taken.
+    def _hear(self, frames: Sequence[Frame]) -> int:  # noqa: C901  # each frame would pay for a further call
+        """Act on frames in the call that read them, and return how many were taken. A link that is over drops all.
 
-        Frames for which the step of the loop has no room stay in the transport, and so do those of a client that has
-        many answers to read. A link that is over drops all.
+        The others stay in the transport: the step has no room for them, or their client has many answers to read.
         """
         if self._ended:
             return _count_dropped(self._ledger, self.dialect, len(frames))
         if self.outbox.crowded and self._each == FRAME:
             return 0
-        given, budget, size = len(frames), self._budget, 0
+        given, budget, size, taken = len(frames), self._budget, 0, 0
         if given == 1 and budget.left > budget.turn_end - self._debt and type(frame := frames[0]) in WHOLE:
             size = len(frame) if type(frame) is bytes else memory(frame)
         if 0 < size <= self._unchecked:
@@ -369,18 +368,15 @@ class Link:
                 tap.call.reading = frames[0]  # no call: for each token
             if self._read_text(frames[0], add_text):
                 return 1
-        taken = 0
-        for some in (frames,) if given == 1 else self._turns.pieces(frames):
-            _act(self._receive, tap, some)
+        for some in (frames,) if given == 1 or self._each == EVENT else self._turns.pieces(frames):
+            if tap is None:
+                self._apply(self._translator.receive(some))
+            else:
+                _record(tap, some, lambda some: self._apply(self._translator.receive(some)))
             taken += len(some)
             if self._ended:
                 return taken + _count_dropped(self._ledger, self.dialect, given - taken)  # type: ignore[unreachable]  # a step may end it
-            if self.outbox.crowded and self._each == FRAME:
-                break
         return taken
-
-    def _receive(self, frames: Sequence[Frame]) -> None:
-        self._apply(self._translator.receive(frames))
 
     def _start_writer(self) -> asyncio.Task[None]:
         return self._group.create_task(_write(self, self._transport, self._events.drained), name=f"{self.id}:write")
@@ -425,11 +421,9 @@ class Link:
             self._finish()
 
 
-def _act(receive: Callable[[Sequence[Frame]], None], tap: Tap | None, frames: Sequence[Frame]) -> None:
-    """Receive frames, and note for the recording what they led to."""
-    if tap is None:
-        receive(frames)
-    elif tap.session:
+def _record(tap: Tap, frames: Sequence[Frame], receive: Callable[[Sequence[Frame]], None]) -> None:
+    """Receive frames, and note for the recording what they lead to."""
+    if tap.session:
         tap.begin_step(frames)
         try:
             receive(frames)

@@ -2,8 +2,8 @@
 
 Past `soft` bytes the outbox is `full`: a session keeps a cursor for this link instead of putting frames. Past twice as
 many it is `crowded`, mostly with answers: further commands of the peer wait until it has read. Past `hard` bytes it is
-`over`: the peer asks and does not read, and its link is disconnected at the next answer. The writer takes at most a piece of
-TAKE bytes at once, so that a long queue is never copied whole.
+`over`: the peer asks and does not read, and its link is disconnected at the next answer. The writer takes at most a
+piece of TAKE bytes at once, so that a long queue is never copied whole.
 """
 
 from __future__ import annotations

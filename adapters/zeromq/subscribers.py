@@ -31,7 +31,7 @@ from msgspec import Struct, field
 QUEUE = struct.Struct("i")
 
 
-class Connection(Struct):
+class Subscriber(Struct):
     """A subscriber of a publication: its address, its send queue (bytes), the time (s) of that size's last change, and
     its topics.
     """
@@ -57,7 +57,7 @@ class Subscribers:
         self._most = most
         self._topics = topics
         self._refused = refused
-        self._connections: dict[int, Connection] = {}
+        self._connections: dict[int, Subscriber] = {}
 
     def __len__(self) -> int:
         return len(self._connections)
@@ -67,7 +67,7 @@ class Subscribers:
         if event == zmq.EVENT_ACCEPTED:
             self._connections.pop(value, None)  # its number was reused
             with contextlib.suppress(OSError), socket.fromfd(value, socket.AF_INET, socket.SOCK_STREAM) as connection:
-                self._connections[value] = Connection(peer=connection.getpeername())
+                self._connections[value] = Subscriber(peer=connection.getpeername())
             if value in self._connections and len(self._connections) > self._most:
                 self._refuse(value, "more subscribers than `subscribers` allows")
         else:
@@ -114,7 +114,7 @@ class Subscribers:
 
 
 @contextmanager
-def _duplicate(descriptor: int, known: Connection) -> Iterator[socket.socket | None]:
+def _duplicate(descriptor: int, known: Subscriber) -> Iterator[socket.socket | None]:
     """Yield a descriptor of our own for a connection, or None if the connection is gone.
 
     The number may have become that of a file or of another connection, at any time before it is duplicated.
@@ -135,7 +135,7 @@ def _peer(connection: socket.socket) -> object:
         return None
 
 
-def _stalled(connection: socket.socket, known: Connection, now: float, deadline: float) -> bool:
+def _stalled(connection: socket.socket, known: Subscriber, now: float, deadline: float) -> bool:
     """Return True if the peer has read nothing for `deadline` seconds, as far as the system can tell."""
     try:
         (queue,) = QUEUE.unpack(fcntl.ioctl(connection.fileno(), termios.TIOCOUTQ, bytes(QUEUE.size)))

@@ -329,8 +329,7 @@ class Upstream:
 
     def _begin(self, link: Link) -> None:
         link.open()
-        state = self._session.connected()
-        link.attach(state, "")
+        link.attach(state := self._session.connected(), "")
         state.abandoned = ""  # the translator knows it now
         waiting, self._waiting = self._waiting, []
         if waiting:

@@ -260,10 +260,7 @@ class Turns:
         return admitted if self._check is None else [self._check(frame) for frame in admitted]
 
     def pieces(self, frames: Sequence[Frame]) -> Iterator[Sequence[Frame]]:
-        """Yield admitted frames as they are handled: those of a client one by one, while the step has room for more."""
-        if self._check is None:
-            yield frames
-            return
+        """Yield the admitted frames of a client one by one as they are handled, while the step has room for more."""
         budget = self._queue.budget
         for number, frame in enumerate(frames):
             if number and budget.left <= budget.turn_end:

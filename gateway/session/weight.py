@@ -93,8 +93,11 @@ def of_item(item: Item | Event) -> int:
 def _characters(item: Item) -> int:
     match item:
         case Message():  # its segments repeat the text, except images and files, which may be `data:` URLs
-            attached = (s for s in item.segments if isinstance(s, ImageAttachment | FileAttachment))
-            return len(item.text) + sum(len(segment.url) for segment in attached)
+            size = len(item.text)
+            for segment in item.segments:
+                if isinstance(segment, ImageAttachment | FileAttachment):
+                    size += len(segment.url)
+            return size
         case Reasoning():
             return len(item.text)
         case ToolCall():
@@ -150,9 +153,9 @@ _WEIGHTS: dict[type, Callable[[Any], int]] = {
 }
 
 _IN_TURN: dict[type, Callable[[Any], int]] = {
-    **dict.fromkeys((TextDelta, ReasoningDelta), lambda event: of_text(_TEXT(event))),
+    **dict.fromkeys((TextDelta, ReasoningDelta), lambda event: len(_ENCODE(event.text)) - len('""')),
     **dict.fromkeys((ToolCallStarted, ToolCallFinished, ErrorReported), of_item),
     **dict.fromkeys((ApprovalRequested, InteractionRequired, QuestionAsked, QuestionAnswered), of_item),
     ToolCallArguments: lambda event: of_text(event.json),
-    MessageAppended: lambda event: of_item(event.message),
+    MessageAppended: lambda event: ITEM + len(_ENCODE(event.message)),
 }

@@ -33,7 +33,7 @@ MOST = 8  # lines of one kind in this test
 ROUNDS = MOST + 4
 CANCELS = {
     "smooth": '{"action":"cancel","requestId":"c","sessionId":"%s"}',
-    "pod": '{"method":"abort"}',
+    "pod": '{"method":"cancel"}',
     "pando": '{"method":"session.interrupt","params":{"session_id":"%s"}}',
     "codewhale": '{"jsonrpc":"2.0","id":"c","method":"thread/interrupt","params":{"thread_id":"%s"}}',
 }

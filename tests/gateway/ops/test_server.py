@@ -40,12 +40,12 @@ async def test_a_gateway_whose_loop_turns_is_alive() -> None:
 
 
 async def send_malformed(port: int) -> bytes:
-    """Send a request with a header that is too long, and return the first line of the answer."""
+    """Send a request with a header that is too long, and return the status of the answer, without its version."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(b"GET /livez HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: " + b"s3cret" * 20_000 + b"\r\n\r\n")
     answer = await reader.readline()
     writer.close()
-    return answer
+    return answer.partition(b" ")[2]
 
 
 async def test_malformed_requests_are_counted_and_logged_once_a_second_without_their_content() -> None:
@@ -55,7 +55,7 @@ async def test_malformed_requests_are_counted_and_logged_once_a_second_without_t
             with capture_logs() as logs:
                 answers = [await send_malformed(urlsplit(url).port or 0) for _ in range(3)]
                 _, metrics, _ = await port.ask_raw("/metrics")
-            assert answers == [b"HTTP/1.0 400 Bad Request\r\n"] * 3
+            assert answers == [b"400 Bad Request\r\n"] * 3
             said = [line for line in logs if line["log_level"] in ("warning", "error")]
             assert [line["event"] for line in said] == ["HTTP requests refused as malformed"]
             assert "s3cret" not in str(logs)
