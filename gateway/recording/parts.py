@@ -154,7 +154,7 @@ class RecordingParts:
         self._lose(count)
         self._ledger.counters["recordings_failed"] += 1
         log.error(
-            "THE SESSION IS NOT RECORDED; dragoman tries again later",
+            "the session is not recorded; dragoman tries again later",
             session=self.header.session,
             cause=cause,
             seconds=RETRY,

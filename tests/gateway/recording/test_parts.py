@@ -123,7 +123,7 @@ def test_a_full_disk_is_logged_once_counted_and_tried_again_later(harness: Recor
             harness.happens(TextDelta(text="b"))
             harness.flushes()
     (said,) = [entry for entry in logs if entry["log_level"] == "error"]
-    assert "NOT RECORDED" in said["event"]
+    assert "is not recorded" in said["event"]
     assert "No space left" in said["cause"]
     assert harness.ledger.counters["recordings_failed"] == 1
     assert harness.ledger.counters["recording_lines_lost"] == 4
