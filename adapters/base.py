@@ -172,4 +172,6 @@ Accept = Callable[[Transport], None]
 """Handle a peer that connected; must not block."""
 
 Admission = Accept | Awaitable[Accept | str]
-"""What accepts an authenticated peer, or what to wait for: that, or the reason why the peer is not authenticated."""
+"""The result of an authentication: the function that accepts the peer, or an awaitable if the authentication has to
+wait. The awaitable returns that function, or the reason why the peer is refused.
+"""

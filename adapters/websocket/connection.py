@@ -12,13 +12,13 @@ from dragoman.adapters.websocket.transport import WebSocketTransport
 
 
 class InputParser(Protocol):
-    """Parses what a client sends."""
+    """A parser of the bytes that a client sends: first of its request, then of WebSocket frames."""
 
     def feed_data(self, data: bytes) -> object:
-        """Parse what was read."""
+        """Parse the bytes of one read."""
 
     def feed_eof(self) -> None:
-        """End: nothing more will be read."""
+        """End the input: no further bytes come."""
 
 
 class Connection(BaseProtocol):
@@ -39,7 +39,7 @@ class Connection(BaseProtocol):
         self.refusal = refusal
         """Why there is no room for this connection; empty if it counts."""
         self.websocket: WebSocketTransport | None = None
-        """What the connection became by its handshake."""
+        """The transport that the handshake made of this connection; None before its end."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)  # the options of its socket are set already

@@ -32,7 +32,7 @@ ClientSocket = ClientWebSocketResponse[Literal[False]]
 
 
 class Socket(Protocol):
-    """One side of a WebSocket: aiohttp's of a client, or our own of a server."""
+    """A WebSocket as its transport uses it: aiohttp's class if we are the client, ServerSocket if we are the server."""
 
     @property
     def closed(self) -> bool: ...

@@ -130,7 +130,7 @@ class SessionRecorder:
         self._plan.flush_soon()
 
     def enter(self) -> SessionRecorder | None:
-        """Make this the acting session, and assign the frames of the on_acting link to it. Return who acted before."""
+        """Make this the acting session, and assign to it the frames that a link reads. Return who acted before."""
         call = self._call
         before, call.session = call.session, self
         if call.on_acting is not None:

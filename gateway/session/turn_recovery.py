@@ -280,7 +280,8 @@ class ResumedTurn:
         """Return what is known of a block of which a part was missed, once it has ended."""
         kind = type(event)
         if kind in DONE_OF_DELTA and all(type(held) is kind for held in self.held):
-            self.held.append(event)
+            if event.text:  # so the bound of the text bounds their number, too
+                self.held.append(event)
             self._weight += len(event.text)
             return () if self._weight <= HELD_MAX else self._released()
         block = self._state.turn.open if self._state.turn is not None else None

@@ -274,6 +274,22 @@ async def test_text_of_a_block_that_is_too_long_to_wait_is_sent_after_a_gap() ->
         assert made.gaps == 1
 
 
+async def test_empty_pieces_of_a_block_that_waits_are_not_kept() -> None:
+    async with in_memory_gateway() as made:
+        await (
+            begun(made)
+            .pod_sends(RUNNING, *[delta("")] * 100, delta("lo"))
+            .sends("a", cancel("r1"))
+            .pod_receives(CANCEL)
+            .passes(Limits().cancel_deadline)
+            .receives("a", cancelled("r1"))
+            .pod_sends(problem("internal", "Cancelled"), status("idle"))
+            .receives("a")
+            .done()
+        )
+        assert made.losses("TextDelta") == 1
+
+
 async def test_text_that_waits_when_its_turn_is_ended_is_counted() -> None:
     async with in_memory_gateway() as made:
         await (
