@@ -13,6 +13,7 @@ from typing import Any
 
 import structlog
 from aiohttp.http import HttpProcessingError, HttpRequestParser, RawRequestMessage
+from aiohttp.http_exceptions import LineTooLong
 from msgspec import Struct
 
 from dragoman.adapters.base import Accept, Admission, NewWork, PeerFacts
@@ -28,6 +29,8 @@ REQUEST_MAX = 512 * 1024  # bytes before the end of a handshake: two full reads,
 BODY_MAX = 64 * 1024  # bytes of a body that are kept: a request with one is refused
 ADMISSION_DEADLINE = 60.0  # seconds for the authentication: `auth_delay` and the read of a JWKS take less
 MALFORMED = HttpResponse(HTTPStatus.BAD_REQUEST, "malformed HTTP request")
+TOO_LONG = HttpResponse(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "the request or one of its lines is too long")
+TOO_SLOW = HttpResponse(HTTPStatus.REQUEST_TIMEOUT, "the request took too long (`handshake_deadline`)")
 FAILED = HttpResponse(HTTPStatus.INTERNAL_SERVER_ERROR, "the authentication failed: try again later")
 
 
@@ -91,7 +94,7 @@ class Handshake:
         self._room = REQUEST_MAX
         self._early = b""  # what came behind the request
         self._task: asyncio.Task[Any] | None = None  # while the authentication waits
-        self._timer = loop.call_later(deadline, tcp.abort)
+        self._timer = loop.call_later(deadline, self._give_up)
 
     def feed_data(self, data: bytes) -> None:
         """Read a part of the request, and respond at its end."""
@@ -100,7 +103,7 @@ class Handshake:
             return
         if self._room < 0:
             self._rules.bad_request("RequestTooLarge")
-            self._tcp.abort()
+            self._respond(TOO_LONG)
         elif self._parser is None:
             self._early += data
             self._tcp.pause_reading()  # until the peer is authenticated
@@ -118,7 +121,7 @@ class Handshake:
             requests, _, self._early = parser.feed_data(data)
         except HttpProcessingError as error:  # its text quotes the request, which may contain a token
             self._rules.bad_request(type(error).__name__)
-            self._respond(MALFORMED)
+            self._respond(TOO_LONG if isinstance(error, LineTooLong) else MALFORMED)
             return
         if requests:
             self._parser = None
@@ -171,6 +174,13 @@ class Handshake:
         self._timer.cancel()
         self._tcp.write(acceptance(request.headers["Sec-WebSocket-Key"]))
         self._opened(Opened(self._connection, self._tcp, self._early, trace_headers(request)), accept)
+
+    def _give_up(self) -> None:
+        """Refuse a peer whose request did not come in time, or that has not closed its refused connection."""
+        if self._tcp.is_closing():
+            self._tcp.abort()
+        else:
+            self._respond(TOO_SLOW)
 
     def _respond(self, response: HttpResponse, *, has_body: bool = True) -> None:
         """Refuse the request, and close the connection."""

@@ -44,13 +44,13 @@ class RequestCheck:
         path, headers = request.url.path, request.headers
         if path != self._path:
             return HttpResponse(HTTPStatus.NOT_FOUND, f"nothing at {path!r}: open a WebSocket at {self._path}")
-        host = headers.get("Host")
+        host = request.url.authority or headers.get("Host")  # an absolute URL overrides it (RFC 9112, section 3.2.2)
         if host is not None and host != self._host and not self._is_ours(host):
             hint = "?host=gateway.example (or * for all)"
             text = f"host {host!r} is not allowed: add {hint} to the listener's endpoint"
             return HttpResponse(HTTPStatus.FORBIDDEN, text)
-        origin = headers.get("Origin")
-        if origin is not None and not self._allows(origin):
+        origin = next((one for one in headers.getall("Origin", ()) if not self._allows(one)), None)
+        if origin is not None:
             hint = "?origin=https://app.example (or * for all)"
             text = f"origin {origin!r} is not allowed: add {hint} to the listener's endpoint"
             return HttpResponse(HTTPStatus.FORBIDDEN, text)
@@ -119,7 +119,7 @@ def _is_handshake(request: RawRequestMessage) -> bool:
 
 def _is_key(key: str) -> bool:
     try:
-        return len(base64.b64decode(key)) == KEY_SIZE
+        return len(base64.b64decode(key, validate=True)) == KEY_SIZE
     except ValueError:  # not base64, or not ASCII
         return False
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 
+import structlog
 from aiohttp import EofStream, WSCloseCode, WSMessage, WSMsgType
 from aiohttp._websocket.reader import WebSocketDataQueue  # the only queue that aiohttp's parser in C accepts
 from aiohttp.http_websocket import (
@@ -17,8 +18,11 @@ from aiohttp.http_websocket import (
 
 from dragoman.adapters.websocket.connection import Connection
 from dragoman.adapters.websocket.frames import close_frame, pong_frame
-from dragoman.adapters.websocket.transport import BatchWriter
+from dragoman.adapters.websocket.transport import REASON_SIZE, BatchWriter, address
 
+log = structlog.get_logger("dragoman.link")
+
+CODE_MAX = 4999  # of a close frame (RFC 6455, section 7.4.2)
 QUEUED_MAX = 256 * 1024  # bytes of messages that wait: one full read. Above twice as many, the connection is not read
 
 
@@ -46,18 +50,23 @@ class ServerSocket:
         """Return the next message, ping or pong; return WS_CLOSED_MESSAGE at the end, after the closing handshake."""
         if self.closed:
             return WS_CLOSED_MESSAGE
-        code = WSCloseCode.OK
+        code, reason = WSCloseCode.OK, ""
         try:
             message = await self._reader.read()
         except EofStream:
             self._peer_closed = True
         except WebSocketError as error:
-            code = WSCloseCode(error.code)
+            code, reason = WSCloseCode(error.code), str(error)
         else:
             if message.type is not WSMsgType.CLOSE:
                 return message
             self._peer_closed = True
-        await self.close(code=code)
+            if message.data == WSCloseCode.ABNORMAL_CLOSURE or message.data > CODE_MAX:  # aiohttp accepts these
+                code, reason = WSCloseCode.PROTOCOL_ERROR, f"no peer may send the close code {message.data}"
+        if reason:
+            peer = address(self._tcp.get_extra_info("peername"))
+            log.info("invalid WebSocket frame, disconnecting the client", peer=peer, code=int(code), reason=reason)
+        await self.close(code=code, message=reason.encode()[:REASON_SIZE])
         return WS_CLOSED_MESSAGE
 
     async def pong(self, data: bytes) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import struct
 from collections.abc import Sequence
 
 import pytest
 
 from dragoman.adapters.websocket.frame_counter import CONTROL_MAX, FRAGMENTS_MAX, FrameCounter
+from dragoman.adapters.websocket.frames import close_frame
 from dragoman.mappings.dialect import Frame
 from tests.adapters.websocket.peers import LIMITS, serving
 from tests.adapters.websocket.test_server import handshake, raw
@@ -95,7 +97,8 @@ async def test_messages_before_a_frame_without_a_mask_arrive_and_the_connection_
         for at in range(0, len(data), at_once):
             peer.writer.write(data[at : at + at_once])
             await peer.writer.drain()
-        assert (await peer.reader.read()).endswith(b"\x8a\x01\x00\x88\x02" + (1002).to_bytes(2))
+        end = b"\x8a\x01\x00" + close_frame(1002, b"a client must mask its frames")
+        assert (await peer.reader.read()).endswith(end)
     assert seen == [bytes(3)]
 
 
@@ -109,16 +112,20 @@ async def test_frames_that_come_with_the_handshake_are_counted() -> None:
     async with asyncio.timeout(10), serving(LIMITS) as server, handshake(server, behind=data) as (_, peer):
         ours = await server.next()
         assert await receive_all(ours) == [bytes(3)]
-        assert await peer.reader.read() == b"\x88\x02" + (1009).to_bytes(2)
+        assert await peer.reader.read() == close_frame(1009, b"message of more than 4096 fragments")
         await ours.close()
 
 
 @pytest.mark.parametrize(
-    "data", [frame(TEXT) + frame(CONTINUED) * FRAGMENTS_MAX, frame(PING) * 2 * CONTROL_MAX], ids=["fragments", "pings"]
+    ("data", "reason"),
+    [
+        pytest.param(frame(TEXT) + frame(CONTINUED) * FRAGMENTS_MAX, b"more than 4096 fragments", id="fragments"),
+        pytest.param(frame(PING) * 2 * CONTROL_MAX, b"more than 1024 pings or pongs at once", id="pings"),
+    ],
 )
-async def test_a_client_that_sends_too_many_frames_is_disconnected_with_1009(data: bytes) -> None:
+async def test_a_client_that_sends_too_many_frames_is_disconnected_with_1009(data: bytes, reason: bytes) -> None:
     async with asyncio.timeout(10), serving(LIMITS) as server, raw(server) as (peer, ours):
         peer.writer.write(data)
         async with asyncio.TaskGroup() as group:
             group.create_task(ours.run(len), name="run")
-            assert b"\x88\x02" + (1009).to_bytes(2) in await peer.reader.read()
+            assert re.search(b"\x88.\x03\xf1.*" + reason, await peer.reader.read(), re.DOTALL)

@@ -49,7 +49,6 @@ async def test_a_handshake_that_comes_byte_by_byte_is_accepted() -> None:
         (request().replace(b"Host: 127.0.0.1\r\n", b""), "BadHttpMessage"),
         (request("Host: evil.example"), "BadHttpMessage"),
         (request("Content-Length: 5", "Transfer-Encoding: chunked"), "BadHttpMessage"),
-        (request("X: " + "a" * 9000), "LineTooLong"),
         (request(*["X: a"] * 200), "BadHttpMessage"),
     ],
 )
@@ -93,9 +92,26 @@ async def test_a_request_without_an_end_is_read_only_up_to_a_limit(monkeypatch: 
             for _ in range(20):
                 writer.write(b"X-a: " + b"b" * 8000 + b"\r\n")
                 await writer.drain()
-            assert await reader.read() == b""
+            assert (await reader.read()).startswith(b"HTTP/1.1 431 ")
         await settle()
     assert kinds == ["RequestTooLarge"]
+
+
+async def test_a_request_with_a_long_line_is_told_so() -> None:
+    kinds: list[str] = []
+    async with serving(bad_request=kinds.append) as server:
+        head, _, body = (await response(server, request("X: " + "a" * 9000))).partition(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 431 Request Header Fields Too Large\r\n")
+        assert body == b"the request or one of its lines is too long\n"
+        assert kinds == ["LineTooLong"]
+
+
+@pytest.mark.parametrize("begun", [b"", b"GET /ws HTTP/1.1\r\nHost: "])
+async def test_a_request_that_takes_too_long_is_told_so(begun: bytes) -> None:
+    async with serving(TransportLimits(handshake_deadline=0.05)) as server:
+        head, _, body = (await response(server, begun)).partition(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 408 Request Timeout\r\n")
+        assert body == b"the request took too long (`handshake_deadline`)\n"
 
 
 class Waiting:
@@ -150,7 +166,7 @@ async def test_the_deadline_of_the_handshake_does_not_end_an_authentication() ->
     ):
         writer.write(request())
         await waiting.begun.wait()
-        assert await late.read() == b"", "the deadline of a later connection is over"
+        assert (await late.read()).startswith(b"HTTP/1.1 408 "), "the deadline of a later connection is over"
         waiting.go_on.set()
         assert (await reader.read()).startswith(b"HTTP/1.1 401 ")
 

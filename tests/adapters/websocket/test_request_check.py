@@ -52,12 +52,26 @@ async def test_a_handshake_is_allowed(data: bytes) -> None:
         request(version="8, 13"),
         request().replace(KEY.encode(), b"YWJj"),
         request().replace(KEY.encode(), "é".encode()),
+        request().replace(KEY.encode(), f"{KEY[:8]} *{KEY[8:]}".encode()),
         request().replace(b"Upgrade: websocket", b"Upgrade: h2c"),
         request().replace(b"Connection: Upgrade", b"Connection: keep-alive"),
     ],
 )
 async def test_a_request_that_is_no_handshake_is_told_so(data: bytes) -> None:
     assert status(data) == 426
+
+
+async def test_the_host_of_an_absolute_url_overrides_the_header() -> None:
+    foreign, ours = b"GET http://evil.example/ws", request(line="GET http://127.0.0.1/ws HTTP/1.1")
+    assert status(ours.replace(b"GET http://127.0.0.1/ws", foreign)) == 403
+    assert status(ours.replace(b"Host: 127.0.0.1", b"Host: evil.example")) == 101
+
+
+@pytest.mark.parametrize("order", [1, -1])
+async def test_each_of_several_origins_must_be_allowed(order: int) -> None:
+    origins = ("Origin: http://localhost", "Origin: https://evil.example")
+    assert status(request(origins[0], origins[0])) == 101
+    assert status(request(*origins[::order])) == 403
 
 
 async def test_a_path_is_named_without_its_query() -> None:

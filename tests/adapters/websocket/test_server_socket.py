@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
 from aiohttp import WSMsgType
 
 from dragoman.adapters.base import TransportLimits
@@ -42,8 +43,17 @@ async def test_a_receive_that_waits_ends_when_the_socket_is_closed() -> None:
         await closing
 
 
-async def test_the_code_of_a_broken_stream_is_told_to_the_peer() -> None:
+async def test_the_code_and_reason_of_a_broken_stream_are_told_to_the_peer() -> None:
     async with serving(TransportLimits(close_deadline=0.05)) as server, raw(server) as (client, ours):
         client.write((0xF1, b"reserved bits"))
         assert await receive(ours) == []
-        assert await client.until_end() == b"\x88\x02\x03\xea"
+        reason = b"unknown opcode, or a reserved bit is set"
+        assert await client.until_end() == b"\x88" + bytes([len(reason) + 2]) + b"\x03\xea" + reason
+
+
+@pytest.mark.parametrize("code", [1006, 5000, 65535])
+async def test_a_close_code_that_no_peer_may_send_is_a_protocol_error(code: int) -> None:
+    async with serving(TransportLimits(close_deadline=0.05)) as server, raw(server) as (client, ours):
+        client.write((0x88, code.to_bytes(2)))
+        assert await receive(ours) == []
+        assert (await client.until_end())[2:] == b"\x03\xea" + b"no peer may send the close code %d" % code
