@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 
-from tests.test_layout import SOURCES, listed, name, parsed
+from tests.source_facts import facts_of
+from tests.test_layout import SOURCES, listed, name
 
 
 def owners_of_classes(paths: Iterable[Path]) -> dict[str, set[str]]:
@@ -22,9 +22,8 @@ def owners_of_classes(paths: Iterable[Path]) -> dict[str, set[str]]:
         if "wire" in path.with_suffix("").parts:
             continue
         place = re.sub(r"^mappings/(codewhale|pando|pod|smooth)/", "mappings/DIALECT/", name(path))
-        for node in ast.walk(parsed(path)):
-            if isinstance(node, ast.ClassDef):
-                owners.setdefault(node.name, set()).add(place)
+        for one in facts_of(path).classes:
+            owners.setdefault(one.name, set()).add(place)
     return owners
 
 

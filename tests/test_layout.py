@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from functools import cache
 from pathlib import Path
 
 import pytest
 import tomli
+
+from tests.source_facts import SourceFacts, calls_of_create_task, facts_of, read_facts
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "dragoman"  # links to the folders at the top; in an sdist it holds them
@@ -50,11 +50,6 @@ SUPPRESSION = re.compile(
 )
 
 
-@cache
-def parsed(path: Path) -> ast.Module:
-    return ast.parse(path.read_text("utf-8"))
-
-
 def name(path: Path) -> str:
     return path.relative_to(PACKAGE if path.is_relative_to(PACKAGE) else ROOT).as_posix()
 
@@ -65,15 +60,7 @@ def listed(problems: Iterable[str]) -> str:
 
 def runs(path: Path) -> bool:
     """Return True if a module has a function with a body; declarations are tested through the modules that use them."""
-    return any(
-        not (
-            isinstance(statement, ast.Pass)
-            or (isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant))
-        )
-        for node in ast.walk(parsed(path))
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-        for statement in node.body
-    )
+    return any(function.runs for function in facts_of(path).functions)
 
 
 def is_dialect(folder: Path) -> bool:
@@ -102,12 +89,6 @@ def test_the_dialects_have_the_same_skeleton(dialect: str) -> None:
     assert not missing, listed(missing)
 
 
-def calls_of_create_task(path: Path) -> Iterator[tuple[int, str]]:
-    for node in ast.walk(parsed(path)):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "create_task":
-            yield node.lineno, ast.unparse(node.func.value)
-
-
 def unexplained(line: str) -> bool:
     """Return True if a line suppresses a check without giving a reason."""
     found = SUPPRESSION.search(line)
@@ -132,40 +113,24 @@ def test_no_module_is_too_long() -> None:
     assert not long, listed(long)
 
 
-def lines_of(node: ast.ClassDef) -> int:
-    return (node.end_lineno or node.lineno) - node.lineno + 1
-
-
 def test_no_class_is_too_long() -> None:
     long = [
-        f"{name(path)}: {node.name} has {lines_of(node)} lines, at most {MAX_CLASS_LINES}"
+        f"{name(path)}: {one.name} has {one.lines} lines, at most {MAX_CLASS_LINES}"
         for path in SOURCES
-        for node in ast.walk(parsed(path))
-        if isinstance(node, ast.ClassDef) and lines_of(node) > MAX_CLASS_LINES
+        for one in facts_of(path).classes
+        if one.lines > MAX_CLASS_LINES
     ]
     assert not long, listed(long)
 
 
-def parameters_of(node: ast.FunctionDef | ast.AsyncFunctionDef) -> list[ast.arg]:
-    arguments = node.args
-    packed = [argument for argument in (arguments.vararg, arguments.kwarg) if argument is not None]
-    named = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
-    return [argument for argument in named if argument.arg not in ("self", "cls")] + packed
-
-
-def long_signatures() -> Iterator[tuple[str, str]]:
-    for path in SOURCES:
-        if not name(path).startswith("gateway/cli/"):
-            for node in ast.walk(parsed(path)):
-                if (
-                    isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-                    and len(parameters_of(node)) > MAX_PARAMETERS
-                ):
-                    yield name(path), node.name
-
-
 def test_no_signature_is_too_long() -> None:
-    long = [f"{place}: {function}" for place, function in long_signatures()]
+    long = [
+        f"{name(path)}: {function.name}"
+        for path in SOURCES
+        if not name(path).startswith("gateway/cli/")
+        for function in facts_of(path).functions
+        if function.parameters > MAX_PARAMETERS
+    ]
     assert not long, f"more than {MAX_PARAMETERS} parameters:" + listed(long)
 
 
@@ -191,13 +156,8 @@ def test_a_module_is_named_after_what_it_holds() -> None:
 
 
 def test_an_init_file_contains_no_code() -> None:
-    holding = [
-        f"{name(path)}:{node.lineno}: {node.name}"
-        for path in SOURCES
-        if path.stem == "__init__"
-        for node in parsed(path).body
-        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
-    ]
+    inits = [path for path in SOURCES if path.stem == "__init__"]
+    holding = [name(path) for path in inits if facts_of(path).classes or facts_of(path).functions]
     assert not holding, listed(holding)
 
 
@@ -208,37 +168,23 @@ def test_each_gateway_package_lists_its_modules_in_its_docstring() -> None:
         for path in SOURCES
         if path.stem == "__init__" and path.parts[-3] == "gateway" and path.parts[-2] not in ("cli", "transports")
         for module in sorted(names_in(path.parent))
-        if not re.search(rf"\b{module}\b", ast.get_docstring(parsed(path)) or "")
+        if not re.search(rf"\b{module}\b", facts_of(path).docstring)
     ]
     assert not unnamed, listed(unnamed)
 
 
 def test_only_init_files_define_all() -> None:
     """`__all__` elsewhere repeats the names of the module; an import of a name from its owner needs none."""
-    listing = [
-        name(path)
-        for path in SOURCES + TESTS
-        if path.stem != "__init__"
-        if any("__all__" in assigned_names(node) for node in parsed(path).body)
-    ]
+    modules = [path for path in SOURCES + TESTS if path.stem != "__init__"]
+    listing = [name(path) for path in modules if re.search(r"^__all__\b", path.read_text("utf-8"), re.MULTILINE)]
     assert not listing, listed(listing)
-
-
-def assigned_names(node: ast.stmt) -> set[str]:
-    match node:
-        case ast.Assign(targets=targets):
-            return {target.id for target in targets if isinstance(target, ast.Name)}
-        case ast.AnnAssign(target=ast.Name(id=assigned)):
-            return {assigned}
-        case _:
-            return set()
 
 
 def test_each_task_belongs_to_a_task_group() -> None:
     loose = [
         f"{name(path)}:{line}: {owner}.create_task"
         for path in SOURCES + TESTS
-        for line, owner in calls_of_create_task(path)
+        for line, owner in calls_of_create_task(path.read_text("utf-8"))
         if owner == "asyncio" or "loop" in owner.lower()
     ]
     assert not loose, listed(loose)
@@ -267,16 +213,13 @@ def module(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-def imports_of(path: Path, known: frozenset[str]) -> set[str]:
+def imports_of(facts: SourceFacts, known: frozenset[str]) -> set[str]:
     """Return the modules of ours that a module imports, also those for the type checker alone."""
     found = set()
-    for node in ast.walk(parsed(path)):
-        if isinstance(node, ast.ImportFrom) and node.module is not None and not node.level:
-            names = [f"{node.module}.{alias.name}" for alias in node.names]
-            found |= {name if name.removeprefix("dragoman.") in known else node.module for name in names}
-        elif isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
-    return {name.removeprefix("dragoman.") for name in found} & known - {module(path)}
+    for owner, title in facts.imports:
+        whole = f"{owner}.{title}".removeprefix("dragoman.")
+        found.add(whole if whole in known else owner.removeprefix("dragoman."))
+    return found & known
 
 
 def circles(graph: Mapping[str, Collection[str]]) -> list[frozenset[str]]:
@@ -297,7 +240,7 @@ def circles(graph: Mapping[str, Collection[str]]) -> list[frozenset[str]]:
 
 def test_modules_import_each_other_without_circles() -> None:
     known = frozenset(map(module, SOURCES))
-    found = circles({module(path): imports_of(path, known) for path in SOURCES})
+    found = circles({module(path): imports_of(facts_of(path), known) - {module(path)} for path in SOURCES})
     assert not found, listed(" <-> ".join(sorted(circle)) for circle in found)
 
 
@@ -307,78 +250,48 @@ def test_an_import_circle_is_detected() -> None:
 
 
 def test_an_import_for_the_type_checker_counts() -> None:
-    path = PACKAGE / "gateway" / "link.py"
     code = (
         "if TYPE_CHECKING:\n    from dragoman.gateway import outbox\n    from dragoman.gateway.timers import Schedule\n"
     )
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tests.test_layout.parsed", lambda _path: ast.parse(code))
-        found = imports_of(path, frozenset({"gateway", "gateway.outbox", "gateway.timers", "gateway.link"}))
-    assert found == {"gateway.outbox", "gateway.timers"}
+    known = frozenset({"gateway", "gateway.outbox", "gateway.timers", "gateway.link"})
+    assert imports_of(read_facts(code), known) == {"gateway.outbox", "gateway.timers"}
 
 
-def is_struct(node: ast.ClassDef) -> bool:
-    return any(ast.unparse(base).endswith("Struct") for base in node.bases)
-
-
-def assigned_attributes(tree: ast.AST) -> Iterator[ast.Attribute]:
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
-            yield node
-
-
-def is_own(attribute: ast.Attribute) -> bool:
-    return isinstance(attribute.value, ast.Name) and attribute.value.id in ("self", "cls")
-
-
-def attributes_of_classes(trees: Mapping[str, ast.AST]) -> dict[str, set[str]]:
+def attributes_of_classes(modules: Mapping[str, SourceFacts]) -> dict[str, set[str]]:
     """Map each attribute of the classes in these modules to its modules, fields of structs left out.
 
     A struct is data, which others may fill in; the name of an attribute is all that the syntax tells of its owner.
     """
     owners: dict[str, set[str]] = {}
-    fields: set[str] = set()
-    for place, tree in trees.items():
-        for node in (node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)):
-            if is_struct(node):
-                fields |= {ast.unparse(s.target) for s in node.body if isinstance(s, ast.AnnAssign)}
-                continue
-            for attribute in filter(is_own, assigned_attributes(node)):
-                owners.setdefault(attribute.attr, set()).add(place)
+    for place, facts in modules.items():
+        for attribute in set[str]().union(*(one.attributes for one in facts.classes)):
+            owners.setdefault(attribute, set()).add(place)
+    fields = set[str]().union(*(one.fields for facts in modules.values() for one in facts.classes))
     return {attribute: places for attribute, places in owners.items() if attribute not in fields}
 
 
-def assignments_from_outside(trees: Mapping[str, ast.AST]) -> dict[str, set[str]]:
+def assignments_from_outside(modules: Mapping[str, SourceFacts]) -> dict[str, set[str]]:
     """Map each module to the attributes that it assigns to objects of classes in other modules."""
-    owners = attributes_of_classes(trees)
-    found: dict[str, set[str]] = {}
-    for place, tree in trees.items():
-        for attribute in assigned_attributes(tree):
-            if not is_own(attribute) and place not in owners.get(attribute.attr, {place}):
-                found.setdefault(place, set()).add(attribute.attr)
-    return found
+    owners = attributes_of_classes(modules)
+    found = {
+        place: {attribute for attribute in facts.assigned if place not in owners.get(attribute, {place})}
+        for place, facts in modules.items()
+    }
+    return {place: attributes for place, attributes in found.items() if attributes}
 
 
 def test_no_attribute_is_assigned_from_outside() -> None:
     """Pass what an object needs when it is made, or give it a method."""
-    everywhere = assignments_from_outside({name(path): parsed(path) for path in SOURCES})
+    everywhere = assignments_from_outside({name(path): facts_of(path) for path in SOURCES})
     found = [f"{place}: {attributes}" for place, attributes in everywhere.items() if place.startswith("gateway/")]
     assert not found, listed(found)
 
 
 def test_an_assignment_from_outside_is_detected() -> None:
-    owner = ast.parse("class Session:\n    def __init__(self):\n        self.on_run = None\n        self.state = None")
-    data = ast.parse("class State(Struct):\n    title: str")
-    user = ast.parse("session.on_run = print\nsession.state.title = 'new'")
+    owner = read_facts("class Session:\n    def __init__(self):\n        self.on_run = None\n        self.state = None")
+    data = read_facts("class State(Struct):\n    title: str")
+    user = read_facts("session.on_run = print\nsession.state.title = 'new'")
     assert assignments_from_outside({"a": owner, "b": data, "c": user}) == {"c": {"on_run"}}
-
-
-def docstrings(path: Path) -> Iterator[tuple[int, str]]:
-    for node in ast.walk(parsed(path)):
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            text = ast.get_docstring(node)
-            if text is not None:
-                yield getattr(node, "lineno", 1), text
 
 
 def sentences(text: str) -> Iterator[str]:
@@ -401,7 +314,7 @@ def test_each_docstring_is_understood_alone() -> None:
     found = [
         f"{name(path)}:{line}: {problem}"
         for path in SOURCES + TESTS
-        for line, text in docstrings(path)
+        for line, text in facts_of(path).docstrings
         for problem in riddles(text)
     ]
     assert not found, listed(found)
@@ -414,14 +327,9 @@ def test_a_docstring_that_is_a_riddle_is_detected() -> None:
     assert not list(riddles("Return the session, or None."))
 
 
-def names_of_tests(path: Path) -> Iterator[str]:
-    for node in ast.walk(parsed(path)):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_"):
-            yield node.name
-
-
 def test_each_test_name_begins_with_its_subject() -> None:
-    found = [f"{name(path)}: {test}" for path in TESTS for test in names_of_tests(path) if NAME_RIDDLE.match(test)]
+    names = [(path, function.name) for path in TESTS for function in facts_of(path).functions]
+    found = [f"{name(path)}: {test}" for path, test in names if NAME_RIDDLE.match(test)]
     assert not found, listed(found)
 
 
