@@ -78,7 +78,8 @@ class PodsKind(BackendKind):
         self._chosen: Session | None = None  # the session for the action that is performed now
         self._refusal = NONE_FREE  # why that action is refused if no session was chosen
         self._is_refused = False  # a pod is free, but no session may be made
-        sessions.watchers.add(self._reconsider)
+        sessions.watchers.append(self._reconsider)
+        sessions.on_rested.append(_disown)
 
     def list_sessions(self, _link: Link, command: ListSessions, tell: Callable[[Rows], None]) -> None:
         tell([*self._page(command)])
@@ -302,7 +303,7 @@ class PodsKind(BackendKind):
         def connect(session: Session) -> Backend:
             return self._make_backend(session, endpoint)
 
-        session = self._sessions.make(own, connect, name=name, on_rested=_disown, principal=principal)
+        session = self._sessions.make(own, connect, name=name, principal=principal)
         session.state.title = name
         return session
 

@@ -88,7 +88,8 @@ class SharedKind(RememberingOpener):
         self._watched: dict[str, Session] = {}  # canonical id -> session
         self._texts = SharedTexts()
         self.requests = SharedRequests()
-        sessions.watchers.add(self._note_end)
+        sessions.watchers.append(self._note_end)
+        sessions.on_rested.append(self._keep_row)
         upstream = self._connect_upstream(self)
         if not isinstance(upstream, Upstream):
             raise ConfigError(f"route {self._state.id}: a backend with many sessions must be live, not a recording")
@@ -155,7 +156,7 @@ class SharedKind(RememberingOpener):
             return SharedBackend(self, self._upstream, session, self._services)
 
         own = canonical_id(self._sessions.route.name, name) if name else self._services.new_id()
-        return self._sessions.make(own, connect, ids=ids, on_rested=self._keep_row, principal=principal)
+        return self._sessions.make(own, connect, ids=ids, principal=principal)
 
     def _note_end(self, session: Session) -> None:
         if session not in self._sessions.index:

@@ -1,8 +1,7 @@
 """The router of a route, and its sessions: how they are made, named and found, and who may use them.
 
-router         brings commands to sessions         open_commands     open and resume sessions
-lists          answers with a page of sessions     session_queries   find, show and delete a session
-session_list   the order and the pages             watchers          functions that are told of changes
+router         brings commands to sessions         session_commands  open, resume, show and delete a session
+lists          answers with a page of sessions     session_list      the order and the pages
 sessions       made, published and dropped         session_factory   their first state
 session_index  found by their names                session_accounts  places in lists, owners, losses, recordings
 ids            ids that survive a restart          quota             how many sessions a principal may have

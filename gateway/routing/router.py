@@ -20,9 +20,8 @@ from dragoman.gateway.observability import audit
 from dragoman.gateway.overload.fair_queue import WorkOfLinks
 from dragoman.gateway.routing.catch_ups import CatchUps
 from dragoman.gateway.routing.lists import Lists
-from dragoman.gateway.routing.open_commands import OpenCommands
 from dragoman.gateway.routing.quota import Refused
-from dragoman.gateway.routing.session_queries import SessionQueries, refuse_unknown
+from dragoman.gateway.routing.session_commands import SessionCommands, refuse_unknown
 from dragoman.gateway.routing.sessions import RouteEvents, Sessions
 from dragoman.gateway.services import Services
 from dragoman.gateway.session.session import Session
@@ -99,13 +98,12 @@ class Router:
         self._all = Sessions(route, services, upstream, self._enter, recorder, events)
         self._backend = make_kind(self._all)
         self._work = WorkOfLinks(services.queue)
-        self._queries = SessionQueries(self._all, self._backend)
-        self._openings = OpenCommands(self._all, self._backend, self._queries, services.ledger)
+        self._commands = SessionCommands(self._all, self._backend)
         self._lists = Lists(self._all, self._backend, self._do_work)
         self._catch_ups = CatchUps(self._all.index, self._do_work)
         self.drained = self._catch_ups.drained
         self._policy = self._all.policy
-        self.watch = self._all.watchers.add
+        self.watch = self._all.watchers.append
         self.busy = self._all.busy
         self.find_listener_session = self._all.listener_sessions.find_session
         self._events = events
@@ -196,7 +194,7 @@ class Router:
         if known is not None and self._backend.leads_to(known):
             return known
         wanted = ingress.session
-        session = self._queries.find_named(wanted) or self._backend.session_behind(wanted, link.principal)
+        session = self._commands.find_named(wanted) or self._backend.session_behind(wanted, link.principal)
         if session is not None:
             self._all.assign_listener(ingress, session)
         return session
@@ -254,19 +252,19 @@ class Router:
             case Ping():
                 link.send([Pong(request=command.request, at=self.services.clock())])
             case ListSessions() | GetSession() | ResumeSession() if link.dialect.single_session:
-                self._queries.describe_own(link, command)
+                self._commands.describe_own(link, command)
             case ListSessions():
                 self._lists.tell_page(link, command)
             case OpenSession():
-                self._openings.open_session(link, command)
+                self._commands.open_session(link, command)
             case ResumeSession():
-                self._openings.resume_session(link, command)
+                self._commands.resume_session(link, command)
             case GetSession():
-                self._queries.get_session(link, command)
+                self._commands.get_session(link, command)
             case ShutdownBackend():
                 self._shut_down(link, command)
             case DeleteSession() if not self._upstream.commands.can_write_type(DeleteSession):
-                self._queries.delete_session(link, command)
+                self._commands.delete_session(link, command)
             case Unmapped():
                 link.refuse(command.request, "unsupported", f"unknown: {command.tag}")
             case _:
@@ -279,7 +277,7 @@ class Router:
         if isinstance(command, StoreWrite) and not command.session:
             link.refuse(command.request, "unsupported", "there is no database here")
             return
-        session = self._queries.find_session(link, command.session)
+        session = self._commands.find_session(link, command.session)
         answers = isinstance(command, AnswerApproval | AnswerOtp | AnswerInteraction)
         if session is None and not self._all.past.is_hidden(command.session) and self._backend.ask_for(link, command):
             return

@@ -25,7 +25,6 @@ from dragoman.gateway.routing.session_factory import NewSession, SessionFactory
 from dragoman.gateway.routing.session_index import SessionIndex
 from dragoman.gateway.routing.session_list import SessionList
 from dragoman.gateway.routing.unopened import UnopenedSessions
-from dragoman.gateway.routing.watchers import Watchers
 from dragoman.gateway.services import Services
 from dragoman.gateway.session.ports import Backend
 from dragoman.gateway.session.runs import Run
@@ -49,10 +48,6 @@ class RouteEvents(Struct, frozen=True, kw_only=True):
     """A client said `shutdown`."""
 
 
-def _do_nothing(_session: Session) -> None:
-    """Do nothing when a session rests: the backend keeps nothing of it."""
-
-
 class Sessions:
     """The sessions of a route that live now. `upstream` is the dialect of their backend.
 
@@ -72,7 +67,6 @@ class Sessions:
         self.services = services
         self.upstream = upstream
         self._enter = enter
-        self._events = events
         self.index = SessionIndex(services.dialects)
         self.policy = Policy(route, holds_one=upstream.single_session)
         self.list = SessionList(self.index, self.policy, services.queue.budget)
@@ -85,8 +79,18 @@ class Sessions:
         self._factory = SessionFactory(route, services, upstream)
         self.complete = self._factory.complete
         self._unopened = UnopenedSessions()
-        self.watchers = Watchers()
-        self._observers: dict[Callable[[Session], None], SessionObserver] = {}  # by `on_rested`
+        self.watchers: list[Callable[[Session], None]] = []
+        """Functions that are called with each session that is new, has changed or is over."""
+        self.on_rested: list[Callable[[Session], None]] = []
+        """Functions that are called with each session that was not used for `session_ttl`, before it is forgotten."""
+        self._observer = SessionObserver(
+            on_renamed=self._changed,
+            on_status=self._tell_watchers,
+            on_rested=self._rested,
+            on_busy=self.busy.note,
+            on_run=events.on_run,
+            changed=self.list.changed,
+        )
 
     def change_route(self, route: Route, services: Services) -> None:
         """Make new sessions with these options and limits."""
@@ -103,7 +107,6 @@ class Sessions:
         *,
         name: str = "",
         ids: Ext | None = None,
-        on_rested: Callable[[Session], None] = _do_nothing,
         kept: bool = False,
         principal: str | None = None,
     ) -> Session:
@@ -111,13 +114,12 @@ class Sessions:
 
         `principal` is the user who asks for it, None if the backend announces it. Raise Refused if there is no room.
 
-        If `session_ttl` passes without a client or a turn, `on_rested` is called and the session is forgotten. With
-        `kept` it only rests.
+        If `session_ttl` passes without a client or a turn, the session is forgotten; with `kept` it only rests.
         """
         if principal is not None:
             self.quota.check(principal)
         new = NewSession(id=id, name=name, ids=ids, owner=self.past.owner_of(id), record=self._accounts.record_session)
-        session = self.create(new, connect, on_rested)
+        session = self.create(new, connect)
         if kept:
             self.listener_sessions.keep(session)
         self._add(session)
@@ -178,33 +180,16 @@ class Sessions:
             if session.presence.vacant and not self.listener_sessions.is_reachable(session):
                 self.drop(session)
 
-    def create(
-        self,
-        new: NewSession,
-        connect: Callable[[Session], Backend],
-        on_rested: Callable[[Session], None] = _do_nothing,
-    ) -> Session:
+    def create(self, new: NewSession, connect: Callable[[Session], Backend]) -> Session:
         """Return a session that is not listed yet, with the backend that `connect` makes."""
         self.services.queue.budget.left -= OPEN
-        observer = self._observers.get(on_rested)
-        if observer is None:
-            observer = self._observers[on_rested] = self._make_observer(on_rested)
-        return self._factory.make(new, connect, observer)
+        return self._factory.make(new, connect, self._observer)
 
-    def _make_observer(self, on_rested: Callable[[Session], None]) -> SessionObserver:
-        def rested(session: Session) -> None:
-            on_rested(session)
-            end = self.tell if self.listener_sessions.is_lasting(session) else self.drop
-            end(session)
-
-        return SessionObserver(
-            on_renamed=self._changed,
-            on_status=self.watchers.tell,
-            on_rested=rested,
-            on_busy=self.busy.note,
-            on_run=self._events.on_run,
-            changed=self.list.changed,
-        )
+    def _rested(self, session: Session) -> None:
+        for act in self.on_rested:
+            act(session)
+        end = self.tell if self.listener_sessions.is_lasting(session) else self.drop
+        end(session)
 
     def choose(self, link: Link, session: Session, name: str) -> None:
         """Show `session` to clients of this dialect under the id by which one of them opens it.
@@ -290,7 +275,11 @@ class Sessions:
             self.list.changed.add(session.state.id)
             self.quota.note_owner(session.state)
         self.publications.note_session(session)
-        self.watchers.tell(session)
+        self._tell_watchers(session)
+
+    def _tell_watchers(self, session: Session) -> None:
+        for watcher in self.watchers:
+            watcher(session)
 
     def claim(self, link: Link, session: Session) -> None:
         """Make the principal of `link` the owner of a session that has none."""
