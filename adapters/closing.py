@@ -12,8 +12,10 @@ import asyncio
 ARRIVING = 8  # loop rounds: a connection needs three to reach its protocol, and one more to read its handshake
 
 
-async def close_server(server: asyncio.AbstractServer) -> None:
+async def close_server(server: asyncio.Server) -> None:
     """Stop accepting, after every connection that was made before this call has reached its protocol."""
+    if not server.is_serving():
+        return
     for _ in range(ARRIVING):
         await asyncio.sleep(0)
     server.close()

@@ -101,10 +101,9 @@ class PodDirectory:
         """Stop accepting and remove the folders."""
         self._closed = True
         self._wanted.clear()
-        await self._entry.close()
-        while self._open:
-            _, place = self._open.popitem()
-            await place.folder.close()
+        open_folders = [place.folder for place in self._open.values()]
+        self._open.clear()
+        await asyncio.gather(*(folder.close() for folder in (self._entry, *open_folders)))
 
     async def _serve(self, id: str, place: PodPlace) -> None:
         ingress = Ingress(endpoint=f"pod+{place.folder.address}", session=id, about_pods=self.answer)

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import socket
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Coroutine, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ import aiohttp
 import pytest
 from msgspec import structs
 
+from dragoman.adapters.closing import ARRIVING
 from dragoman.gateway.app import App
 from dragoman.gateway.config.model import Auth, Config, Limits, Route
 from dragoman.gateway.endpoint import parse
@@ -81,6 +82,25 @@ async def running(config: Config) -> AsyncIterator[tuple[App, list[Played], list
         await app.ready.wait()
         yield app, played, told
         app.stop.set()
+
+
+async def rounds(work: Coroutine[Any, Any, None]) -> int:
+    """Return how many rounds of the event loop this work takes."""
+    task, count = asyncio.ensure_future(work), 0
+    while not task.done():
+        await asyncio.sleep(0)
+        count += 1
+    await task
+    return count
+
+
+async def test_ten_listeners_close_in_as_few_rounds_of_the_event_loop_as_one(tmp_path: Path) -> None:
+    taken = []
+    for number in (1, 10):
+        async with running(config_of(route_of(tmp_path, "a", *map(str, range(number))))) as (app, _, _):
+            taken.append(await rounds(app._routes.stop_accepting()))
+            assert await rounds(app._routes.stop_accepting()) < ARRIVING, "they are closed already"
+    assert taken[1] == taken[0]
 
 
 async def test_a_client_of_an_unchanged_listener_stays_connected(tmp_path: Path, clients: Clients) -> None:
