@@ -61,7 +61,7 @@ class SessionOpening:
             held, self._held = self._held, []
             return [self._in_session(c) for c in held], events
         failure = event.failure if isinstance(event, Reply) else None
-        again = None if command.request else self._second_attempt(command, failure)
+        again = self._second_attempt(command, failure)
         if again is not None:
             return self._ask(again), []
         if isinstance(command, OpenSession) and failure is None:  # it was answered with something else than a session

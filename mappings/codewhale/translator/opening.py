@@ -2,7 +2,8 @@
 
 Servers before 0.10.2 keep the model's context only in memory. So clients get a Gap with `context` if such a server
 resumes a thread from its store, or if a new thread replaces a lost one. A server of 0.10.2 refuses to resume a thread
-while it has pending work: the thread is not replaced, and the commands that waited are refused as busy.
+while it has pending work, and in another folder than its own (section 12). So a refused resume is repeated without our
+folder. If that is refused too, the thread is not replaced: the commands that waited are refused as busy.
 """
 
 from __future__ import annotations
@@ -48,6 +49,7 @@ class Opening(SessionOpening):
         self._resumes_context = False  # True if the server knows the conversation of a thread that it resumes
         self._known = ""  # the thread id on the previous server
         self._cwd = ""
+        self._unplaced: commands.ResumeSession | None = None  # the resume without our folder, while it can be repeated
 
     def note_server(self, *, resumes_context: bool) -> None:
         """Note whether the server knows the conversation of a thread that it resumes."""
@@ -93,19 +95,26 @@ class Opening(SessionOpening):
         return super()._first_attempt()
 
     def _second_attempt(self, command: Command, failure: Failure | None) -> Command | None:
-        if not isinstance(command, commands.ResumeSession) or not self._known:
+        if not isinstance(command, commands.ResumeSession):
             return None
-        is_kept = failure is not None and failure.cause == "busy"  # the next command resumes it again
-        return None if is_kept else replace(self._wanted, request="")
+        unplaced, self._unplaced = self._unplaced, None
+        if failure is not None and failure.cause == "busy":
+            return unplaced  # if this fails too, the next command resumes the thread again
+        return None if command.request or not self._known else replace(self._wanted, request="")
 
     def _placed(self, command: commands.ResumeSession) -> commands.ResumeSession:
-        """Add the folder to a resume: without it the server uses its own (docs/dialects/codewhale.md, section 2.3)."""
-        if not self._cwd:
+        """Add the folder to a resume: without it the server uses its own (docs/dialects/codewhale.md, section 2.3).
+
+        A server that knows the thread's conversation knows its folder too, and refuses another.
+        """
+        self._unplaced = None
+        if not self._cwd or self._resumes_context:
             return command
         usual = ResumeParams(thread_id=command.session, persist_extended_history=False)
         params = given(command.ext, "params", ResumeParams, usual)
         if params.cwd is not None:
             return command
+        self._unplaced = command
         return replace(command, ext={**(command.ext or {}), "codewhale.params": raw(replace(params, cwd=self._cwd))})
 
 

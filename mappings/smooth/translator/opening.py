@@ -54,7 +54,7 @@ class Opening(SessionOpening):
         return [Gap(text=LOST, context=True)] if lost else []
 
     def _second_attempt(self, command: Command, failure: Failure | None) -> Command | None:
-        if not isinstance(command, commands.GetSession) or not self._conversation:
+        if not isinstance(command, commands.GetSession) or command.request or not self._conversation:
             return None
         return commands.resume_session(structs.replace(self._wanted, request=""), self._conversation)
 

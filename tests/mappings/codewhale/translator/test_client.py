@@ -219,16 +219,52 @@ def test_a_thread_unknown_to_a_restarted_server_is_replaced_and_the_loss_is_told
 PENDING_WORK = (-32005, "409 Conflict: selected history has pending work")
 
 
-def test_a_thread_with_pending_work_is_not_replaced_and_the_next_command_resumes_it_again() -> None:
-    child = Child()
+def refusing_child() -> Child:
+    """Return a server of 0.10.2 that resumes a thread for an input."""
+    child = Child("")
     child.attached(SessionState(id=SESSION, backend=BackendInfo(cwd="/w"), backend_ids=keep(thread_id=THREAD)))
+    child.answers("capabilities", {"methods": methods(HEAD), "tool_free_turns": True})
     child.message()
+    assert child.asked[0]["params"]["cwd"] == "/w"
+    assert child.answers("thread/resume", error=OTHER_FOLDER) == []
+    return child
+
+
+OTHER_FOLDER = (
+    -32005,
+    "moving a history source to another workspace requires the canonical owner's explicit admission",
+)
+
+
+def test_a_thread_that_must_stay_in_its_folder_is_resumed_there() -> None:
+    child = refusing_child()
+    (again,) = child.asked
+    assert (again["method"], again["params"]["thread_id"]) == ("thread/resume", THREAD)
+    assert "cwd" not in again["params"]
+    opened, accepted = child.answers(
+        "thread/resume", {"thread_id": THREAD, "status": "resumed", "thread": ROW, "data": {}}
+    )
+    assert (opened.session, accepted) == (SESSION, say.TurnAccepted(request="m"))
+
+
+def test_a_client_that_resumes_a_thread_without_a_folder_gets_it_in_its_own_folder() -> None:
+    child = Child("")
+    child.attached(SessionState(id="", opening=ask.OpenSession(cwd="/route")))
+    child.sent(ask.ResumeSession(request="r", session=SESSION))
+    child.answers("capabilities", {"methods": methods(HEAD), "tool_free_turns": True})
+    assert child.answers("thread/resume", error=OTHER_FOLDER) == []
+    (opened,) = child.answers("thread/resume", {"thread_id": THREAD, "status": "resumed", "thread": ROW, "data": {}})
+    assert (opened.request, opened.session) == ("r", SESSION)
+
+
+def test_a_thread_with_pending_work_is_not_replaced_and_the_next_command_resumes_it_again() -> None:
+    child = refusing_child()
     (refused,) = child.answers("thread/resume", error=PENDING_WORK)
     assert (refused.request, refused.failure.cause, refused.failure.text) == ("m", "busy", PENDING_WORK[1])
     assert child.asked == []
     child.message(request="again")
     (again,) = child.asked
-    assert (again["method"], again["params"]["thread_id"], again["params"]["cwd"]) == ("thread/resume", THREAD, "/w")
+    assert (again["method"], again["params"]["thread_id"]) == ("thread/resume", THREAD)
     child.answers("thread/resume", {"thread_id": THREAD, "status": "resumed", "thread": ROW, "data": {}})
     assert [request["method"] for request in child.asked] == ["thread/message"]
 
