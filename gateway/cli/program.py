@@ -169,7 +169,8 @@ def _run() -> int:
         return _fail(str(error), 1)
     except OSError as error:
         what = f"{error.filename}: " if error.filename else ""
-        return _fail(f"{what}{error.strerror or error}", 2 if what and error.errno != errno.EADDRINUSE else 1)
+        lasts = error.errno == errno.EACCES or (what and error.errno != errno.EADDRINUSE)
+        return _fail(f"{what}{error.strerror or error}", 2 if lasts else 1)
     except typer.Abort:
         return 130
     except TyperException as error:

@@ -110,6 +110,8 @@ def bind_failure(listener: str, address: str, error: OSError) -> OSError:
     number = error.errno or errno.EIO
     if number == errno.EADDRINUSE:
         text = f"{address} is in use by another program; write another port, or 0 to let the system choose one"
+    elif number == errno.EACCES:
+        text = f"{address}: {os.strerror(number)}; write a port above 1023, or grant CAP_NET_BIND_SERVICE"
     elif number > 0:
         text = f"{address}: {os.strerror(number)}"
     else:  # a name that cannot be resolved

@@ -1,0 +1,34 @@
+"""The exit codes of the program for errors of the system."""
+
+from __future__ import annotations
+
+import errno
+import socket
+from pathlib import Path
+
+import pytest
+
+from tests.gateway.cli.program import Run
+from tests.reserved_ports import reserved_port
+
+
+@pytest.mark.parametrize("place", ["listener", "ops port", "socket"])
+def test_an_address_without_the_right_to_bind_it_exits_2(
+    place: str, dragoman: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def bind(_socket: socket.socket, _address: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    with reserved_port() as port:
+        url, path = f"127.0.0.1:{port}", f"{tmp_path}/sock"
+        arguments, told = {
+            "listener": ((f"smooth+ws://{url}/ws",), f"smooth+ws://{url}/ws: {url}: Permission denied; write a port "),
+            "ops port": (
+                ("--ops", f"http://{url}", f"pod+unix:{path}"),
+                f"the ops port http://{url}: {url}: Permission denied; write a port ",
+            ),
+            "socket": ((f"pod+unix:{path}",), f"{path}: Permission denied"),
+        }[place]
+        monkeypatch.setattr(socket.socket, "bind", bind)
+        code, _, err = dragoman("bridge", *arguments, "pod+unix:/nowhere")
+    assert (code, err.startswith(f"error: {told}")) == (2, True), err
