@@ -31,9 +31,10 @@ class OpsClient:
         self._token = token
 
     def ask(self, path: str, method: str = "GET", *, accepts: tuple[int, ...] = ()) -> Any:
-        """Return the decoded answer. Raise ConfigError if nobody answers, GatewayRefusalError for an error.
+        """Return the decoded answer. Raise ConfigError if no gateway answers or the request is wrong.
 
-        A status in `accepts` is no error, unless the answer describes a problem.
+        Raise GatewayRefusalError if the gateway cannot do what was asked. A status in `accepts` is no error, unless the
+        answer describes a problem.
         """
         connection = _OpsConnection(self._address)
         headers = {"Authorization": f"Bearer {self._token}"} if self._token else {}
@@ -42,23 +43,28 @@ class OpsClient:
             response = connection.getresponse()
             status, body = response.status, response.read(ANSWER_MAX + 1)
             if len(body) > ANSWER_MAX:
-                raise ValueError(f"its answer has more than {ANSWER_MAX} bytes")  # noqa: TRY301  # as for other answers
+                raise ConfigError(f"{self._address}: its answer has more than {ANSWER_MAX} bytes")
             is_problem = response.getheader("Content-Type", "").startswith("application/problem+json")
             answer = json.loads(body) if body else None
         except TimeoutError as error:
             silent = f"{self._address} accepts connections but gave no answer within {TIMEOUT:g} s"
             raise ConfigError(f"{silent}: is its process stopped, or out of CPU?") from error
-        except (OSError, http.client.HTTPException, ValueError) as error:
-            reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        except OSError as error:
+            reason = error.strerror or str(error) or type(error).__name__
             raise ConfigError(f"no gateway answers at {self._address}: {reason}; is it running with [ops]?") from error
+        except (http.client.HTTPException, ValueError) as error:
+            raise self._unknown_form() from error
         finally:
             connection.close()
         if status == 401:
             sent = "does not accept this token: has the gateway reloaded its configuration?"
             how = sent if self._token else "wants a token: use --config FILE, or set DRAGOMAN_OPS_TOKEN"
             raise ConfigError(f"{self._address} {how}")
-        if status >= 400 and (is_problem or status not in accepts):  # a stuck gateway cannot tell its health
-            raise GatewayRefusalError(answer.get("detail", "refused") if isinstance(answer, dict) else "refused")
+        if status >= 400 and is_problem:  # also if `accepts` has it: a stuck gateway cannot tell its health
+            reason = answer.get("detail", "refused") if isinstance(answer, dict) else "refused"
+            raise ConfigError(reason) if status == http.HTTPStatus.BAD_REQUEST else GatewayRefusalError(reason)
+        if status >= 400 and status not in accepts:
+            raise self._unknown_form()
         return answer
 
     @contextlib.contextmanager
@@ -67,10 +73,13 @@ class OpsClient:
         try:
             yield
         except (KeyError, TypeError, AttributeError) as error:
-            raise ConfigError(
-                f"{self._address} answers in a form that this program does not know: "
-                "is it a dragoman of another version, or another server?"
-            ) from error
+            raise self._unknown_form() from error
+
+    def _unknown_form(self) -> ConfigError:
+        return ConfigError(
+            f"{self._address} answers in a form that this program does not know: "
+            "is it a dragoman of another version, or another server?"
+        )
 
 
 class _OpsConnection(http.client.HTTPConnection):

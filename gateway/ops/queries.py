@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 import msgspec
 from aiohttp import web
@@ -56,6 +56,10 @@ def parse_query(request: web.Request, wanted: type[Q]) -> Q:
     if twice:
         raise web.HTTPBadRequest(text=f"parameter {twice!r} appears twice")
     given = {"state" if name == "status" else name: text for name, text in query.items()}
+    for name, hint in get_type_hints(wanted).items():
+        if get_origin(hint) is Literal and name in given and given[name] not in get_args(hint):
+            known = ", ".join(filter(None, get_args(hint)))
+            raise web.HTTPBadRequest(text=f"{name} {given[name]!r} is not one of {known}")
     try:
         return msgspec.convert(given, wanted, strict=False)
     except msgspec.ValidationError as error:

@@ -84,6 +84,13 @@ async def test_the_port_and_its_token_are_found_by_the_configuration_file(dragom
         assert "set DRAGOMAN_OPS_TOKEN" in err
 
 
+async def test_a_filter_that_no_session_can_have_is_a_wrong_usage_which_names_the_choices(dragoman: Run) -> None:
+    async with operated() as port:
+        for option, name in (("--state", "paused"), ("--sort", "-updated_at")):
+            code, _, err = await asyncio.to_thread(dragoman, "sessions", option, "bogus", "--ops", port.url)
+            assert (code, "'bogus'" in err, name in err) == (2, True, True), err
+
+
 def test_a_gateway_that_is_not_there_is_an_error_that_says_what_to_check(dragoman: Run, tmp_path: Path) -> None:
     code, _, err = dragoman("status", "--ops", f"unix:{tmp_path}/none.sock")
     assert (code, "no gateway answers at" in err, "is it running with [ops]?" in err) == (2, True, True)
@@ -105,13 +112,23 @@ def test_wrong_usage_says_what_to_write(arguments: tuple[str, ...], words: str, 
     assert words in err
 
 
-@pytest.mark.parametrize("answer", ['{"ready": true, "added": 1}', "[1, 2]", "null"])
+@pytest.mark.parametrize(
+    ("code_of_server", "answer"),
+    [
+        (200, '{"ready": true, "added": 1}'),
+        (200, "[1, 2]"),
+        (200, "null"),
+        (200, "<html>"),
+        (404, "Not Found"),
+        (404, '{"error": "Not Found"}'),
+    ],
+)
 @pytest.mark.parametrize("arguments", [("status",), ("sessions",), ("sessions", "show", "x")])
-async def test_status_explains_an_answer_of_another_version(
-    arguments: tuple[str, ...], answer: str, dragoman: Run
+async def test_status_explains_an_answer_of_another_version_or_server(
+    arguments: tuple[str, ...], code_of_server: int, answer: str, dragoman: Run
 ) -> None:
     async def respond(_request: web.BaseRequest) -> web.Response:
-        return web.Response(text=answer, content_type="application/json")
+        return web.Response(text=answer, status=code_of_server, content_type="application/json")
 
     runner = web.ServerRunner(web.Server(respond))
     await runner.setup()

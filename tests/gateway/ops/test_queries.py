@@ -26,3 +26,9 @@ def test_a_refusal_names_what_is_wrong(query: str) -> None:
     with pytest.raises(web.HTTPBadRequest) as caught:
         parsed(query)
     assert query.partition("=")[0] in str(caught.value.text)
+
+
+def test_a_refusal_of_a_word_names_the_words_that_are_known() -> None:
+    with pytest.raises(web.HTTPBadRequest) as caught:
+        parsed("state=closed")
+    assert caught.value.text == "state 'closed' is not one of idle, running, paused"
