@@ -39,6 +39,7 @@ from dragoman.gateway.config.socket_folders import find_socket_hazard
 from dragoman.gateway.config.source import read_small
 from dragoman.gateway.endpoint import Endpoint, parse
 from dragoman.gateway.recording.places import OneFile, place
+from dragoman.gateway.transports.spec import Place
 from dragoman.mappings.canonical.commands import ShutdownBackend
 from dragoman.mappings.errors import ConfigError
 
@@ -280,21 +281,37 @@ def _same_names(drafts: Sequence[Draft]) -> Iterator[Found]:
 
 
 def _overlaps(drafts: Sequence[Draft]) -> Iterator[Found]:
-    """Find listeners whose place is taken by another listener or dialled by their own route."""
-    taken: dict[tuple[object, ...], str] = {}
+    """Find listeners whose place is taken by another listener, or where the backend of their own route is."""
+    taken: dict[Place, KeyPath] = {}
+    owners: dict[Place, Draft] = {}
     for draft in drafts:
         for at, endpoint in draft.listen.items():
-            place = registry.place(endpoint)
-            if place is None:
+            if (place := registry.place(endpoint)) is None:
                 continue
             if place in taken:
-                yield at, f"{endpoint.masked}: {taken[place]} listens there already"
-            elif any(registry.place(upstream) == place for upstream in draft.upstreams.values()):
-                yield (
-                    at,
-                    f"{endpoint.masked}: this route's `upstream` is the same place, so it would be its own backend",
-                )
-            taken.setdefault(place, written(at))
+                yield at, f"{endpoint.masked}: {written(taken[place])} listens there already"
+            taken.setdefault(place, at)
+            owners.setdefault(place, draft)
+    for draft in drafts:
+        dialled = _dialled(draft, owners)
+        for at, endpoint in draft.listen.items():
+            place = registry.place(endpoint)
+            if place in dialled and taken[place] == at:
+                by = "is the same place" if dialled[place] is draft else f"leads here by route {dialled[place].name!r}"
+                yield at, f"{endpoint.masked}: this route's `upstream` {by}, so it would be its own backend"
+
+
+def _dialled(draft: Draft, owners: Mapping[Place, Draft]) -> dict[Place, Draft]:
+    """Return the places that an input of a route can reach by way of the routes, with the route that dials each."""
+    dialled: dict[Place, Draft] = {}
+    passed = [draft]
+    for one in passed:
+        for upstream in one.upstreams.values():
+            place = registry.place(upstream)
+            if place is not None and place not in dialled:
+                dialled[place] = one
+                passed += [owners[place]] if place in owners else []
+    return dialled
 
 
 def _sessions(drafts: Sequence[Draft]) -> Iterator[Found]:

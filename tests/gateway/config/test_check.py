@@ -230,6 +230,19 @@ def test_a_route_that_dials_its_own_listener_is_refused(write: Write) -> None:
     assert "so it would be its own backend" in said
 
 
+def test_routes_that_lead_to_each_other_are_refused_and_a_chain_of_routes_is_not(write: Write) -> None:
+    chain = "".join(
+        f'[[route]]\nname = "{name}"\nlisten = ["pod+unix:TMP/{name}"]\nupstream = "pod+unix:TMP/{upstream}"\n'
+        for name, upstream in (("a", "b"), ("b", "c"), ("c", "d"))
+    )
+    assert found(write(chain)) == []
+    loop = chain.replace("TMP/d", "TMP/b")  # a leads into the loop of b and c, but is no part of it
+    (first, at_b, told_b), (second, at_c, told_c) = found(write(loop))
+    assert ((first, at_b), (second, at_c)) == ((7, "route[1].listen[0]"), (11, "route[2].listen[0]"))
+    assert told_b.endswith(": this route's `upstream` leads here by route 'c', so it would be its own backend")
+    assert told_c.endswith(": this route's `upstream` leads here by route 'b', so it would be its own backend")
+
+
 def test_ending_the_backend_without_a_listener_of_its_owner_is_refused(write: Write) -> None:
     assert found(write(ROUTE + 'shutdown = "backend"\n')) == [
         (
