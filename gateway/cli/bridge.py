@@ -38,10 +38,12 @@ def bridge(
         ),
     ],
     overflow: Annotated[
-        config.Overflow, typer.Option(help="If a client is slow: merge its text deltas, or disconnect it.")
+        config.Overflow,
+        typer.Option(metavar="MODE", help="For a slow client: coalesce its text deltas, or disconnect it."),
     ] = "coalesce",
     approvals: Annotated[
-        config.Approvals, typer.Option(help="If a client cannot show a question: ask in words, deny or approve.")
+        config.Approvals,
+        typer.Option(metavar="MODE", help="For a client that cannot show a question: ask in words, deny or approve."),
     ] = "ask",
     record: Annotated[
         str | None,

@@ -1,8 +1,8 @@
-"""Read flags, texts, paths and choices of a command line without pydantic, which typer imports to convert any value.
+"""Read flags, texts, paths and choices of a command line without pydantic, and show them without types in the help.
 
-That import takes 59 ms of CPU, a quarter of what a whole start takes without it. A value of another type goes to typer.
-So does a wrong choice, which typer refuses in its own words. Text that is not UTF-8 is refused, because no JSON can
-hold it; a path may have any bytes.
+typer imports pydantic to convert any value. That import takes 59 ms of CPU, a quarter of what a whole start takes
+without it. A value of another type goes to typer. So does a wrong choice, which typer refuses in its own words. Text
+that is not UTF-8 is refused, because no JSON can hold it; a path may have any bytes.
 """
 
 from __future__ import annotations
@@ -19,6 +19,20 @@ from typer._coercion import RuntimeParam, TypeDescriptor, build_runtime_param
 def convert_plainly() -> None:
     """Let all parameters that have a plain type convert their values without pydantic."""
     typer.core.build_runtime_param = _build  # type: ignore[attr-defined]  # typer has no public hook for it
+
+
+def hide_plain_types() -> None:
+    """Show in the help no type of an argument, which has a name, and of a flag, which takes no value."""
+    show_type = typer.core.TyperOption.display_type_rich
+
+    def show_type_of_value(option: typer.core.TyperOption, ctx: Any) -> str | None:
+        return None if option.is_flag else show_type(option, ctx)
+
+    def show_nothing(_argument: typer.core.TyperArgument, ctx: Any) -> None: ...
+
+    # typer has no public hook for either
+    typer.core.TyperOption.display_type_rich = show_type_of_value  # type: ignore[method-assign,assignment]
+    typer.core.TyperArgument.display_type_rich = show_nothing  # type: ignore[method-assign,assignment]
 
 
 def is_encodable(text: str) -> bool:

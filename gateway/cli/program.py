@@ -25,7 +25,7 @@ from typer.core import TyperCommand, TyperGroup
 from typer.exceptions import TyperException
 
 from dragoman import __version__
-from dragoman.gateway.cli.plain_values import convert_plainly
+from dragoman.gateway.cli.plain_values import convert_plainly, hide_plain_types
 from dragoman.mappings.errors import ConfigError, DragomanError
 
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -118,6 +118,7 @@ class LazyCommands(TyperGroup):
 
 
 convert_plainly()
+hide_plain_types()
 
 app = typer.Typer(
     name="dragoman",

@@ -29,7 +29,9 @@ def sessions(
     ] = "list",
     session: Annotated[str, typer.Argument(metavar="ID", help="The id of the session.", show_default=False)] = "",
     route: Annotated[str, typer.Option(metavar="NAME", help="List only sessions of this route.")] = "",
-    state: Annotated[str, typer.Option(metavar="STATE", help="List only sessions in this state, such as idle.")] = "",
+    state: Annotated[
+        str, typer.Option(metavar="STATE", help="List only sessions in this state: idle, running or paused.")
+    ] = "",
     dialect: Annotated[
         str, typer.Option(metavar="NAME", help="List only sessions whose backend speaks this dialect.")
     ] = "",

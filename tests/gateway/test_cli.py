@@ -21,7 +21,7 @@ import tomli
 from msgspec import json as msgspec_json
 
 from dragoman.gateway import registry
-from dragoman.gateway.cli.program import COMMANDS
+from dragoman.gateway.cli.program import COMMANDS, load_command
 from dragoman.mappings.canonical import Command, Event
 from tests.forked_program import dragoman
 from tests.gateway.recording.lines import numbered, written
@@ -68,6 +68,19 @@ def test_the_help_of_each_command_contains_its_whole_docstring(command: str) -> 
     member = "import_" if command == "import" else command.replace("-", "_")
     docstring = getattr(import_module(f"dragoman.gateway.cli.{member}"), member).__doc__
     assert "".join(docstring.split()) in "".join(dragoman(command, "--help").stdout.split())
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_help_of_each_command_shows_whole_options_and_no_types_of_python(
+    command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    text = dragoman(command, "--help").stdout
+    assert re.findall(r"<(bool|str|path|list\[)", text) == []
+    options = {name for param in load_command(command).params for name in (*param.opts, *param.secondary_opts)}
+    assert {name for name in options if name.startswith("--")} - set(
+        re.findall(r"--[a-z-]+(?![a-z-]*…)", text)
+    ) == set()
 
 
 def test_the_help_lists_every_command_in_its_group_and_a_first_example() -> None:
