@@ -17,7 +17,7 @@ from dragoman.gateway.identity.roles import roles_of
 from dragoman.gateway.ingress import Ingress
 from dragoman.gateway.link import Link, LinkEvents, Peer, expiring
 from dragoman.gateway.observability import audit, logs
-from dragoman.gateway.observability.bad_requests import BadRequests
+from dragoman.gateway.observability.log_throttle import BadRequests
 from dragoman.gateway.overload.admission import Admission, address_of
 from dragoman.gateway.routing.router import Router
 from dragoman.gateway.services import Services

@@ -150,7 +150,7 @@ class Listeners:
             connect=clients.connect,
             disconnect=clients.disconnect,
             bad_request=clients.bad_requests.note,
-            not_authenticated=target.identities.attempts.count_failure,
+            not_authenticated=target.identities.count_failure,
             spawn=self._spawn,
             publish=publish,
             instance=us,

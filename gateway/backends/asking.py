@@ -23,8 +23,7 @@ from msgspec import structs
 
 from dragoman.gateway.routing.quota import Refused
 from dragoman.gateway.services import Services
-from dragoman.gateway.session.no_backend import NO_BACKEND
-from dragoman.gateway.session.ports import Backend, BackendEvents
+from dragoman.gateway.session.ports import NO_BACKEND, Backend, BackendEvents
 from dragoman.gateway.timers import Deadline
 from dragoman.mappings.canonical import Command, Event, SessionState
 from dragoman.mappings.canonical.events import Reply, SessionOpened

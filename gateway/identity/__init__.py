@@ -4,6 +4,5 @@ principal        the principal of a client, and the protocol that names it
 authenticators   bearer tokens, client certificates, and users of this machine
 json_web_tokens  tokens that an authority has signed
 roles            the commands that a principal may give on a route
-attempts         the delay and the count of failed attempts
-listeners        the authentication of one listener
+listeners        the authentication of listeners, and their failed attempts
 """

@@ -11,12 +11,12 @@ import time
 from collections import Counter
 from collections.abc import Callable
 
+import structlog
 from msgspec import structs
 
 from dragoman.adapters.base import Accept, Admission, PeerFacts, Transport
 from dragoman.gateway.config.model import Auth, Config, Route
 from dragoman.gateway.endpoint import Endpoint
-from dragoman.gateway.identity.attempts import FailedAttempts
 from dragoman.gateway.identity.authenticators import (
     SEVERAL,
     BearerTokens,
@@ -25,12 +25,17 @@ from dragoman.gateway.identity.authenticators import (
     LocalUsers,
 )
 from dragoman.gateway.identity.principal import LOCAL, Authenticator, Principal, Refusal
+from dragoman.gateway.observability import audit
+from dragoman.mappings.bounded import remember
 
 OF_WEB_SOCKETS = ("ws", "wss")
 OF_LOCAL_USERS = ("unix", "name", "dir", "stdio")
+ADDRESSES_MAX = 10_000  # addresses whose failures are remembered, the latest
 
 Welcome = Callable[[Transport, Principal | Refusal], None]
 """Serves a peer as this principal, or tells it in its dialect why it is refused."""
+
+log = structlog.get_logger("dragoman.identity")
 
 
 def names_clients(endpoint: Endpoint, auth: Auth) -> bool:
@@ -66,7 +71,8 @@ class Identities:
     def __init__(self, config: Config, counters: Counter[str], address_of: Callable[[str], str]) -> None:
         self.address_of = address_of
         self.delay = config.limits.auth_delay
-        self.attempts = FailedAttempts(counters)
+        self._counters = counters
+        self._failures: dict[str, int] = {}  # by address
         self._persons = {alias: person for person, aliases in config.principals.items() for alias in aliases}
         self._bearer = _bearer(config.auth)
 
@@ -80,6 +86,15 @@ class Identities:
         if isinstance(named, Principal) and named.name in self._persons:
             return structs.replace(named, name=self._persons[named.name], groups=named.groups | {named.name})
         return named
+
+    def count_failure(self, address: str, cause: str) -> None:
+        """Count a peer that could not be authenticated. Log the first of its address, and each power of two of them."""
+        failures = self._failures.get(address, 0) + 1
+        remember(self._failures, address, failures, ADDRESSES_MAX)
+        self._counters["authentication_failed"] += 1
+        audit.refuse("unknown", cause, address=address, failures=failures)
+        if failures & (failures - 1) == 0:
+            log.warning("client not authenticated", address=address, cause=cause, failures=failures)
 
     def _authenticator(self, endpoint: Endpoint) -> Authenticator | None:
         if endpoint.option("client_ca"):
@@ -147,4 +162,4 @@ class ListenerIdentity:
         return named
 
     def _count(self, facts: PeerFacts, refusal: Refusal) -> None:
-        self._identities.attempts.count_failure(self._identities.address_of(facts.address), refusal.text)
+        self._identities.count_failure(self._identities.address_of(facts.address), refusal.text)

@@ -5,6 +5,5 @@ audit       who opened, answered, was refused    log_throttle   at most one line
 faults      the faults of one link               ledger         messages that were not delivered
 traffic     frames and bytes of each dialect     histogram      times, counted by size
 turn_watch  the moments of a turn                tracing        spans of OpenTelemetry
-trace_context  W3C trace contexts               bad_requests   malformed HTTP requests
-line_limit  the number of log lines of a kind
+line_limit  the number of log lines of a kind    trace_context  W3C trace contexts
 """

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Generic, TypeVar
+
+import structlog
 
 LINE_EVERY = 1_000_000_000  # nanoseconds between two log lines: a flood must not cost a line for each event
 
 T = TypeVar("T")
+
+log = structlog.get_logger("dragoman")
 
 
 class LogThrottle(Generic[T]):
@@ -37,3 +42,18 @@ class LogThrottle(Generic[T]):
         if self._waiting:
             self._write_line(self._waiting[0], self._count)
             self._waiting, self._count = [], 0
+
+
+class BadRequests:
+    """The malformed requests to the HTTP servers of one gateway. `clock` returns nanoseconds."""
+
+    def __init__(self, counters: Counter[str], clock: Callable[[], int]) -> None:
+        self._counters = counters
+        self._lines: LogThrottle[str] = LogThrottle(
+            clock, lambda kind, count: log.warning("HTTP requests refused as malformed", cause=kind, count=count)
+        )
+
+    def note(self, kind: str) -> None:
+        """Count a request, and log it unless there was a line within the last second."""
+        self._counters["refused_request_malformed"] += 1
+        self._lines.note(kind)

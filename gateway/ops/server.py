@@ -9,26 +9,29 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import socket
 import sys
 import threading
 import time
 import traceback
+from collections.abc import Callable
 from concurrent.futures import Future
 from functools import partial
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import structlog
 from aiohttp import web
+from aiohttp.http import HttpProcessingError
+from aiohttp.log import server_logger
 from msgspec import structs
 
-from dragoman.adapters.request_log import RequestLogger
 from dragoman.gateway.app import App
 from dragoman.gateway.config.model import Ops
 from dragoman.gateway.config.ops_address import OpsAddress, parse_ops_address
-from dragoman.gateway.observability.bad_requests import BadRequests
+from dragoman.gateway.observability.log_throttle import BadRequests
 from dragoman.gateway.ops.admin import Admin
 from dragoman.gateway.ops.connections import OpsConnections
 from dragoman.gateway.ops.gateway_loop import GatewayLoop
@@ -42,6 +45,25 @@ KEEP_ALIVE = 30.0  # seconds that an idle connection stays open: longer than the
 CLOSE_DEADLINE = 1.0  # seconds for requests that are being answered when the gateway ends
 
 log = structlog.get_logger("dragoman.ops")
+
+
+class RequestLogger(logging.LoggerAdapter[logging.Logger]):
+    """aiohttp's logger of one HTTP server. It calls `bad_request` with the kind of each malformed request.
+
+    The text of such an error quotes the request, which may contain a token, so it is not passed on.
+    """
+
+    def __init__(self, bad_request: Callable[[str], None]) -> None:
+        super().__init__(server_logger, {})
+        self._bad_request = bad_request
+
+    def log(self, level: int, msg: object, *args: object, **options: Any) -> None:
+        """Log anything but a malformed request."""
+        error = options.get("exc_info")
+        if isinstance(error, HttpProcessingError):
+            self._bad_request(type(error).__name__)
+        else:
+            super().log(level, msg, *args, **options)
 
 
 class OpsServer:

@@ -11,7 +11,7 @@ turn_states   the states of a turn, and what moves them            turn_recovery
 normal_form   completes a turn, with content and runs              history     ids, additions and pages of history
 fold          adds events to the state                             delivery    one rendering for all clients alike
 log           the newest batches                                   text_stream the direct way of streamed text
-attachments   clients of a session, in groups that see the same    no_backend  the backend of an ended session
+attachments   clients of a session                                 groups      those that see the same
 pieces        streamed content, and how neighbours are joined      narrowing   what a route hides from its clients
 wording       questions and answers in words                       digest      sums of the transcript, and its row
 weight        characters that events hold in memory                memory      what a session holds, in the budget

@@ -95,6 +95,29 @@ class Backend(Protocol):
         """Close the connection for good."""
 
 
+class NoBackend:
+    """The backend of a session that has ended.
+
+    A session and its backend know each other. A stopped session takes this backend in place of its own, so that both
+    are freed at once, and not by a later run of the garbage collector.
+    """
+
+    def start(self) -> None:
+        """Do nothing."""
+
+    def send(self, commands: Sequence[Command]) -> None:
+        """Drop the commands: the session has failed all that waited, and takes no more."""
+
+    def rest(self) -> None:
+        """Do nothing."""
+
+    def stop(self) -> None:
+        """Do nothing."""
+
+
+NO_BACKEND = NoBackend()
+
+
 class BackendEvents(Protocol):
     """The calls that a backend makes to its session."""
 

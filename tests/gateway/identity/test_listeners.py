@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -20,6 +21,7 @@ from dragoman.gateway.config.access import settled
 from dragoman.gateway.config.model import Auth, Config, Limits, Route
 from dragoman.gateway.demo.app import demo_backend
 from dragoman.gateway.endpoint import parse
+from dragoman.gateway.identity.listeners import ADDRESSES_MAX, Identities
 from tests.pairs.gateway import SmoothClient, serving
 
 ALICE, BOB = "alice-alice-alice", "bob-bob-bob-bob-bob"
@@ -166,3 +168,28 @@ async def test_a_listed_user_of_a_socket_gets_its_session(tmp_path: Path) -> Non
         first = json.loads(await reader.readline())
         writer.close()
     assert "snapshot" in json.dumps(first)[:40]
+
+
+def test_failures_are_logged_at_powers_of_two_with_their_number() -> None:
+    identities = Identities(Config(routes=()), Counter(), str)
+    with capture_logs() as logs:
+        for _ in range(9):
+            identities.count_failure("192.0.2.7", "this token is not accepted")
+    assert [entry["failures"] for entry in logs if entry["log_level"] == "warning"] == [1, 2, 4, 8]
+    assert {entry["address"] for entry in logs} == {"192.0.2.7"}
+
+
+def test_each_failure_is_counted() -> None:
+    counters: Counter[str] = Counter()
+    identities = Identities(Config(routes=()), counters, str)
+    for number in range(3):
+        identities.count_failure(f"192.0.2.{number}", "wrong")
+    assert counters["authentication_failed"] == 3
+
+
+def test_the_addresses_that_are_remembered_are_bounded() -> None:
+    identities = Identities(Config(routes=()), Counter(), str)
+    with capture_logs():
+        for number in range(ADDRESSES_MAX + 5):
+            identities.count_failure(str(number), "wrong")
+    assert len(identities._failures) == ADDRESSES_MAX

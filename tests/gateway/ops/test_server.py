@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import socket
 import stat
 import urllib.error
@@ -12,13 +13,14 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
+from aiohttp.http import HttpProcessingError
 from structlog.testing import capture_logs
 
 from dragoman.gateway.app import App
 from dragoman.gateway.config.model import Config, Ops, Route
 from dragoman.gateway.endpoint import parse
 from dragoman.gateway.ops import gateway_loop
-from dragoman.gateway.ops.server import OpsServer
+from dragoman.gateway.ops.server import OpsServer, RequestLogger
 from tests.gateway.ops.running import operated
 
 STUCK = Ops(listen="http://127.0.0.1:0", stuck_after=0.05)
@@ -95,3 +97,17 @@ async def test_the_error_names_a_port_in_use() -> None:
         ):
             async with OpsServer(ops, App(Config(routes=(route,)))):
                 pass
+
+
+def test_a_malformed_request_is_reported_by_its_kind_and_not_logged(caplog: pytest.LogCaptureFixture) -> None:
+    kinds: list[str] = []
+    RequestLogger(kinds.append).exception("Error", exc_info=HttpProcessingError(message="token=s3cret"))
+    assert (kinds, caplog.records) == (["HttpProcessingError"], [])
+
+
+def test_any_other_error_is_logged_with_its_traceback(caplog: pytest.LogCaptureFixture) -> None:
+    kinds: list[str] = []
+    with caplog.at_level(logging.ERROR):
+        RequestLogger(kinds.append).exception("Unhandled exception", exc_info=ValueError("x"))
+    assert kinds == []
+    assert [(record.message, bool(record.exc_info)) for record in caplog.records] == [("Unhandled exception", True)]

@@ -9,7 +9,7 @@ from dragoman.gateway.config.model import Route
 from dragoman.gateway.endpoint import parse
 from dragoman.gateway.routing.ids import agent_id
 from dragoman.gateway.routing.session_factory import NewSession, SessionFactory
-from dragoman.gateway.session.no_backend import NoBackend
+from dragoman.gateway.session.ports import NoBackend
 from dragoman.gateway.session.session import SessionObserver
 from dragoman.mappings.canonical.commands import OpenSession
 from tests.services import services
