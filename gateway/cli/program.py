@@ -170,8 +170,8 @@ def _run() -> int:
         return _fail(str(error), 1)
     except OSError as error:
         what = f"{error.filename}: " if error.filename else ""
-        lasts = error.errno == errno.EACCES or (what and error.errno != errno.EADDRINUSE)
-        return _fail(f"{what}{error.strerror or error}", 2 if lasts else 1)
+        is_permanent = error.errno == errno.EACCES or (what and error.errno != errno.EADDRINUSE)
+        return _fail(f"{what}{error.strerror or error}", 2 if is_permanent else 1)
     except typer.Abort:
         return 130
     except TyperException as error:

@@ -86,11 +86,12 @@ async def running(config: Config) -> AsyncIterator[tuple[App, list[Played], list
 
 async def rounds(work: Coroutine[Any, Any, None]) -> int:
     """Return how many rounds of the event loop this work takes."""
-    task, count = asyncio.ensure_future(work), 0
-    while not task.done():
-        await asyncio.sleep(0)
-        count += 1
-    await task
+    count = 0
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(work, name="work")
+        while not task.done():
+            await asyncio.sleep(0)
+            count += 1
     return count
 
 
