@@ -246,7 +246,7 @@ class SocketFile(Struct, frozen=True, kw_only=True):
 class UnixListener:
     """A listening Unix socket and its file, which stays if somebody else made it."""
 
-    def __init__(self, path: str, server: asyncio.AbstractServer, *, owns_file: bool) -> None:
+    def __init__(self, path: str, server: asyncio.Server, *, owns_file: bool) -> None:
         self.address = f"unix:{path}"
         self._path = path
         self._server = server

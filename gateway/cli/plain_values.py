@@ -23,16 +23,16 @@ def convert_plainly() -> None:
 
 def hide_plain_types() -> None:
     """Show in the help no type of an argument, which has a name, and of a flag, which takes no value."""
-    show_type = typer.core.TyperOption.display_type_rich
+    core: Any = typer.core  # typer has no public hook for it
+    show_type = core.TyperOption.display_type_rich
 
-    def show_type_of_value(option: typer.core.TyperOption, ctx: Any) -> str | None:
+    def show_type_of_value(option: Any, ctx: Any) -> Any:
         return None if option.is_flag else show_type(option, ctx)
 
-    def show_nothing(_argument: typer.core.TyperArgument, ctx: Any) -> None: ...
+    def show_nothing(_argument: Any, ctx: Any) -> Any: ...
 
-    # typer has no public hook for either
-    typer.core.TyperOption.display_type_rich = show_type_of_value  # type: ignore[method-assign,assignment]
-    typer.core.TyperArgument.display_type_rich = show_nothing  # type: ignore[method-assign,assignment]
+    core.TyperOption.display_type_rich = show_type_of_value
+    core.TyperArgument.display_type_rich = show_nothing
 
 
 def is_encodable(text: str) -> bool:

@@ -53,11 +53,15 @@ async def send_malformed(port: int) -> bytes:
 async def test_malformed_requests_are_counted_and_logged_once_a_second_without_their_content() -> None:
     metrics = ""
     async with operated() as port:
-        for url in (port.url, port.listening[0].removeprefix("smooth+")):
+        refusals = {
+            port.url: b"400 Bad Request\r\n",
+            port.listening[0].removeprefix("smooth+"): b"431 Request Header Fields Too Large\r\n",
+        }
+        for url, refusal in refusals.items():
             with capture_logs() as logs:
                 answers = [await send_malformed(urlsplit(url).port or 0) for _ in range(3)]
                 _, metrics, _ = await port.ask_raw("/metrics")
-            assert answers == [b"400 Bad Request\r\n"] * 3
+            assert answers == [refusal] * 3
             said = [line for line in logs if line["log_level"] in ("warning", "error")]
             assert [line["event"] for line in said] == ["HTTP requests refused as malformed"]
             assert "s3cret" not in str(logs)
