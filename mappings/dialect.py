@@ -344,7 +344,7 @@ class Direction(Struct, Generic[T], frozen=True, kw_only=True):
             except MALFORMED:
                 pass
             else:
-                if self.codec.watched.isdisjoint(map(type, messages)):
+                if self.codec.watched.isdisjoint(map(type, messages)) or self._pass_check(frames, messages):
                     functions = self.to_canonical.functions
                     events: list[T] = []
                     for message in messages:
@@ -365,12 +365,23 @@ class Direction(Struct, Generic[T], frozen=True, kw_only=True):
         except MALFORMED:
             return False
         kind = type(message)
-        if kind in self.codec.watched or kind is Unmapped:
+        if kind is Unmapped or (kind in self.codec.watched and not self._pass_check((frame,), (message,))):
             return False
         items = list(self.to_canonical.functions[kind](message))
         if items:
             request, at = self.envelope(message)
             step.bursts.append(Burst(items=items, request=request, at=at))
+        return True
+
+    def _pass_check(self, frames: Sequence[Frame], messages: Sequence[Any]) -> bool:
+        """Return True if the codec refuses none of these decoded frames; the slow path finds out which, and why."""
+        try:
+            codec = self.codec
+            for frame, message in zip(frames, messages, strict=True):
+                if type(message) in codec.watched and codec.suspicious(frame, message):  # type: ignore[arg-type]  # bytes: it was decoded
+                    codec.check(frame)  # type: ignore[arg-type]  # as above
+        except (*MALFORMED, PeerError):
+            return False
         return True
 
     def _unwrapped(self, frames: Sequence[Frame], step: Step[T]) -> list[Frame]:

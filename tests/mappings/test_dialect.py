@@ -21,6 +21,8 @@ class Say(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_fie
 
 class Show(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="type", tag="show"):
     anything: Raw
+    text: str = ""
+    id: str = ""
 
 
 TO = Rules[[], TextDelta | TextDone]("small -> canonical")
@@ -124,6 +126,21 @@ def test_a_frame_without_an_end_ends_its_link() -> None:
 def test_a_frame_that_decodes_may_still_be_too_deep() -> None:
     deep = b'{"type":"show","anything":' + b"[" * 9 + b"]" * 9 + b"}"
     assert [fault.code for fault in received(deep).faults] == ["too_deep"]
+
+
+@pytest.mark.parametrize("addressed", [False, True])
+def test_a_frame_with_opaque_json_is_decoded_once(*, addressed: bool) -> None:
+    by, decoded = direction(addressed=addressed), 0
+    decode = by.codec.decode
+
+    def count(frame: bytes) -> Any:
+        nonlocal decoded
+        decoded += 1
+        return decode(frame)
+
+    by.codec.decode = count  # type: ignore[misc]  # the test counts its calls
+    assert received(b'{"type":"show","anything":[1,2,3]}', by=by) == Step()
+    assert decoded == 1
 
 
 def test_items_of_one_request_are_one_burst_at_its_first_time() -> None:
