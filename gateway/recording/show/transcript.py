@@ -145,7 +145,7 @@ class _Reader:
             entries[0] = structs.replace(entries[0], lost=tuple(self._lost))
             self._lost = {}
         if entries and lost:
-            entries[-1] = structs.replace(entries[-1], lost=(*entries[-1].lost, *lost))
+            entries[-1] = structs.replace(entries[-1], lost=tuple(dict.fromkeys((*entries[-1].lost, *lost))))
         elif lost:
             self._lost |= dict.fromkeys(lost)
         return entries

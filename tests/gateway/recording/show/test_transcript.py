@@ -156,6 +156,18 @@ def test_losses_of_text_pieces_are_shown_once_with_their_row() -> None:
     ]
 
 
+def test_a_loss_of_pieces_and_of_their_end_is_shown_once() -> None:
+    frame = FrameLine(seq=1, t=0, link="smooth-1", dir="receive", dialect="smooth", text="{}")
+    events = [
+        e.ToolCallArguments(call="c", name="ls", json="{}"),
+        e.ToolCallArguments(call="c", name="ls", json="{}", done=True),
+    ]
+    lines: list[Line] = [frame]
+    lines += [EventLine(seq=n, t=n, cursor=f"1:{n}", turn="t", event=event) for n, event in enumerate(events, 2)]
+    (entry,) = transcript(lines, losses=LossFinder("s", registry.dialect))
+    assert (entry.kind, entry.lost) == ("tool", ("smooth clients get it without call",))
+
+
 def test_a_loss_at_the_end_of_a_recording_is_shown() -> None:
     event = e.ToolOutputDelta(call="c", text="a")
     lines: list[Line] = [client(), EventLine(seq=2, t=5, cursor="1:2", turn="t", event=event)]
