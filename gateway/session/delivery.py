@@ -179,7 +179,7 @@ class Delivery:
                 self.detach(attachment.link)
             return
         if rendered.losses:
-            self._ledger.record(rendered.losses, session=self._state.id, target=group.dialect.name)
+            self._ledger.record(rendered.losses, session=self._state.id, source=self._source, target=group.dialect.name)
         if rendered.frames and not plain:
             target = group.dialect
             lossy = target.events.from_canonical.lossy

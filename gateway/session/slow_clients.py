@@ -113,7 +113,7 @@ class SlowClients:
         rendered = projection.render(structs.replace(batch, events=merged))
         target = attachment.link.dialect
         if rendered.losses:
-            self._ledger.record(rendered.losses, session=self._state.id, target=target.name)
+            self._ledger.record(rendered.losses, session=self._state.id, source=self._source, target=target.name)
         if rendered.frames:
             lossy = target.events.from_canonical.lossy
             self._ledger.count_partial(self._source, target.name, lossy, merged, rendered.losses)

@@ -7,6 +7,7 @@ import pytest
 from dragoman.gateway.overload.fair_queue import TURN as TURN_WORK
 from dragoman.gateway.session.normal_form import NormalForm
 from dragoman.mappings.canonical.events import (
+    ModelTurnStarted,
     StatusChanged,
     TextDelta,
     TurnResult,
@@ -71,3 +72,13 @@ async def test_fields_that_are_lost_in_rendering_are_counted_once_per_rendering(
         await settle()
         assert {entry.kind: entry.count for entry in made.ledger.partial()} == counted
         assert {(entry.source, entry.target) for entry in made.ledger.partial()} <= {("pod", "smooth")}
+
+
+async def test_events_that_a_dialect_does_not_have_are_counted_with_both_dialects() -> None:
+    async with stage(source="pod") as made:
+        made.join("one")
+        made.begin()
+        made.play(ModelTurnStarted(index=0))
+        await settle()
+        rows = [(entry.source, entry.target, entry.kind) for entry in made.ledger.entries()]
+        assert rows == [("pod", "smooth", "ModelTurnStarted")]

@@ -6,6 +6,7 @@ import asyncio
 
 from dragoman.gateway.overload.fair_queue import QUANTUM, STEP
 from dragoman.mappings.canonical.events import (
+    ModelTurnStarted,
     TextDelta,
     ToolCallArguments,
 )
@@ -201,9 +202,12 @@ async def test_losses_of_a_client_that_is_behind_are_counted_when_it_catches_up(
         made.play(TextDelta(text="a" * 1000))
         await settle()
         made.play(TextDelta(text="b" * 1000))
+        made.play(ModelTurnStarted(index=0))
         made.end("a", end="cancelled")
-        assert made.ledger.partial() == []
+        assert (made.ledger.partial(), made.ledger.entries()) == ([], [])
         stalled.reading.set()
         while slow.outbox.full or made.delivery.attachments["slow"].behind is not None:
             await settle()
         assert [(entry.kind, entry.count) for entry in made.ledger.partial()] == [("TurnEnded", 1)]
+        rows = [(entry.source, entry.target, entry.kind) for entry in made.ledger.entries()]
+        assert rows == [("pod", "smooth", "ModelTurnStarted")]
