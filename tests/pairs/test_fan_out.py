@@ -31,7 +31,8 @@ from tests.pairs.pando_client import PandoClient, RefusalError
 from tests.pairs.pod_client import PodClient
 
 BACKEND = Endpoint(dialect="pod", transport="demo", address="conversation")
-BURST = 50_000
+BURST = 10_000  # ten times the messages that may wait for a subscriber
+FLOOD = 50_000
 BRIEFLY = ZeroMQLimits().publish_wait
 
 
@@ -205,7 +206,7 @@ async def test_a_burst_reaches_a_reading_subscriber_completely(tmp_path: Path) -
 async def test_frames_received_by_a_stalled_subscriber_plus_counted_losses_are_all_publications(
     tmp_path: Path,
 ) -> None:
-    limits = structs.replace(LIMITS, outbox_soft=64 * 1024, log_max=2 * BURST)
+    limits = structs.replace(LIMITS, outbox_soft=64 * 1024, log_max=2 * FLOOD)
     async with (
         gateway(tmp_path, limits) as made,
         SmoothClient.connected(made.smooth) as smooth,
@@ -213,7 +214,7 @@ async def test_frames_received_by_a_stalled_subscriber_plus_counted_losses_are_a
     ):
         made.publication._publish_wait = BRIEFLY
         pando.stop_reading()
-        await smooth.say(f"count {BURST}")
+        await smooth.say(f"count {FLOOD}")
         await smooth.until(lambda: bool(smooth.terminals()))
         assert smooth.terminals()[0]["type"] == "eventual_response", "who reads is not held up"
         pando.oracle = type(pando.oracle)()  # what was dropped was the middle of a run
@@ -227,7 +228,7 @@ async def test_losses_of_several_stalled_subscribers_are_counted_for_the_publica
     """A message for which one subscriber has no room is sent to none; so each received every published message, and the
     rest is counted.
     """
-    limits = structs.replace(LIMITS, outbox_soft=64 * 1024, log_max=2 * BURST)
+    limits = structs.replace(LIMITS, outbox_soft=64 * 1024, log_max=2 * FLOOD)
     async with (
         gateway(tmp_path, limits) as made,
         SmoothClient.connected(made.smooth) as smooth,
@@ -239,7 +240,7 @@ async def test_losses_of_several_stalled_subscribers_are_counted_for_the_publica
         made.publication._publish_wait = BRIEFLY
         for client in stalled:
             client.stop_reading()
-        await smooth.say(f"count {BURST}")
+        await smooth.say(f"count {FLOOD}")
         await smooth.until(lambda: bool(smooth.terminals()))
         for client in (reader, *stalled):
             client.oracle = type(client.oracle)()  # what was dropped was the middle of a run

@@ -35,7 +35,7 @@ LISTEN = {
     "pando": "pando+tcp://127.0.0.1:0",
     "codewhale": "codewhale+unix:{folder}/{name}/sock",
 }
-LIMITS = Limits(drain_deadline=0.5, snapshot_wait=10.0, backoff_first=0.05, backoff_max=0.2)
+LIMITS = Limits(drain_deadline=0.5, snapshot_wait=10.0, backoff_first=0.05, backoff_max=0.2, reconnect_grace=0.2)
 BUSY = {"smooth": "TURN_IN_PROGRESS", "pod": "already_running", "pando": "-32000", "codewhale": "-32603"}
 UNKNOWN = {"smooth": "SESSION_NOT_FOUND", "pod": "invalid_request", "pando": "-32000", "codewhale": "-32603"}
 
