@@ -152,7 +152,7 @@ class Import:
         self.others = 0  # frames to other clients, or of other sessions
         self._capture = capture
         self._dialect = dialect
-        self._told = ""  # the connection from which broadcast events are taken
+        self._broadcaster = ""  # the connection from which broadcast events are taken
         self._numbers = 0
         self._seq = 0
         self._t = 0
@@ -166,22 +166,22 @@ class Import:
 
         Raise RecordingError if the capture has no frames, or none of that session.
         """
-        told: Counter[str] = Counter()
+        broadcasts: Counter[str] = Counter()
         named: Counter[str] = Counter()  # in frames of the backend; `asked` counts commands
         asked: Counter[str] = Counter()
         empty = True
-        for said in self._capture.frames():
-            if said.frame is None:
+        for captured in self._capture.frames():
+            if captured.frame is None:
                 continue
             empty = False
-            if said.dir == "c2s":
-                items = (item for burst in self._bursts(said, self._dialect.commands) for item in burst.items)
+            if captured.dir == "c2s":
+                items = (item for burst in self._bursts(captured, self._dialect.commands) for item in burst.items)
                 asked.update(item.session for item in items if item.session)
                 continue
-            told[said.conn] += 1
-            for burst in self._bursts(said, self._dialect.events):
+            broadcasts[captured.conn] += 1
+            for burst in self._bursts(captured, self._dialect.events):
                 if not self.started_at and burst.at:
-                    self.started_at = max(0, burst.at - said.t * 1000)
+                    self.started_at = max(0, burst.at - captured.t * 1000)
                 if burst.session:
                     named[burst.session] += 1
         if empty:
@@ -191,7 +191,7 @@ class Import:
             raise RecordingError(
                 f"{self._capture.path} has no session {session!r}; its sessions are {', '.join(known)}"
             )
-        self._told = _most(told)
+        self._broadcaster = _most(broadcasts)
         self.session = session or _most(named) or _most(asked) or str(uuid5(NAMESPACE_URL, self._capture.path.name))
         self.started_at = self.started_at or self._capture.path.stat().st_mtime_ns
         self.problems.clear()  # they are found again when the lines are made
@@ -199,39 +199,39 @@ class Import:
     def __iter__(self) -> Iterator[Line]:
         self._state = SessionState(id=self.session, opened_at=self.started_at)
         self._form = NormalForm(self._state, self._new_id, given=lambda: self._given)
-        for said in self._capture.frames():
-            self._t = max(self._t, said.t)
-            if said.frame is None:
-                yield from self._closed(said)
-            elif said.dir == "c2s":
-                yield from self._client_says(said, said.frame)
+        for captured in self._capture.frames():
+            self._t = max(self._t, captured.t)
+            if captured.frame is None:
+                yield from self._closed(captured)
+            elif captured.dir == "c2s":
+                yield from self._client_says(captured, captured.frame)
             else:
-                yield from self._backend_says(said, said.frame)
+                yield from self._backend_says(captured, captured.frame)
 
     # -- the client's side -----------------------------------------------------------------------------
 
-    def _client_says(self, said: CapturedFrame, frame: Frame) -> Iterator[Line]:
-        commands = [item for burst in self._bursts(said, self._dialect.commands) for item in burst.items]
+    def _client_says(self, captured: CapturedFrame, frame: Frame) -> Iterator[Line]:
+        commands = [item for burst in self._bursts(captured, self._dialect.commands) for item in burst.items]
         for command in commands:
             if isinstance(command, SubmitInput):
-                self._waiting[command.request] = said.conn, command
+                self._waiting[command.request] = captured.conn, command
             elif isinstance(command, AnswerApproval):
                 self._given = Given(resolved=ApprovalResolved(approved=command.approved))
                 self._given_by = command.request
             elif isinstance(command, AnswerInteraction):
                 self._given = Given(resolved=InteractionResolved(question=command.question, declined=command.declined))
                 self._given_by = command.request
-            yield self._line(command=command, link=said.conn)
+            yield self._line(command=command, link=captured.conn)
         for command in commands:
             yield self._line(command=command, link=UP)
         yield self._frame(frame, "send")
 
-    def _closed(self, said: CapturedFrame) -> Iterator[Line]:
+    def _closed(self, captured: CapturedFrame) -> Iterator[Line]:
         """Fail the turn of a session whose own connection was closed (docs/design.md, section 5)."""
         turn = self._state.turn
         if self._dialect.single_session or self._dialect.session_ref is not None or turn is None:
             return
-        if turn.origin.link == said.conn:
+        if turn.origin.link == captured.conn:
             self._given = None
             at = self.started_at + self._t * 1000
             failure = Failure(cause="upstream_lost", text="the connection was closed")
@@ -239,13 +239,13 @@ class Import:
 
     # -- the backend's side ----------------------------------------------------------------------------
 
-    def _backend_says(self, said: CapturedFrame, frame: Frame) -> Iterator[Line]:
-        broadcast = said.dir == "pub" or self._dialect.single_session
-        if broadcast and said.conn != self._told:
+    def _backend_says(self, captured: CapturedFrame, frame: Frame) -> Iterator[Line]:
+        broadcast = captured.dir == "pub" or self._dialect.single_session
+        if broadcast and captured.conn != self._broadcaster:
             self.others += 1
             return
         yield self._frame(frame, "receive")
-        for burst in self._bursts(said, self._dialect.events):
+        for burst in self._bursts(captured, self._dialect.events):
             if burst.session and burst.session != self.session:
                 self.others += 1
                 continue
@@ -253,7 +253,7 @@ class Import:
             if burst.request == self._given_by and any(isinstance(item, ErrorReported) for item in burst.items):
                 self._given = None  # that answer was refused
             for item in burst.items:
-                yield from self._item(said.conn, item, at)
+                yield from self._item(captured.conn, item, at)
                 if isinstance(item, ErrorReported) and self._is_open(burst.request):
                     failure = Failure(cause=item.cause, text=item.text, ext=item.ext)
                     yield from self._runs(self._form.cut("failed", failure, at), at)
@@ -303,10 +303,10 @@ class Import:
 
     # -- lines -----------------------------------------------------------------------------------------
 
-    def _bursts(self, said: CapturedFrame, direction: Direction[T]) -> list[Burst[T]]:
+    def _bursts(self, captured: CapturedFrame, direction: Direction[T]) -> list[Burst[T]]:
         step: Step[T] = Step()
-        direction.receive([said.frame] if said.frame is not None else [], step)
-        self.problems += [f"{self._capture.path}:{said.number}: {fault.text}" for fault in step.faults]
+        direction.receive([captured.frame] if captured.frame is not None else [], step)
+        self.problems += [f"{self._capture.path}:{captured.number}: {fault.text}" for fault in step.faults]
         return step.bursts
 
     def _runs(self, runs: list[Run], at: int) -> Iterator[Line]:

@@ -91,8 +91,8 @@ def open_session(command: commands.OpenSession, context: Context) -> Requests:
         command.ext, requests.StartParams, usual_start if carried(command.ext, "absent") is None else UNSET
     )
     if command.model or command.cwd:
-        said = params if isinstance(params, requests.StartParams) else usual_start
-        params = replace(said, model=said.model or command.model or None, cwd=said.cwd or command.cwd or None)
+        start = params if isinstance(params, requests.StartParams) else usual_start
+        params = replace(start, model=start.model or command.model or None, cwd=start.cwd or command.cwd or None)
     return _call(requests.Start, command, context, params)
 
 
@@ -113,8 +113,8 @@ def taken_along(items: Sequence[Item]) -> Ext | None:
 
     The source is docs/dialects/codewhale.md, section 2.3.
     """
-    said = [raw({"role": item.role, "content": item.text}) for item in items if isinstance(item, Message)]
-    return keep(params=requests.ResumeParams(thread_id="", history=said, persist_extended_history=False))
+    history = [raw({"role": item.role, "content": item.text}) for item in items if isinstance(item, Message)]
+    return keep(params=requests.ResumeParams(thread_id="", history=history, persist_extended_history=False))
 
 
 def brought_along(command: commands.ResumeSession) -> int:
@@ -211,15 +211,15 @@ def unset_config(command: commands.UnsetConfig, context: Context) -> Requests:
 def answer_interaction(command: commands.AnswerInteraction, context: Context) -> Requests:
     answers = given(command.ext, "answers", list[Answer], [])
     if not answers and command.values is not UNSET:
-        said_values = [(name, _text(value)) for name, value in _values(command.values)]
-        answers = [Answer(id=name, label=text, value=text) for name, text in said_values]
+        values = [(name, _text(value)) for name, value in _values(command.values)]
+        answers = [Answer(id=name, label=text, value=text) for name, text in values]
     params = requests.AnswersParams(request_id=command.question, answers=answers)
     return _call(requests.SubmitUserInput, command, context, params)
 
 
 def _values(values: Raw) -> list[tuple[str, Any]]:
-    said = msgspec.json.decode(values)
-    return list(said.items()) if isinstance(said, dict) else []
+    decoded = msgspec.json.decode(values)
+    return list(decoded.items()) if isinstance(decoded, dict) else []
 
 
 def _text(value: object) -> str:

@@ -188,9 +188,9 @@ def turn_ended(event: events.TurnEnded, context: Context) -> Messages:
 
 def accepted(context: Context, ext: Any = None) -> Any:
     """Return the result of a successful turn, or of a run that ended with a question."""
-    said = carried(ext, "result")
-    if said is not None:
-        return typed(said)
+    result = carried(ext, "result")
+    if result is not None:
+        return typed(result)
     thread = context.thread or thread_id(context.session)
     if not context.streams:
         return results.ThreadResponse(thread_id=thread, status="accepted", data=results.EMPTY)
@@ -216,8 +216,8 @@ def accepted(context: Context, ext: Any = None) -> Any:
 def reply(event: events.Reply, context: Context) -> Messages:
     failure = event.failure
     if failure is None:
-        said = results.AppResponse(ok=True, data=results.EMPTY) if event.result is UNSET else typed(event.result)
-        return (context.answer(said, event.request),)
+        result = results.AppResponse(ok=True, data=results.EMPTY) if event.result is UNSET else typed(event.result)
+        return (context.answer(result, event.request),)
     refused = carried(failure.ext, "result")
     if refused is not None:
         return (context.answer(typed(refused), event.request),)
@@ -235,8 +235,8 @@ def problem_of(failure: Failure) -> results.Problem:
 
 @FROM_EVENT.rule(events.SessionOpened, produces=(results.Answer,), fidelity=Lossy(("agent", "status")))
 def session_opened(event: events.SessionOpened, context: Context) -> Messages:
-    said = replies.opened(event, context.asked, context.at, context.generation)
-    return (context.answer(said, event.request),)
+    result = replies.opened(event, context.asked, context.at, context.generation)
+    return (context.answer(result, event.request),)
 
 
 @FROM_EVENT.rule(
@@ -257,7 +257,7 @@ def history_snapshot(event: events.HistorySnapshot, context: Context) -> Message
     if not event.request:  # a broadcast: it answers no request
         context.lose(event, why="codewhale clients ask for the history")
         return ()
-    return (context.answer(replies.told(event, context.asked), event.request),)
+    return (context.answer(replies.thread_with_history(event, context.asked), event.request),)
 
 
 @FROM_EVENT.rule(events.Pong, produces=(results.Answer,), fidelity=Lossy(("at",)))

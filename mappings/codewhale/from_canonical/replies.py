@@ -78,16 +78,16 @@ def _known(ids: Ext | None) -> Thread | None:
 
 def described(state: SessionState, generation: str) -> Thread:
     """Return a session as a thread."""
-    said = next((message.text for message in state.newest_messages() if message.role == "user"), "")
+    newest = next((message.text for message in state.newest_messages() if message.role == "user"), "")
     known = _known(state.backend_ids)
     if known is not None:
         at = max(known.updated_at, state.updated_at // NS)
-        preview = said[:PREVIEW_MAX] or known.preview
+        preview = newest[:PREVIEW_MAX] or known.preview
         name = state.title or known.name
         return replace(_put_away(known, state.archived), preview=preview, updated_at=at, name=name)
     return Thread(
         id=public_ids(state.id, state.backend_ids)[0],
-        preview=said[:PREVIEW_MAX] or NEW,
+        preview=newest[:PREVIEW_MAX] or NEW,
         ephemeral=True,
         model_provider=state.backend.provider or PROVIDER,
         created_at=state.opened_at // NS,
@@ -114,16 +114,16 @@ def history(items: Iterable[Item]) -> list[HistoryItem]:
     Tool calls, reasoning and system messages are left out. A message of the backend's store keeps its id. Every other
     message gets the number after the previous id.
     """
-    said = [item for item in items if isinstance(item, Message) and item.role != "system"]
+    messages = [item for item in items if isinstance(item, Message) and item.role != "system"]
     last = 0
-    for item in said[:-HISTORY_MAX]:  # only counted: a session can have 100,000 messages
+    for item in messages[:-HISTORY_MAX]:  # only counted: a session can have 100,000 messages
         last = last + 1 if item.ext is None else max(last, _number(item, last))
-    told = []
-    for item in said[-HISTORY_MAX:]:
+    rows = []
+    for item in messages[-HISTORY_MAX:]:
         number = _number(item, last)
         last = max(last, number)
-        told.append(_history_item(item, number))
-    return told
+        rows.append(_history_item(item, number))
+    return rows
 
 
 def _number(item: Message, last: int) -> int:
@@ -144,19 +144,19 @@ def _history_item(item: Message, number: int) -> HistoryItem:
 
 def showing(state: SessionState, asked: object, generation: str) -> results.ThreadResponse:
     """Return the result that shows a session; its form depends on the request `asked`."""
-    thread, said = described(state, generation), history(state.messages())
+    thread, items = described(state, generation), history(state.messages())
     goal = read_raw(state.goal, ThreadGoal)
     shown_goal = None if goal is None else goal_in(goal, generation)
-    return _thread_response(thread, said, asked, state.backend.model, shown_goal)
+    return _thread_response(thread, items, asked, state.backend.model, shown_goal)
 
 
 STATUS: dict[type, str] = {commands.ResumeSession: "resumed", commands.OpenSession: "started"}
 
 
 def _thread_response(
-    thread: Thread, said: list[HistoryItem], asked: object, model: str = "", goal: ThreadGoal | None = None
+    thread: Thread, items: list[HistoryItem], asked: object, model: str = "", goal: ThreadGoal | None = None
 ) -> results.ThreadResponse:
-    data = raw(WrittenThreadData(history=said, goal=goal))
+    data = raw(WrittenThreadData(history=items, goal=goal))
     if not isinstance(asked, commands.OpenSession | commands.ResumeSession):
         known = UNSET if goal is None else goal
         return results.ThreadResponse(thread_id=thread.id, status="ok", thread=thread, goal=known, data=data)
@@ -181,7 +181,7 @@ def opened(event: SessionOpened, asked: object, at: int, generation: str) -> res
     return _thread_response(thread, [], asked)
 
 
-def told(event: HistorySnapshot, asked: object) -> results.ThreadResponse:
+def thread_with_history(event: HistorySnapshot, asked: object) -> results.ThreadResponse:
     """Return the result of thread/read from a history alone; its items are oldest first."""
     session = asked.session if isinstance(asked, commands.GetHistory | commands.GetSession) else ""
     items = list(reversed(event.items)) if event.request else list(event.items)

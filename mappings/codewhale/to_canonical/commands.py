@@ -36,7 +36,7 @@ def _form(message: RequestBase, params: object = UNSET, thread: str = "", **more
     )
 
 
-def _said(value: object) -> object:
+def _unset_if_none(value: object) -> object:
     return UNSET if value is None else value
 
 
@@ -62,61 +62,61 @@ def thread_capabilities(message: requests.ThreadCapabilities) -> Commands:
 
 @TO_COMMAND.rule(requests.Create, produces=(commands.OpenSession,))
 def create(message: requests.Create) -> Commands:
-    said = message.params
-    metadata = said.metadata if isinstance(said, requests.CreateParams) else UNSET
-    ext = _form(message, UNSET if metadata is not UNSET else said, kind="create")
+    params = message.params
+    metadata = params.metadata if isinstance(params, requests.CreateParams) else UNSET
+    ext = _form(message, UNSET if metadata is not UNSET else params, kind="create")
     return (commands.OpenSession(request=read_id(message.id), metadata=metadata, ext=ext),)
 
 
 @TO_COMMAND.rule(requests.Start, produces=(commands.OpenSession,))
 def start(message: requests.Start) -> Commands:
     ext = _form(message, message.params, absent=True if message.params is UNSET else UNSET)
-    said = message.params if isinstance(message.params, requests.StartParams) else requests.StartParams()
-    return (commands.OpenSession(request=read_id(message.id), model=said.model or "", cwd=said.cwd or "", ext=ext),)
+    params = message.params if isinstance(message.params, requests.StartParams) else requests.StartParams()
+    return (commands.OpenSession(request=read_id(message.id), model=params.model or "", cwd=params.cwd or "", ext=ext),)
 
 
 @TO_COMMAND.rule(requests.Resume, produces=(commands.ResumeSession,))
 def resume(message: requests.Resume) -> Commands:
-    said = message.params
-    ext = _form(message, said, said.thread_id)
-    return (commands.ResumeSession(request=read_id(message.id), session=session_id(said.thread_id), ext=ext),)
+    params = message.params
+    ext = _form(message, params, params.thread_id)
+    return (commands.ResumeSession(request=read_id(message.id), session=session_id(params.thread_id), ext=ext),)
 
 
 @TO_COMMAND.rule(requests.Fork, produces=(commands.ForkSession,))
 def fork(message: requests.Fork) -> Commands:
-    said = message.params
-    ext = _form(message, said, said.thread_id)
-    return (commands.ForkSession(request=read_id(message.id), session=session_id(said.thread_id), ext=ext),)
+    params = message.params
+    ext = _form(message, params, params.thread_id)
+    return (commands.ForkSession(request=read_id(message.id), session=session_id(params.thread_id), ext=ext),)
 
 
 @TO_COMMAND.rule(requests.List, produces=(commands.ListSessions,))
 def list_threads(message: requests.List) -> Commands:
-    said = message.params
-    limit = (said.limit or 0) if isinstance(said, requests.ListParams) else 0
-    archived = isinstance(said, requests.ListParams) and said.include_archived is True
-    usual = said == requests.ListParams.asking(limit, archived)
-    ext = _form(message, UNSET if usual else said)
+    params = message.params
+    limit = (params.limit or 0) if isinstance(params, requests.ListParams) else 0
+    archived = isinstance(params, requests.ListParams) and params.include_archived is True
+    usual = params == requests.ListParams.asking(limit, archived)
+    ext = _form(message, UNSET if usual else params)
     return (commands.ListSessions(request=read_id(message.id), limit=limit, archived=archived, ext=ext),)
 
 
 @TO_COMMAND.rule(requests.SetName, produces=(commands.RenameSession,))
 def set_name(message: requests.SetName) -> Commands:
-    said = message.params
-    ext = _form(message, thread=said.thread_id)
-    session = session_id(said.thread_id)
-    return (commands.RenameSession(request=read_id(message.id), session=session, title=said.name, ext=ext),)
+    params = message.params
+    ext = _form(message, thread=params.thread_id)
+    session = session_id(params.thread_id)
+    return (commands.RenameSession(request=read_id(message.id), session=session, title=params.name, ext=ext),)
 
 
 @TO_COMMAND.rule(requests.GoalSet, produces=(commands.SetGoal,))
 def goal_set(message: requests.GoalSet) -> Commands:
-    said = message.params
+    params = message.params
     return (
         commands.SetGoal(
             request=read_id(message.id),
-            session=session_id(said.thread_id),
-            objective=said.objective,
-            token_budget=said.token_budget,
-            ext=_form(message, thread=said.thread_id),
+            session=session_id(params.thread_id),
+            objective=params.objective,
+            token_budget=params.token_budget,
+            ext=_form(message, thread=params.thread_id),
         ),
     )
 
@@ -124,21 +124,21 @@ def goal_set(message: requests.GoalSet) -> Commands:
 @TO_COMMAND.rule(requests.GoalProgress, produces=(commands.StoreWrite,))
 def goal_progress(message: requests.GoalProgress) -> Commands:
     """Return a StoreWrite: the backend's store adds these counts to the goal's progress."""
-    said = message.params
-    session = session_id(said.thread_id)
-    ext = _form(message, thread=said.thread_id)
+    params = message.params
+    session = session_id(params.thread_id)
+    ext = _form(message, thread=params.thread_id)
     method = message.kind
     return (
-        commands.StoreWrite(request=read_id(message.id), session=session, method=method, params=raw(said), ext=ext),
+        commands.StoreWrite(request=read_id(message.id), session=session, method=method, params=raw(params), ext=ext),
     )
 
 
 @TO_COMMAND.rule(requests.Message, produces=(commands.SubmitInput,))
 def message(message: requests.Message) -> Commands:
-    said = message.params
-    segments = (Text(text=said.input),) if said.input else ()
-    ext = _form(message, thread=said.thread_id, allowed_tools=_said(said.allowed_tools))
-    session = session_id(said.thread_id)
+    params = message.params
+    segments = (Text(text=params.input),) if params.input else ()
+    ext = _form(message, thread=params.thread_id, allowed_tools=_unset_if_none(params.allowed_tools))
+    session = session_id(params.thread_id)
     return (commands.SubmitInput(request=read_id(message.id), session=session, segments=segments, ext=ext),)
 
 
@@ -155,8 +155,8 @@ def config_get(message: requests.ConfigGet) -> Commands:
 
 @TO_COMMAND.rule(requests.ConfigSet, produces=(commands.SetConfig,))
 def config_set(message: requests.ConfigSet) -> Commands:
-    said = message.params
-    return (commands.SetConfig(request=read_id(message.id), key=said.key, value=said.value, ext=_form(message)),)
+    params = message.params
+    return (commands.SetConfig(request=read_id(message.id), key=params.key, value=params.value, ext=_form(message)),)
 
 
 @TO_COMMAND.rule(requests.ConfigUnset, produces=(commands.UnsetConfig,))
@@ -172,12 +172,12 @@ def loaded_list(message: requests.LoadedList) -> Commands:
 
 @TO_COMMAND.rule(requests.SubmitUserInput, produces=(commands.AnswerInteraction,))
 def submit_user_input(message: requests.SubmitUserInput) -> Commands:
-    said = message.params
-    values: dict[str, Any] = {answer.id: answer.value for answer in said.answers}
-    ext = _form(message, answers=said.answers)
+    params = message.params
+    values: dict[str, Any] = {answer.id: answer.value for answer in params.answers}
+    ext = _form(message, answers=params.answers)
     return (
         commands.AnswerInteraction(
-            request=read_id(message.id), question=said.request_id, values=raw(values) if values else UNSET, ext=ext
+            request=read_id(message.id), question=params.request_id, values=raw(values) if values else UNSET, ext=ext
         ),
     )
 
@@ -190,15 +190,15 @@ def prompt_capabilities(message: requests.PromptCapabilities) -> Commands:
 
 @TO_COMMAND.rule(requests.Prompt, produces=(commands.PromptOnce,))
 def prompt(message: requests.Prompt) -> Commands:
-    said = message.params
-    thread = said.thread_id or ""
+    params = message.params
+    thread = params.thread_id or ""
     return (
         commands.PromptOnce(
             request=read_id(message.id),
             session=session_id(thread),
-            prompt=said.prompt,
-            model=said.model or "",
-            ext=_form(message, thread=thread, allowed_tools=_said(said.allowed_tools)),
+            prompt=params.prompt,
+            model=params.model or "",
+            ext=_form(message, thread=thread, allowed_tools=_unset_if_none(params.allowed_tools)),
         ),
     )
 

@@ -209,13 +209,13 @@ def _arguments(arguments: Raw) -> str:
 def _output(output: Raw) -> tuple[str | None, bool]:
     """Return the output of a tool, and whether it failed: an MCP result failed unless `isError` is missing or false."""
     try:
-        said = OUTPUT.decode(output)
+        decoded = OUTPUT.decode(output)
     except msgspec.DecodeError:
         return bytes(output).decode(), False
-    if isinstance(said, values.FunctionOutput):
-        return (None if said.body is UNSET else _text(said.body)), not said.success
-    verdict = read_raw(said.result, Verdict)
-    return bytes(said.result).decode(), verdict is not None and verdict.is_error is not False
+    if isinstance(decoded, values.FunctionOutput):
+        return (None if decoded.body is UNSET else _text(decoded.body)), not decoded.success
+    verdict = read_raw(decoded.result, Verdict)
+    return bytes(decoded.result).decode(), verdict is not None and verdict.is_error is not False
 
 
 def _text(body: Raw) -> str:

@@ -29,36 +29,36 @@ def _known(result: Raw | UnsetType) -> Any:
 
 def methods_of(result: Raw | UnsetType) -> list[str] | None:
     """Return the methods in the result of `capabilities`."""
-    said = _known(result)
-    return said.methods if isinstance(said, Capabilities) else None
+    known = _known(result)
+    return known.methods if isinstance(known, Capabilities) else None
 
 
 def resumes_context(result: Raw | UnsetType) -> bool:
     """Return True if the server resumes a thread with its context, as servers do since 0.10.2."""
-    said = _known(result)
-    return isinstance(said, Capabilities) and said.tool_free_turns is True
+    known = _known(result)
+    return isinstance(known, Capabilities) and known.tool_free_turns is True
 
 
 def session_opened(request: str, result: Raw | UnsetType) -> SessionOpened | None:
     """Return the answer to a request whose result shows one thread."""
-    said = _known(result)
-    if not isinstance(said, ThreadResponse) or not isinstance(said.thread, Thread):
+    known = _known(result)
+    if not isinstance(known, ThreadResponse) or not isinstance(known.thread, Thread):
         return None
-    thread = said.thread
+    thread = known.thread
     ext = keep(thread_id=thread.id, thread=thread)
     return SessionOpened(request=request, session=session_id(thread.id), title=thread.name or "", ext=ext)
 
 
 def sessions_listed(request: str, result: Raw | UnsetType) -> SessionsListed | None:
     """Return the answer to a list of threads, as a single page."""
-    said = _known(result)
-    if isinstance(said, AppResponse):
-        loaded = read_raw(said.data, Loaded)
+    known = _known(result)
+    if isinstance(known, AppResponse):
+        loaded = read_raw(known.data, Loaded)
         if loaded is None:
             return None
         rows = loaded.threads
-    elif isinstance(said, ThreadResponse):
-        rows = said.threads
+    elif isinstance(known, ThreadResponse):
+        rows = known.threads
     else:
         return None
     return SessionsListed(request=request, sessions=tuple(map(_summary, rows)))
@@ -72,12 +72,12 @@ class Loaded(Struct, frozen=True, gc=False):
 
 def _summary(thread: Thread) -> SessionSummary:
     status: Status = "paused" if thread.status == "paused" else "idle"  # servers report `running` for idle threads too
-    said = thread.preview not in ("", NEW)  # servers do not report the number of messages
+    has_messages = thread.preview not in ("", NEW)  # servers do not report their number
     return SessionSummary(
         session=session_id(thread.id),
-        title=thread.name or (thread.preview if said else ""),
+        title=thread.name or (thread.preview if has_messages else ""),
         updated_at=thread.updated_at * NS,
-        messages=int(said),
+        messages=int(has_messages),
         status=status,
         archived=thread.status == "archived",
         ext=keep(thread_id=thread.id, thread=thread),
@@ -91,7 +91,7 @@ class ReadThreadData(Struct, frozen=True, gc=False):
     goal: Raw = Raw(b"null")
 
 
-class Spoken(Struct, frozen=True, gc=False):
+class ModelMessage(Struct, frozen=True, gc=False):
     """A history item from a client's resume, or a message of a saved session, in the form of a model API."""
 
     role: str = ""
@@ -101,7 +101,7 @@ class Spoken(Struct, frozen=True, gc=False):
 class SavedSession(Struct, frozen=True, gc=False):
     """The conversation of a thread, as servers store it since 0.10.2."""
 
-    messages: tuple[Spoken, ...]
+    messages: tuple[ModelMessage, ...]
 
 
 class Snapshot(Struct, frozen=True, gc=False):
@@ -118,38 +118,38 @@ class SavedThreadData(Struct, frozen=True, gc=False):
 
 def history(result: Raw | UnsetType) -> tuple[Message, ...] | None:
     """Return the messages of a thread, oldest first; other roles than user and assistant become system."""
-    told = _thread_data(result)
-    if told is not None:
-        return tuple(map(_message, told.history))
-    said = _known(result)
-    saved = read_raw(said.data, SavedThreadData) if isinstance(said, ThreadResponse) else None
+    data = _thread_data(result)
+    if data is not None:
+        return tuple(map(_message, data.history))
+    known = _known(result)
+    saved = read_raw(known.data, SavedThreadData) if isinstance(known, ThreadResponse) else None
     return None if saved is None else tuple(_saved_messages(saved.history.session))
 
 
 def _saved_messages(saved: SavedSession) -> Iterator[Message]:
     """Return the messages of a saved session that have text; thinking and tool blocks have none."""
-    for said in saved.messages:
-        if text := _text_of(said):
-            yield Message(role=ROLES.get(said.role, "system"), text=text)
+    for message in saved.messages:
+        if text := _text_of(message):
+            yield Message(role=ROLES.get(message.role, "system"), text=text)
 
 
 def goal(result: Raw | UnsetType) -> tuple[GoalUpdated, ...]:
     """Return the goal of a thread as an event; () if it has none."""
-    told = _thread_data(result)
-    known = None if told is None else read_raw(told.goal, ThreadGoal)
+    data = _thread_data(result)
+    known = None if data is None else read_raw(data.goal, ThreadGoal)
     return () if known is None else (GoalUpdated(goal=raw(known)),)
 
 
 def _thread_data(result: Raw | UnsetType) -> ReadThreadData | None:
-    said = _known(result)
-    return read_raw(said.data, ReadThreadData) if isinstance(said, ThreadResponse) else None
+    known = _known(result)
+    return read_raw(known.data, ReadThreadData) if isinstance(known, ThreadResponse) else None
 
 
 def _message(item: HistoryItem) -> Message:
     role, text = item.role, item.content
     plain = bytes(item.item) == b"null"
     if role not in ROLES and not plain:
-        role, text = _spoken(item)
+        role, text = _model_message(item)
     ext = keep(
         id=item.id,
         role=UNSET if role == item.role and role in ROLES else item.role,
@@ -158,16 +158,16 @@ def _message(item: HistoryItem) -> Message:
     return Message(role=ROLES.get(role, "system"), text=text, at=item.created_at * NS, ext=ext)
 
 
-def _spoken(item: HistoryItem) -> tuple[str, str]:
+def _model_message(item: HistoryItem) -> tuple[str, str]:
     """Return role and text of a history item from a client's resume; its `content` is the item's JSON as text."""
-    said = read_raw(item.item, Spoken)
-    if said is None:
+    message = read_raw(item.item, ModelMessage)
+    if message is None:
         return item.role, item.content
-    words = _text_of(said)
-    return (said.role, words) if said.role in ROLES and words else (item.role, item.content)
+    text = _text_of(message)
+    return (message.role, text) if message.role in ROLES and text else (item.role, item.content)
 
 
-def _text_of(said: Spoken) -> str:
-    parts = said.content if isinstance(said.content, list) else [said.content]
+def _text_of(message: ModelMessage) -> str:
+    parts = message.content if isinstance(message.content, list) else [message.content]
     texts = [part.get("text") if isinstance(part, dict) else part for part in parts]
     return "".join(text for text in texts if isinstance(text, str))

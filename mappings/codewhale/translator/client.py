@@ -87,7 +87,7 @@ class ClientTranslator(TranslatorDefaults[Event]):
                         (own,) = self._waiting  # a server that cannot read a request does not know its id
                     self._take_answer(own, answer, step)
             else:
-                _add(step, [said for item in burst.items for said in self._take_line(item, step)])
+                _add(step, [event for item in burst.items for event in self._take_line(item, step)])
         for fault in heard.faults:
             value = fault.value if isinstance(fault.value, dict) else {}
             if str(value.get("id")) in self._waiting:  # an invalid answer still ends its request
@@ -220,41 +220,43 @@ class ClientTranslator(TranslatorDefaults[Event]):
             _add(step, self._end_turn(items, step))
             return
         *inside, last = items
-        told = [plain(item) for item in inside if isinstance(item, say.GoalUpdated | say.GoalCleared | say.McpStartup)]
+        events = [
+            plain(item) for item in inside if isinstance(item, say.GoalUpdated | say.GoalCleared | say.McpStartup)
+        ]
         event = last if isinstance(last, say.Reply) else say.Reply(request="")
         if isinstance(command, ask.CancelTurn):
-            _add(step, told)  # this command was already answered when it was written
+            _add(step, events)  # this command was already answered when it was written
             return
         if isinstance(command, ask.ResumeSession):
-            told += goal(event.result)
+            events += goal(event.result)
         if isinstance(command, ask.GetCapabilities):
             known = methods_of(event.result)
             self._interrupts = self._interrupts if known is None else "thread/interrupt" in known
             self._opening.note_server(resumes_context=resumes_context(event.result))
         now, answers = self._opening.take_answer(command, self._typed_answer(command, event))
-        _add(step, told + [answer for answer in answers if _for_somebody(answer)])
+        _add(step, events + [answer for answer in answers if _for_somebody(answer)])
         self._write_requests(now, step)
 
     def _end_turn(self, items: Sequence[Event], step: Step[Event]) -> list[Event]:
         """Return the events of the result's frames that no line has reported, then the end of the turn."""
         turn, self._turn = self._turn or TurnInFlight(), None
         *inside, last = items
-        told: list[Event] = []
+        events: list[Event] = []
         for item in inside:
             if isinstance(item, UNANSWERABLE):
                 step.losses.append(Loss(kind=type(item).__name__, why="nothing waits for the answer"))
             elif not (isinstance(item, say.TextDelta) and turn.spoke):
-                told.append(plain(item))
-        if told and not turn.started:
-            told.insert(0, say.ModelTurnStarted())
+                events.append(plain(item))
+        if events and not turn.started:
+            events.insert(0, say.ModelTurnStarted())
         if isinstance(last, say.TurnEnded):
-            return [*told, say.TurnEnded(end=last.end)]
+            return [*events, say.TurnEnded(end=last.end)]
         failure = last.failure if isinstance(last, say.Reply) else None
         if failure is None:
-            return [*told, say.TurnEnded(end="completed")]
+            return [*events, say.TurnEnded(end="completed")]
         if turn.stopped:
-            return [*told, say.TurnEnded(end="cancelled")]
-        return [*told, say.TurnEnded(end="failed", failure=failure)]
+            return [*events, say.TurnEnded(end="cancelled")]
+        return [*events, say.TurnEnded(end="failed", failure=failure)]
 
     def _typed_answer(self, command: Command, event: say.Reply) -> Event:
         """Return the typed answer to a command (docs/translation.md, rule 3.18), or the reply unchanged."""

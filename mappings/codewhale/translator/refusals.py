@@ -68,10 +68,10 @@ def of_seed(command: Command) -> Problem | None:
     if later is None or not hasattr(command, "ext"):
         return None
     method, kind = later
-    said = given(command.ext, "method", str, method)
-    if said in GROUPS:
-        return Problem(code=INVALID_PARAMS, message=unknown_kind(said, kind, seed=True))
-    return unknown_method(said)
+    known = given(command.ext, "method", str, method)
+    if known in GROUPS:
+        return Problem(code=INVALID_PARAMS, message=unknown_kind(known, kind, seed=True))
+    return unknown_method(known)
 
 
 def of_fault(fault: PeerError) -> tuple[Raw, Problem]:
@@ -90,9 +90,9 @@ def refusal(command: Command, failure: Failure, thread: str, generation: str) ->
     found = _unknown_thread(command, thread, generation) if unknown else None
     if isinstance(found, Problem):
         return found  # also if an older backend refused with a result
-    said = carried(failure.ext, "result")
-    if said is not None:
-        return typed(said)
+    result = carried(failure.ext, "result")
+    if result is not None:
+        return typed(result)
     if isinstance(command, APPS):
         return _app(command, failure)
     if found is not None:
@@ -147,6 +147,6 @@ def _unknown_thread(command: Command, thread: str, generation: str) -> Any:
         case ask.CancelTurn():
             return results.Interrupted(thread_id=thread, interrupted=False)
         case ask.SubmitInput() | ask.PromptOnce():
-            said = UNKNOWN_THREAD + ":" if isinstance(command, ask.SubmitInput) else UNKNOWN_LEAF
-            return Problem(code=FAILED, message=f"{said} {thread}")
+            text = UNKNOWN_THREAD + ":" if isinstance(command, ask.SubmitInput) else UNKNOWN_LEAF
+            return Problem(code=FAILED, message=f"{text} {thread}")
     return None

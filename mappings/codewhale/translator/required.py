@@ -21,8 +21,8 @@ def with_required_params(message: requests.RequestBase, new_id: NewId) -> reques
         case requests.Resume() | requests.Fork():
             return replace(message, params=_keyed(message.params, new_id))
         case requests.Create():
-            said = message.params.metadata if isinstance(message.params, requests.CreateParams) else UNSET
-            return replace(message, params=requests.CreateParams(metadata=_keyed_metadata(said, new_id)))
+            metadata = message.params.metadata if isinstance(message.params, requests.CreateParams) else UNSET
+            return replace(message, params=requests.CreateParams(metadata=_keyed_metadata(metadata, new_id)))
         case requests.Message() | requests.Prompt() if message.params.allowed_tools is None:
             tool_free: Any = replace(message.params, allowed_tools=[])
             return replace(message, params=tool_free)

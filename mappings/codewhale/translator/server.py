@@ -295,8 +295,8 @@ class ServerTranslator(TranslatorDefaults[Command]):
             return
         context = self._context(head)
         context.response_id = _own_response(head)
-        said_so = (say.ModelTurnStarted(), item)
-        step.frames += bundled(m for event in said_so for m in FROM_EVENT.functions[type(event)](event, context))
+        started = (say.ModelTurnStarted(), item)
+        step.frames += bundled(m for event in started for m in FROM_EVENT.functions[type(event)](event, context))
 
     def _context(self, call: ThreadCall) -> Context:
         return Context(
@@ -307,11 +307,11 @@ class ServerTranslator(TranslatorDefaults[Command]):
             generation=self._generation,
         )
 
-    def _set_answer(self, call: ThreadCall, said_so: Any) -> None:
-        if isinstance(said_so, Problem):
-            call.reply = _refused(call, said_so)
+    def _set_answer(self, call: ThreadCall, reply: Any) -> None:
+        if isinstance(reply, Problem):
+            call.reply = _refused(call, reply)
         else:
-            call.reply = _encoded(self._context(call).answer(said_so))
+            call.reply = _encoded(self._context(call).answer(reply))
 
 
 ANSWERS = frozenset((say.SessionOpened, say.SessionsListed, say.HistorySnapshot, say.Pong))

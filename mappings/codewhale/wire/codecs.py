@@ -145,10 +145,10 @@ class Form:
 
     def __init__(self, kind: type[requests.RequestBase]) -> None:
         self.kind = kind
-        said = struct_field(kind, "params")
-        ignored = any(isinstance(member, inspect.RawType) for member in alternatives(said.type))
-        self.required = said.required
-        self.params = None if ignored else structs(said.type)[0]
+        params = struct_field(kind, "params")
+        ignored = any(isinstance(member, inspect.RawType) for member in alternatives(params.type))
+        self.required = params.required
+        self.params = None if ignored else structs(params.type)[0]
         self.decoder: Any = None if self.params is None else msgspec.json.Decoder(self.params.cls)
 
 
@@ -164,15 +164,15 @@ class Requests(Format):
 
     def decode(self, frame: bytes) -> Any:
         """Decode a line as a request; raises DecodeError if `mend` must read the line."""
-        said = decode_envelope(frame)
-        if said.kind == "response":
+        envelope = decode_envelope(frame)
+        if envelope.kind == "response":
             raise msgspec.DecodeError("missing field `method`")
-        if said.jsonrpc not in (UNSET, None, "2.0"):
+        if envelope.jsonrpc not in (UNSET, None, "2.0"):
             raise msgspec.DecodeError("jsonrpc version must be 2.0")
-        form, params = _found(said)
-        own = UNSET if said.id is UNSET else Raw(bytes(said.id))
+        form, params = _found(envelope)
+        own = UNSET if envelope.id is UNSET else Raw(bytes(envelope.id))
         make: Any = form.kind
-        return make(jsonrpc=said.jsonrpc, id=own, method=said.method, params=params)
+        return make(jsonrpc=envelope.jsonrpc, id=own, method=envelope.method, params=params)
 
     def encode(self, message: Any) -> bytes:
         """Return a request as a line."""
@@ -206,8 +206,8 @@ class Requests(Format):
         if version not in (None, "2.0"):
             raise PeerError("invalid", "jsonrpc version must be 2.0", value=value)
         if method not in BY_METHOD and method not in GROUPS:
-            said = msgspec.json.encode(value["id"]) if "id" in value else None
-            request = "" if said is None else read_id(Raw(said))
+            own = msgspec.json.encode(value["id"]) if "id" in value else None
+            request = "" if own is None else read_id(Raw(own))
             return Unmapped(dialect="codewhale", tag=method, raw=frame.decode(), request=request), []
         dropped = [f"$.{name}" for name in value if name not in POSITIONS]
         known = {name: member for name, member in value.items() if name in POSITIONS}
@@ -219,25 +219,25 @@ class Requests(Format):
             raise PeerError("invalid", in_words(str(error), known.get("params")), value=value) from error
 
 
-def _found(said: Envelope) -> tuple[Form, Any]:
+def _found(envelope: Envelope) -> tuple[Form, Any]:
     """Return the form of a request and its decoded params."""
-    raw = said.params
-    if said.method in GROUPS:
+    raw = envelope.params
+    if envelope.method in GROUPS:
         if raw in NO_OBJECT:
-            raise msgspec.DecodeError(f"invalid type: null, expected internally tagged enum {GROUPS[said.method]}")
+            raise msgspec.DecodeError(f"invalid type: null, expected internally tagged enum {GROUPS[envelope.method]}")
         members = NAMES.decode(raw)
         if "kind" not in members:
             raise msgspec.DecodeError("missing field `kind`")
         kind = msgspec.json.decode(members.pop("kind"))
         if not isinstance(kind, str):
-            raise msgspec.DecodeError(f"invalid type: {said_as(kind)}, expected variant identifier")
-        found = BY_KIND.get((said.method, kind))
+            raise msgspec.DecodeError(f"invalid type: {rust_kind_of(kind)}, expected variant identifier")
+        found = BY_KIND.get((envelope.method, kind))
         if found is None:
-            raise msgspec.DecodeError(unknown_kind(said.method, kind))
+            raise msgspec.DecodeError(unknown_kind(envelope.method, kind))
         if found.params is None:
             return found, requests.NoParams()
         return found, _without_null(found.decoder.decode(ENCODER.encode(members)))
-    form = BY_METHOD.get(str(said.method))
+    form = BY_METHOD.get(str(envelope.method))
     if form is None:
         raise msgspec.DecodeError("a method that is not known")
     if form.params is None:
@@ -347,11 +347,11 @@ def in_words(error: str, params: object) -> str:
     if found := MISSING.search(error):
         return f"missing field `{found[1]}`"
     if found := TOO_SMALL.search(error):
-        return f"invalid value: {said_as(_at(params, found[1]))}, expected usize"
+        return f"invalid value: {rust_kind_of(_at(params, found[1]))}, expected usize"
     if found := WRONG_TYPE.search(error):
         expected = EXPECTED.get(found[1].removesuffix(" | null"), found[1])
         expected = "usize" if (found[2] or "").endswith(UNSIGNED) else expected
-        return f"invalid type: {said_as(_at(params, found[2] or ''))}, expected {expected}"[:TEXT_MAX]
+        return f"invalid type: {rust_kind_of(_at(params, found[2] or ''))}, expected {expected}"[:TEXT_MAX]
     return error[:TEXT_MAX]
 
 
@@ -362,7 +362,7 @@ def _at(value: object, path: str) -> object:
     return value
 
 
-def said_as(value: object) -> str:
+def rust_kind_of(value: object) -> str:
     """Return the description of a value of a wrong type, as the real parser writes it in errors."""
     match value:
         case None:
