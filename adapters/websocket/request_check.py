@@ -13,11 +13,11 @@ from __future__ import annotations
 
 import base64
 from http import HTTPStatus
-from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 from aiohttp.http import HttpVersion11, RawRequestMessage
 
+from dragoman.adapters.host_names import host_name, is_address
 from dragoman.adapters.websocket.http_response import HttpResponse
 
 VERSION = "13"  # of WebSocket: that of RFC 6455
@@ -62,11 +62,8 @@ class RequestCheck:
 
     def _is_ours(self, host: str) -> bool:
         """Return True if a client may reach the listener under this name, which no foreign web page can choose."""
-        try:
-            name = (urlsplit(f"//{host}").hostname or "").rstrip(".")
-        except ValueError:
-            return False
-        if self._hosts & {"*", name} or name == "localhost" or _is_address(name):
+        name = host_name(host)
+        if self._hosts & {"*", name} or is_address(name):
             self._host = host
             return True
         return False
@@ -122,11 +119,3 @@ def _is_key(key: str) -> bool:
         return len(base64.b64decode(key, validate=True)) == KEY_SIZE
     except ValueError:  # not base64, or not ASCII
         return False
-
-
-def _is_address(name: str) -> bool:
-    try:
-        ip_address(name)
-    except ValueError:
-        return False
-    return True

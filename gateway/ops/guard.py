@@ -9,8 +9,6 @@ from __future__ import annotations
 import asyncio
 import hmac
 from http import HTTPStatus
-from ipaddress import ip_address
-from urllib.parse import urlsplit
 
 import msgspec
 import structlog
@@ -18,6 +16,7 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 from msgspec import Struct
 
+from dragoman.adapters.host_names import host_name, is_address
 from dragoman.gateway.config.model import Ops
 from dragoman.gateway.observability import audit
 
@@ -108,8 +107,9 @@ class Guard:
             return None  # no browser connects to a Unix socket
         if "Origin" in request.headers or request.headers.get("Sec-Fetch-Site", "none") not in ("none", "same-origin"):
             return problem(403, "the ops port does not answer web pages")
-        host = _host_in(request.headers.get("Host", ""))
-        if host in ("", "localhost") or host in self._hosts or _is_address(host):
+        header = request.headers.get("Host", "")
+        host = host_name(header)
+        if not header or host in self._hosts or is_address(host):
             return None
         return problem(421, f"unknown host {host!r}: add it to `hosts` under [ops], or use an IP address")
 
@@ -120,20 +120,3 @@ class Guard:
         given = token.strip().encode("utf-8", "surrogateescape")
         equal = [hmac.compare_digest(given, known) for known in self._tokens]  # all, so that the time tells nothing
         return scheme.lower() == "bearer" and any(equal)
-
-
-def _host_in(header: str) -> str:
-    """Return the host in a Host header, without its port."""
-    try:
-        return (urlsplit(f"//{header}").hostname or "").lower()
-    except ValueError:
-        return header
-
-
-def _is_address(host: str) -> bool:
-    """Return True for an IP address: no other name can lead to it."""
-    try:
-        ip_address(host)
-    except ValueError:
-        return False
-    return True

@@ -1,0 +1,27 @@
+"""The name under which a client reaches an HTTP server, from its Host header.
+
+A web page may reach 127.0.0.1 by a name of its own (DNS rebinding). No foreign page can choose an IP address or
+`localhost`, so these two are allowed everywhere.
+"""
+
+from __future__ import annotations
+
+from ipaddress import ip_address
+from urllib.parse import urlsplit
+
+
+def host_name(header: str) -> str:
+    """Return the name in a Host header, without its port; the header itself if it is malformed."""
+    try:
+        return (urlsplit(f"//{header}").hostname or "").rstrip(".")
+    except ValueError:
+        return header
+
+
+def is_address(name: str) -> bool:
+    """Return True for an IP address and for `localhost`."""
+    try:
+        ip_address(name)
+    except ValueError:
+        return name == "localhost"
+    return True

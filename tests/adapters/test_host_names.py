@@ -1,0 +1,26 @@
+"""Names in Host headers, and which of them no foreign web page can choose."""
+
+from __future__ import annotations
+
+import pytest
+
+from dragoman.adapters.host_names import host_name, is_address
+
+
+@pytest.mark.parametrize(
+    ("header", "name"),
+    [("Agents.Example:80", "agents.example"), ("[::1]:8790", "::1"), ("localhost.", "localhost"), ("[::1", "[::1")],
+    ids=["a name with a port", "an IPv6 address", "a name with its final dot", "a malformed header"],
+)
+def test_the_name_of_a_header_has_no_port(header: str, name: str) -> None:
+    assert host_name(header) == name
+
+
+@pytest.mark.parametrize("name", ["127.0.0.1", "::1", "10.0.0.7", "localhost"])
+def test_an_address_is_no_name_that_a_page_can_choose(name: str) -> None:
+    assert is_address(name)
+
+
+@pytest.mark.parametrize("name", ["", "evil.example", "127.0.0.1.evil.example", "localhost.evil.example", "[::1"])
+def test_any_other_name_may_be_chosen_by_a_page(name: str) -> None:
+    assert not is_address(name)
