@@ -344,7 +344,7 @@ class Link:
         hear = counted_sink(self._hear, self.traffic)
         return rates.limited(self._transport, hear, self._faults, self._refuse) if rates else hear
 
-    def _hear(self, frames: Sequence[Frame]) -> int:  # noqa: C901  # each frame would pay for a further call
+    def _hear(self, frames: Sequence[Frame]) -> int:
         """Act on frames in the call that read them, and return how many were taken. A link that is over drops all.
 
         The others stay in the transport: the step has no room for them, or their client has many answers to read.
@@ -360,8 +360,7 @@ class Link:
             budget.left -= self._each + size
         elif not (frames := self._turns.admit(frames)):
             return 0
-        if not self.heard:
-            self.heard = self._events.understands(frames)
+        self.heard = self.heard or self._events.understands(frames)
         tap, add_text = self.tap, self._add_text
         if add_text is not None and given == 1:
             if tap is not None:
