@@ -75,11 +75,16 @@ class Content:
         self._runs.emit(event if event.text or not sent else structs.replace(event, text=sent))
 
     def _rest(self, sent: str, text: str, delta: type[e.TextDelta | e.ReasoningDelta]) -> None:
-        """Send the text that a done block has beyond its deltas; report a Gap if it contradicts them."""
+        """Send the text that a done block has after its deltas; report a Gap for the text before them.
+
+        The gateway hears the end alone of a block that was streamed before it connected.
+        """
         if text == sent:
             return
         if text.startswith(sent):
             self._runs.emit(delta(text=text[len(sent) :]))
+        elif text.endswith(sent):
+            self._runs.tell_gap(e.Gap(text="the beginning of a block was not received"))
         else:
             self._runs.tell_gap(e.Gap(text="a finished block contradicts what was streamed of it"))
 

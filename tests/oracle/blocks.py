@@ -14,6 +14,9 @@ from msgspec import Struct, field
 
 Hold = Callable[[bool, str], None]
 
+GAPS = ("a finished block contradicts what was streamed of it", "the beginning of a block was not received")
+"""Alerts before a done block that is more or other than its deltas (docs/translation.md, rule 4.2)."""
+
 
 class Call(Struct):
     """A call without a result; `cut` if its beginning was not seen, `old` if it is of an earlier run."""
@@ -67,7 +70,7 @@ class Blocks:
                 self._none_open(name)
                 self._kind = "thinking"
             case "alert":
-                self._told_gap = self._told_gap or "contradicts" in data["message"]
+                self._told_gap = self._told_gap or data["message"] in GAPS
             case "text_delta" | "thinking_delta":
                 self._delta(name.partition("_")[0], data["text"])
             case "text_done" | "thinking_done":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dragoman.mappings.canonical.events import (
+    Gap,
     ReasoningDelta,
     ReasoningDone,
     ReasoningStarted,
@@ -47,7 +48,8 @@ def test_a_finished_block_that_contradicts_its_deltas_is_a_gap() -> None:
 
 def test_a_block_received_from_its_middle_is_complete_for_later_clients() -> None:
     session = Session()
-    session.feed(TextDelta(text="world"), TextDone(text="hello world"))
+    said = session.feed(TextDelta(text="world"), TextDone(text="hello world"))
+    assert [event.text for event in said if isinstance(event, Gap)] == ["the beginning of a block was not received"]
     assert [e for e in prelude(session.state) if isinstance(e, TextDelta)] == [TextDelta(text="hello world")]
 
 
