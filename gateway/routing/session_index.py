@@ -51,14 +51,15 @@ class SessionIndex:
         self.add(session)
 
     def _name(self, session: Session, given: dict[str, None], name: str) -> None:
+        """Name a session, unless another one that lives has the name: links would be attached to both."""
+        if self._names.setdefault(name, session) is not session:
+            return
         given.pop(name, None)
         given[name] = None
-        self._names[name] = session
         if len(given) > NAMES_MAX:
             oldest = next(iter(given))
             del given[oldest]
-            if self._names.get(oldest) is session:
-                del self._names[oldest]
+            del self._names[oldest]
 
     def names(self, session: Session) -> list[str]:
         """Return every name under which clients know `session`."""
@@ -68,8 +69,7 @@ class SessionIndex:
         """Forget a session and its names."""
         del self._sessions[session.state.id]
         for name in self._given.pop(session.state.id):
-            if self._names.get(name) is session:  # another session may have taken it
-                del self._names[name]
+            del self._names[name]
 
     def sessions_of(self, link: Link) -> list[Session]:
         """Return the sessions to which a link is attached, or waits to be attached."""

@@ -7,7 +7,11 @@ import pytest
 from dragoman.gateway.routing.session_index import NAMES_MAX
 from dragoman.mappings.pando.vocabulary import keep
 from tests.gateway.in_memory import SESSION, in_memory_gateway
-from tests.gateway.smooth_client_messages import CONVERSATION, SHOWN
+from tests.gateway.pod_messages import run
+from tests.gateway.smooth_client_messages import CONVERSATION, CREATE, SHOWN
+from tests.gateway.smooth_server_messages import CONVERSATION as SERVER_CONVERSATION
+from tests.gateway.smooth_server_messages import CREATED, SERVER_SESSION, acknowledged
+from tests.idle import settle
 
 
 @pytest.mark.parametrize("name", [SESSION, SHOWN, CONVERSATION])
@@ -38,3 +42,25 @@ async def test_a_session_named_by_a_client_is_kept_before_anybody_used_it() -> N
         assert made.session.presence.vacant
         made.session.state.chosen_ids = keep(id="ours")
         assert not made.session.presence.vacant
+
+
+async def test_a_name_stays_with_the_session_that_has_it_while_that_session_lives() -> None:
+    """A gateway in front of one pod opens the same conversation for each client. If the name moved, a client that
+    names its session would be attached to a second one, and shown each event twice.
+    """
+    async with in_memory_gateway(upstream="smooth") as made:
+        asker = made.join("widget")
+        asker.sends(CREATE)
+        await settle()
+        made.pod.sends(acknowledged(made.pod.news()[0]["requestId"], **CREATED))
+        await settle()
+        made.join("terminal", dialect="pod").sends(run("Hello"))
+        await settle()
+        made.pod.sends(acknowledged(made.pod.news()[0]["requestId"], **CREATED))
+        await settle()
+        first, second = made.router.sessions
+        assert first.state.backend_ids == second.state.backend_ids
+        index = made.router._all.index
+        assert index.find_session(SERVER_SESSION) is index.find_session(SERVER_CONVERSATION) is first
+        made.router._all.drop(second)
+        assert index.find_session(SERVER_SESSION) is first
