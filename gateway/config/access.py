@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
 from ipaddress import ip_address
@@ -148,7 +149,7 @@ def jwt_faults(table: Any) -> Iterator[tuple[KeyPath, str]]:
     if jwt.jwks:
         yield from (((*at, "jwks"), text) for text in _jwks_faults(jwt.jwks))
     if any(find_spec(library) is None for library in ("jwt", "cryptography")):
-        yield at, "install the extra: pip install 'dragoman[jwt]'"
+        yield at, f"install the extra: {sys.executable} -m pip install 'dragoman[jwt]'"
 
 
 def _jwks_faults(source: str) -> Iterator[str]:

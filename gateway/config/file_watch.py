@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import sys
 from collections.abc import Callable
 from contextlib import aclosing
 from importlib.util import find_spec
@@ -36,7 +37,8 @@ log = structlog.get_logger("dragoman")
 def check_library() -> None:
     """Raise ConfigError if the library that reports changes is not installed."""
     if find_spec("watchfiles") is None:
-        raise ConfigError("--watch needs the library watchfiles; install it: pip install 'dragoman[watch]'")
+        install = f"{sys.executable} -m pip install 'dragoman[watch]'"
+        raise ConfigError(f"--watch needs the library watchfiles; install it: {install}")
 
 
 async def watch_file(file: Path, on_change: Callable[[], None]) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import sys
 import threading
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
@@ -123,7 +124,8 @@ def start_telemetry() -> Telemetry | None:
 
         exporter = _exporter()
     except ImportError as error:
-        log.warning("traces are off; install the extra: pip install 'dragoman[otel]'", cause=str(error))
+        install = f"{sys.executable} -m pip install 'dragoman[otel]'"
+        log.warning("traces are off; install the extra", install=install, cause=str(error))
         return None
     except ValueError as error:
         log.warning("traces are off", cause=str(error))

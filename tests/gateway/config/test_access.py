@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -86,7 +87,7 @@ def test_a_missing_library_of_jwt_is_an_error_with_the_command_that_installs_it(
     monkeypatch.setattr("dragoman.gateway.config.access.find_spec", lambda name: None if name == missing else name)
     text = f"[auth.jwt]\nsecret = '{'s' * 32}'\naudience = 'a'\n"
     (line,) = (line for line in problems(tmp_path, text) if "pip" in line)
-    assert line.endswith("install the extra: pip install 'dragoman[jwt]'")
+    assert line.endswith(f"install the extra: {sys.executable} -m pip install 'dragoman[jwt]'")
 
 
 def test_one_token_for_two_names_is_refused(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
@@ -152,5 +153,5 @@ def test_a_symbolic_link_to_itself_ends_the_search(tmp_path: Path) -> None:
 
 def test_a_missing_library_is_an_error_with_the_command_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(file_watch, "find_spec", lambda _name: None)
-    with pytest.raises(ConfigError, match=r"pip install 'dragoman\[watch\]'"):
+    with pytest.raises(ConfigError, match=rf"{sys.executable} -m pip install 'dragoman\[watch\]'"):
         check_library()

@@ -127,4 +127,5 @@ def test_a_missing_library_is_a_warning_with_the_command_that_installs_it(monkey
     monkeypatch.setitem(sys.modules, "opentelemetry.sdk.resources", None)
     with capture_logs() as logs:
         assert tracing.start_telemetry() is None
-    assert [line["event"] for line in logs] == ["traces are off; install the extra: pip install 'dragoman[otel]'"]
+    install = f"{sys.executable} -m pip install 'dragoman[otel]'"
+    assert [(line["event"], line["install"]) for line in logs] == [("traces are off; install the extra", install)]
