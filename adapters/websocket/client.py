@@ -48,6 +48,7 @@ from dragoman.adapters.websocket.transport import (
 
 BODY_SIZE = 1024  # bytes of a refusal's body that are read
 LINE_SIZE = 200  # characters of an error's text: one log line
+UNKNOWN_AUTHORITY = (18, 19, 20, 21)  # codes of OpenSSL: nobody whom this machine knows has signed the certificate
 TOKEN = re.compile(r"(?<=[?&]token=)[^&#\s]+")
 TOKEN_START = 16  # characters by which a token is recognised
 SECRETS = re.compile(r"(?i)(?<=token=)[^&#\s]+|(?<=://)[^/@\s]+(?=@)")
@@ -208,7 +209,10 @@ def _cause(error: Exception) -> str:
         case InvalidURL():
             text = "this is not a WebSocket URL"  # the error's own text is only the URL
         case ClientConnectorCertificateError():
-            text = f"the server's certificate is not accepted: {error.certificate_error}"
+            reason = getattr(error.certificate_error, "verify_message", error.certificate_error)
+            own = getattr(error.certificate_error, "verify_code", 0) in UNKNOWN_AUTHORITY
+            hint = "; if you trust who has signed it, name that certificate with ca=FILE" if own else ""
+            text = f"the server's certificate is not accepted: {reason}{hint}"
         case ClientSSLError():
             text = f"TLS failed: {error.strerror}"
         case ClientConnectorDNSError():

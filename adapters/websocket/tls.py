@@ -38,7 +38,10 @@ class CertificateFiles(Struct, frozen=True, kw_only=True):
 
 
 class ServerTls:
-    """The TLS of one listener. With authorities, every client must have a certificate of theirs."""
+    """The TLS of one listener. With authorities, every client must have a certificate of theirs.
+
+    `tell` gets the reason if a renewed certificate cannot be used; then the old one stays in use.
+    """
 
     def __init__(self, files: CertificateFiles, tell: Callable[[str], None]) -> None:
         self._files = files
@@ -55,7 +58,7 @@ class ServerTls:
             try:
                 self._newest = _server_context(self._files)
             except ConfigError as error:
-                self._tell(f"the old certificate stays in use: {error}")
+                self._tell(str(error))
         if self._newest is not self.context:
             connection.context = self._newest
 
