@@ -7,26 +7,17 @@ accept_deadline   after that: the connection is closed if this ends the turn. Th
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
 
 from dragoman.gateway.session.context import SessionContext
-from dragoman.gateway.session.ports import Backend
 from dragoman.gateway.session.turn_states import TurnState
 from dragoman.gateway.timers import Deadline
-
-
-class HasBackend(Protocol):
-    """A session with a backend. A reload may give it another one."""
-
-    backend: Backend
 
 
 class CancelDeadline:
     """The running deadline of one session's cancel."""
 
-    def __init__(self, context: SessionContext, session: HasBackend) -> None:
+    def __init__(self, context: SessionContext) -> None:
         self._context = context
-        self._session = session
         self._timer = Deadline(context.services.schedule)
 
     def begin(self, force: Callable[[], None]) -> None:
@@ -56,4 +47,4 @@ class CancelDeadline:
             self._context.log.warning(
                 "the backend goes on with a turn that is over for clients; closing the connection"
             )
-            self._session.backend.rest()
+            self._context.effects.backend.rest()

@@ -12,13 +12,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Protocol, get_args
+from typing import Any, get_args
 
 from msgspec import UNSET, structs
 
 from dragoman.gateway.observability import audit
-from dragoman.gateway.session.cancel_deadline import CancelDeadline, HasBackend
-from dragoman.gateway.session.context import Effects, SessionContext
+from dragoman.gateway.session.cancel_deadline import CancelDeadline
+from dragoman.gateway.session.context import SessionContext
 from dragoman.gateway.session.history import page
 from dragoman.gateway.session.in_flight import OPENING, PendingCommand
 from dragoman.gateway.session.inputs import BUSY, Inputs
@@ -62,35 +62,15 @@ def split_answers(events: Iterable[Any]) -> list[tuple[bool, list[Any]]]:
     return parts
 
 
-class CommandEffects(Effects, HasBackend, Protocol):
-    """The effects that commands have on their session."""
-
-    def opened(self, event: SessionOpened) -> CommandEffects:
-        """Take the names that the backend gave; return the session that clients are shown for this one."""
-
-    def show(self, client: Client, request: str, event: SessionOpened, then: Command | None) -> None:
-        """Attach the client that had the session opened, and act on what it asked of it."""
-
-    def refused(self) -> None:
-        """Drop the session: its backend did not open it."""
-
-    def entitle(self, title: str) -> None:
-        """Give the session a title."""
-
-    def note_quiet(self) -> None:
-        """Take note that a turn or input may have begun or ended."""
-
-
 class Commands:
     """The commands of one session."""
 
-    def __init__(self, context: SessionContext, inputs: Inputs, questions: Questions, effects: CommandEffects) -> None:
+    def __init__(self, context: SessionContext, inputs: Inputs, questions: Questions) -> None:
         self._context = context
         self._in_flight = context.in_flight
         self._inputs = inputs
         self._questions = questions
-        self._effects = effects
-        self.deadline = CancelDeadline(context, effects)
+        self.deadline = CancelDeadline(context)
         self._held: list[tuple[Client | None, c.CancelTurn]] = []  # cancels that wait for the connection
 
     # -- asked -------------------------------------------------------------------------------------------
@@ -103,7 +83,7 @@ class Commands:
                 self._page(client, command)
             case c.SubmitInput():
                 self._inputs.submit(client, command)
-                self._effects.note_quiet()
+                self._context.effects.note_quiet()
             case c.CancelTurn() if client.dialect.cancels_own_turns and not self._inputs.owns_turn(client):
                 client.refuse(command.request, "not_running", "no turn of this client is in progress")
             case c.CancelTurn():
@@ -151,7 +131,7 @@ class Commands:
 
     def _rename(self, client: Client, command: c.RenameSession) -> None:
         """Set the title here: the backend keeps none."""
-        self._effects.entitle(command.title)
+        self._context.effects.entitle(command.title)
         if client.attaches:
             client.send([Reply(request=command.request)])
         else:
@@ -203,7 +183,7 @@ class Commands:
         unaccepted = self.accept_waiting(now)
         if self._context.state.turn is not None:
             self.give_all(c.CancelTurn)  # an error later would end the turn a second time
-            self._effects.deliver(self._context.form.cut("cancelled", None, now, discard=not unaccepted), now)
+            self._context.effects.deliver(self._context.form.cut("cancelled", None, now, discard=not unaccepted), now)
 
     def cancel_over(self) -> None:
         """Stop the deadline of a cancel: it must not end the next turn."""
@@ -224,12 +204,12 @@ class Commands:
         pending = self._in_flight.settle(request)
         self._inputs.settled(request)
         if quiet:
-            self._effects.note_quiet()
+            self._context.effects.note_quiet()
         return pending
 
     def take(self, event: Any, at: int) -> None:
         """Act on an answer of the backend to one command, of ours or of another program."""
-        shown = self._effects
+        shown = self._context.effects
         if isinstance(event, SessionOpened):
             shown = shown.opened(event)
             if not event.request:
@@ -244,7 +224,7 @@ class Commands:
         elif isinstance(event, TurnAccepted):
             self._settle(event.request, quiet=False)
             self._inputs.accept(pending, at)
-            self._effects.note_quiet()  # only now: with the input's turn the session was busy all the time
+            self._context.effects.note_quiet()  # only now: with the input's turn the session was busy all the time
         elif isinstance(event, SessionOpened):
             self._settle(event.request)
             if pending.client is not None:
@@ -269,7 +249,7 @@ class Commands:
             self.cancel_over()
         _note_result(pending, failure)
         if isinstance(command, OPENING) and self._context.state.backend_ids is None:
-            self._effects.refused()
+            self._context.effects.refused()
         if isinstance(command, c.CancelTurn) and failure is not None and failure.cause == "unsupported":
             # It has no cancel: the turn ends for its clients (docs/translation.md, rule 3.4). Other refusals end
             # nothing.
@@ -314,7 +294,7 @@ class Commands:
         """Apply what a backend did, if it tells that only to the client that asked."""
         state = self._context.state
         if isinstance(command, c.RenameSession) and state.title != command.title:
-            self._effects.entitle(command.title)
+            self._context.effects.entitle(command.title)
         elif isinstance(command, c.ArchiveSession | c.UnarchiveSession):
             state.archived = isinstance(command, c.ArchiveSession)
 

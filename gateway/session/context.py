@@ -1,4 +1,4 @@
-"""The context that the parts of one session share, and the effects that all of them have on it.
+"""The context that the parts of one session share, and the effects that they have on it.
 
 No part knows the session itself: session.py builds the parts, and performs their effects. `Effects` is a protocol and
 not a list of values as in mappings, because most effects must be done at once: an input is accepted before the events
@@ -18,19 +18,54 @@ from dragoman.gateway.services import Services
 from dragoman.gateway.session.delivery import Delivery
 from dragoman.gateway.session.in_flight import InFlight
 from dragoman.gateway.session.normal_form import NormalForm
+from dragoman.gateway.session.ports import Backend, Client
 from dragoman.gateway.session.runs import Run
 from dragoman.gateway.session.turn_states import TurnStates
-from dragoman.mappings.canonical import SessionState
+from dragoman.mappings.canonical import Command, Event, SessionState
+from dragoman.mappings.canonical.events import SessionOpened
+from dragoman.mappings.canonical.values import Failure
 from dragoman.mappings.dialect import Dialect
 
 log = structlog.get_logger("dragoman.session")
 
 
 class Effects(Protocol):
-    """The effect that every part has on its session; a part with further ones extends this protocol."""
+    """The effects that the parts of a session have on it. A reload may give it another backend."""
+
+    backend: Backend
 
     def deliver(self, runs: list[Run], at: int) -> None:
         """Append runs to the log, and give them to every client."""
+
+    def say(self, event: Event) -> None:
+        """Tell the clients something that the gateway itself says."""
+
+    def command(self, client: Client, command: Command) -> None:
+        """Act on a command of a client."""
+
+    def note_quiet(self) -> None:
+        """Take note that a turn or input may have begun or ended."""
+
+    def give_up(self, failure: Failure) -> None:
+        """Fail the open turn, and all that waits for the backend."""
+
+    def opened(self, event: SessionOpened) -> Effects:
+        """Take the names that the backend gave; return the session that clients are shown for this one."""
+
+    def show(self, client: Client, request: str, event: SessionOpened, then: Command | None) -> None:
+        """Attach the client that had the session opened, and act on what it asked of it."""
+
+    def refused(self) -> None:
+        """Drop the session: its backend did not open it."""
+
+    def entitle(self, title: str) -> None:
+        """Give the session a title."""
+
+    def deserted(self) -> None:
+        """Take note that the last client has left."""
+
+    def rested(self) -> None:
+        """Take note that there was neither a client nor a turn for `session_ttl`."""
 
 
 class SessionContext(Struct, frozen=True, kw_only=True):
@@ -44,6 +79,7 @@ class SessionContext(Struct, frozen=True, kw_only=True):
     states: TurnStates
     delivery: Delivery
     in_flight: InFlight
+    effects: Effects
 
     @property
     def log(self) -> structlog.stdlib.BoundLogger:

@@ -15,7 +15,7 @@ from urllib.parse import unquote, urlsplit
 
 from msgspec import structs
 
-from dragoman.gateway.session.context import Effects, SessionContext
+from dragoman.gateway.session.context import SessionContext
 from dragoman.gateway.session.in_flight import PendingCommand
 from dragoman.gateway.session.ports import Client
 from dragoman.gateway.session.questions import Questions
@@ -39,12 +39,11 @@ BUSY = "the connection to the backend was lost and is being made again; try agai
 class Inputs:
     """The inputs of one session. `waiting` is the request of the input that is not accepted yet, "" if none."""
 
-    __slots__ = ("_context", "_effects", "_late", "_questions", "waiting")
+    __slots__ = ("_context", "_late", "_questions", "waiting")
 
-    def __init__(self, context: SessionContext, questions: Questions, effects: Effects) -> None:
+    def __init__(self, context: SessionContext, questions: Questions) -> None:
         self._context = context
         self._questions = questions
-        self._effects = effects
         self.waiting = ""
         self._late: tuple[str, SubmitInput] | None = None  # the last input that was not accepted in time
 
@@ -101,7 +100,7 @@ class Inputs:
 
     def _begin_turn(self, origin: Origin, command: SubmitInput, at: int) -> None:
         message = Message(role="user", text=flatten(command.segments), segments=command.segments)
-        self._effects.deliver(self._context.form.accept(origin, message, at), at)
+        self._context.effects.deliver(self._context.form.accept(origin, message, at), at)
 
     # -- late inputs -----------------------------------------------------------------------------------
 

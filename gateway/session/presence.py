@@ -8,12 +8,11 @@ history, at most `snapshot_wait`, or until it says something itself.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
 
 from dragoman.gateway.observability import audit
 from dragoman.gateway.services import Services
 from dragoman.gateway.session.context import SessionContext
-from dragoman.gateway.session.ports import Backend, Client
+from dragoman.gateway.session.ports import Client
 from dragoman.gateway.timers import Deadline, Timer
 
 NS = 1_000_000_000
@@ -87,27 +86,14 @@ class PendingAttach:
             self._remove(key)
 
 
-class PresenceEffects(Protocol):
-    """The backend of a session, and the effects of its clients' absence."""
-
-    backend: Backend
-
-    def deserted(self) -> None:
-        """Take note that the last client has left."""
-
-    def rested(self) -> None:
-        """Take note that there was neither a client nor a turn for `session_ttl`."""
-
-
 class Presence:
     """The links of one session, and the timer that runs while there are none."""
 
-    __slots__ = ("_context", "_effects", "_expiry", "_pending", "_used_at")
+    __slots__ = ("_context", "_expiry", "_pending", "_used_at")
 
-    def __init__(self, context: SessionContext, pending: PendingAttach, effects: PresenceEffects) -> None:
+    def __init__(self, context: SessionContext, pending: PendingAttach) -> None:
         self._context = context
         self._pending = pending
-        self._effects = effects
         self._expiry = Deadline(context.services.schedule)
         self._used_at = 0
 
@@ -147,7 +133,7 @@ class Presence:
             self._context.delivery.attach(client, request)
             return
         self._expiry.stop()
-        self._effects.backend.start()  # first: what the backend tells at once is then in the first snapshot
+        self._context.effects.backend.start()  # first: what the backend tells at once is then in the first snapshot
         if client.attaches:
             audit.note("attach", client, session=self._context.state.id)
             self._context.delivery.attach(client, request)
@@ -157,7 +143,7 @@ class Presence:
 
     def connect_for_query(self) -> None:
         """Connect to the backend for a client that only asks, and rest after `session_ttl`."""
-        self._effects.backend.start()
+        self._context.effects.backend.start()
         if self.deserted and not self._expiry.is_running:
             self.await_client()
 
@@ -172,7 +158,7 @@ class Presence:
 
     def _leave(self) -> None:
         if self.deserted:
-            self._effects.deserted()
+            self._context.effects.deserted()
             self.await_client()
 
     def await_client(self) -> None:
@@ -199,8 +185,8 @@ class Presence:
         """Close the connection to the backend, and say so: nobody uses the session."""
         self._context.log.info("session idle, closing its backend connection")
         audit.note("close", "gateway", session=self._context.state.id, reason="session_ttl")
-        self._effects.backend.rest()
-        self._effects.rested()
+        self._context.effects.backend.rest()
+        self._context.effects.rested()
 
     def rest_backend(self) -> None:
         """Connect to a lost backend no more until the next client or command, if nobody waits for it.
@@ -210,7 +196,7 @@ class Presence:
         context = self._context
         waits = context.states.busy or context.in_flight or self._pending.waiting
         if self.deserted and not waits and not context.upstream.turn_outlives_connection:
-            self._effects.backend.rest()
+            self._context.effects.backend.rest()
 
     def close(self) -> None:
         """Detach every client and stop the timer: the session has ended."""

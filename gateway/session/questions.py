@@ -7,19 +7,16 @@ client whose dialect has no questions is asked in words, and its next input is t
 
 from __future__ import annotations
 
-from typing import Protocol
-
 import structlog
 from msgspec import UNSET, structs
 
 from dragoman.gateway.observability import audit
 from dragoman.gateway.session import wording
-from dragoman.gateway.session.context import Effects, SessionContext
+from dragoman.gateway.session.context import SessionContext
 from dragoman.gateway.session.in_flight import PendingCommand
 from dragoman.gateway.session.normal_form import Given, denied
 from dragoman.gateway.session.ports import Client
 from dragoman.gateway.timers import Deadline
-from dragoman.mappings.canonical import Command, Event
 from dragoman.mappings.canonical import events as e
 from dragoman.mappings.canonical.commands import (
     AnswerApproval,
@@ -42,22 +39,11 @@ ANSWERED = "the question was answered already"
 NOBODY: frozenset[str] = frozenset()  # one for all sessions: each empty one takes 216 bytes
 
 
-class QuestionEffects(Effects, Protocol):
-    """The effects that questions have on their session."""
-
-    def say(self, event: Event) -> None:
-        """Tell the clients something that the gateway itself says."""
-
-    def command(self, client: Client, command: Command) -> None:
-        """Act on a command of a client."""
-
-
 class Questions:
     """The questions of one session; at most one is open at a time."""
 
-    def __init__(self, context: SessionContext, effects: QuestionEffects) -> None:
+    def __init__(self, context: SessionContext) -> None:
         self._context = context
-        self._effects = effects
         self._shown = ""  # id of the open question
         self._shown_at = 0
         self._form: Form | None = None
@@ -130,7 +116,7 @@ class Questions:
         if self.given is not None:
             return
         text = f"no answer within {services.limits.answer_deadline:g} s: denied"
-        self._effects.say(e.Alert(level="warn", source="pod", text=text, at=services.clock()))
+        self._context.effects.say(e.Alert(level="warn", source="pod", text=text, at=services.clock()))
         self._give(None, _verdict(block.asked, approved=False))
 
     # -- answers in a dialect's own form -----------------------------------------------------------------
@@ -210,7 +196,7 @@ class Questions:
     def _ask_on(self, form: Form, fault: str, segments: tuple[Segment, ...], origin: Origin) -> None:
         now = self._context.services.clock()
         text = form.prompt(fault)
-        self._effects.deliver(
+        self._context.effects.deliver(
             self._context.form.questions.asked_again(text, now, segments=segments, origin=origin), now
         )
 
@@ -257,12 +243,12 @@ class Questions:
         block, given, now = self.open, self.given, self._context.services.clock()
         if block is not None and given is not None and command.question == self._shown:
             if failure is None:
-                self._effects.deliver(self._context.form.questions.answered(given, now), now)
+                self._context.effects.deliver(self._context.form.questions.answered(given, now), now)
             else:
                 self.given, self._giver = None, ""
                 if failure.cause == "not_found":
                     lost = Given(resolved=denied(block.asked))
-                    self._effects.deliver(self._context.form.questions.answered(lost, now), now)
+                    self._context.effects.deliver(self._context.form.questions.answered(lost, now), now)
         if not pending.segments or failure is not None:
             return False
         _acknowledge(pending.client, command.request)
@@ -289,14 +275,14 @@ class Questions:
             self._note(client, command.request, pending.segments, wording.code_invalid(event))
         elif self._context.route.otp_resend and refused:
             again = SubmitInput(request=command.request, session=command.session, segments=refused)
-            self._effects.command(client, again)
+            self._context.effects.command(client, again)
         else:
             self._note(client, command.request, pending.segments, f"{event.text}\nSend your message again.")
 
     def _note(self, client: Client, request: str, segments: tuple[Segment, ...], text: str) -> None:
         """Answer an input outside of any turn with a text; a client that waits for a reply gets one."""
         now = self._context.services.clock()
-        self._effects.deliver(self._context.form.questions.noted(text, now, segments=segments), now)
+        self._context.effects.deliver(self._context.form.questions.noted(text, now, segments=segments), now)
         if client.dialect.has_request_ids:
             client.send([e.QuestionAsked(text=text), e.Reply(request=request)])
         else:

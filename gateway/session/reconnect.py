@@ -15,10 +15,10 @@ time: an input in flight is found in the history or fails, a stop in flight is d
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from dragoman.gateway.session.commands import Commands
-from dragoman.gateway.session.context import Effects, SessionContext
+from dragoman.gateway.session.context import SessionContext
 from dragoman.gateway.session.inputs import Inputs
 from dragoman.gateway.session.turn_recovery import CONTENT, FoundTurn, ResumedTurn, find_turn, missed_events
 from dragoman.gateway.session.turn_states import ConnectionState, Trigger
@@ -34,20 +34,12 @@ STARTED = CONTENT - {e.ToolCallFinished}  # a result may belong to the model tur
 UNKNOWN = Failure(cause="upstream_lost", text="the connection was lost before the backend answered")
 
 
-class ReconnectEffects(Effects, Protocol):
-    """The effects that a lost connection has on its session."""
-
-    def give_up(self, failure: Failure) -> None:
-        """Fail the open turn, and all that waits for the backend."""
-
-
 class Reconnect:
     """The open turn of one session while the connection to its backend is lost, and after it is made again."""
 
     __slots__ = (
         "_commands",
         "_context",
-        "_effects",
         "_failure",
         "_grace",
         "_inputs",
@@ -56,11 +48,10 @@ class Reconnect:
         "filters_events",
     )
 
-    def __init__(self, context: SessionContext, inputs: Inputs, commands: Commands, effects: ReconnectEffects) -> None:
+    def __init__(self, context: SessionContext, inputs: Inputs, commands: Commands) -> None:
         self._context = context
         self._inputs = inputs
         self._commands = commands
-        self._effects = effects
         self._failure: Failure | None = None  # why the turn fails if nothing better is heard; None while connected
         self._grace = Deadline(context.services.schedule)
         self._resumed: ResumedTurn | None = None
@@ -103,7 +94,7 @@ class Reconnect:
 
     def _expire(self) -> None:
         if self._failure is not None:
-            self._effects.give_up(self._failure)
+            self._context.effects.give_up(self._failure)
 
     def take(self, items: Sequence[Any], at: int) -> list[Any]:
         """Learn from the first whole history among `items`; return the events that remain to be acted on."""
@@ -158,14 +149,14 @@ class Reconnect:
             return state.turn is None
         found = find_turn(state, self._input(), history)
         if found.verdict == "unknown" and failure is not None:
-            self._effects.give_up(failure)
+            self._context.effects.give_up(failure)
             return True
         self.close()
         self._commands.accept_waiting(at)
         self._start_unknown = state.turn is None or state.turn.model_turn is None
         self._say_missed(found, at)
         if found.verdict == "ended":
-            self._effects.deliver(self._context.form.feed(found.ending_events(), at), at)
+            self._context.effects.deliver(self._context.form.feed(found.ending_events(), at), at)
         else:
             self._resumed = ResumedTurn(state, logged=found.ends_in_text)
         for kind in STOPS:
@@ -189,7 +180,7 @@ class Reconnect:
             known, running = state.transcript[state.fresh :], found.verdict == "running"
             events = self._with_start(missed_events(state.turn, known, found.own, running=running))
             if events:
-                self._effects.deliver(self._context.form.feed(events, at), at)
+                self._context.effects.deliver(self._context.form.feed(events, at), at)
 
     def over(self) -> None:
         """Answer the cancels that waited for the turn, which has failed."""

@@ -88,7 +88,7 @@ class Session:
         self._route = route
         self._names_only = route.show.tools == "names"
         self._observer, self._observed = observer, state.status
-        self.form = me._normal_form(upstream)
+        self.form = self._normal_form(me, upstream)
         self.states = self.form.states
         self.log = Log(state, services.limits)
         self.memory = SessionMemory(state, self.log, services, MethodType(_drop_commands, me))
@@ -106,18 +106,18 @@ class Session:
             states=self.states,
             delivery=self.delivery,
             in_flight=self.in_flight,
+            effects=me,
         )
-        self.questions = Questions(context, me)
-        self.inputs = Inputs(context, self.questions, me)
-        self.commands = Commands(context, self.inputs, self.questions, me)
-        self.reconnect = Reconnect(context, self.inputs, self.commands, me)
+        self.questions = Questions(context)
+        self.inputs = Inputs(context, self.questions)
+        self.commands = Commands(context, self.inputs, self.questions)
+        self.reconnect = Reconnect(context, self.inputs, self.commands)
         self.pending = PendingAttach(MethodType(_attach, me), services)
-        self.presence: Presence = Presence(context, self.pending, me)
+        self.presence: Presence = Presence(context, self.pending)
         self.is_busy = False  # a turn is open, or an input waits to be accepted
         self.backend: Backend = connect(self)
 
-    def _normal_form(self, upstream: Dialect) -> NormalForm:
-        me: Session = weakref.proxy(self)
+    def _normal_form(self, me: Session, upstream: Dialect) -> NormalForm:
         return NormalForm(
             self.state,
             self._services.new_id,
