@@ -63,16 +63,10 @@ class UpstreamTarget(Struct, frozen=True, kw_only=True):
 
 
 _ATTRIBUTES = (
-    "_clock",
     "_complaint",
-    "_connect",
-    "_dialect",
-    "_dials",
     "_ended_by_peer",
     "_endpoint",
-    "_failover",
     "_first",
-    "_limits",
     "_link",
     "_lost_at",
     "_may_go_on",
@@ -83,10 +77,8 @@ _ATTRIBUTES = (
     "_services",
     "_session",
     "_spawn",
-    "_status",
     "_stopped",
-    "_tap",
-    "_trace",
+    "_target",
     "_translator",
     "_transport",
     "_waiting",
@@ -109,18 +101,10 @@ class Upstream:
         spawn: Callable[[Coroutine[Any, Any, None], str], None],
     ) -> None:
         self._name = name
-        self._dialect = target.dialect
-        self._connect = target.connect
-        self._dials = target.dials
-        self._tap = target.tap
-        self._trace = target.trace
-        self._status = target.status
-        self._failover = target.failover
+        self._target = target
         self._session = session
         self._spawn = spawn
         self._services = services
-        self._limits = services.limits
-        self._clock = services.clock
         self._link: Link | None = None
         self._transport: Transport | None = None  # of that link
         self._first: FirstFrames | None = None
@@ -139,7 +123,7 @@ class Upstream:
 
     def start(self) -> None:
         # A backend that opens conversations is dialled with the first command that needs it.
-        if self._dialect.single_session or self._dialect.session_ref is not None:
+        if self._target.dialect.single_session or self._target.dialect.session_ref is not None:
             self._connect_now()
 
     def _connect_now(self) -> None:
@@ -153,7 +137,7 @@ class Upstream:
         if self._link is not None and self._link.alive:
             self._link.send(commands)
             return
-        room = self._limits.unsent_commands - len(self._waiting)
+        room = self._services.limits.unsent_commands - len(self._waiting)
         self._waiting += commands[:room]
         if commands[room:]:
             self._session.lost(
@@ -190,25 +174,25 @@ class Upstream:
         return self._stopped or self._resting
 
     async def _keep_connected(self) -> None:
-        self._status.wanted += 1
+        self._target.status.wanted += 1
         try:
             failures = 0
             reached = True  # each change is logged, not each attempt
             while not self._ending:
                 self._wanted.clear()
-                self._status.attempts += 1
-                OUTGOING.set(self._trace())  # a context variable, set for this task alone
+                self._target.status.attempts += 1
+                OUTGOING.set(self._target.trace())  # a context variable, set for this task alone
                 try:
-                    deadline = self._limits.connect_deadline if self._failover is None else None
-                    transport = await self._dials.connect(self._endpoint, self._connect, deadline)
+                    deadline = self._services.limits.connect_deadline if self._target.failover is None else None
+                    transport = await self._target.dials.connect(self._endpoint, self._target.connect, deadline)
                 except (OSError, TimeoutError) as error:
                     self._note_unreachable(error, is_new=reached)
                     reached = False
                     failures += 1
                 else:
                     reached = True
-                    if self._failover is not None:
-                        self._endpoint = self._failover.endpoint
+                    if self._target.failover is not None:
+                        self._endpoint = self._target.failover.endpoint
                     heard = await self._serve(transport)
                     failures = 0 if heard else failures + 1  # who accepts and drops is not dialled again at once
                     if self._may_go_on and heard:
@@ -218,15 +202,15 @@ class Upstream:
                 await self._pause(0 if self._is_in_grace() else failures)
             self._running = False
         finally:
-            self._status.wanted -= 1
+            self._target.status.wanted -= 1
 
     def _note_unreachable(self, error: OSError | TimeoutError, *, is_new: bool) -> None:
         """Fail what waits for a backend that cannot be reached; log it if it `is_new`."""
-        late = f"no connection within {self._limits.connect_deadline:g} s"
+        late = f"no connection within {self._services.limits.connect_deadline:g} s"
         why = full_reason(error) or late
         if is_new:
             self._log_change("warning", "backend not reachable, trying again", cause=why)
-        self._status.note_fault(why, self._clock())
+        self._target.status.note_fault(why, self._services.clock())
         unsent, self._waiting = self._waiting, []
         cause: Cause = "busy" if error.errno == errno.EBUSY else "upstream_lost"
         text = f"{UNREACHABLE}: {public_reason(error) or late}"
@@ -238,53 +222,55 @@ class Upstream:
 
     def _is_in_grace(self) -> bool:
         """Return True while a turn that was open when the connection was lost may be found again."""
-        grace = int(self._limits.reconnect_grace * NS)
+        grace = int(self._services.limits.reconnect_grace * NS)
         return self._lost_at is not None and self._services.monotonic() - self._lost_at < grace
 
     async def _serve(self, transport: Transport) -> bool:
         """Use this connection until it ends; return True if the backend sent anything."""
         if self._ending:  # while we were connecting
             await transport.close()
-            if self._failover is not None:
-                self._failover.note_end("")
+            if self._target.failover is not None:
+                self._target.failover.note_end("")
             return False
         if self._translator is None or not (self._may_go_on and self._is_in_grace()):
-            self._translator = self._dialect.client(self._clock, self._services.new_id)
-        self._first = FirstFrames(self._dialect, self._services.all_dialects, self._services.schedule, self._give_up)
-        traffic = self._services.ledger.counted_traffic(self._dialect.name, "backend")
+            self._translator = self._target.dialect.client(self._services.clock, self._services.new_id)
+        self._first = FirstFrames(
+            self._target.dialect, self._services.all_dialects, self._services.schedule, self._give_up
+        )
+        traffic = self._services.ledger.counted_traffic(self._target.dialect.name, "backend")
         link = Link(
-            Peer(id=f"{self._name}:up", dialect=self._dialect, traffic=traffic),
+            Peer(id=f"{self._name}:up", dialect=self._target.dialect, traffic=traffic),
             transport,
             self._translator,
             self._services,
             LinkEvents(sink=self._hear, over=self._link_over, understands=self._understands),
-            self._tap,
+            self._target.tap,
         )
         self._link, self._transport = link, transport
         if not self._complaint:
             self._log_change("info", "backend connected")
-        self._status.connected += 1
+        self._target.status.connected += 1
         try:
             await link.run(self._begin)
         finally:
             self._link = self._first = self._transport = None
-            self._status.connected -= 1
-            self._status.heard -= link.heard
-            self._status.dropped += link.heard and self._ended_by_peer
+            self._target.status.connected -= 1
+            self._target.status.heard -= link.heard
+            self._target.status.dropped += link.heard and self._ended_by_peer
             fault = UNHEARD if not link.heard and self._ended_by_peer else ""
             if fault:
-                self._dials.note_failure(self._endpoint, fault)
-            if self._failover is not None:
-                self._failover.note_end(fault)
+                self._target.dials.note_failure(self._endpoint, fault)
+            if self._target.failover is not None:
+                self._target.failover.note_end(fault)
         return link.heard
 
     def _understands(self, frames: Sequence[Frame]) -> bool:
         if self._first is None or not self._first.take(frames):
             return False
         self._first = None
-        self._status.note_heard()
-        if self._failover is not None:
-            self._failover.note_heard()
+        self._target.status.note_heard()
+        if self._target.failover is not None:
+            self._target.failover.note_heard()
         return True
 
     def _give_up(self) -> None:
@@ -316,7 +302,7 @@ class Upstream:
             self._complaint = ""
             self._log_change("warning", "backend lost, connecting again", **({"cause": reason} if reason else {}))
         if not self._resting:
-            self._status.note_fault(f"{text}: {reason}" if reason else text, self._clock())
+            self._target.status.note_fault(f"{text}: {reason}" if reason else text, self._services.clock())
         if reason:
             text = f"{text}: {public_reason(OSError(reason))}"
         if self._translator is not None:
@@ -339,7 +325,7 @@ class Upstream:
         """Wait before the next attempt, until a command needs the backend."""
         if self._ending:
             return
-        delay = min(self._limits.backoff_max, self._limits.backoff_first * 2 ** min(failures, 16))
+        delay = min(self._services.limits.backoff_max, self._services.limits.backoff_first * 2 ** min(failures, 16))
         try:
             async with asyncio.timeout(delay * random.uniform(0.5, 1.0)):  # noqa: S311  # jitter, not a secret
                 await self._wanted.wait()

@@ -84,8 +84,8 @@ async def test_the_connection_of_a_new_session_has_the_limits_that_its_route_has
     sessions.create(NewSession(id="s"), connect)
     (connection,) = made
     assert isinstance(connection, Upstream)
-    assert connection._limits.connect_deadline == 1.5
-    assert connection._dials._limits().connect_deadline == 1.5
+    assert connection._services.limits.connect_deadline == 1.5
+    assert connection._target.dials._limits().connect_deadline == 1.5
 
 
 async def test_a_backend_in_this_process_replaces_the_upstream() -> None:
