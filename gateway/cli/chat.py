@@ -10,6 +10,7 @@ import structlog
 import typer
 
 from dragoman.gateway.backend_client import BackendClient, TurnOutcome, TurnRunner, TypedAnswer
+from dragoman.gateway.cli import quick_start
 from dragoman.gateway.cli.options import LogJson, LogLevel
 from dragoman.gateway.cli.running import set_up
 from dragoman.gateway.cli.terminal import DIM, Terminal
@@ -333,6 +334,7 @@ def chat(
     terminal = Terminal(tuple(COMMANDS))
     _tell_notices(terminal, log_level)
     with BackendClient(parse(endpoint)) as client:
+        quick_start.end()
         client.open(session)
         if terminal.live:
             terminal.note(f"{parse(endpoint).masked}, session {client.session}. /help lists the commands.")

@@ -68,8 +68,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
 """Command -> its panel in `dragoman --help` and its summary, in the order of the help."""
 
 
-SERVING = frozenset({"bridge", "serve", "replay"})
-"""The commands that run until they are stopped, and so import no more than they need."""
+QUICK = frozenset({"bridge", "serve", "replay", "demo-backend", "send", "chat"})
+"""The commands that run a gateway, and start with no more than they need."""
 
 CLOSED = 128 + signal.SIGPIPE
 """The exit code if nobody reads the output, as a shell reports it for other tools."""
@@ -78,7 +78,7 @@ CLOSED = 128 + signal.SIGPIPE
 def load() -> None:
     """Import the module of the command that the arguments name, if any."""
     name = next(iter(sys.argv[1:]), "")
-    if name in SERVING:
+    if name in QUICK:
         from dragoman.gateway.cli import quick_start  # not needed for `--help` and `--version`
 
         quick_start.begin()

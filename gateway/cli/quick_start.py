@@ -1,4 +1,4 @@
-"""Start a serving command with less CPU and memory, by leaving out parts of libraries that it never uses.
+"""Start a command that runs a gateway with less CPU and memory, without parts of libraries that it never uses.
 
     structlog   imports rich, with which it could draw tracebacks; our logs show them as plain text
     aiohttp     reads the certificates of all authorities twice; a `wss:` URL reads them when it is dialled
@@ -17,7 +17,7 @@ from importlib import import_module
 
 
 def begin() -> None:
-    """Prepare this process for the imports of a serving command."""
+    """Prepare this process for the imports of a command that runs a gateway."""
     gc.disable()
     _import_without("structlog", "rich")
     ssl.SSLContext.set_default_verify_paths = _trust_nobody  # type: ignore[assignment, method-assign]  # until `end`

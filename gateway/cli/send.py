@@ -10,6 +10,7 @@ import typer
 from msgspec import Struct, structs
 
 from dragoman.gateway.backend_client import Asked, BackendClient, TurnOutcome, TurnRunner, question_words
+from dragoman.gateway.cli import quick_start
 from dragoman.gateway.cli.options import AsJson, Deadline, LogJson, LogLevel
 from dragoman.gateway.cli.plain_values import is_encodable
 from dragoman.gateway.cli.running import set_up
@@ -69,6 +70,7 @@ def send(
     set_up(log_level, log_json)
     interrupted = False
     with BackendClient(parse(endpoint)) as client:
+        quick_start.end()
         client.open(session)
         turn = TurnRunner(client, _show_json if as_json else _show_text, _ask)
         try:

@@ -1,4 +1,4 @@
-"""A serving command starts without modules that it does not need: other dialects, and parts of libraries."""
+"""A command that runs a gateway starts without modules that it does not need: other dialects, parts of libraries."""
 
 from __future__ import annotations
 
@@ -54,6 +54,21 @@ def test_a_bridge_imports_only_the_dialects_and_libraries_that_it_uses(
     modules = imported("bridge", listen.format(folder=tmp_path), upstream.format(folder=tmp_path))
     assert used <= modules
     assert not modules & (unused | NEVER)
+
+
+@pytest.mark.parametrize("command", ["send", "chat"])
+def test_a_client_of_the_command_line_does_not_import_the_library_that_draws_tables(
+    command: str, tmp_path: Path
+) -> None:
+    arguments = (command, f"pod+unix:{tmp_path}/sock", *(["Hi"] if command == "send" else []))
+    program = [sys.executable, "-X", "importtime", "-m", "dragoman", *arguments]
+    done = subprocess.run(program, capture_output=True, text=True, input="", check=False, timeout=50)
+    assert "dragoman.gateway.backend_client" in done.stderr
+    assert "rich.console" not in done.stderr
+
+
+def test_a_demo_backend_does_not_import_the_library_that_draws_tables(tmp_path: Path) -> None:
+    assert "rich.console" not in imported("demo-backend", f"pod+unix:{tmp_path}/sock")
 
 
 def test_certificates_are_trusted_again_once_everything_is_imported() -> None:
