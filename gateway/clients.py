@@ -87,7 +87,7 @@ class Clients:
         return text
 
     def disconnect(self, peer: str) -> None:
-        """Count a connection of this peer no more."""
+        """Stop counting a connection of this peer."""
         self.admission.disconnect(address_of(peer))
 
     def welcome(

@@ -80,7 +80,7 @@ class Outbox:
         self._meter.add(size)
 
     def close(self) -> None:
-        """Accept no more frames: `take` returns those that are left, then []."""
+        """Stop accepting frames: `take` returns those that are left, then []."""
         self.closed, self.idle = True, False
         self._start_writer = None
 

@@ -1,12 +1,13 @@
 """The subscribers of a publication, and the detection of one that does not read.
 
-libzmq reports neither which subscriber is full nor a way to disconnect one. The kernel knows: bytes stay in the send
-queue of a connection whose peer does not read. Such a connection is shut down after `stall_deadline`, but only if there
-are other subscribers. A single one harms no other, and its missed messages are counted.
+libzmq does not report which subscriber is full, and has no way to disconnect one. The kernel knows: bytes stay in the
+send queue of a connection whose peer does not read. Such a connection is shut down after `stall_deadline`, but only if
+there are other subscribers. A single one harms no other, and its missed messages are counted.
 
 libzmq keeps every subscription of every connection, about 40 bytes of memory for each byte, and has no option that
-bounds them; ZMQ_XPUB_MANUAL keeps them as well. But each subscription bears the descriptor of its connection. So a
-connection with too many is shut down, and libzmq frees what it kept for it. A connection too many is shut down too.
+bounds them; ZMQ_XPUB_MANUAL keeps them as well. But each subscription comes with the descriptor of its connection. So
+a connection with too many subscriptions is shut down, and libzmq frees what it kept for it. A connection above the
+limit of connections is shut down too.
 
 One call of ours makes libzmq take all subscriptions that it has read, and those that it reads meanwhile. The socket's
 queue for them has room for one, so that libzmq soon finds it empty and returns.
@@ -82,7 +83,7 @@ class Subscribers:
                 self._refuse(descriptor, "more topics of one subscriber than `subscriptions` allows")
 
     def unsubscribed(self, descriptor: int, topic: bytes) -> None:
-        """Count a topic of a connection no more."""
+        """Stop counting a topic of a connection."""
         known = self._connections.get(descriptor)
         if known is not None:
             known.topics.discard(topic)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class OpsPort:
-    """The ops port of a gateway, if its configuration has one; without, the modules of the port are not imported."""
+    """The ops port of a gateway, if its configuration has one; without one, its modules are not imported."""
 
     def __init__(self, gateway: App) -> None:
         self._gateway = gateway

@@ -36,7 +36,7 @@ class LoopHeartbeat:
         self.start()
 
     def stop(self) -> None:
-        """Beat no more."""
+        """Stop beating."""
         if self._timer is not None:
             self._timer.cancel()
 

@@ -63,7 +63,7 @@ class Admission:
         return ""
 
     def disconnect(self, address: str) -> None:
-        """Count a connection no more."""
+        """Stop counting a connection."""
         if self._connections[address] > 1:
             self._connections[address] -= 1
         else:
@@ -80,7 +80,7 @@ class Admission:
         return text
 
     def leave(self, address: str = "") -> None:
-        """Count a link no more, and with an address its connection neither."""
+        """Stop counting a link, and with an address also its connection."""
         self._links -= 1
         if address:
             self.disconnect(address)

@@ -103,7 +103,7 @@ class FairQueue:
         return len(self._waiting)
 
     def close_to_clients(self) -> None:
-        """Handle no more frames of clients: the gateway ends. Backends and sliced work are served in the steps."""
+        """Stop handling frames of clients: the gateway ends. Backends and sliced work are served in the steps."""
         self.is_closed = True
         self.budget.turn_end = STEP  # a lone frame of a client has no room either
 

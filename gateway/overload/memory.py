@@ -49,7 +49,7 @@ class MemoryBudget:
         self._count(meter.counted)
 
     def release(self, meter: Meter) -> None:
-        """Count a holder no more: it has freed everything."""
+        """Stop counting a holder: it has freed everything."""
         if self._relieve.pop(meter, None) is not None:
             meter.watch()
             self.used -= meter.counted

@@ -70,7 +70,7 @@ class FlushPlan:
         self.waits = self.text_ends = False
 
     def cancel(self) -> None:
-        """Flush no more by a timer."""
+        """Stop the timer that flushes."""
         self.due = None
         self._timer.stop()
 

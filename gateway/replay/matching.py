@@ -40,11 +40,11 @@ _REDACTED = re.compile(r"\[redacted:[^\]\s]*\]")
 
 
 class FieldDifference(Struct, frozen=True, kw_only=True):
-    """A field in which two commands differ: the recorded and the current text, both shortened."""
+    """A field in which two commands differ: the recorded and the new text, both shortened."""
 
     field: str
     recorded: str
-    said: str
+    new: str
 
 
 class Likeness(Struct, frozen=True, kw_only=True):
@@ -55,11 +55,11 @@ class Likeness(Struct, frozen=True, kw_only=True):
     differences: tuple[FieldDifference, ...] = ()
 
 
-def compare_commands(recorded: Command, said: Command, *, ratio: bool = True) -> Likeness:
-    """Compare `said` with a recorded command; without `ratio` the level `near` is not computed."""
-    if type(recorded) is not type(said):
+def compare_commands(recorded: Command, new: Command, *, ratio: bool = True) -> Likeness:
+    """Compare `new` with a recorded command; without `ratio` the level `near` is not computed."""
+    if type(recorded) is not type(new):
         return Likeness(level="other", ratio=0.0)
-    one, other = _fields(recorded), _fields(said)
+    one, other = _fields(recorded), _fields(new)
     if one.get("values", "") is None and not one["declined"]:
         one["values"] = other["values"]  # values typed in words are not recorded
     unlike = [name for name in one if one[name] != other[name]]
@@ -67,7 +67,7 @@ def compare_commands(recorded: Command, said: Command, *, ratio: bool = True) ->
         return Likeness(level="exact", ratio=1.0)
     differing = [name for name in unlike if not _same(one[name], other[name])]
     told = tuple(
-        FieldDifference(field=name, recorded=_sample(one[name]), said=_sample(other[name]))
+        FieldDifference(field=name, recorded=_sample(one[name]), new=_sample(other[name]))
         for name in differing or unlike
     )
     if not differing:
@@ -76,24 +76,24 @@ def compare_commands(recorded: Command, said: Command, *, ratio: bool = True) ->
     return Likeness(level="near" if near >= NEAR else "other", ratio=near, differences=told)
 
 
-def is_same_command(recorded: Command, said: Command) -> bool:
-    """Return True if `said` equals the recorded command except for ids, times and white space."""
-    return compare_commands(recorded, said, ratio=False).level in ("exact", "same")
+def is_same_command(recorded: Command, new: Command) -> bool:
+    """Return True if `new` equals the recorded command except for ids, times and white space."""
+    return compare_commands(recorded, new, ratio=False).level in ("exact", "same")
 
 
-def nearest_commands(recorded: Sequence[Command], said: Command) -> list[tuple[int, Likeness]]:
-    """Return the recorded commands most similar to `said`, best first, as index and likeness, at most TRIED_MAX.
+def nearest_commands(recorded: Sequence[Command], new: Command) -> list[tuple[int, Likeness]]:
+    """Return the recorded commands most similar to `new`, best first, as index and likeness, at most TRIED_MAX.
 
     Among equal ones the earlier comes first. Only the first can be above the level `near`.
     """
-    found = [(place, compare_commands(command, said, ratio=False)) for place, command in enumerate(recorded)]
+    found = [(place, compare_commands(command, new, ratio=False)) for place, command in enumerate(recorded)]
     for level in ("exact", "same"):
         first = next((pair for pair in found if pair[1].level == level), None)
         if first is not None:
             return [first]
-    kin = [place for place, command in enumerate(recorded) if type(command) is type(said)]
-    kin.sort(key=lambda place: -_glance(recorded[place], said))
-    tried = [(place, compare_commands(recorded[place], said)) for place in kin[:TRIED_MAX]]
+    kin = [place for place, command in enumerate(recorded) if type(command) is type(new)]
+    kin.sort(key=lambda place: -_glance(recorded[place], new))
+    tried = [(place, compare_commands(recorded[place], new)) for place in kin[:TRIED_MAX]]
     return sorted(tried, key=lambda pair: (-pair[1].ratio, pair[0]))
 
 
@@ -112,15 +112,15 @@ def _fields(command: Command) -> dict[str, Any]:
     return fields
 
 
-def _same(recorded: Any, said: Any) -> bool:
+def _same(recorded: Any, new: Any) -> bool:
     """Return True if two values are equal except for ids, times, white space and redacted parts."""
-    if isinstance(recorded, str) and isinstance(said, str):
-        return _fits(_plain(recorded), _plain(said))
-    if isinstance(recorded, dict) and isinstance(said, dict):
-        return recorded.keys() == said.keys() and all(_same(value, said[key]) for key, value in recorded.items())
-    if isinstance(recorded, list | tuple) and isinstance(said, list | tuple):
-        return len(recorded) == len(said) and all(map(_same, recorded, said))
-    return bool(recorded == said)
+    if isinstance(recorded, str) and isinstance(new, str):
+        return _fits(_plain(recorded), _plain(new))
+    if isinstance(recorded, dict) and isinstance(new, dict):
+        return recorded.keys() == new.keys() and all(_same(value, new[key]) for key, value in recorded.items())
+    if isinstance(recorded, list | tuple) and isinstance(new, list | tuple):
+        return len(recorded) == len(new) and all(map(_same, recorded, new))
+    return bool(recorded == new)
 
 
 def _plain(text: str) -> str:
@@ -128,34 +128,34 @@ def _plain(text: str) -> str:
     return " ".join(text.split())
 
 
-def _fits(recorded: str, said: str) -> bool:
+def _fits(recorded: str, new: str) -> bool:
     """Return True if a text equals the recorded one, where redacted parts match any text."""
     first, *rest = _REDACTED.split(recorded)
     if not rest:
-        return recorded == said
-    if not said.startswith(first):
+        return recorded == new
+    if not new.startswith(first):
         return False
     at = len(first)
     for piece in rest[:-1]:
-        found = said.find(piece, at)
+        found = new.find(piece, at)
         if found < 0:
             return False
         at = found + len(piece)
-    return said.endswith(rest[-1]) and len(said) - len(rest[-1]) >= at
+    return new.endswith(rest[-1]) and len(new) - len(rest[-1]) >= at
 
 
-def _ratio(recorded: Any, said: Any) -> float:
-    if not isinstance(recorded, str) or not isinstance(said, str):
+def _ratio(recorded: Any, new: Any) -> float:
+    if not isinstance(recorded, str) or not isinstance(new, str):
         return 0.0
-    one, other = (_plain(text[: 4 * TEXT_MAX])[:TEXT_MAX] for text in (recorded, said))
+    one, other = (_plain(text[: 4 * TEXT_MAX])[:TEXT_MAX] for text in (recorded, new))
     if not one or not other:
         return 0.0
     return SequenceMatcher(None, one, other, autojunk=False).ratio()
 
 
-def _glance(recorded: Command, said: Command) -> float:
+def _glance(recorded: Command, new: Command) -> float:
     """Return a cheap upper bound of the ratio of two commands."""
-    one, other = _fields(recorded), _fields(said)
+    one, other = _fields(recorded), _fields(new)
     texts = [
         SequenceMatcher(None, one[name][:TEXT_MAX], other[name][:TEXT_MAX], autojunk=False).quick_ratio()
         for name in one

@@ -74,8 +74,8 @@ class MatchReport(Struct, frozen=True, kw_only=True):
             used = ", played already" if candidate.used else ""
             lines.append(f"  candidate {candidate.turn}: {candidate.words}, {candidate.ratio:.0%} alike{used}")
             for d in candidate.differences:
-                recorded, said = redact_text(d.recorded, cut=True), redact_text(d.said, cut=True)
-                lines.append(f"    {d.field}: recorded {recorded!r}, said {said!r}")
+                recorded, new = redact_text(d.recorded, cut=True), redact_text(d.new, cut=True)
+                lines.append(f"    {d.field}: recorded {recorded!r}, said {new!r}")
         return lines
 
 

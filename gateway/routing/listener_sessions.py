@@ -25,7 +25,7 @@ class ListenerSessions:
         self._listeners.setdefault(session.state.id, []).append(ingress)
 
     def _release(self, ingress: Ingress) -> None:
-        """Let a listener lead no longer to the session behind it."""
+        """Separate a listener from the session behind it."""
         previous = self._sessions.get(ingress.endpoint)
         listeners = self._listeners.get(previous.state.id, []) if previous is not None else []
         if previous is not None and ingress in listeners:
@@ -43,7 +43,7 @@ class ListenerSessions:
         self._kept.add(session.state.id)
 
     def remove_session(self, session: Session) -> None:
-        """Let no listener lead to a session that is over."""
+        """Remove a session that is over, and its listeners' way to it."""
         self._kept.discard(session.state.id)
         for ingress in self._listeners.pop(session.state.id, ()):
             self._sessions.pop(ingress.endpoint, None)

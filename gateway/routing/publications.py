@@ -37,7 +37,7 @@ class Publications:
                 self._update(link, session)
 
     def remove_link(self, link: Link) -> None:
-        """Tell `link` nothing more: it is gone."""
+        """Remove a subscriber that is gone."""
         self._links.remove(link)
 
     def send(self, event: Event) -> None:
@@ -46,19 +46,19 @@ class Publications:
             link.send([event])
 
     def note_session(self, session: Session) -> None:
-        """Count a session that is new, has changed or is over as published, or as published no more."""
+        """Count a session that is new, has changed or is over as published, or stop counting it."""
         if session in self._index and self._publishes(session):
             self._published.add(session.state.id)
         else:
             self._published.discard(session.state.id)
 
     def update_session(self, session: Session) -> None:
-        """Attach every subscriber to a session that is published; detach them from one that is published no more."""
+        """Attach every subscriber to a session that is published, and detach them from any other."""
         for link in self._links:
             self._update(link, session)
 
     def _regroup(self) -> None:
-        """Publish each session, or publish it no more, by the rules that a reload has changed."""
+        """Publish or withdraw each session by the rules that a reload has changed."""
         for session in self._index:
             self.note_session(session)
             self.update_session(session)

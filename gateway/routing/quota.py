@@ -65,7 +65,7 @@ class SessionQuota:
                 self._counts[state.owner] += 1
 
     def forget(self, session: str) -> None:
-        """Count a session no more: it is over, or has another id now."""
+        """Stop counting a session: it is over, or has another id now."""
         owner = self._owners.pop(session, None)
         if owner is None:
             return

@@ -107,7 +107,7 @@ class SessionList:
         self._kept[row.session] = owner, ListedRow(row=row)
 
     def drop_row(self, id: str) -> None:
-        """List a session that was forgotten no more: it is about to be opened again, or its backend has ended it."""
+        """Remove the row of a forgotten session: it is about to be opened again, or its backend has ended it."""
         if self._kept.pop(id, None) is not None and self._index.live_session(id) is None:
             self._remove(id)
 

@@ -21,14 +21,14 @@ class CancelDeadline:
         self._timer = Deadline(context.services.schedule)
 
     def begin(self, force: Callable[[], None]) -> None:
-        """Expect the end of the turn before `cancel_deadline`; `force` ends it for its clients.
+        """Start `cancel_deadline`, after which `force` ends the turn for its clients.
 
         Only the timer refers to `force`, and so to the session, which is freed without the garbage collector.
         """
         self._timer.start(self._context.services.limits.cancel_deadline, lambda: self._expire(force))
 
     def stop(self) -> None:
-        """Expect nothing any more: the turn has ended, or the cancel was refused."""
+        """Stop the deadline: the turn has ended, or the cancel was refused."""
         self._timer.stop()
 
     def _expire(self, force: Callable[[], None]) -> None:
@@ -37,7 +37,7 @@ class CancelDeadline:
         self.note_discarded()
 
     def note_discarded(self) -> None:
-        """Expect before `accept_deadline` that the backend ends a turn which is over for its clients."""
+        """Start `accept_deadline`, before which the backend must end a turn that is over for its clients."""
         self.stop()
         if not self._context.upstream.turn_outlives_connection:
             self._timer.start(self._context.services.limits.accept_deadline, self._disconnect)

@@ -186,7 +186,7 @@ class Commands:
             self._context.effects.deliver(self._context.form.cut("cancelled", None, now, discard=not unaccepted), now)
 
     def cancel_over(self) -> None:
-        """Stop the deadline of a cancel: it must not end the next turn."""
+        """Stop the deadline of a cancel, so that it does not end the next turn."""
         self._context.states.on(Trigger.CANCEL_OVER)
         self.deadline.stop()
 

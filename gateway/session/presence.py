@@ -189,7 +189,7 @@ class Presence:
         self._context.effects.rested()
 
     def rest_backend(self) -> None:
-        """Connect to a lost backend no more until the next client or command, if nobody waits for it.
+        """Stop connecting to a lost backend until the next client or command, if nobody waits for it.
 
         A backend whose turns outlive the connection may go on with one that nobody here knows of.
         """

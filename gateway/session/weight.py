@@ -86,7 +86,7 @@ def of_text(text: str) -> int:
 
 
 def of_item(item: Item | Event) -> int:
-    """Return the bytes of one item of a transcript, or of an event that a client is shown which joins its turn."""
+    """Return the bytes of one item of a transcript, or of an event that is shown to a client which joins its turn."""
     return ITEM + len(_ENCODE(item))
 
 

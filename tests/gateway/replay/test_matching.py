@@ -54,7 +54,7 @@ def test_an_input_with_another_attachment_does_not_match() -> None:
 def test_ids_times_and_white_space_do_not_count(recorded: str, now: str) -> None:
     likeness = compare_commands(said(recorded), said(now))
     assert likeness.level == "same"
-    assert [(d.field, d.recorded, d.said) for d in likeness.differences] == [("text", recorded, now)]
+    assert [(d.field, d.recorded, d.new) for d in likeness.differences] == [("text", recorded, now)]
 
 
 @pytest.mark.parametrize(("recorded", "now"), [("order 1042", "order 1043"), ("yes", "yet"), ("v1.2.3", "v1.2.4")])
@@ -102,7 +102,7 @@ def test_an_answer_known_only_from_the_log_matches_any_answer_but_a_refusal() ->
 def test_the_reported_differences_are_shortened() -> None:
     (difference,) = compare_commands(said("a" * 500), said("b")).differences
     assert len(difference.recorded) == 80
-    assert difference.said == "b"
+    assert difference.new == "b"
 
 
 def test_the_most_similar_candidates_come_first_and_equal_ones_in_order() -> None:

@@ -58,7 +58,7 @@ def test_a_near_input_is_accepted_and_its_differences_are_reported(tmp_path: Pat
     assert turn is not None
     assert (turn.number, report.outcome, report.turn) == (2, "near", 2)
     (difference,) = report.candidates[0].differences
-    assert (difference.field, difference.recorded, difference.said) == (
+    assert (difference.field, difference.recorded, difference.new) == (
         "text",
         "Where is my order?",
         "Where is my ordre?",
@@ -83,7 +83,7 @@ def test_other_requests_get_their_recorded_answers_in_order_and_then_the_last_ag
     assert (passage, report.outcome) == (None, "not_here")
 
 
-DIFFERENCE = FieldDifference(field="text", recorded="one", said="two")
+DIFFERENCE = FieldDifference(field="text", recorded="one", new="two")
 NEAR = MatchCandidate(turn=3, words="submit_input one", ratio=0.87, used=True, differences=(DIFFERENCE,))
 
 
@@ -113,7 +113,7 @@ def test_an_explanation_names_the_candidates_and_what_differs() -> None:
 def test_no_report_contains_a_secret() -> None:
     key = SHAPES["api_key"]
     words = named(SubmitInput(segments=(Text(text=f"my key is {key} so"),)))
-    difference = FieldDifference(field="text", recorded="my key is", said=f"my key is {key[:12]}")
+    difference = FieldDifference(field="text", recorded="my key is", new=f"my key is {key[:12]}")
     candidate = MatchCandidate(turn=1, words=words, ratio=0.5, differences=(difference,))
     report = MatchReport(words=words, outcome="used", candidates=(candidate,))
     told = "\n".join(report.explained())
