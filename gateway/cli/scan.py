@@ -19,7 +19,7 @@ from dragoman.gateway.recording import rewriting
 from dragoman.gateway.recording.reader import Reader
 from dragoman.gateway.recording.redaction.redactor import Finding, Redactor
 
-EXAMPLES = ("dragoman scan recordings/*.jsonl", "dragoman scan atlas.jsonl --json")
+EXAMPLES = ("dragoman scan recordings/*.jsonl*", "dragoman scan atlas.jsonl --json")
 
 
 def scan(

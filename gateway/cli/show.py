@@ -86,6 +86,8 @@ def show(
     wanted = _kinds(kind, every=every)
     begin = _time(from_, recording)
     end = max(1, _time(to, recording)) if to else 0
+    if end and end < begin:
+        raise ConfigError(f"--to {to} is before --from {from_}")
     with reading(recording):
         # Turns are counted from the start of the file, so --turn reads all of it.
         lines = recording.lines() if turn else _until(recording.lines(t=begin), end)
