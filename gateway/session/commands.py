@@ -84,7 +84,7 @@ class Commands:
             case c.SubmitInput():
                 self._inputs.submit(client, command)
                 self._context.effects.note_quiet()
-            case c.CancelTurn() if client.dialect.cancels_own_turns and not self._inputs.owns_turn(client):
+            case c.CancelTurn() if not self._inputs.may_cancel(client):
                 client.refuse(command.request, "not_running", "no turn of this client is in progress")
             case c.CancelTurn():
                 self.cancel(client, command)
@@ -152,9 +152,13 @@ class Commands:
     # -- cancelled ---------------------------------------------------------------------------------------
 
     def cancel(self, client: Client | None, command: c.CancelTurn) -> None:
-        """Ask the backend to end the open turn before the deadline."""
+        """Ask the backend to end the open turn before the deadline.
+
+        A backend that was opened before may run a turn that began before this gateway, unless its turns end with us.
+        """
         states = self._context.states
-        if not states.busy and self._context.state.status != "running":  # a resumed run may have said nothing yet
+        may_run_unheard = self._context.upstream.cancels_own_turns and self._context.state.backend_ids is not None
+        if not self._inputs.runs and (self._is_severed or not may_run_unheard):
             if client is not None:
                 client.refuse(command.request, "not_running", "no turn is in progress")
             return

@@ -74,8 +74,18 @@ class Inputs:
         pending = self._context.in_flight.find_command(self.waiting)
         return pending.command if pending is not None and isinstance(pending.command, SubmitInput) else None
 
-    def owns_turn(self, client: Client) -> bool:
-        """Return True if this client began the open turn or the waiting input, or another one did that has left."""
+    @property
+    def runs(self) -> bool:
+        """True while a turn runs here; a resumed run may have said nothing yet."""
+        return self._context.states.busy or self._context.state.status == "running"
+
+    def may_cancel(self, client: Client) -> bool:
+        """Return True if this client may cancel what runs, if anything runs.
+
+        Clients of some dialects cancel only what they began, or what a client began that has left.
+        """
+        if not client.dialect.cancels_own_turns or not self.runs:
+            return True
         context, turn = self._context, self._context.state.turn
         owner = turn.origin.link if turn is not None else ""
         pending = context.in_flight.find_command(self.waiting)

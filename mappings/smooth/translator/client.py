@@ -87,6 +87,7 @@ class ClientTranslator(TranslatorDefaults[Event]):
         self._opening = Opening()
         self._abandoned = ""  # our id of a turn that an earlier connection left behind, to be cancelled
         self._cancelled = ""  # our id of that turn after its cancel
+        self._ends_unheard = False  # a cancel may have ended a turn that began before this connection
 
     def receive(self, frames: Sequence[Frame]) -> Step[Event]:
         """Read events and assign each to a pending command, to a turn, or to neither."""
@@ -119,8 +120,18 @@ class ClientTranslator(TranslatorDefaults[Event]):
                 refusal = Reply(request=command.request, failure=failure)
                 step.bursts.append(Burst(items=[refusal], request=command.request))
                 continue
-            remember(self._waiting, own, command, WAITING_MAX)
             step.frames += [ACTIONS.encode(message) for message in messages]
+            if isinstance(command, commands.CancelTurn) and not self._has_turn:
+                self._ends_unheard = True
+                failure = Failure(cause="not_running", text="no turn is in progress")
+                refusal = Reply(request=command.request, failure=failure)
+                step.bursts.append(Burst(items=[refusal], request=command.request))
+            else:
+                remember(self._waiting, own, command, WAITING_MAX)
+
+    @property
+    def _has_turn(self) -> bool:
+        return bool(self._turns) or any(isinstance(c, commands.SubmitInput) for c in self._waiting.values())
 
     def attach(self, state: SessionState, request: str) -> Step[Event]:
         """Request the session of this link from the server, if it was opened before."""
@@ -185,8 +196,8 @@ class ClientTranslator(TranslatorDefaults[Event]):
             return Burst(items=burst.items, request=request, at=burst.at)
         items: list[Event] = []
         for said in burst.items:
-            if own and own == self._cancelled and isinstance(said, TurnEnded | Reply | ErrorReported):
-                continue  # the answer to a cancel of our own
+            if own and self._answers_cancel(own, said):
+                continue
             if own and own not in self._turns and self._begins_turn(own, said):
                 why = self._stray_reason(own)
                 if why:
@@ -213,6 +224,16 @@ class ClientTranslator(TranslatorDefaults[Event]):
                     self._over.append(own)
                 items += self._take_cancels() if self._waiting else ()
         return Burst(items=items, request=request or own, at=burst.at)
+
+    def _answers_cancel(self, own: str, item: Event) -> bool:
+        """Return True if this event answers our cancel of a turn that an earlier connection began, of us or others."""
+        if own == self._cancelled:
+            return isinstance(item, TurnEnded | Reply | ErrorReported)
+        is_known = own in self._turns or own in self._waiting
+        is_end = self._ends_unheard and isinstance(item, TurnEnded) and not is_known
+        if is_end:
+            self._ends_unheard = False
+        return is_end
 
     def _begins_turn(self, own: str, item: Event) -> bool:
         """Return True if this event begins a turn, given that its id `own` had no events before."""

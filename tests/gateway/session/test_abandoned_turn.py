@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.gateway.in_memory import InMemoryGateway, Script, in_memory_gateway
-from tests.gateway.pod_messages import delta, done, echo, problem, run, run_end, say, status
+from tests.gateway.pod_messages import CANCEL, delta, done, echo, problem, run, run_end, say, status
 from tests.gateway.smooth_server_messages import (
     CONVERSATION,
     CREATED,
@@ -136,3 +136,21 @@ async def test_no_turn_is_cancelled_after_a_loss_without_a_turn() -> None:
             .server_receives()
             .done()
         )
+
+
+async def test_a_turn_that_began_before_the_gateway_is_cancelled_by_any_client() -> None:
+    """The gateway was started again while the turn ran: it knows of no turn, but the server takes no input."""
+    async with in_memory_gateway(upstream="smooth") as made:
+        script = (
+            made.script()
+            .asks_server("p", "Hi")
+            .server_sends(server_problem("$t", "TURN_IN_PROGRESS"))
+            .receives("p", say("error", code="already_running"))
+            .sends("p", CANCEL)
+            .server_receives({"action": "cancel", "requestId": "$c", "sessionId": SERVER_SESSION})
+            .receives("p", say("error", code="not_running"))
+            .server_sends(stopped("earlier"))
+            .receives("p")
+        )
+        await answers_again(script).done()
+        assert made.losses("TurnEnded") == 0
