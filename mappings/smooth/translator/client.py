@@ -196,7 +196,7 @@ class ClientTranslator(TranslatorDefaults[Event]):
             return Burst(items=burst.items, request=request, at=burst.at)
         items: list[Event] = []
         for said in burst.items:
-            if own and self._answers_cancel(own, said):
+            if (self._cancelled or self._ends_unheard) and self._answers_cancel(own, said):
                 continue
             if own and own not in self._turns and self._begins_turn(own, said):
                 why = self._stray_reason(own)
@@ -227,7 +227,7 @@ class ClientTranslator(TranslatorDefaults[Event]):
 
     def _answers_cancel(self, own: str, item: Event) -> bool:
         """Return True if this event answers our cancel of a turn that an earlier connection began, of us or others."""
-        if own == self._cancelled:
+        if own and own == self._cancelled:
             return isinstance(item, TurnEnded | Reply | ErrorReported)
         is_known = own in self._turns or own in self._waiting
         is_end = self._ends_unheard and isinstance(item, TurnEnded) and not is_known
