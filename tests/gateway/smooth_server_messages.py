@@ -38,6 +38,11 @@ def create(request: str) -> Frame:
     return {"action": "create_conversation_session", "requestId": request, "supports": claims}
 
 
+def looked_up(request: str = "$get") -> Frame:
+    """Return the action that asks whether the server still has the session."""
+    return {"action": "get_session", "requestId": request, "sessionId": SERVER_SESSION}
+
+
 def told(request: str, text: str) -> Frame:
     """Return the action that sends a message."""
     return {"action": "send_message", "requestId": request, "sessionId": SERVER_SESSION, "message": text}

@@ -19,6 +19,7 @@ from tests.gateway.smooth_server_messages import (
     acknowledged,
     answered,
     create,
+    looked_up,
     said,
     stopped,
     taken,
@@ -30,7 +31,7 @@ Frame = dict[str, Any]
 
 LOST = "the connection to the backend was lost"
 FAILED = (problem("internal", LOST), status("idle"))
-GET: Frame = {"action": "get_session", "requestId": "$get", "sessionId": SERVER_SESSION}
+GET = looked_up()
 FOUND = acknowledged("$get", **CREATED)
 CANCELLED_TURN: Frame = {"action": "cancel", "requestId": "$t", "sessionId": SERVER_SESSION}
 
@@ -109,13 +110,13 @@ async def test_a_connection_lost_before_the_cancel_leaves_it_to_the_next() -> No
             abandoned(made)
             .server_receives(GET)
             .server_dies()
-            .server_receives({**GET, "requestId": "$get2"})
+            .server_receives(looked_up("$get2"))
             .server_sends(server_problem("$get2", "SESSION_NOT_FOUND"))
             .server_receives({**create("$again"), "conversationId": CONVERSATION})
             .server_sends(acknowledged("$again", **CREATED))
             .server_receives(CANCELLED_TURN)
             .server_dies()
-            .server_receives({**GET, "requestId": "$get3"})
+            .server_receives(looked_up("$get3"))
             .server_sends(acknowledged("$get3", **CREATED))
             .server_receives()
             .receives("p")

@@ -5,7 +5,15 @@ from __future__ import annotations
 from dragoman.gateway.config.model import Limits
 from tests.gateway.in_memory import InMemoryGateway, Script, in_memory_gateway
 from tests.gateway.pod_messages import CANCEL, echo, problem, run, say, status
-from tests.gateway.smooth_server_messages import CREATED, SERVER_SESSION, acknowledged, answered, said, taken, told
+from tests.gateway.smooth_server_messages import (
+    CREATED,
+    acknowledged,
+    answered,
+    looked_up,
+    said,
+    taken,
+    told,
+)
 
 CANCELLED = (problem("internal", "Cancelled"), status("idle"))
 LONG = "x" * 3_000
@@ -40,7 +48,7 @@ async def test_the_connection_of_a_turn_that_never_ends_is_closed_and_the_next_i
             .receives("p", say("error", code="already_running", message="$why"))
             .passes(1)
             .sends("p", run("Next"))
-            .server_receives({"action": "get_session", "requestId": "$get", "sessionId": SERVER_SESSION})
+            .server_receives(looked_up())
             .server_sends(acknowledged("$get", **CREATED))
             .server_receives({"action": "cancel", "requestId": "$t"}, told("$u", "Next"))
             .done()
@@ -75,6 +83,6 @@ async def test_the_connection_of_an_endless_turn_is_closed_too() -> None:
             .server_sends(said("$t", "still here"))
             .passes(Limits().accept_deadline)
             .sends("p", run("Next"))
-            .server_receives({"action": "get_session", "requestId": "$get", "sessionId": SERVER_SESSION})
+            .server_receives(looked_up())
             .done()
         )

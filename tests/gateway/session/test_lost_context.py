@@ -20,7 +20,7 @@ from tests.gateway.smooth_server_messages import (
     SERVER_SESSION,
     acknowledged,
     answered,
-    create,
+    looked_up,
     problem,
     said,
     taken,
@@ -64,18 +64,20 @@ def topic(name: str, **payload: Any) -> Frame:
     return {"topic": name, "payload": payload}
 
 
-def forgotten(script: Script) -> Script:
+def restarted(script: Script) -> Script:
     """Restart the server, which then begins another conversation."""
     return (
         script.server_dies()
-        .server_receives({"action": "get_session", "requestId": "$get", "sessionId": SERVER_SESSION})
+        .server_receives(looked_up())
         .server_sends(problem("$get", "SESSION_NOT_FOUND"))
-        .server_receives({**create("$again"), "conversationId": CONVERSATION})
+        .server_receives({"requestId": "$again", "conversationId": CONVERSATION})
         .server_sends(acknowledged("$again", **FRESH))
-        .receives("p", say("alert", level="warn", message=GONE))
-        .receives("a")
-        .receives("v")
     )
+
+
+def forgotten(script: Script) -> Script:
+    """Restart the server of a conversation with messages; only a pod has a form to tell that at once."""
+    return restarted(script).receives("p", say("alert", level="warn", message=GONE)).receives("a").receives("v")
 
 
 def again(request: str, text: str) -> Frame:
@@ -86,18 +88,16 @@ def again(request: str, text: str) -> Frame:
 async def test_a_conversation_without_a_message_had_no_context_to_lose() -> None:
     """The server in Rust stores a conversation with its first message."""
     async with in_memory_gateway(upstream="smooth") as made:
-        await (
+        opened = (
             made.script()
             .connects("a")
             .sends("a", OPEN)
             .server_receives({"action": "create_conversation_session", "requestId": "$open"})
             .server_sends(acknowledged("$open", **CREATED))
             .receives("a", {"type": "immediate_response", "status": 200})
-            .server_dies()
-            .server_receives({"action": "get_session", "requestId": "$get", "sessionId": SERVER_SESSION})
-            .server_sends(problem("$get", "SESSION_NOT_FOUND"))
-            .server_receives({"requestId": "$again", "conversationId": CONVERSATION})
-            .server_sends(acknowledged("$again", **FRESH))
+        )
+        await (
+            restarted(opened)
             .sends("a", send("r1", "Hi"))
             .server_receives(again("$n", "Hi"))
             .server_sends(taken("$n"), said("$n", "Yes"), answered("$n", "Yes"))
@@ -116,7 +116,7 @@ async def test_a_conversation_without_a_message_had_no_context_to_lose() -> None
 )
 async def test_a_resumed_conversation_has_context_that_the_gateway_never_saw(resuming: Frame) -> None:
     async with in_memory_gateway(upstream="smooth") as made:
-        await (
+        resumed = (
             made.script()
             .connects("a")
             .sends("a", resuming)
@@ -125,13 +125,8 @@ async def test_a_resumed_conversation_has_context_that_the_gateway_never_saw(res
             .server_receives({"action": "get_conversation_messages", "requestId": "$history"})
             .server_sends(problem("$history", "STORAGE_ERROR"))
             .receives("a", {"type": "immediate_response", "status": 200})
-            .server_dies()
-            .server_receives({"action": "get_session", "requestId": "$get", "sessionId": SERVER_SESSION})
-            .server_sends(problem("$get", "SESSION_NOT_FOUND"))
-            .server_receives({"requestId": "$again", "conversationId": CONVERSATION})
-            .server_sends(acknowledged("$again", **FRESH))
-            .done()
         )
+        await restarted(resumed).done()
         assert made.gaps == 1
 
 

@@ -56,6 +56,18 @@ def submitted(made: InMemoryGateway) -> Script:
     return made.script().opens("a").submits("a", "r1", "Hi").pod_dies().receives("a")
 
 
+def asked_by_pod_client(made: InMemoryGateway) -> Script:
+    """Return a pod client `p` whose input was written to the pod."""
+    return (
+        made.script()
+        .connects("p", dialect="pod")
+        .pod_sends(snapshot())
+        .receives("p", snapshot())
+        .sends("p", run("Hi"))
+        .pod_receives(run("Hi"))
+    )
+
+
 def said(made: InMemoryGateway) -> list[tuple[str, str]]:
     return [(message.role, message.text) for message in made.session.state.messages()]
 
@@ -135,12 +147,7 @@ async def test_a_pod_client_sees_one_run_without_a_history_in_it() -> None:
     shown = snapshot(*run_entries("Hi"), status="running")
     async with in_memory_gateway() as made:
         await (
-            made.script()
-            .connects("p", dialect="pod")
-            .pod_sends(snapshot())
-            .receives("p", snapshot())
-            .sends("p", run("Hi"))
-            .pod_receives(run("Hi"))
+            asked_by_pod_client(made)
             .pod_sends(*took("Hi"), say("turn_start", turn=0), delta("Hel"))
             .receives("p", echo("Hi"), status("running"), say("turn_start", turn=0), delta("Hel"))
             .pod_dies()
@@ -154,12 +161,7 @@ async def test_a_pod_client_sees_one_run_without_a_history_in_it() -> None:
 async def test_a_model_turn_whose_start_was_missed_is_begun_for_pod_clients() -> None:
     async with in_memory_gateway() as made:
         await (
-            made.script()
-            .connects("p", dialect="pod")
-            .pod_sends(snapshot())
-            .receives("p", snapshot())
-            .sends("p", run("Hi"))
-            .pod_receives(run("Hi"))
+            asked_by_pod_client(made)
             .pod_sends(*took("Hi"))
             .receives("p", echo("Hi"), status("running"))
             .pod_dies()
@@ -214,12 +216,7 @@ async def test_text_missed_at_the_beginning_of_a_block_comes_with_its_done_text(
 async def test_reasoning_missed_in_the_middle_comes_with_its_done_text() -> None:
     async with in_memory_gateway() as made:
         await (
-            made.script()
-            .connects("p", dialect="pod")
-            .pod_sends(snapshot())
-            .receives("p", snapshot())
-            .sends("p", run("Hi"))
-            .pod_receives(run("Hi"))
+            asked_by_pod_client(made)
             .pod_sends(*took("Hi"), say("turn_start", turn=0), say("thinking_start"), say("thinking_delta", text="h"))
             .receives(
                 "p", *took("Hi"), say("turn_start", turn=0), say("thinking_start"), say("thinking_delta", text="h")
@@ -274,11 +271,12 @@ async def test_text_of_a_block_that_is_too_long_to_wait_is_sent_after_a_gap() ->
         assert made.gaps == 1
 
 
-async def test_empty_pieces_of_a_block_that_waits_are_not_kept() -> None:
+@pytest.mark.parametrize("pieces", [("lo",), ("",) * 100 + ("lo",)], ids=["one", "empty ones before it"])
+async def test_text_that_waits_when_its_turn_is_ended_is_counted(pieces: tuple[str, ...]) -> None:
     async with in_memory_gateway() as made:
         await (
             begun(made)
-            .pod_sends(RUNNING, *[delta("")] * 100, delta("lo"))
+            .pod_sends(RUNNING, *map(delta, pieces))
             .sends("a", cancel("r1"))
             .pod_receives(CANCEL)
             .passes(Limits().cancel_deadline)
@@ -287,23 +285,7 @@ async def test_empty_pieces_of_a_block_that_waits_are_not_kept() -> None:
             .receives("a")
             .done()
         )
-        assert made.losses("TextDelta") == 1
-
-
-async def test_text_that_waits_when_its_turn_is_ended_is_counted() -> None:
-    async with in_memory_gateway() as made:
-        await (
-            begun(made)
-            .pod_sends(RUNNING, delta("lo"))
-            .sends("a", cancel("r1"))
-            .pod_receives(CANCEL)
-            .passes(Limits().cancel_deadline)
-            .receives("a", cancelled("r1"))
-            .pod_sends(problem("internal", "Cancelled"), status("idle"))
-            .receives("a")
-            .done()
-        )
-        assert made.losses("TextDelta") == 1
+        assert made.losses("TextDelta") == 1, "empty pieces are not kept"
 
 
 async def test_the_text_so_far_in_a_snapshot_is_sent_at_once_and_goes_on() -> None:
