@@ -74,7 +74,7 @@ def send(
         client.open(session)
         turn = TurnRunner(client, _show_json if as_json else _show_text, _ask)
         try:
-            outcome = _run(turn, text, deadline)
+            outcome = _run(turn, text, deadline, streams=sys.stdout.isatty() and not as_json)
         except KeyboardInterrupt:
             outcome, interrupted = turn.cancel(), True
     result = _result(client.session, outcome)
@@ -85,8 +85,11 @@ def send(
     _tell_end(result, client)
 
 
-def _run(turn: TurnRunner, text: str, deadline: float) -> TurnOutcome:
-    """Run the turn of an input, and of each answer that the user types to a question in words."""
+def _run(turn: TurnRunner, text: str, deadline: float, *, streams: bool) -> TurnOutcome:
+    """Run the turn of an input, and of each answer that the user types to a question in words.
+
+    With `streams`, the user has read the text of each turn, and so a question that ends it.
+    """
     while True:
         try:
             outcome = turn.run(text, deadline)
@@ -98,7 +101,7 @@ def _run(turn: TurnRunner, text: str, deadline: float) -> TurnOutcome:
         if outcome.ended is None:  # a cancel ends a question that nobody answers
             turn.cancel(show=False)
             return outcome
-        if (answer := _ask(outcome.question)) is None:
+        if (answer := _ask("" if streams and outcome.question in outcome.ended.text else outcome.question)) is None:
             return outcome
         text = answer.strip()
 
@@ -140,10 +143,13 @@ def _show_text(event: Event) -> None:
 
 
 def _ask(words: str) -> str | None:
-    """Return the line that the user types at a question; None without a terminal, and at the end of the input."""
+    """Return the line that the user types at a question; None without a terminal, and at the end of the input.
+
+    `words` is "" if the user has read the question.
+    """
     if not sys.stdin.isatty():
         return None
-    typer.echo(f"\n\n{printable(words)}\n> ", nl=False, err=True)
+    typer.echo(f"\n\n{printable(words)}\n> " if words else "\n> ", nl=False, err=True)
     while not is_encodable(line := sys.stdin.readline()):
         typer.echo(f"{NOT_UTF8}\n> ", nl=False, err=True)
     return line or None

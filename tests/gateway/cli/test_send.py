@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -187,6 +188,22 @@ def test_a_question_in_words_is_answered_on_a_terminal(backends: Backends) -> No
     os.close(ours)
     os.close(terminal)
     assert (done.returncode, done.stdout.endswith("on their way back.\n")) == (0, True)
+
+
+def test_a_question_in_words_is_shown_once_on_a_terminal(backends: Backends) -> None:
+    ours, terminal = os.openpty()
+    command = [sys.executable, "-m", "dragoman", "send", backends.endpoint("codewhale"), "approve"]
+    with subprocess.Popen(command, stdin=terminal, stdout=terminal, stderr=terminal) as process:
+        os.close(terminal)
+        shown = ""
+        while not shown.endswith("\n> "):
+            shown += os.read(ours, 65536).decode().replace("\r", "")
+        os.write(ours, b"deny\n")
+        while process.poll() is None:
+            with contextlib.suppress(OSError):  # the terminal is closed at the end of the process
+                os.read(ours, 65536)
+    os.close(ours)
+    assert (shown.count("The agent asks for your approval"), shown.count("Answer approve or deny.")) == (1, 1)
 
 
 def test_a_turn_without_an_end_exits_1_after_the_deadline(backends: Backends) -> None:
