@@ -29,7 +29,7 @@ from dragoman.gateway.observability.ledger import Entry
 from dragoman.gateway.ops.gateway_loop import take_slices
 from dragoman.gateway.ops.heartbeat import LoopHeartbeat
 from dragoman.mappings.canonical import Command, Event
-from dragoman.mappings.canonical.values import End
+from dragoman.mappings.canonical.values import End, Status
 from dragoman.mappings.errors import PeerErrorCode
 
 OTHER = "other"
@@ -122,8 +122,9 @@ class _Collected:
 
 
 def _of_links(gateway: App, held: _Held) -> Iterator[Metric]:
-    yield _gauge("links", "Clients that are connected.", ("dialect",), held.links)
-    yield _gauge("queued_bytes", "Bytes that wait to be written to clients.", ("dialect",), held.queued)
+    none = {(endpoint.dialect,): 0 for route in gateway.config.routes for endpoint in route.listen}
+    yield _gauge("links", "Clients that are connected.", ("dialect",), none | held.links)
+    yield _gauge("queued_bytes", "Bytes that wait to be written to clients.", ("dialect",), none | held.queued)
     waiting = {(): gateway.waiting_links}
     yield _gauge("links_waiting", "Links whose messages wait for a later step of the event loop.", (), waiting)
     yield _gauge("links_behind", "Clients that read slowly and get merged text later.", (), {(): held.behind})
@@ -132,10 +133,11 @@ def _of_links(gateway: App, held: _Held) -> Iterator[Metric]:
 
 
 def _of_turns(gateway: App, held: _Held) -> Iterator[Metric]:
-    sessions = ("route", "status")
-    yield _gauge("sessions", "Sessions that the gateway holds, by their status.", sessions, held.sessions)
-    yield _gauge("turns_open", "Sessions with an open turn, or with an input that waits.", (), {(): held.busy})
     routes = dict.fromkeys(router.route.name for router in gateway.routers)
+    sessions = {(route, status): 0 for route in routes for status in get_args(Status)} | held.sessions
+    help_text = "Sessions that the gateway holds, by their status."
+    yield _gauge("sessions", help_text, ("route", "status"), sessions)
+    yield _gauge("turns_open", "Sessions with an open turn, or with an input that waits.", (), {(): held.busy})
     turns = {(route, end): 0 for route in routes for end in get_args(End)} | gateway.ledger.turns
     yield _counter("turns", "Turns that ended, by their route and end.", ("route", "end"), turns)
 

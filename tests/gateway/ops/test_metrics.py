@@ -65,6 +65,13 @@ async def test_a_turn_shows_in_links_sessions_turns_frames_and_times(tmp_path: P
         ), "what a link counted stays when it is gone"
 
 
+async def test_a_gateway_without_clients_reports_zero_of_each_gauge_with_labels() -> None:
+    async with operated() as port:
+        found = await scrape(port)
+        assert found["dragoman_links"] == found["dragoman_queued_bytes"] == {frozenset({("dialect", "smooth")}): 0}
+        assert [value(found, "sessions", route="test", status=status) for status in ("running", "paused")] == [0, 0]
+
+
 async def test_every_metric_has_a_help_text_and_a_name_of_this_program_or_of_the_process() -> None:
     async with operated() as port:
         _, text, _ = await port.ask_raw("/metrics")
