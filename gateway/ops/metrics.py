@@ -122,7 +122,7 @@ class _Collected:
 
 
 def _of_links(gateway: App, held: _Held) -> Iterator[Metric]:
-    none = {(endpoint.dialect,): 0 for route in gateway.config.routes for endpoint in route.listen}
+    none: dict[Labels, int] = {(endpoint.dialect,): 0 for route in gateway.config.routes for endpoint in route.listen}
     yield _gauge("links", "Clients that are connected.", ("dialect",), none | held.links)
     yield _gauge("queued_bytes", "Bytes that wait to be written to clients.", ("dialect",), none | held.queued)
     waiting = {(): gateway.waiting_links}
