@@ -18,6 +18,7 @@ import structlog
 from msgspec import Struct, structs
 
 from dragoman.gateway.config.model import Config, Ops
+from dragoman.gateway.public_reason import full_reason
 from dragoman.mappings.errors import ConfigError
 
 TABLES = ("limits", "recording", "ops", "auth", "principals")
@@ -136,7 +137,7 @@ class ConfigReloader:
             async with self._replace_ops(new.ops):
                 await self._app.change_config(new)
         except (ConfigError, OSError) as error:
-            cause = str(error)
+            cause = full_reason(error)
             self._app.note_config(structs.replace(status, refused_at=time.time_ns(), cause=cause))
             log.error(  # noqa: TRY400  # its traceback says no more
                 "configuration refused, nothing changed",

@@ -95,8 +95,15 @@ async def test_a_reload_is_the_next_generation_and_one_log_line() -> None:
     assert (line["action"], line["outcome"]) == ("reload", "done")
 
 
-@pytest.mark.parametrize("fault", [ConfigError("c.toml:3: no"), OSError(98, "in use")])
-async def test_a_refused_configuration_changes_nothing_and_says_why(fault: ConfigError | OSError) -> None:
+@pytest.mark.parametrize(
+    ("fault", "cause"),
+    [
+        (ConfigError("c.toml:3: no"), "c.toml:3: no"),
+        (OSError(98, "in use"), "in use"),
+        (OSError(98, "in use", "/x/sock"), "/x/sock: in use"),
+    ],
+)
+async def test_a_refused_configuration_changes_nothing_and_says_why(fault: ConfigError | OSError, cause: str) -> None:
     app = App()
 
     def read() -> Config:
@@ -108,10 +115,10 @@ async def test_a_refused_configuration_changes_nothing_and_says_why(fault: Confi
     with capture_logs() as logs:
         await ConfigReloader(app, read).reload()
     assert app.config is CONFIG
-    assert (app.config_status.generation, app.config_status.cause) == (1, str(fault))
+    assert (app.config_status.generation, app.config_status.cause) == (1, cause)
     assert app.config_status.refused_at > 0
     (line,) = logs
-    assert (line["event"], line["cause"]) == ("configuration refused, nothing changed", str(fault))
+    assert (line["event"], line["cause"]) == ("configuration refused, nothing changed", cause)
 
 
 async def test_a_good_configuration_ends_the_refusal_of_the_one_before() -> None:
