@@ -31,7 +31,7 @@ from dragoman.gateway.config.access import (
 from dragoman.gateway.config.interpolation import Interpolation
 from dragoman.gateway.config.lines import KeyPath, TomlLines, written
 from dragoman.gateway.config.model import MEMORY_MIN, Auth, Config, ConfigFile, Jwt, Limits, Ops, Route, RouteOptions
-from dragoman.gateway.config.ops_address import faults_of_ops
+from dragoman.gateway.config.ops_address import faults_of_ops, parse_ops_address
 from dragoman.gateway.config.paths import resolve_paths
 from dragoman.gateway.config.role_names import person_faults, role_faults
 from dragoman.gateway.config.shape import faults
@@ -205,7 +205,8 @@ def _read(table: dict[str, Any], listens: bool, recorded: str | None) -> tuple[l
     for draft in drafts:
         found += _limits((*draft.at, "limits"), draft.table.get("limits"), table.get("limits"))
     found += _children(drafts)
-    found += [*_recording(table.get("recording"), recorded), *_redact(table.get("recording")), *_ops(table.get("ops"))]
+    found += [*_recording(table.get("recording"), recorded), *_redact(table.get("recording"))]
+    found += _ops(table.get("ops"), drafts)
     return found, drafts
 
 
@@ -437,14 +438,19 @@ def _redact(table: Any) -> Iterator[Found]:
         yield (*at, "salt"), f"{len(salt)} characters can be guessed; write at least {SALT_MIN} random ones"
 
 
-def _ops(table: Any) -> Iterator[Found]:
-    """Check the address of the ops port, and that it needs a token beyond loopback."""
+def _ops(table: Any, drafts: Sequence[Draft]) -> Iterator[Found]:
+    """Check the address of the ops port, that no listener has it, and that it needs a token beyond loopback."""
     try:
         ops = msgspec.convert(table, Ops)
     except msgspec.ValidationError:  # no table, or one whose faults are found already
         return
-    for key, text in faults_of_ops(ops):
-        yield ("ops", key), text
+    found = list(faults_of_ops(ops))
+    yield from ((("ops", key), text) for key, text in found)
+    place = None if any(key == "listen" for key, _ in found) else parse_ops_address(ops.listen).place
+    for draft in drafts if place is not None else ():
+        for at, endpoint in draft.listen.items():
+            if registry.place(endpoint) == place:
+                yield ("ops", "listen"), f"{ops.listen}: {written(at)} listens there already"
 
 
 def _wrong(at: KeyPath, check: Callable[..., object], *values: object) -> Iterator[Found]:

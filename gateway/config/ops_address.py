@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from ipaddress import ip_address
 from urllib.parse import urlsplit
@@ -31,6 +32,13 @@ class OpsAddress(Struct, frozen=True, kw_only=True):
             return not ip_address(self.host).is_loopback
         except ValueError:
             return True
+
+    @property
+    def place(self) -> tuple[object, ...] | None:
+        """The place that the address takes, equal to that of a listener there; None if the system chooses the port."""
+        if self.path:
+            return "unix", os.path.realpath(self.path)
+        return ("tcp", self.host.lower(), self.port) if self.port else None
 
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host

@@ -224,6 +224,21 @@ def test_two_listeners_at_one_address_are_refused(write: Write, tmp_path: Path, 
     assert said.endswith(": route[0].listen[0] listens there already")
 
 
+@pytest.mark.parametrize(
+    ("listen", "ops"),
+    [
+        ("smooth+ws://LOCALHOST:8790/ws", "http://localhost:8790"),
+        ("pod+unix:TMP/s", "unix:TMP/./s"),
+        ("smooth+ws://127.0.0.1:0/ws", ""),  # the system chooses another port for each
+    ],
+)
+def test_an_ops_port_at_the_address_of_a_listener_is_refused(write: Write, listen: str, ops: str) -> None:
+    route = f'[[route]]\nlisten = ["{listen}"]\nupstream = "pod+unix:/x"\n'
+    problems = found(write(f'{route}[ops]\nlisten = "{ops or "http://127.0.0.1:0"}"\n'))
+    assert [(line, path) for line, path, _ in problems] == ([(5, "ops.listen")] if ops else [])
+    assert all(text.endswith(": route[0].listen[0] listens there already") for _, _, text in problems)
+
+
 def test_a_route_that_dials_its_own_listener_is_refused(write: Write) -> None:
     ((line, path, said),) = found(write('[[route]]\nlisten = ["pod+unix:TMP/s"]\nupstream = "pod+unix:TMP/s"\n'))
     assert (line, path) == (2, "route[0].listen[0]")
