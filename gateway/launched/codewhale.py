@@ -22,7 +22,10 @@ from dragoman.gateway.config.model import Config
 from dragoman.gateway.endpoint import Endpoint
 from dragoman.gateway.launched.route import choose_route, run_program
 
-DESCRIPTION = "A gateway that is launched as a codewhale is; DRAGOMAN_CONFIG names its configuration."
+DESCRIPTION = (
+    "A gateway that is launched as a codewhale is. DRAGOMAN_CONFIG names its configuration, "
+    "and DRAGOMAN_ROUTE a route of it (default: the first)."
+)
 STDIO = Endpoint(dialect="codewhale", transport="stdio", address="")
 
 log = structlog.get_logger("dragoman.codewhale")

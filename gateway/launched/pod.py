@@ -42,7 +42,10 @@ from dragoman.gateway.session.runs import Run
 from dragoman.gateway.session.session import Session
 from dragoman.mappings.errors import ConfigError
 
-DESCRIPTION = "A gateway that is launched as a pod is; DRAGOMAN_CONFIG names its configuration."
+DESCRIPTION = (
+    "A gateway that is launched as a pod is. DRAGOMAN_CONFIG names its configuration, "
+    "and DRAGOMAN_ROUTE a route of it (default: the first)."
+)
 CONVERSATION_MAX = 64 * 1024  # bytes of a kept conversation: a real one has about 200
 READY = "INSOMNIA-READY\t{name}\t{path}"
 
