@@ -423,12 +423,12 @@ class Direction(Struct, Generic[T], frozen=True, kw_only=True):
                 items.append(message)
                 continue
             if envelope is not None:
-                said = envelope(message)
+                placed = envelope(message)
                 if place is not None:
                     where = place(message)
-                if burst_of is None or said[0] != burst_of[0] or where != before:
+                if burst_of is None or placed[0] != burst_of[0] or where != before:
                     _flush(items, burst_of, step, before)
-                    items, burst_of, before = [], said, where
+                    items, burst_of, before = [], placed, where
             items += functions[kind](message)
         _flush(items, burst_of, step, before)
 
@@ -450,8 +450,8 @@ def _undocumented(kind: str, paths: list[str]) -> list[Loss]:
     """Return the removed keys of one message as losses, at most PATHS_MAX because a peer chooses their names."""
     counted = Counter(path[:PATH_MAX] for path in paths).most_common(PATHS_MAX)
     rest = len(paths) - sum(count for _, count in counted)
-    told = [*counted, ("...", rest)] if rest else counted
-    return [Loss(kind=kind, field=path, why="undocumented key", count=count) for path, count in told]
+    counts = [*counted, ("...", rest)] if rest else counted
+    return [Loss(kind=kind, field=path, why="undocumented key", count=count) for path, count in counts]
 
 
 NOWHERE: tuple[str, Ext | None] = ("", None)

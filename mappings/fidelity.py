@@ -52,16 +52,16 @@ def matrix(dialects: list[Dialect]) -> Iterator[Cell]:
 
 def _between(canonical: Any, source: Dialect, target: Dialect, name: str) -> Fidelity | None:
     rules = _direction(source, name).to_canonical.entries.values()
-    heard = [rule.fidelity for rule in rules if canonical in rule.produces]
+    read = [rule.fidelity for rule in rules if canonical in rule.produces]
     gateway_adds = name == "event" and canonical.gateway_adds
-    if not heard and not gateway_adds and not any(canonical in rule.answers for rule in rules):
+    if not read and not gateway_adds and not any(canonical in rule.answers for rule in rules):
         return None
     written = _direction(target, name).from_canonical.entries[canonical].fidelity
     if isinstance(written, Nothing) and name == "command" and canonical.gateway_answers:
         return GATEWAY
     # Events that came from frames of a dialect are written as the same frames again: nothing more is lost.
-    own = heard and source.name == target.name and isinstance(written, Lossy)
-    return _worst(heard) if own else _worse(_worst(heard), written)
+    own = read and source.name == target.name and isinstance(written, Lossy)
+    return _worst(read) if own else _worse(_worst(read), written)
 
 
 def _direction(dialect: Dialect, name: str) -> Direction[Event] | Direction[Command]:

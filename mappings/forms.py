@@ -58,14 +58,14 @@ class Form:
         """Return the question of the current field, behind what was wrong with the answer before."""
         number = f" ({self._at + 1} of {len(self._fields)})" if len(self._fields) > 1 else ""
         reason = f"{self._event.reason}\n" if self._event.reason else ""
-        said = f"{fault}\n" if fault else ""
-        return f"{said}{reason}{self._fields[self._at].question}{number}\n{ANSWER_FORM}"
+        before = f"{fault}\n" if fault else ""
+        return f"{before}{reason}{self._fields[self._at].question}{number}\n{ANSWER_FORM}"
 
-    def take(self, said: str) -> str:
+    def take(self, text: str) -> str:
         """Fill in the current field; return what is wrong with the answer, "" if nothing."""
         field = self._fields[self._at]
         try:
-            self._values[field.key] = field.read(said.strip())
+            self._values[field.key] = field.read(text.strip())
         except ValueError as error:
             return str(error)
         self._at += 1
@@ -86,9 +86,9 @@ class Form:
         return "\n".join(faults) or refused.text
 
 
-def declines(said: str) -> bool:
+def declines(text: str) -> bool:
     """Return True if a typed answer declines the form."""
-    return said.strip().lower() in (SKIP, f"/{SKIP}")
+    return text.strip().lower() in (SKIP, f"/{SKIP}")
 
 
 class IdentityField(Struct):
@@ -147,14 +147,14 @@ def _yours(name: str) -> str:
     return f"{name}?" if name.lower().startswith("your ") else f"Your {name}?"
 
 
-def _required(said: str) -> str:
-    if not said:
+def _required(text: str) -> str:
+    if not text:
         raise ValueError("an answer is required")
-    return said
+    return text
 
 
-def _optional(said: str) -> str | None:
-    return None if said.lower() in (NONE, f"/{NONE}") else said
+def _optional(text: str) -> str | None:
+    return None if text.lower() in (NONE, f"/{NONE}") else text
 
 
 def _choices(spec: Raw) -> list[FormField]:
@@ -173,15 +173,15 @@ def _choice(question: ChoiceQuestion) -> FormField:
     how = "one or more, separated by commas" if question.multi_select else "one"
     lines = [question.question, *options, f"Answer {how}, by number or label, or in your own words."]
     return FormField(
-        key=question.header, question="\n".join(lines), read=lambda said: _chosen(question, said), typed=_choosing
+        key=question.header, question="\n".join(lines), read=lambda text: _chosen(question, text), typed=_choosing
     )
 
 
-def _chosen(question: ChoiceQuestion, said: str) -> dict[str, Any]:
+def _chosen(question: ChoiceQuestion, text: str) -> dict[str, Any]:
     labels = {str(number): option.label for number, option in enumerate(question.options, start=1)}
     labels.update({option.label.lower(): option.label for option in question.options})
-    several = question.multi_select and said.lower() not in labels  # a label may hold a comma
-    parts = [part.strip() for part in said.split(",")] if several else [said]
+    several = question.multi_select and text.lower() not in labels  # a label may hold a comma
+    parts = [part.strip() for part in text.split(",")] if several else [text]
     chosen = list(dict.fromkeys(labels[part.lower()] for part in parts if part.lower() in labels))
     other = ", ".join(part for part in parts if part and part.lower() not in labels)
     if not chosen and not other:

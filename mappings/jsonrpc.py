@@ -154,10 +154,10 @@ class Replies(Generic[R]):
 
 def read_frame(direction: Direction[S], frame: Frame, step: Step[T]) -> Iterator[S | PeerError]:
     """Yield the items and the faults of one frame, and note its faults and losses in `step`."""
-    heard: Step[S] = Step()
-    direction.receive((frame,), heard)
-    step.faults += heard.faults
-    step.losses += heard.losses
-    yield from heard.faults
-    for burst in heard.bursts:
+    read: Step[S] = Step()
+    direction.receive((frame,), read)
+    step.faults += read.faults
+    step.losses += read.losses
+    yield from read.faults
+    for burst in read.bursts:
         yield from burst.items

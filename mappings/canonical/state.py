@@ -167,19 +167,19 @@ class OpenTurn(Struct, kw_only=True):
 
     def correct_text(self, text: str) -> None:
         """Replace the visible text of the turn by `text`; blocks that match its beginning or end stay unchanged."""
-        said = [(block, "".join(block.parts)) for block in self.blocks if isinstance(block, TextBlock)]
-        start, end = 0, len(said)
-        while start < end and text.startswith(said[start][1]):
-            text = text.removeprefix(said[start][1])
+        texts = [(block, "".join(block.parts)) for block in self.blocks if isinstance(block, TextBlock)]
+        start, end = 0, len(texts)
+        while start < end and text.startswith(texts[start][1]):
+            text = text.removeprefix(texts[start][1])
             start += 1
-        while start < end and text.endswith(said[end - 1][1]):
-            text = text.removesuffix(said[end - 1][1])
+        while start < end and text.endswith(texts[end - 1][1]):
+            text = text.removesuffix(texts[end - 1][1])
             end -= 1
-        wrong = [block for block, _ in said[start:end]]
+        wrong = [block for block, _ in texts[start:end]]
         if text and wrong:
             wrong.pop().parts = [text]
-        elif text and start < len(said):
-            said[start][0].parts.insert(0, text)
+        elif text and start < len(texts):
+            texts[start][0].parts.insert(0, text)
         elif text:
             self.blocks.append(TextBlock(parts=[text], done=True, at=self.now))
         self.blocks = [block for block in self.blocks if not any(block is other for other in wrong)]

@@ -76,8 +76,8 @@ def message_appended(event: events.MessageAppended, context: Context) -> Message
     if message.role == "assistant" and not (message.ext and "pando.role" in message.ext):
         context.lose(event, why="the tokens carry the assistant's text")
         return ()
-    said = wire.Said(session_id=context.session, message_id=message.id, role=role, content=message.text)
-    return (wire.MessageAppend(payload=said, **context.envelope),)
+    payload = wire.Said(session_id=context.session, message_id=message.id, role=role, content=message.text)
+    return (wire.MessageAppend(payload=payload, **context.envelope),)
 
 
 @FROM_EVENT.rule(events.ModelTurnStarted, produces=(wire.LlmStart,), fidelity=Lossy(("index",)))
@@ -108,8 +108,8 @@ def turn_ended(event: events.TurnEnded, context: Context) -> Messages:
     end = wire.LlmEnd(payload=ended, **context.envelope)
     if event.end == "failed":
         text = event.failure.text if event.failure is not None else "the turn failed"
-        said = wire.Said(session_id=context.session, message_id=event.message, role="system", content=text)
-        return wire.MessageAppend(payload=said, **context.envelope), end
+        payload = wire.Said(session_id=context.session, message_id=event.message, role="system", content=text)
+        return wire.MessageAppend(payload=payload, **context.envelope), end
     return (end, *context.rolled_back()) if event.end == "rolled_back" else (end,)
 
 
@@ -163,8 +163,8 @@ def question_answered(event: events.QuestionAnswered, context: Context) -> Messa
     start = model_turn_started(events.ModelTurnStarted(), context)
     if not event.segments:
         return start
-    said = wire.Said(session_id=context.session, message_id="", role="user", content=flatten(event.segments))
-    return wire.MessageAppend(payload=said, **context.envelope), *start
+    payload = wire.Said(session_id=context.session, message_id="", role="user", content=flatten(event.segments))
+    return wire.MessageAppend(payload=payload, **context.envelope), *start
 
 
 @FROM_EVENT.rule(events.Heartbeat, produces=(wire.InstanceHeartbeat,), fidelity=Lossy(("report",)))
@@ -187,10 +187,10 @@ def _pulse(event: events.Heartbeat, context: Context) -> wire.Pulse:
 
 @FROM_EVENT.rule(events.BackendShutdown, produces=(wire.InstanceShutdown,))
 def backend_shutdown(event: events.BackendShutdown, context: Context) -> Messages:
-    said = wire.Shutdown(
+    payload = wire.Shutdown(
         instance_id=given(event.ext, "instance_id", str, context.instance.id), reason=event.reason or UNSET
     )
-    return (wire.InstanceShutdown(payload=said, **context.envelope),)
+    return (wire.InstanceShutdown(payload=payload, **context.envelope),)
 
 
 @FROM_EVENT.rule(events.StoreChanged, produces=(wire.StoreChange,))

@@ -37,15 +37,15 @@ def session(row: SessionSummary) -> Session:
 
 def described(state: SessionState) -> Session:
     """Return pando's description of a session from its state."""
-    said = state.messages()
+    messages = state.messages()
     known = (
         state.listed.messages if state.listed is not None else 0
     )  # this count includes messages that contain only tool calls
     return Session(
         id=public_ids(state.id, state.ids)[0],
-        title=state.title or next((message.text for message in said if message.role == "user"), ""),
+        title=state.title or next((message.text for message in messages if message.role == "user"), ""),
         updated_at=rfc3339(state.updated_at or state.opened_at),
-        message_count=max(len(said), known),
+        message_count=max(len(messages), known),
     )
 
 

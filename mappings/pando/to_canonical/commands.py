@@ -54,9 +54,9 @@ TO_COMMAND.rule(wire.SessionInterrupt, produces=(commands.CancelTurn,))(_about_s
 @TO_COMMAND.rule(wire.MessageSend, produces=(commands.SubmitInput,))
 def message_send(message: wire.MessageSend) -> Commands:
     params = message.params
-    said = wire.Words() if params is None else params
-    segments = (Text(text=said.content),) if said.content else ()
-    return (commands.SubmitInput(request=message.id, session=said.session_id, segments=segments, ext=_null(params)),)
+    words = wire.Words() if params is None else params
+    segments = (Text(text=words.content),) if words.content else ()
+    return (commands.SubmitInput(request=message.id, session=words.session_id, segments=segments, ext=_null(params)),)
 
 
 @TO_COMMAND.rule(wire.StateSync, produces=(commands.ListSessions,))
@@ -96,5 +96,7 @@ def delete_session(message: wire.DeleteSession) -> Commands:
 
 @TO_COMMAND.rule(wire.Write, produces=(commands.StoreWrite,))
 def write(message: wire.Write) -> Commands:
-    said = message.params
-    return (commands.StoreWrite(request=message.id, method=said.method, params=said.params, ext=keep(meta=said.meta)),)
+    params = message.params
+    return (
+        commands.StoreWrite(request=message.id, method=params.method, params=params.params, ext=keep(meta=params.meta)),
+    )

@@ -69,13 +69,13 @@ def session_deleted(message: wire.SessionDeleted) -> tuple[events.Event, ...]:
 
 @TO_EVENT.rule(wire.MessageAppend, produces=(events.MessageAppended,))
 def message_append(message: wire.MessageAppend) -> tuple[events.Event, ...]:
-    said = message.payload
-    role = CANONICAL_ROLE.get(said.role, "system")
-    segments = (Text(text=said.content),) if role == "user" and said.content else ()
-    ext = keep(role=UNSET if role == said.role and role != "assistant" else said.role)
+    payload = message.payload
+    role = CANONICAL_ROLE.get(payload.role, "system")
+    segments = (Text(text=payload.content),) if role == "user" and payload.content else ()
+    ext = keep(role=UNSET if role == payload.role and role != "assistant" else payload.role)
     return (
         events.MessageAppended(
-            message=Message(role=role, text=said.content, id=said.message_id, segments=segments, ext=ext)
+            message=Message(role=role, text=payload.content, id=payload.message_id, segments=segments, ext=ext)
         ),
     )
 
@@ -92,25 +92,27 @@ def llm_token(message: wire.LlmToken) -> tuple[events.Event, ...]:
 
 @TO_EVENT.rule(wire.LlmEnd, produces=(events.TurnEnded,))
 def llm_end(message: wire.LlmEnd) -> tuple[events.Event, ...]:
-    said = message.payload
-    counted = said.tokens_in or said.tokens_out  # released primaries send zeros
-    usage = Usage(input_tokens=said.tokens_in, output_tokens=said.tokens_out) if counted else None
+    payload = message.payload
+    counted = payload.tokens_in or payload.tokens_out  # released primaries send zeros
+    usage = Usage(input_tokens=payload.tokens_in, output_tokens=payload.tokens_out) if counted else None
     return (events.TurnEnded(end="completed", usage=usage),)
 
 
 @TO_EVENT.rule(wire.ToolStart, produces=(events.ToolCallStarted, events.ToolCallArguments))
 def tool_start(message: wire.ToolStart) -> tuple[events.Event, ...]:
-    said = message.payload
-    if not said.params:
-        return (events.ToolCallStarted(call=said.call_id, name=said.tool_name),)
-    return (events.ToolCallArguments(call=said.call_id, name=said.tool_name, json=said.params, done=True),)
+    payload = message.payload
+    if not payload.params:
+        return (events.ToolCallStarted(call=payload.call_id, name=payload.tool_name),)
+    return (events.ToolCallArguments(call=payload.call_id, name=payload.tool_name, json=payload.params, done=True),)
 
 
 @TO_EVENT.rule(wire.ToolEnd, produces=(events.ToolCallFinished,))
 def tool_end(message: wire.ToolEnd) -> tuple[events.Event, ...]:
-    said = message.payload
+    payload = message.payload
     return (
-        events.ToolCallFinished(call=said.call_id, name=said.tool_name, output=said.result, is_error=said.is_error),
+        events.ToolCallFinished(
+            call=payload.call_id, name=payload.tool_name, output=payload.result, is_error=payload.is_error
+        ),
     )
 
 
@@ -121,9 +123,9 @@ def instance_heartbeat(message: wire.InstanceHeartbeat) -> tuple[events.Event, .
 
 @TO_EVENT.rule(wire.InstanceShutdown, produces=(events.BackendShutdown,))
 def instance_shutdown(message: wire.InstanceShutdown) -> tuple[events.Event, ...]:
-    said = message.payload
-    reason = "" if said.reason is UNSET else said.reason
-    return (events.BackendShutdown(reason=reason, ext=keep(instance_id=said.instance_id)),)
+    payload = message.payload
+    reason = "" if payload.reason is UNSET else payload.reason
+    return (events.BackendShutdown(reason=reason, ext=keep(instance_id=payload.instance_id)),)
 
 
 @TO_EVENT.rule(wire.StoreChange, produces=(events.StoreChanged,))

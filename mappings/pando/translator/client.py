@@ -78,13 +78,13 @@ class ClientTranslator(TranslatorDefaults[Event]):
     def receive(self, frames: Sequence[Frame]) -> Step[Event]:
         """Read publications as events of their session, and replies as answers to their commands."""
         step: Step[Event] = Step()
-        heard: Step[Event] = Step()
-        FROM_SERVER.receive([frame for frame in frames if not isinstance(frame, Missed)], heard)
-        step.faults, step.losses = heard.faults, heard.losses
+        read: Step[Event] = Step()
+        FROM_SERVER.receive([frame for frame in frames if not isinstance(frame, Missed)], read)
+        step.faults, step.losses = read.faults, read.losses
         self._received_at = now = self._clock()
-        for burst in heard.bursts:
+        for burst in read.bursts:
             self._note_primary(given(burst.ext, "instanceId", str, ""), step)
-            if items := [said for item in burst.items for said in self._take_event(burst, item, now, step)]:
+            if items := [event for item in burst.items for event in self._take_event(burst, item, now, step)]:
                 step.bursts.append(replace(burst, items=items, request=""))
         for frame in frames:
             if isinstance(frame, Missed):

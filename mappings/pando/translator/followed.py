@@ -41,11 +41,11 @@ class FollowedSessions(dict[str, Following]):
 
     def add_text(self, message: LlmToken, now: int, add_text: TextSink) -> bool:
         """Pass a token to the sink and note it; return False if `receive` must read it instead."""
-        said, at = message.payload, nanoseconds(message.timestamp) or 0
-        following = self.get(said.session_id)
-        if following is None or not following.streams or not add_text(said.token, at, said.session_id):
+        token, at = message.payload, nanoseconds(message.timestamp) or 0
+        following = self.get(token.session_id)
+        if following is None or not following.streams or not add_text(token.token, at, token.session_id):
             return False
-        following.add_text(said.token, now)
+        following.add_text(token.token, now)
         return True
 
     def end_lost_turns(self) -> list[Burst[Event]]:

@@ -247,8 +247,8 @@ class Following:
         rest = self._rest(listed) if listed is not None else []
         counted = [say.UsageReported(usage=ending.usage)] if ending is not None and ending.usage is not None else []
         answers = None if listed is None else [one for one in self.known.answers_of_turn(listed) if one.text]
-        cause, said = self._cause, bool(self._output.length)
-        if cause is not None and _failed(cause.message, answers, said) and not self._cancelled:
+        cause, has_text = self._cause, bool(self._output.length)
+        if cause is not None and _failed(cause.message, answers, has_text) and not self._cancelled:
             why, self._cause = say.ErrorReported(cause="internal", text=cause.message.text), None
             return [*rest, *counted, why, *self._over("failed", listed)]
         end = "cancelled" if self._cancelled else "completed"  # llm.end says only that a run is over
@@ -256,8 +256,8 @@ class Following:
 
     def _no_cause(self) -> list[Event]:
         """Return the held system message as an ordinary message, because it is not the cause of a failure."""
-        said, self._cause = self._cause, None
-        return [] if said is None else [said]
+        cause, self._cause = self._cause, None
+        return [] if cause is None else [cause]
 
     def _over(self, end: Any, listed: tuple[Message, ...] | None) -> list[Event]:
         self.open = self.wants = False
@@ -311,13 +311,13 @@ class Following:
         return [why, *self._over("failed", None)]
 
 
-def _failed(cause: Message, answers: Sequence[Message] | None, said: bool) -> bool:
+def _failed(cause: Message, answers: Sequence[Message] | None, has_text: bool) -> bool:
     """Return True if the system message before the end is the cause of a failure: there is no answer but itself.
 
-    `answers` is None if they are not known. Then `said` is True if text of an answer was published.
+    `answers` is None if they are not known. Then `has_text` is True if text of an answer was published.
     """
     if answers is None:
-        return not said
+        return not has_text
     return not answers or answers[-1].id == cause.id
 
 

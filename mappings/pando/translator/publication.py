@@ -43,7 +43,7 @@ class PublicationTranslator(TranslatorDefaults[Command]):
         context = self._context()
         for item in items:
             if isinstance(item, say.StoreChanged):
-                step.frames += [EVENTS.encode(said) for said in FROM_EVENT.functions[type(item)](item, context)]
+                step.frames += [EVENTS.encode(message) for message in FROM_EVENT.functions[type(item)](item, context)]
             else:
                 step.losses.append(Loss(kind=type(item).__name__, why="an answer is not published"))
         step.losses += context.take_losses()
@@ -57,8 +57,8 @@ class PublicationTranslator(TranslatorDefaults[Command]):
 
     def closed(self, cause: str) -> Step[Command]:
         """Publish the shutdown, which real clients rarely read in time (docs/dialects/pando.md, section 4)."""
-        said = wire.Shutdown(instance_id=self._instance.id, reason="graceful shutdown")
-        return Step(frames=[EVENTS.encode(wire.InstanceShutdown(payload=said, **self._context().envelope))])
+        shutdown = wire.Shutdown(instance_id=self._instance.id, reason="graceful shutdown")
+        return Step(frames=[EVENTS.encode(wire.InstanceShutdown(payload=shutdown, **self._context().envelope))])
 
     def _beat(self) -> Step[Command]:
         now, started = self._clock(), self._instance.started_at

@@ -122,10 +122,10 @@ class ServerTranslator(TranslatorDefaults[Command]):
     def _refuse_fault(self, fault: PeerError) -> None:
         """Write an error for an invalid request: with its id if only its params are wrong, else without an id."""
         value = fault.value if isinstance(fault.value, dict) else {}
-        said, method = value.get("id", ""), value.get("method", "")
-        if fault.code == "invalid" and isinstance(said, str) and isinstance(method, str) and method:
+        request, method = value.get("id", ""), value.get("method", "")
+        if fault.code == "invalid" and isinstance(request, str) and isinstance(method, str) and method:
             words = fault.text.partition(": ")[2] or fault.text
-            reply = _refusal(said, refusals.bad_params(method, value, words))
+            reply = _refusal(request, refusals.bad_params(method, value, words))
         else:
             reply = _refusal("", refusals.parse_error())
         self._replies.add(PeerCall(peer_id="", reply=reply))

@@ -45,14 +45,14 @@ class Form:
         self.decode: Callable[[bytes], Any] = msgspec.json.Decoder(kind).decode
         self.shape: inspect.StructType = struct_type(kind)
 
-    def mend(self, value: dict[str, object], said: str) -> tuple[Any, list[str]]:
-        """Return the untyped message as a struct, and the paths of dropped members; `said` is its topic or method."""
+    def mend(self, value: dict[str, object], name: str) -> tuple[Any, list[str]]:
+        """Return the untyped message as a struct, and the paths of dropped members; `name` is its topic or method."""
         dropped: list[str] = []
         spelled = usual(value, self.shape, "$", dropped)
         try:
             return self.decode(ENCODER.encode(spelled)), dropped
         except msgspec.DecodeError as error:
-            raise PeerError("invalid", f"invalid `{said}`: {error}", value=value) from error
+            raise PeerError("invalid", f"invalid `{name}`: {error}", value=value) from error
 
 
 def _constant(name: str) -> object:
@@ -238,11 +238,11 @@ class Requests(Shared):
         value = as_go_reads(frame)
         if not isinstance(value, dict):
             raise PeerError("invalid", "a request is one JSON object")
-        said, method, version = (_named(value, name) for name in ("id", "method", "jsonrpc"))
-        if not all(isinstance(member, str | None) for member in (said, method, version)):
+        request, method, version = (_named(value, name) for name in ("id", "method", "jsonrpc"))
+        if not all(isinstance(member, str | None) for member in (request, method, version)):
             raise PeerError("invalid", "`id`, `method` and `jsonrpc` are strings")
         name = method if isinstance(method, str) else ""
-        known = {"id": said or "", "method": name} | ({"jsonrpc": version} if version is not None else {})
+        known = {"id": request or "", "method": name} | ({"jsonrpc": version} if version is not None else {})
         if any(key.lower() == "params" for key in value):
             known["params"] = _named(value, "params")
         form = self._forms.get(name)
@@ -252,7 +252,7 @@ class Requests(Shared):
             form = self._writes.get(written, self._write) if isinstance(written, str) else self._write
         if form is None:
             raw = frame.decode(errors="replace")
-            return Unmapped(dialect="pando", tag=name, raw=raw, request=str(said or "")), []
+            return Unmapped(dialect="pando", tag=name, raw=raw, request=str(request or "")), []
         message, dropped = form.mend(known, name)
         return message, dropped + [f"$.{key}" for key in value if key.lower() not in FIELDS]
 

@@ -74,11 +74,11 @@ def _start(event: events.HistorySnapshot, context: Context) -> object:
     if not event.ext or "pod.entry" not in event.ext:
         return segment_start(context.session, event.items, context.at)
     entry = json.decode(event.ext["pod.entry"])
-    told = len(canonical_items([entry]))
+    shown = len(canonical_items([entry]))
     history = entry.get("history", []) if isinstance(entry, dict) else None
-    if told >= len(event.items) or not isinstance(history, list):
+    if shown >= len(event.items) or not isinstance(history, list):
         return event.ext["pod.entry"]
-    return {**entry, "history": [*history, *map(logged_item, event.items[told:])]}
+    return {**entry, "history": [*history, *map(logged_item, event.items[shown:])]}
 
 
 @FROM_EVENT.rule(

@@ -54,14 +54,14 @@ def described(name: str, status: Status) -> dict[str, object]:
 def snapshot(state: SessionState) -> wire.Snapshot:
     """Return the session as a snapshot: a pod's own entries, then entries made for the items after them."""
     entries = _own_entries(state)
-    told = state.summed_up  # the summary replaces this many items, which are not sent again
-    if not told:
+    sent = state.summed_up  # the summary replaces this many items, which are not sent again
+    if not sent:
         items = canonical_items(entries)
-        told = len(items)
+        sent = len(items)
         if not _begins_with(state.transcript, items):  # the history was cut or rewritten, so use the transcript
-            entries, told = [], 0
+            entries, sent = [], 0
     made = made_entries(
-        state.transcript[told:],
+        state.transcript[sent:],
         run_open=run_is_open(entries),
         running=state.turn is not None or state.status == "running",
         paused=state.status == "paused",
@@ -83,11 +83,11 @@ def _own_entries(state: SessionState) -> list[object]:
     return original(ext, "pod.entries", list[object], [])
 
 
-def _begins_with(transcript: Sequence[Item], told: Sequence[Item]) -> bool:
-    """Return True if the transcript begins with `told`. Ids and times are ignored, because the session adds them."""
-    if len(transcript) < len(told):
+def _begins_with(transcript: Sequence[Item], beginning: Sequence[Item]) -> bool:
+    """Return True if the transcript begins so. Ids and times are ignored, because the session adds them."""
+    if len(transcript) < len(beginning):
         return False
-    return all(_mark(a) == _mark(b) for a, b in zip(transcript, told, strict=False))
+    return all(_mark(a) == _mark(b) for a, b in zip(transcript, beginning, strict=False))
 
 
 def _mark(item: Item) -> tuple[type, str]:

@@ -21,13 +21,13 @@ TO_EVENT = Rules[[], events.Event]("pod -> canonical events")
 @TO_EVENT.rule(wire.Snapshot, produces=(events.HistorySnapshot,))
 def snapshot(message: wire.Snapshot) -> tuple[events.Event, ...]:
     data = message.data
-    told = conversation(data.entries)
+    logged = conversation(data.entries)
     return (
         events.HistorySnapshot(
-            items=told.items,
-            runs=told.runs,
-            conversation=told.id,
-            compacted=told.compacted,
+            items=logged.items,
+            runs=logged.runs,
+            conversation=logged.id,
+            compacted=logged.compacted,
             status=data.status,
             backend=_backend(data.greeting),
             ext={"pod.entries": opaque(data.entries)},
@@ -59,8 +59,8 @@ def user_message(message: wire.UserMessage) -> tuple[events.Event, ...]:
 @TO_EVENT.rule(wire.SystemItem, produces=(events.MessageAppended,))
 def system_item(message: wire.SystemItem) -> tuple[events.Event, ...]:
     item = message.data.item
-    said = Message(role="system", text=system_text(item), ext={"pod.item": opaque(item)})
-    return (events.MessageAppended(message=said),)
+    shown = Message(role="system", text=system_text(item), ext={"pod.item": opaque(item)})
+    return (events.MessageAppended(message=shown),)
 
 
 @TO_EVENT.rule(wire.InvokeStart, produces=(events.RunStarted,))
@@ -192,10 +192,10 @@ def error(message: wire.Error) -> tuple[events.Event, ...]:
 @TO_EVENT.rule(wire.SegmentRotated, produces=(events.HistorySnapshot,))
 def segment_rotated(message: wire.SegmentRotated) -> tuple[events.Event, ...]:
     entry = message.data.entry
-    told = conversation([entry])
+    logged = conversation([entry])
     ext: Ext = {"pod.entry": opaque(entry)}
     rotated = events.HistorySnapshot(
-        items=told.items, rotated=True, conversation=told.id, compacted=told.compacted, ext=ext
+        items=logged.items, rotated=True, conversation=logged.id, compacted=logged.compacted, ext=ext
     )
     return (rotated,)
 

@@ -58,9 +58,9 @@ class ClientTranslator(TranslatorDefaults[Event]):
             handlers = self._HANDLERS
             if not handlers.keys().isdisjoint(map(type, items)):
                 items[:] = [
-                    said
+                    event
                     for item in items
-                    for said in (handlers[type(item)](self, item) if type(item) in handlers else (item,))
+                    for event in (handlers[type(item)](self, item) if type(item) in handlers else (item,))
                 ]
                 if not items:  # a pod has no request ids, so there is one burst
                     step.bursts = []

@@ -189,8 +189,8 @@ def tool_call_arguments(event: events.ToolCallArguments, context: Context) -> Me
     if not event.done:
         return ()
     state = _original_state(event.ext)
-    said = None if state is None else call_of(state.raw_response)
-    if state is None or said is None or (said.name, said.arguments) != (event.name, event.json):
+    call = None if state is None else call_of(state.raw_response)
+    if state is None or call is None or (call.name, call.arguments) != (event.name, event.json):
         state = wire.NodeState(raw_response=call_state(event.name, event.json))
     return _chunk(context, event.name, state, event.ext)
 
@@ -200,8 +200,12 @@ def tool_call_finished(event: events.ToolCallFinished, context: Context) -> Mess
     """Write the chunk of a result with its output, or its summary if it has none."""
     output = event.output if event.output is not None else event.summary or ""
     state = _original_state(event.ext)
-    said = None if state is None else result_of(state.raw_response)
-    if state is None or said is None or (said.name, said.output, said.is_error) != (event.name, output, event.is_error):
+    result = None if state is None else result_of(state.raw_response)
+    if (
+        state is None
+        or result is None
+        or (result.name, result.output, result.is_error) != (event.name, output, event.is_error)
+    ):
         state = wire.NodeState(raw_response=result_state(event.name, output, event.is_error))
     return _chunk(context, event.name, state, event.ext)
 
@@ -419,10 +423,10 @@ def question_asked(event: events.QuestionAsked, context: Context) -> Messages:
     """
     if not context.asks_in_words(event.kind):
         return ()
-    said = event.before[context.earlier_text :]
-    token = f"\n\n{event.text}" if said else event.text
+    earlier = event.before[context.earlier_text :]
+    token = f"\n\n{event.text}" if earlier else event.text
     message = replies.derived(context.turn, f"question {event.number}")
-    terminal = _eventual(events.TurnEnded(end="completed", text=said + token, message=message), context)
+    terminal = _eventual(events.TurnEnded(end="completed", text=earlier + token, message=message), context)
     words = text_delta(events.TextDelta(text=token), context)
     context.end_run(event)
     return (*words, terminal)
@@ -443,8 +447,8 @@ def _eventual(event: events.TurnEnded, context: Context) -> wire.EventualRespons
             needs_escalation=False,
             usage=_usage(event.usage, context),
         )
-        said = wire.EventualData(request_id=context.request_id, status=200, data=plain)
-        return wire.EventualResponse(request_id=context.top, status=200, data=said, timestamp=context.timestamp)
+        data = wire.EventualData(request_id=context.request_id, status=200, data=plain)
+        return wire.EventualResponse(request_id=context.top, status=200, data=data, timestamp=context.timestamp)
     reason, citations, status = given(ext, "escalationReason"), given(ext, "citations"), given(ext, "status")
     directive = given(ext, "directive")
     answer = wire.FinalAnswer(

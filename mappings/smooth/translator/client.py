@@ -186,8 +186,8 @@ class ClientTranslator(TranslatorDefaults[Event]):
         again: Step[Event] = Step()
         FROM_SERVER.receive([frame], again)
         for fault in again.faults:
-            told = ErrorReported(cause="internal", text=f"the backend's answer cannot be read: {fault.text}"[:500])
-            step.bursts.append(self._place_burst(Burst(items=[told], request=own), step))
+            event = ErrorReported(cause="internal", text=f"the backend's answer cannot be read: {fault.text}"[:500])
+            step.bursts.append(self._place_burst(Burst(items=[event], request=own), step))
 
     def _place_burst(self, burst: Burst[Event], step: Step[Event]) -> Burst[Event]:
         own = burst.request
@@ -195,29 +195,29 @@ class ClientTranslator(TranslatorDefaults[Event]):
         if request is not None and ONLY_TEXT.issuperset(map(type, burst.items)):  # the hot path
             return Burst(items=burst.items, request=request, at=burst.at)
         items: list[Event] = []
-        for said in burst.items:
-            if (self._cancelled or self._ends_unheard) and self._answers_cancel(own, said):
+        for event in burst.items:
+            if (self._cancelled or self._ends_unheard) and self._answers_cancel(own, event):
                 continue
-            if own and own not in self._turns and self._begins_turn(own, said):
+            if own and own not in self._turns and self._begins_turn(own, event):
                 why = self._stray_reason(own)
                 if why:
-                    step.losses.append(Loss(kind=type(said).__name__, why=why))
+                    step.losses.append(Loss(kind=type(event).__name__, why=why))
                     continue
-                request = self._begin_turn(own, said, items)
-            item = said
-            if type(said) is Reply or type(said) is ErrorReported or type(said) is Pong:
+                request = self._begin_turn(own, event, items)
+            item = event
+            if type(event) is Reply or type(event) is ErrorReported or type(event) is Pong:
                 command = self._waiting.get(own)
-                item = self._typed_answer(own, said)
+                item = self._typed_answer(own, event)
                 if command is not None:
                     now, answers = self._opening.take_answer(command, item)
                     self._cancel_abandoned(step)
                     self._write_commands(now, step)
                     items += answers
                     continue
-            elif type(said) is TurnAccepted:
-                item = msgspec.structs.replace(said, request=request or own)
-            elif isinstance(said, OtpVerified | OtpInvalid | InteractionInvalid):
-                item = self._match_verdict(own, said)
+            elif type(event) is TurnAccepted:
+                item = msgspec.structs.replace(event, request=request or own)
+            elif isinstance(event, OtpVerified | OtpInvalid | InteractionInvalid):
+                item = self._match_verdict(own, event)
             items.append(item)
             if type(item) is TurnEnded:
                 if self._turns.pop(own, own) != own:

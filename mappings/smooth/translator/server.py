@@ -48,10 +48,10 @@ NOTHING: frozenset[str] = frozenset()  # one for all links: each empty one takes
 
 
 class PendingReply(Struct, frozen=True, kw_only=True):
-    """A command without an answer; `said` is the request id that the client sent, None if it sent none."""
+    """A command without an answer; `request` is the request id that the client sent, None if it sent none."""
 
     command: Command
-    said: str | None
+    request: str | None
 
 
 class ServerTranslator(TranslatorDefaults[Command]):
@@ -70,14 +70,14 @@ class ServerTranslator(TranslatorDefaults[Command]):
         """Read actions as commands; answer invalid ones with an error at once."""
         step: Step[Command] = Step()
         for frame in frames:
-            heard: Step[Command] = Step()
-            FROM_CLIENT.receive((frame,), heard)
-            if self._seed and heard.faults:
-                heard = self._with_agent(heard)
-            step.faults += heard.faults
-            step.losses += heard.losses
-            step.frames += [self._refused_frame(fault) for fault in heard.faults]
-            for burst in heard.bursts:
+            read: Step[Command] = Step()
+            FROM_CLIENT.receive((frame,), read)
+            if self._seed and read.faults:
+                read = self._with_agent(read)
+            step.faults += read.faults
+            step.losses += read.losses
+            step.frames += [self._refused_frame(fault) for fault in read.faults]
+            for burst in read.bursts:
                 for item in burst.items:
                     self._take_command(item, step)
         return step
@@ -131,15 +131,17 @@ class ServerTranslator(TranslatorDefaults[Command]):
 
     def _take_command(self, item: Command, step: Step[Command]) -> None:
         if isinstance(item, Unmapped):
-            said = _request_of(item.raw)
+            request = _request_of(item.raw)
             step.losses.append(Loss(kind="Unmapped", why="unsupported action", sample=item.tag[:80]))
-            step.frames.append(self._error_frame(said, "UNSUPPORTED_ACTION", f"unsupported action `{item.tag[:80]}`"))
+            step.frames.append(
+                self._error_frame(request, "UNSUPPORTED_ACTION", f"unsupported action `{item.tag[:80]}`")
+            )
             return
-        said = "" if item.ext is not None and "smooth.requestId" in item.ext else item.request or None
+        request = "" if item.ext is not None and "smooth.requestId" in item.ext else item.request or None
         if self._seed:
             if type(item) in UNKNOWN_TO_SEED:
                 action = UNKNOWN_TO_SEED[type(item)]
-                step.frames.append(self._error_frame(said, "UNSUPPORTED_ACTION", f"unsupported action `{action}`"))
+                step.frames.append(self._error_frame(request, "UNSUPPORTED_ACTION", f"unsupported action `{action}`"))
                 return
             item = self._as_seed_reads(item)
         try:
@@ -147,32 +149,32 @@ class ServerTranslator(TranslatorDefaults[Command]):
             command = admitted(item)
         except PeerError as fault:
             step.add_fault(fault)
-            step.frames.append(self._error_frame(said, "VALIDATION_ERROR", fault.text))
+            step.frames.append(self._error_frame(request, "VALIDATION_ERROR", fault.text))
             return
         if isinstance(command, commands.OpenSession | commands.ResumeSession):
             self._claim(command)
         if isinstance(command, commands.SubmitInput):
-            self._begin_turn(command, said, step)
+            self._begin_turn(command, request, step)
         elif isinstance(command, commands.CancelTurn):
             session = self._turn.session if self._turn is not None else command.session
             if session:  # without a turn on this link a cancel may name a session; without both it has no answer
-                self._forward(msgspec.structs.replace(command, session=session), said, step)
+                self._forward(msgspec.structs.replace(command, session=session), request, step)
         else:
-            self._forward(command, said, step)
+            self._forward(command, request, step)
 
     def _claim(self, command: commands.OpenSession | commands.ResumeSession) -> None:
         """Note the forms that the client declares: an open without `supports` means none, a resume no change."""
         if isinstance(command, commands.OpenSession) or command.supports is not None:
             self._supports, self._claimed = frozenset(command.supports) if command.supports else NOTHING, True
 
-    def _with_agent(self, heard: Step[Command]) -> Step[Command]:
+    def _with_agent(self, read: Step[Command]) -> Step[Command]:
         """Accept a create without an agent id and add a new one, as the seed did (docs/dialects/smooth.md, section 10).
 
         Later generations refuse such a create.
         """
-        value = heard.faults[0].value
+        value = read.faults[0].value
         if not isinstance(value, dict) or value.get("action") != CREATE or value.get("agentId") is not None:
-            return heard
+            return read
         again: Step[Command] = Step()
         FROM_CLIENT.receive((msgspec.json.encode(value | {"agentId": self._new_id()}),), again)
         return again
@@ -194,10 +196,10 @@ class ServerTranslator(TranslatorDefaults[Command]):
             ext=item.ext,
         )
 
-    def _begin_turn(self, command: commands.SubmitInput, said: str | None, step: Step[Command]) -> None:
+    def _begin_turn(self, command: commands.SubmitInput, request: str | None, step: Step[Command]) -> None:
         if self._turn is not None:
             words = "a turn is already running on this connection"
-            step.frames.append(self._error_frame(said, "TURN_IN_PROGRESS", words))
+            step.frames.append(self._error_frame(request, "TURN_IN_PROGRESS", words))
             return
         if not command.request:
             # like server P: all events of the turn have the id that we made
@@ -205,23 +207,23 @@ class ServerTranslator(TranslatorDefaults[Command]):
         self._turn = command
         step.bursts.append(Burst(items=[command], request=command.request))
 
-    def _forward(self, command: Command, said: str | None, step: Step[Command]) -> None:
+    def _forward(self, command: Command, request: str | None, step: Step[Command]) -> None:
         """Pass a command to the gateway under a request id that is unique on this link."""
         taken = self._turn is not None and self._turn.request == command.request
         if not command.request or taken or command.request in self._pending:
             command = msgspec.structs.replace(command, request=self._new_id())
-        remember(self._pending, command.request, PendingReply(command=command, said=said), PENDING_MAX)
+        remember(self._pending, command.request, PendingReply(command=command, request=request), PENDING_MAX)
         step.bursts.append(Burst(items=[command], request=command.request))
 
     # -- answers to the client ----------------------------------------------------------------------
 
     def _write_answer(self, item: Any, step: Step[Command]) -> None:
         known = self._pending.pop(item.request, None)
-        said = item.request if known is None else known.said
-        context = self._context(said, None if known is None else known.command)
-        if isinstance(item, Reply) and item.failure is not None and known is None and self._is_open_turn(said):
+        request = item.request if known is None else known.request
+        context = self._context(request, None if known is None else known.command)
+        if isinstance(item, Reply) and item.failure is not None and known is None and self._is_open_turn(request):
             self._turn = None  # the turn was refused before it began; this error ends it in the client
-        if known is not None and isinstance(known.command, commands.CancelTurn) and self._is_open_turn(said):
+        if known is not None and isinstance(known.command, commands.CancelTurn) and self._is_open_turn(request):
             context.top = None  # without an id, the error about a refused cancel does not end its turn in the client
         for message in FROM_EVENT.functions[type(item)](item, context):
             frame = EVENTS.encode(message)
@@ -232,32 +234,32 @@ class ServerTranslator(TranslatorDefaults[Command]):
                 step.frames += fitted(message, context)
                 continue
             if isinstance(item, HistorySnapshot) and len(item.items) > 1:
-                self._pending[item.request] = known or PendingReply(command=commands.GetHistory(), said=said)
+                self._pending[item.request] = known or PendingReply(command=commands.GetHistory(), request=request)
                 self._write_answer(_shorter(item), step)
                 continue
             step.losses.append(Loss(kind=type(item).__name__, why=f"above {MAX_EVENT} bytes"))
             words = f"the answer is larger than {MAX_EVENT} bytes: ask for less at once"
-            step.frames.append(self._error_frame(said, "INTERNAL_ERROR", words))
+            step.frames.append(self._error_frame(request, "INTERNAL_ERROR", words))
         step.losses += context.take_losses()
 
-    def _context(self, said: str | None, asked: Command | None) -> Context:
-        context = Context(FROM_EVENT, said or "", self._clock(), asked)
-        context.top = said
+    def _context(self, request: str | None, asked: Command | None) -> Context:
+        context = Context(FROM_EVENT, request or "", self._clock(), asked)
+        context.top = request
         return context
 
-    def _is_open_turn(self, said: str | None) -> bool:
+    def _is_open_turn(self, request: str | None) -> bool:
         """Return True if this is the request id of the link's open turn."""
-        return self._turn is not None and self._turn.request == said
+        return self._turn is not None and self._turn.request == request
 
-    def _error_frame(self, said: str | None, code: str, text: str) -> bytes:
-        if len(said or "") > REQUEST_MAX:
-            said = None
-        context = self._context(said, None)
+    def _error_frame(self, request: str | None, code: str, text: str) -> bytes:
+        if len(request or "") > REQUEST_MAX:
+            request = None
+        context = self._context(request, None)
         return EVENTS.encode(error_event(context, code, text))
 
     def _refused_frame(self, fault: PeerError) -> bytes:
-        said = fault.value.get("requestId") if isinstance(fault.value, dict) else None
-        return self._error_frame(said if isinstance(said, str) else None, "VALIDATION_ERROR", fault.text)
+        request = fault.value.get("requestId") if isinstance(fault.value, dict) else None
+        return self._error_frame(request if isinstance(request, str) else None, "VALIDATION_ERROR", fault.text)
 
 
 def _echoable(command: Command) -> None:
@@ -268,8 +270,8 @@ def _echoable(command: Command) -> None:
 
 def _request_of(raw: str) -> str | None:
     value = msgspec.json.decode(raw)
-    said = value.get("requestId") if isinstance(value, dict) else None
-    return said if isinstance(said, str) else None
+    request = value.get("requestId") if isinstance(value, dict) else None
+    return request if isinstance(request, str) else None
 
 
 def _inherited(opening: commands.OpenSession | None) -> frozenset[str]:
