@@ -148,17 +148,18 @@ class BackendClient:
         self._call(self._app.join, in_process_dialect(self._dialect), self._transport)
         request = self.say(ResumeSession(session=session) if session else OpenSession())
         deadline = time.monotonic() + OPEN_DEADLINE
-        while (told := self.next_event(deadline - time.monotonic())) is not None:
-            if told.attached:
-                self.session = told.attached
-                if session and session not in told.names:
+        while (incoming := self.next_event(deadline - time.monotonic())) is not None:
+            if incoming.attached:
+                self.session = incoming.attached
+                if session and session not in incoming.names:
                     self._leave()
-                    raise ConfigError(f"the backend has no session {session!r}; it shows {told.attached}")
+                    raise ConfigError(f"the backend has no session {session!r}; it shows {incoming.attached}")
                 return
-            if isinstance(told.event, Reply) and told.event.request == request and told.event.failure is not None:
-                missing = session and told.event.failure.cause == "not_found"
+            event = incoming.event
+            if isinstance(event, Reply) and event.request == request and event.failure is not None:
+                missing = session and event.failure.cause == "not_found"
                 who = f"the backend has no session {session!r}: " if missing else ""
-                raise ConfigError(who + self.explain(told.event.failure))
+                raise ConfigError(who + self.explain(event.failure))
         raise ConfigError(f"the backend {self._endpoint.masked} did not open a session within {OPEN_DEADLINE:g} s")
 
     def explain(self, failure: Failure) -> str:
@@ -191,22 +192,22 @@ class BackendClient:
         if timeout is not None and timeout <= 0:
             return None
         try:
-            told = self._waiting.get(timeout=timeout)
+            incoming = self._waiting.get(timeout=timeout)
         except Empty:
             return None
-        if isinstance(told, BaseException):
-            raise told
-        return told
+        if isinstance(incoming, BaseException):
+            raise incoming
+        return incoming
 
     @contextmanager
     def prompting(self, hear: Callable[[InProcessEvent], None]) -> Iterator[None]:
         """Give each event to `hear` while the caller waits for the user; `hear` is also called from another thread."""
         with self._lock:
             while not self._waiting.empty():
-                told = self._waiting.get_nowait()
-                if isinstance(told, BaseException):
-                    raise told
-                hear(told)
+                incoming = self._waiting.get_nowait()
+                if isinstance(incoming, BaseException):
+                    raise incoming
+                hear(incoming)
             self._prompting = hear
         try:
             yield
@@ -214,16 +215,16 @@ class BackendClient:
             with self._lock:
                 self._prompting = None
 
-    def _take(self, transport: QueuedTransport, told: InProcessEvent | BaseException) -> bool:
+    def _take(self, transport: QueuedTransport, incoming: InProcessEvent | BaseException) -> bool:
         """Queue an event, or give it to the prompt; return False if the queue is full."""
         with self._lock:
             if transport is not self._transport:
                 return True  # the client has left this session
-            if self._prompting is not None and isinstance(told, InProcessEvent):
-                self._prompting(told)
+            if self._prompting is not None and isinstance(incoming, InProcessEvent):
+                self._prompting(incoming)
                 return True
             try:
-                self._waiting.put_nowait(told)
+                self._waiting.put_nowait(incoming)
             except Full:
                 return False
         return True
@@ -233,12 +234,12 @@ class QueuedTransport(InProcessTransport):
     """The transport of a BackendClient, which waits while the queue is full."""
 
     def __init__(self, take: Callable[[QueuedTransport, InProcessEvent | BaseException], bool]) -> None:
-        super().__init__(lambda _told: None)
+        super().__init__(lambda _event: None)
         self._take = take
 
     async def send(self, frames: Sequence[bytes]) -> None:
-        for told in map(self.read, frames):
-            while not self._take(self, told):  # noqa: ASYNC110  # another thread takes events from the queue
+        for incoming in map(self.read, frames):
+            while not self._take(self, incoming):  # noqa: ASYNC110  # another thread takes events from the queue
                 await asyncio.sleep(FULL_PAUSE)
 
     async def close(self, reason: CloseReason = CloseReason.DONE, text: str = "") -> None:
@@ -265,21 +266,21 @@ class TypedAnswer:
 
     def take(self, line: str) -> Command | None:
         """Return the answer that this line completes, or None if a further line is needed."""
-        asked, said = self.asked, line.strip()
+        asked, text = self.asked, line.strip()
         if isinstance(asked, OtpRequired):
-            return AnswerOtp(code=code(said) or said) if said else None
+            return AnswerOtp(code=code(text) or text) if text else None
         if isinstance(asked, ApprovalRequested):
-            approved = verdict(said)
+            approved = verdict(text)
             return None if approved is None else AnswerApproval(approved=approved, question=asked.question)
-        if declines(said):
+        if declines(text):
             return AnswerInteraction(question=asked.question, kind=asked.kind, declined=True)
-        return self._filled_in(asked, said)
+        return self._filled_in(asked, text)
 
-    def _filled_in(self, asked: InteractionRequired, said: str) -> Command | None:
+    def _filled_in(self, asked: InteractionRequired, text: str) -> Command | None:
         form = self._form
         if form is None:
             return None
-        self._fault = form.take(said)
+        self._fault = form.take(text)
         if not form.done:
             return None
         return AnswerInteraction(question=asked.question, kind=asked.kind, values=form.values)
@@ -332,7 +333,7 @@ class TurnRunner:
         client: BackendClient,
         show: Callable[[Event], None],
         ask: Callable[[str], str | None],
-        show_other: Callable[[InProcessEvent], None] = lambda _told: None,
+        show_other: Callable[[InProcessEvent], None] = lambda _event: None,
     ) -> None:
         self._client = client
         self._show = show
@@ -357,10 +358,10 @@ class TurnRunner:
         while True:
             self._begin(self._client.say(SubmitInput(segments=(Text(text=text),))))
             while not self._over:
-                told = self._client.next_event(None if until is None else until - time.monotonic())
-                if told is None:
+                incoming = self._client.next_event(None if until is None else until - time.monotonic())
+                if incoming is None:
                     raise TimeoutError
-                self.take(told)
+                self.take(incoming)
                 if self._answer is not None and not self._have_answered():
                     return TurnOutcome(question=question_words(self._answer.asked))
             if not self._verified:
@@ -379,22 +380,22 @@ class TurnRunner:
         self._shown = show
         until = time.monotonic() + CANCEL_WAIT
         while self._ended is None and self._failure is None:
-            told = self._client.next_event(until - time.monotonic())
-            if told is None:
+            incoming = self._client.next_event(until - time.monotonic())
+            if incoming is None:
                 break
-            self.take(told)
+            self.take(incoming)
         return TurnOutcome(ended=self._ended, failure=self._failure)
 
-    def take(self, told: InProcessEvent) -> None:
+    def take(self, incoming: InProcessEvent) -> None:
         """Act on an event: show it if it is one of the turn."""
-        event = told.event
+        event = incoming.event
         self._note_answer(event)
         if isinstance(event, Reply) and event.failure is not None and event.request == self._request:
             self._failure = event.failure
         elif isinstance(event, TurnAccepted) and event.request == self._request:
-            self._turn, self.accepted = told.turn, True
-        if event is None or not self._turn or told.turn != self._turn:
-            self._show_other(told)
+            self._turn, self.accepted = incoming.turn, True
+        if event is None or not self._turn or incoming.turn != self._turn:
+            self._show_other(incoming)
             return
         if self._shown:
             self._show(event)

@@ -41,7 +41,7 @@ NOTICES = {
     "backend of another dialect, trying again": "The backend speaks another dialect; trying again.",
     "backend connected": "The backend is connected again.",
 }
-"""Log event -> what the user is told."""
+"""Log event -> what the user is incoming."""
 
 COMMANDS = {
     "/help": "list these commands",
@@ -223,9 +223,9 @@ class Chat:
             case _:
                 pass
 
-    def _show_other(self, told: InProcessEvent) -> None:
+    def _show_other(self, incoming: InProcessEvent) -> None:
         """Show an event of a turn that this client did not begin, in whole lines."""
-        event = told.event
+        event = incoming.event
         match event:
             case e.TextDone() if event.text.strip():
                 self._terminal.line(f"agent: {event.text.strip()}")
@@ -244,23 +244,23 @@ class Chat:
                 self._terminal.note("The backend shuts down.")
             case None:
                 pass
-            case _ if told.turn or isinstance(event, e.Alert | e.Gap):
+            case _ if incoming.turn or isinstance(event, e.Alert | e.Gap):
                 self._show_detail(event)
 
     # -- commands ----------------------------------------------------------------------------------------
 
     def _call(self, command: Command) -> Any:
-        """Return the answer to a command; None if it was refused or did not come, which the user is told."""
+        """Return the answer to a command; None if it was refused or did not come, which the user is incoming."""
         request = self._client.say(command)
         until = time.monotonic() + CALL_DEADLINE
-        while (told := self._client.next_event(until - time.monotonic())) is not None:
-            if getattr(told.event, "request", "") != request:
-                self._show_other(told)
-            elif isinstance(told.event, e.Reply) and told.event.failure is not None:
-                self._terminal.fail(self._client.explain(told.event.failure))
+        while (incoming := self._client.next_event(until - time.monotonic())) is not None:
+            if getattr(incoming.event, "request", "") != request:
+                self._show_other(incoming)
+            elif isinstance(incoming.event, e.Reply) and incoming.event.failure is not None:
+                self._terminal.fail(self._client.explain(incoming.event.failure))
                 return None
             else:
-                return told.event
+                return incoming.event
         self._terminal.fail("The backend did not answer.")
         return None
 

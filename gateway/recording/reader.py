@@ -68,12 +68,12 @@ class Problems(Struct):
         return bool(str(self))
 
     def __str__(self) -> str:
-        told = ["its last line is torn"] if self.torn else []
-        told += ["it ends without its index, so lines may be missing"] if self.cut else []
-        told += [f"{self.blocks} damaged blocks of lines"] if self.blocks else []
-        told += [f"{self.damaged} damaged lines"] if self.damaged else []
-        told += [f"{self.unknown} lines of unknown kinds"] if self.unknown else []
-        return ", ".join(told + self.missing)
+        found = ["its last line is torn"] if self.torn else []
+        found += ["it ends without its index, so lines may be missing"] if self.cut else []
+        found += [f"{self.blocks} damaged blocks of lines"] if self.blocks else []
+        found += [f"{self.damaged} damaged lines"] if self.damaged else []
+        found += [f"{self.unknown} lines of unknown kinds"] if self.unknown else []
+        return ", ".join(found + self.missing)
 
     def note_lost(self, what: Literal["block", "end"]) -> None:
         """Count what of a compressed file cannot be read."""

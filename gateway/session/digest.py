@@ -65,8 +65,8 @@ class TranscriptDigest:
         self._last = self._last if first is not None else None
         self.messages -= messages - (first is not None and continues(last, first))
         if self.first_input is not None:
-            said = (item.text for item in transcript if isinstance(item, Message) and item.role == "user")
-            self.first_input = next(said, None)
+            inputs = (item.text for item in transcript if isinstance(item, Message) and item.role == "user")
+            self.first_input = next(inputs, None)
         self._note_ends(transcript)
         return dropped
 
@@ -95,12 +95,12 @@ def summary_of(state: SessionState, digest: TranscriptDigest) -> SessionSummary:
     """Return the row of a session in a list."""
     digest.update(state.transcript)
     known = state.listed.title if state.listed is not None else ""
-    told = state.listed.messages if state.listed is not None else 0  # it may count more than text
+    listed = state.listed.messages if state.listed is not None else 0  # it may count more than text
     return SessionSummary(
         session=state.id,
         title=state.title or digest.first_input or known or state.backend.name,
         updated_at=state.updated_at or state.opened_at,
-        messages=max(digest.messages, told),
+        messages=max(digest.messages, listed),
         status=state.status,
         archived=state.archived,
         ext=state.ids,

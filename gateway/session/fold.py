@@ -186,8 +186,8 @@ def _answered(state: SessionState, event: e.QuestionAnswered) -> None:
 
 
 def _otp(state: SessionState, event: e.OtpRequired) -> None:
-    said = (item for item in reversed(state.transcript) if isinstance(item, Message) and item.role == "user")
-    refused = next((message.segments or (Text(text=message.text),) for message in said), ())
+    inputs = (item for item in reversed(state.transcript) if isinstance(item, Message) and item.role == "user")
+    refused = next((message.segments or (Text(text=message.text),) for message in inputs), ())
     state.otp = Otp(asked=event, refused=refused)
 
 

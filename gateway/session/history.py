@@ -84,11 +84,11 @@ def _added(event: HistorySnapshot, state: SessionState, new_id: NewId) -> Histor
     """Return the transcript with what a history of the same conversation adds to it."""
     if event.rotated and event.compacted:
         own = state.transcript[state.fresh :]
-        told = next((n for n, item in enumerate(own) if _near_end(item, event.items) is None), len(own))
-        return structs.replace(event, items=tuple(state.transcript), summed_up=state.fresh + told)
+        summed_up = next((n for n, item in enumerate(own) if _near_end(item, event.items) is None), len(own))
+        return structs.replace(event, items=tuple(state.transcript), summed_up=state.fresh + summed_up)
     summary = (event.runs[0].first if event.runs else len(event.items)) if event.compacted else 0
-    items, told = Addition(state.transcript, new_id).of(event.items[summary:])
-    return structs.replace(event, items=tuple(items), summed_up=told if event.compacted else 0)
+    items, summed_up = Addition(state.transcript, new_id).of(event.items[summary:])
+    return structs.replace(event, items=tuple(items), summed_up=summed_up if event.compacted else 0)
 
 
 class _Prefix:
@@ -128,15 +128,15 @@ class Addition:
         self._answers = [i for i, item in enumerate(self._known) if _is_spoken(item, "assistant")]
         self._at = 0  # items before this index were compared
 
-    def of(self, told: Sequence[Item]) -> tuple[list[Item], int]:
-        """Return the transcript with the items that only `told` has, and how many items `told` reaches to.
+    def of(self, added: Sequence[Item]) -> tuple[list[Item], int]:
+        """Return the transcript with the items that only `added` has, and how many items `added` reaches to.
 
         Items behind those are in the transcript alone.
         """
         result: list[Item] = []
         waiting: list[Item] = []
         copied, turn, is_new_run = 0, "", False
-        for item in told:
+        for item in added:
             is_spoken = _is_spoken(item, "user", "assistant")
             if not is_spoken and _mark(item) in self._places:
                 continue
@@ -150,7 +150,7 @@ class Addition:
                 turn, is_new_run = self._new_id(), True
             waiting.append(self._fresh(item, turn))
         result += [*self._known[copied:], *waiting]
-        return result, _reach(result, told)
+        return result, _reach(result, added)
 
     def _find(self, item: Item) -> int | None:
         """Return the index of a message behind the items that were compared, None if it is not there."""
@@ -202,9 +202,9 @@ def _mark(item: Item) -> Mark:
     return type(item), item.call, item.name if isinstance(item, ToolCall) else ""
 
 
-def _reach(items: Sequence[Item], told: Sequence[Item]) -> int:
-    """Return how many items there are up to the last one that was told; all if none of them was."""
-    marks = {_mark(item) for item in told}
+def _reach(items: Sequence[Item], added: Sequence[Item]) -> int:
+    """Return how many items there are up to the last one of `added`; all if there is none of them."""
+    marks = {_mark(item) for item in added}
     return next((n for n in range(len(items), 0, -1) if _mark(items[n - 1]) in marks), len(items))
 
 

@@ -92,5 +92,5 @@ class SessionMemory:
             self._cleared, self._before = self._log.cleared, self._kept
         self._kept = size
         self._before = min(self._before, size)
-        told = self._before + max(self._log.size, size - self._before)
-        self._meter.add(told + self._commands - self._meter.size)
+        texts = self._before + max(self._log.size, size - self._before)
+        self._meter.add(texts + self._commands - self._meter.size)

@@ -317,7 +317,7 @@ class NormalForm:
                 self._runs.emit(event)
         else:
             end, failure = _verdict(turn, event.status)
-            self._finish_turn(end, failure, event.status, said=event)
+            self._finish_turn(end, failure, event.status, said_status=event)
 
     def _ended(self, event: e.TurnEnded) -> None:
         """End the turn as the backend told."""
@@ -347,10 +347,10 @@ class NormalForm:
         failure: Failure | None,
         status: Status,
         *,
-        said: e.StatusChanged | None = None,
+        said_status: e.StatusChanged | None = None,
         said_end: e.TurnEnded | None = None,
     ) -> None:
-        """End the open turn, in its one order; `said` and `said_end` are the backend's own events."""
+        """End the open turn, in its one order; `said_status` and `said_end` are the backend's own events."""
         turn = self._state.turn
         if turn is None:
             return
@@ -363,8 +363,8 @@ class NormalForm:
         failure = self._tell_failure(turn, end, failure)
         if turn.result is None:
             self._runs.emit(e.TurnResult(end=end))
-        if said is not None or self._state.status != status:
-            self._runs.emit(said or e.StatusChanged(status=status))
+        if said_status is not None or self._state.status != status:
+            self._runs.emit(said_status or e.StatusChanged(status=status))
         terminal = said_end or e.TurnEnded(end=end)
         self._runs.end_turn(
             structs.replace(

@@ -160,33 +160,33 @@ class Questions:
             return self._hear_code(client, command)
         if block.words is None or client.can_be_asked(block.asked):
             return False
-        said = flatten(command.segments)
+        text = flatten(command.segments)
         fault = self._too_late(client)
         if fault:
             client.refuse(command.request, "busy", f"not sent: {fault}")
         elif isinstance(block.asked, e.ApprovalRequested):
-            self._hear_verdict(client, command, said)
+            self._hear_verdict(client, command, text)
         else:
-            self._hear_field(client, command, said)
+            self._hear_field(client, command, text)
         return True
 
-    def _hear_verdict(self, client: Client, command: SubmitInput, said: str) -> None:
-        approved = wording.verdict(said)
+    def _hear_verdict(self, client: Client, command: SubmitInput, text: str) -> None:
+        approved = wording.verdict(text)
         if approved is None:
             client.refuse(command.request, "busy", wording.ANSWER_FIRST)
         else:
             answer = AnswerApproval(request=command.request, session=command.session, approved=approved)
             self._give(client, answer, command.segments)
 
-    def _hear_field(self, client: Client, command: SubmitInput, said: str) -> None:
+    def _hear_field(self, client: Client, command: SubmitInput, text: str) -> None:
         form = self._form
         if form is None:
             return
         answer = AnswerInteraction(request=command.request, session=command.session, question=self._shown)
-        if declines(said):
+        if declines(text):
             self._give(client, structs.replace(answer, declined=True), command.segments)
             return
-        fault = form.take(said)
+        fault = form.take(text)
         if form.done:
             self._give(client, structs.replace(answer, values=form.values), command.segments)
         else:

@@ -171,8 +171,8 @@ class Reconnect:
         if waiting is not None:
             return flatten(waiting.segments)
         fresh = state.transcript[state.fresh :]
-        said = (item.text for item in reversed(fresh) if isinstance(item, Message) and item.role == "user")
-        return next(said, None)
+        inputs = (item.text for item in reversed(fresh) if isinstance(item, Message) and item.role == "user")
+        return next(inputs, None)
 
     def _say_missed(self, found: FoundTurn, at: int) -> None:
         state = self._context.state

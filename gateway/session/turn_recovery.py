@@ -94,8 +94,8 @@ def _state_of_run(run: PastRun | None, first: int, history: e.HistorySnapshot) -
 
 def _new_runs(state: SessionState, history: e.HistorySnapshot) -> list[PastRun]:
     """Return the runs behind everything that was known before the turn."""
-    known, told = _spoken(state.transcript[: state.fresh]), _spoken(history.items)
-    if told[: len(known)] != known:
+    known, spoken = _spoken(state.transcript[: state.fresh]), _spoken(history.items)
+    if spoken[: len(known)] != known:
         return []
     return [run for run in history.runs if len(_spoken(history.items[: run.first])) >= len(known)]
 
@@ -112,12 +112,12 @@ def _find_input(state: SessionState, text: str, history: e.HistorySnapshot) -> t
     items = history.items
     inputs = [i for i, item in enumerate(items) if isinstance(item, Message) and item.role == "user"]
     known = [text for role, text in _spoken(state.transcript[: state.fresh]) if role == "user"]
-    told = [text for role, text in _spoken(items) if role == "user"]
-    if told[: len(known)] == known:
+    texts = [text for role, text in _spoken(items) if role == "user"]
+    if texts[: len(known)] == known:
         rest = inputs[len(known) :]
-        is_there = bool(rest) and told[len(known)] == text
+        is_there = bool(rest) and texts[len(known)] == text
         return (rest[0] if is_there else None), bool(known or history.conversation)
-    return next((i for i, said in zip(reversed(inputs), reversed(told), strict=True) if said == text), None), False
+    return next((i for i, one in zip(reversed(inputs), reversed(texts), strict=True) if one == text), None), False
 
 
 # -- what was missed of a run ------------------------------------------------------------------------
@@ -164,13 +164,13 @@ def _rest(heard: deque[TextBlock] | deque[ReasoningBlock], text: str) -> Iterato
     """
     while heard and text:
         block = heard.popleft()
-        said = "".join(block.parts)
+        sent = "".join(block.parts)
         if not block.done:
-            yield said, text
+            yield sent, text
             return
-        if not text.startswith(said):  # parts were missed in between: the text that was heard stays
+        if not text.startswith(sent):  # parts were missed in between: the text that was heard stays
             return
-        text = text[len(said) :]
+        text = text[len(sent) :]
     if text:
         yield "", text
 

@@ -51,9 +51,9 @@ def _approval(event: ApprovalRequested) -> str:
     return f"The agent asks for your approval of {event.tool}: {event.description}\n{ANSWER_APPROVAL}"
 
 
-def verdict(said: str) -> bool | None:
+def verdict(text: str) -> bool | None:
     """Return True or False for a typed approval or denial, None for any other text."""
-    return WORDS.get(said.strip().lower())
+    return WORDS.get(text.strip().lower())
 
 
 # -- one-time codes ---------------------------------------------------------------------------------
@@ -78,7 +78,7 @@ def code_invalid(event: OtpInvalid) -> str:
     return f"{event.text or 'The code was wrong.'}\n{tries} left: answer code and the number."
 
 
-def code(said: str) -> str:
+def code(text: str) -> str:
     """Return the code that was typed, "" if the input is none."""
-    match = CODE.fullmatch(said.strip())
+    match = CODE.fullmatch(text.strip())
     return match[1] if match is not None else ""
