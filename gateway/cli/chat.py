@@ -41,7 +41,7 @@ NOTICES = {
     "backend of another dialect, trying again": "The backend speaks another dialect; trying again.",
     "backend connected": "The backend is connected again.",
 }
-"""Log event -> what the user is incoming."""
+"""Log event -> what the user is told."""
 
 COMMANDS = {
     "/help": "list these commands",
@@ -250,7 +250,7 @@ class Chat:
     # -- commands ----------------------------------------------------------------------------------------
 
     def _call(self, command: Command) -> Any:
-        """Return the answer to a command; None if it was refused or did not come, which the user is incoming."""
+        """Return the answer to a command; None if it was refused or did not come, which the user is told."""
         request = self._client.say(command)
         until = time.monotonic() + CALL_DEADLINE
         while (incoming := self._client.next_event(until - time.monotonic())) is not None:
