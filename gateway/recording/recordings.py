@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from secrets import token_bytes
 
 import structlog
@@ -20,6 +21,8 @@ from dragoman.gateway.recording.redaction.rules import rules
 from dragoman.gateway.recording.session_redactor import HeldBack, RedactionWorker
 from dragoman.gateway.recording.writer import Writer
 from dragoman.gateway.timers import Schedule, Timer
+
+AT_ONCE = 8  # recordings that are flushed before the loop turns to other work: 1 to 2 ms
 
 log = structlog.get_logger("dragoman.recording")
 
@@ -51,23 +54,38 @@ class Recordings:
         self.later = later
         self.everything = everything
         self._timer: Timer | None = None
+        self._within = 0.0  # seconds of the timer
         self._waiting: dict[Callable[[], None], None] = {}
 
-    def wants_flush(self, flush: Callable[[], None]) -> None:
-        """Call `flush` within FLUSH."""
+    def wants_flush(self, flush: Callable[[], None], within: float = FLUSH) -> None:
+        """Call `flush` within so many seconds."""
         self._waiting[flush] = None
+        self._wake(within)
+
+    def _wake(self, within: float) -> None:
+        """Flush within so many seconds."""
+        if self._timer is not None and within < self._within:
+            self._timer.cancel()
+            self._timer = None
         if self._timer is None:
-            self._timer = self.later(FLUSH, self._flush)
+            self._timer, self._within = self.later(within, self._flush), within
 
     def _flush(self) -> None:
         """Flush all recordings that asked for it."""
         self._timer = None
         waiting, self._waiting = self._waiting, {}
-        for flush in waiting:
+        self._flush_some(list(waiting))
+
+    def _flush_some(self, flushes: Sequence[Callable[[], None]]) -> None:
+        """Flush a few recordings, then the others after what has come meanwhile."""
+        for flush in flushes[:AT_ONCE]:
             flush()
+        if len(flushes) > AT_ONCE:
+            self.later(0, partial(self._flush_some, flushes[AT_ONCE:]))
+            return
         self.writer.flush()
-        if self._backlog.count_bytes() and self._timer is None:
-            self._timer = self.later(FLUSH, self._flush)
+        if self._backlog.count_bytes():
+            self._wake(FLUSH)
 
     async def close(self) -> None:
         """Write everything that was given to the threads, and stop. Log an error if the disk takes too long."""

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from dragoman.gateway.recording.flush_plan import FLUSH, GATHER
+from dragoman.gateway.recording.flush_plan import FLUSH, GATHER, ROUND
 from dragoman.gateway.recording.lines import UP, EventLine, FrameLine, Line
 from dragoman.gateway.recording.pending import LINES_MAX, FramesNote, TapPoint
 from dragoman.gateway.recording.session_recorder import TextNotes
@@ -84,14 +84,14 @@ def test_items_are_flushed_after_a_short_time(harness: RecorderHarness) -> None:
 def test_pieces_of_a_text_wait_for_a_second_without_redaction(harness: RecorderHarness) -> None:
     harness.happens(TextDelta(text="a"))
     harness.happens(TextDelta(text="b"))
-    assert [delay for delay, _ in harness.timers] == [GATHER]
+    assert [delay for delay, _ in harness.timers] == [GATHER - ROUND - FLUSH]
     harness.passes(GATHER)
     harness.passes(FLUSH)
     assert seqs(harness.disk.lines()) == [1, 2]
     assert not harness.timers
     harness.happens(TextDelta(text="c"))
     harness.happens(TextDone(text="abc"))
-    assert [delay for delay, _ in harness.timers] == [GATHER, FLUSH]
+    assert [delay for delay, _ in harness.timers] == [GATHER - ROUND - FLUSH, FLUSH]
     harness.passes(FLUSH)
     assert seqs(harness.disk.lines()) == [1, 2, 3, 4]
 
@@ -114,7 +114,7 @@ def test_items_after_a_streaming_text_wait_until_it_ends_or_its_window_is_over()
     harness = RecorderHarness(redacts=True)
     harness.happens(TextDelta(text="a"))
     ((due, _),) = harness.timers
-    assert due == 1.5  # for three quarters of the window what streams is noted and no more
+    assert due == 1.5 - ROUND - FLUSH  # for three quarters of the window what streams is noted and no more
     harness.happens(TextDelta(text="b"))
     harness.recorder.frames(TapPoint(UP, "receive", "pod"), [b"{}"])
     assert [delay for delay, _ in harness.timers] == [due]

@@ -22,7 +22,7 @@ from dragoman.gateway.demo.app import demo_backend
 from dragoman.gateway.endpoint import parse
 from dragoman.gateway.observability.ledger import Ledger
 from dragoman.gateway.overload.memory import MemoryBudget
-from dragoman.gateway.recording.flush_plan import FLUSH
+from dragoman.gateway.recording.flush_plan import FLUSH, ROUND
 from dragoman.gateway.recording.index import compressed, read_index
 from dragoman.gateway.recording.lines import EventLine, Line
 from dragoman.gateway.recording.places import Folder
@@ -183,9 +183,9 @@ class Scene:
 def test_a_text_that_streams_is_on_the_disk_when_it_ends_or_after_the_window() -> None:
     scene = Scene()
     scene.happens(TextDelta(text="one "))
-    scene.passes(1.5 - FLUSH)
+    scene.passes(1.5 - ROUND - 2 * FLUSH)
     assert scene.disk.data == b""
-    scene.passes(2 * FLUSH)
+    scene.passes(ROUND + 2 * FLUSH)
     assert len(scene.disk.lines()) == 1
     scene.happens(TextDelta(text="two"), TextDone(text="one two"))
     scene.passes(FLUSH)
