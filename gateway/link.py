@@ -30,7 +30,7 @@ from dragoman.gateway.observability.traffic import Traffic, counted_sink, timed_
 from dragoman.gateway.outbox import Outbox
 from dragoman.gateway.overload.admission import ClientRates
 from dragoman.gateway.overload.command_limits import CommandLimits
-from dragoman.gateway.overload.fair_queue import EVENT, FRAME, PUT, STEP, Turns
+from dragoman.gateway.overload.fair_queue import EVENT, FRAME, PUT, QUANTUM, STEP, Turns
 from dragoman.gateway.services import Services
 from dragoman.gateway.timers import Deadline
 from dragoman.mappings.canonical import Batch, Event, SessionState
@@ -344,16 +344,14 @@ class Link:
         hear = counted_sink(self._hear, self.traffic)
         return rates.limited(self._transport, hear, self._faults, self._refuse) if rates else hear
 
-    def _hear(self, frames: Sequence[Frame]) -> int:
-        """Act on frames in the call that read them, and return how many were taken. A link that is over drops all.
-
-        The others stay in the transport: the step has no room for them, or their client has many answers to read.
-        """
+    def _hear(self, frames: Sequence[Frame]) -> int:  # noqa: C901  # each frame would pay for a further call
+        """Act on frames in the call that read them; return how many were taken. The others wait in the transport."""
         if self._ended:
             return _count_dropped(self._ledger, self.dialect, len(frames))
-        if self.outbox.crowded and self._each == FRAME:
+        if self.outbox.crowded and self._each == FRAME:  # the client has many answers to read
             return 0
         given, budget, size, taken = len(frames), self._budget, 0, 0
+        before = budget.left
         if given == 1 and budget.left > budget.turn_end - self._debt and type(frame := frames[0]) in WHOLE:
             size = len(frame) if type(frame) is bytes else memory(frame)
         if 0 < size <= self._unchecked:
@@ -375,6 +373,8 @@ class Link:
             taken += len(some)
             if self._ended:
                 return taken + _count_dropped(self._ledger, self.dialect, given - taken)  # type: ignore[unreachable]  # a step may end it
+        if self._each == FRAME:
+            self._turns.usual = min(before - budget.left, QUANTUM)
         return taken
 
     def _start_writer(self) -> asyncio.Task[None]:

@@ -7,15 +7,18 @@ at most `QUANTUM` units each.
 
 The method is weighted fair queueing, with equal weights: the next turn is that of the link which would be done first if
 all links were served at the same time. So a single frame waits for one step at most, however many other links flood.
-`given` is the work that a link was given, on a clock that shows the `given` of the link served last. A link that was
-away starts one quantum behind that clock, so it cannot save up turns. A frame larger than a quantum counts with its
-size, so small frames do not wait for one large frame of each other link.
+`given` is the work that a link was given, on a clock that shows the work which each waiting link would have been given
+by now. A link that was away, or is new, starts one quantum behind that clock, so it cannot save up turns. A frame
+larger than a quantum counts with its size, so small frames do not wait for one large frame of each other link.
 
-What a command costs is known only once it is handled. So at most `CLIENT_FRAMES` frames of a client are admitted at
-once, and they are handled one by one, each only if the step has units left.
+What a command costs is known only once it is handled, and showing a long history takes many steps. So the first half of
+each step serves links for which only little waits: hundreds of new clients that ask for histories do not delay a ping.
+At most `CLIENT_FRAMES` frames of a client are admitted at once, and they are handled one by one, each only if the step
+has units left.
 
 Tokens pass inputs. A lone frame of a backend may use up to one step more than the step has. A waiting command of a
-client counts as a whole quantum, because it may open a turn, so frames of backends that wait as long come first. The
+client counts as what its last ones took, at most a quantum, and at first as a quantum, because it may open a turn. So
+frames of backends that wait as long come first, and a ping does not wait for the costly commands of new clients. The
 begin of a turn and its end count for the step, but not for the backend. So the tokens behind a begin do not wait for
 the commands of all clients.
 """
@@ -40,11 +43,13 @@ STEP = 512 * 1024  # units of one step of the event loop: 2 to 5 ms
 QUANTUM = STEP // 8  # units of one turn while others wait
 FRAME = 2048  # units of a frame beside its bytes: 5 to 20 us, for a ping, a fault or another small command
 EVENT = 256  # units of a frame of a backend beside its bytes: about 1.5 us, as most of them come in bulk
+QUICK = 2 * FRAME  # units of a turn that is short: a ping, a small question, a few frames of a backend
 TURN = QUANTUM  # units of a command to a backend, of the begin of a turn and of its end: 8 (2 ms) fill a step
 OPEN = STEP // 4  # units of a new session, or of an unopened one that its backend names
 DIAL = STEP // 4  # units of a connection to a backend: 1 to 2 ms, most of it outside of this step
 READ = QUANTUM  # units of what one read of a client brought: it is parsed in pieces of a quantum
 CLIENT_FRAMES = 8  # frames of a client that are admitted at once
+ENTER = STEP // 32  # units of a client that is shown a session, beside the bytes of its history: 100 to 200 us
 LEAVE = STEP // 64  # units of the end of a link: 50 to 100 us, most of it outside of this step
 PUT = 512  # units of one write to a link beside its bytes: about 5 us, mostly for the system call
 
@@ -84,15 +89,29 @@ class FairQueue:
     `soon` runs a function in the next iteration of the event loop.
     """
 
-    __slots__ = ("_clock", "_numbers", "_scheduled", "_soon", "_waiting", "budget", "departures", "is_closed")
+    __slots__ = (
+        "_clock",
+        "_numbers",
+        "_quick",
+        "_scheduled",
+        "_soon",
+        "_waiting",
+        "arrivals",
+        "budget",
+        "departures",
+        "is_closed",
+    )
 
     def __init__(self, soon: Callable[[Callable[[], None]], object] | None = None) -> None:
         self.budget = StepBudget()
+        self.arrivals = Crowd(self, ENTER)
+        """The clients that are about to be shown a session: many may connect at once, and its history may be long."""
         self.departures = Crowd(self, LEAVE)
         """The links that are about to end: thousands of peers may vanish in one moment."""
         self.is_closed = False
         self._soon = soon
         self._waiting: list[tuple[int, int, Waiting]] = []
+        self._quick: list[tuple[int, int, Waiting]] = []  # those for which so little waits that the turn is short
         self._numbers = count()
         self._clock = 0
         self._scheduled = False
@@ -100,7 +119,7 @@ class FairQueue:
     @property
     def waiting_links(self) -> int:
         """The number of links that wait for a later step."""
-        return len(self._waiting)
+        return len(self._waiting) + len(self._quick)
 
     def close_to_clients(self) -> None:
         """Stop handling frames of clients: the gateway ends. Backends and sliced work are served in the steps."""
@@ -132,8 +151,8 @@ class FairQueue:
         """Give a link a turn in one of the following steps. It must not wait already."""
         turns.given = max(turns.given, self._clock - QUANTUM)
         expected = turns.expected
-        until = turns.given + min(turns.waiting * expected, max(expected, QUANTUM))
-        heappush(self._waiting, (until, next(self._numbers), turns))
+        turn = min(turns.waiting * expected, max(expected, QUANTUM))
+        heappush(self._quick if turn <= QUICK else self._waiting, (turns.given + turn, next(self._numbers), turns))
         if not self._scheduled:
             self._schedule()
 
@@ -142,27 +161,33 @@ class FairQueue:
         (self._soon or asyncio.get_running_loop().call_soon)(self._step)
 
     def _step(self) -> None:
-        """Serve waiting links until the units of this step are used."""
-        self.budget.left = STEP
+        """Serve waiting links until the units of this step are used; the first half is for short turns."""
+        budget, waiting, quick = self.budget, self._waiting, self._quick
+        budget.left = STEP
         try:
-            while self._waiting and self.budget.left > 0:
-                self._serve(heappop(self._waiting)[2])
+            while budget.left > 0 and (waiting or quick):
+                is_short = quick and (budget.left > STEP // 2 or not waiting)
+                self._serve(heappop(quick if is_short else waiting)[2])
         finally:
-            self.budget.turn_end = STEP if self.is_closed else 0
+            budget.turn_end = STEP if self.is_closed else 0
             self._scheduled = False
-            if self._waiting:
+            if self.waiting_links:
                 self._schedule()
 
     def _serve(self, turns: Waiting) -> None:
         budget = self.budget
         before = budget.left
         self._clock = max(self._clock, turns.given)
-        budget.turn_end = max(0, before - QUANTUM) if self._waiting else 0
+        budget.turn_end = max(0, before - QUANTUM) if self.waiting_links else 0
         budget.unassigned = 0
-        turns.take()
-        turns.given += before - budget.left - budget.unassigned
-        if turns.waiting:
-            self.wait(turns)
+        try:
+            turns.take()
+        finally:
+            given = before - budget.left - budget.unassigned
+            turns.given += given
+            self._clock += given // (self.waiting_links + 1)
+            if turns.waiting:
+                self.wait(turns)
 
 
 class Crowd:
@@ -185,7 +210,7 @@ class Crowd:
         return len(self._pieces)
 
     def add_piece(self, act: Callable[[], None]) -> None:
-        """Call `act`, which must not raise, once the step has room for it: now, or in a later step."""
+        """Call `act` once the step has room for it: now, or in a later step."""
         budget = self._queue.budget
         if not self._pieces and budget.left > budget.turn_end:
             budget.left -= self.expected
@@ -216,7 +241,7 @@ class Turns:
     for one that is over a limit. `each` is the work (units) of one frame beside its bytes.
     """
 
-    __slots__ = ("_check", "_each", "_first", "_queue", "_resume", "_waits", "given", "waiting")
+    __slots__ = ("_check", "_each", "_first", "_queue", "_resume", "_waits", "given", "usual", "waiting")
 
     def __init__(
         self,
@@ -229,6 +254,8 @@ class Turns:
         self._check = check
         self.given = 0
         """Work (units) that the link was given while others waited."""
+        self.usual = each if check is None else QUANTUM
+        """Work (units) that a turn of the link is expected to take; its link notes what a client's last one took."""
         self.waiting = 0
         """Number of frames that wait in the transport, as far as the link knows."""
         self._queue = queue
@@ -238,8 +265,8 @@ class Turns:
 
     @property
     def expected(self) -> int:
-        """Return the work (units) of a frame that waits; a command of a client may open a turn."""
-        return max(self._first, self._each if self._check is None else QUANTUM)
+        """Return the work (units) of a frame that waits."""
+        return max(self._first, self.usual)
 
     def admit(self, frames: Sequence[Frame]) -> Sequence[Frame]:
         """Return the first frames, as many as there is room for now. With the others the link waits for a turn.

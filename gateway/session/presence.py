@@ -22,16 +22,18 @@ TIMER_ERROR = 0.01  # seconds: the timer and the clock may disagree by so much
 class PendingAttach:
     """The clients and actions that wait for the history of one session, which its backend is about to tell.
 
-    `attach` is called once for each client, unless it leaves before. Nothing waits for longer than `snapshot_wait`.
+    `attach` is called once for each client, unless it leaves before. None waits for longer than `snapshot_wait`, and
+    for those before it.
     """
 
-    __slots__ = ("_attach", "_limit", "_open", "_schedule", "_waiting")
+    __slots__ = ("_arrivals", "_attach", "_limit", "_open", "_schedule", "_waiting")
 
     def __init__(self, attach: Callable[[Client], None], services: Services) -> None:
         self._attach = attach
+        self._arrivals = services.queue.arrivals
         self._schedule = services.schedule
         self._limit = services.limits.snapshot_wait
-        self._waiting: dict[object, tuple[Client | None, Callable[[], None], Timer]] = {}
+        self._waiting: dict[object, tuple[Client | None, Callable[[], None], Timer | None]] = {}
         self._open = False
 
     @property
@@ -40,18 +42,26 @@ class PendingAttach:
         return [client for client, _action, _timer in self._waiting.values() if client is not None]
 
     def enter(self, client: Client) -> None:
-        """Attach a client once the history is known."""
-        self._await_history(client.id, client, lambda: self._attach(client))
+        """Attach a client once the history is known and the step has room for it."""
+        if self._open:
+            self._waiting[client.id] = (client, lambda: self._attach(client), None)
+            self._act_in_turn(client.id)
+        else:
+            self._await_history(client.id, client, lambda: self._attach(client))
 
     def when_open(self, action: Callable[[], None]) -> None:
         """Call `action` once the history is known, or would have kept a client waiting for too long."""
-        self._await_history(object(), None, action)
-
-    def _await_history(self, key: object, client: Client | None, action: Callable[[], None]) -> None:
         if self._open:
             action()
         else:
-            self._waiting[key] = (client, action, self._schedule(self._limit, lambda: self._act(key)))
+            self._await_history(object(), None, action)
+
+    def _await_history(self, key: object, client: Client | None, action: Callable[[], None]) -> None:
+        self._waiting[key] = (client, action, self._schedule(self._limit, lambda: self._act_in_turn(key)))
+
+    def _act_in_turn(self, key: object) -> None:
+        """Act once the step has room: many clients may wait for the same moment, and the history may be long."""
+        self._arrivals.add_piece(lambda: self._act(key))
 
     def _act(self, key: object) -> None:
         if (waited := self._remove(key)) is not None:
@@ -63,7 +73,8 @@ class PendingAttach:
         if waiting is None:
             return None
         _client, action, timer = waiting
-        timer.cancel()
+        if timer is not None:
+            timer.cancel()
         return action
 
     def admit(self, client: Client) -> None:
@@ -78,7 +89,7 @@ class PendingAttach:
         """Attach every client: the history is known, or will not come."""
         self._open = True
         for key in list(self._waiting):
-            self._act(key)
+            self._act_in_turn(key)
 
     def close(self) -> None:
         """Forget every client and action: the session has ended."""

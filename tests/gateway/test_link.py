@@ -680,6 +680,26 @@ async def test_a_command_behind_one_that_fills_a_step_is_processed_in_a_later_st
         assert made.heard == commands
 
 
+async def test_a_ping_of_a_cheap_client_is_processed_before_the_costly_commands_of_many_new_clients() -> None:
+    steps = Steps()
+    async with AsyncExitStack() as stack:
+        innocent = await stack.enter_async_context(served(queue=steps.queue, limited=True))
+        innocent.transport.say(b"ping")
+        await settle()
+        for _ in range(20):
+            made = await stack.enter_async_context(served(queue=steps.queue, limited=True))
+
+            def answer_at_length(_item: Any) -> None:
+                steps.queue.budget.left -= 2 * STEP
+
+            made.sink = answer_at_length
+            made.transport.say(b"history", b"history")
+        innocent.transport.say(b"ping")
+        await settle()
+        await steps.run_one()
+        assert innocent.heard == [b"ping"] * 2
+
+
 async def test_a_frame_is_processed_within_two_steps_while_a_hundred_links_flood() -> None:
     steps = Steps()
     async with AsyncExitStack() as stack:

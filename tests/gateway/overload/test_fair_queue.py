@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -225,6 +226,70 @@ def client(harness: FairQueueHarness, name: str) -> Sender:
     made = harness.sender(name)
     made.turns = Turns(harness.queue, made.act, lambda frame: frame)
     return made
+
+
+def test_the_ping_of_a_cheap_client_does_not_wait_for_the_costly_commands_of_many_new_clients() -> None:
+    class Dear(Sender):
+        def act(self) -> None:
+            before = len(self.log)
+            super().act()
+            self.queue.budget.left -= STEP * (len(self.log) - before)
+
+    harness = FairQueueHarness()
+    harness.queue.budget.left = 0
+    innocent = client(harness, "innocent")
+    innocent.turns.usual = FRAME + len(b"ping")
+    for number in range(50):
+        dear = harness.senders[f"dear-{number}"] = Dear(f"dear-{number}", harness.queue, harness.log)
+        dear.turns = Turns(harness.queue, dear.act, lambda frame: frame)
+        dear.say(b"history", b"history")
+    innocent.say(b"ping")
+    assert harness.step()[0] == ("innocent", b"ping")
+
+
+def test_a_client_is_served_although_new_clients_with_costly_commands_come_without_end() -> None:
+    class Dear(Sender):
+        def act(self) -> None:
+            before = len(self.log)
+            super().act()
+            self.queue.budget.left -= 20 * STEP * (len(self.log) - before)
+
+    harness = FairQueueHarness()
+    harness.queue.budget.left = 0
+    innocent = client(harness, "innocent")
+    innocent.turns.usual = FRAME + len(b"ping")
+    for number in range(200):
+        dear = Dear(f"dear-{number}", harness.queue, harness.log)
+        dear.turns = Turns(harness.queue, dear.act, lambda frame: frame)
+        dear.say(b"history")
+        innocent.say(b"ping")
+        assert harness.step()[0] == ("innocent", b"ping")
+
+
+def test_work_that_is_short_takes_at_most_half_of_a_step_from_work_that_is_not() -> None:
+    harness = FairQueueHarness()
+    harness.queue.budget.left = 0
+    client(harness, "other").say(b"x" * QUANTUM)
+    for number in range(300):
+        cheap = client(harness, f"cheap-{number}")
+        cheap.turns.usual = FRAME
+        cheap.say(b"{}")
+    served = [name for name, _ in harness.step()]
+    assert served.index("other") == -(-STEP // 2 // (FRAME + 2))
+
+
+def test_a_crowd_goes_on_after_a_piece_that_fails() -> None:
+    def fail() -> None:
+        raise LookupError
+
+    harness, done = FairQueueHarness(), list[int]()
+    harness.queue.budget.left = 0
+    harness.queue.arrivals.add_piece(fail)
+    harness.queue.arrivals.add_piece(partial(done.append, 1))
+    with pytest.raises(LookupError):
+        harness.step()
+    harness.step()
+    assert done == [1]
 
 
 def test_a_queue_that_is_closed_to_clients_handles_no_flood_and_schedules_no_further_step() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 from msgspec import structs
 
 from dragoman.gateway.config.model import Limits
+from dragoman.gateway.overload.fair_queue import STEP, FairQueue
 from dragoman.gateway.session.presence import PendingAttach
 from tests.services import services
 
@@ -21,8 +23,16 @@ class Stage:
         self.inside: list[str] = []
         self.timers: list[tuple[float, Callable[[], None]]] = []
         self.off = 0
-        own = structs.replace(services(limits=Limits(snapshot_wait=0.4)), schedule=self._later)
-        self.pending = PendingAttach(lambda link: self.inside.append(link.id), own)
+        self.steps: deque[Callable[[], None]] = deque()
+        self.queue = FairQueue(self.steps.append)
+        own = services(limits=Limits(snapshot_wait=0.4), queue=self.queue)
+        own = structs.replace(own, schedule=self._later)
+        self.cost = 0  # work (units) of showing the session to one link
+        self.pending = PendingAttach(self._attach, own)
+
+    def _attach(self, link: Any) -> None:
+        self.inside.append(link.id)
+        self.queue.budget.left -= self.cost
 
     def _later(self, seconds: float, ring: Callable[[], None]) -> Any:
         self.timers.append((seconds, ring))
@@ -83,3 +93,35 @@ def test_a_link_that_leaves_while_it_waits_never_attaches(close: bool) -> None:
         assert stage.pending.leave(one)
     stage.pending.open()
     assert (stage.inside, stage.off) == ([], 1)
+
+
+@pytest.mark.parametrize("moment", ["known", "over", "later"])
+def test_links_of_a_long_history_attach_in_a_step_each(moment: str) -> None:
+    stage = Stage()
+    stage.cost = STEP
+    names = [str(number) for number in range(5)]
+    if moment == "later":
+        stage.pending.open()
+    for name in names:
+        stage.pending.enter(link(name))
+    if moment == "known":
+        stage.pending.open()
+    elif moment == "over":
+        for _, ring in stage.timers:
+            ring()
+    attached = [len(stage.inside)]
+    while stage.steps:
+        stage.steps.popleft()()
+        attached.append(len(stage.inside))
+    assert (stage.inside, attached) == (names, [1, 2, 3, 4, 5])
+
+
+def test_a_link_that_leaves_while_it_waits_for_its_step_never_attaches() -> None:
+    stage = Stage()
+    stage.pending.open()
+    stage.queue.budget.left = 0
+    one = link("one")
+    stage.pending.enter(one)
+    assert stage.pending.leave(one)
+    stage.steps.popleft()()
+    assert stage.inside == []
