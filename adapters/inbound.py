@@ -20,7 +20,7 @@ from dragoman.adapters.meter import Meter
 from dragoman.mappings.dialect import Frame, Parts
 
 FRAME_OVERHEAD = 64  # bytes of an object beside its content, so that a flood of tiny frames is counted as its memory
-SLICE = 1024  # waiting frames that a sink is shown at once: they are copied, and the sink may leave most of them
+SLICE = 1024  # waiting frames that a sink is shown at once: they are copied, and the sink may take only a few
 
 
 class Inbound:
@@ -152,7 +152,7 @@ class Inbound:
     def clear(self) -> None:
         """Drop the waiting frames: their link is over."""
         size, self.size = self.size, 0
-        self._frames.clear()
+        self._frames = []  # not cleared: `_give` sees by the other list that the frames which it shows are dropped
         if size:
             self._meter.add(-size)
 
@@ -165,27 +165,22 @@ class Inbound:
     def _give(self, sink: Sink) -> bool:
         """Push the waiting frames in slices; return True if the sink took all of them."""
         while True:
-            while self._frames:
-                part = self._take_slice()
+            while frames := self._frames:
+                part = frames[:SLICE]
                 taken = sink(part)
+                if frames is self._frames:
+                    del frames[:taken]
+                    self._count(-sum(map(memory, part[:taken])))
                 if taken < len(part):
-                    self._frames[:0] = part[taken:]
-                    self._count(sum(map(memory, part[taken:])))
                     return False
             if self._lines is None or not self._lines.unsplit:
                 return True
-            frames = self._lines.more()
-            if frames:
-                self._keep(frames)
+            lines = self._lines.more()
+            if lines:
+                self._keep(lines)
             elif self._lines.unsplit:
                 sink(())
                 return False
-
-    def _take_slice(self) -> list[Frame]:
-        part = self._frames[:SLICE]
-        del self._frames[:SLICE]
-        self._count(-sum(map(memory, part)))
-        return part
 
     def _keep(self, frames: Sequence[Frame]) -> None:
         size = sum(map(memory, frames))

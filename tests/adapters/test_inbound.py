@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from dragoman.adapters.base import do_nothing
 from dragoman.adapters.inbound import FRAME_OVERHEAD, SLICE, Inbound, PulledInbound, memory
 from dragoman.adapters.lines import LineSplitter
 from dragoman.adapters.meter import Meter
@@ -188,6 +189,34 @@ async def test_waiting_frames_are_shown_in_slices_so_that_taking_few_is_cheap() 
             inbound.resume()
     assert shown == [SLICE] * 6
     assert inbound.size == (10 * SLICE - 6) * (1 + FRAME_OVERHEAD)
+
+
+async def test_the_memory_of_frames_that_a_sink_leaves_is_not_added_up_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    sink, counted = Taker(room=0), list[Frame]()
+
+    def count(frame: Frame) -> int:
+        counted.append(frame)
+        return memory(frame)
+
+    with sink.inbound.feeding(sink):
+        sink.inbound.push([b"%d" % number for number in range(SLICE)])
+        monkeypatch.setattr("dragoman.adapters.inbound.memory", count)
+        sink.room = 3
+        sink.inbound.resume()
+    assert counted == sink.taken == [b"0", b"1", b"2"]
+
+
+async def test_frames_that_are_dropped_while_a_sink_is_called_are_counted_once() -> None:
+    meter = Meter()
+    waiting = Inbound(1_000, do_nothing, do_nothing, meter)
+    waiting.push([b"one", b"two"])
+
+    def drop(frames: Sequence[Frame]) -> int:
+        waiting.clear()
+        return len(frames)
+
+    with waiting.feeding(drop):
+        assert (waiting.size, meter.size, waiting.empty) == (0, 0, True)
 
 
 async def test_a_sink_that_continues_reading_while_it_is_called_gets_nothing_twice() -> None:
