@@ -528,3 +528,5 @@ class Dialect(Struct, frozen=True, kw_only=True):
     stores_history: bool = False
     # A client cancels only the turn that its own link began, or that a client began which has left.
     cancels_own_turns: bool = False
+    # A server may still run a turn, or know a question, of an earlier connection that has ended.
+    keeps_turns: bool = False

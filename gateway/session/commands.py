@@ -157,8 +157,7 @@ class Commands:
         A backend that was opened before may run a turn that began before this gateway, unless its turns end with us.
         """
         states = self._context.states
-        may_run_unheard = self._context.upstream.cancels_own_turns and self._context.state.backend_ids is not None
-        if not self._inputs.runs and (self._is_severed or not may_run_unheard):
+        if not self._inputs.runs and (self._is_severed or not self._context.may_run_unheard):
             if client is not None:
                 client.refuse(command.request, "not_running", "no turn is in progress")
             return

@@ -82,6 +82,15 @@ class SessionContext(Struct, frozen=True, kw_only=True):
     effects: Effects
 
     @property
+    def may_run_unheard(self) -> bool:
+        """True if the backend may run a turn, or know a question, that began before this gateway did.
+
+        A turn that a connection of this gateway left behind is cancelled over the next one.
+        """
+        state = self.state
+        return self.upstream.keeps_turns and state.backend_ids is not None and not state.abandoned
+
+    @property
     def log(self) -> structlog.stdlib.BoundLogger:
         """The log, with the id that the session has now and its owner."""
         bound: structlog.stdlib.BoundLogger = log.bind(session=self.state.id, principal=self.state.owner)

@@ -124,7 +124,9 @@ class Questions:
     def answer(self, client: Client, command: Answer) -> None:
         """Act on an answer that a client gave by a message of its dialect."""
         fault = _mismatch(self.open, command) or ("not_found", self._too_late(client))
-        if fault[1]:
+        if _may_answer_unheard(self._context, client):
+            self._context.in_flight.forward(client, command)
+        elif fault[1]:
             _refuse(self._context, client, command, fault)
         else:
             self._give(client, command)
@@ -296,6 +298,11 @@ def _mismatch(block: QuestionBlock | None, command: Answer) -> tuple[Cause, str]
     if command.question not in ("", block.asked.question):
         return "invalid", "another question is open"
     return None
+
+
+def _may_answer_unheard(context: SessionContext, client: Client) -> bool:
+    """Return True if an answer may be meant for a question that the backend asked before this gateway began."""
+    return context.state.turn is None and client.dialect is context.upstream and context.may_run_unheard
 
 
 def _refuse(context: SessionContext, client: Client, command: Answer, fault: tuple[Cause, str]) -> None:

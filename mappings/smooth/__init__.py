@@ -25,4 +25,5 @@ DIALECT = Dialect(
     single_session=False,
     stores_history=True,
     cancels_own_turns=True,
+    keeps_turns=True,
 )

@@ -215,7 +215,9 @@ class ClientTranslator(TranslatorDefaults[Event]):
                     items += answers
                     continue
             elif type(event) is TurnAccepted:
-                item = msgspec.structs.replace(event, request=request or own)
+                known = self._waiting.pop(own, None)  # an answer, if the server begins another turn with it
+                request = request or own
+                item = Reply(request=known.request) if known else msgspec.structs.replace(event, request=request)
             elif isinstance(event, OtpVerified | OtpInvalid | InteractionInvalid):
                 item = self._match_verdict(own, event)
             items.append(item)

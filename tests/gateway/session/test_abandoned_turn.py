@@ -12,12 +12,14 @@ import pytest
 
 from tests.gateway.in_memory import InMemoryGateway, Script, in_memory_gateway
 from tests.gateway.pod_messages import CANCEL, delta, done, echo, problem, run, run_end, say, status
+from tests.gateway.smooth_client_messages import CREATE, answer, ask, error, reply, token
 from tests.gateway.smooth_server_messages import (
     CONVERSATION,
     CREATED,
     SERVER_SESSION,
     acknowledged,
     answered,
+    confirmed,
     create,
     looked_up,
     said,
@@ -135,6 +137,30 @@ async def test_no_turn_is_cancelled_after_a_loss_without_a_turn() -> None:
             .server_receives(GET)
             .server_sends(FOUND)
             .server_receives()
+            .done()
+        )
+
+
+async def test_a_question_that_was_asked_before_the_gateway_began_is_answered_at_the_server() -> None:
+    """The server in Rust knows its questions over any connection, and stores them (docs/dialects/smooth.md, section
+    6).
+    """
+    async with in_memory_gateway(upstream="smooth") as made:
+        await (
+            made.script()
+            .connects("a")
+            .sends("a", CREATE)
+            .server_receives({"action": "create_conversation_session", "requestId": "$open"})
+            .server_sends(acknowledged("$open", **CREATED))
+            .receives("a", reply("open", sessionId=SERVER_SESSION))
+            .sends("a", {**ask("confirm_tool_action", "yes", approved=True), "sessionId": SERVER_SESSION})
+            .server_receives(confirmed("$c", approved=True))
+            .server_sends(taken("$c"), said("$c", "Deleted."), answered("$c", "Deleted."))
+            .receives("a", reply("yes", approved=True), token("$turn", "Deleted."), answer("$turn", "Deleted."))
+            .sends("a", {**ask("confirm_tool_action", "no", approved=False), "sessionId": SERVER_SESSION})
+            .server_receives(confirmed("$d", approved=False))
+            .server_sends(server_problem("$d", "NO_PENDING_CONFIRMATION"))
+            .receives("a", error("no", "NO_PENDING_CONFIRMATION"))
             .done()
         )
 

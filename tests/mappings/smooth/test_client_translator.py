@@ -235,6 +235,16 @@ def test_an_error_answers_the_pending_command() -> None:
     assert (item.request, item.failure.cause) == ("c", "not_found")
 
 
+def test_an_answer_to_a_question_of_a_lost_turn_begins_another_turn() -> None:
+    """The server in Rust stores its questions, and acts on the answer with a turn under the answer's id."""
+    link = Link()
+    link.sends(commands.AnswerApproval(request="c", session="s", approved=True))
+    ((_, said),) = link.hears(accepted())
+    assert said == [events.Reply(request="c")]
+    heard = [item for _, items in link.hears(token(), final()) for item in items]
+    assert [type(item) for item in heard] == [events.TextDelta, events.TurnEnded]
+
+
 def test_a_cancel_is_answered_by_the_end_of_the_turn() -> None:
     link = Link()
     link.sends(INPUT, commands.CancelTurn(request="x", session="s"))
