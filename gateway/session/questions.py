@@ -44,8 +44,7 @@ class Questions:
 
     def __init__(self, context: SessionContext) -> None:
         self._context = context
-        self._shown = ""  # id of the open question
-        self._shown_at = 0
+        self._shown, self._shown_at = "", 0  # id of the open question, and when it was shown
         self._form: Form | None = None
         self._deadline = Deadline(context.services.schedule)
         self.given: Given | None = None
