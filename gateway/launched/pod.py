@@ -8,7 +8,8 @@ program listens at the socket of this pod.
     --session UUID        resume this conversation, if the backend has several
     --require-pod-state   restore a pod: fail if no conversation is kept for its name
     --store DIR           the folder of the pods' sessions, where the conversation of the name is kept
-    --callback SOCKET     the parent pod, to which ends of runs and of the program are reported (parent.py)
+    --callback SOCKET     the parent pod, to which ends of runs and of the program are reported (parent.py), and which
+                          finds the state of its child in a file (child_state.py)
     --adopt               accepted and ignored: the gateway claims no scope
 
 Without `--pod` and a name in the overlay, the pod has the route's name. Once it accepts connections it prints the pods'
@@ -33,6 +34,7 @@ from dragoman.gateway import registry
 from dragoman.gateway.app import App
 from dragoman.gateway.config.model import Config
 from dragoman.gateway.endpoint import Endpoint
+from dragoman.gateway.launched.child_state import ChildState
 from dragoman.gateway.launched.parent import Parent
 from dragoman.gateway.launched.route import choose_route, run_program
 from dragoman.gateway.observability import logs
@@ -105,13 +107,14 @@ class Launch(Struct, frozen=True, kw_only=True):
     """The pod's name, and a configuration whose only route listens at the pod's socket.
 
     `kept` stores the conversation of the name; None if the backend has only one. `callback` is the parent's socket, or
-    "".
+    "", and `child_state` the state that the parent reads.
     """
 
     name: str
     config: Config
     kept: KeptConversation | None = None
     callback: str = ""
+    child_state: ChildState | None = None
 
 
 def main() -> None:
@@ -125,10 +128,10 @@ def launch(arguments: Sequence[str], environment: Mapping[str, str]) -> Launch:
     whole, route = choose_route(environment)
     name = check_name(options.pod or _overlay_name(options.overlay) or route.name)
     kept, session = None, options.session
+    folder = Path(options.store) if options.store else sessions_directory(environment)
     if registry.upstream(route.upstream).single_session:
         session = ""  # there is no other
     else:
-        folder = Path(options.store) if options.store else sessions_directory(environment)
         kept = KeptConversation(folder, name)
         if options.pod and not session:
             session = kept.read(route.name, str(route.upstream))
@@ -136,7 +139,8 @@ def launch(arguments: Sequence[str], environment: Mapping[str, str]) -> Launch:
                 raise ConfigError(f"pod state missing for {name}: no conversation of route {route.name} is kept for it")
     listen = Endpoint(dialect="pod", transport="name", address=name, options=(("session", session),) if session else ())
     config = structs.replace(whole, routes=(structs.replace(route, listen=(listen,)),))
-    return Launch(name=name, config=config, kept=kept, callback=options.callback)
+    child_state = ChildState(folder, name) if options.callback else None
+    return Launch(name=name, config=config, kept=kept, callback=options.callback, child_state=child_state)
 
 
 def _options(arguments: Sequence[str]) -> argparse.Namespace:
@@ -181,6 +185,8 @@ async def _serve(launched: Launch) -> None:
         own = session
         if launched.kept is not None:
             _keep(launched, launched.kept, session)
+        if launched.child_state is not None:
+            launched.child_state.write(session.state.id)
 
     def hear(session: Session, run: Run) -> None:
         if parent is not None and session is own:
@@ -189,6 +195,8 @@ async def _serve(launched: Launch) -> None:
     def ready(endpoint: str) -> None:
         nonlocal is_ready
         is_ready = True
+        if launched.child_state is not None:
+            launched.child_state.write()
         path = endpoint.removeprefix("pod+unix:")
         logs.tell(READY.format(name=launched.name, path=path), sys.stderr)
 
@@ -197,6 +205,8 @@ async def _serve(launched: Launch) -> None:
     try:
         await app.run(ready)
     finally:
+        if launched.child_state is not None:
+            launched.child_state.remove()
         if parent is not None and is_ready:
             await parent.report_shutdown()
 

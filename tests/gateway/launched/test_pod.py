@@ -188,6 +188,8 @@ async def test_a_launched_pod_ends_at_once_on_shutdown_even_in_the_middle_of_a_t
 ) -> None:
     async with pod(environment, "--adopt", "--callback", "/nowhere", "--overlay", 'pod.name = "child"') as process:
         (_, _, path) = await ready(process)
+        state = Path(environment["INSOMNIA_DATA_DIR"]) / "sessions" / "pods" / "child" / "metadata.json"
+        assert state.exists(), "a parent inspects a child by it"
         await spawn(path, "wait")
         async with PodClient.connected(path) as watcher:
             await stop(path)
@@ -195,6 +197,7 @@ async def test_a_launched_pod_ends_at_once_on_shutdown_even_in_the_middle_of_a_t
         async with asyncio.timeout(START):  # below the minute for which a turn may hold up an end
             assert await process.wait() == 0
         assert not Path(path).parent.exists()
+        assert not state.exists()
 
 
 async def test_the_name_of_a_live_pod_is_refused(environment: dict[str, str]) -> None:
