@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
+import shutil
+import sys
 import tempfile
+from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
@@ -34,10 +37,10 @@ STREAMED = ("thinks", "says")
 
 NEXT = """
 [bold]How to go on[/]
-  serve this backend alone:   dragoman demo-backend pod+unix:/tmp/demo.sock
-  bridge your own backend:    dragoman bridge smooth+ws://127.0.0.1:8787/ws pod+unix:/path/to/pod/sock
-  then connect any smooth-operator client to ws://127.0.0.1:8787/ws
-  more:                       dragoman --help
+  serve this backend alone:   {program} demo-backend pod+unix:/tmp/demo.sock
+  bridge it, or your own:     {program} bridge smooth+ws://127.0.0.1:8787/ws pod+unix:/tmp/demo.sock
+  talk to the gateway:        {program} chat smooth+ws://127.0.0.1:8787/ws   (or use any smooth-operator client)
+  more:                       {program} --help
 """
 
 
@@ -69,7 +72,12 @@ async def demo(console: Console) -> None:
                         await _converse(console, client, clients)
             gateway.stop.set()
             backend.stop.set()
-    console.print(NEXT, soft_wrap=True)
+    console.print(NEXT.format(program=_find_program(sys.argv[0])), soft_wrap=True)
+
+
+def _find_program(started: str) -> str:
+    """Return how a user starts dragoman again: by its name if PATH has it, else by the path of this start."""
+    return started if Path(started).name == "dragoman" and shutil.which("dragoman") is None else "dragoman"
 
 
 def _tell(console: Console, label: str, words: str) -> None:

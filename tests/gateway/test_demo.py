@@ -907,4 +907,13 @@ def test_the_demo_command_shows_both_turns_and_exits_0() -> None:
             if isinstance(line.event, say.TextDone):
                 assert line.event.text.replace(" ", "") in unwrapped.replace(" ", "")
     assert "lookup_order" in done.stdout
-    assert "dragoman bridge smooth+ws://" in done.stdout
+    assert " dragoman bridge smooth+ws://" in done.stdout
+
+
+def test_the_demo_shows_commands_that_run_where_dragoman_is_not_in_path(tmp_path: Path) -> None:
+    program = tmp_path / "dragoman"
+    program.write_text(f"#!{sys.executable}\nfrom dragoman.gateway.entry import main\nmain()\n")
+    program.chmod(0o700)
+    environment = {"PATH": "/nowhere"}
+    done = subprocess.run([program, "demo"], capture_output=True, text=True, timeout=50, check=True, env=environment)
+    assert f" {program} chat smooth+ws://127.0.0.1:8787/ws" in done.stdout
