@@ -14,7 +14,8 @@ DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs
 FILE = re.compile(r"[\w./*]+\.(py|md|toml)|(gateway|adapters|mappings|tests|docs)/[\w./*]*")
 CLASS = re.compile(r"[A-Z][a-z]+([A-Z][a-z]+)+")
 OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]+")
-OTHER_OPTIONS = {"--install-completion", "--lf", "--check", "--strict"}  # of typer, pytest, ruff and mypy
+OTHER_OPTIONS = {"--install-completion", "--lf", "--check", "--strict", "--now"}
+"""The options of typer, pytest, ruff, mypy and systemctl that documents name."""
 FOREIGN = {"ApprovalDecisionRequest"}  # types of the dialects that the gateway has no class for
 
 
