@@ -71,6 +71,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
 QUICK = frozenset({"bridge", "serve", "replay", "demo-backend", "send", "chat"})
 """The commands that run a gateway, and start with no more than they need."""
 
+FULL = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)
 CLOSED = 128 + signal.SIGPIPE
 """The exit code if nobody reads the output, as a shell reports it for other tools."""
 
@@ -169,8 +170,8 @@ def _run() -> int:
     except DragomanError as error:
         return _fail(str(error), 1)
     except OSError as error:
-        what = f"{error.filename}: " if error.filename else ""
-        is_permanent = error.errno == errno.EACCES or (what and error.errno != errno.EADDRINUSE)
+        what = f"{error.filename}: " if error.filename else "cannot write: " if error.errno in FULL else ""
+        is_permanent = error.errno == errno.EACCES or (error.filename and error.errno != errno.EADDRINUSE)
         return _fail(f"{what}{error.strerror or error}", 2 if is_permanent else 1)
     except typer.Abort:
         return 130

@@ -680,4 +680,19 @@ def test_a_listing_whose_reader_leaves_ends_without_a_traceback(command: str) ->
 def test_a_full_disk_is_reported_and_exits_1() -> None:
     done = piped("dragoman schema > /dev/full; echo $?")
     assert done.stdout == "1\n"
-    assert done.stderr == "error: No space left on device\n"
+    assert done.stderr == "error: cannot write: No space left on device\n"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        f"export {RECORDED} -o {{}}",
+        f"export {RECORDED} --format cloudevents -o {{}}",
+        f"redact {RECORDED} -o {{}}",
+        f"import {ROOT}/tests/data/captures/pod/02-stream-three-turns.jsonl -o {{}}",
+    ],
+)
+def test_an_output_that_is_too_large_is_reported_and_leaves_no_file(command: str, tmp_path: Path) -> None:
+    done = piped(f"ulimit -f 1; dragoman {command.format(tmp_path / 'out.jsonl')}; echo $?")
+    assert (done.stdout, done.stderr) == ("1\n", "error: cannot write: File too large\n")
+    assert list(tmp_path.iterdir()) == []
