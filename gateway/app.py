@@ -147,9 +147,8 @@ class App:
         for route in config.routes:
             for endpoint in route.listen:
                 registry.check_listen(endpoint)
-            if make_backend is None:
-                for upstream in route.upstreams:
-                    registry.check_upstream(upstream)
+            for upstream in route.upstreams if make_backend is None else ():
+                registry.check_upstream(upstream)
 
     async def run(self, listening: Listening = _tell_nobody, meanwhile: Meanwhile = _do_nothing) -> None:
         """Serve until `stop` is set. `listening` is called with each bound endpoint. `meanwhile` ends before the drain.
@@ -167,6 +166,7 @@ class App:
             dialects=registry.imported,
             all_dialects=registry.dialects,
             memory=self.memory,
+            stop=self.stop,
         )
         try:
             self.children = Children(self.config.limits.children)

@@ -5,6 +5,7 @@ A test passes a clock that it sets itself, ids that count, and timers that it fi
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
 
 from msgspec import Struct, field, structs
@@ -36,6 +37,8 @@ class Services(Struct, frozen=True, kw_only=True):
     memory: MemoryBudget = field(default_factory=MemoryBudget)
     queue: FairQueue = field(default_factory=FairQueue)
     tokens: ForwardedTokens = field(default_factory=ForwardedTokens)
+    stop: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set once the gateway ends: from then on no turn begins."""
 
     def for_route(self, route: Route) -> Services:
         """Return these services with the limits of a route."""

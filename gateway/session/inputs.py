@@ -63,6 +63,8 @@ class Inputs:
             client.refuse(command.request, "busy", text)
         elif states.busy:
             client.refuse(command.request, "busy", "a turn is already in progress in this session")
+        elif self._context.services.stop.is_set():
+            client.refuse(command.request, "upstream_lost", "the gateway stops, and begins no further turn")
         else:
             self.waiting = self._context.in_flight.forward(client, command)
             if self.waiting:

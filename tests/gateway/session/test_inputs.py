@@ -57,6 +57,23 @@ async def test_a_second_input_is_busy_while_the_first_waits() -> None:
         )
 
 
+async def test_a_smooth_input_is_refused_once_the_gateway_stops_because_its_turn_could_not_end() -> None:
+    async with in_memory_gateway() as made:
+        await made.script().opens("a").done()
+        made.services.stop.set()
+        refused = made.script().sends("a", send("r1", "Hi")).receives("a", error("r1", "INTERNAL_ERROR"))
+        await refused.pod_receives().done()
+
+
+async def test_a_pod_input_is_refused_once_the_gateway_stops_because_its_turn_could_not_end() -> None:
+    async with in_memory_gateway() as made:
+        await pods(made, "p").done()
+        made.services.stop.set()
+        text = "the gateway stops, and begins no further turn"
+        refused = made.script().sends("p", run("Hi")).receives("p", say("error", code="internal", message=text))
+        await refused.pod_receives().done()
+
+
 async def test_an_input_refused_by_the_backend_no_longer_waits() -> None:
     async with in_memory_gateway() as made:
         await (
