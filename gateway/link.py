@@ -26,7 +26,7 @@ from dragoman.gateway.ingress import Ingress
 from dragoman.gateway.observability.faults import FaultLog
 from dragoman.gateway.observability.ledger import Ledger
 from dragoman.gateway.observability.trace_context import TraceContext, read_trace, trace_id, trace_of_metadata
-from dragoman.gateway.observability.traffic import Traffic, counted_sink, timed_translator
+from dragoman.gateway.observability.traffic import Traffic, counted_sink, timed_reading
 from dragoman.gateway.outbox import Outbox
 from dragoman.gateway.overload.admission import ClientRates
 from dragoman.gateway.overload.command_limits import CommandLimits
@@ -141,6 +141,8 @@ _ATTRIBUTES = (
     "_read_text",
     "_reading",
     "_reason",
+    "_receive",
+    "_text_reader",
     "_translator",
     "_transport",
     "_turns",
@@ -191,7 +193,8 @@ class Link:
         self.alive, self.heard, self._ended = True, False, False  # `heard`: `understands` has accepted a frame
         self.fault: PeerError | None = None  # the fault for which the peer was disconnected
         self._transport, self.tap, self.peer, self.meter = transport, tap, transport.peer, transport.meter
-        self._translator: Translator[Any, Any] = timed_translator(translator, peer.traffic)
+        self._translator: Translator[Any, Any] = translator
+        self._receive, self._text_reader = timed_reading(translator, peer.traffic)
         self._events: LinkEvents[Any] = events
         self._ledger, self._memory, self._budget = services.ledger, services.memory, services.queue.budget
         self.stream_text(None)
@@ -367,9 +370,9 @@ class Link:
                 return 1
         for some in (frames,) if given == 1 or self._each == EVENT else self._turns.pieces(frames):
             if tap is None:
-                self._apply(self._translator.receive(some))
+                self._apply(self._receive(some))
             else:
-                _record(tap, some, lambda some: self._apply(self._translator.receive(some)))
+                _record(tap, some, lambda some: self._apply(self._receive(some)))
             taken += len(some)
             if self._ended:
                 return taken + _count_dropped(self._ledger, self.dialect, given - taken)  # type: ignore[unreachable]  # a step may end it
@@ -382,7 +385,7 @@ class Link:
 
     def stream_text(self, add_text: TextSink | None) -> None:
         """Give lone further pieces of the text that the peer just said to this sink; None ends that."""
-        read = self._translator.text_reader() if add_text is not None else None
+        read = self._text_reader() if add_text is not None else None
         self._add_text = add_text if read is not None else None
         self._read_text: TextReader = read or _read_nothing
 

@@ -7,6 +7,7 @@ Times, ids and randomness are injected.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, Literal, Protocol, TypeVar
@@ -157,111 +158,72 @@ class Rendered(Struct, frozen=True, kw_only=True, gc=False):
     losses: list[Loss]
 
 
-class Translator(Protocol[Heard, Said]):
+class Translator(ABC, Generic[Heard, Said]):
     """The protocol state of one link.
 
-    `Translator[Command, Event]` serves a client, `Translator[Event, Command]` a backend.
+    `Translator[Command, Event]` serves a client, `Translator[Event, Command]` a backend. A dialect defines `receive`
+    and `send`. The other methods do what most dialects need: no frames are sent when the link opens, attaches or
+    closes, and the peer has no form for questions.
     """
 
     @property
     def view(self) -> str:
         """Return a key for this peer's variant of the dialect; links with the same key share a projection."""
+        return ""
 
     @property
     def has_pending_replies(self) -> bool:
         """Return True if the peer still waits for replies, even if it has closed its sending side."""
+        return False
 
     def limit_requests(self, inputs: int, count: Callable[[int], None]) -> None:
         """Set the limit of queued inputs; `count` is called with each change of the queued bytes."""
 
     def opened(self) -> Step[Heard]:
         """Return the frames to send when the link opens."""
+        return Step()
 
+    @abstractmethod
     def receive(self, frames: Sequence[Frame]) -> Step[Heard]:
         """Read frames of the peer. Never raises: errors of the peer become `faults` of the step."""
 
+    @abstractmethod
     def send(self, items: Sequence[Said]) -> Step[Heard]:
         """Write items for the peer: replies if we are the server, commands if we are the client."""
 
     def attach(self, state: SessionState, request: str) -> Step[Heard]:
-        """Return the frames that show this session to the peer.
+        """Return the frames that show this session to the peer; a backend is shown none.
 
         `request` is the id of the request that asked for it, "" if the peer asked by connecting.
         """
+        return Step()
 
     def detach(self, state: SessionState) -> None:
         """Forget this session: no link uses it any more."""
 
     def on_delivered(self, batch: Batch) -> Step[Heard]:
         """Update the state after this batch was sent to the peer: it may begin or end a run of the peer."""
+        return Step()
 
     def unfinished_turn(self) -> str:
         """Return the peer's request id of our turn if it may outlive the connection, to be cancelled over the next one;
         "" if there is none.
         """
+        return ""
 
     def can_be_asked(self, question: Event) -> bool:
         """Return True if the peer has a form for this question.
 
         Other peers are asked in words (docs/translation.md, rule 3.3).
         """
+        return False
 
     def text_reader(self) -> TextReader | None:
         """Return a fast reader for further pieces of the text just received; None if `receive` must read them."""
-
-    def closed(self, cause: str) -> Step[Heard]:
-        """Return the last frames before the link closes."""
-
-
-class TranslatorDefaults(Generic[Heard]):
-    """The methods of a translator in which most dialects do nothing special.
-
-    By default, a peer that closes its sending side is gone. No frames are sent when the link opens, attaches or closes,
-    and the peer has no form for questions.
-    """
-
-    @property
-    def view(self) -> str:
-        """Return "": all links of the dialect share a projection."""
-        return ""
-
-    @property
-    def has_pending_replies(self) -> bool:
-        """Return False: a peer that closed its sending side waits for no replies."""
-        return False
-
-    def limit_requests(self, inputs: int, count: Callable[[int], None]) -> None:
-        """Do nothing: this translator queues no requests."""
-
-    def opened(self) -> Step[Heard]:
-        """Return an empty step: nothing is sent first."""
-        return Step()
-
-    def attach(self, state: SessionState, request: str) -> Step[Heard]:
-        """Return an empty step: a backend is shown no session."""
-        return Step()
-
-    def detach(self, state: SessionState) -> None:
-        """Do nothing: the translator keeps no state for each session."""
-
-    def on_delivered(self, batch: Batch) -> Step[Heard]:
-        """Return an empty step: no state depends on what was sent."""
-        return Step()
-
-    def unfinished_turn(self) -> str:
-        """Return "": a turn ends with its connection, or the session finds out how it went on."""
-        return ""
-
-    def can_be_asked(self, question: Event) -> bool:
-        """Return False: the peer has no form for questions."""
-        return False
-
-    def text_reader(self) -> TextReader | None:
-        """Return None: `receive` must read each piece of a text."""
         return None
 
     def closed(self, cause: str) -> Step[Heard]:
-        """Return an empty step: nothing is sent last."""
+        """Return the last frames before the link closes."""
         return Step()
 
 

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import Generic, Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 from msgspec import Struct, field
 
 from dragoman.adapters.base import Sink
 from dragoman.adapters.inbound import memory
 from dragoman.gateway.observability.histogram import Histogram
-from dragoman.mappings.dialect import Frame, TextReader, TextSink, TextWriter, Translator
+from dragoman.mappings.dialect import Frame, Step, TextReader, TextSink, TextWriter, Translator
 
 Role = Literal["client", "backend"]
 Given = TypeVar("Given")
 Result = TypeVar("Result")
 Heard = TypeVar("Heard")
-Said = TypeVar("Said")
 
 # Seconds: a token takes 20 us, a step of the event loop 10 ms.
 BOUNDS = (0.00001, 0.00002, 0.00005, 0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 1.0)
@@ -124,41 +123,19 @@ def timed_reader(read: TextReader, traffic: Traffic) -> TextReader:
     return measured
 
 
-def timed_translator(translator: Translator[Heard, Said], traffic: Traffic | None) -> Translator[Heard, Said]:
-    """Return a translator that does the same and counts its times; without `traffic` the translator itself."""
-    return TimedTranslator(translator, traffic) if traffic is not None else translator
+def timed_reading(
+    translator: Translator[Heard, Any], traffic: Traffic | None
+) -> tuple[Callable[[Sequence[Frame]], Step[Heard]], Callable[[], TextReader | None]]:
+    """Return `receive` and `text_reader` of a translator; with `traffic` their work on frames is timed."""
+    if traffic is None:
+        return translator.receive, translator.text_reader
+    counted = traffic
 
+    def text_reader() -> TextReader | None:
+        read = translator.text_reader()
+        return timed_reader(read, counted) if read is not None else None
 
-class TimedTranslator(Generic[Heard, Said]):
-    """A translator whose work on received frames is timed. All else is that of the translator itself."""
-
-    def __init__(self, translator: Translator[Heard, Said], traffic: Traffic) -> None:
-        self._translator, self._traffic = translator, traffic
-        self.receive = timed(translator.receive, traffic.read_seconds)
-        self.limit_requests = translator.limit_requests
-        self.opened = translator.opened
-        self.send = translator.send
-        self.attach = translator.attach
-        self.detach = translator.detach
-        self.on_delivered = translator.on_delivered
-        self.can_be_asked = translator.can_be_asked
-        self.unfinished_turn = translator.unfinished_turn
-        self.closed = translator.closed
-
-    @property
-    def view(self) -> str:
-        """Return the view of the translator itself, which may change."""
-        return self._translator.view
-
-    def text_reader(self) -> TextReader | None:
-        """Return the reader of the translator itself, some of whose calls are timed."""
-        read = self._translator.text_reader()
-        return timed_reader(read, self._traffic) if read is not None else None
-
-    @property
-    def has_pending_replies(self) -> bool:
-        """Return True if the peer still waits for replies."""
-        return self._translator.has_pending_replies
+    return timed(translator.receive, counted.read_seconds), text_reader
 
 
 def size_of_frames(frames: Sequence[Frame]) -> int:

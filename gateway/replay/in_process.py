@@ -27,7 +27,7 @@ from dragoman.mappings.dialect import (
     Rendered,
     SessionProjection,
     Step,
-    TranslatorDefaults,
+    Translator,
 )
 from dragoman.mappings.rules import EXACT, Rule, RuleTable
 
@@ -128,7 +128,7 @@ def _told(**fields: Any) -> bytes:
     return ENCODER.encode(InProcessEvent(**fields))
 
 
-class _Translator(TranslatorDefaults[Command]):
+class _Translator(Translator[Command, Event]):
     def __init__(self, like: Dialect, clock: Clock, new_id: NewId, generation: str = "") -> None:
         """Ignore all arguments except `like`: this translator has no state."""
         self._like = like

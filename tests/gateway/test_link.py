@@ -19,8 +19,8 @@ from dragoman.gateway.config.model import Limits
 from dragoman.gateway.link import Link, LinkEvents, Peer
 from dragoman.gateway.observability.ledger import Ledger
 from dragoman.gateway.overload.fair_queue import EVENT, LEAVE, STEP, FairQueue
-from dragoman.mappings.canonical import Batch, Event, SessionState
-from dragoman.mappings.dialect import Alarm, Burst, Frame, Loss, Step
+from dragoman.mappings.canonical import SessionState
+from dragoman.mappings.dialect import Alarm, Burst, Frame, Loss, Step, Translator
 from dragoman.mappings.errors import PeerError
 from dragoman.mappings.smooth import DIALECT
 from tests.gateway.in_memory import ManualClock
@@ -29,27 +29,20 @@ from tests.memory_transport import MemoryTransport
 from tests.services import services
 
 
-class Scripted:
+class Scripted(Translator[Any, Any]):
     """A translator that answers each frame with the step that the test wrote for it."""
-
-    view = ""
 
     def __init__(self, **steps: Step[Any]) -> None:
         self.steps = steps
-        self.has_pending_replies = False
         self.final_frames: list[bytes] = []
+        self.owes = False
 
-    def limit_requests(self, inputs: int, count: Callable[[int], None]) -> None:
-        pass
-
-    def unfinished_turn(self) -> str:
-        return ""
+    @property
+    def has_pending_replies(self) -> bool:
+        return self.owes
 
     def opened(self) -> Step[Any]:
         return Step(frames=[b"welcome"])
-
-    def text_reader(self) -> None:
-        return None
 
     def receive(self, frames: Sequence[Frame]) -> Step[Any]:
         step: Step[Any] = Step()
@@ -67,15 +60,6 @@ class Scripted:
 
     def attach(self, state: SessionState, request: str) -> Step[Any]:
         return Step(frames=[state.id.encode()])
-
-    def detach(self, state: SessionState) -> None:
-        raise NotImplementedError
-
-    def on_delivered(self, batch: Batch) -> Step[Any]:
-        return Step()
-
-    def can_be_asked(self, question: Event) -> bool:
-        return False
 
     def closed(self, cause: str) -> Step[Any]:
         return Step(frames=[*self.final_frames, cause.encode()])
@@ -271,12 +255,12 @@ async def test_an_ended_link_receives_no_frames() -> None:
 
 async def test_a_peer_that_stopped_writing_gets_its_pending_replies_before_its_end() -> None:
     async with served() as made:
-        made.transport.half_closed, made.translator.has_pending_replies = True, True
+        made.transport.half_closed, made.translator.owes = True, True
         made.transport.say(b"a question")
         made.transport.hang_up()
         await settle()
         assert made.transport.is_open()
-        made.translator.has_pending_replies = False
+        made.translator.owes = False
         made.link.send([b"its answer"])
         await settle()
         assert made.transport.got == [b"its answer"]
@@ -288,7 +272,7 @@ async def test_a_peer_without_pending_replies_ends_when_it_stops_writing(
     half_closed: bool, has_pending_replies: bool
 ) -> None:
     async with served() as made:
-        made.transport.half_closed, made.translator.has_pending_replies = half_closed, has_pending_replies
+        made.transport.half_closed, made.translator.owes = half_closed, has_pending_replies
         made.transport.hang_up()
         await settle()
         assert not made.transport.is_open()

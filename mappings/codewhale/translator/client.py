@@ -37,7 +37,7 @@ from dragoman.mappings.codewhale.translator.opening import Opening
 from dragoman.mappings.codewhale.translator.required import with_required_params
 from dragoman.mappings.codewhale.wire import EVENTS, REQUESTS
 from dragoman.mappings.codewhale.wire.lines import ResponseDelta
-from dragoman.mappings.dialect import Burst, Clock, Frame, Loss, NewId, Step, TextReader, TextSink, TranslatorDefaults
+from dragoman.mappings.dialect import Burst, Clock, Frame, Loss, NewId, Step, TextReader, TextSink, Translator
 from dragoman.mappings.jsonrpc import WAITING_MAX, Calls
 
 CONFIGURING = (ask.SetConfig, ask.UnsetConfig, ask.ReloadConfig)
@@ -55,7 +55,7 @@ class TurnInFlight(Struct, kw_only=True):
     stopped: bool = False
 
 
-class ClientTranslator(TranslatorDefaults[Event]):
+class ClientTranslator(Translator[Event, Command]):
     """The protocol state of a link with a codewhale server; we are its client."""
 
     def __init__(self, clock: Clock, new_id: NewId) -> None:

@@ -41,7 +41,7 @@ from dragoman.mappings.codewhale.vocabulary import (
 from dragoman.mappings.codewhale.wire import EVENTS, results
 from dragoman.mappings.codewhale.wire.codecs import GROUPS, typed
 from dragoman.mappings.codewhale.wire.results import Problem
-from dragoman.mappings.dialect import Alarm, Burst, Clock, Frame, Loss, NewId, Step, TranslatorDefaults
+from dragoman.mappings.dialect import Alarm, Burst, Clock, Frame, Loss, NewId, Step, Translator
 from dragoman.mappings.errors import PeerError
 from dragoman.mappings.extras import raw
 from dragoman.mappings.jsonrpc import PENDING_MAX, PeerCall, Replies, read_frame
@@ -63,7 +63,7 @@ class ThreadCall(PeerCall, kw_only=True, eq=False):
     executing: bool = False
 
 
-class ServerTranslator(TranslatorDefaults[Command]):
+class ServerTranslator(Translator[Command, Event]):
     """The protocol state of a link with a codewhale client; `generation` is our version, "" for the default."""
 
     def __init__(self, clock: Clock, new_id: NewId, generation: str = "") -> None:

@@ -28,7 +28,7 @@ from dragoman.mappings.dialect import (
     Step,
     TextReader,
     TextSink,
-    TranslatorDefaults,
+    Translator,
 )
 from dragoman.mappings.errors import PeerError
 from dragoman.mappings.jsonrpc import WAITING_MAX
@@ -51,7 +51,7 @@ SILENT_MAX = 15.0
 BUSY = Failure(cause="busy", text=f"{WAITING_MAX} calls wait for the primary's answer")
 
 
-class ClientTranslator(TranslatorDefaults[Event]):
+class ClientTranslator(Translator[Event, Command]):
     """The protocol state of a link with a primary; we are its client."""
 
     def __init__(self, clock: Clock, new_id: NewId, patience: Patience = Patience()) -> None:  # noqa: B008  # frozen

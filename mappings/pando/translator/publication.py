@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from dragoman.mappings.canonical import Command, Event, SessionState
 from dragoman.mappings.canonical import events as say
-from dragoman.mappings.dialect import Alarm, Clock, Frame, Instance, Loss, NewId, Step, TranslatorDefaults
+from dragoman.mappings.dialect import Alarm, Clock, Frame, Instance, Loss, NewId, Step, Translator
 from dragoman.mappings.errors import PeerError
 from dragoman.mappings.pando.from_canonical import FROM_EVENT, Context
 from dragoman.mappings.pando.from_canonical.context import NOBODY
@@ -22,7 +22,7 @@ HEARTBEAT = 5.0
 """Seconds between two heartbeats, and before the first one (docs/dialects/pando.md, section 8)."""
 
 
-class PublicationTranslator(TranslatorDefaults[Command]):
+class PublicationTranslator(Translator[Command, Event]):
     """The protocol state of the link to all subscribers."""
 
     def __init__(self, clock: Clock, new_id: NewId, instance: Instance = NOBODY) -> None:

@@ -16,7 +16,7 @@ from dragoman.mappings.canonical import Batch, Event, SessionState, Unmapped
 from dragoman.mappings.canonical import commands as ask
 from dragoman.mappings.canonical import events as say
 from dragoman.mappings.canonical.commands import Command
-from dragoman.mappings.dialect import Burst, Clock, Frame, Instance, Loss, NewId, Step, TranslatorDefaults
+from dragoman.mappings.dialect import Burst, Clock, Frame, Instance, Loss, NewId, Step, Translator
 from dragoman.mappings.errors import PeerError
 from dragoman.mappings.extras import raw
 from dragoman.mappings.jsonrpc import PeerCall, Replies, read_frame
@@ -32,7 +32,7 @@ HISTORY_MAX = 1 << 30
 """Limit of messages in one reply: in practice none, because pando has no pages."""
 
 
-class ServerTranslator(TranslatorDefaults[Command]):
+class ServerTranslator(Translator[Command, Event]):
     """The protocol state of a link with a caller; we are the primary."""
 
     def __init__(self, clock: Clock, new_id: NewId, generation: str = "", instance: Instance = NOBODY) -> None:

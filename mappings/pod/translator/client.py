@@ -11,7 +11,7 @@ from dragoman.mappings.canonical import Command, Event
 from dragoman.mappings.canonical import commands as ask
 from dragoman.mappings.canonical import events as say
 from dragoman.mappings.canonical.values import Cause, Failure, Status
-from dragoman.mappings.dialect import Alarm, Burst, Clock, Frame, Loss, NewId, Step, TextReader, TranslatorDefaults
+from dragoman.mappings.dialect import Alarm, Burst, Clock, Frame, Loss, NewId, Step, TextReader, Translator
 from dragoman.mappings.losses import Losses
 from dragoman.mappings.pod import wire
 from dragoman.mappings.pod.directions import FROM_SERVER, read_text
@@ -32,7 +32,7 @@ LATE_QUIET = 0.25
 """Seconds of silence after which content of a pod that is not running ends the turn that it opened."""
 
 
-class ClientTranslator(TranslatorDefaults[Event]):
+class ClientTranslator(Translator[Event, Command]):
     """The protocol state of a link with a pod; we are its client."""
 
     def __init__(self, clock: Clock, new_id: NewId) -> None:

@@ -16,7 +16,7 @@ from dragoman.mappings.canonical import Command, Event, SessionState, Unmapped
 from dragoman.mappings.canonical import commands as ask
 from dragoman.mappings.canonical import events as say
 from dragoman.mappings.canonical.values import Failure
-from dragoman.mappings.dialect import Burst, Clock, Frame, Loss, NewId, Step, TranslatorDefaults
+from dragoman.mappings.dialect import Burst, Clock, Frame, Loss, NewId, Step, Translator
 from dragoman.mappings.errors import PeerErrorCode
 from dragoman.mappings.pod import wire
 from dragoman.mappings.pod.directions import FROM_CLIENT
@@ -34,7 +34,7 @@ TEXT_MAX = 500  # characters of an error's text: it may quote the peer's text
 ALERTS_SHOWN = 64  # docs/translation.md, rule 3.14
 
 
-class ServerTranslator(TranslatorDefaults[Command]):
+class ServerTranslator(Translator[Command, Event]):
     """The protocol state of a link with a pod client; we are its server."""
 
     ANSWERS = frozenset(

@@ -32,7 +32,7 @@ from dragoman.mappings.canonical.events import (
 from dragoman.mappings.canonical.unmapped import Unmapped
 from dragoman.mappings.canonical.values import Failure
 from dragoman.mappings.codec import MALFORMED
-from dragoman.mappings.dialect import Burst, Clock, Frame, Loss, NewId, Step, TextReader, TextSink, TranslatorDefaults
+from dragoman.mappings.dialect import Burst, Clock, Frame, Loss, NewId, Step, TextReader, TextSink, Translator
 from dragoman.mappings.smooth.directions import FROM_SERVER
 from dragoman.mappings.smooth.from_canonical import FROM_COMMAND, Context
 from dragoman.mappings.smooth.to_canonical import history_page, session_opened, sessions_listed
@@ -76,7 +76,7 @@ class Head(msgspec.Struct, frozen=True, rename="camel"):
 HEAD = msgspec.json.Decoder(Head)
 
 
-class ClientTranslator(TranslatorDefaults[Event]):
+class ClientTranslator(Translator[Event, Command]):
     """The link with a smooth server, with us as its client."""
 
     def __init__(self, clock: Clock, new_id: NewId) -> None:

@@ -25,7 +25,7 @@ from dragoman.mappings.canonical.events import (
     TurnEnded,
 )
 from dragoman.mappings.canonical.values import Message
-from dragoman.mappings.dialect import Burst, Clock, Frame, Loss, NewId, Step, TranslatorDefaults
+from dragoman.mappings.dialect import Burst, Clock, Frame, Loss, NewId, Step, Translator
 from dragoman.mappings.errors import PeerError
 from dragoman.mappings.smooth.directions import FROM_CLIENT
 from dragoman.mappings.smooth.from_canonical import FROM_EVENT, Context, error_event
@@ -54,7 +54,7 @@ class PendingReply(Struct, frozen=True, kw_only=True):
     request: str | None
 
 
-class ServerTranslator(TranslatorDefaults[Command]):
+class ServerTranslator(Translator[Command, Event]):
     """The protocol state of a link with a smooth client; `generation` is the version that we speak, "" the default."""
 
     def __init__(self, clock: Clock, new_id: NewId, generation: str = "") -> None:
