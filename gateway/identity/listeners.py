@@ -19,10 +19,10 @@ from dragoman.gateway.config.model import Auth, Config, Route
 from dragoman.gateway.endpoint import Endpoint
 from dragoman.gateway.identity.authenticators import (
     SEVERAL,
-    BearerTokens,
-    ClientCertificates,
-    EitherToken,
-    LocalUsers,
+    bearer_tokens,
+    client_certificate,
+    either_token,
+    local_users,
 )
 from dragoman.gateway.identity.principal import LOCAL, Authenticator, Principal, Refusal
 from dragoman.gateway.observability import audit
@@ -47,14 +47,14 @@ def names_clients(endpoint: Endpoint, auth: Auth) -> bool:
 
 def _bearer(auth: Auth) -> Authenticator | None:
     """Return the authenticator for bearer tokens; None if the configuration has no tokens."""
-    named = BearerTokens(auth.tokens) if auth.tokens else None
+    named = bearer_tokens(auth.tokens) if auth.tokens else None
     if not auth.jwt.is_used:
         return named
     from dragoman.gateway.identity.json_web_tokens import JsonWebTokens, KeySet, file_loader  # an extra
 
     keys = KeySet(file_loader(auth.jwt.jwks), time.monotonic) if auth.jwt.jwks else None
-    signed = JsonWebTokens(auth.jwt, keys)
-    return EitherToken(named, signed) if named is not None else signed
+    signed = JsonWebTokens(auth.jwt, keys).identify
+    return either_token(named, signed) if named is not None else signed
 
 
 def authenticates(endpoint: Endpoint, auth: Auth) -> bool:
@@ -98,11 +98,11 @@ class Identities:
 
     def _authenticator(self, endpoint: Endpoint) -> Authenticator | None:
         if endpoint.option("client_ca"):
-            return ClientCertificates()
+            return client_certificate
         if endpoint.transport in OF_WEB_SOCKETS:
             return self._bearer
         if endpoint.transport in OF_LOCAL_USERS:
-            return LocalUsers(*(tuple(map(int, endpoint.all(key))) for key in ("uid", "gid")))
+            return local_users(*(tuple(map(int, endpoint.all(key))) for key in ("uid", "gid")))
         return None  # ZeroMQ names nobody: whoever reaches the port is `local`
 
 
@@ -156,7 +156,7 @@ class ListenerIdentity:
             return LOCAL
         if facts.several_tokens:
             return SEVERAL
-        named = self._identities.join_names(self._authenticator.identify(facts))
+        named = self._identities.join_names(self._authenticator(facts))
         if self._keeps_token and isinstance(named, Principal):
             named = structs.replace(named, token=facts.token)
         return named

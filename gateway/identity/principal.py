@@ -1,4 +1,4 @@
-"""The principal of a client. A listener's Authenticator makes it of what the listener knows of the peer.
+"""The principal of a client. The authenticator of a listener makes it of what the listener knows of the peer.
 
 token:alice   a bearer token of the configuration      uid:1000   the user of a process at a Unix socket
 jwt:alice     the subject of a JSON Web Token          cert:CN=alice   the subject of a client certificate
@@ -8,7 +8,6 @@ local         anybody, at a listener without authentication
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Protocol
 
 from msgspec import Struct
 
@@ -39,11 +38,8 @@ class Refusal(Struct, frozen=True, kw_only=True):
     refresh: Callable[[], Awaitable[bool]] | None = None
 
 
-class Authenticator(Protocol):
-    """Names the peers of a listener."""
-
-    def identify(self, facts: PeerFacts) -> Principal | Refusal:
-        """Return the principal of a peer, or why it is refused."""
+Authenticator = Callable[[PeerFacts], Principal | Refusal]
+"""Returns the principal of a peer of a listener, or why the peer is refused."""
 
 
 LOCAL = Principal(name="local")
