@@ -17,7 +17,7 @@ from dragoman.gateway.identity.roles import roles_of
 from dragoman.gateway.ingress import Ingress
 from dragoman.gateway.link import Link, LinkEvents, Peer, expiring
 from dragoman.gateway.observability import audit, logs
-from dragoman.gateway.observability.log_throttle import BadRequests
+from dragoman.gateway.observability.log_throttle import bad_request_counter
 from dragoman.gateway.overload.admission import Admission, address_of
 from dragoman.gateway.routing.router import Router
 from dragoman.gateway.services import Services
@@ -70,7 +70,7 @@ class Clients:
         self._counts: Counter[Router] = Counter()  # router -> number of its links
         self._left = asyncio.Event()  # set when a client leaves
         self._numbers = count(1)
-        self.bad_requests = BadRequests(services.ledger.counters, services.monotonic)
+        self.note_bad_request = bad_request_counter(services.ledger.counters, services.monotonic)
         self.admission = Admission(services.limits, services.memory, services.ledger, services.monotonic)
         self._closing = False
 

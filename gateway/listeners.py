@@ -149,7 +149,7 @@ class Listeners:
             authenticated=identity().authenticated,
             connect=clients.connect,
             disconnect=clients.disconnect,
-            bad_request=clients.bad_requests.note,
+            bad_request=clients.note_bad_request,
             not_authenticated=target.identities.count_failure,
             spawn=self._spawn,
             publish=publish,

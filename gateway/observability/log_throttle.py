@@ -44,16 +44,14 @@ class LogThrottle(Generic[T]):
             self._waiting, self._count = [], 0
 
 
-class BadRequests:
-    """The malformed requests to the HTTP servers of one gateway. `clock` returns nanoseconds."""
+def bad_request_counter(counters: Counter[str], clock: Callable[[], int]) -> Callable[[str], None]:
+    """Return a function that counts malformed HTTP requests by their kind; the log has at most one line a second."""
+    lines: LogThrottle[str] = LogThrottle(
+        clock, lambda kind, count: log.warning("HTTP requests refused as malformed", cause=kind, count=count)
+    )
 
-    def __init__(self, counters: Counter[str], clock: Callable[[], int]) -> None:
-        self._counters = counters
-        self._lines: LogThrottle[str] = LogThrottle(
-            clock, lambda kind, count: log.warning("HTTP requests refused as malformed", cause=kind, count=count)
-        )
+    def note(kind: str) -> None:
+        counters["refused_request_malformed"] += 1
+        lines.note(kind)
 
-    def note(self, kind: str) -> None:
-        """Count a request, and log it unless there was a line within the last second."""
-        self._counters["refused_request_malformed"] += 1
-        self._lines.note(kind)
+    return note

@@ -31,7 +31,7 @@ from msgspec import structs
 from dragoman.gateway.app import App
 from dragoman.gateway.config.model import Ops
 from dragoman.gateway.config.ops_address import OpsAddress, parse_ops_address
-from dragoman.gateway.observability.log_throttle import BadRequests
+from dragoman.gateway.observability.log_throttle import bad_request_counter
 from dragoman.gateway.ops.admin import Admin
 from dragoman.gateway.ops.connections import OpsConnections
 from dragoman.gateway.ops.gateway_loop import GatewayLoop
@@ -75,7 +75,7 @@ class OpsServer:
         self._address = parse_ops_address(options.listen)
         self._guard = Guard(options, local=bool(self._address.path))
         self._heartbeat = LoopHeartbeat()
-        self._bad_requests = BadRequests(gateway.ledger.counters, time.monotonic_ns)
+        self._note_bad_request = bad_request_counter(gateway.ledger.counters, time.monotonic_ns)
         self._socket: socket.socket
         self._loop: asyncio.AbstractEventLoop
         self._gateway_loop: GatewayLoop
@@ -138,7 +138,7 @@ class OpsServer:
         runner = web.AppRunner(
             app,
             access_log=None,
-            logger=RequestLogger(partial(self._gateway_loop.call_soon, self._bad_requests.note)),
+            logger=RequestLogger(partial(self._gateway_loop.call_soon, self._note_bad_request)),
             keepalive_timeout=KEEP_ALIVE,
             shutdown_timeout=CLOSE_DEADLINE,
             handle_signals=False,

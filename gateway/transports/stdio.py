@@ -33,31 +33,28 @@ OURS = ("stdio",)
 WHO_STARTED_US = PeerFacts(uid=os.getuid(), gid=os.getgid())
 
 
-class Starter:
-    """Starts a session's child, and restarts it at most `restarts` times within `restart_window` seconds."""
+def child_starter(
+    argv: list[str], cwd: str | None, limits: Limits, spawner: Spawner, clock: Callable[[], float]
+) -> Connect:
+    """Return a function that starts a session's child, at most `restarts` times again within `restart_window` seconds.
 
-    def __init__(
-        self, argv: list[str], cwd: str | None, limits: Limits, spawner: Spawner, clock: Callable[[], float]
-    ) -> None:
-        self._argv = argv
-        self._cwd = cwd
-        self._limits = limits
-        self._spawner = spawner
-        self._clock = clock
-        self._started: deque[float] = deque()  # times of the starts within the window
+    The function raises OSError with the reason; EBUSY or EAGAIN if a later try may succeed.
+    """
+    started: deque[float] = deque()  # times of the starts within the window
 
-    async def __call__(self) -> Transport:
-        """Start the child; raise OSError with the reason, EBUSY or EAGAIN if a later try may succeed."""
-        now, window = self._clock(), self._limits.restart_window
-        while self._started and now - self._started[0] >= window:
-            self._started.popleft()
-        if len(self._started) > self._limits.restarts:
-            wait = self._started[0] + window - now
-            text = f"the child ended {len(self._started)} times within {window:g} s; it is restarted in {wait:.0f} s"
+    async def start() -> Transport:
+        now, window = clock(), limits.restart_window
+        while started and now - started[0] >= window:
+            started.popleft()
+        if len(started) > limits.restarts:
+            wait = started[0] + window - now
+            text = f"the child ended {len(started)} times within {window:g} s; it is restarted in {wait:.0f} s"
             raise OSError(errno.EAGAIN, text)
-        transport = await self._spawner.spawn(self._argv, transport_limits(self._limits), self._cwd)
-        self._started.append(now)
+        transport = await spawner.spawn(argv, transport_limits(limits), cwd)
+        started.append(now)
         return transport
+
+    return start
 
 
 async def _listen(_endpoint: Endpoint, limits: Limits, callbacks: ListenerCallbacks) -> Listener:
@@ -66,7 +63,7 @@ async def _listen(_endpoint: Endpoint, limits: Limits, callbacks: ListenerCallba
 
 def _dial(endpoint: Endpoint, limits: Limits, spawner: Spawner) -> Connect:
     clock = asyncio.get_running_loop().time
-    return Starter(_argv(endpoint), endpoint.option("cwd") or None, limits, spawner, clock)
+    return child_starter(_argv(endpoint), endpoint.option("cwd") or None, limits, spawner, clock)
 
 
 def _argv(endpoint: Endpoint) -> list[str]:

@@ -6,7 +6,7 @@ from collections import Counter
 
 from structlog.testing import capture_logs
 
-from dragoman.gateway.observability.log_throttle import BadRequests, LogThrottle
+from dragoman.gateway.observability.log_throttle import LogThrottle, bad_request_counter
 from tests.gateway.in_memory import ManualClock
 
 
@@ -25,11 +25,11 @@ def test_each_second_has_a_line_with_the_last_item_and_the_count() -> None:
 
 def test_malformed_requests_of_the_same_second_are_one_line_with_their_number() -> None:
     clock, counters = ManualClock(), Counter[str]()
-    requests = BadRequests(counters, clock.clock)
+    note = bad_request_counter(counters, clock.clock)
     with capture_logs() as logs:
         for _ in range(3):
-            requests.note("LineTooLong")
+            note("LineTooLong")
         clock.passes(1.0)
-        requests.note("BadStatusLine")
+        note("BadStatusLine")
     assert [(line["cause"], line["count"]) for line in logs] == [("LineTooLong", 1), ("BadStatusLine", 3)]
     assert counters == {"refused_request_malformed": 4}

@@ -12,7 +12,7 @@ from dragoman.adapters.stdio import Children
 from dragoman.gateway import registry
 from dragoman.gateway.config.model import Limits
 from dragoman.gateway.endpoint import parse
-from dragoman.gateway.transports.stdio import STDIO, Starter
+from dragoman.gateway.transports.stdio import STDIO, child_starter
 from dragoman.mappings.errors import ConfigError
 from tests.spawners import spawner_of
 from tests.transport_reader import receive
@@ -67,7 +67,7 @@ async def test_a_child_that_ends_too_often_is_not_restarted_until_the_window_is_
     now = 0.0
     limits = Limits(restarts=2, restart_window=60.0)
     async with Children(1) as children:
-        start = Starter([sys.executable, "-c", DIES], None, limits, spawner_of(children), lambda: now)
+        start = child_starter([sys.executable, "-c", DIES], None, limits, spawner_of(children), lambda: now)
         for _ in range(3):  # the first start is no restart
             await (await start()).close()
             now += 10.0
@@ -79,7 +79,7 @@ async def test_a_child_that_ends_too_often_is_not_restarted_until_the_window_is_
 
 async def test_a_child_above_the_limit_is_refused_as_busy() -> None:
     async with Children(1) as children:
-        start = Starter([sys.executable, "-c", "input()"], None, Limits(), spawner_of(children), lambda: 0.0)
+        start = child_starter([sys.executable, "-c", "input()"], None, Limits(), spawner_of(children), lambda: 0.0)
         first = await start()
         with pytest.raises(OSError, match="busy: 1 children are running") as caught:
             await start()
@@ -90,4 +90,4 @@ async def test_a_child_above_the_limit_is_refused_as_busy() -> None:
 async def test_the_error_names_a_program_that_does_not_exist() -> None:
     async with Children(1) as children:
         with pytest.raises(OSError, match="no-such-program"):
-            await Starter(["no-such-program"], None, Limits(), spawner_of(children), lambda: 0.0)()
+            await child_starter(["no-such-program"], None, Limits(), spawner_of(children), lambda: 0.0)()
