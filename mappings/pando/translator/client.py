@@ -37,8 +37,8 @@ from dragoman.mappings.pando.from_canonical import public_ids
 from dragoman.mappings.pando.to_canonical import pong, sessions_listed, stored_rows
 from dragoman.mappings.pando.translator.answers import refuse, typed_answer, unsupported
 from dragoman.mappings.pando.translator.calls import CALL_MAX, PrimaryCall, PrimaryCalls
-from dragoman.mappings.pando.translator.followed import FollowedSessions
-from dragoman.mappings.pando.translator.following import Following, Interrupt, Patience
+from dragoman.mappings.pando.translator.followed_session import FollowedSession, Interrupt, Patience
+from dragoman.mappings.pando.translator.followed_sessions import FollowedSessions
 from dragoman.mappings.pando.vocabulary import given
 from dragoman.mappings.rfc3339 import NS
 
@@ -187,12 +187,12 @@ class ClientTranslator(Translator[Event, Command]):
             self._release_held(following, now, step)
         return [] if following.hold_event(burst, item, now) else self._follow_on(following, item, now, step)
 
-    def _follow_on(self, following: Following, item: Event, now: int, step: Step[Event]) -> list[Event]:
+    def _follow_on(self, following: FollowedSession, item: Event, now: int, step: Step[Event]) -> list[Event]:
         if isinstance(item, say.TurnEnded) and not following.open:
             step.losses.append(Loss(kind="TurnEnded", why="the end of an unseen turn"))
         return following.take_event(item, now)
 
-    def _release_held(self, following: Following, now: int, step: Step[Event]) -> None:
+    def _release_held(self, following: FollowedSession, now: int, step: Step[Event]) -> None:
         """Pass on the held events, up to the first one that must wait for a further answer."""
         if following.waits:
             return

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from dragoman.mappings.pando.translator import followed
-from dragoman.mappings.pando.translator.followed import FollowedSessions
-from dragoman.mappings.pando.translator.following import Following, Patience
+from dragoman.mappings.pando.translator import followed_sessions
+from dragoman.mappings.pando.translator.followed_session import FollowedSession, Patience
+from dragoman.mappings.pando.translator.followed_sessions import FollowedSessions
 
 
 def test_the_oldest_idle_session_is_forgotten_when_too_many_are_followed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(followed, "FOLLOWED_MAX", 2)
+    monkeypatch.setattr(followed_sessions, "FOLLOWED_MAX", 2)
     sessions = FollowedSessions(Patience())
     sessions.follow("open").begin_turn(0)
     sessions.follow("idle")
@@ -40,7 +40,7 @@ class CountingSessions(FollowedSessions):
 
     looked_up = 0
 
-    def __getitem__(self, session: str) -> Following:
+    def __getitem__(self, session: str) -> FollowedSession:
         self.looked_up += 1
         return super().__getitem__(session)
 

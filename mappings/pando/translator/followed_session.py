@@ -59,8 +59,8 @@ class Interrupt(Struct, kw_only=True):
     updated: bool = False
 
 
-class Following:
-    """The state of one session. `wants`: call `message.list` now. `guesses` counts ends that no `llm.end` reported."""
+class FollowedSession:
+    """A session that is followed. `wants`: call `message.list` now. `guesses`: ends that no `llm.end` reported."""
 
     def __init__(self, patience: Patience) -> None:
         self.patience = patience

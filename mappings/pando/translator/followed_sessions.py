@@ -9,7 +9,7 @@ from dragoman.mappings.canonical import commands as ask
 from dragoman.mappings.canonical.commands import Command
 from dragoman.mappings.canonical.values import flatten
 from dragoman.mappings.dialect import Burst, TextSink
-from dragoman.mappings.pando.translator.following import Following, Patience
+from dragoman.mappings.pando.translator.followed_session import FollowedSession, Patience
 from dragoman.mappings.pando.wire.times import nanoseconds
 from dragoman.mappings.pando.wire.topics import LlmToken
 
@@ -20,7 +20,7 @@ So many idle sessions take 11 MB, a look at all of them 5 to 8 ms once a second,
 """
 
 
-class FollowedSessions(dict[str, Following]):
+class FollowedSessions(dict[str, FollowedSession]):
     """The followed sessions of one primary: session id -> state."""
 
     def __init__(self, patience: Patience) -> None:
@@ -28,7 +28,7 @@ class FollowedSessions(dict[str, Following]):
         self._patience = patience
         self._touched: dict[str, None] = {}  # sessions that may want their messages
 
-    def follow(self, session: str) -> Following:
+    def follow(self, session: str) -> FollowedSession:
         """Return the state of a session, and follow the session if it is new."""
         self._touched[session] = None
         following = self.get(session)
@@ -36,7 +36,7 @@ class FollowedSessions(dict[str, Following]):
             if len(self) >= FOLLOWED_MAX:
                 idle = next((s for s, f in self.items() if not f.open and not f.watched), None)
                 del self[idle if idle is not None else next(iter(self))]
-            following = self[session] = Following(self._patience)
+            following = self[session] = FollowedSession(self._patience)
         return following
 
     def add_text(self, message: LlmToken, now: int, add_text: TextSink) -> bool:
@@ -66,7 +66,7 @@ class FollowedSessions(dict[str, Following]):
         for _, following in self.touch_all():
             following.reconnected(now)
 
-    def touch_all(self) -> ItemsView[str, Following]:
+    def touch_all(self) -> ItemsView[str, FollowedSession]:
         """Return all sessions, and mark all for the next `take_wanting`."""
         self._touched = dict.fromkeys(self)
         return self.items()

@@ -6,7 +6,7 @@ import pytest
 
 from dragoman.mappings.canonical import events as say
 from dragoman.mappings.canonical.values import Message, SessionSummary
-from dragoman.mappings.pando.translator.following import Following, Interrupt, Patience
+from dragoman.mappings.pando.translator.followed_session import FollowedSession, Interrupt, Patience
 from dragoman.mappings.pando.translator.known_messages import ECHOES_MAX
 from dragoman.mappings.pando.translator.output import TEXT_MAX
 from dragoman.mappings.pando.vocabulary import keep
@@ -21,7 +21,7 @@ def echo(text: str) -> say.MessageAppended:
 
 
 def test_the_oldest_input_whose_echo_never_came_is_forgotten() -> None:
-    session = Following(Patience())
+    session = FollowedSession(Patience())
     for number in range(ECHOES_MAX + 1):
         session.note_input(str(number))
     assert session.take_event(echo("0"), 0) == [echo("0")]
@@ -29,7 +29,7 @@ def test_the_oldest_input_whose_echo_never_came_is_forgotten() -> None:
 
 
 def test_a_text_that_is_too_long_to_be_kept_is_not_repaired() -> None:
-    session = Following(Patience())
+    session = FollowedSession(Patience())
     session.take_event(say.TextDelta(text="x" * (TEXT_MAX + 1)), 0)
     session.take_event(END, 0)
     assert session.take_list([Message(role="assistant", text="y", id="m")], 0) == DONE
@@ -57,7 +57,7 @@ def test_a_system_message_right_before_the_end_is_the_cause_of_a_failed_turn(
     """A failed turn has its cause in a system message with the id of its answer, then `llm.end` (docs/translation.md,
     rule 3.6).
     """
-    session = Following(Patience())
+    session = FollowedSession(Patience())
     session.begin_turn(0)
     said = session.take_event(say.TextDelta(text=streamed), 0) if streamed else []
     assert session.take_event(system("m"), 0) == []
@@ -68,7 +68,7 @@ def test_a_system_message_right_before_the_end_is_the_cause_of_a_failed_turn(
 
 
 def test_a_system_message_before_the_end_of_a_turn_with_an_answer_is_no_cause() -> None:
-    session = Following(Patience())
+    session = FollowedSession(Patience())
     session.take_event(say.TextDelta(text="Hello"), 0)
     session.take_event(system("of its own"), 0)
     session.take_event(END, 0)
@@ -77,7 +77,7 @@ def test_a_system_message_before_the_end_of_a_turn_with_an_answer_is_no_cause() 
 
 @pytest.mark.parametrize("then", [say.TextDelta(text="Hello"), system("next"), None], ids=["text", "system", "silence"])
 def test_a_system_message_in_a_turn_is_passed_on_with_the_next_event(then: say.Event | None) -> None:
-    session = Following(Patience())
+    session = FollowedSession(Patience())
     session.take_event(say.TextDelta(text="He"), 0)
     assert session.take_event(system("m"), 0) == []
     told = session.take_event(then, 0) if then is not None else session.check_time(NS)
@@ -85,7 +85,7 @@ def test_a_system_message_in_a_turn_is_passed_on_with_the_next_event(then: say.E
 
 
 def test_an_interrupted_turn_is_cancelled_whatever_the_system_message_sends() -> None:
-    session = Following(Patience())
+    session = FollowedSession(Patience())
     session.begin_turn(0)
     session.interrupt = Interrupt(accepted=True)
     session.take_event(system("m"), 0)
@@ -94,7 +94,7 @@ def test_an_interrupted_turn_is_cancelled_whatever_the_system_message_sends() ->
 
 
 def test_a_failure_counts_also_if_the_next_turn_begins_before_the_list_comes() -> None:
-    session = Following(Patience())
+    session = FollowedSession(Patience())
     session.begin_turn(0)
     session.take_event(system("m"), 0)
     session.take_event(END, 0)
@@ -102,7 +102,7 @@ def test_a_failure_counts_also_if_the_next_turn_begins_before_the_list_comes() -
 
 
 def test_the_lengths_of_silence_are_configurable() -> None:
-    session = Following(Patience(quiet=1.0))
+    session = FollowedSession(Patience(quiet=1.0))
     session.begin_turn(0)
     assert session.check_time(10**9 - 1) == []
     assert not session.wants
@@ -112,7 +112,7 @@ def test_the_lengths_of_silence_are_configurable() -> None:
 
 def severed(*listed: Message, published: tuple[say.Event, ...] = ()) -> list[say.Event]:
     """Return what a turn tells if for 3 s over a new connection its messages stay the same."""
-    session = Following(Patience(update=3.0))
+    session = FollowedSession(Patience(update=3.0))
     session.begin_turn(0, "hi")
     for event in published:
         session.take_event(event, 0)
@@ -187,7 +187,7 @@ def test_a_turn_with_an_open_tool_call_goes_on_over_a_new_connection(
 
 
 def test_an_answer_that_was_stored_after_the_first_list_ends_a_severed_turn() -> None:
-    session = Following(Patience(update=3.0))
+    session = FollowedSession(Patience(update=3.0))
     session.begin_turn(0, "hi")
     session.take_event(LOOKS[1], 0)
     session.reconnected(NS)
@@ -199,7 +199,7 @@ def test_an_answer_that_was_stored_after_the_first_list_ends_a_severed_turn() ->
 
 
 def test_a_row_without_text_behind_the_last_answer_is_no_answer() -> None:
-    session = Following(Patience(quiet=1.0))
+    session = FollowedSession(Patience(quiet=1.0))
     session.begin_turn(0)
     rows = [*STORED, RESULT, answer("n", "")]
     assert session.take_list(rows, 0) == []
@@ -216,16 +216,16 @@ FAILED = [
 ]
 
 
-def in_a_call(patience: Patience, input: str | None = "hi") -> Following:
+def in_a_call(patience: Patience, input: str | None = "hi") -> FollowedSession:
     """Return a turn whose only tool call is open, and whose session was updated 1 s after its beginning."""
-    session = Following(patience)
+    session = FollowedSession(patience)
     session.begin_turn(0, input)
     session.take_event(CALL, 0)
     session.take_event(UPDATE, NS)
     return session
 
 
-def asks_at(session: Following, second: float) -> bool:
+def asks_at(session: FollowedSession, second: float) -> bool:
     """Return True if the list is wanted at this time, and not before."""
     session.check_time(int(second * NS) - 1)
     early = session.wants
@@ -265,7 +265,7 @@ def test_a_failure_that_is_published_ends_a_turn_with_an_open_tool_call() -> Non
 
 
 def test_a_run_that_failed_unseen_ends_when_the_results_of_its_call_are_stored() -> None:
-    session = Following(Patience())
+    session = FollowedSession(Patience())
     session.begin_turn(0, "hi")
     session.take_event(CALL, 0)
     session.reconnected(NS)
@@ -278,7 +278,7 @@ def test_a_run_that_failed_unseen_ends_when_the_results_of_its_call_are_stored()
 
 
 def test_losing_the_primary_ends_nothing_without_a_turn() -> None:
-    assert Following(Patience()).end_lost_turn() == []
+    assert FollowedSession(Patience()).end_lost_turn() == []
 
 
 LOOK: list[say.Event] = [
@@ -289,12 +289,12 @@ LOOK: list[say.Event] = [
 """A model turn of a pando v0.3 with a model of OpenAI: nothing is published between session.update and tool.end."""
 
 
-def after_a_hidden_call(listed: list[Message], *, updated: bool = True) -> Following:
+def after_a_hidden_call(listed: list[Message], *, updated: bool = True) -> FollowedSession:
     """Return a turn of the primary with a call that was published when it ended, and text 20 s later.
 
     At 21 s the session is updated, and these rows are read.
     """
-    session = Following(Patience())
+    session = FollowedSession(Patience())
     for second, event in enumerate(LOOK):
         session.take_event(event, second * NS)
     session.take_event(say.TextDelta(text="Once more."), 20 * NS)
@@ -329,7 +329,7 @@ def test_a_turn_without_signs_of_a_hidden_call_ends_after_the_silence(listed: li
 
 
 def test_without_a_hidden_call_before_it_a_turn_ends_after_the_silence() -> None:
-    session = Following(Patience())
+    session = FollowedSession(Patience())
     session.take_event(say.TextDelta(text="I look."), 0)
     session.take_event(UPDATE, NS)
     rows = [INPUT, answer("m", "I look.")]
