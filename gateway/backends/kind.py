@@ -22,7 +22,6 @@ from dragoman.gateway.endpoint import Endpoint
 from dragoman.gateway.link import Link, opening_trace
 from dragoman.gateway.observability.trace_context import TraceContext, add_trace
 from dragoman.gateway.routing.quota import Refused
-from dragoman.gateway.routing.session_factory import NewSession
 from dragoman.gateway.routing.session_index import Rows
 from dragoman.gateway.routing.sessions import Sessions
 from dragoman.gateway.services import Services
@@ -136,7 +135,7 @@ class BackendKind(ABC):
         It has a connection of its own (docs/design.md, section 6), which is made when it is first needed.
         """
         if self._control is None:
-            self._control = self._sessions.create(NewSession(id=self._services.new_id()), self._connect_control)
+            self._control = self._sessions.create(self._services.new_id(), self._connect_control)
         return self._control
 
     def _connect_control(self, control: BackendEvents) -> Backend:

@@ -6,9 +6,10 @@ from collections.abc import Callable
 from pathlib import PurePath
 from typing import TYPE_CHECKING, TypeVar
 
-from msgspec import Struct, structs
+from msgspec import structs
 
 from dragoman.gateway.config.model import Route
+from dragoman.gateway.overload.fair_queue import OPEN
 from dragoman.gateway.routing.ids import agent_id
 from dragoman.gateway.services import Services
 from dragoman.gateway.session.ports import Backend
@@ -24,24 +25,12 @@ if TYPE_CHECKING:
 Opening = TypeVar("Opening", bound=OpenSession | ResumeSession)
 
 
-class NewSession(Struct, frozen=True, kw_only=True):
-    """The facts about a session that is to be made.
-
-    `owner` is that of a forgotten session with the same id, `record` makes its recorder, if it is recorded.
-    """
-
-    id: str
-    name: str = ""
-    ids: Ext | None = None
-    owner: str = ""
-    record: Callable[[SessionState], SessionRecorder | None] = lambda _state: None
-
-
 class SessionFactory:
-    """Makes sessions with the options, limits and upstream dialect of a route."""
+    """Makes sessions with the options, limits and upstream dialect of a route. `observer` is that of each session."""
 
-    def __init__(self, route: Route, services: Services, upstream: Dialect) -> None:
+    def __init__(self, route: Route, services: Services, upstream: Dialect, observer: SessionObserver) -> None:
         self._upstream = upstream
+        self._observer = observer
         self.change_route(route, services)
 
     def change_route(self, route: Route, services: Services) -> None:
@@ -50,15 +39,28 @@ class SessionFactory:
         self._services = services
         self._opening = self.complete(OpenSession())
 
-    def make(self, new: NewSession, connect: Callable[[Session], Backend], observer: SessionObserver) -> Session:
-        """Return a session with the backend that `connect` makes."""
+    def make(
+        self,
+        id: str,
+        connect: Callable[[Session], Backend],
+        *,
+        name: str = "",
+        ids: Ext | None = None,
+        owner: str = "",
+        record: Callable[[SessionState], SessionRecorder | None] = lambda _state: None,
+    ) -> Session:
+        """Return a session with the backend that `connect` makes, and with the recorder that `record` makes, if any.
+
+        `owner` is that of a forgotten session with the same id.
+        """
+        self._services.queue.budget.left -= OPEN
         state = SessionState(
-            id=new.id,
-            owner=new.owner,
+            id=id,
+            owner=owner,
             opened_at=self._services.clock(),
             opening=self._opening,
-            backend=BackendInfo(name=new.name or _pod_name(self._route)),
-            backend_ids=new.ids,
+            backend=BackendInfo(name=name or _pod_name(self._route)),
+            backend_ids=ids,
         )
         return Session(
             state,
@@ -66,8 +68,8 @@ class SessionFactory:
             self._upstream,
             self._services,
             connect=connect,
-            observer=observer,
-            recorder=new.record(state),
+            observer=self._observer,
+            recorder=record(state),
         )
 
     def complete(self, command: Opening) -> Opening:

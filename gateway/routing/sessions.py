@@ -21,7 +21,7 @@ from dragoman.gateway.routing.policy import Policy
 from dragoman.gateway.routing.publications import Publications
 from dragoman.gateway.routing.quota import SessionQuota
 from dragoman.gateway.routing.session_accounts import SessionAccounts
-from dragoman.gateway.routing.session_factory import NewSession, SessionFactory
+from dragoman.gateway.routing.session_factory import SessionFactory
 from dragoman.gateway.routing.session_index import SessionIndex
 from dragoman.gateway.routing.session_list import SessionList
 from dragoman.gateway.routing.unopened import UnopenedSessions
@@ -76,14 +76,7 @@ class Sessions:
         self.listener_sessions = ListenerSessions()
         self.past = PastSessions(route.name)
         self.publications = Publications(self.index, self.policy, holds_one=upstream.single_session)
-        self._factory = SessionFactory(route, services, upstream)
-        self.complete = self._factory.complete
-        self._unopened = UnopenedSessions()
-        self.watchers: list[Callable[[Session], None]] = []
-        """Functions that are called with each session that is new, has changed or is over."""
-        self.on_rested: list[Callable[[Session], None]] = []
-        """Functions that are called with each session that was not used for `session_ttl`, before it is forgotten."""
-        self._observer = SessionObserver(
+        observer = SessionObserver(
             on_renamed=self._changed,
             on_status=self._tell_watchers,
             on_rested=self._rested,
@@ -91,6 +84,14 @@ class Sessions:
             on_run=events.on_run,
             changed=self.list.changed,
         )
+        self._factory = SessionFactory(route, services, upstream, observer)
+        self.complete = self._factory.complete
+        self.create = self._factory.make  # a session that is not listed yet
+        self._unopened = UnopenedSessions()
+        self.watchers: list[Callable[[Session], None]] = []
+        """Functions that are called with each session that is new, has changed or is over."""
+        self.on_rested: list[Callable[[Session], None]] = []
+        """Functions that are called with each session that was not used for `session_ttl`, before it is forgotten."""
 
     def change_route(self, route: Route, services: Services) -> None:
         """Make new sessions with these options and limits."""
@@ -118,8 +119,8 @@ class Sessions:
         """
         if principal is not None:
             self.quota.check(principal)
-        new = NewSession(id=id, name=name, ids=ids, owner=self.past.owner_of(id), record=self._accounts.record_session)
-        session = self.create(new, connect)
+        owner, record = self.past.owner_of(id), self._accounts.record_session
+        session = self.create(id, connect, name=name, ids=ids, owner=owner, record=record)
         if kept:
             self.listener_sessions.keep(session)
         self._add(session)
@@ -132,8 +133,7 @@ class Sessions:
         Its id is the backend's own then (docs/translation.md, rule 3.1), so that it is the same after a restart.
         """
         self.quota.check(link.principal, len(self._unopened.sessions_of(link)))
-        new = NewSession(id=self.services.new_id(), record=self._accounts.record_unopened)
-        session = self.create(new, connect)
+        session = self.create(self.services.new_id(), connect, record=self._accounts.record_unopened)
         self.policy.claim(link.principal, session.state)
         self.quota.note_owner(session.state)
         self._unopened.add(session, link)
@@ -179,11 +179,6 @@ class Sessions:
             session.presence.detach(link)
             if session.presence.vacant and not self.listener_sessions.is_reachable(session):
                 self.drop(session)
-
-    def create(self, new: NewSession, connect: Callable[[Session], Backend]) -> Session:
-        """Return a session that is not listed yet, with the backend that `connect` makes."""
-        self.services.queue.budget.left -= OPEN
-        return self._factory.make(new, connect, self._observer)
 
     def _rested(self, session: Session) -> None:
         for act in self.on_rested:

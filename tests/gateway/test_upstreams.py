@@ -18,7 +18,6 @@ from dragoman.gateway.backends.single import SingleKind
 from dragoman.gateway.backends.upstream import Upstream
 from dragoman.gateway.config.model import Route
 from dragoman.gateway.endpoint import parse
-from dragoman.gateway.routing.session_factory import NewSession
 from dragoman.gateway.routing.sessions import Sessions
 from dragoman.gateway.session.ports import Backend, BackendEvents
 from dragoman.gateway.session.session import Session
@@ -65,7 +64,7 @@ async def test_the_environment_of_children_is_read_once_for_all_sessions_of_a_ro
 
     kind = Upstreams(spawner, unexpected).make_kind(route, None, sessions)
     for name in ("a", "b", "c"):
-        sessions.create(NewSession(id=name), kind._connect_upstream)
+        sessions.create(name, kind._connect_upstream)
     assert asked == [route]
 
 
@@ -81,7 +80,7 @@ async def test_the_connection_of_a_new_session_has_the_limits_that_its_route_has
         made.append(kind._connect_upstream(session))
         return made[-1]
 
-    sessions.create(NewSession(id="s"), connect)
+    sessions.create("s", connect)
     (connection,) = made
     assert isinstance(connection, Upstream)
     assert connection._services.limits.connect_deadline == 1.5
