@@ -36,12 +36,12 @@ class Deadline:
         return self._timer is not None
 
     def start(self, seconds: float, callback: Callable[[], None]) -> None:
-        """Call `callback` after this many seconds, and nothing that was to be called before."""
+        """Call `callback` after this many seconds, and cancel the call before."""
         self.stop()
         self._timer = self._schedule(seconds, lambda: self._call(callback))
 
     def stop(self) -> None:
-        """Call nothing any more."""
+        """Cancel the call that is waited for."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -33,13 +33,19 @@ class Report(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 Out = Callable[[bytes], None]
-Said = Callable[[Report], None]
+TakeReport = Callable[[Report], None]
 
 
 def translate(
-    source: Dialect, target: Dialect, lines: Iterable[tuple[int, Frame]], *, commands: bool, out: Out, said: Said
+    source: Dialect,
+    target: Dialect,
+    lines: Iterable[tuple[int, Frame]],
+    *,
+    commands: bool,
+    out: Out,
+    report: TakeReport,
 ) -> bool:
-    """Translate numbered `lines`: pass frames to `out` and reports to `said`. Return True if every line was good."""
+    """Translate numbered `lines`: pass frames to `out` and reports to `report`. Return True if every line was good."""
     reading: Direction[Any] = source.commands if commands else source.events
     writing: Direction[Any] = target.commands if commands else target.events
     same = source.name == target.name
@@ -49,15 +55,15 @@ def translate(
     for number, frame in lines:
         step = _read(reading, frame)
         for fault in step.faults:
-            said(Report(line=number, error=fault.code, text=fault.text))
+            report(Report(line=number, error=fault.code, text=fault.text))
         unknown = [item for burst in step.bursts for item in burst.items if isinstance(item, Unmapped)]
         for item in unknown:
-            said(Report(line=number, error="unknown", text=f"unknown {source.name} message {item.tag!r}"))
+            report(Report(line=number, error="unknown", text=f"unknown {source.name} message {item.tag!r}"))
         good = good and not step.faults and not unknown
         if unknown and ((commands and not same) or not _writes(writing, unknown[0])):
             continue
         if isinstance(stream, _Client) and (refusal := stream.refusal(step)):
-            said(Report(line=number, error="invalid", text=refusal))
+            report(Report(line=number, error="invalid", text=refusal))
             good = False
             continue
         losses = step.losses
@@ -69,7 +75,7 @@ def translate(
                 for output in rendered.frames:
                     out(output if writing.lines is None else writing.lines.write(output))
         for loss in losses:
-            said(Report(line=number, loss=loss))
+            report(Report(line=number, loss=loss))
     return good
 
 

@@ -89,7 +89,7 @@ class ConversationsKind(ReplayedKind):
         make_backend: MakeBackend,
         is_served: Callable[[SessionState], bool] = lambda _state: True,
     ) -> None:
-        """`is_served` returns False for a session whose upstream, one of several, is away."""
+        """Set `is_served`, which returns False for a session whose upstream, one of several, is away."""
         super().__init__(sessions, make_backend)
         self._is_served = is_served
 

@@ -51,7 +51,7 @@ def translate(
         reports.write(encoder.encode(report) + b"\n")
         reports.flush()
 
-    good = run_translate(reading, writing, _lines(), commands=commands, out=write_frame, said=write_report)
+    good = run_translate(reading, writing, _lines(), commands=commands, out=write_frame, report=write_report)
     frames.flush()
     raise typer.Exit(0 if good else 1)
 

@@ -120,7 +120,7 @@ class RecordingBacklog:
         return self._meter.size >= STEP
 
     def release(self) -> None:
-        """Count nothing more: the recordings are closed."""
+        """Stop counting: the recordings are closed."""
         self._memory.release(self._meter)
 
     def _size(self) -> int:

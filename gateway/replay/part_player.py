@@ -97,7 +97,7 @@ class PartPlayer:
         self._next, self._rest = None, iter(())
 
     def stop(self) -> None:
-        """Play nothing more."""
+        """Stop playing for good."""
         self._stopped = True
         self._due.stop()
 

@@ -89,7 +89,7 @@ class SessionList:
             self.changed.add(id)
 
     def _regroup(self) -> None:
-        """Place each session anew: a reload has changed who sees which."""
+        """Give each session a new place: a reload has changed who sees which."""
         self.changed.update(session.state.id for session in self._index)
         for own, kept in self._kept.items():
             if self._index.live_session(own) is None:

@@ -240,7 +240,7 @@ class NormalForm:
         """Questions that were asked in a turn which is over for its clients: nobody will answer them."""
 
     def feed(self, events: Sequence[e.Event], at: int) -> list[Run]:
-        """Normalise `events`, said at `at` (ns)."""
+        """Normalise the `events` of a backend at the time `at` (ns)."""
         self._runs.begin(at)
         for event in events:
             if self._runs.states.turn is TurnState.DISCARDED and self._discard(event):

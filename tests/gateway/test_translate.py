@@ -389,7 +389,7 @@ def test_an_oversized_line_is_reported_and_the_next_one_translated() -> None:
     out: list[bytes] = []
     pod = registry.dialect("pod")
     lines: list[tuple[int, Frame]] = [(1, Oversize(size=99, limit=9)), (2, GOOD)]
-    assert not translate(pod, pod, lines, commands=False, out=out.append, said=seen.append)
+    assert not translate(pod, pod, lines, commands=False, out=out.append, report=seen.append)
     assert ([(report.line, report.error) for report in seen], out) == ([(1, "too_large")], [GOOD])
 
 
@@ -488,7 +488,7 @@ def translated_here(
     reports: list[Report] = []
     numbered: list[tuple[int, Frame]] = list(enumerate(lines, start=1))
     ways = registry.dialect(source), registry.dialect(target)
-    good = translate(*ways, numbered, commands=commands, out=out.append, said=reports.append)
+    good = translate(*ways, numbered, commands=commands, out=out.append, report=reports.append)
     assert good == (not any(report.error for report in reports))
     return out, reports
 
