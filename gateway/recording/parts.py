@@ -33,6 +33,26 @@ log = structlog.get_logger("dragoman.recording")
 class RecordingParts:
     """Writes the encoded lines of one recording to its files."""
 
+    __slots__ = (
+        "_again_at",
+        "_bytes",
+        "_early",
+        "_early_items",
+        "_file",
+        "_has_input",
+        "_items",
+        "_ledger",
+        "_lost",
+        "_memory",
+        "_meter",
+        "_monotonic",
+        "_part",
+        "_public_ids",
+        "_told",
+        "_writer",
+        "header",
+    )
+
     def __init__(
         self,
         writer: Writer,

@@ -65,6 +65,8 @@ class ParsedFrame(Struct):
 class FieldTexts:
     """The fields of all frames of one recording."""
 
+    __slots__ = ("_alone", "_fields", "_touched")
+
     def __init__(self) -> None:
         self._touched: list[FieldText] = []  # the fields with new parts
         self._alone: dict[str, list[int]] = {}  # words that are searched alone, and the numbers of their frames

@@ -65,6 +65,8 @@ class FrameRedactor:
     has searched the texts of streams for the same secrets.
     """
 
+    __slots__ = ("_cleaner", "_fields", "_finder", "_known", "_last", "_names", "_streams_are_clean")
+
     def __init__(self, finder: Finder, cleaner: FrameCleaner, names: Sequence[str], *, streams_are_clean: bool) -> None:
         self._finder = finder
         self._cleaner = cleaner
@@ -108,8 +110,12 @@ class FrameRedactor:
         if around != tap.around or any(field_text.parts for field_text in fields):
             return False
         joined = "".join(stream.texts)
+        before = behind = None
         for field_text in fields:
-            field_text.behind = (field_text.behind + joined)[-max(BEHIND, self._finder.reach) :]
+            if behind is None or field_text.behind != before:  # fields with one text share it
+                before = field_text.behind
+                behind = (before + joined)[-max(BEHIND, self._finder.reach) :]
+            field_text.behind = behind
         return True
 
     def _add_stream(self, number: int, stream: StepLine, tap: FrameLine) -> None:
@@ -283,6 +289,8 @@ class _Suspect(Struct):
 
 class FrameCleaner:
     """Gathers the reasons against some frames, then cleans these frames."""
+
+    __slots__ = ("_finder", "_mark", "_note", "_suspects")
 
     def __init__(self, finder: Finder, mark: Mark, note: Note) -> None:
         self._finder = finder

@@ -9,7 +9,6 @@ placeholder for the part that came. Together the released deltas are what `repla
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections import deque
 from collections.abc import Callable, Sequence
 from itertools import accumulate, pairwise
 from typing import Generic, TypeVar
@@ -45,6 +44,8 @@ Released = list[tuple[HeldDelta[Slot], Sequence[tuple[str, Sequence[Span]]] | No
 class HeldText(Generic[Slot]):
     """A text that streams. `whole` finds the secrets of a complete text, `finder` those of a part of it."""
 
+    __slots__ = ("_begun", "_behind", "_deltas", "_finder", "_mark", "_marked", "_whole", "held")
+
     def __init__(self, finder: Finder, whole: Callable[[str], list[Span]], mark: Mark) -> None:
         self._finder = finder
         self._whole = whole
@@ -52,7 +53,7 @@ class HeldText(Generic[Slot]):
         self._behind = ""  # the end of the released text
         self._marked = 0  # index in it up to which secrets have their placeholders
         self._begun = False  # True once some of the text was released
-        self._deltas: deque[HeldDelta[Slot]] = deque()
+        self._deltas: list[HeldDelta[Slot]] = []
         self.held = 0  # characters
 
     @property
@@ -107,7 +108,8 @@ class HeldText(Generic[Slot]):
 
     def _release(self, text: str, spans: list[Span], count: int, unfinished: Span | None = None) -> Released[Slot]:
         """Release the first deltas without these secrets."""
-        deltas = [self._deltas.popleft() for _ in range(count)]
+        deltas = self._deltas[:count]
+        del self._deltas[:count]
         ends = list(accumulate([len(delta.text) for delta in deltas], initial=len(self._behind)))
         at = ends[-1]
         self.held -= at - ends[0]

@@ -8,7 +8,7 @@ frames are searched at once. Nothing here reads a clock: the time is that of the
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -67,6 +67,8 @@ class Finding(Struct, frozen=True, kw_only=True):
 class FindingCounts:
     """The secrets that were redacted in one recording, counted by kind and place. `hear` is told each one."""
 
+    __slots__ = ("_counts", "_hear")
+
     def __init__(self, hear: Callable[[Finding], None] | None) -> None:
         self._hear = hear
         self._counts: Counter[tuple[str, str]] = Counter()
@@ -91,6 +93,21 @@ class FindingCounts:
 class Redactor:
     """Redacts one recording. Without `rules` it removes only what no recording ever holds."""
 
+    __slots__ = (
+        "_finder",
+        "_mark",
+        "_origin",
+        "_partial",
+        "_queue",
+        "_redact_frames",
+        "_rules",
+        "_seq",
+        "_texts",
+        "_values",
+        "_weight",
+        "ledger",
+    )
+
     def __init__(
         self, rules: RedactionRules | None, salt: bytes, hear: Callable[[Finding], None] | None = None
     ) -> None:
@@ -110,7 +127,7 @@ class Redactor:
         if rules is not None:
             same = self._partial is finder
             self._redact_frames = FrameRedactor(self._partial, cleaner, paths.names, streams_are_clean=same).redact
-        self._queue: deque[HeldDelta[Slot] | Line] = deque()
+        self._queue: list[HeldDelta[Slot] | Line] = []  # not a deque, which takes 0.7 KB while it is empty
         self._texts: dict[TextKey, HeldText[Slot]] = {}
         self._weight = 0
         self._origin = Origin()  # the last one that was searched
@@ -173,8 +190,9 @@ class Redactor:
 
     def _released(self) -> list[Item]:
         """Take the lines of the steps that are decided out of the queue, and redact them."""
-        queue = self._queue
-        items = [queue.popleft() for _ in range(self._steps_done())]
+        done = self._steps_done()
+        items = self._queue[:done]
+        del self._queue[:done]
         clean = self._values.are_clean([item for item in items if type(item) is EventLine])
         lines = list[Item]()
         for item in items:

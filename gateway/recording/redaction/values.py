@@ -51,6 +51,8 @@ def place_of(value: Struct, field: str) -> str:
 class ValueRedactor:
     """Redacts values one by one. `note` is told the kind and place of each secret."""
 
+    __slots__ = ("_finder", "_mark", "_note", "_paths")
+
     def __init__(self, finder: Finder, paths: JsonPaths, mark: Mark, note: Callable[[str, str], None]) -> None:
         self._finder = finder
         self._paths = paths

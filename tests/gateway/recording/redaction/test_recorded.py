@@ -28,6 +28,7 @@ from dragoman.gateway.recording.lines import EventLine, Line
 from dragoman.gateway.recording.places import Folder
 from dragoman.gateway.recording.reader import open_recording
 from dragoman.gateway.recording.recordings import Recordings, redactors
+from dragoman.gateway.recording.redaction.redactor import Redactor
 from dragoman.gateway.recording.session_recorder import CurrentCall, SessionRecorder
 from dragoman.gateway.recording.show.cloudevents import cloud_events
 from dragoman.gateway.recording.show.page import page
@@ -223,12 +224,11 @@ def test_two_recordings_have_salts_of_their_own_and_those_of_an_installation_one
     assert marked(shared) == marked(shared)
 
 
-def test_a_redactor_that_fails_ends_the_recording_and_not_the_session() -> None:
+def test_a_redactor_that_fails_ends_the_recording_and_not_the_session(monkeypatch: pytest.MonkeyPatch) -> None:
     scene = Scene()
-    assert scene.recorder._redactor is not None
-    scene.recorder._redactor.redactor.feed = lambda *_: 1 / 0  # type: ignore[assignment, method-assign]  # it is broken
     scene.happens(TextDone(text=f"x {KEY}"))
-    with capture_logs() as logs:
+    with capture_logs() as logs, monkeypatch.context() as broken:
+        broken.setattr(Redactor, "feed", lambda *_: 1 / 0)
         scene.passes(FLUSH)
     assert scene.disk.data == b""
     assert [entry["log_level"] for entry in logs] == ["error", "error"]
