@@ -76,10 +76,13 @@ class Pods:
             return bool(self._names)
 
     def list_names(self) -> Sequence[str]:
-        """Return the names of all entries, sorted; the same object if they are the same as before."""
+        """Return the names of all entries, sorted; the same object if they are the same as before.
+
+        The name of a pod is text, so an entry whose name is not UTF-8 is left out.
+        """
         try:
             modified = self._settled(os.stat(self._folder).st_mtime_ns)
-            names = tuple(sorted(os.listdir(self._folder)))
+            names = tuple(sorted(filter(_is_text, os.listdir(self._folder))))
         except OSError:
             modified, names = 0, ()
         self._modified = modified
@@ -143,3 +146,8 @@ class Pods:
     def _settled(self, modified: int) -> int:
         """Return a modification time, or 0 if a change that comes now may get the same one."""
         return modified if self._clock() - modified > COARSEST_NS else 0
+
+
+def _is_text(name: str) -> bool:
+    """Return True if the name of a file is UTF-8: Python has a lone surrogate for each other byte."""
+    return name.isascii() or not any("\udc80" <= character <= "\udcff" for character in name)

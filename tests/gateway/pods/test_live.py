@@ -32,6 +32,12 @@ def test_every_folder_with_a_live_socket_is_a_pod_of_that_name(pods: Pods, tmp_p
     assert str(pods.endpoint("atlas")) == f"pod@seed+unix:{tmp_path}/atlas/sock"
 
 
+def test_a_folder_whose_name_is_not_utf_8_is_no_pod(pods: Pods, tmp_path: Path) -> None:
+    os.mkdir(os.fsencode(tmp_path) + b"/b\xff")
+    (tmp_path / "é").mkdir()
+    assert pods.list_names() == ("atlas", "dead", "hermes", "pods.json", "é")
+
+
 @pytest.mark.parametrize("name", ["dead", "nobody", "", "..", "pods.json"])
 def test_other_folders_and_files_do_not_listen(pods: Pods, name: str) -> None:
     assert not probed(pods, name).listens
