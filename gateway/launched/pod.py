@@ -128,18 +128,17 @@ def launch(arguments: Sequence[str], environment: Mapping[str, str]) -> Launch:
     whole, route = choose_route(environment)
     name = check_name(options.pod or _overlay_name(options.overlay) or route.name)
     kept, session = None, options.session
-    folder = Path(options.store) if options.store else sessions_directory(environment)
     if registry.upstream(route.upstream).single_session:
         session = ""  # there is no other
     else:
-        kept = KeptConversation(folder, name)
+        kept = KeptConversation(_sessions(options, environment), name)
         if options.pod and not session:
             session = kept.read(route.name, str(route.upstream))
             if options.require_pod_state and not session:
                 raise ConfigError(f"pod state missing for {name}: no conversation of route {route.name} is kept for it")
     listen = Endpoint(dialect="pod", transport="name", address=name, options=(("session", session),) if session else ())
     config = structs.replace(whole, routes=(structs.replace(route, listen=(listen,)),))
-    child_state = ChildState(folder, name) if options.callback else None
+    child_state = ChildState(_sessions(options, environment), name) if options.callback else None
     return Launch(name=name, config=config, kept=kept, callback=options.callback, child_state=child_state)
 
 
@@ -162,6 +161,11 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     if unknown:  # a newer launcher may send new arguments: serve it anyway
         log.warning("ignored unknown arguments", arguments=unknown)
     return known
+
+
+def _sessions(options: argparse.Namespace, environment: Mapping[str, str]) -> Path:
+    """Return the folder of the pods' sessions."""
+    return Path(options.store) if options.store else sessions_directory(environment)
 
 
 def _overlay_name(overlay: str) -> str:
