@@ -37,6 +37,8 @@ log = structlog.get_logger("dragoman.recording")
 class OutputFile:
     """A file that is being written. Only the thread uses it; `failed` is called in the loop, at most once."""
 
+    __slots__ = ("descriptor", "failed", "lines", "names", "over", "path", "size")
+
     def __init__(self, names: Callable[[], Iterator[Path]], failed: Callable[[OutputFile, OSError], None]) -> None:
         self.names = names
         self.failed = failed
