@@ -7,6 +7,7 @@ from __future__ import annotations
 import gc
 import os
 import signal
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +52,16 @@ def pytest_runtest_setup() -> None:
     structlog.configure(processors=LOG)
     LEVEL.change("info", dict.fromkeys(LEVEL.components))
     LEVEL.shows_content = False
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Collect tests without garbage collections, which would scan again and again all that was collected so far."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
