@@ -60,7 +60,6 @@ async def test_a_lost_trace_collector_is_logged_once_and_disturbs_no_turn(monkey
     monkeypatch.setattr(tracing, "FLUSH_DEADLINE", 0.1)
     with reserved_port() as port, capture_logs() as logs:
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"http://127.0.0.1:{port}")
-        monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "1")  # seconds of its own retries
         await have_a_turn()
     assert [entry["event"] for entry in logs if "spans" in entry["event"]] == [
         "the last spans were not exported before the deadline"
