@@ -5,14 +5,17 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
+import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from dragoman.mappings.pando.wire.base import Wire
 from dragoman.mappings.pando.wire.times import ZERO
 
 EMPTY = Raw(b"{}")
+
+Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 
 
 class RequestBase(Wire, frozen=True, kw_only=True):
@@ -132,9 +135,9 @@ class NewSession(Wire, frozen=True, kw_only=True):
     id: str = ""
     parent_session_id: Text = Text()
     title: str = ""
-    message_count: int = 0
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
+    message_count: Int64 = 0
+    prompt_tokens: Int64 = 0
+    completion_tokens: Int64 = 0
     cost: float = 0
 
 
@@ -142,8 +145,8 @@ class SessionChange(Wire, frozen=True, kw_only=True):
     """Params of UpdateSession."""
 
     title: str = ""
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
+    prompt_tokens: Int64 = 0
+    completion_tokens: Int64 = 0
     summary_message_id: Text = Text()
     cost: float = 0
     id: str = ""

@@ -360,6 +360,11 @@ def test_a_refused_write_has_the_words_of_the_proxy(write: object, cause: Cause,
     [
         ([], "dbproxy handler: unmarshal WriteRequest: json: "),
         ({"method": "CreateSession", "params": 5}, "dbproxy: INVALID_PARAMS (CreateSession): "),
+        ({"method": "CreateSession", "params": {"message_count": 2**63}}, "dbproxy: INVALID_PARAMS (CreateSession): "),
+        (
+            {"method": "UpdateSession", "params": {"prompt_tokens": -(2**63) - 1}},
+            "dbproxy: INVALID_PARAMS (UpdateSession): ",
+        ),
     ],
 )
 def test_a_write_that_cannot_be_read_is_refused_under_its_id(params: object, start: str) -> None:
