@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import make_mocked_request
+from structlog.testing import capture_logs
 
 from dragoman.gateway.config.model import Ops
 from dragoman.gateway.ops import guard
@@ -92,3 +95,13 @@ async def test_a_failure_in_a_handler_is_logged_and_shows_nothing_of_itself(monk
     async with operated(ops=LOCAL) as port:
         status, body = await port.ask("/readyz")
         assert (status, "secret" in body["detail"]) == (500, False)
+
+
+async def test_a_client_that_leaves_before_the_end_of_its_request_is_no_failure_of_ours() -> None:
+    async def read_body(_request: web.Request) -> web.Response:
+        raise ConnectionResetError("Connection lost")
+
+    request = make_mocked_request("PUT", "/log-level", {"Host": "localhost"})
+    with capture_logs() as logs, pytest.raises(ConnectionResetError):
+        await guard.Guard(LOCAL, local=False).middleware(request, read_body)
+    assert logs == []
