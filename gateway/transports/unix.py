@@ -70,8 +70,11 @@ def _file(endpoint: Endpoint) -> unix.SocketFile:
             uid=(int(owner) if owner.isdecimal() else pwd.getpwnam(owner).pw_uid) if owner else -1,
             gid=(int(group) if group.isdecimal() else grp.getgrnam(group).gr_gid) if group else -1,
         )
-    except (ValueError, KeyError) as error:
-        raise ConfigError(f"{endpoint.masked}: {error.args[0]}") from error
+    except ValueError as error:
+        raise ConfigError(f"{endpoint.masked}: {error}") from error
+    except KeyError as error:
+        name = str(error.args[0]).rpartition(": ")[2]
+        raise ConfigError(f"{endpoint.masked}: this system has no user or group {name}") from error
 
 
 def _mode(text: str) -> int:

@@ -34,6 +34,21 @@ async def test_dialling_a_path_reaches_its_listener(tmp_path: Path) -> None:
         await listener.close()
 
 
+@pytest.mark.parametrize(
+    ("option", "words"),
+    [
+        ("mode=999", "mode=999: write an octal number from 0600 to 0777"),
+        ("owner=no-such-user", "this system has no user or group 'no-such-user'"),
+        ("group=no-such-group", "this system has no user or group 'no-such-group'"),
+    ],
+)
+def test_the_mode_owner_and_group_of_a_socket_must_exist(option: str, words: str) -> None:
+    text = f"pod+unix:/x?{option}"
+    with pytest.raises(ConfigError) as caught:
+        unix.UNIX.check(parse(text))
+    assert str(caught.value) == f"{text}: {words}"
+
+
 def test_two_spellings_of_one_path_are_one_address(tmp_path: Path) -> None:
     one, same = parse(f"pod+unix:{tmp_path}/sock"), parse(f"pod+unix:{tmp_path}/./sock")
     assert unix.UNIX.place(one) == unix.UNIX.place(same)
