@@ -30,7 +30,7 @@ class Terminal:
 
     def __init__(self, words: Sequence[str]) -> None:
         self.live = sys.stdin.isatty() and sys.stdout.isatty()
-        self._styled = self.live and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+        self._styled = self.live and logs.may_use_colours()
         self._lock = threading.RLock()
         self._prompt: str | None = None
         self._style = ""

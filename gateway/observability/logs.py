@@ -12,6 +12,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import logging
+import os
 import sys
 import time
 from collections.abc import Callable, Mapping, MutableMapping
@@ -84,7 +85,7 @@ def configure(level: str = "info", *, as_json: bool = False, content: bool = Fal
         processors += [
             _escape_for_terminal,
             structlog.dev.ConsoleRenderer(
-                colors=True,
+                colors=may_use_colours(),
                 exception_formatter=structlog.dev.plain_traceback,
             ),
         ]
@@ -99,6 +100,11 @@ def configure(level: str = "info", *, as_json: bool = False, content: bool = Fal
     )
     root = logging.getLogger()
     root.handlers = [handler for handler in root.handlers if not isinstance(handler, _Bridge)] + [_Bridge()]
+
+
+def may_use_colours() -> bool:
+    """Return False if the environment asks for no colours: by NO_COLOR, or by a terminal that has none."""
+    return not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def escaped(text: str) -> str:

@@ -143,6 +143,26 @@ def test_text_of_a_peer_on_a_terminal_has_no_control_characters_and_begins_no_li
     assert not any(line.lstrip().startswith("level=error") and line[:1] != " " for line in ours.splitlines())
 
 
+@pytest.mark.parametrize(
+    ("environment", "coloured"),
+    [({"TERM": "xterm"}, True), ({"TERM": "xterm", "NO_COLOR": "1"}, False), ({"TERM": "dumb"}, False)],
+)
+def test_a_log_on_a_terminal_has_colours_unless_the_environment_refuses_them(
+    environment: dict[str, str], coloured: bool
+) -> None:
+    program = """
+import sys
+import structlog
+from dragoman.gateway.observability import logs
+sys.stderr.isatty = lambda: True
+logs.configure()
+structlog.get_logger("dragoman").warning("slow", wait=0.5)
+"""
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=30, env=environment)
+    assert ("slow" in done.stderr, "\x1b[" in done.stderr) == (True, coloured)
+
+
 def test_logs_of_libraries_have_the_same_format() -> None:
     program = f"""
 import logging
