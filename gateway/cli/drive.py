@@ -16,7 +16,7 @@ from dragoman.gateway.cli.progress import steps
 from dragoman.gateway.cli.recordings import tell_problems
 from dragoman.gateway.cli.running import run, set_up
 from dragoman.gateway.endpoint import Endpoint, parse
-from dragoman.gateway.recording.printable import printable
+from dragoman.gateway.recording.printable import counted, printable
 from dragoman.gateway.recording.reader import open_recording
 from dragoman.gateway.replay.driving import DEADLINE, Driven
 from dragoman.gateway.replay.plan import read_plan
@@ -72,6 +72,6 @@ def _print(driven: Driven, file: Path, backend: Endpoint) -> None:
         for line in lines:
             console.print(Text(printable(line), style="red" if line.startswith("-") else "green"))
     if driven.same:
-        console.print(Text(f"{driven.turns} turns, the same as in {file}", style="green"))
+        console.print(Text(f"{counted(driven.turns, 'turn')}, the same as in {file}", style="green"))
     else:
         console.print(Text(f"- {file}\n+ {backend.masked}", style="dim"))

@@ -12,6 +12,7 @@ from dragoman.gateway.cli.options import LogJson, LogLevel, RecordingFile
 from dragoman.gateway.cli.running import run, serve_until_signalled, set_up
 from dragoman.gateway.endpoint import parse
 from dragoman.gateway.observability import logs
+from dragoman.gateway.recording.printable import counted
 from dragoman.gateway.replay.missing import check_appendable, keep_missing, missing_folder
 from dragoman.gateway.replay.options import MODES
 from dragoman.gateway.replay.standalone import replaying
@@ -103,4 +104,4 @@ def _check_mode(mode: str, upstream: str) -> None:
 
 def _keep_missing(file: Path) -> None:
     if count := keep_missing(file):
-        logs.tell(f"added {count} turns to {file}", sys.stderr)
+        logs.tell(f"added {counted(count, 'turn')} to {file}", sys.stderr)

@@ -16,6 +16,7 @@ from dragoman.gateway.cli.recordings import opened
 from dragoman.gateway.cli.redactor import redaction_rules
 from dragoman.gateway.observability import logs
 from dragoman.gateway.recording import rewriting
+from dragoman.gateway.recording.printable import counted
 from dragoman.gateway.recording.reader import Reader
 from dragoman.gateway.recording.redaction.redactor import Finding, Redactor
 
@@ -58,7 +59,7 @@ def scan(
     if as_json:
         typer.echo(msgspec.json.encode(rows).decode())
     elif total:
-        logs.tell(f"{total} secrets; `dragoman redact FILE` takes them out", sys.stderr)
+        logs.tell(f"{counted(total, 'secret')}; `dragoman redact FILE` takes them out", sys.stderr)
     else:
         typer.echo("no secrets found")
     raise typer.Exit(1 if total else 0)

@@ -11,6 +11,7 @@ import typer
 from dragoman.gateway.cli.ops_table import print_table
 from dragoman.gateway.cli.options import AsJson, OpsConfig, OpsUrl
 from dragoman.gateway.ops.client import OpsClient, find_ops_port
+from dragoman.gateway.recording.printable import counted
 from dragoman.mappings.errors import ConfigError
 
 EXAMPLES = (
@@ -89,4 +90,4 @@ def _print(action: str, session: str, answer: Any) -> None:
     elif action == "close":
         typer.echo(f"closed {session}")
     else:
-        typer.echo(f"disconnected {answer['detached']} clients of {session}")
+        typer.echo(f"disconnected {counted(answer['detached'], 'client')} of {session}")

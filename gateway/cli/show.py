@@ -19,6 +19,7 @@ from dragoman.gateway.observability import logs
 from dragoman.gateway.observability.ledger import Ledger
 from dragoman.gateway.recording.format import RecordingError
 from dragoman.gateway.recording.lines import Line
+from dragoman.gateway.recording.printable import counted
 from dragoman.gateway.recording.reader import Reader, about_no_session, open_recording, sessions_in
 from dragoman.gateway.recording.show.projected import LossFinder, projected
 from dragoman.gateway.recording.show.terminal import print_entries, print_sessions, print_turns
@@ -143,7 +144,7 @@ def _of_turns(entries: Iterable[TranscriptEntry], turns: list[int]) -> Iterable[
             found.append(entry)
     for turn in turns:
         if not 1 <= turn <= last:
-            raise ConfigError(f"--turn {turn}: the recording has {last} turns, counted from 1")
+            raise ConfigError(f"--turn {turn}: the recording has {counted(last, 'turn')}, counted from 1")
     return found
 
 

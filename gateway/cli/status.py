@@ -9,6 +9,7 @@ from dragoman.gateway.cli.ops_table import print_table
 from dragoman.gateway.cli.options import AsJson, OpsConfig, OpsUrl
 from dragoman.gateway.observability.logs import escaped
 from dragoman.gateway.ops.client import find_ops_port
+from dragoman.gateway.recording.printable import counted
 
 EXAMPLES = ("dragoman status --config config.toml", "dragoman status --ops http://127.0.0.1:8790 --json")
 
@@ -30,7 +31,7 @@ def status(config_file: OpsConfig = None, ops: OpsUrl = None, as_json: AsJson = 
         if as_json:
             typer.echo(msgspec.json.encode({**health, "clients": links, "routes": routes}).decode())
         else:
-            typer.echo(f"{health['status']}, {links} clients")
+            typer.echo(f"{health['status']}, {counted(links, 'client')}")
             for check in health["checks"]:
                 if not check["ready"]:
                     typer.echo(escaped(f"  {check['name']}: {check['cause']}"))

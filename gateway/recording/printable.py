@@ -12,5 +12,10 @@ def printable(text: str) -> str:
     return UNSEEN.sub(lambda found: _escaped(ord(found[0])), text)
 
 
+def counted(number: int, noun: str) -> str:
+    """Return the number with its noun: `1 turn`, `2 turns`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 def _escaped(code: int) -> str:
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"

@@ -34,6 +34,7 @@ from dragoman.gateway.recording.format import (
 )
 from dragoman.gateway.recording.lines import UP, EventLine, FrameLine, Line
 from dragoman.gateway.recording.places import has_recording_name, siblings
+from dragoman.gateway.recording.printable import counted
 from dragoman.mappings.canonical import Batch, Command, Event
 from dragoman.mappings.canonical.events import MessageAppended, QuestionAnswered, QuestionAsked
 
@@ -71,8 +72,8 @@ class Problems(Struct):
         found = ["its last line is torn"] if self.torn else []
         found += ["it ends without its index, so lines may be missing"] if self.cut else []
         found += [f"{self.blocks} damaged blocks of lines"] if self.blocks else []
-        found += [f"{self.damaged} damaged lines"] if self.damaged else []
-        found += [f"{self.unknown} lines of unknown kinds"] if self.unknown else []
+        found += [counted(self.damaged, "damaged line")] if self.damaged else []
+        found += [f"{counted(self.unknown, 'line')} of unknown kind"] if self.unknown else []
         return ", ".join(found + self.missing)
 
     def note_lost(self, what: Literal["block", "end"]) -> None:

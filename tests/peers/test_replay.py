@@ -60,7 +60,7 @@ async def test_a_missing_turn_is_recorded_and_replayed_the_next_time(tmp_path: P
         async with running("replay", str(recording), *LISTEN, *options) as process, connected(process.url) as client:
             await client.say("count 5")
             await client.say("Grüße 🦀")
-        assert process.log[-1] == f"added 1 turns to {recording}"
+        assert process.log[-1] == f"added 1 turn to {recording}"
     async with running("replay", str(recording), *LISTEN) as process, connected(process.url) as client:
         for text, answer in (("Grüße 🦀", "Two lines."), ("count 5", "0 1 2 3 4 ")):
             turn = client.say(text)

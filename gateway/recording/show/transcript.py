@@ -17,6 +17,7 @@ from typing import Any, Literal
 from msgspec import Struct, structs
 
 from dragoman.gateway.recording.lines import UP, EventLine, FrameLine, Line
+from dragoman.gateway.recording.printable import counted
 from dragoman.gateway.recording.reader import Missing
 from dragoman.gateway.recording.show.projected import LossFinder
 from dragoman.gateway.recording.show.turns import TurnNumbers
@@ -322,7 +323,7 @@ def _message(event: e.MessageAppended) -> tuple[Kind, str]:
 
 
 def _history(event: e.HistorySnapshot) -> tuple[Kind, str]:
-    return "history", f"{len(event.items)} items" + (" (it changed)" if event.rotated else "")
+    return "history", counted(len(event.items), "item") + (" (it changed)" if event.rotated else "")
 
 
 def _gap(event: e.Gap) -> tuple[Kind, str]:

@@ -62,7 +62,7 @@ def test_fields_that_a_dialect_cannot_express_are_compared_unless_ignored(tmp_pa
     other = replay(RecordingBuilder().turn("one", TextDelta(text="1")).write(tmp_path, "pod.jsonl"))
     assert dragoman("drive", str(path), other).returncode == 1
     done = dragoman("drive", str(path), other, "--ignore-inexpressible")
-    assert (done.returncode, done.stdout) == (0, f"not compared: otp_required\n1 turns, the same as in {path}\n")
+    assert (done.returncode, done.stdout) == (0, f"not compared: otp_required\n1 turn, the same as in {path}\n")
     told = json.loads(dragoman("drive", str(path), other, "--ignore-inexpressible", "--json").stdout)
     assert told == {"turns": 1, "differences": [], "refusals": [], "ignored": ["otp_required"]}
 

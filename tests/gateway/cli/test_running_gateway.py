@@ -85,7 +85,7 @@ async def test_a_draining_gateway_says_so_and_a_dead_one_does_not_answer(tmp_pat
             await process.logs("waiting for open turns to finish")
             code, out, _ = await asyncio.to_thread(dragoman, *asked)
             why = "  gateway: the gateway stops: it accepts no client, and open turns finish"
-            assert (code, out.splitlines()[:2]) == (1, ["draining, 1 clients", why])
+            assert (code, out.splitlines()[:2]) == (1, ["draining, 1 client", why])
             await process.kill()
         code, _, err = await asyncio.to_thread(dragoman, *asked)
         assert (code, "no gateway answers at unix:" in err) == (2, True)

@@ -43,7 +43,7 @@ async def test_a_session_is_shown_and_its_clients_are_disconnected(dragoman: Run
         assert code == 0
         assert "smooth-1" in out
         code, out, _ = await asyncio.to_thread(dragoman, "sessions", "detach", session, "--ops", port.url)
-        assert (code, out) == (0, f"disconnected 1 clients of {session}\n")
+        assert (code, out) == (0, f"disconnected 1 client of {session}\n")
 
 
 async def test_a_session_is_closed_once(dragoman: Run) -> None:

@@ -83,7 +83,7 @@ def test_turns_are_printed_as_a_table_and_as_json(dragoman: Run) -> None:
 @pytest.mark.parametrize("options", [(), ("--json",), ("--kind", "text")])
 def test_a_turn_that_does_not_exist_is_an_error(dragoman: Run, options: tuple[str, ...]) -> None:
     code, out, err = dragoman("show", RECORDED, "--turn", "99", *options)
-    assert (code, out, err) == (2, "", "error: --turn 99: the recording has 1 turns, counted from 1\n")
+    assert (code, out, err) == (2, "", "error: --turn 99: the recording has 1 turn, counted from 1\n")
 
 
 def test_show_prints_in_order_of_time(dragoman: Run, tmp_path: Path) -> None:

@@ -89,7 +89,7 @@ def test_a_damaged_line_in_the_middle_loses_only_that_line(tmp_path: Path) -> No
     recording = open_recording(path)
     assert [line.seq for line in recording.lines()] == [1, 2, 3, 5, 7, 8, 9]
     assert (recording.problems.damaged, recording.problems.unknown, recording.problems.torn) == (1, 1, False)
-    assert str(recording.problems) == "1 damaged lines, 1 lines of unknown kinds"
+    assert str(recording.problems) == "1 damaged line, 1 line of unknown kind"
 
 
 def test_a_seek_finds_its_line_among_garbage(tmp_path: Path) -> None:
