@@ -91,7 +91,8 @@ def test_any_other_token_is_refused_with_its_reason(token: str, text: str) -> No
 
 @pytest.mark.parametrize(("name", "seconds"), [("exp", -2), ("nbf", 2)])
 def test_clocks_may_differ_by_the_leeway(name: str, seconds: int) -> None:
-    assert isinstance(identify(signed(**{name: int(time.time()) + seconds})), Principal)
+    changed: Claims = {name: int(time.time()) + seconds}
+    assert isinstance(identify(signed(**changed)), Principal)
 
 
 def test_an_issuer_is_checked_if_it_is_configured() -> None:
