@@ -189,10 +189,10 @@ def fitted(message: Any, context: Context) -> list[bytes]:
         case wire.StreamToken() | wire.StreamReasoning() | wire.StreamPreamble():
             return [EVENTS.encode(piece) for piece in _pieces(message)]
         case wire.StreamChunk():
-            state = _cut_state(message.data.state)
-            context.lose(message, "state", f"above {MAX_EVENT} bytes")
-            data = msgspec.structs.replace(message.data, state=state)
-            return _checked(msgspec.structs.replace(message, data=data), context)
+            data = msgspec.structs.replace(message.data, state=_cut_state(message.data.state))
+            message = msgspec.structs.replace(message, data=data)
+            context.lose(message, "state", f"above {MAX_EVENT} bytes")  # it is cut: a sample of the whole takes as long
+            return _checked(message, context)
         case wire.ErrorEvent():
             context.lose(message, "message", f"above {MAX_EVENT} bytes")
             return _checked(error_event(context, message.error.code, _cut(message.error.message)), context)
