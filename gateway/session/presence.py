@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from dragoman.adapters.base import CloseReason
 from dragoman.gateway.observability import audit
 from dragoman.gateway.services import Services
 from dragoman.gateway.session.context import SessionContext
@@ -61,7 +62,18 @@ class PendingAttach:
 
     def _act_in_turn(self, key: object) -> None:
         """Act once the step has room: many clients may wait for the same moment, and the history may be long."""
-        self._arrivals.add_piece(lambda: self._act(key))
+        self._arrivals.add_piece(lambda: self._act_alone(key))
+
+    def _act_alone(self, key: object) -> None:
+        """Act, outside of the call of any link. A client that cannot be shown the session is disconnected."""
+        client = self._waiting[key][0] if key in self._waiting else None
+        try:
+            self._act(key)
+        except Exception:
+            if client is None:
+                raise
+            client.log.exception("cannot show a session to a client, disconnecting it")
+            client.end(CloseReason.INTERNAL)
 
     def _act(self, key: object) -> None:
         if (waited := self._remove(key)) is not None:

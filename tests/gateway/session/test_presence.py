@@ -4,6 +4,12 @@ from __future__ import annotations
 
 import json
 
+import pytest
+from structlog.testing import capture_logs
+
+from dragoman.adapters.base import CloseReason
+from dragoman.gateway.session.delivery import Delivery
+from dragoman.gateway.session.ports import Client
 from dragoman.gateway.session.session import Session
 from tests.gateway.backends.in_memory_pando import InMemoryPandoGateway, frames, in_memory_pando_gateway, row
 from tests.idle import settle
@@ -62,3 +68,26 @@ async def test_a_pod_client_keeps_its_session_awake() -> None:
         (session,) = made.router.sessions
         assert not session.presence.deserted
         assert TTL not in made.time.waiting
+
+
+async def test_a_client_that_cannot_be_shown_a_session_is_disconnected_and_no_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    attach = Delivery.attach
+
+    def fail_for_pods(delivery: Delivery, link: Client, request: str) -> None:
+        if link.dialect.name == "pod":
+            raise ValueError("a rule of pod is wrong")
+        attach(delivery, link, request)
+
+    monkeypatch.setattr(Delivery, "attach", fail_for_pods)
+    async with in_memory_pando_gateway() as made:
+        pod, subscriber = made.join("pod"), made.join("pando", publishes=True)
+        with capture_logs() as logs:
+            await made.begins(row(ONE))
+            made.time.passes(made.services.limits.snapshot_wait)
+            await settle()
+        assert (pod.closed, subscriber.closed) == (CloseReason.INTERNAL, None)
+        assert "cannot show a session to a client, disconnecting it" in [line["event"] for line in logs]
+        (session,) = made.router.sessions
+        assert len(session.presence.links) == 1
