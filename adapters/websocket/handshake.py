@@ -40,8 +40,9 @@ class Handshakes(Struct, frozen=True, kw_only=True):
     `admit` returns what accepts a peer, or what to wait for: that, or why the peer is not authenticated. Such a peer
     gets the status 401. `origins` and `hosts` are those of RequestCheck. `connect` counts a connection of this peer, or
     returns why it is not accepted now; `disconnect` stops counting it. `bad_request` is called with the kind of each
-    request that cannot be parsed. `tls` makes it a listener for `wss:`. `spawn` runs TLS handshakes, and
-    authentications that wait. `work` makes the work of a connection, by which what it sends is parsed in turns.
+    request that cannot be parsed, and of each TLS handshake that fails. `tls` makes it a listener for `wss:`. `spawn`
+    runs TLS handshakes, and authentications that wait. `work` makes the work of a connection, by which what it sends is
+    parsed in turns.
     """
 
     admit: Callable[[PeerFacts], Admission]

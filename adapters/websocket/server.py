@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import os
 import socket
+import ssl
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -107,7 +108,9 @@ class WebSocketListener:
                 ssl_handshake_timeout=self._limits.handshake_deadline,
                 ssl_shutdown_timeout=self._limits.close_deadline,
             )
-        except OSError:  # the peer went away, was too slow, or does not speak our TLS
+        except OSError as error:  # the peer went away, was too slow, or does not speak our TLS
+            if isinstance(error, ssl.SSLError):  # an operator may have a wrong authority; each peer may just leave
+                self._rules.bad_request(f"TLS: {error.reason or 'the handshake failed'}")
             self._lost(connection)
         finally:
             self._encrypting.discard(raw)

@@ -45,9 +45,12 @@ class LogThrottle(Generic[T]):
 
 
 def bad_request_counter(counters: Counter[str], clock: Callable[[], int]) -> Callable[[str], None]:
-    """Return a function that counts malformed HTTP requests by their kind; the log has at most one line a second."""
+    """Return a function that counts malformed HTTP requests, and TLS handshakes that fail, by their kind.
+
+    The log has at most one line a second.
+    """
     lines: LogThrottle[str] = LogThrottle(
-        clock, lambda kind, count: log.warning("HTTP requests refused as malformed", cause=kind, count=count)
+        clock, lambda kind, count: log.warning("HTTP requests or TLS handshakes refused", cause=kind, count=count)
     )
 
     def note(kind: str) -> None:

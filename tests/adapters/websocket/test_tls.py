@@ -16,6 +16,7 @@ from dragoman.adapters.websocket import CertificateFiles, ServerTls, client_cont
 from dragoman.mappings.errors import ConfigError
 from tests.adapters.websocket.certificates import Authority
 from tests.adapters.websocket.peers import LIMITS, Server, serving
+from tests.idle import settle
 from tests.transport_reader import receive
 
 told: list[str] = []
@@ -109,10 +110,22 @@ async def test_a_client_without_a_certificate_of_the_authority_is_refused(
 ) -> None:
     (tmp_path / "other").mkdir()
     pair = Authority(tmp_path / "other", "stranger").issue("alice") if stranger else ("", "")
-    async with serving(tls=server_tls(authority, asks=True)) as server:
+    kinds: list[str] = []
+    async with serving(tls=server_tls(authority, asks=True), bad_request=kinds.append) as server:
         with pytest.raises(OSError, match="wss://"):
             await connect(server.url, LIMITS, trusting(authority, *pair))
         assert server.transports == []
+    assert set(kinds) == {"TLS: CERTIFICATE_VERIFY_FAILED" if stranger else "TLS: PEER_DID_NOT_RETURN_A_CERTIFICATE"}
+
+
+async def test_a_connection_that_ends_before_its_tls_handshake_is_no_bad_request(authority: Authority) -> None:
+    kinds: list[str] = []
+    async with serving(tls=server_tls(authority), bad_request=kinds.append) as server:
+        _, writer = await asyncio.open_connection("127.0.0.1", int(server.url.split(":")[2].split("/")[0]))
+        writer.close()
+        await writer.wait_closed()
+        await settle()
+    assert kinds == []
 
 
 def broken(authority: Authority, case: str) -> CertificateFiles:

@@ -63,7 +63,7 @@ async def test_malformed_requests_are_counted_and_logged_once_a_second_without_t
                 _, metrics, _ = await port.ask_raw("/metrics")
             assert answers == [refusal] * 3
             said = [line for line in logs if line["log_level"] in ("warning", "error")]
-            assert [line["event"] for line in said] == ["HTTP requests refused as malformed"]
+            assert [line["event"] for line in said] == ["HTTP requests or TLS handshakes refused"]
             assert "s3cret" not in str(logs)
         assert 'dragoman_refused_total{reason="malformed",what="request"} 6.0' in metrics
 
