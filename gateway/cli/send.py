@@ -61,8 +61,8 @@ def send(
     """Send one input to a backend in a new session, and print the answer as it streams.
 
     A question is printed, and on a terminal you answer it. Exits 0 if the turn completed, 1 if it ended otherwise, 2 if
-    the backend cannot be reached or has no session with this id. Exits 3 if a question has no answer, and 130 after
-    Ctrl-C; the turn is then cancelled.
+    the backend cannot be reached or has no session with this id. Exits 3 if a question has no answer. After Ctrl-C
+    (130), or if the reader of the output has closed it (141), the turn is cancelled.
 
     --json prints the canonical events of the turn, one a line, and last {type: result, session, end, text, usage,
     failure, question}.
@@ -77,6 +77,9 @@ def send(
             outcome = _run(turn, text, deadline, streams=sys.stdout.isatty() and not as_json)
         except KeyboardInterrupt:
             outcome, interrupted = turn.cancel(), True
+        except BrokenPipeError:
+            turn.cancel(show=False)
+            raise
     result = _result(client.session, outcome)
     if as_json or turn.accepted:
         typer.echo(msgspec.json.encode(result) if as_json else "")

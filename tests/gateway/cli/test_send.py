@@ -153,6 +153,17 @@ def test_ctrl_c_cancels_the_turn_in_the_backend_and_exits_130(backends: Backends
     assert send(endpoint, "count 1").stdout == "0 \n"
 
 
+def test_a_turn_whose_reader_leaves_is_cancelled(backends: Backends) -> None:
+    endpoint = backends.endpoint("pod")
+    command = [sys.executable, "-m", "dragoman", "send", endpoint, "slow"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.read(1)
+        process.stdout.close()
+    assert process.returncode == 141
+    assert send(endpoint, "count 1").stdout == "0 \n"
+
+
 def test_a_session_is_continued_by_its_id_and_a_new_one_begun_without(tmp_path: Path) -> None:
     """The demo backend answers each further input of a session with the next turn of its script."""
     script = tmp_path / "two.jsonl"
