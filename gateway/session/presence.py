@@ -149,7 +149,8 @@ class Presence:
         self._pending.enter(client)
 
     def attach(self, client: Client, request: str = "") -> None:
-        """Show the session to a client, and keep it informed unless it only makes calls."""
+        """Show the session to a client, also to one that waited, and keep it informed unless it only makes calls."""
+        self._pending.leave(client)
         if client.attaches or client.publishes:
             client.sessions[self._context.state.id] = None
         if client.publishes:

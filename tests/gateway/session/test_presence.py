@@ -91,3 +91,20 @@ async def test_a_client_that_cannot_be_shown_a_session_is_disconnected_and_no_ot
         assert "cannot show a session to a client, disconnecting it" in [line["event"] for line in logs]
         (session,) = made.router.sessions
         assert len(session.presence.links) == 1
+
+
+async def test_a_client_that_waits_to_be_shown_a_session_and_is_attached_meanwhile_is_shown_it_once() -> None:
+    async with in_memory_pando_gateway() as made:
+        first = made.join("pod")
+        await made.begins(row(ONE))
+        await made.answers("message.list", [])
+        (session,) = made.router.sessions
+        (link,) = session.presence.links
+        session.presence.detach(link)
+        shown = len(frames(first))
+        made.services.queue.budget.left = 0
+        session.presence.enter(link)
+        assert session.presence.links == []
+        session.presence.attach(link)
+        await settle()
+        assert [frame["event"] for frame in frames(first)[shown:]].count("segment_rotated") == 1
