@@ -122,10 +122,10 @@ class Questions:
 
     def answer(self, client: Client, command: Answer) -> None:
         """Act on an answer that a client gave by a message of its dialect."""
+        if _answer_unheard(self._context, client, command):
+            return
         fault = _mismatch(self.open, command) or ("not_found", self._too_late(client))
-        if _may_answer_unheard(self._context, client):
-            self._context.in_flight.forward(client, command)
-        elif fault[1]:
+        if fault[1]:
             _refuse(self._context, client, command, fault)
         else:
             self._give(client, command)
@@ -299,9 +299,16 @@ def _mismatch(block: QuestionBlock | None, command: Answer) -> tuple[Cause, str]
     return None
 
 
-def _may_answer_unheard(context: SessionContext, client: Client) -> bool:
-    """Return True if an answer may be meant for a question that the backend asked before this gateway began."""
-    return context.state.turn is None and client.dialect is context.upstream and context.may_run_unheard
+def _answer_unheard(context: SessionContext, client: Client, command: Answer) -> bool:
+    """Forward an answer that may be meant for a question which the backend asked before this gateway began.
+
+    Return False, and do nothing, for any other answer.
+    """
+    is_unheard = context.state.turn is None and client.dialect is context.upstream and context.may_run_unheard
+    if is_unheard:
+        _note_answer(context, client, command)
+        context.in_flight.forward(client, command)
+    return is_unheard
 
 
 def _refuse(context: SessionContext, client: Client, command: Answer, fault: tuple[Cause, str]) -> None:

@@ -79,11 +79,11 @@ async def test_an_answer_and_a_cancel_are_lines_with_their_client() -> None:
         assert (cancel["principal"], cancel["outcome"]) == ("token:alice", "done")
 
 
-async def test_an_answer_to_no_question_is_a_refusal() -> None:
+async def test_an_answer_to_no_question_of_this_gateway_is_audited_as_an_answer_to_the_backend() -> None:
     async with audited() as (url, lines), SmoothClient.connected(f"{url}?token={ALICE}") as client:
         await client.ask({"action": "confirm_tool_action", "sessionId": client.session, "approved": True})
-        (line,) = of(lines, "refusal")
-        assert (line["outcome"], line["command"]) == ("no question is open", "AnswerApproval")
+        (line,) = of(lines, "answer")
+        assert (line["principal"], line["outcome"], line["question"]) == ("token:alice", "approved", "")
 
 
 async def test_an_access_to_a_foreign_session_is_audited_with_both_principals() -> None:
