@@ -134,7 +134,7 @@ class FollowedSession:
         self._published_at, self._updated = now, False
         if not self.open:
             self.open, self.interrupt, self._last, self._ending = True, None, None, None
-            self._output, self._input, self.learning = self._output.next(), input, None
+            self._input, self.learning, self._output = input, None, self._output.next(stored=not self.known.unanswered)
 
     def accept_interrupt(self, now: int) -> None:
         """Note that the primary accepted our interrupt; the update that ends the run may come earlier or later."""
@@ -269,8 +269,8 @@ class FollowedSession:
 
     def _rest(self, listed: tuple[Message, ...]) -> list[Event]:
         """Return the stored text that was not published, or a gap if the two differ (docs/translation.md, rule 3.7)."""
-        stored = "".join(message.text for message in self.known.answers_of_turn(listed))
-        return self.known.missed_inputs(listed, self._input) + self._output.rest(stored)
+        stored, continues = self.known.text_of_turn(listed), self.known.continues(listed)
+        return self.known.missed_inputs(listed, self._input) + self._output.rest(stored, continues=continues)
 
     # -- time --------------------------------------------------------------------------------------------
 

@@ -25,6 +25,7 @@ class KnownMessages:
 
     def __init__(self) -> None:
         self.ids: frozenset[str] = frozenset()
+        self.unanswered = ""  # the id of the last stored input, if the store had no answer to it after the last turn
         self._listed = False  # the store was read at least once
         self._inputs: list[str] = []  # inputs of users that were not seen in the store yet
         self._echoes: list[str] = []
@@ -60,8 +61,9 @@ class KnownMessages:
         self._listed = True
         self.ids |= {message.id for message in listed}
 
-    def note_whole_store(self, listed: Iterable[Message]) -> None:
+    def note_whole_store(self, listed: tuple[Message, ...]) -> None:
         """Note the messages of the complete store at the end of a turn."""
+        self.unanswered = "" if self.text_of_turn(listed) else _last_input(listed)
         self._listed = True
         self.ids = frozenset(message.id for message in listed)
         self._inputs.clear()
@@ -88,6 +90,14 @@ class KnownMessages:
         """Return the assistant's messages of the open turn: those after the last input that were not known before."""
         return [m for m in listed[len(up_to_input(listed)) :] if m.role == "assistant" and m.id not in self.ids]
 
+    def text_of_turn(self, listed: tuple[Message, ...]) -> str:
+        """Return the stored text of the open turn."""
+        return "".join(message.text for message in self.answers_of_turn(listed))
+
+    def continues(self, listed: tuple[Message, ...]) -> bool:
+        """Return True if the open turn continues the answer of the last one: the store has no input between them."""
+        return bool(self.unanswered) and self.unanswered == _last_input(listed)
+
     def is_answered(self, rows: tuple[Message, ...]) -> bool:
         """Return True if the last row of the store is an answer of the open turn, with text."""
         return bool(rows) and bool(rows[-1].text) and any(answer is rows[-1] for answer in self.answers_of_turn(rows))
@@ -104,7 +114,7 @@ class KnownMessages:
 
     def may_call(self, rows: tuple[Message, ...], output: StreamedOutput) -> bool:
         """Return True if a tool call may be open that is published when it ends: all stored text was published."""
-        return self.is_answered(rows) and output.is_all_of("".join(one.text for one in self.answers_of_turn(rows)))
+        return self.is_answered(rows) and output.is_all_of(self.text_of_turn(rows))
 
     def up_to_run(self, listed: tuple[Message, ...], runs: int) -> tuple[Message, ...]:
         """Return the messages up to the input of the first of the last `runs` runs.
@@ -149,6 +159,11 @@ def has_results(rows: Sequence[Message]) -> bool:
     A primary stores them once all are known, and the row of its next answer right after that.
     """
     return bool(rows) and given(rows[-1].ext, "role", str, "") == "tool"
+
+
+def _last_input(listed: tuple[Message, ...]) -> str:
+    """Return the id of the last user's input, "" if there is none."""
+    return next((message.id for message in reversed(listed) if message.role == "user"), "")
 
 
 def up_to_input(listed: tuple[Message, ...]) -> tuple[Message, ...]:

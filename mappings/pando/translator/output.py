@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from itertools import takewhile
+from operator import eq
+
 from dragoman.mappings.canonical import Event
 from dragoman.mappings.canonical import events as say
 
@@ -16,11 +19,13 @@ OPENS = (say.ModelTurnStarted, say.TextDelta, say.ToolCallStarted, say.ToolCallA
 class StreamedOutput:
     """The published output of one turn; `calls` maps each open tool call id to the input in its first message.
 
-    `hides_calls` is True if a call of the session was published only when it had ended.
+    `hides_calls` is True if a call of the session was published only when it had ended. `before` are the texts of the
+    turns before this one whose answer was not stored when they ended: a question in words ended them.
     """
 
-    def __init__(self, *, hides_calls: bool = False) -> None:
+    def __init__(self, *, hides_calls: bool = False, before: tuple[str, ...] = ()) -> None:
         self.hides_calls = hides_calls
+        self.before = before
         self.length = 0
         """Characters of text so far."""
         self.calls: dict[str, str] = {}
@@ -28,9 +33,11 @@ class StreamedOutput:
         self.started = False
         """True if ModelTurnStarted was passed on."""
 
-    def next(self) -> StreamedOutput:
-        """Return the output of the next turn, which is empty."""
-        return StreamedOutput(hides_calls=self.hides_calls)
+    def next(self, *, stored: bool = True) -> StreamedOutput:
+        """Return the output of the next turn, which is empty. `stored` is False if no answer to this one was stored."""
+        before = () if stored else tuple(filter(None, (*self.before, "".join(self._text))))
+        is_kept = sum(map(len, before)) <= TEXT_MAX
+        return StreamedOutput(hides_calls=self.hides_calls, before=before if is_kept else ())
 
     def take(self, event: Output) -> list[Event]:
         """Return the events for a publication; add ModelTurnStarted before the first one if it was not published."""
@@ -87,11 +94,25 @@ class StreamedOutput:
         """Return True if this stored text was published, all of it and nothing else."""
         return self.length == len(stored) and self.is_within(stored)
 
-    def rest(self, stored: str) -> list[Event]:
-        """Return the stored text that was not published, or a gap if the two differ (docs/translation.md, rule 3.7)."""
+    def rest(self, stored: str, *, continues: bool = False) -> list[Event]:
+        """Return the stored text that was not published, or a gap if the two differ (docs/translation.md, rule 3.7).
+
+        `continues` is True if the stored text begins with the answers of the turns in `before`.
+        """
         sent = "".join(self._text)
+        stored = self._without_earlier(stored) if continues else stored
         if self.length > TEXT_MAX or sent.startswith(stored):
             return []
         if stored.startswith(sent):
             return [*self._start(), say.TextDelta(text=stored[len(sent) :])]
         return [say.Gap(text="the stored messages contradict what was streamed of the answer")]
+
+    def _without_earlier(self, stored: str) -> str:
+        """Return the stored text without the answers of the turns in `before`, whose questions are not stored.
+
+        A question is all of the text of its turn, or its last paragraph.
+        """
+        for text in self.before:
+            same = sum(takewhile(bool, map(eq, text, stored)))
+            stored = stored[same if same == len(text) else max(0, text.rfind("\n\n", 0, same + 2)) :]
+        return stored

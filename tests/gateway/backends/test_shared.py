@@ -100,7 +100,7 @@ async def in_a_turn(made: InMemoryPandoGateway) -> MemoryTransport:
 
 
 def ends(client: MemoryTransport) -> list[tuple[str, object]]:
-    """Return the terminals of r1."""
+    """Return the terminals of all turns."""
     terminals = [f for f in frames(client) if f["type"] in ("eventual_response", "error", "cancelled")]
     return [(f["type"], f.get("data", {}).get("data", {}).get("response", {}).get("responseParts")) for f in terminals]
 
@@ -138,6 +138,33 @@ async def test_a_missed_answer_is_completed_from_the_store() -> None:
             (method, *_) = made.asked()
             await made.answers(method, stored if method == "message.list" else alive)
         assert ends(client) == [("eventual_response", ["Hello there"])]
+
+
+async def test_an_answer_that_a_question_interrupts_is_no_contradiction() -> None:
+    """Another dragoman puts a question in words, which ends the run, and stores one answer once the turn has ended."""
+    asked = {"id": "m1", "role": "user", "content": "Delete it"}
+    async with in_memory_pando_gateway() as made:
+        client = await watching(made, ONE)
+        await made.begins(row(ONE))
+        await made.answers("message.list", [])
+        for number, (text, tokens, stored) in enumerate(
+            [
+                ("Delete it", ["Let me see.", "\n\nMay I?\nAnswer approve or deny."], [asked]),
+                ("approve", [" Done", "."], [asked, {"id": "m2", "role": "assistant", "content": "Let me see. Done."}]),
+            ]
+        ):
+            sends(client, ask("send_message", f"r{number}", sessionId=ONE, message=text))
+            await settle()
+            await made.publishes("message.append", session_id=ONE, message_id="", role="user", content=text)
+            await made.publishes("llm.start", session_id=ONE)
+            await made.answers("message.send", {"ok": True})
+            for token in tokens:
+                await made.publishes("llm.token", session_id=ONE, token=token)
+            await made.publishes("llm.end", session_id=ONE)
+            await made.answers("message.list", stored)
+        question = "Let me see.\n\nMay I?\nAnswer approve or deny."
+        assert ends(client) == [("eventual_response", [question]), ("eventual_response", [" Done."])]
+        assert "Gap" not in [entry.kind for entry in made.ledger.entries()]
 
 
 async def test_a_turn_fails_if_another_primary_answers_than_before() -> None:

@@ -279,6 +279,62 @@ def test_text_that_the_store_contradicts_is_a_gap() -> None:
     assert [type(item) for item in said] == [say.Gap, say.TurnResult, say.StatusChanged]
 
 
+def questioned(*questions: str) -> Primary:
+    """Return a primary whose turn said `Let me see.` and ended with questions in words, each but the last answered."""
+    primary = accepted()
+    primary.publishes("llm.token", token="Let me see.")
+    for question in questions:
+        primary.publishes("llm.token", token=question)
+        primary.publishes("llm.end")
+        assert primary.sends("message.list", NEW) == DONE
+        primary.sent(run("approve"))
+        primary.sends("message.send", {"ok": True})
+    return primary
+
+
+QUESTION, SECOND_QUESTION = "\n\nMay I?", "Do you mean it?"
+
+
+@pytest.mark.parametrize("questions", [(QUESTION,), (QUESTION, SECOND_QUESTION)])
+@pytest.mark.parametrize(
+    ("answer", "published", "missing"),
+    [
+        ("Done.", "Done.", ""),
+        ("Done.", "Do", "ne."),
+        ("Done.", "", "Done."),
+        ("\n\nDone.", "\n\nDo", "ne."),  # as the question begins
+        ("\n\nDone.", "\n\nDone.", ""),
+    ],
+)
+def test_only_the_text_after_the_answer_to_a_question_in_words_is_compared_with_the_store(
+    questions: tuple[str, ...], answer: str, published: str, missing: str
+) -> None:
+    """The store has the answer as one message, without the questions (docs/translation.md, rule 3.3)."""
+    primary = questioned(*questions)
+    primary.publishes("llm.start")
+    if published:
+        primary.publishes("llm.token", token=published)
+    primary.publishes("llm.end")
+    said = primary.sends("message.list", [*NEW, message("m3", "assistant", f"Let me see.{answer}")])
+    assert said == [*([say.TextDelta(text=missing)] if missing else []), *DONE]
+
+
+def test_text_after_a_question_in_words_that_the_store_contradicts_is_a_gap() -> None:
+    primary = questioned(QUESTION)
+    primary.publishes("llm.token", token="Dne.")
+    primary.publishes("llm.end")
+    said = primary.sends("message.list", [*NEW, message("m3", "assistant", "Let me see.Done.")])
+    assert [type(item) for item in said] == [say.Gap, say.TurnResult, say.StatusChanged]
+
+
+def test_an_answer_to_a_new_input_does_not_continue_one_that_was_never_stored() -> None:
+    primary = questioned(QUESTION)
+    primary.publishes("llm.start")
+    primary.publishes("llm.end")
+    new = [*NEW, message("m3", "user", "approve"), message("m4", "assistant", "Let me think.")]
+    assert primary.sends("message.list", new) == [say.TextDelta(text="Let me think."), *DONE]
+
+
 def test_a_store_that_is_behind_the_tokens_changes_nothing() -> None:
     primary = accepted()
     primary.publishes("llm.token", token="Hello")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from dragoman.mappings.canonical import events as say
 from dragoman.mappings.pando.translator.output import StreamedOutput
 
@@ -24,3 +26,12 @@ def test_a_stored_text_that_contradicts_the_published_one_is_a_gap() -> None:
     output = StreamedOutput()
     output.take(say.TextDelta(text="Hel"))
     assert [type(event) for event in output.rest("Bye")] == [say.Gap]
+
+
+def test_texts_before_questions_are_kept_up_to_the_bound_of_one_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dragoman.mappings.pando.translator.output.TEXT_MAX", 4)
+    output = StreamedOutput()
+    for text, kept in (("ab", ("ab",)), ("cd", ("ab", "cd")), ("e", ())):
+        output.add_text(text)
+        output = output.next(stored=False)
+        assert output.before == kept
