@@ -17,6 +17,7 @@ from dragoman.gateway.demo.script import Line, read
 from dragoman.gateway.endpoint import Endpoint, parse
 from dragoman.gateway.recording.reader import Reader, open_recording
 from dragoman.mappings.canonical.commands import SubmitInput
+from dragoman.mappings.canonical.events import TextDelta
 from tests.pairs.turn_clients import SeenRun, TurnClient, join
 
 LISTEN = {
@@ -29,22 +30,27 @@ LIMITS = Limits(drain_deadline=0.5, snapshot_wait=10.0, backoff_first=0.05, back
 
 
 SCRIPTS = ("conversation", "fail", "retry", "slow", "approve", "retry")
-PAUSE = 0.02  # seconds: as long as a cancel takes to get there; where nothing is cancelled there is none
+CANCELLED_AFTER = 2  # tokens of the turn that is cancelled: its script then waits for the cancel, however late it comes
+PAUSE = 0.02  # seconds between its tokens, in which the writer of a recording may begin another part
 
 
 def turns() -> list[list[Line]]:
     """Return the first turn of each of these scripts, one after the other, without their long pauses."""
     folder = files("dragoman.gateway.demo") / "scripts"
     read_turns = [(name, read((folder / f"{name}.jsonl").read_text("utf-8"), name)[0]) for name in SCRIPTS]
-    return [
+    played = [
         [structs.replace(line, delay=PAUSE if name == "slow" else 0.0) for line in turn] for name, turn in read_turns
     ]
+    slow = played[SCRIPTS.index("slow")]
+    next_token = [i for i, line in enumerate(slow) if isinstance(line.event, TextDelta)][CANCELLED_AFTER]
+    slow[next_token] = structs.replace(slow[next_token], delay=60.0)
+    return played
 
 
 async def conversation(peer: TurnClient) -> list[SeenRun]:
     """Run turns that answer, fail, are cancelled and ask, as in SCRIPTS; return what a client saw of each."""
     seen = [await peer.turn(text) for text in ("Where is my order?", "Fail, please!", "Try again.")]
-    seen.append(await peer.turn("Count slowly.", cancel_after=2))
+    seen.append(await peer.turn("Count slowly.", cancel_after=CANCELLED_AFTER))
     return [*seen, await peer.turn("Refund it."), await peer.approve(), await peer.turn("Once more.")]
 
 

@@ -27,7 +27,7 @@ from dragoman.mappings.canonical.events import InteractionInvalid, TextDelta, Tu
 from dragoman.mappings.canonical.values import FieldError
 from dragoman.mappings.dialect import Burst
 from tests.gateway.recording.lines import FROZEN
-from tests.pairs.recorded import LISTEN, record, turns
+from tests.pairs.recorded import CANCELLED_AFTER, LISTEN, record, turns
 from tests.pairs.table import DIALECTS
 from tests.pairs.turn_clients import SmoothTurnClient, TurnClient
 
@@ -137,7 +137,7 @@ async def test_a_recorded_form_is_typed_if_the_backend_asks_in_words(
         submit = {"action": "submit_interaction", "sessionId": client.session, "kind": kind, "declined": False}
         await client.send({**submit, "interactionId": form["interactionId"], **answer})
         await client.until(lambda: bool(client.terminals()))
-        assert (await peer.turn("Another.", cancel_after=1)).end == "cancelled"
+        assert (await peer.turn("Another.", cancel_after=CANCELLED_AFTER)).end == "cancelled"
 
     script = [*asks(kind, spec), turns()[3]]
     recording = await record("smooth", "smooth", tmp_path, script=script, talk=talk)
