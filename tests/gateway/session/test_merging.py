@@ -67,6 +67,14 @@ def test_an_answer_that_the_store_contradicts_gets_the_stores_text() -> None:
     assert items == [transcript[0], said("assistant", "Hello", "ours", "t")]
 
 
+def test_an_answer_whose_blocks_the_store_joins_keeps_its_blocks() -> None:
+    transcript = [said("user", "1"), said("assistant", "a", turn="t"), *call("t"), said("assistant", "b", "ours", "t")]
+    listed: list[Item] = [said("user", "1"), said("assistant", "ab", "m2")]
+    assert folded(listed, transcript) is None
+    after: list[Item] = [*listed, said("user", "2"), said("assistant", "c")]
+    assert folded(after, transcript) == ["1", "a", "ToolCall", "ToolResult", "b", "2", "c"]
+
+
 def test_new_messages_begin_turns_of_their_own() -> None:
     numbers = count(1)
     items = fold_in(
