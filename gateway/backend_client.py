@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import count
-from queue import Empty, Full, Queue
+from queue import Empty, SimpleQueue
 from types import TracebackType
 from typing import Any
 
@@ -98,7 +98,8 @@ class BackendClient:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._started = threading.Event()
         self._thread = threading.Thread(target=self._serve, name="dragoman:client", daemon=True)
-        self._waiting: Queue[InProcessEvent | BaseException] = Queue(QUEUE)
+        # Not a Queue, whose lock Python code takes: Ctrl-C at that moment would leave it locked for ever.
+        self._waiting: SimpleQueue[InProcessEvent | BaseException] = SimpleQueue()
         self._lock = threading.Lock()
         self._prompting: Callable[[InProcessEvent], None] | None = None
         self._transport: QueuedTransport | None = None
@@ -129,7 +130,7 @@ class BackendClient:
             asyncio.run(main())
         except BaseException as error:  # noqa: BLE001  # raised again in the caller's thread
             with self._lock:
-                self._waiting.queue.append(first_error(error))
+                self._waiting.put(first_error(error))
         self._started.set()
 
     def _call(self, function: Callable[..., object], *arguments: object) -> None:
@@ -223,10 +224,9 @@ class BackendClient:
             if self._prompting is not None and isinstance(incoming, InProcessEvent):
                 self._prompting(incoming)
                 return True
-            try:
-                self._waiting.put_nowait(incoming)
-            except Full:
+            if self._waiting.qsize() >= QUEUE:
                 return False
+            self._waiting.put(incoming)
         return True
 
 

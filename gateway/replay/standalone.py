@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from queue import Empty, Queue
+from queue import Empty, SimpleQueue
 
 from dragoman.gateway import registry
 from dragoman.gateway.app import App
@@ -137,7 +137,7 @@ def listen_endpoint(text: str, folder: Path) -> Endpoint:
 def served(file: Path, listen: Endpoint, **options: str) -> Iterator[Served]:
     """Serve a recording until the block ends; raise ConfigError or OSError if that is not possible."""
     app = replaying(file, (listen,), limits=QUICK, record=None, **options)
-    told: Queue[str | BaseException] = Queue()
+    told: SimpleQueue[str | BaseException] = SimpleQueue()
     loops: list[asyncio.AbstractEventLoop] = []
 
     async def main() -> None:
@@ -174,7 +174,7 @@ def driven(file: Path, upstream: str, deadline: float = DEADLINE, *, ignore_inex
             raise first_error(error) from None
 
 
-def _first(told: Queue[str | BaseException]) -> str:
+def _first(told: SimpleQueue[str | BaseException]) -> str:
     try:
         first = told.get(timeout=START)
     except Empty:
