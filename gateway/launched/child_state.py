@@ -10,13 +10,9 @@ from __future__ import annotations
 import contextlib
 from pathlib import Path
 
-import msgspec
-import structlog
 from msgspec import UNSET, Struct, UnsetType
 
-from dragoman.gateway.public_reason import full_reason
-
-log = structlog.get_logger("dragoman.pod")
+from dragoman.gateway.launched.state_file import write_state
 
 
 class ActiveSegment(Struct, frozen=True, kw_only=True):
@@ -47,15 +43,8 @@ class ChildState:
         metadata = Metadata(pod_name=self._name, active=active)
         if metadata == self._written or (self._written is None and self._path.exists()):
             return
-        draft = self._path.with_suffix(".tmp")
-        try:
-            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            draft.write_bytes(msgspec.json.encode(metadata))
-            draft.replace(self._path)
-        except OSError as error:
-            log.warning("the parent pod cannot inspect this pod", file=str(self._path), error=full_reason(error))
-            return
-        self._written = metadata
+        if write_state(self._path, metadata, "the parent pod cannot inspect this pod"):
+            self._written = metadata
 
     def remove(self) -> None:
         """Remove the file if it is ours."""

@@ -37,9 +37,9 @@ from dragoman.gateway.endpoint import Endpoint
 from dragoman.gateway.launched.child_state import ChildState
 from dragoman.gateway.launched.parent import Parent
 from dragoman.gateway.launched.route import choose_route, run_program
+from dragoman.gateway.launched.state_file import write_state
 from dragoman.gateway.observability import logs
 from dragoman.gateway.pods.folder import check_name, sessions_directory
-from dragoman.gateway.public_reason import full_reason
 from dragoman.gateway.session.runs import Run
 from dragoman.gateway.session.session import Session
 from dragoman.mappings.errors import ConfigError
@@ -90,17 +90,9 @@ class KeptConversation:
 
     def write(self, conversation: Conversation) -> None:
         """Write the file atomically; a write error is logged and does not affect the session."""
-        if conversation == self._written:
-            return
-        draft = self._path.with_suffix(".tmp")
-        try:
-            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            draft.write_bytes(msgspec.json.encode(conversation))
-            draft.replace(self._path)
-        except OSError as error:
-            log.warning("cannot save the id of the pod's conversation", file=str(self._path), error=full_reason(error))
-            return
-        self._written = conversation
+        problem = "cannot save the id of the pod's conversation"
+        if conversation != self._written and write_state(self._path, conversation, problem):
+            self._written = conversation
 
 
 class Launch(Struct, frozen=True, kw_only=True):
