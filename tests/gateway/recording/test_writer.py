@@ -294,15 +294,23 @@ def test_a_file_that_stayed_empty_is_removed(tmp_path: Path, loop: Loop, monkeyp
 # -- what becomes of closed files -------------------------------------------------------------------------------
 
 
-def test_a_file_that_was_deleted_while_it_was_written_fails_with_the_next_bytes(tmp_path: Path, loop: Loop) -> None:
+def test_a_file_that_was_deleted_while_it_was_written_fails_with_the_next_bytes(
+    tmp_path: Path, loop: Loop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced, fsync = threading.Event(), os.fsync
+
+    def sync(descriptor: int) -> None:
+        fsync(descriptor)
+        synced.set()
+
+    monkeypatch.setattr(os, "fsync", sync)
     place = Folder(tmp_path / "rec")
     writer = Writer(place, loop.calls.put, compresses=True)
     writer.start()
     file, later = a_file(place, loop), a_file(place, loop)
     writer.put(file, b"1\n", 1)
     writer.flush()
-    while file.path is None:
-        writer.flush()
+    assert synced.wait(20), "before that, the folder could not be synced"
     shutil.rmtree(tmp_path / "rec")
     writer.put(file, b"2\n", 1)
     writer.flush()
