@@ -222,7 +222,7 @@ class RouteTable(RouteOptions, frozen=True, kw_only=True, forbid_unknown_fields=
     which new sessions try them. `limits` are those of this route alone; all others are those of [limits].
     """
 
-    name: str = "default"
+    name: Annotated[str, Meta(min_length=1)] = "default"
     listen: list[str] = []
     upstream: str | list[str]
     limits: RouteLimits = RouteLimits()

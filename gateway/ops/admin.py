@@ -138,7 +138,9 @@ class Admin:
         try:
             change = msgspec.json.decode(body, type=LogLevelChange)
         except msgspec.MsgspecError as error:
-            return problem(400, f'{error}; send for example {{"level": "info", "components": {{"link": "debug"}}}}')
+            known = f"the levels are {', '.join(logs.LEVELS)}"
+            example = 'send for example {"level": "info", "components": {"link": "debug"}}'
+            return problem(400, f"{error}; {known}; {example}")
         unknown = sorted(change.components.keys() - logs.COMPONENTS)
         if unknown:
             known = ", ".join(sorted(logs.COMPONENTS))

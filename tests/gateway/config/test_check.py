@@ -85,6 +85,7 @@ def test_valid_combinations_are_accepted(write: Write, text: str) -> None:
             ROUTE + 'env = ["9LIVES=x"]\n',
             (4, "route[0].env[0]", "'9LIVES' is not a variable: write NAME or NAME=VALUE"),
         ),
+        (ROUTE + 'name = ""\n', (4, "route[0].name", "expected text in quotes of length >= 1, got ''")),
         (ROUTE + 'reap = "none"\n', (4, "route[0].reap", "'none' is not one of group, all")),
         (ROUTE + "rlimits = { files = 3 }\n", (4, "route[0].rlimits.files", "unknown key 'files'; ")),
         ("colour = 1\n" + ROUTE, (1, "colour", "unknown key 'colour'; write one of route, limits")),

@@ -231,6 +231,12 @@ async def test_a_wrong_log_level_is_refused(body: str) -> None:
         assert (await port.ask("/log-level", "PUT", data=body.encode("latin-1")))[0] == 400
 
 
+async def test_the_error_for_an_unknown_log_level_names_the_levels() -> None:
+    async with operated() as port:
+        _, answer = await port.ask("/log-level", "PUT", json={"level": "loud"})
+    assert "the levels are debug, info, warning, error" in answer["detail"]
+
+
 async def test_a_too_large_body_is_refused() -> None:
     async with operated() as port:
         assert (await port.ask("/log-level", "PUT", data=b" " * 20_000))[0] == 413
