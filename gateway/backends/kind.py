@@ -28,7 +28,13 @@ from dragoman.gateway.services import Services
 from dragoman.gateway.session.ports import Backend, BackendEvents
 from dragoman.gateway.session.session import Session
 from dragoman.mappings.canonical import Command
-from dragoman.mappings.canonical.commands import GetSession, ListSessions, OpenSession, ResumeSession
+from dragoman.mappings.canonical.commands import (
+    GetSession,
+    ListSessions,
+    OpeningCommand,
+    OpenSession,
+    ResumeSession,
+)
 from dragoman.mappings.canonical.events import Reply
 from dragoman.mappings.canonical.values import Failure, SessionSummary
 
@@ -172,7 +178,7 @@ class SessionOpener(BackendKind):
     def _new_session(self, link: Link, name: str) -> Session:
         """Return a new session for `link`, which asked for `name`; "" stands for any session."""
 
-    def _ask(self, link: Link, command: OpenSession | ResumeSession | GetSession, then: Command | None = None) -> None:
+    def _ask(self, link: Link, command: OpeningCommand, then: Command | None = None) -> None:
         """Ask the backend to open this session, and act on `then` once it is open.
 
         A name that a list gave to a client is translated into the backend's own. The backend never hears the name of

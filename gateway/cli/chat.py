@@ -18,8 +18,7 @@ from dragoman.gateway.endpoint import parse
 from dragoman.gateway.observability import logs
 from dragoman.gateway.replay.in_process import InProcessEvent
 from dragoman.gateway.session.wording import UNREACHABLE
-from dragoman.mappings.canonical import Command, Event
-from dragoman.mappings.canonical import events as e
+from dragoman.mappings.canonical import Command, Event, events
 from dragoman.mappings.canonical.commands import CancelTurn, GetHistory, ListSessions
 from dragoman.mappings.canonical.values import Message
 from dragoman.mappings.errors import ConfigError
@@ -152,7 +151,7 @@ class Chat:
         elif ended is not None:
             self._tell_turn_end(ended)
 
-    def _tell_turn_end(self, ended: e.TurnEnded) -> None:
+    def _tell_turn_end(self, ended: events.TurnEnded) -> None:
         if ended.end == "failed":
             why = ended.failure.text if ended.failure is not None else ""
             if not why or why != self._error:
@@ -185,13 +184,13 @@ class Chat:
     def _show(self, event: Event) -> None:
         """Show an event of this client's turn as it comes."""
         match event:
-            case e.TextDelta():
+            case events.TextDelta():
                 self._terminal.write(event.text)
-            case e.ReasoningDelta() if self._terminal.live:
+            case events.ReasoningDelta() if self._terminal.live:
                 self._terminal.write(event.text, DIM)
-            case e.TextDone() | e.ReasoningDone():
+            case events.TextDone() | events.ReasoningDone():
                 self._terminal.end_line()
-            case e.TurnEnded():
+            case events.TurnEnded():
                 pass
             case _:
                 self._show_detail(event)
@@ -199,26 +198,26 @@ class Chat:
     def _show_detail(self, event: Event) -> None:
         """Show an event that is one line."""
         match event:
-            case e.ToolCallStarted():
+            case events.ToolCallStarted():
                 self._calls[event.call] = event.name, ""
-            case e.ToolCallArguments() if event.done:
+            case events.ToolCallArguments() if event.done:
                 self._calls[event.call] = event.name or self._calls.get(event.call, ("", ""))[0], event.json
-            case e.ToolCallFinished():
+            case events.ToolCallFinished():
                 name, arguments = self._calls.pop(event.call, (event.name, ""))
                 result = event.summary or event.output or ""
                 self._terminal.row(f"· {name} {arguments} {'failed' if event.is_error else '→'} {result}")
-            case e.Preamble():
+            case events.Preamble():
                 self._terminal.row(event.text)
-            case e.ModelRetry():
+            case events.ModelRetry():
                 self._terminal.row(f"The model call is tried again in {event.wait_ms / 1000:g} s: {event.text}")
-            case e.ErrorReported():
+            case events.ErrorReported():
                 self._error = event.text
                 self._terminal.fail(f"Error: {event.text}")
-            case e.Alert() | e.Gap():
+            case events.Alert() | events.Gap():
                 self._terminal.note(event.text)
-            case e.OtpSent():
+            case events.OtpSent():
                 self._terminal.note(f"A one-time code was sent by {event.channel} to {event.destination}.")
-            case e.CompactionStarted():
+            case events.CompactionStarted():
                 self._terminal.row("The backend summarises the history.")
             case _:
                 pass
@@ -227,24 +226,24 @@ class Chat:
         """Show an event of a turn that this client did not begin, in whole lines."""
         event = incoming.event
         match event:
-            case e.TextDone() if event.text.strip():
+            case events.TextDone() if event.text.strip():
                 self._terminal.line(f"agent: {event.text.strip()}")
-            case e.MessageAppended() if event.message.role == "user" and not self._sending:
+            case events.MessageAppended() if event.message.role == "user" and not self._sending:
                 self._terminal.line(f"another client: {event.message.text}")
-            case e.ApprovalRequested() | e.InteractionRequired() | e.OtpRequired():
+            case events.ApprovalRequested() | events.InteractionRequired() | events.OtpRequired():
                 self._question = TypedAnswer(event)
                 self._terminal.line(self._question.prompt)
-            case e.ApprovalResolved() | e.InteractionResolved():
+            case events.ApprovalResolved() | events.InteractionResolved():
                 self._question = None
-            case e.TurnEnded():
-                if self._question is not None and not isinstance(self._question.asked, e.OtpRequired):
+            case events.TurnEnded():
+                if self._question is not None and not isinstance(self._question.asked, events.OtpRequired):
                     self._question = None  # a code may be typed after the turn
                 self._tell_turn_end(event)
-            case e.BackendShutdown():
+            case events.BackendShutdown():
                 self._terminal.note("The backend shuts down.")
             case None:
                 pass
-            case _ if incoming.turn or isinstance(event, e.Alert | e.Gap):
+            case _ if incoming.turn or isinstance(event, events.Alert | events.Gap):
                 self._show_detail(event)
 
     # -- commands ----------------------------------------------------------------------------------------
@@ -256,7 +255,7 @@ class Chat:
         while (incoming := self._client.next_event(until - time.monotonic())) is not None:
             if getattr(incoming.event, "request", "") != request:
                 self._show_other(incoming)
-            elif isinstance(incoming.event, e.Reply) and incoming.event.failure is not None:
+            elif isinstance(incoming.event, events.Reply) and incoming.event.failure is not None:
                 self._terminal.fail(self._client.explain(incoming.event.failure))
                 return None
             else:
@@ -270,7 +269,7 @@ class Chat:
 
     def _list(self, _rest: str) -> None:
         listed = self._call(ListSessions())
-        for row in listed.sessions if isinstance(listed, e.SessionsListed) else ():
+        for row in listed.sessions if isinstance(listed, events.SessionsListed) else ():
             mark = "*" if row.session == self._client.session else " "
             self._terminal.line(f"{mark} {row.session}  {row.messages:4} messages  {row.title}".rstrip())
 
@@ -302,7 +301,7 @@ class Chat:
 
     def _history(self, _rest: str) -> None:
         page = self._call(GetHistory(limit=HISTORY, session=self._client.session))
-        items = page.items if isinstance(page, e.HistorySnapshot) else ()
+        items = page.items if isinstance(page, events.HistorySnapshot) else ()
         for item in reversed(items):
             if isinstance(item, Message):
                 self._terminal.line(f"{'you' if item.role == 'user' else 'agent'}: {item.text}")

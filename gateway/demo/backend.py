@@ -25,6 +25,7 @@ from dragoman.mappings.canonical.commands import (
     GetHistory,
     GetSession,
     ListCompletions,
+    OpeningCommand,
     OpenSession,
     PauseTurn,
     ResumeSession,
@@ -125,7 +126,7 @@ class DemoBackend:
 
     # -- what a session needs --------------------------------------------------------------------------
 
-    def _open(self, command: OpenSession | ResumeSession | GetSession) -> None:
+    def _open(self, command: OpeningCommand) -> None:
         """Open a new conversation, also to resume an unknown one (docs/dialects/smooth.md, section 6)."""
         if isinstance(command, GetSession):
             self._refuse(command.request, "not_found", f"session {command.session!r} not found")

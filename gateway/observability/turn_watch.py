@@ -18,8 +18,7 @@ from dragoman.gateway.observability import logs
 from dragoman.gateway.observability.trace_context import TraceContext, trace_id
 from dragoman.gateway.session.runs import Run
 from dragoman.gateway.session.session import Session
-from dragoman.mappings.canonical import Event
-from dragoman.mappings.canonical import events as e
+from dragoman.mappings.canonical import Event, events
 
 NS = 1_000_000_000
 
@@ -82,7 +81,7 @@ class TurnWatch:
             for moment in _moments(event, watched):
                 self._tell(run.turn, watched, moment)
         last = run.events[-1]
-        if run.ended and isinstance(last, e.TurnEnded):
+        if run.ended and isinstance(last, events.TurnEnded):
             del self._turns[run.turn]
             if self._spans is not None:
                 self._spans.end(run.turn, last.end, last.failure.text if last.failure is not None else "")
@@ -109,33 +108,33 @@ class TurnWatch:
 def _moments(event: Event, watched: WatchedTurn) -> Iterator[Moment]:
     """Yield what an event of a turn tells; most tell nothing."""
     match event:
-        case e.MessageAppended() if event.message.role == "user":
+        case events.MessageAppended() if event.message.role == "user":
             text = event.message.text
             yield Moment(name="input", facts={"characters": len(text)}, content=text)
-        case e.TurnAccepted():
+        case events.TurnAccepted():
             yield Moment(name="turn accepted")
-        case e.TextDelta() if not watched.spoke:
+        case events.TextDelta() if not watched.spoke:
             watched.spoke = True
             yield Moment(name="first text")
-        case e.ToolCallStarted():
+        case events.ToolCallStarted():
             watched.tools[event.call] = event.name
             yield Moment(name="tool started", facts={"tool": event.name})
-        case e.ToolCallArguments() if event.done:
+        case events.ToolCallArguments() if event.done:
             tool = event.name or watched.tools.get(event.call, "")
             yield Moment(name="tool called", facts={"tool": tool}, content=event.json)
-        case e.ToolCallFinished():
+        case events.ToolCallFinished():
             tool = event.name or watched.tools.get(event.call, "")
             facts = {"tool": tool, "failed": event.is_error}
             yield Moment(name="tool finished", facts=facts, content=event.output or "")
-        case e.ApprovalRequested() | e.OtpRequired():
+        case events.ApprovalRequested() | events.OtpRequired():
             yield Moment(name="question", facts={"tool": event.tool}, content=event.description)
-        case e.InteractionRequired():
+        case events.InteractionRequired():
             yield Moment(name="question", facts={"kind": event.kind}, content=event.reason)
-        case e.ApprovalResolved():
+        case events.ApprovalResolved():
             yield Moment(name="answer", facts={"approved": event.approved})
-        case e.InteractionResolved():
+        case events.InteractionResolved():
             yield Moment(name="answer", facts={"declined": event.declined})
-        case e.TurnEnded():
+        case events.TurnEnded():
             failed = {"cause": event.failure.cause} if event.failure is not None else {}
             yield Moment(name="turn ended", facts={"end": event.end, **failed}, content=event.text)
         case _:

@@ -22,9 +22,7 @@ from dragoman.gateway.replay.turn_matcher import WHY, MatchReport, Outcome, Repo
 from dragoman.gateway.session.history import page
 from dragoman.gateway.session.ports import BackendEvents
 from dragoman.gateway.timers import Schedule
-from dragoman.mappings.canonical import Command, Event
-from dragoman.mappings.canonical import commands as c
-from dragoman.mappings.canonical import events as e
+from dragoman.mappings.canonical import Command, Event, commands, events
 from dragoman.mappings.canonical.values import Cause, Failure
 from dragoman.mappings.dialect import Burst
 
@@ -76,45 +74,45 @@ class ReplayBackend:
     def stop(self) -> None:
         self._player.stop()
 
-    def send(self, commands: Sequence[Command]) -> None:
+    def send(self, items: Sequence[Command]) -> None:
         self._reporter.asked = True
-        for command in commands:
+        for command in items:
             match command:
-                case c.OpenSession() | c.ResumeSession() | c.GetSession():
+                case commands.OpenSession() | commands.ResumeSession() | commands.GetSession():
                     self._open_session(command)
-                case c.GetHistory():
+                case commands.GetHistory():
                     self._send_page(command)
-                case c.ListSessions():
-                    self._send_events(e.SessionsListed(request=command.request, sessions=()))
-                case c.Ping():
-                    self._send_events(e.Pong(request=command.request))
-                case c.ShutdownBackend():
-                    self._send_events(e.Reply(request=command.request))
+                case commands.ListSessions():
+                    self._send_events(events.SessionsListed(request=command.request, sessions=()))
+                case commands.Ping():
+                    self._send_events(events.Pong(request=command.request))
+                case commands.ShutdownBackend():
+                    self._send_events(events.Reply(request=command.request))
                 case _ if self._auto:
                     self._refuse(command, "playing")
-                case c.SubmitInput():
+                case commands.SubmitInput():
                     self._take_input(command)
                 case _:
                     self._take_command(command)
 
     # -- what a session needs --------------------------------------------------------------------------
 
-    def _open_session(self, command: c.OpenSession | c.ResumeSession | c.GetSession) -> None:
+    def _open_session(self, command: commands.OpeningCommand) -> None:
         """Open the recorded conversation as the session, also for a client that resumes another one."""
         known = self._plan.recording.header.session
-        if isinstance(command, c.GetSession) and not (known and command.session.endswith(known)):
+        if isinstance(command, commands.GetSession) and not (known and command.session.endswith(known)):
             text = f"session {command.session!r} not found"
-            self._send_events(e.Reply(request=command.request, failure=Failure(cause="not_found", text=text)))
+            self._send_events(events.Reply(request=command.request, failure=Failure(cause="not_found", text=text)))
             return
-        agent = "" if isinstance(command, c.GetSession) else command.agent
+        agent = "" if isinstance(command, commands.GetSession) else command.agent
         self._send_events(
-            e.SessionOpened(request=command.request, session=self._session.connected().id, agent=agent, ext={})
+            events.SessionOpened(request=command.request, session=self._session.connected().id, agent=agent, ext={})
         )
 
-    def _send_page(self, command: c.GetHistory) -> None:
+    def _send_page(self, command: commands.GetHistory) -> None:
         answer = page(self._session.connected(), command.request, command.limit or PAGE, command.cursor)
         text = f"unknown cursor {command.cursor!r}"
-        self._send_events(answer or e.Reply(request=command.request, failure=Failure(cause="invalid", text=text)))
+        self._send_events(answer or events.Reply(request=command.request, failure=Failure(cause="invalid", text=text)))
 
     def _refuse(self, command: Command, outcome: Outcome, report: MatchReport | None = None) -> None:
         if self.passes_on is not None:
@@ -122,15 +120,15 @@ class ReplayBackend:
             return
         self._reporter.report(report or MatchReport(words=named(command), outcome=outcome))
         failure = Failure(cause=CAUSES.get(outcome, "unsupported"), text=f"replay: {WHY[outcome]}")
-        self._send_events(e.Reply(request=command.request, failure=failure))
+        self._send_events(events.Reply(request=command.request, failure=failure))
 
     # -- commands --------------------------------------------------------------------------------------
 
-    def _take_input(self, command: c.SubmitInput) -> None:
+    def _take_input(self, command: commands.SubmitInput) -> None:
         self.start()
         if self._events.turn or self._player.has_early_command:
             failure = Failure(cause="busy", text="a turn of the recording is being played")
-            self._send_events(e.Reply(request=command.request, failure=failure))
+            self._send_events(events.Reply(request=command.request, failure=failure))
             return
         turn, report = self._matcher.match_input(command)
         if turn is None:
@@ -179,18 +177,18 @@ class ReplayBackend:
         self._player.drop_rest()
         self._reporter.report(MatchReport(words=named(command), outcome="another_answer"))
         self._turn = None
-        self._send_events(e.Reply(request=command.request))
+        self._send_events(events.Reply(request=command.request))
         failure = Failure(cause="unsupported", text=f"replay: {WHY['another_answer']}")
-        self._send_events(*self._events.begin_forced_end(), e.TurnEnded(end="failed", failure=failure))
+        self._send_events(*self._events.begin_forced_end(), events.TurnEnded(end="failed", failure=failure))
         self._end_turn()
 
     def _send_answer(self, command: Command, answer: Event | None) -> None:
         """Send the recorded answer."""
-        self._send_events(structs.replace(answer or e.Reply(request=""), request=command.request))
+        self._send_events(structs.replace(answer or events.Reply(request=""), request=command.request))
 
     # -- turns and parts -----------------------------------------------------------------------------
 
-    def _begin_turn(self, turn: RecordedTurn, command: c.SubmitInput | None = None) -> None:
+    def _begin_turn(self, turn: RecordedTurn, command: commands.SubmitInput | None = None) -> None:
         self._turn = turn
         self._begin_part(0, command)
 
@@ -202,7 +200,7 @@ class ReplayBackend:
         part = self._turn.parts[place]
         self._player.begin(part)
         self._events.begin_part(command, auto=self._auto)
-        if command is not None and not (isinstance(command, c.SubmitInput) and _accepted(part.answer)):
+        if command is not None and not (isinstance(command, commands.SubmitInput) and _accepted(part.answer)):
             self._send_answer(command, _without_result(part.answer))
         if part.command is None:
             self._player.send_history()
@@ -219,7 +217,7 @@ class ReplayBackend:
         """End the turn, and the play after the last one."""
         if self._events.turn or self._events.input_pending:
             failure = Failure(cause="upstream_lost", text="the recording ends in the midst of this turn")
-            self._send_events(*self._events.begin_forced_end(), e.TurnEnded(end="failed", failure=failure))
+            self._send_events(*self._events.begin_forced_end(), events.TurnEnded(end="failed", failure=failure))
         if not self._matcher.unused:
             self.ended()
 
@@ -240,9 +238,9 @@ class ReplayBackend:
 
 def _accepted(answer: Event | None) -> bool:
     """Return True if an input was accepted: its answer in the log is then TurnAccepted."""
-    return not isinstance(answer, e.Reply) or answer.failure is None
+    return not isinstance(answer, events.Reply) or answer.failure is None
 
 
 def _without_result(answer: Event | None) -> Event | None:
     """Return a recorded answer without its result, which names the recorded session and question."""
-    return structs.replace(answer, result=UNSET) if isinstance(answer, e.Reply) else answer
+    return structs.replace(answer, result=UNSET) if isinstance(answer, events.Reply) else answer

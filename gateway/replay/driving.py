@@ -23,9 +23,7 @@ from dragoman.gateway.replay.in_process import InProcessEvent, InProcessTranspor
 from dragoman.gateway.replay.matching import ANSWERS
 from dragoman.gateway.replay.plan import RecordedTurn, ReplayPlan, TurnPart
 from dragoman.gateway.session.wording import in_words
-from dragoman.mappings.canonical import Command, Event
-from dragoman.mappings.canonical import commands as c
-from dragoman.mappings.canonical import events as e
+from dragoman.mappings.canonical import Command, Event, commands, events
 from dragoman.mappings.canonical.state import Question, Resolution
 from dragoman.mappings.canonical.values import Text, snake_case
 from dragoman.mappings.errors import ConfigError
@@ -129,17 +127,17 @@ class Driver:
     # -- to the backend ------------------------------------------------------------------------------------
 
     async def _open(self) -> None:
-        request = self._send(c.OpenSession())
+        request = self._send(commands.OpenSession())
         if not await self._wait_until(lambda: self._attached or request in self._answers):
             raise DrivingError("the backend opened no session in time")
         answer = self._answers.get(request)
-        if not self._attached and isinstance(answer, e.Reply) and answer.failure is not None:
+        if not self._attached and isinstance(answer, events.Reply) and answer.failure is not None:
             raise DrivingError(f"the backend opened no session: {answer.failure.text}")
 
     async def _drive_turn(self, turn: RecordedTurn) -> bool:
         """Send an input and what followed; return False if its turn did not end, which allows no further input."""
         first, *rest = turn.parts
-        if not isinstance(first.command, c.SubmitInput):
+        if not isinstance(first.command, commands.SubmitInput):
             return True
         self._heard.begin()
         self._question, self._text = None, 0
@@ -151,13 +149,13 @@ class Driver:
         streamed = self._streamed(first)
         asked: Question | None = None
         for before, part in pairwise((first, *rest)):
-            refused = before.answer if isinstance(before.answer, e.InteractionInvalid) else None
+            refused = before.answer if isinstance(before.answer, events.InteractionInvalid) else None
             asked = self._question_in(before) if refused is None else asked  # it stays open
             await self._send_recorded(part, streamed, asked, refused)
             streamed += self._streamed(part)
         return await self._wait_for_end()
 
-    async def _send_input(self, command: c.SubmitInput) -> bool | None:
+    async def _send_input(self, command: commands.SubmitInput) -> bool | None:
         """Send an input; return whether it was accepted, or None after the deadline."""
         self._accepted = self._ended = False
         request = self._send(command)
@@ -169,7 +167,7 @@ class Driver:
         return self._accepted
 
     async def _send_recorded(
-        self, part: TurnPart, streamed: int, asked: Question | None, refused: e.InteractionInvalid | None
+        self, part: TurnPart, streamed: int, asked: Question | None, refused: events.InteractionInvalid | None
     ) -> None:
         """Send a recorded command of a turn at its time: an answer to a question, or any other command."""
         command = part.command
@@ -182,32 +180,34 @@ class Driver:
                 await self._type(part, command, asked, refused)
             return
         await self._wait_until(lambda: self._ended or self._text >= streamed)
-        if self._ended and isinstance(command, c.CancelTurn):
+        if self._ended and isinstance(command, commands.CancelTurn):
             return  # a turn that has ended cannot be cancelled
         over = self._ended
-        if isinstance(command, c.ResumeTurn) and any(line.turn for line, _ in self._plan.events(part)):
+        if isinstance(command, commands.ResumeTurn) and any(line.turn for line, _ in self._plan.events(part)):
             self._ended = over = False  # the recorded turn went on; without events in it there was nothing to resume
         request = self._send(command)
         await self._wait_until(lambda: request in self._answers or (self._ended and not over))
         answer = self._answers.get(request)
-        if isinstance(answer, e.Reply) and answer.failure is not None:
+        if isinstance(answer, events.Reply) and answer.failure is not None:
             self._ended = True
             self._note_refusal(answer)
 
     def _answer(self, command: Command) -> None:
         """Give the recorded answer if the question is of its kind, else deny."""
         asked, self._question = self._question, None
-        if isinstance(asked, e.ApprovalRequested):
-            approved = isinstance(command, c.AnswerApproval) and command.approved
-            self._send(c.AnswerApproval(approved=approved, question=asked.question))
-        elif isinstance(asked, e.InteractionRequired):
+        if isinstance(asked, events.ApprovalRequested):
+            approved = isinstance(command, commands.AnswerApproval) and command.approved
+            self._send(commands.AnswerApproval(approved=approved, question=asked.question))
+        elif isinstance(asked, events.InteractionRequired):
             given = (
-                command if isinstance(command, c.AnswerInteraction) else c.AnswerInteraction(question="", declined=True)
+                command
+                if isinstance(command, commands.AnswerInteraction)
+                else commands.AnswerInteraction(question="", declined=True)
             )
             self._send(structs.replace(given, question=asked.question, kind=asked.kind))
 
     async def _type(
-        self, part: TurnPart, answer: Command, asked: Question, refused: e.InteractionInvalid | None
+        self, part: TurnPart, answer: Command, asked: Question, refused: events.InteractionInvalid | None
     ) -> None:
         """Type the answer to the recorded question, if the run ended in exactly the question's words."""
         for number, (words, text) in enumerate(typed(asked, answer, refused)):
@@ -216,9 +216,9 @@ class Driver:
             self._text -= taken
             if number == 0 and refused is None:
                 self._heard.take_more(asked)
-            if number == 0 and not isinstance(part.answer, e.InteractionInvalid):
+            if number == 0 and not isinstance(part.answer, events.InteractionInvalid):
                 self._heard.take_more(resolved(asked, answer))
-            if not await self._send_input(c.SubmitInput(segments=(Text(text=text),))):
+            if not await self._send_input(commands.SubmitInput(segments=(Text(text=text),))):
                 self._ended = True
                 return
 
@@ -232,23 +232,23 @@ class Driver:
         while await self._wait_until(lambda: self._ended or self._question is not None):
             if self._ended:
                 return True
-            self._answer(c.AnswerApproval(approved=False))
+            self._answer(commands.AnswerApproval(approved=False))
         return self._give_up("did not end a turn")
 
     def _give_up(self, what: str) -> bool:
         self._refusals.append(f"the backend {what} within {self._deadline:g} s")
-        self._send(c.CancelTurn())
+        self._send(commands.CancelTurn())
         return False
 
     def _note_refusal(self, answer: Event) -> None:
         """Note a refusal; raise DrivingError if the backend was never reached."""
-        if isinstance(answer, e.Reply) and answer.failure is not None:
+        if isinstance(answer, events.Reply) and answer.failure is not None:
             if answer.failure.cause == "upstream_lost" and not self._reached:
                 raise UnreachedError(answer.failure.text)
             self._refusals.append(f"the backend refused: {answer.failure.text}")
 
     def _streamed(self, part: TurnPart) -> int:
-        return sum(len(event.text) for _, event in self._plan.events(part) if isinstance(event, e.TextDelta))
+        return sum(len(event.text) for _, event in self._plan.events(part) if isinstance(event, events.TextDelta))
 
     def _send(self, command: Command) -> str:
         request = f"drive-{next(self._requests)}"
@@ -266,17 +266,17 @@ class Driver:
         elif event is not None and (request := getattr(event, "request", "")):
             self._answers[request] = event
         match event:
-            case e.TurnAccepted():
+            case events.TurnAccepted():
                 self._accepted = True
-            case e.TextDelta():
+            case events.TextDelta():
                 self._text += len(event.text)
-            case e.ApprovalRequested() | e.InteractionRequired():
+            case events.ApprovalRequested() | events.InteractionRequired():
                 self._question = self._asked = event
-            case e.InteractionInvalid():
+            case events.InteractionInvalid():
                 self._question = self._asked  # it stays open
-            case e.ApprovalResolved() | e.InteractionResolved():
+            case events.ApprovalResolved() | events.InteractionResolved():
                 self._question = None
-            case e.TurnEnded():
+            case events.TurnEnded():
                 self._ended = True
         self._news.set()
 
@@ -306,7 +306,7 @@ class DrivenEvents:
     def take(self, turn: str, event: Any) -> None:
         """Add a delivered event."""
         if self._into and turn != self._into:
-            if isinstance(event, e.MessageAppended) and event.message.role == "user":
+            if isinstance(event, events.MessageAppended) and event.message.role == "user":
                 return  # the typed answer
             turn = self._into
         self.events.append((turn, event))
@@ -326,7 +326,7 @@ class DrivenEvents:
         """
         turn = self.events[-1][0] if self.events else ""
         mine = [place for place, (of, _) in enumerate(self.events) if of == turn]
-        deltas = [place for place in mine if isinstance(self.events[place][1], e.TextDelta)]
+        deltas = [place for place in mine if isinstance(self.events[place][1], events.TextDelta)]
         text = "".join(self.events[place][1].text for place in deltas)
         if not text.endswith(words):
             return 0
@@ -336,19 +336,23 @@ class DrivenEvents:
             delta = self.events[place][1]
             self.events[place] = turn, structs.replace(delta, text=delta.text[: max(0, len(delta.text) - left)])
             left = max(0, left - len(delta.text))
-        self.events = [(of, event) for of, event in self.events if of != turn or not isinstance(event, e.TurnEnded)]
+        self.events = [
+            (of, event) for of, event in self.events if of != turn or not isinstance(event, events.TurnEnded)
+        ]
         self._into = turn
         return len(words)
 
 
-def typed(asked: Question, answer: Command, refused: e.InteractionInvalid | None = None) -> Iterator[tuple[str, str]]:
+def typed(
+    asked: Question, answer: Command, refused: events.InteractionInvalid | None = None
+) -> Iterator[tuple[str, str]]:
     """Yield the words of a question and the input that gives this answer, once for each field of a form.
 
     A form without a recorded answer is declined. A form that was `refused` is filled in again from the first wrong
     field.
     """
-    if isinstance(asked, e.ApprovalRequested):
-        yield in_words(asked), "approve" if isinstance(answer, c.AnswerApproval) and answer.approved else "deny"
+    if isinstance(asked, events.ApprovalRequested):
+        yield in_words(asked), "approve" if isinstance(answer, commands.AnswerApproval) and answer.approved else "deny"
         return
     form = Form(asked)
     fault = form.again(refused) if refused is not None else ""
@@ -360,13 +364,13 @@ def typed(asked: Question, answer: Command, refused: e.InteractionInvalid | None
 
 def resolved(asked: Question, answer: Command) -> Resolution:
     """Return the event that resolves a question with this answer."""
-    if isinstance(asked, e.ApprovalRequested):
-        return e.ApprovalResolved(approved=isinstance(answer, c.AnswerApproval) and answer.approved)
-    return e.InteractionResolved(question=asked.question, declined=_values(answer) is None)
+    if isinstance(asked, events.ApprovalRequested):
+        return events.ApprovalResolved(approved=isinstance(answer, commands.AnswerApproval) and answer.approved)
+    return events.InteractionResolved(question=asked.question, declined=_values(answer) is None)
 
 
 def _values(answer: Command) -> Raw | None:
     """Return the recorded values of a form, or None."""
-    if not isinstance(answer, c.AnswerInteraction) or answer.declined or answer.values is UNSET:
+    if not isinstance(answer, commands.AnswerInteraction) or answer.declined or answer.values is UNSET:
         return None
     return answer.values

@@ -20,9 +20,7 @@ from dragoman.gateway.replay.replayed_events import ADDED_BY_SESSION, Counted, u
 from dragoman.gateway.replay.turn_matcher import MatchReport, Reporter, named
 from dragoman.gateway.services import Services
 from dragoman.gateway.session.ports import Backend, BackendEvents
-from dragoman.mappings.canonical import Command, Event, SessionState
-from dragoman.mappings.canonical import commands as c
-from dragoman.mappings.canonical import events as e
+from dragoman.mappings.canonical import Command, Event, SessionState, commands, events
 from dragoman.mappings.canonical.values import Cause, Ext, Item, Message
 from dragoman.mappings.dialect import Burst, Dialect, Loss
 
@@ -60,17 +58,17 @@ class LiveBackend(AskingBackend):
 
     # -- from the session --------------------------------------------------------------------------------
 
-    def send(self, commands: Sequence[Command]) -> None:
+    def send(self, items: Sequence[Command]) -> None:
         """Send commands to the live backend, or hold them until it has the history."""
         if self._asking.active:
-            self._hold(commands)
+            self._hold(items)
             return
-        for command in commands:
-            if isinstance(command, c.SubmitInput):
+        for command in items:
+            if isinstance(command, commands.SubmitInput):
                 self.running, self._input = True, command.request
-        self._unanswered.update(command.request for command in commands if command.request)
-        if commands:
-            self._backend.send(commands)
+        self._unanswered.update(command.request for command in items if command.request)
+        if items:
+            self._backend.send(items)
 
     def take_over(self) -> None:
         """Continue the session from here: give the live backend the history, or say that it does not get it."""
@@ -102,20 +100,20 @@ class LiveBackend(AskingBackend):
         """Track the state of the live backend; return True if the session gets this event."""
         request = getattr(item, "request", "")
         self._unanswered.discard(request)
-        if isinstance(item, e.TurnEnded) or (isinstance(item, e.StatusChanged) and item.status != "running"):
+        if isinstance(item, events.TurnEnded) or (isinstance(item, events.StatusChanged) and item.status != "running"):
             self.running = False
-        if isinstance(item, e.SessionOpened):
+        if isinstance(item, events.SessionOpened):
             self._ids = item.ext
         if self._asking.is_asked(request):
             self._asking.answer(item)
             return False
-        if isinstance(item, e.HistorySnapshot) and not request:
+        if isinstance(item, events.HistorySnapshot) and not request:
             loss = Loss(kind=type(item).__name__, why="the history of the live backend alone")
             self._services.ledger.record([loss], session=self._session.connected().id, source=self._dialect.name)
             return False
-        if isinstance(item, e.Reply) and item.failure is not None and request == self._input:
+        if isinstance(item, events.Reply) and item.failure is not None and request == self._input:
             self.running = False  # the input was refused
-        return not isinstance(item, e.SessionOpened) and type(item) not in self._left_out
+        return not isinstance(item, events.SessionOpened) and type(item) not in self._left_out
 
     def lost(self, text: str, unsent: Sequence[Command], cause: Cause = "upstream_lost") -> None:
         others, held = self._asking.lost(unsent)
@@ -132,23 +130,23 @@ class LiveBackend(AskingBackend):
     def _give_history(self, items: Sequence[Item], takes: Callable[[Sequence[Item]], Ext | None]) -> Script:
         """Open a conversation, and give it the messages of the session."""
         try:
-            opening = self._session.connected().opening or c.OpenSession()
+            opening = self._session.connected().opening or commands.OpenSession()
             answer = yield structs.replace(opening, request="")
-            if isinstance(answer, e.SessionOpened):
-                answer = yield c.ResumeSession(session=answer.session, ext=takes(items))
+            if isinstance(answer, events.SessionOpened):
+                answer = yield commands.ResumeSession(session=answer.session, ext=takes(items))
         except TimedOut:
             refusal = "it did not take it in time"
         else:
-            refused = answer.failure if isinstance(answer, e.Reply) else None
+            refused = answer.failure if isinstance(answer, events.Reply) else None
             refusal = refused.text if refused is not None else "it did not answer"
-            if isinstance(answer, e.SessionOpened):
+            if isinstance(answer, events.SessionOpened):
                 log.info("the live backend continues the session", backend=self._name, messages=len(items))
                 return
         self._alert(f"the live backend continues without the {len(items)} messages before: {refusal}")
 
     def _alert(self, text: str) -> None:
         log.warning(text)
-        alert = e.Alert(level="warn", source="gateway", text=text, at=self._services.clock())
+        alert = events.Alert(level="warn", source="gateway", text=text, at=self._services.clock())
         self._session.receive([Burst(items=[alert])])
 
 

@@ -18,8 +18,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import UNSET, Raw, Struct
 
-from dragoman.mappings.canonical import Command
-from dragoman.mappings.canonical import commands as c
+from dragoman.mappings.canonical import Command, commands
 from dragoman.mappings.canonical.values import flatten
 
 MatchLevel = Literal["exact", "same", "near", "other"]
@@ -31,7 +30,7 @@ SAMPLE = 80  # characters of a differing field in a report
 
 NOT_COMPARED = frozenset({"request", "session", "ext"})
 OF_THE_QUESTION = frozenset({"question", "kind"})  # some clients leave these out; plan.py knows the open question
-ANSWERS = (c.AnswerApproval, c.AnswerInteraction)
+ANSWERS = (commands.AnswerApproval, commands.AnswerInteraction)
 
 _UUID = re.compile(r"\b[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}\b")
 _DAY, _CLOCK, _ZONE = r"\d{4}-\d{2}-\d{2}", r"\d{2}:\d{2}(?::\d{2}(?:\.\d+)?)?", r"(?:Z|[+-]\d{2}:?\d{2})?"

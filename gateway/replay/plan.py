@@ -19,24 +19,29 @@ from dragoman.gateway.recording.format import RecordingError
 from dragoman.gateway.recording.lines import UP, EventLine
 from dragoman.gateway.recording.reader import Reader, about_no_session
 from dragoman.gateway.replay.matching import ANSWERS, compare_commands
-from dragoman.mappings.canonical import Command, Event
-from dragoman.mappings.canonical import commands as c
-from dragoman.mappings.canonical import events as e
+from dragoman.mappings.canonical import Command, Event, commands, events
 from dragoman.mappings.canonical.state import Question, Resolution
 
 STEERING = (
-    c.SubmitInput,
-    c.CancelTurn,
-    c.PauseTurn,
-    c.ResumeTurn,
-    c.Compact,
-    c.AnswerApproval,
-    c.AnswerOtp,
-    c.AnswerInteraction,
+    commands.SubmitInput,
+    commands.CancelTurn,
+    commands.PauseTurn,
+    commands.ResumeTurn,
+    commands.Compact,
+    commands.AnswerApproval,
+    commands.AnswerOtp,
+    commands.AnswerInteraction,
 )
 """Commands on which the events after them depend."""
 
-ANSWERED_LOCALLY = (c.OpenSession, c.ResumeSession, c.GetSession, c.ListSessions, c.GetHistory, c.Ping)
+ANSWERED_LOCALLY = (
+    commands.OpenSession,
+    commands.ResumeSession,
+    commands.GetSession,
+    commands.ListSessions,
+    commands.GetHistory,
+    commands.Ping,
+)
 """Commands that a replay answers from its own session."""
 
 PENDING_MAX = 256  # commands of clients that may still reach the backend; a session allows as many
@@ -125,8 +130,8 @@ class _FoundCommand(Struct, kw_only=True, eq=False):
         A refused command changed nothing, but a refused input is still an input.
         """
         answer = self.answer_to_client
-        refused = isinstance(answer, e.Reply) and answer.failure is not None
-        return isinstance(self.command, STEERING) and (not refused or isinstance(self.command, c.SubmitInput))
+        refused = isinstance(answer, events.Reply) and answer.failure is not None
+        return isinstance(self.command, STEERING) and (not refused or isinstance(self.command, commands.SubmitInput))
 
     @property
     def answer_to_client(self) -> Event | None:
@@ -180,7 +185,7 @@ class _PlanReader:
             self._take_event(line, line.event)
 
     def _take_of_client(self, line: EventLine, command: Command) -> None:
-        begins = not isinstance(command, c.SubmitInput)  # TurnAccepted shows later that an input began a turn
+        begins = not isinstance(command, commands.SubmitInput)  # TurnAccepted shows later that an input began a turn
         key = (line.link, command.request)
         found = _FoundCommand(line=line, command=command, key=key, question=self._question, begins=begins)
         self._of_clients.append(found)
@@ -201,7 +206,7 @@ class _PlanReader:
         A smooth client sends all commands of a turn under one request; the last unanswered one is meant.
         """
         request = getattr(event, "request", "")
-        if not request or isinstance(event, e.TurnAccepted | e.SessionOpened | e.HistorySnapshot):
+        if not request or isinstance(event, events.TurnAccepted | events.SessionOpened | events.HistorySnapshot):
             return
         recent = reversed(self._of_clients[-PENDING_MAX:])
         found = next((one for one in recent if one.key == (line.link, request) and not one.settled), None)
@@ -211,22 +216,22 @@ class _PlanReader:
                 self._pending.remove(found)
 
     def _take_event(self, line: EventLine, event: Event) -> None:
-        if type(event) is e.TextDelta and line.turn in self._turns:
+        if type(event) is events.TextDelta and line.turn in self._turns:
             return  # most lines are text
-        if isinstance(event, e.TurnAccepted) and line.turn not in self._turns:
+        if isinstance(event, events.TurnAccepted) and line.turn not in self._turns:
             key = (line.origin.link, line.origin.request)
             for found in reversed(self._of_clients):
-                if isinstance(found.command, c.SubmitInput) and found.key == key:
+                if isinstance(found.command, commands.SubmitInput) and found.key == key:
                     found.begins = found.settled = True
                     break
         elif isinstance(event, Question):
             self._question = event.question
         elif isinstance(event, Resolution):
             self._take_resolution(line, event)
-        elif isinstance(event, e.TurnEnded):
+        elif isinstance(event, events.TurnEnded):
             self._ends.append(line.seq)
             self._question = ""
-        elif isinstance(event, e.ModelTurnStarted):
+        elif isinstance(event, events.ModelTurnStarted):
             self._has_model_turns = True
         if line.turn:
             self._turns.add(line.turn)
@@ -238,9 +243,9 @@ class _PlanReader:
         )
         if self._question and not answered:
             command: Command = (
-                c.AnswerApproval(approved=event.approved, question=event.question)
-                if isinstance(event, e.ApprovalResolved)
-                else c.AnswerInteraction(question=event.question, declined=event.declined)
+                commands.AnswerApproval(approved=event.approved, question=event.question)
+                if isinstance(event, events.ApprovalResolved)
+                else commands.AnswerInteraction(question=event.question, declined=event.declined)
             )
             before = structs.replace(line, seq=line.seq - 1)  # the event itself follows the command
             self._of_clients.append(_FoundCommand(line=before, command=command, question=self._question))
@@ -248,18 +253,18 @@ class _PlanReader:
 
     def plan(self, recording: Reader) -> ReplayPlan:
         """Return the plan of the lines that were taken."""
-        commands = self._to_backend or [found for found in self._of_clients if found.begins]
-        steering = [found for found in commands if found.steers]
+        taken = self._to_backend or [found for found in self._of_clients if found.begins]
+        steering = [found for found in taken if found.steers]
         lasts = [*(found.line.seq - 1 for found in steering), self.last]
         turns = [[TurnPart(seq=0, t=0, last=lasts[0])]]
         for found, last in zip(steering, lasts[1:], strict=True):
-            if isinstance(found.command, c.SubmitInput):
+            if isinstance(found.command, commands.SubmitInput):
                 turns.append([])
             turns[-1].append(found.part(last))
         return ReplayPlan(
             recording=recording,
             turns=tuple(RecordedTurn(number=number, parts=tuple(parts)) for number, parts in enumerate(turns)),
-            others=tuple(found.part(found.line.seq) for found in commands if not found.steers),
+            others=tuple(found.part(found.line.seq) for found in taken if not found.steers),
             ends=tuple(self._ends),
             has_model_turns=self._has_model_turns,
         )

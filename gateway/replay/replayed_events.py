@@ -20,18 +20,16 @@ from msgspec import structs
 
 from dragoman.gateway.recording.lines import EventLine
 from dragoman.gateway.replay.matching import ANSWERS
-from dragoman.mappings.canonical import Command, Event, SessionState
-from dragoman.mappings.canonical import commands as c
-from dragoman.mappings.canonical import events as e
+from dragoman.mappings.canonical import Command, Event, SessionState, commands, events
 
-ADDED_BY_SESSION = frozenset({e.ModelTurnStarted, e.ModelTurnEnded, e.TurnResult})
+ADDED_BY_SESSION = frozenset({events.ModelTurnStarted, events.ModelTurnEnded, events.TurnResult})
 """Events that a session adds, unless it relies on its backend for model turns.
 
 TurnResult is one of them, because a model turn is over before the output of the turn is.
 """
 
-IN_WORDS = frozenset({e.QuestionAsked, e.QuestionAnswered})
-Counted = e.ModelTurnStarted | e.ModelTurnEnded | e.ModelCallStarted | e.ModelCallEnded
+IN_WORDS = frozenset({events.QuestionAsked, events.QuestionAnswered})
+Counted = events.ModelTurnStarted | events.ModelTurnEnded | events.ModelCallStarted | events.ModelCallEnded
 
 
 class ReplayedEvents:
@@ -67,54 +65,59 @@ class ReplayedEvents:
         """Begin a part with this command of the session's client, or with none if `auto`."""
         self._auto = auto
         self._answered = self._run_begins = isinstance(command, ANSWERS)
-        if isinstance(command, c.SubmitInput):
+        if isinstance(command, commands.SubmitInput):
             self._request = command.request
 
     def begin_forced_end(self) -> list[Event]:
         """Close the recorded turn that does not end in the recording; return the events before its TurnEnded."""
         self.turn = ""
         request, self._request = self._request, None
-        return [e.TurnAccepted(request=request)] if request is not None else []
+        return [events.TurnAccepted(request=request)] if request is not None else []
 
     def select(self, line: EventLine, event: Event) -> list[Event]:
         """Return the events to send for this line."""
-        if type(event) is e.TextDelta and not self._run_begins:
+        if type(event) is events.TextDelta and not self._run_begins:
             self.turn = line.turn or self.turn
             return [event]  # the shortest way, because most lines are text
-        events = self._select(line, event)
-        return self._with_model_turns(events) if self._adds_model_turns and events else events
+        selected = self._select(line, event)
+        return self._with_model_turns(selected) if self._adds_model_turns and selected else selected
 
-    def _with_model_turns(self, events: list[Event]) -> list[Event]:
-        accepted = type(events[0]) is e.TurnAccepted
+    def _with_model_turns(self, selected: list[Event]) -> list[Event]:
+        accepted = type(selected[0]) is events.TurnAccepted
         if not accepted and not self._run_begins:
-            return events
-        started = e.ModelTurnStarted(index=self._model_turns)
+            return selected
+        started = events.ModelTurnStarted(index=self._model_turns)
         self._model_turns += 1
         if accepted:
-            return [*events, started]
+            return [*selected, started]
         self._run_begins = False
-        return [started, *events]
+        return [started, *selected]
 
     def _select(self, line: EventLine, event: Event) -> list[Event]:
-        self.turn = "" if isinstance(event, e.TurnEnded) else line.turn or self.turn
+        self.turn = "" if isinstance(event, events.TurnEnded) else line.turn or self.turn
         if type(event) in self._left_out:
             return []
         match event:
-            case e.ModelTurnStarted() | e.ModelTurnEnded() | e.ModelCallStarted() | e.ModelCallEnded():
+            case (
+                events.ModelTurnStarted()
+                | events.ModelTurnEnded()
+                | events.ModelCallStarted()
+                | events.ModelCallEnded()
+            ):
                 return [self._counting(event)]
-            case e.TurnAccepted():
+            case events.TurnAccepted():
                 return self._accepted()
-            case e.MessageAppended(message=message) if message.role == "user":
+            case events.MessageAppended(message=message) if message.role == "user":
                 echo, self._echo = self._echo, False
-                return [] if echo else [e.MessageAppended(message=structs.replace(message, id="", turn=""))]
-            case e.ApprovalResolved() | e.InteractionResolved() if self._answered:
+                return [] if echo else [events.MessageAppended(message=structs.replace(message, id="", turn=""))]
+            case events.ApprovalResolved() | events.InteractionResolved() if self._answered:
                 self._answered = False
                 return []
-            case e.StatusChanged(status=status) if line.turn and status != "running":
+            case events.StatusChanged(status=status) if line.turn and status != "running":
                 return []
-            case e.TurnEnded():
+            case events.TurnEnded():
                 return [structs.replace(event, message="")]
-            case e.SessionUpdated() | e.SessionActivated() | e.SessionClosed():
+            case events.SessionUpdated() | events.SessionActivated() | events.SessionClosed():
                 return self._titled(event)
         return [event]
 
@@ -133,14 +136,14 @@ class ReplayedEvents:
         if self._auto or request is None:
             return []
         self._echo = True
-        return [e.TurnAccepted(request=request)]
+        return [events.TurnAccepted(request=request)]
 
-    def _titled(self, event: e.SessionUpdated | e.SessionActivated | e.SessionClosed) -> list[Event]:
+    def _titled(self, event: events.SessionNews) -> list[Event]:
         """Return only the change of the title, because the other fields describe the recorded session."""
         title, state = event.session.title, self._state()
         if not title or title == state.title:
             return []
-        return [e.SessionUpdated(session=structs.replace(event.session, session=state.id, ext=None))]
+        return [events.SessionUpdated(session=structs.replace(event.session, session=state.id, ext=None))]
 
 
 def uncounted(event: Counted) -> Event:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from dragoman.gateway.session.ports import Client
-from dragoman.mappings.canonical import Batch
-from dragoman.mappings.canonical import events as e
+from dragoman.mappings.canonical import Batch, events
 from dragoman.mappings.dialect import Dialect, SessionProjection
 
 
@@ -26,7 +25,7 @@ class Attachment(Struct, kw_only=True, eq=False):
     offered: int = 0
     rendered: int = 0
     merged: int = 0
-    told: e.Gap | None = None
+    told: events.Gap | None = None
 
 
 def is_own(attachment: Attachment, batch: Batch) -> bool:

@@ -25,8 +25,7 @@ from dragoman.gateway.session.inputs import BUSY, Inputs
 from dragoman.gateway.session.ports import Client
 from dragoman.gateway.session.questions import Questions
 from dragoman.gateway.session.turn_states import CancelState, ConnectionState, Trigger
-from dragoman.mappings.canonical import Command, Event
-from dragoman.mappings.canonical import commands as c
+from dragoman.mappings.canonical import Command, Event, commands
 from dragoman.mappings.canonical.events import (
     InteractionInvalid,
     OtpInvalid,
@@ -71,7 +70,7 @@ class Commands:
         self._inputs = inputs
         self._questions = questions
         self.deadline = CancelDeadline(context)
-        self._held: list[tuple[Client | None, c.CancelTurn]] = []  # cancels that wait for the connection
+        self._held: list[tuple[Client | None, commands.CancelTurn]] = []  # cancels that wait for the connection
 
     # -- asked -------------------------------------------------------------------------------------------
 
@@ -79,42 +78,40 @@ class Commands:
         """Act on a command of a client."""
         context = self._context
         match command:
-            case c.GetHistory() if context.state.backend_ids is None or not context.upstream.stores_history:
+            case commands.GetHistory() if context.state.backend_ids is None or not context.upstream.stores_history:
                 self._page(client, command)
-            case c.SubmitInput():
+            case commands.SubmitInput():
                 self._inputs.submit(client, command)
                 self._context.effects.note_quiet()
-            case c.CancelTurn() if not self._inputs.may_cancel(client):
+            case commands.CancelTurn() if not self._inputs.may_cancel(client):
                 client.refuse(command.request, "not_running", "no turn of this client is in progress")
-            case c.CancelTurn():
+            case commands.CancelTurn():
                 self.cancel(client, command)
-            case c.AnswerApproval() | c.AnswerInteraction() | c.PauseTurn() if self._is_severed:
+            case commands.AnswerApproval() | commands.AnswerInteraction() | commands.PauseTurn() if self._is_severed:
                 client.refuse(command.request, "busy", BUSY)
-            case c.PauseTurn():
+            case commands.PauseTurn():
                 self._pause(client, command)
-            case c.ResumeTurn() if self._questions.show_again(client):
+            case commands.ResumeTurn() if self._questions.show_again(client):
                 client.send([Reply(request=command.request)])
-            case c.AnswerApproval() | c.AnswerInteraction():
+            case commands.AnswerApproval() | commands.AnswerInteraction():
                 self._questions.answer(client, command)
-            case c.AnswerOtp():
+            case commands.AnswerOtp():
                 self._questions.answer_code(client, command)
-            case c.RenameSession() if not context.upstream.commands.can_write_type(c.RenameSession):
+            case commands.RenameSession() if not context.upstream.commands.can_write_type(commands.RenameSession):
                 self._rename(client, command)
             case Unmapped():
                 client.refuse(command.request, "unsupported", f"unknown command {command.tag!r}")
             case _:
                 self._in_flight.forward(client, command)
 
-    def open(
-        self, client: Client, command: c.OpenSession | c.ResumeSession | c.GetSession, then: Command | None = None
-    ) -> None:
+    def open(self, client: Client, command: commands.OpeningCommand, then: Command | None = None) -> None:
         """Have the backend open or find the conversation of a new session, and attach `client` when it has.
 
         `then` is what the client asked of the session by the same request.
         """
-        if isinstance(command, c.OpenSession):
+        if isinstance(command, commands.OpenSession):
             self._context.state.opening = command
-        elif isinstance(command, c.ResumeSession):
+        elif isinstance(command, commands.ResumeSession):
             self._context.state.opening = _opening_of(command)
         self._in_flight.forward(client, command, then=then)
 
@@ -122,14 +119,14 @@ class Commands:
     def _is_severed(self) -> bool:
         return self._context.states.connection is ConnectionState.SEVERED
 
-    def _page(self, client: Client, command: c.GetHistory) -> None:
+    def _page(self, client: Client, command: commands.GetHistory) -> None:
         answer = page(self._context.state, command.request, command.limit or PAGE, command.cursor)
         if answer is None:
             client.refuse(command.request, "invalid", f"unknown cursor {command.cursor!r}")
         else:
             client.send([answer])
 
-    def _rename(self, client: Client, command: c.RenameSession) -> None:
+    def _rename(self, client: Client, command: commands.RenameSession) -> None:
         """Set the title here: the backend keeps none."""
         self._context.effects.entitle(command.title)
         if client.attaches:
@@ -137,13 +134,13 @@ class Commands:
         else:
             client.attach(self._context.state, command.request)
 
-    def _pause(self, client: Client, command: c.PauseTurn) -> None:
+    def _pause(self, client: Client, command: commands.PauseTurn) -> None:
         if self._questions.waits_for_words(client):
             client.send([Reply(request=command.request)])  # a question in words has paused this client's run
-        elif self._context.upstream.commands.can_write_type(c.PauseTurn):
+        elif self._context.upstream.commands.can_write_type(commands.PauseTurn):
             self._in_flight.forward(client, command)
         elif self._context.route.pause == "cancel":
-            self.cancel(client, c.CancelTurn(request=command.request, session=command.session))
+            self.cancel(client, commands.CancelTurn(request=command.request, session=command.session))
         elif self._context.state.turn is None:
             client.refuse(command.request, "not_running", "no turn is in progress")
         else:
@@ -151,7 +148,7 @@ class Commands:
 
     # -- cancelled ---------------------------------------------------------------------------------------
 
-    def cancel(self, client: Client | None, command: c.CancelTurn) -> None:
+    def cancel(self, client: Client | None, command: commands.CancelTurn) -> None:
         """Ask the backend to end the open turn before the deadline.
 
         A backend that was opened before may run a turn that began before this gateway, unless its turns end with us.
@@ -185,7 +182,7 @@ class Commands:
         now = self._context.services.clock()
         unaccepted = self.accept_waiting(now)
         if self._context.state.turn is not None:
-            self.give_all(c.CancelTurn)  # an error later would end the turn a second time
+            self.give_all(commands.CancelTurn)  # an error later would end the turn a second time
             self._context.effects.deliver(self._context.form.cut("cancelled", None, now, discard=not unaccepted), now)
 
     def cancel_over(self) -> None:
@@ -248,17 +245,17 @@ class Commands:
         if pending is None:
             return
         command = pending.command
-        if failure is not None and isinstance(command, c.CancelTurn | c.SubmitInput):
+        if failure is not None and isinstance(command, commands.CancelTurn | commands.SubmitInput):
             self.cancel_over()
         _note_result(pending, failure)
         if isinstance(command, OPENING) and self._context.state.backend_ids is None:
             self._context.effects.refused()
-        if isinstance(command, c.CancelTurn) and failure is not None and failure.cause == "unsupported":
+        if isinstance(command, commands.CancelTurn) and failure is not None and failure.cause == "unsupported":
             # It has no cancel: the turn ends for its clients (docs/translation.md, rule 3.4). Other refusals end
             # nothing.
             self._force()
             failure = None
-        if isinstance(command, c.RenameSession) and self._give_row(pending, failure):
+        if isinstance(command, commands.RenameSession) and self._give_row(pending, failure):
             return
         if failure is None:
             self._done(command)
@@ -296,16 +293,16 @@ class Commands:
     def _done(self, command: Command) -> None:
         """Apply what a backend did, if it tells that only to the client that asked."""
         state = self._context.state
-        if isinstance(command, c.RenameSession) and state.title != command.title:
+        if isinstance(command, commands.RenameSession) and state.title != command.title:
             self._context.effects.entitle(command.title)
-        elif isinstance(command, c.ArchiveSession | c.UnarchiveSession):
-            state.archived = isinstance(command, c.ArchiveSession)
+        elif isinstance(command, commands.ArchiveSession | commands.UnarchiveSession):
+            state.archived = isinstance(command, commands.ArchiveSession)
 
     def fail_unanswered(self, request: str, why: str) -> None:
         """Tell the client that its command has no answer, and why."""
         pending = self._in_flight.find_command(request)
         cause: Cause = "timeout"
-        if pending is not None and isinstance(pending.command, c.SubmitInput):
+        if pending is not None and isinstance(pending.command, commands.SubmitInput):
             self._inputs.remember_late(request, pending.command)
         elif pending is not None and isinstance(pending.command, OPENING):
             cause = "busy"
@@ -314,7 +311,7 @@ class Commands:
 
 def _is_unknown(command: Command, failure: Failure | None) -> bool:
     """Return True if the backend does not know the session of this command."""
-    asks = isinstance(command, c.ResumeSession | c.GetSession)
+    asks = isinstance(command, commands.ResumeSession | commands.GetSession)
     return asks and failure is not None and failure.cause == "not_found"
 
 
@@ -323,15 +320,15 @@ def _note_result(pending: PendingCommand, failure: Failure | None) -> None:
     command, outcome = pending.command, failure.cause if failure is not None else "done"
     if pending.client is None:
         return
-    if isinstance(command, c.OpenSession | c.ResumeSession) and failure is not None:
+    if isinstance(command, commands.OpenSession | commands.ResumeSession) and failure is not None:
         audit.note("open", pending.client, session=command.session, outcome=outcome)
-    elif isinstance(command, c.DeleteSession):
+    elif isinstance(command, commands.DeleteSession):
         audit.note("close", pending.client, session=command.session, outcome=outcome)
 
 
-def _opening_of(command: c.ResumeSession) -> c.OpenSession:
+def _opening_of(command: commands.ResumeSession) -> commands.OpenSession:
     """Return the command that opens the conversation again, should its backend forget it."""
-    return c.OpenSession(
+    return commands.OpenSession(
         agent=command.agent,
         user_name=command.user_name,
         user_email=command.user_email,

@@ -8,8 +8,7 @@ from __future__ import annotations
 from msgspec import structs
 
 from dragoman.gateway.session.runs import Runs
-from dragoman.mappings.canonical import OpenTurn
-from dragoman.mappings.canonical import events as e
+from dragoman.mappings.canonical import OpenTurn, events
 from dragoman.mappings.canonical.state import CallBlock, ReasoningBlock, TextBlock
 from dragoman.mappings.canonical.values import ToolCall
 
@@ -26,13 +25,13 @@ class Content:
 
     # -- text and reasoning ----------------------------------------------------------------------------
 
-    def text_delta(self, event: e.TextDelta) -> None:
+    def text_delta(self, event: events.TextDelta) -> None:
         turn = self._state.turn or self._runs.require_turn()
         if type(turn.open) is ReasoningBlock:
             self.close_block()
         self._runs.emit(event)
 
-    def text_done(self, event: e.TextDone) -> None:
+    def text_done(self, event: events.TextDone) -> None:
         """Complete a text block, after a delta for the text that its deltas left out."""
         if self._state.turn is None and not event.text:
             return  # nothing said opens no turn
@@ -44,22 +43,22 @@ class Content:
             self._closed = ("", "")
             return  # nothing new: an empty block, or one that we closed already
         sent = "".join(block.parts) if block is not None else ""
-        self._rest(sent, event.text, e.TextDelta)
+        self._rest(sent, event.text, events.TextDelta)
         self._runs.emit(event)
 
-    def reasoning_started(self, event: e.ReasoningStarted) -> None:
+    def reasoning_started(self, event: events.ReasoningStarted) -> None:
         self._runs.require_turn()
         self.close_block()
         self._runs.emit(event)
 
-    def reasoning_delta(self, event: e.ReasoningDelta) -> None:
+    def reasoning_delta(self, event: events.ReasoningDelta) -> None:
         turn = self._runs.require_turn()
         if type(turn.open) is not ReasoningBlock:
             self.close_block()
-            self._runs.emit(e.ReasoningStarted())
+            self._runs.emit(events.ReasoningStarted())
         self._runs.emit(event)
 
-    def reasoning_done(self, event: e.ReasoningDone) -> None:
+    def reasoning_done(self, event: events.ReasoningDone) -> None:
         """Complete a block of reasoning; its text may stay with the backend."""
         if self._state.turn is None and not event.text:
             return
@@ -68,13 +67,13 @@ class Content:
             if not event.text:
                 return
             self.close_block()
-            self._runs.emit(e.ReasoningStarted())
+            self._runs.emit(events.ReasoningStarted())
         sent = "".join(turn.open.parts) if turn.open is not None else ""
         if event.text:
-            self._rest(sent, event.text, e.ReasoningDelta)
+            self._rest(sent, event.text, events.ReasoningDelta)
         self._runs.emit(event if event.text or not sent else structs.replace(event, text=sent))
 
-    def _rest(self, sent: str, text: str, delta: type[e.TextDelta | e.ReasoningDelta]) -> None:
+    def _rest(self, sent: str, text: str, delta: type[events.TextDelta | events.ReasoningDelta]) -> None:
         """Send the text that a done block has after its deltas; report a Gap for the text before them.
 
         The gateway hears the end alone of a block that was streamed before it connected.
@@ -84,9 +83,9 @@ class Content:
         if text.startswith(sent):
             self._runs.emit(delta(text=text[len(sent) :]))
         elif text.endswith(sent):
-            self._runs.tell_gap(e.Gap(text="the beginning of a block was not received"))
+            self._runs.tell_gap(events.Gap(text="the beginning of a block was not received"))
         else:
-            self._runs.tell_gap(e.Gap(text="a finished block contradicts what was streamed of it"))
+            self._runs.tell_gap(events.Gap(text="a finished block contradicts what was streamed of it"))
 
     def close_block(self) -> None:
         """Close the open text or reasoning block with the text that was streamed."""
@@ -96,13 +95,13 @@ class Content:
         text = "".join(turn.open.parts)
         if isinstance(turn.open, TextBlock):
             self._closed = (turn.id, text)
-            self._runs.emit(e.TextDone(text=text))
+            self._runs.emit(events.TextDone(text=text))
         else:
-            self._runs.emit(e.ReasoningDone(text=text))
+            self._runs.emit(events.ReasoningDone(text=text))
 
     # -- tool calls ------------------------------------------------------------------------------------
 
-    def call_started(self, event: e.ToolCallStarted) -> None:
+    def call_started(self, event: events.ToolCallStarted) -> None:
         """Begin a call, with an id of ours if its dialect has none."""
         turn = self._runs.require_turn()
         if event.call and event.call in turn.calls:
@@ -110,12 +109,12 @@ class Content:
         self.close_block()
         self._runs.emit(event if event.call else structs.replace(event, call=f"{turn.id}/{len(turn.calls)}"))
 
-    def _begun_call(self, turn: OpenTurn, event: e.ToolCallArguments | e.ToolCallFinished) -> CallBlock:
+    def _begun_call(self, turn: OpenTurn, event: events.ToolCallArguments | events.ToolCallFinished) -> CallBlock:
         """Begin and return a call of which the backend did not tell the start."""
-        self.call_started(e.ToolCallStarted(call=event.call, name=event.name))
+        self.call_started(events.ToolCallStarted(call=event.call, name=event.name))
         return turn.calls[event.call or f"{turn.id}/{len(turn.calls) - 1}"]
 
-    def call_arguments(self, event: e.ToolCallArguments) -> None:
+    def call_arguments(self, event: events.ToolCallArguments) -> None:
         """Add a fragment of the arguments, or all; begin the call if its start was not told."""
         turn = self._runs.require_turn()
         block = _meant(turn, event.call, event.name, finished=False)
@@ -126,7 +125,7 @@ class Content:
         if block.arguments is None:
             self._runs.emit(structs.replace(event, call=block.call, name=block.name))
 
-    def call_finished(self, event: e.ToolCallFinished) -> None:
+    def call_finished(self, event: events.ToolCallFinished) -> None:
         """Give a call its one result, after its arguments; some pandos tell only ends."""
         turn = self._runs.require_turn()
         block = _meant(turn, event.call, event.name, finished=True)
@@ -142,7 +141,7 @@ class Content:
         self.complete(block)
         self._runs.emit(structs.replace(event, call=block.call, name=block.name))
 
-    def _call_of_before(self, event: e.ToolCallFinished) -> str:
+    def _call_of_before(self, event: events.ToolCallFinished) -> str:
         """Return the call of an earlier turn that this finishes, by id or else by name; "" if there is none."""
         unanswered = self._state.unanswered
         if not event.call:
@@ -156,7 +155,7 @@ class Content:
         """Send the whole arguments of a call, unless they were sent."""
         if block.arguments is None:
             arguments = "".join(block.parts)
-            self._runs.emit(e.ToolCallArguments(call=block.call, name=block.name, json=arguments, done=True))
+            self._runs.emit(events.ToolCallArguments(call=block.call, name=block.name, json=arguments, done=True))
 
 
 def _meant(turn: OpenTurn, call: str, name: str, *, finished: bool) -> CallBlock | None:

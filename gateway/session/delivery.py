@@ -20,8 +20,7 @@ from dragoman.gateway.session.groups import Groups
 from dragoman.gateway.session.log import Log
 from dragoman.gateway.session.ports import Client, EventRecorder
 from dragoman.gateway.session.slow_clients import SlowClients
-from dragoman.mappings.canonical import Batch, SessionState, prelude
-from dragoman.mappings.canonical import events as e
+from dragoman.mappings.canonical import Batch, Event, SessionState, events, prelude
 from dragoman.mappings.canonical.values import ANSWERED
 from dragoman.mappings.dialect import Dialect, Rendered
 
@@ -96,7 +95,7 @@ class Delivery:
         if self._recorder is not None:
             self._recorder.leave(before)
 
-    def show(self, link: Client, events: list[e.Event]) -> None:
+    def show(self, link: Client, events: list[Event]) -> None:
         """Show events once more to one link; nothing happens in the session."""
         rendered = link.dialect.projection("", link.view).render(self._log.unlogged(events))
         link.put(rendered.frames)
@@ -133,7 +132,7 @@ class Delivery:
                     break
             if group.members:
                 self._broadcast(group, batch, plain)
-        if opened or ended or type(batch.events[-1]) is e.QuestionAsked:
+        if opened or ended or type(batch.events[-1]) is events.QuestionAsked:
             finished = self._tell_runs(batch, opened)
             self._budget.left -= TURN
             self._budget.unassigned += TURN
@@ -158,7 +157,7 @@ class Delivery:
         if opened:
             self._tell_forgotten()
         own = [a for a in self.attachments.values() if a.behind is None and is_own(a, batch)]
-        if type(batch.events[-1]) in (e.TurnEnded, e.QuestionAsked):
+        if type(batch.events[-1]) in (events.TurnEnded, events.QuestionAsked):
             return own
         for attachment in own:
             attachment.link.on_delivered(batch)
@@ -200,14 +199,13 @@ class Delivery:
         gap = self._state.forgotten
         if gap is None:
             return
-        words: list[e.Event] = [e.ModelTurnStarted(), e.TextDelta(text=f"[{gap.text}]\n\n")]
+        words: list[Event] = [events.ModelTurnStarted(), events.TextDelta(text=f"[{gap.text}]\n\n")]
         for group in list(self.groups.by_key.values()):
             dialect = group.dialect
             own = not dialect.has_request_ids or bool(next(iter(group.members)).request)
             if own and not dialect.single_session and any(member.told is not gap for member in group.members):
-                self._broadcast(
-                    group, self._log.unlogged([gap] if dialect.events.can_write_type(e.Gap) else words), plain=False
-                )
+                shown: list[Event] = [gap] if dialect.events.can_write_type(events.Gap) else words
+                self._broadcast(group, self._log.unlogged(shown), plain=False)
                 for member in group.members:
                     member.told = gap
 
@@ -224,7 +222,7 @@ class Delivery:
     def _end_turn(self, batch: Batch) -> None:
         """Return the links that had a turn of their own to their groups."""
         last = batch.events[-1]
-        answered = isinstance(last, e.TurnEnded) and last.end in ANSWERED
+        answered = isinstance(last, events.TurnEnded) and last.end in ANSWERED
         for attachment in self.attachments.values():
             if not answered and attachment.told is self._state.forgotten:
                 attachment.told = None  # its client is told again before its first answer
@@ -243,20 +241,19 @@ def _clear_log(log: Log, groups: Groups, attachments: Mapping[str, Attachment]) 
     log.clear()
 
 
-def _turn_so_far(state: SessionState, dialect: Dialect) -> list[e.Event]:
+def _turn_so_far(state: SessionState, dialect: Dialect) -> list[Event]:
     """Return the events that show the open turn to a client of this dialect which joins."""
-    events = prelude(state)
-    if (
-        dialect.single_session
-    ):  # its clients may wait for the begin of their own turn (docs/dialects/pod.md, section 11)
-        events = [event for event in events if type(event) is not e.ModelTurnStarted]
-    return events
+    shown = prelude(state)
+    if dialect.single_session:
+        # its clients may wait for the begin of their own turn (docs/dialects/pod.md, section 11)
+        shown = [event for event in shown if type(event) is not events.ModelTurnStarted]
+    return shown
 
 
-def up_to_questions(events: list[e.Event]) -> Iterator[list[e.Event]]:
-    """Yield the events in batches as they are delivered live: a question or an answer is the last of its batch."""
+def up_to_questions(batch: list[Event]) -> Iterator[list[Event]]:
+    """Yield events in batches as they are delivered live: a question or an answer is the last of its batch."""
     start = 0
-    for end, event in enumerate(events, start=1):
-        if type(event) in (e.QuestionAsked, e.QuestionAnswered) or end == len(events):
-            yield events[start:end]
+    for end, event in enumerate(batch, start=1):
+        if type(event) in (events.QuestionAsked, events.QuestionAnswered) or end == len(batch):
+            yield batch[start:end]
             start = end

@@ -10,8 +10,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from dragoman.mappings.canonical import OpenTurn, SessionState
-from dragoman.mappings.canonical import events as e
+from dragoman.mappings.canonical import Event, OpenTurn, SessionState, events
 from dragoman.mappings.canonical.state import (
     CallBlock,
     Otp,
@@ -27,11 +26,11 @@ from dragoman.mappings.canonical.values import Item, Message, Reasoning, Text, T
 Fold = Callable[[SessionState, Any], None]
 N = TypeVar("N", int, float)
 
-DESCRIPTIONS = frozenset((e.HistorySnapshot, e.SessionActivated, e.SessionUpdated))
+DESCRIPTIONS = frozenset((events.HistorySnapshot, events.SessionActivated, events.SessionUpdated))
 UNANSWERED_KEPT = 256  # calls of ended turns whose result may still come after a resume
 
 
-def happens(events: Sequence[e.Event]) -> bool:
+def happens(events: Sequence[Event]) -> bool:
     """Return True unless all of these events only describe the session."""
     return not DESCRIPTIONS.issuperset(map(type, events))
 
@@ -54,7 +53,7 @@ def _sum(a: N | None, b: N | None) -> N | None:
     return a + b
 
 
-def _history(state: SessionState, event: e.HistorySnapshot) -> None:
+def _history(state: SessionState, event: events.HistorySnapshot) -> None:
     state.transcript = list(event.items)
     own = state.turn.id if state.turn is not None else None  # a rotated history may contain items of the open turn
     state.fresh = next((i for i, item in enumerate(event.items) if item.turn == own), len(event.items))
@@ -70,27 +69,27 @@ def _history(state: SessionState, event: e.HistorySnapshot) -> None:
         state.backend = event.backend
 
 
-def _message(state: SessionState, event: e.MessageAppended) -> None:
+def _message(state: SessionState, event: events.MessageAppended) -> None:
     turn = state.turn.id if state.turn is not None else ""
     state.transcript.append(msgspec.structs.replace(event.message, turn=turn))
 
 
-def _accepted(state: SessionState, _event: e.TurnAccepted) -> None:
+def _accepted(state: SessionState, _event: events.TurnAccepted) -> None:
     if state.turn is not None:
         state.turn.accepted = True
 
 
-def _model_turn(state: SessionState, event: e.ModelTurnStarted) -> None:
+def _model_turn(state: SessionState, event: events.ModelTurnStarted) -> None:
     if state.turn is not None:
         state.turn.model_turn, state.turn.in_model_turn = event, True
 
 
-def _model_turn_ended(state: SessionState, _event: e.ModelTurnEnded) -> None:
+def _model_turn_ended(state: SessionState, _event: events.ModelTurnEnded) -> None:
     if state.turn is not None:
         state.turn.in_model_turn = False
 
 
-def _text_delta(state: SessionState, event: e.TextDelta) -> None:
+def _text_delta(state: SessionState, event: events.TextDelta) -> None:
     turn = state.turn
     if turn is None:
         return
@@ -102,18 +101,18 @@ def _text_delta(state: SessionState, event: e.TextDelta) -> None:
     block.parts.append(event.text)
 
 
-def _reasoning_started(state: SessionState, _event: e.ReasoningStarted) -> None:
+def _reasoning_started(state: SessionState, _event: events.ReasoningStarted) -> None:
     if state.turn is not None:
         state.turn.open = ReasoningBlock(at=state.turn.now)
         state.turn.blocks.append(state.turn.open)
 
 
-def _reasoning_delta(state: SessionState, event: e.ReasoningDelta) -> None:
+def _reasoning_delta(state: SessionState, event: events.ReasoningDelta) -> None:
     if state.turn is not None and isinstance(state.turn.open, ReasoningBlock):
         state.turn.open.parts.append(event.text)
 
 
-def _block_done(state: SessionState, event: e.TextDone | e.ReasoningDone) -> None:
+def _block_done(state: SessionState, event: events.TextDone | events.ReasoningDone) -> None:
     turn = state.turn
     if turn is not None and turn.open is not None:
         # the authority (docs/translation.md, rule 4.2): of a block heard from its middle on, too
@@ -122,14 +121,14 @@ def _block_done(state: SessionState, event: e.TextDone | e.ReasoningDone) -> Non
         turn.open = None
 
 
-def _call_started(state: SessionState, event: e.ToolCallStarted) -> None:
+def _call_started(state: SessionState, event: events.ToolCallStarted) -> None:
     if state.turn is not None:
         block = CallBlock(call=event.call, name=event.name, at=state.turn.now)
         state.turn.blocks.append(block)
         state.turn.calls[event.call] = block
 
 
-def _call_arguments(state: SessionState, event: e.ToolCallArguments) -> None:
+def _call_arguments(state: SessionState, event: events.ToolCallArguments) -> None:
     block = state.turn.calls.get(event.call) if state.turn is not None else None
     if block is None:
         return
@@ -139,7 +138,7 @@ def _call_arguments(state: SessionState, event: e.ToolCallArguments) -> None:
         block.parts.append(event.json)
 
 
-def _call_finished(state: SessionState, event: e.ToolCallFinished) -> None:
+def _call_finished(state: SessionState, event: events.ToolCallFinished) -> None:
     turn = state.turn
     block = turn.calls.get(event.call) if turn is not None else None
     if turn is not None and block is not None:
@@ -156,7 +155,7 @@ def _asked(state: SessionState, event: Question) -> None:
         state.turn.blocks.append(state.turn.question)
 
 
-def _put_in_words(state: SessionState, event: e.QuestionAsked) -> None:
+def _put_in_words(state: SessionState, event: events.QuestionAsked) -> None:
     turn = state.turn
     if turn is not None:
         turn.spoke = not event.parked  # a question that parks the turn ends its run
@@ -173,7 +172,7 @@ def _resolved(state: SessionState, _event: Resolution) -> None:
     turn.question = None  # a question in words leaves `blocks` with the next event, its QuestionAnswered
 
 
-def _answered(state: SessionState, event: e.QuestionAnswered) -> None:
+def _answered(state: SessionState, event: events.QuestionAnswered) -> None:
     turn = state.turn
     if turn is None:
         return
@@ -185,50 +184,50 @@ def _answered(state: SessionState, event: e.QuestionAnswered) -> None:
         turn.blocks.append(turn.question)  # the question stays open, behind the block that waited for this answer
 
 
-def _otp(state: SessionState, event: e.OtpRequired) -> None:
+def _otp(state: SessionState, event: events.OtpRequired) -> None:
     inputs = (item for item in reversed(state.transcript) if isinstance(item, Message) and item.role == "user")
     refused = next((message.segments or (Text(text=message.text),) for message in inputs), ())
     state.otp = Otp(asked=event, refused=refused)
 
 
-def _usage(state: SessionState, event: e.UsageReported) -> None:
+def _usage(state: SessionState, event: events.UsageReported) -> None:
     state.usage = add_usage(state.usage, event.usage)
     if state.turn is not None:
         state.turn.usage = add_usage(state.turn.usage, event.usage)
 
 
-def _result(state: SessionState, event: e.TurnResult) -> None:
+def _result(state: SessionState, event: events.TurnResult) -> None:
     if state.turn is not None:
         state.turn.result, state.turn.result_ext = event.end, event.ext
 
 
-def _status(state: SessionState, event: e.StatusChanged) -> None:
+def _status(state: SessionState, event: events.StatusChanged) -> None:
     state.status = event.status
 
 
-def _alert(state: SessionState, event: e.Alert) -> None:
+def _alert(state: SessionState, event: events.Alert) -> None:
     state.add_alert(event)
 
 
-def _gap(state: SessionState, event: e.Gap) -> None:
+def _gap(state: SessionState, event: events.Gap) -> None:
     """Remember that the model has forgotten the conversation, also for clients that come later."""
     if event.context:
         state.forgotten = event
-        state.add_alert(e.Alert(level="warn", source="gateway", text=event.text))
+        state.add_alert(events.Alert(level="warn", source="gateway", text=event.text))
 
 
-def _error(state: SessionState, event: e.ErrorReported) -> None:
+def _error(state: SessionState, event: events.ErrorReported) -> None:
     if state.turn is not None:
         state.turn.errors.append(event)
 
 
-def _title(state: SessionState, event: e.SessionUpdated) -> None:
+def _title(state: SessionState, event: events.SessionUpdated) -> None:
     if event.session.title != state.backend.name:  # so a session is described that has no title yet
         state.title = event.session.title
     state.updated_at = max(state.updated_at, event.session.updated_at)
 
 
-def _ended(state: SessionState, event: e.TurnEnded) -> None:
+def _ended(state: SessionState, event: events.TurnEnded) -> None:
     turn = state.turn
     if turn is None:
         return
@@ -268,7 +267,7 @@ def _items(turn: OpenTurn, message: str) -> list[Item]:
     return items
 
 
-def _tool_result(event: e.ToolCallFinished, at: int, turn: str) -> ToolResult:
+def _tool_result(event: events.ToolCallFinished, at: int, turn: str) -> ToolResult:
     return ToolResult(
         call=event.call,
         name=event.name,
@@ -280,43 +279,43 @@ def _tool_result(event: e.ToolCallFinished, at: int, turn: str) -> ToolResult:
     )
 
 
-def _goal(state: SessionState, event: e.GoalUpdated) -> None:
+def _goal(state: SessionState, event: events.GoalUpdated) -> None:
     state.goal = event.goal
 
 
-def _no_goal(state: SessionState, _event: e.GoalCleared) -> None:
+def _no_goal(state: SessionState, _event: events.GoalCleared) -> None:
     state.goal = None
 
 
 FOLD: dict[type, Fold] = {
-    e.HistorySnapshot: _history,
-    e.MessageAppended: _message,
-    e.TurnAccepted: _accepted,
-    e.ModelTurnStarted: _model_turn,
-    e.ModelTurnEnded: _model_turn_ended,
-    e.TextDelta: _text_delta,
-    e.TextDone: _block_done,
-    e.ReasoningStarted: _reasoning_started,
-    e.ReasoningDelta: _reasoning_delta,
-    e.ReasoningDone: _block_done,
-    e.ToolCallStarted: _call_started,
-    e.ToolCallArguments: _call_arguments,
-    e.ToolCallFinished: _call_finished,
-    e.ApprovalRequested: _asked,
-    e.InteractionRequired: _asked,
-    e.QuestionAsked: _put_in_words,
-    e.ApprovalResolved: _resolved,
-    e.InteractionResolved: _resolved,
-    e.QuestionAnswered: _answered,
-    e.OtpRequired: _otp,
-    e.UsageReported: _usage,
-    e.TurnResult: _result,
-    e.StatusChanged: _status,
-    e.Alert: _alert,
-    e.Gap: _gap,
-    e.ErrorReported: _error,
-    e.SessionUpdated: _title,
-    e.GoalUpdated: _goal,
-    e.GoalCleared: _no_goal,
-    e.TurnEnded: _ended,
+    events.HistorySnapshot: _history,
+    events.MessageAppended: _message,
+    events.TurnAccepted: _accepted,
+    events.ModelTurnStarted: _model_turn,
+    events.ModelTurnEnded: _model_turn_ended,
+    events.TextDelta: _text_delta,
+    events.TextDone: _block_done,
+    events.ReasoningStarted: _reasoning_started,
+    events.ReasoningDelta: _reasoning_delta,
+    events.ReasoningDone: _block_done,
+    events.ToolCallStarted: _call_started,
+    events.ToolCallArguments: _call_arguments,
+    events.ToolCallFinished: _call_finished,
+    events.ApprovalRequested: _asked,
+    events.InteractionRequired: _asked,
+    events.QuestionAsked: _put_in_words,
+    events.ApprovalResolved: _resolved,
+    events.InteractionResolved: _resolved,
+    events.QuestionAnswered: _answered,
+    events.OtpRequired: _otp,
+    events.UsageReported: _usage,
+    events.TurnResult: _result,
+    events.StatusChanged: _status,
+    events.Alert: _alert,
+    events.Gap: _gap,
+    events.ErrorReported: _error,
+    events.SessionUpdated: _title,
+    events.GoalUpdated: _goal,
+    events.GoalCleared: _no_goal,
+    events.TurnEnded: _ended,
 }

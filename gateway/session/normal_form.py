@@ -27,8 +27,7 @@ from dragoman.gateway.session.content import Content
 from dragoman.gateway.session.history import fold_in, renew
 from dragoman.gateway.session.runs import Run, Runs
 from dragoman.gateway.session.turn_states import Trigger, TurnState
-from dragoman.mappings.canonical import OpenTurn, SessionState
-from dragoman.mappings.canonical import events as e
+from dragoman.mappings.canonical import Event, OpenTurn, SessionState, events
 from dragoman.mappings.canonical.state import Question, ReasoningBlock, Resolution, TextBlock
 from dragoman.mappings.canonical.values import End, Failure, Message, Origin, Segment, Status
 from dragoman.mappings.dialect import NewId
@@ -44,22 +43,22 @@ class Given(Struct, frozen=True, kw_only=True):
 
 def denied(asked: Question) -> Resolution:
     """Return the event that closes a question which nobody answered."""
-    if isinstance(asked, e.ApprovalRequested):
-        return e.ApprovalResolved(question=asked.question, approved=False)
-    return e.InteractionResolved(question=asked.question, declined=True)
+    if isinstance(asked, events.ApprovalRequested):
+        return events.ApprovalResolved(question=asked.question, approved=False)
+    return events.InteractionResolved(question=asked.question, declined=True)
 
 
 _CONTENT = (
-    e.Preamble,
-    e.ToolOutputDelta,
-    e.StateSnapshot,
-    e.UsageReported,
-    e.ModelTurnStarted,
-    e.ModelTurnEnded,
-    e.ModelCallStarted,
-    e.ModelCallEnded,
-    e.ModelRetry,
-    e.ModelContinuation,
+    events.Preamble,
+    events.ToolOutputDelta,
+    events.StateSnapshot,
+    events.UsageReported,
+    events.ModelTurnStarted,
+    events.ModelTurnEnded,
+    events.ModelCallStarted,
+    events.ModelCallEnded,
+    events.ModelRetry,
+    events.ModelContinuation,
 )
 
 
@@ -132,20 +131,20 @@ class QuestionForm:
         if turn is not None and turn.question is not None:
             self._answer(self._given() or Given(resolved=denied(turn.question.asked)))
 
-    def code_wanted(self, event: e.OtpRequired) -> None:
+    def code_wanted(self, event: events.OtpRequired) -> None:
         """Ask for a one-time code. The turn is not parked, it goes on to its end."""
         turn = self._runs.require_turn()
         self._content.close_block()
         self._runs.emit(event)
-        self._runs.emit(e.QuestionAsked(text=wording.code_wanted(event), after_text=turn.spoke))
+        self._runs.emit(events.QuestionAsked(text=wording.code_wanted(event), after_text=turn.spoke))
 
-    def code_sent(self, event: e.OtpSent) -> None:
+    def code_sent(self, event: events.OtpSent) -> None:
         """Say that a one-time code is on its way."""
         turn = self._state.turn
         if turn is not None:
             self._content.close_block()
             self._runs.emit(event)
-            self._runs.emit(e.QuestionAsked(text=wording.code_sent(event), after_text=turn.spoke))
+            self._runs.emit(events.QuestionAsked(text=wording.code_sent(event), after_text=turn.spoke))
         else:
             self._runs.emit(event)
             self._note(wording.code_sent(event), ())
@@ -157,13 +156,13 @@ class QuestionForm:
         self._close_question(given.resolved, given.segments)
 
     def _note(self, text: str, segments: tuple[Segment, ...]) -> None:
-        self._runs.emit(e.QuestionAnswered(model_turn=self._runs.next_model_turn(), segments=segments))
-        self._runs.emit(e.QuestionAsked(text=text))
+        self._runs.emit(events.QuestionAnswered(model_turn=self._runs.next_model_turn(), segments=segments))
+        self._runs.emit(events.QuestionAsked(text=text))
 
     def _put(self, asked: Question, text: str, turn: OpenTurn) -> None:
         """Ask the open question in words."""
-        kind = asked.kind if isinstance(asked, e.InteractionRequired) else ""
-        words = e.QuestionAsked(
+        kind = asked.kind if isinstance(asked, events.InteractionRequired) else ""
+        words = events.QuestionAsked(
             question=asked.question,
             kind=kind,
             text=text,
@@ -180,7 +179,7 @@ class QuestionForm:
         if origin is not None and turn is not None:
             turn.origin = origin
             self._runs.split()
-            self._runs.emit(e.TurnAccepted(request=origin.request))
+            self._runs.emit(events.TurnAccepted(request=origin.request))
 
     def _close_question(self, event: Resolution, segments: tuple[Segment, ...]) -> None:
         turn = self._state.turn
@@ -192,8 +191,8 @@ class QuestionForm:
         if words is not None:
             self._runs.emit(self._answer_to(words, segments))
 
-    def _answer_to(self, words: e.QuestionAsked, segments: tuple[Segment, ...]) -> e.QuestionAnswered:
-        return e.QuestionAnswered(
+    def _answer_to(self, words: events.QuestionAsked, segments: tuple[Segment, ...]) -> events.QuestionAnswered:
+        return events.QuestionAnswered(
             question=words.question,
             kind=words.kind,
             before=words.before,
@@ -239,7 +238,7 @@ class NormalForm:
         self.unwanted: list[Question] = []
         """Questions that were asked in a turn which is over for its clients: nobody will answer them."""
 
-    def feed(self, events: Sequence[e.Event], at: int) -> list[Run]:
+    def feed(self, events: Sequence[Event], at: int) -> list[Run]:
         """Normalise the `events` of a backend at the time `at` (ns)."""
         self._runs.begin(at)
         for event in events:
@@ -266,9 +265,9 @@ class NormalForm:
             if turn is not None:  # a new turn cannot begin inside another: the old one lost its end
                 self._finish_turn("completed", None, "running")
             self._runs.open_turn(origin)
-        self._runs.emit(e.TurnAccepted(request=origin.request))
+        self._runs.emit(events.TurnAccepted(request=origin.request))
         self._runs.emit(
-            e.MessageAppended(message=structs.replace(message, id=message.id or self._runs.new_id(), at=at))
+            events.MessageAppended(message=structs.replace(message, id=message.id or self._runs.new_id(), at=at))
         )
         self._runs.say_running()
         return self._runs.finish()
@@ -284,13 +283,15 @@ class NormalForm:
                 self._runs.states.on(Trigger.CUT)
             self._finish_turn(end, failure, "idle")
         elif failure is not None and self._state.status == "running":  # a run of which nothing was heard yet
-            self._runs.emit(e.ErrorReported(cause=failure.cause, text=failure.text, ext=failure.ext))
-            self._runs.emit(e.StatusChanged(status="idle"))
+            self._runs.emit(events.ErrorReported(cause=failure.cause, text=failure.text, ext=failure.ext))
+            self._runs.emit(events.StatusChanged(status="idle"))
         return self._runs.finish()
 
-    def _discard(self, event: e.Event) -> bool:
+    def _discard(self, event: Event) -> bool:
         """Return True if an event belongs to the turn that is over for its clients; it goes nowhere."""
-        if isinstance(event, e.TurnEnded) or (isinstance(event, e.StatusChanged) and event.status != "running"):
+        if isinstance(event, events.TurnEnded) or (
+            isinstance(event, events.StatusChanged) and event.status != "running"
+        ):
             self._runs.states.on(Trigger.RAN_OUT)
             return True
         if not event.of_a_turn:
@@ -302,12 +303,12 @@ class NormalForm:
 
     # -- the end of a turn -------------------------------------------------------------------------------
 
-    def _result(self, event: e.TurnResult) -> None:
+    def _result(self, event: events.TurnResult) -> None:
         """Close every block and call: the output is over."""
         self._close_everything(event.end)
         self._runs.emit(event)
 
-    def _status(self, event: e.StatusChanged) -> None:
+    def _status(self, event: events.StatusChanged) -> None:
         """Tell that the backend runs, or end the open turn because it has stopped."""
         turn = self._state.turn
         if turn is None:
@@ -319,7 +320,7 @@ class NormalForm:
             end, failure = _verdict(turn, event.status)
             self._finish_turn(end, failure, event.status, said_status=event)
 
-    def _ended(self, event: e.TurnEnded) -> None:
+    def _ended(self, event: events.TurnEnded) -> None:
         """End the turn as the backend told."""
         turn = self._runs.require_turn()
         if event.text and not turn.text().endswith(event.text):
@@ -333,13 +334,13 @@ class NormalForm:
         if text.startswith(sent):
             if type(turn.open) is ReasoningBlock:
                 self._content.close_block()
-            self._runs.emit(e.TextDelta(text=text[len(sent) :]))
+            self._runs.emit(events.TextDelta(text=text[len(sent) :]))
             return
-        self._runs.tell_gap(e.Gap(text="the final text contradicts what was streamed of it"))
+        self._runs.tell_gap(events.Gap(text="the final text contradicts what was streamed of it"))
         if type(turn.open) is TextBlock:
             before = sent.removesuffix("".join(turn.open.parts))
             if text.startswith(before):
-                self._runs.emit(e.TextDone(text=text[len(before) :]))
+                self._runs.emit(events.TextDone(text=text[len(before) :]))
 
     def _finish_turn(
         self,
@@ -347,8 +348,8 @@ class NormalForm:
         failure: Failure | None,
         status: Status,
         *,
-        said_status: e.StatusChanged | None = None,
-        said_end: e.TurnEnded | None = None,
+        said_status: events.StatusChanged | None = None,
+        said_end: events.TurnEnded | None = None,
     ) -> None:
         """End the open turn, in its one order; `said_status` and `said_end` are the backend's own events."""
         turn = self._state.turn
@@ -358,14 +359,14 @@ class NormalForm:
         self._content.close_block()
         used = said_end.usage if said_end is not None and turn.usage is None else None
         if used is not None and turn.result is None:  # usage stands before the end of the output
-            self._runs.emit(e.UsageReported(usage=used))
+            self._runs.emit(events.UsageReported(usage=used))
         self._close_everything(end)
         failure = self._tell_failure(turn, end, failure)
         if turn.result is None:
-            self._runs.emit(e.TurnResult(end=end))
+            self._runs.emit(events.TurnResult(end=end))
         if said_status is not None or self._state.status != status:
-            self._runs.emit(said_status or e.StatusChanged(status=status))
-        terminal = said_end or e.TurnEnded(end=end)
+            self._runs.emit(said_status or events.StatusChanged(status=status))
+        terminal = said_end or events.TurnEnded(end=end)
         self._runs.end_turn(
             structs.replace(
                 terminal,
@@ -379,13 +380,13 @@ class NormalForm:
     def _tell_failure(self, turn: OpenTurn, end: End, failure: Failure | None) -> Failure | None:
         """Report why the turn failed, unless it was reported, and return it."""
         if end == "failed" and turn.model_turn is None and not turn.errors:  # refused: for a pod's parent it began
-            self._runs.emit(e.ModelTurnStarted(index=self._runs.next_model_turn()))
+            self._runs.emit(events.ModelTurnStarted(index=self._runs.next_model_turn()))
         if end == "failed" and failure is None and not turn.errors:  # in every dialect a failure has a cause
             failure = Failure(cause="internal", text="the turn failed")
         if failure is not None and not any(
             (error.cause, error.text) == (failure.cause, failure.text) for error in turn.errors
         ):
-            self._runs.emit(e.ErrorReported(cause=failure.cause, text=failure.text, ext=failure.ext))
+            self._runs.emit(events.ErrorReported(cause=failure.cause, text=failure.text, ext=failure.ext))
         return failure
 
     def _close_everything(self, end: End) -> None:
@@ -399,53 +400,53 @@ class NormalForm:
         for block in turn.calls.values():
             self._content.complete(block)
         if end == "completed" and turn.in_model_turn and turn.model_turn is not None:
-            self._runs.emit(e.ModelTurnEnded(index=self._runs.last_model_turn(turn.model_turn)))
+            self._runs.emit(events.ModelTurnEnded(index=self._runs.last_model_turn(turn.model_turn)))
 
     # -- what else is said ---------------------------------------------------------------------------------
 
-    def _alert(self, event: e.Alert) -> None:
+    def _alert(self, event: events.Alert) -> None:
         if event not in self._state.alerts:  # a pod says all of its alerts again to whoever connects again
             self._runs.emit(event)
 
-    def _other_content(self, event: e.Event) -> None:
+    def _other_content(self, event: Event) -> None:
         self._runs.require_turn()
         self._runs.emit(event)
 
-    def _message(self, event: e.MessageAppended) -> None:
+    def _message(self, event: events.MessageAppended) -> None:
         message = event.message
         if not message.id or not message.at:
             seen = structs.replace(message, id=message.id or self._runs.new_id(), at=message.at or self._runs.at)
             event = structs.replace(event, message=seen)
         self._runs.emit(event)
 
-    def _history(self, event: e.HistorySnapshot) -> None:
+    def _history(self, event: events.HistorySnapshot) -> None:
         if self._tells_calls or not self._state.transcript:
             self._runs.emit(renew(event, self._state, self._runs.new_id))
         elif (items := fold_in(event.items, self._state.transcript, self._runs.new_id)) is not None:
             self._runs.emit(structs.replace(event, items=tuple(items)))
 
     _HANDLERS: ClassVar[dict[type, tuple[str, Callable[[Any, Any], None]]]] = {
-        e.TextDelta: ("_content", Content.text_delta),
-        e.TextDone: ("_content", Content.text_done),
-        e.ReasoningStarted: ("_content", Content.reasoning_started),
-        e.ReasoningDelta: ("_content", Content.reasoning_delta),
-        e.ReasoningDone: ("_content", Content.reasoning_done),
-        e.ToolCallStarted: ("_content", Content.call_started),
-        e.ToolCallArguments: ("_content", Content.call_arguments),
-        e.ToolCallFinished: ("_content", Content.call_finished),
-        e.ApprovalRequested: ("questions", QuestionForm.asked),
-        e.InteractionRequired: ("questions", QuestionForm.asked),
-        e.ApprovalResolved: ("questions", QuestionForm.resolved),
-        e.InteractionResolved: ("questions", QuestionForm.resolved),
-        e.OtpRequired: ("questions", QuestionForm.code_wanted),
-        e.OtpSent: ("questions", QuestionForm.code_sent),
-        e.MessageAppended: ("", _message),
-        e.HistorySnapshot: ("", _history),
-        e.TurnResult: ("", _result),
-        e.StatusChanged: ("", _status),
-        e.TurnEnded: ("", _ended),
-        e.Alert: ("", _alert),
-        e.Gap: ("_runs", Runs.tell_gap),
+        events.TextDelta: ("_content", Content.text_delta),
+        events.TextDone: ("_content", Content.text_done),
+        events.ReasoningStarted: ("_content", Content.reasoning_started),
+        events.ReasoningDelta: ("_content", Content.reasoning_delta),
+        events.ReasoningDone: ("_content", Content.reasoning_done),
+        events.ToolCallStarted: ("_content", Content.call_started),
+        events.ToolCallArguments: ("_content", Content.call_arguments),
+        events.ToolCallFinished: ("_content", Content.call_finished),
+        events.ApprovalRequested: ("questions", QuestionForm.asked),
+        events.InteractionRequired: ("questions", QuestionForm.asked),
+        events.ApprovalResolved: ("questions", QuestionForm.resolved),
+        events.InteractionResolved: ("questions", QuestionForm.resolved),
+        events.OtpRequired: ("questions", QuestionForm.code_wanted),
+        events.OtpSent: ("questions", QuestionForm.code_sent),
+        events.MessageAppended: ("", _message),
+        events.HistorySnapshot: ("", _history),
+        events.TurnResult: ("", _result),
+        events.StatusChanged: ("", _status),
+        events.TurnEnded: ("", _ended),
+        events.Alert: ("", _alert),
+        events.Gap: ("_runs", Runs.tell_gap),
         **dict.fromkeys(_CONTENT, ("", _other_content)),
     }
     """The part and its method for each type of event that is not just emitted; "" is the normal form itself."""
@@ -463,21 +464,21 @@ def _verdict(turn: OpenTurn, status: Status) -> tuple[End, Failure | None]:
     return ("paused" if status == "paused" else "completed"), None
 
 
-def _goes_on(event: e.Event) -> bool:
+def _goes_on(event: Event) -> bool:
     """Return True if an event shows that the turn no longer waits for an answer."""
-    return type(event) in _GOES_ON or (isinstance(event, e.StatusChanged) and event.status != "running")
+    return type(event) in _GOES_ON or (isinstance(event, events.StatusChanged) and event.status != "running")
 
 
 _GOES_ON = frozenset(
     {
-        e.ModelTurnStarted,
-        e.TextDelta,
-        e.TextDone,
-        e.ReasoningStarted,
-        e.ReasoningDelta,
-        e.ReasoningDone,
-        e.Preamble,
-        e.ToolCallFinished,
-        e.TurnResult,
+        events.ModelTurnStarted,
+        events.TextDelta,
+        events.TextDone,
+        events.ReasoningStarted,
+        events.ReasoningDelta,
+        events.ReasoningDone,
+        events.Preamble,
+        events.ToolCallFinished,
+        events.TurnResult,
     }
 )

@@ -17,7 +17,7 @@ from dragoman.gateway.session.in_flight import PendingCommand
 from dragoman.gateway.session.normal_form import Given, denied
 from dragoman.gateway.session.ports import Client
 from dragoman.gateway.timers import Deadline
-from dragoman.mappings.canonical import events as e
+from dragoman.mappings.canonical import events
 from dragoman.mappings.canonical.commands import (
     AnswerApproval,
     AnswerInteraction,
@@ -31,6 +31,7 @@ from dragoman.mappings.forms import Form, declines
 NS = 1_000_000_000
 
 Answer = AnswerApproval | AnswerInteraction
+Verdict = events.InteractionInvalid | events.OtpInvalid | events.OtpVerified
 
 log = structlog.get_logger("dragoman.questions")
 
@@ -67,7 +68,8 @@ class Questions:
         if any(client.can_be_asked(question) for client in links):
             return False
         policy = self._context.route.approvals  # nothing is approved while no client is attached
-        return policy == "deny" or (policy == "approve" and isinstance(question, e.ApprovalRequested) and bool(links))
+        approves = policy == "approve" and isinstance(question, events.ApprovalRequested)
+        return policy == "deny" or (approves and bool(links))
 
     # -- a question begins and ends --------------------------------------------------------------------
 
@@ -84,7 +86,7 @@ class Questions:
         if block is None:
             return
         services, self._shown_at = self._context.services, self._context.services.monotonic()
-        if isinstance(block.asked, e.InteractionRequired):
+        if isinstance(block.asked, events.InteractionRequired):
             self._form = Form(block.asked)
         self._deadline.start(services.limits.answer_deadline, self._expire)
         if block.words is None:
@@ -115,7 +117,7 @@ class Questions:
         if self.given is not None:
             return
         text = f"no answer within {services.limits.answer_deadline:g} s: denied"
-        self._context.effects.say(e.Alert(level="warn", source="pod", text=text, at=services.clock()))
+        self._context.effects.say(events.Alert(level="warn", source="pod", text=text, at=services.clock()))
         self._give(None, _verdict(block.asked, approved=False))
 
     # -- answers in a dialect's own form -----------------------------------------------------------------
@@ -165,7 +167,7 @@ class Questions:
         fault = self._too_late(client)
         if fault:
             client.refuse(command.request, "busy", f"not sent: {fault}")
-        elif isinstance(block.asked, e.ApprovalRequested):
+        elif isinstance(block.asked, events.ApprovalRequested):
             self._hear_verdict(client, command, text)
         else:
             self._hear_field(client, command, text)
@@ -196,19 +198,17 @@ class Questions:
 
     def _ask_on(self, form: Form, fault: str, segments: tuple[Segment, ...], origin: Origin) -> None:
         now = self._context.services.clock()
-        text = form.prompt(fault)
-        self._context.effects.deliver(
-            self._context.form.questions.asked_again(text, now, segments=segments, origin=origin), now
-        )
+        asked = self._context.form.questions.asked_again(form.prompt(fault), now, segments=segments, origin=origin)
+        self._context.effects.deliver(asked, now)
 
     def show_again(self, client: Client) -> bool:
         """Show the client once more the question in words that it waits at; return False if it waits at none."""
         block = self.open
         if block is None or block.words is None or not self.waits_for_words(client):
             return False
-        begun = e.ModelTurnStarted(index=self._context.form.next_model_turn())
+        begun = events.ModelTurnStarted(index=self._context.form.next_model_turn())
         words = structs.replace(block.words, after_text=False)  # all of this run
-        self._context.delivery.show(client, [e.StatusChanged(status="running"), begun, words])
+        self._context.delivery.show(client, [events.StatusChanged(status="running"), begun, words])
         return True
 
     def waits_for_words(self, client: Client) -> bool:
@@ -255,24 +255,26 @@ class Questions:
         _acknowledge(pending.client, command.request)
         return True
 
-    def judged(self, pending: PendingCommand, event: e.InteractionInvalid | e.OtpInvalid | e.OtpVerified) -> None:
+    def judged(self, pending: PendingCommand, event: Verdict) -> None:
         """Act on the verdict of the backend about an answer."""
-        if isinstance(event, e.InteractionInvalid):
+        if isinstance(event, events.InteractionInvalid):
             self.given, self._giver = None, ""
         state, command, client = self._context.state, pending.command, pending.client
         refused = state.otp.refused if state.otp is not None else ()
-        if isinstance(event, e.OtpVerified) or (isinstance(event, e.OtpInvalid) and event.attempts_remaining <= 0):
+        if isinstance(event, events.OtpVerified) or (
+            isinstance(event, events.OtpInvalid) and event.attempts_remaining <= 0
+        ):
             state.otp = None
         if client is None:
             return
         if not pending.segments:
             client.send([structs.replace(event, request=command.request)])
-        elif isinstance(event, e.InteractionInvalid):
+        elif isinstance(event, events.InteractionInvalid):
             if self._form is not None:
                 origin = Origin(link=client.id, request=command.request)
                 self._ask_on(self._form, self._form.again(event), pending.segments, origin)
             _acknowledge(client, command.request)
-        elif isinstance(event, e.OtpInvalid):
+        elif isinstance(event, events.OtpInvalid):
             self._note(client, command.request, pending.segments, wording.code_invalid(event))
         elif self._context.route.otp_resend and refused:
             again = SubmitInput(request=command.request, session=command.session, segments=refused)
@@ -285,14 +287,14 @@ class Questions:
         now = self._context.services.clock()
         self._context.effects.deliver(self._context.form.questions.noted(text, now, segments=segments), now)
         if client.dialect.has_request_ids:
-            client.send([e.QuestionAsked(text=text), e.Reply(request=request)])
+            client.send([events.QuestionAsked(text=text), events.Reply(request=request)])
         else:
             _acknowledge(client, request)
 
 
 def _mismatch(block: QuestionBlock | None, command: Answer) -> tuple[Cause, str] | None:
     """Return why a command does not answer the open question, None if it does."""
-    if block is None or isinstance(command, AnswerApproval) is not isinstance(block.asked, e.ApprovalRequested):
+    if block is None or isinstance(command, AnswerApproval) is not isinstance(block.asked, events.ApprovalRequested):
         return "not_found", GONE
     if command.question not in ("", block.asked.question):
         return "invalid", "another question is open"
@@ -334,17 +336,17 @@ def _note_answer(context: SessionContext, client: Client | None, command: Answer
 def _acknowledge(client: Client | None, request: str) -> None:
     """Tell a client that only calls that its answer in words was taken; others see the turn go on."""
     if client is not None and not client.attaches:
-        client.send([e.TurnAccepted(request=request)])
+        client.send([events.TurnAccepted(request=request)])
 
 
 def _verdict(question: Question, *, approved: bool) -> Answer:
     """Return the answer that the gateway itself gives."""
-    if isinstance(question, e.ApprovalRequested):
+    if isinstance(question, events.ApprovalRequested):
         return AnswerApproval(approved=approved)
     return AnswerInteraction(question=question.question, kind=question.kind, declined=True)
 
 
 def _resolved(command: Answer) -> Resolution:
     if isinstance(command, AnswerApproval):
-        return e.ApprovalResolved(question=command.question, approved=command.approved)
-    return e.InteractionResolved(question=command.question, declined=command.declined or command.values is UNSET)
+        return events.ApprovalResolved(question=command.question, approved=command.approved)
+    return events.InteractionResolved(question=command.question, declined=command.declined or command.values is UNSET)

@@ -23,14 +23,13 @@ from dragoman.gateway.session.inputs import Inputs
 from dragoman.gateway.session.turn_recovery import CONTENT, FoundTurn, ResumedTurn, find_turn, missed_events
 from dragoman.gateway.session.turn_states import ConnectionState, Trigger
 from dragoman.gateway.timers import Deadline
-from dragoman.mappings.canonical import Command
-from dragoman.mappings.canonical import events as e
+from dragoman.mappings.canonical import Command, events
 from dragoman.mappings.canonical.commands import CancelTurn, PauseTurn, SubmitInput
 from dragoman.mappings.canonical.values import Failure, Message, flatten
 from dragoman.mappings.dialect import Loss
 
 STOPS = (CancelTurn, PauseTurn)
-STARTED = CONTENT - {e.ToolCallFinished}  # a result may belong to the model turn before
+STARTED = CONTENT - {events.ToolCallFinished}  # a result may belong to the model turn before
 UNKNOWN = Failure(cause="upstream_lost", text="the connection was lost before the backend answered")
 
 
@@ -112,12 +111,14 @@ class Reconnect:
     def _with_start(self, items: Sequence[Any]) -> list[Any]:
         """Return `items` with the start of the model turn before its first content, if that was missed."""
         for i, item in enumerate(items if self._start_unknown and not self.severed else ()):
-            if isinstance(item, e.ModelTurnStarted) or (isinstance(item, e.StatusChanged) and item.status != "running"):
+            if isinstance(item, events.ModelTurnStarted) or (
+                isinstance(item, events.StatusChanged) and item.status != "running"
+            ):
                 self._start_unknown = False
                 break
             if type(item) in STARTED:
                 self._start_unknown = False
-                return [*items[:i], e.ModelTurnStarted(), *items[i:]]
+                return [*items[:i], events.ModelTurnStarted(), *items[i:]]
         return list(items)
 
     def _new_events(self, items: list[Any]) -> list[Any]:
@@ -138,7 +139,7 @@ class Reconnect:
             losses = [Loss(kind=type(delta).__name__, why=why) for delta in resumed.held]
             self._context.services.ledger.record(losses, session=self._context.state.id)
 
-    def _apply_history(self, history: e.HistorySnapshot, at: int) -> bool:
+    def _apply_history(self, history: events.HistorySnapshot, at: int) -> bool:
         """Act on what a history says of the turn; return True if the clients need the history itself."""
         state, failure = self._context.state, self._failure
         if history.status is None:  # the dialect tells no runs: its translator goes on following the turn
@@ -189,4 +190,4 @@ class Reconnect:
 
 
 def _is_whole_history(item: Any) -> bool:
-    return isinstance(item, e.HistorySnapshot) and not item.request and not item.rotated
+    return isinstance(item, events.HistorySnapshot) and not item.request and not item.rotated

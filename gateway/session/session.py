@@ -38,14 +38,13 @@ from dragoman.gateway.session.reconnect import Reconnect
 from dragoman.gateway.session.runs import Run
 from dragoman.gateway.session.turn_states import Trigger, TurnState
 from dragoman.gateway.session.weight import in_turn, of_events, of_text
-from dragoman.mappings.canonical import Batch, Command, Event, SessionState
-from dragoman.mappings.canonical import events as e
+from dragoman.mappings.canonical import Batch, Command, Event, SessionState, events
 from dragoman.mappings.canonical.commands import CancelTurn
 from dragoman.mappings.canonical.state import Question, TextBlock
 from dragoman.mappings.canonical.values import Cause, Failure, SessionSummary
 from dragoman.mappings.dialect import Burst, Dialect, TextSink
 
-_ONLY_TEXT = frozenset({e.TextDelta})
+_ONLY_TEXT = frozenset({events.TextDelta})
 _TEXT = attrgetter("text")
 _ENDED = attrgetter("ended")
 
@@ -121,7 +120,7 @@ class Session:
         return NormalForm(
             self.state,
             self._services.new_id,
-            tells_model_turns=upstream.events.can_read_type(e.ModelTurnStarted),
+            tells_model_turns=upstream.events.can_read_type(events.ModelTurnStarted),
             tells_calls=upstream.tells_calls,
             puts_in_words=MethodType(_puts_in_words, me),
             given=MethodType(_given, me),
@@ -180,7 +179,7 @@ class Session:
                         self.commands.take(item, at)
                 else:
                     self.deliver(self.form.feed(some, at), at)
-            if e.HistorySnapshot in map(type, items):
+            if events.HistorySnapshot in map(type, items):
                 self.memory.trim_transcript()
             self.pending.open()  # a whole history is among them, or an answer: the backend has told what there was
         return None if self.reconnect.filters_events else self.delivery.groups.text_sink
@@ -233,11 +232,10 @@ class Session:
         """Append runs to the log, and give them to every client."""
         finished: list[tuple[Attachment, Batch]] = []
         for run in runs:
-            events = run.events
-            opened = bool(run.turn) and type(events[0]) is e.TurnAccepted
-            if happens(events):
+            opened = bool(run.turn) and type(run.events[0]) is events.TurnAccepted
+            if happens(run.events):
                 self.state.updated_at = at
-            batch = self.log.append(events, run.turn, run.origin, at, of_events(events), in_turn(events))
+            batch = self.log.append(run.events, run.turn, run.origin, at, of_events(run.events), in_turn(run.events))
             finished += zip(self.delivery.deliver(batch, opened=opened, ended=run.ended), repeat(batch), strict=False)
             self._observer.on_run(self, run)
             self._observer.changed.add(self.state.id)
@@ -272,7 +270,7 @@ class Session:
         now = self._services.clock()
         self.deliver(self.form.feed([event], now), now)
 
-    def describe(self, kind: type[e.SessionUpdated | e.SessionActivated | e.SessionClosed] = e.SessionUpdated) -> None:
+    def describe(self, kind: type[events.SessionNews] = events.SessionUpdated) -> None:
         """Tell subscribers what the session is now, or what was done with it."""
         if self.delivery.publications:
             self.say(kind(session=self.summary()))
@@ -294,9 +292,9 @@ class Session:
         """Give the session a title."""
         self.state.title = title
         row = structs.replace(self.summary(), title=title, updated_at=self._services.clock())
-        self.say(e.SessionUpdated(session=row))
+        self.say(events.SessionUpdated(session=row))
 
-    def opened(self, event: e.SessionOpened) -> Session:
+    def opened(self, event: events.SessionOpened) -> Session:
         """Take the names that the backend gave; return the session that clients are shown for this one."""
         self.state.backend_ids = {**(event.ext or {}), **(self.state.chosen_ids or {})}
         opening = self.state.opening
@@ -307,7 +305,7 @@ class Session:
         """Drop the session: its backend did not open it, and nothing of it remains."""
         self._observer.on_renamed(self, "")
 
-    def show(self, client: Client, request: str, event: e.SessionOpened, then: Command | None) -> None:
+    def show(self, client: Client, request: str, event: events.SessionOpened, then: Command | None) -> None:
         """Attach the client that had the session opened, and act on what it asked of it."""
         self.state.agent = event.agent or self.state.agent
         if not client.alive:

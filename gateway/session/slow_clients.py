@@ -18,8 +18,7 @@ from dragoman.gateway.session.groups import Groups
 from dragoman.gateway.session.log import Log
 from dragoman.gateway.session.pieces import join_pieces
 from dragoman.gateway.session.ports import Client, EventRecorder
-from dragoman.mappings.canonical import Batch, SessionState
-from dragoman.mappings.canonical import events as e
+from dragoman.mappings.canonical import Batch, SessionState, events
 from dragoman.mappings.dialect import SessionProjection
 from dragoman.mappings.errors import PeerError
 
@@ -100,7 +99,7 @@ class SlowClients:
             attachment.cursor = after
             if not _BOUNDARY.isdisjoint(map(type, batch.events)) and is_own(attachment, batch):
                 link.on_delivered(batch)
-            if isinstance(batch.events[-1], e.TurnEnded) and attachment.request:
+            if isinstance(batch.events[-1], events.TurnEnded) and attachment.request:
                 attachment.request, projection = "", link.dialect.projection("", attachment.view)
         attachment.behind = projection
         if attachment.cursor >= self._state.seq:
@@ -135,5 +134,5 @@ def turn_projection(attachment: Attachment, projection: SessionProjection, batch
     return projection.copy(request)
 
 
-_BOUNDARY = frozenset({e.TurnAccepted, e.QuestionAsked, e.TurnEnded})
+_BOUNDARY = frozenset({events.TurnAccepted, events.QuestionAsked, events.TurnEnded})
 """Events with which a run that a link began begins or ends."""

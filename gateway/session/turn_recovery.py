@@ -28,8 +28,7 @@ from typing import Any, Literal
 
 from msgspec import Struct, structs
 
-from dragoman.mappings.canonical import OpenTurn, SessionState, prelude
-from dragoman.mappings.canonical import events as e
+from dragoman.mappings.canonical import Event, OpenTurn, SessionState, events, prelude
 from dragoman.mappings.canonical.state import ReasoningBlock, TextBlock
 from dragoman.mappings.canonical.values import End, Failure, Item, Message, PastRun, Reasoning, ToolCall, ToolResult
 
@@ -48,18 +47,18 @@ class FoundTurn(Struct, frozen=True, kw_only=True):
         last = self.own[-1] if self.own else None
         return isinstance(last, Message) and last.role == "assistant"
 
-    def ending_events(self) -> list[e.Event]:
+    def ending_events(self) -> list[Event]:
         """Return the events that end the turn as the history says."""
-        status = e.StatusChanged(status="paused" if self.end == "paused" else "idle")
+        status = events.StatusChanged(status="paused" if self.end == "paused" else "idle")
         if self.failure is not None:
-            return [e.ErrorReported(cause=self.failure.cause, text=self.failure.text), status]
-        return [e.TurnResult(end=self.end), status]
+            return [events.ErrorReported(cause=self.failure.cause, text=self.failure.text), status]
+        return [events.TurnResult(end=self.end), status]
 
 
 UNKNOWN = FoundTurn(verdict="unknown")
 
 
-def find_turn(state: SessionState, text: str | None, history: e.HistorySnapshot) -> FoundTurn:
+def find_turn(state: SessionState, text: str | None, history: events.HistorySnapshot) -> FoundTurn:
     """Return how the turn of the input `text` stands in `history`; None is a turn without an input of its own.
 
     `state` is as it was when the connection was lost: with that turn open, or with the input not accepted yet.
@@ -81,7 +80,7 @@ def find_turn(state: SessionState, text: str | None, history: e.HistorySnapshot)
     return UNKNOWN
 
 
-def _state_of_run(run: PastRun | None, first: int, history: e.HistorySnapshot) -> FoundTurn:
+def _state_of_run(run: PastRun | None, first: int, history: events.HistorySnapshot) -> FoundTurn:
     is_last = run is None or run is history.runs[-1]
     own = history.items[first : run.last if run is not None else None]
     if history.status == "running" and is_last:
@@ -92,7 +91,7 @@ def _state_of_run(run: PastRun | None, first: int, history: e.HistorySnapshot) -
     return FoundTurn(verdict="ended", own=own, end="paused" if is_paused else run.end, failure=run.failure)
 
 
-def _new_runs(state: SessionState, history: e.HistorySnapshot) -> list[PastRun]:
+def _new_runs(state: SessionState, history: events.HistorySnapshot) -> list[PastRun]:
     """Return the runs behind everything that was known before the turn."""
     known, spoken = _spoken(state.transcript[: state.fresh]), _spoken(history.items)
     if spoken[: len(known)] != known:
@@ -104,7 +103,7 @@ def _spoken(items: Sequence[Item]) -> list[tuple[str, str]]:
     return [(item.role, item.text) for item in items if isinstance(item, Message) and item.role != "system"]
 
 
-def _find_input(state: SessionState, text: str, history: e.HistorySnapshot) -> tuple[int | None, bool]:
+def _find_input(state: SessionState, text: str, history: events.HistorySnapshot) -> tuple[int | None, bool]:
     """Return the index of the input, and True if the history is known to agree with the transcript before it.
 
     A history that was rewritten meanwhile is searched from its end.
@@ -123,9 +122,7 @@ def _find_input(state: SessionState, text: str, history: e.HistorySnapshot) -> t
 # -- what was missed of a run ------------------------------------------------------------------------
 
 
-def missed_events(
-    turn: OpenTurn, known: Sequence[Item], own: Sequence[Item], *, running: bool = False
-) -> list[e.Event]:
+def missed_events(turn: OpenTurn, known: Sequence[Item], own: Sequence[Item], *, running: bool = False) -> list[Event]:
     """Return events for what `own`, the items of the turn's run, have beyond the events that were heard.
 
     `known` are the items of the transcript that came with the turn. A text at the end of a run that is `running` may
@@ -134,27 +131,27 @@ def missed_events(
     heard = [(item.role, item.text) for item in known if isinstance(item, Message)]
     texts = deque(block for block in turn.blocks if isinstance(block, TextBlock))
     thoughts = deque(block for block in turn.blocks if isinstance(block, ReasoningBlock))
-    events: list[e.Event] = []
+    missed: list[Event] = []
     for item in own:
         if isinstance(item, Message) and item.role != "assistant":
             if (item.role, item.text) in heard:
                 heard.remove((item.role, item.text))
             elif item.role == "user" and (turn.blocks or turn.model_turn is not None):
-                events.append(e.Gap(text="the message that this turn answers was missed"))  # too late to show it
+                missed.append(events.Gap(text="the message that this turn answers was missed"))  # too late to show it
             else:
-                events.append(e.MessageAppended(message=item))
+                missed.append(events.MessageAppended(message=item))
         elif isinstance(item, Message):
             stays_open = running and item is own[-1]
-            events += [_text(sent, text, stays_open=stays_open) for sent, text in _rest(texts, item.text)]
+            missed += [_text(sent, text, stays_open=stays_open) for sent, text in _rest(texts, item.text)]
         elif isinstance(item, Reasoning):
-            events += [e.ReasoningDone(text=text) for _, text in _rest(thoughts, item.text)]
+            missed += [events.ReasoningDone(text=text) for _, text in _rest(thoughts, item.text)]
         elif isinstance(item, ToolCall):
             called = turn.calls.get(item.call)
             if called is None or called.arguments is None:
-                events.append(e.ToolCallArguments(call=item.call, name=item.name, json=item.arguments, done=True))
+                missed.append(events.ToolCallArguments(call=item.call, name=item.name, json=item.arguments, done=True))
         else:
-            events += _result(turn, item)
-    return events
+            missed += _result(turn, item)
+    return missed
 
 
 def _rest(heard: deque[TextBlock] | deque[ReasoningBlock], text: str) -> Iterator[tuple[str, str]]:
@@ -175,18 +172,18 @@ def _rest(heard: deque[TextBlock] | deque[ReasoningBlock], text: str) -> Iterato
         yield "", text
 
 
-def _text(sent: str, text: str, *, stays_open: bool) -> e.Event:
+def _text(sent: str, text: str, *, stays_open: bool) -> Event:
     if stays_open and text.startswith(sent):
-        return e.TextDelta(text=text[len(sent) :])
-    return e.TextDone(text=text)
+        return events.TextDelta(text=text[len(sent) :])
+    return events.TextDone(text=text)
 
 
-def _result(turn: OpenTurn, item: ToolResult) -> list[e.Event]:
+def _result(turn: OpenTurn, item: ToolResult) -> list[Event]:
     called = turn.calls.get(item.call)
     if called is not None and called.result is not None:
         return []
     return [
-        e.ToolCallFinished(
+        events.ToolCallFinished(
             call=item.call, name=item.name, summary=item.summary, output=item.output, is_error=item.is_error
         )
     ]
@@ -196,26 +193,32 @@ def _result(turn: OpenTurn, item: ToolResult) -> list[e.Event]:
 
 CONTENT = frozenset(
     {
-        e.TextDelta,
-        e.TextDone,
-        e.ReasoningStarted,
-        e.ReasoningDelta,
-        e.ReasoningDone,
-        e.ToolCallStarted,
-        e.ToolCallArguments,
-        e.ToolCallFinished,
+        events.TextDelta,
+        events.TextDone,
+        events.ReasoningStarted,
+        events.ReasoningDelta,
+        events.ReasoningDone,
+        events.ToolCallStarted,
+        events.ToolCallArguments,
+        events.ToolCallFinished,
     }
 )
 
-DONE: dict[type, type] = {TextBlock: e.TextDone, ReasoningBlock: e.ReasoningDone}
-DONE_OF_DELTA: dict[type, type] = {e.TextDelta: e.TextDone, e.ReasoningDelta: e.ReasoningDone}
-BOUNDARIES = CONTENT | {e.ModelTurnStarted, e.ModelTurnEnded, e.TurnResult, e.StatusChanged, e.TurnEnded}
+DONE: dict[type, type] = {TextBlock: events.TextDone, ReasoningBlock: events.ReasoningDone}
+DONE_OF_DELTA: dict[type, type] = {events.TextDelta: events.TextDone, events.ReasoningDelta: events.ReasoningDone}
+BOUNDARIES = CONTENT | {
+    events.ModelTurnStarted,
+    events.ModelTurnEnded,
+    events.TurnResult,
+    events.StatusChanged,
+    events.TurnEnded,
+}
 """Events before which the open block has ended, except further deltas of it and its done event."""
 
 HELD_MAX = 256 * 1024
 """Characters of a block that wait for its done text. A longer text is sent without its missing part."""
 
-MISSED = e.Gap(text="a part of the answer may be missing: the connection to the backend was lost meanwhile")
+MISSED = events.Gap(text="a part of the answer may be missing: the connection to the backend was lost meanwhile")
 
 
 class ResumedTurn:
@@ -227,10 +230,10 @@ class ResumedTurn:
     def __init__(self, state: SessionState, *, logged: bool = False) -> None:
         self._state = state
         self._turn = state.turn.id if state.turn is not None else ""
-        self._heard: deque[e.Event] = deque(event for event in prelude(state) if type(event) in CONTENT)
+        self._heard: deque[Event] = deque(event for event in prelude(state) if type(event) in CONTENT)
         self._logged = logged
         self._inside = True  # the backend may be in the middle of a block of which a part was missed
-        self.held: list[e.TextDelta | e.ReasoningDelta] = []
+        self.held: list[events.TextDelta | events.ReasoningDelta] = []
         """Deltas of that block, which wait for its done text."""
         self._weight = 0
 
@@ -245,7 +248,7 @@ class ResumedTurn:
         return [new for event in events for new in self._new(event)]
 
     def _new(self, event: Any) -> Sequence[Any]:
-        if type(event) not in BOUNDARIES or (type(event) is e.StatusChanged and event.status == "running"):
+        if type(event) not in BOUNDARIES or (type(event) is events.StatusChanged and event.status == "running"):
             return (event,)
         if self._heard:
             new = self._repeated(event)
@@ -263,16 +266,18 @@ class ResumedTurn:
         if type(heard) is not type(event):
             return None
         match heard:
-            case e.TextDelta() | e.ReasoningDelta() if event.text.startswith(heard.text):
+            case events.TextDelta() | events.ReasoningDelta() if event.text.startswith(heard.text):
                 return _more(event, "text", event.text[len(heard.text) :])
-            case e.ToolCallArguments(call=event.call, done=False) if not event.done:
+            case events.ToolCallArguments(call=event.call, done=False) if not event.done:
                 if event.json.startswith(heard.json):
                     return _more(event, "json", event.json[len(heard.json) :])
-            case e.TextDone() | e.ReasoningDone() if event.text == heard.text:
+            case events.TextDone() | events.ReasoningDone() if event.text == heard.text:
                 return ()
-            case e.ReasoningStarted():
+            case events.ReasoningStarted():
                 return ()
-            case e.ToolCallStarted() | e.ToolCallArguments() | e.ToolCallFinished() if event.call == heard.call:
+            case events.ToolCallStarted() | events.ToolCallArguments() | events.ToolCallFinished() if (
+                event.call == heard.call
+            ):
                 return () if getattr(event, "done", True) == getattr(heard, "done", True) else (event,)
         return None
 
@@ -293,7 +298,7 @@ class ResumedTurn:
         if block is None or DONE[type(block)] is kind:
             sent = "".join(block.parts) if block is not None else ""
             is_next = self._logged and not event.text.startswith(sent)
-            return (e.TextDone(text=sent), event) if is_next else (event,)
+            return (events.TextDone(text=sent), event) if is_next else (event,)
         return (event,) if self._logged else (MISSED, event)
 
     def _released(self) -> Sequence[Any]:

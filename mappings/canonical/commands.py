@@ -285,6 +285,9 @@ Command = Union[  # noqa: UP007  # thirty-five names read better in a list than 
     Unmapped,
 ]
 
+OpeningCommand = OpenSession | ResumeSession | GetSession
+"""A command that a backend answers with SessionOpened."""
+
 CONFIGURATION = (GetConfig, SetConfig, UnsetConfig, ListConfig, ReloadConfig, ListModels, GetCapabilities)
 """Commands about the settings and abilities of a backend."""
 

@@ -48,6 +48,9 @@ class SessionClosed(EventBase, frozen=True, kw_only=True):
     session: SessionSummary
 
 
+SessionNews = SessionUpdated | SessionActivated | SessionClosed
+
+
 class SessionsListed(AnswerEvent, frozen=True, kw_only=True):
     """Answer to ListSessions, newest first; `next_cursor` is None on the last page."""
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from dragoman.mappings.canonical import Command, Event
-from dragoman.mappings.canonical import events as say
+from dragoman.mappings.canonical import Command, Event, events
 from dragoman.mappings.codewhale.from_canonical import FROM_COMMAND, FROM_EVENT, Context
 from dragoman.mappings.codewhale.from_canonical.context import bundled
 from dragoman.mappings.codewhale.to_canonical import TO_COMMAND, TO_EVENT, envelope, place
@@ -65,14 +64,14 @@ class Overheard:
 
     def __call__(self, items: Sequence[Event]) -> list[Event]:
         """Return the events of one line, with a Reply that ends a turn replaced by TurnEnded."""
-        return [self._meant(item) for item in items if not isinstance(item, say.TurnResult)]
+        return [self._meant(item) for item in items if not isinstance(item, events.TurnResult)]
 
     def _meant(self, item: Event) -> Event:
-        if isinstance(item, say.ModelTurnStarted | say.TextDelta):
+        if isinstance(item, events.ModelTurnStarted | events.TextDelta):
             self._open = True
-        elif isinstance(item, say.TurnEnded):
+        elif isinstance(item, events.TurnEnded):
             self._open = False
-        elif isinstance(item, say.Reply) and self._open:
+        elif isinstance(item, events.Reply) and self._open:
             self._open = False
-            return say.TurnEnded(end="failed" if item.failure else "completed", failure=item.failure)
+            return events.TurnEnded(end="failed" if item.failure else "completed", failure=item.failure)
         return item

@@ -12,8 +12,7 @@ from typing import Any
 
 from msgspec import UNSET
 
-from dragoman.mappings.canonical import Batch, Event
-from dragoman.mappings.canonical import events as say
+from dragoman.mappings.canonical import Batch, Event, events
 from dragoman.mappings.canonical.values import ANSWERED
 from dragoman.mappings.codewhale.from_canonical import FROM_EVENT, Context
 from dragoman.mappings.codewhale.from_canonical.context import bundled
@@ -33,14 +32,14 @@ So many take 0.5 MB beside their texts, and 3 ms to write.
 
 UNSEEN = frozenset(
     (
-        say.ReasoningDelta,
-        say.ToolCallArguments,
-        say.ToolCallFinished,
-        say.ToolOutputDelta,
-        say.McpStartup,
-        say.GoalUpdated,
-        say.ErrorReported,
-        say.Gap,
+        events.ReasoningDelta,
+        events.ToolCallArguments,
+        events.ToolCallFinished,
+        events.ToolOutputDelta,
+        events.McpStartup,
+        events.GoalUpdated,
+        events.ErrorReported,
+        events.Gap,
     )
 )
 """Events of a turn whose content is not in the result of thread/read."""
@@ -81,7 +80,7 @@ class Projection(Context):
                 continue
             for message in FROM_EVENT.functions[type(event)](event, self):
                 self._say(message, out)
-            if type(event) is say.QuestionAsked and event.parked:
+            if type(event) is events.QuestionAsked and event.parked:
                 self._say(self.answer(accepted(self)), out)
         return Rendered(frames=bundled(out), losses=self.take_losses())
 
@@ -136,16 +135,16 @@ class Projection(Context):
 
     def _unseen(self, event: Event) -> None:
         """Count an event that this client does not see; keep a Gap with `context` for its next turn."""
-        if isinstance(event, say.Gap) and event.context:
+        if isinstance(event, events.Gap) and event.context:
             return
         if type(event) in UNSEEN:
             self.lose(event, why="another client began this turn: it is read in the history")
 
     def _note(self, event: Event) -> None:
-        if isinstance(event, say.MessageAppended) and event.message.role == "user":
+        if isinstance(event, events.MessageAppended) and event.message.role == "user":
             self._bytes = len(event.message.text.encode())
             self._name()
-        elif isinstance(event, say.QuestionAnswered) and not self.request:
+        elif isinstance(event, events.QuestionAnswered) and not self.request:
             self._begin_run()
 
     def _say(self, message: Any, out: list[Any]) -> None:

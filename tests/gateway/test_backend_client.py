@@ -11,16 +11,15 @@ from msgspec import Raw
 from dragoman.gateway.backend_client import BackendClient, TurnOutcome, TurnRunner, TypedAnswer
 from dragoman.gateway.endpoint import parse
 from dragoman.gateway.replay.in_process import InProcessEvent
-from dragoman.mappings.canonical import Command, Event
-from dragoman.mappings.canonical import events as e
+from dragoman.mappings.canonical import Command, Event, events
 from dragoman.mappings.canonical.commands import AnswerApproval, AnswerInteraction, AnswerOtp, SubmitInput
 from dragoman.mappings.canonical.values import End, Failure, FieldError
 from dragoman.mappings.errors import ConfigError
 
 NAME = Raw(b'{"fields": [{"key": "name", "label": "full name"}]}')
-FORM = e.InteractionRequired(question="q", kind="identity_intake", spec=NAME, reason="To find you")
-APPROVAL = e.ApprovalRequested(tool="refund", description="Refund 42", question="q")
-CODE = e.OtpRequired(tool="refund", description="Refund 42", channels=("sms",), auth_level="high")
+FORM = events.InteractionRequired(question="q", kind="identity_intake", spec=NAME, reason="To find you")
+APPROVAL = events.ApprovalRequested(tool="refund", description="Refund 42", question="q")
+CODE = events.OtpRequired(tool="refund", description="Refund 42", channels=("sms",), auth_level="high")
 
 
 class ScriptedClient(BackendClient):
@@ -35,7 +34,7 @@ class ScriptedClient(BackendClient):
         self.said.append(command)
         request = f"client-{len(self.said)}"
         for event in self._answers.pop(0) if self._answers else ():
-            told = e.TurnAccepted(request=request) if isinstance(event, e.TurnAccepted) else event
+            told = events.TurnAccepted(request=request) if isinstance(event, events.TurnAccepted) else event
             self._events.append(InProcessEvent(event=told, turn="" if isinstance(event, ANSWERS) else "t"))
         return request
 
@@ -43,9 +42,9 @@ class ScriptedClient(BackendClient):
         return self._events.pop(0) if self._events else None
 
 
-ANSWERS = (e.Reply, e.InteractionInvalid, e.OtpInvalid, e.OtpVerified)
-ACCEPTED = e.TurnAccepted()
-ENDED = e.TurnEnded(end="completed", text="Done.")
+ANSWERS = (events.Reply, events.InteractionInvalid, events.OtpInvalid, events.OtpVerified)
+ACCEPTED = events.TurnAccepted()
+ENDED = events.TurnEnded(end="completed", text="Done.")
 
 
 def run(client: ScriptedClient, *typed: str) -> tuple[TurnOutcome, list[str]]:
@@ -78,8 +77,8 @@ def test_a_code_is_typed_with_or_without_the_word(typed: str) -> None:
 
 def test_a_form_that_the_backend_refuses_is_asked_again_with_the_fault() -> None:
     fault = FieldError(field="name", text="too short")
-    refused = e.InteractionInvalid(question="q", kind="identity_intake", errors=(fault,), text="no")
-    client = ScriptedClient([ACCEPTED, FORM], [refused], [e.InteractionResolved(question="q"), ENDED])
+    refused = events.InteractionInvalid(question="q", kind="identity_intake", errors=(fault,), text="no")
+    client = ScriptedClient([ACCEPTED, FORM], [refused], [events.InteractionResolved(question="q"), ENDED])
     outcome, prompts = run(client, "A", "Ada")
     assert (outcome.ended, len(client.said)) == (ENDED, 3)
     assert prompts[1].startswith("name: too short\n")
@@ -87,15 +86,15 @@ def test_a_form_that_the_backend_refuses_is_asked_again_with_the_fault() -> None
 
 def test_the_input_is_sent_again_after_the_code_was_right() -> None:
     """A turn that asks for a one-time code ends (docs/translation.md, rule 3.3)."""
-    refused = e.TurnEnded(end="completed", text="I need a code.")
-    client = ScriptedClient([ACCEPTED, CODE, refused], [e.OtpVerified(text="right")], [ACCEPTED, ENDED])
+    refused = events.TurnEnded(end="completed", text="I need a code.")
+    client = ScriptedClient([ACCEPTED, CODE, refused], [events.OtpVerified(text="right")], [ACCEPTED, ENDED])
     outcome, _ = run(client, "123456")
     assert [type(command) for command in client.said] == [SubmitInput, AnswerOtp, SubmitInput]
     assert outcome.ended == ENDED
 
 
 def test_a_code_without_a_further_try_ends_the_wait() -> None:
-    wrong = e.OtpInvalid(attempts_remaining=0, text="wrong")
+    wrong = events.OtpInvalid(attempts_remaining=0, text="wrong")
     client = ScriptedClient([ACCEPTED, CODE, ENDED], [wrong])
     outcome, prompts = run(client, "123456")
     assert (outcome.ended, len(prompts)) == (ENDED, 1)
@@ -111,7 +110,7 @@ def test_a_question_that_another_client_answered_takes_no_line() -> None:
     turn = TurnRunner(client, lambda _event: None, lambda _words: answered())
 
     def answered() -> str:
-        turn.take(InProcessEvent(event=e.ApprovalResolved(approved=False, question="q"), turn="t"))
+        turn.take(InProcessEvent(event=events.ApprovalResolved(approved=False, question="q"), turn="t"))
         turn.take(InProcessEvent(event=ENDED, turn="t"))
         return "approve"
 
@@ -122,23 +121,23 @@ def test_a_question_that_another_client_answered_takes_no_line() -> None:
 @pytest.mark.parametrize("end", ["paused", "completed", "cancelled"])  # smooth reports a paused turn as cancelled
 def test_a_turn_that_ends_with_a_question_in_words_waits_for_its_answer(end: End) -> None:
     text = "One moment.\n\nMay I write?\nAnswer approve or deny."
-    outcome, _ = run(ScriptedClient([ACCEPTED, e.TurnEnded(end=end, text=text)]))
+    outcome, _ = run(ScriptedClient([ACCEPTED, events.TurnEnded(end=end, text=text)]))
     assert outcome.question == "May I write?\nAnswer approve or deny."
 
 
 def test_a_paused_turn_waits_for_the_user() -> None:
-    outcome, _ = run(ScriptedClient([ACCEPTED, e.TurnEnded(end="paused", text="Half")]))
+    outcome, _ = run(ScriptedClient([ACCEPTED, events.TurnEnded(end="paused", text="Half")]))
     assert outcome.question == "The turn is paused until the user continues it."
 
 
 def test_a_refused_input_is_the_outcome() -> None:
     failure = Failure(cause="busy", text="a run is in progress")
-    outcome, _ = run(ScriptedClient([e.Reply(request="client-1", failure=failure)]))
+    outcome, _ = run(ScriptedClient([events.Reply(request="client-1", failure=failure)]))
     assert outcome == TurnOutcome(failure=failure)
 
 
 def test_a_cancel_waits_for_the_end_of_the_turn() -> None:
-    cancelled: Any = e.TurnEnded(end="cancelled")
+    cancelled: Any = events.TurnEnded(end="cancelled")
     client = ScriptedClient([ACCEPTED], [cancelled])
     turn = TurnRunner(client, lambda _event: None, lambda _words: None)
     with pytest.raises(TimeoutError):

@@ -25,9 +25,7 @@ from dragoman.gateway.demo.conversation import QUESTIONS
 from dragoman.gateway.demo.like_real import flavours
 from dragoman.gateway.demo.script import COUNT_MAX, DELAY_MAX, Line, Scripts, load, read
 from dragoman.gateway.endpoint import parse
-from dragoman.mappings.canonical import Command, SessionState
-from dragoman.mappings.canonical import commands as ask
-from dragoman.mappings.canonical import events as say
+from dragoman.mappings.canonical import Command, SessionState, commands, events
 from dragoman.mappings.canonical.values import Cause, Message, Text
 from dragoman.mappings.dialect import Burst
 from dragoman.mappings.errors import ConfigError
@@ -44,8 +42,8 @@ def test_each_turn_of_a_bundled_script_ends_once(name: str) -> None:
     turns = read(BUNDLED[name], name)
     assert turns
     for turn in turns:
-        assert [type(line.event) for line in turn].count(say.TurnEnded) == 1
-        assert isinstance(turn[-1].event, say.TurnEnded)
+        assert [type(line.event) for line in turn].count(events.TurnEnded) == 1
+        assert isinstance(turn[-1].event, events.TurnEnded)
 
 
 @pytest.mark.parametrize("name", BUNDLED)
@@ -54,16 +52,22 @@ def test_the_done_text_of_a_bundled_script_equals_its_deltas(name: str) -> None:
         text = ""
         for line in turn:
             match line.event:
-                case say.TextDelta() | say.ReasoningDelta():
+                case events.TextDelta() | events.ReasoningDelta():
                     text += line.event.text
-                case say.TextDone() | say.ReasoningDone():
+                case events.TextDone() | events.ReasoningDone():
                     assert line.event.text == text
                     text = ""
 
 
 def test_the_conversation_shows_thinking_a_tool_and_streamed_text() -> None:
     kinds = {type(line.event) for turn in read(BUNDLED["conversation.jsonl"], "x") for line in turn}
-    assert kinds >= {say.ReasoningDelta, say.ToolCallStarted, say.ToolCallFinished, say.TextDelta, say.UsageReported}
+    assert kinds >= {
+        events.ReasoningDelta,
+        events.ToolCallStarted,
+        events.ToolCallFinished,
+        events.TextDelta,
+        events.UsageReported,
+    }
 
 
 END = '{"type":"turn_ended","end":"completed"}'
@@ -72,7 +76,7 @@ END = '{"type":"turn_ended","end":"completed"}'
 def test_delays_are_milliseconds_and_blank_lines_are_ignored() -> None:
     (turn,) = read('\n{"type":"text_delta","text":"x","delay_ms":250}\n\n' + END + "\n", "s")
     assert [(line.event, line.delay) for line in turn] == [
-        *((say.TextDelta(text="x"), 0.25), (say.TurnEnded(end="completed"), 0.0)),
+        *((events.TextDelta(text="x"), 0.25), (events.TurnEnded(end="completed"), 0.0)),
     ]
 
 
@@ -139,7 +143,7 @@ def test_a_custom_script_answers_inputs_turn_after_turn() -> None:
 
 
 def words(scripts: Scripts, text: str) -> str:
-    return "".join(line.event.text for line in scripts.turn(text) if isinstance(line.event, say.TextDelta))
+    return "".join(line.event.text for line in scripts.turn(text) if isinstance(line.event, events.TextDelta))
 
 
 def test_inputs_play_the_turns_of_the_conversation_in_a_cycle() -> None:
@@ -153,16 +157,16 @@ def test_inputs_play_the_turns_of_the_conversation_in_a_cycle() -> None:
 def test_a_script_plays_when_an_input_begins_with_its_name(name: str) -> None:
     word = name.removesuffix(".jsonl")
     scripted = "".join(
-        line.event.text for line in read(BUNDLED[name], name)[0] if isinstance(line.event, say.TextDelta)
+        line.event.text for line in read(BUNDLED[name], name)[0] if isinstance(line.event, events.TextDelta)
     )
     assert words(Scripts(), f"{word.upper()} please") == scripted
 
 
 def test_the_script_count_n_sends_n_tokens_and_the_end() -> None:
     start, *tokens, end = (line.event for line in Scripts().turn("count 3"))
-    assert start == say.ModelTurnStarted()
+    assert start == events.ModelTurnStarted()
     assert [event.text for event in tokens] == ["0 ", "1 ", "2 "]
-    assert end == say.TurnEnded(end="completed")
+    assert end == events.TurnEnded(end="completed")
 
 
 @pytest.mark.parametrize("digits", [str(COUNT_MAX * 1000), "9" * 5000])
@@ -216,13 +220,13 @@ class Stage:
         return self.heard[before:]
 
     def text(self) -> str:
-        return "".join(event.text for event in self.heard if isinstance(event, say.TextDelta))
+        return "".join(event.text for event in self.heard if isinstance(event, events.TextDelta))
 
     def statuses(self) -> list[str]:
-        return [event.status for event in self.heard if isinstance(event, say.StatusChanged)]
+        return [event.status for event in self.heard if isinstance(event, events.StatusChanged)]
 
     def results(self) -> list[str]:
-        return [event.end for event in self.heard if isinstance(event, say.TurnResult)]
+        return [event.end for event in self.heard if isinstance(event, events.TurnResult)]
 
 
 @asynccontextmanager
@@ -236,13 +240,13 @@ async def staged(script: str = "") -> AsyncIterator[Stage]:
             stage.backend.stop()  # and then its task ends, or the test fails
 
 
-def run(text: str, request: str = "r") -> ask.SubmitInput:
-    return ask.SubmitInput(request=request, segments=(Text(text=text),))
+def run(text: str, request: str = "r") -> commands.SubmitInput:
+    return commands.SubmitInput(request=request, segments=(Text(text=text),))
 
 
 def refusal(items: list[Any]) -> tuple[str, str]:
     (reply,) = items
-    assert isinstance(reply, say.Reply)
+    assert isinstance(reply, events.Reply)
     assert reply.failure is not None
     return reply.request, reply.failure.cause
 
@@ -257,9 +261,9 @@ async def test_the_demo_backend_introduces_itself_once() -> None:
 async def test_a_run_is_accepted_at_once_and_ends() -> None:
     async with staged() as stage:
         assert await stage.sent(run("count 700")) == [
-            *(say.TurnAccepted(request="r"), say.StatusChanged(status="running")),
+            *(events.TurnAccepted(request="r"), events.StatusChanged(status="running")),
         ]
-        await stage.until(lambda: isinstance(stage.heard[-1], say.TurnEnded))
+        await stage.until(lambda: isinstance(stage.heard[-1], events.TurnEnded))
         assert stage.text() == "".join(f"{n} " for n in range(700))
 
 
@@ -267,16 +271,18 @@ async def test_a_second_run_is_busy_until_the_first_ends() -> None:
     async with staged() as stage:
         await stage.sent(run("count 1", "a"))
         assert refusal(await stage.sent(run("count 1", "b"))) == ("b", "busy")
-        await stage.until(lambda: isinstance(stage.heard[-1], say.TurnEnded))
+        await stage.until(lambda: isinstance(stage.heard[-1], events.TurnEnded))
         accepted, _ = await stage.sent(run("count 1", "c"))
-        assert accepted == say.TurnAccepted(request="c")
+        assert accepted == events.TurnAccepted(request="c")
 
 
-@pytest.mark.parametrize("stop", [ask.CancelTurn, ask.PauseTurn])
-async def test_a_stop_before_any_output_rolls_back_to_idle(stop: type[ask.CancelTurn | ask.PauseTurn]) -> None:
+@pytest.mark.parametrize("stop", [commands.CancelTurn, commands.PauseTurn])
+async def test_a_stop_before_any_output_rolls_back_to_idle(
+    stop: type[commands.CancelTurn | commands.PauseTurn],
+) -> None:
     async with staged() as stage:
         await stage.sent(run("wait"))
-        assert await stage.sent(stop(request="s")) == [say.Reply(request="s")]
+        assert await stage.sent(stop(request="s")) == [events.Reply(request="s")]
         await stage.until(lambda: stage.statuses() == ["running", "idle"])
         assert (stage.results(), stage.text()) == (["rolled_back"], "")
 
@@ -285,10 +291,10 @@ async def test_a_cancel_after_output_ends_cancelled_and_idle() -> None:
     async with staged() as stage:
         await stage.sent(run("slow"))
         await stage.until(lambda: bool(stage.text()))
-        await stage.sent(ask.CancelTurn(request="s"))
+        await stage.sent(commands.CancelTurn(request="s"))
         await stage.until(lambda: stage.statuses() == ["running", "idle"])
         assert stage.results() == ["cancelled"]
-        assert refusal(await stage.sent(ask.ResumeTurn(request="t"))) == ("t", "not_running")
+        assert refusal(await stage.sent(commands.ResumeTurn(request="t"))) == ("t", "not_running")
 
 
 async def test_a_paused_turn_continues_where_it_stopped() -> None:
@@ -299,32 +305,32 @@ async def test_a_paused_turn_continues_where_it_stopped() -> None:
         for pause in range(1, 4):
             so_far = len(stage.text())
             await stage.until(lambda enough=so_far + 30: len(stage.text()) > enough)  # type: ignore[misc]  # bound now
-            await stage.sent(ask.PauseTurn(request="p"))
+            await stage.sent(commands.PauseTurn(request="p"))
             await stage.until(lambda count=pause: stage.results() == ["paused"] * count)  # type: ignore[misc]  # as above
             assert stage.statuses()[-1] == "paused"
-            assert await stage.sent(ask.ResumeTurn(request="q")) == [
-                *(say.Reply(request="q"), say.StatusChanged(status="running")),
+            assert await stage.sent(commands.ResumeTurn(request="q")) == [
+                *(events.Reply(request="q"), events.StatusChanged(status="running")),
             ]
-        await stage.sent(ask.CancelTurn(request="s"))
+        await stage.sent(commands.CancelTurn(request="s"))
         await stage.until(lambda: stage.statuses()[-1] == "idle")
-        said = [event for event in stage.heard if type(event) is say.TextDelta]
-        assert said == [event for event in scripted if type(event) is say.TextDelta][: len(said)]
+        said = [event for event in stage.heard if type(event) is events.TextDelta]
+        assert said == [event for event in scripted if type(event) is events.TextDelta][: len(said)]
 
 
 async def test_a_paused_session_takes_a_new_run() -> None:
     async with staged() as stage:
         await stage.sent(run("slow"))
         await stage.until(lambda: bool(stage.text()))
-        await stage.sent(ask.PauseTurn())
+        await stage.sent(commands.PauseTurn())
         await stage.until(lambda: stage.statuses()[-1] == "paused")
         before = len(stage.heard)
         await stage.sent(run("count 2"))
-        await stage.until(lambda: isinstance(stage.heard[-1], say.TurnEnded))
-        assert [e.text for e in stage.heard[before:] if isinstance(e, say.TextDelta)] == ["0 ", "1 "]
+        await stage.until(lambda: isinstance(stage.heard[-1], events.TurnEnded))
+        assert [e.text for e in stage.heard[before:] if isinstance(e, events.TextDelta)] == ["0 ", "1 "]
 
 
 @pytest.mark.parametrize(
-    "command", [ask.CancelTurn(request="r"), ask.PauseTurn(request="r"), ask.ResumeTurn(request="r")]
+    "command", [commands.CancelTurn(request="r"), commands.PauseTurn(request="r"), commands.ResumeTurn(request="r")]
 )
 async def test_cancel_pause_and_resume_are_refused_while_idle(command: Command) -> None:
     async with staged() as stage:
@@ -350,11 +356,11 @@ FORM = """\
 
 
 def asks(stage: Stage) -> bool:
-    return bool(stage.heard) and isinstance(stage.heard[-1], say.ApprovalRequested | say.InteractionRequired)
+    return bool(stage.heard) and isinstance(stage.heard[-1], events.ApprovalRequested | events.InteractionRequired)
 
 
 def ended(stage: Stage) -> bool:
-    return isinstance(stage.heard[-1], say.TurnEnded)
+    return isinstance(stage.heard[-1], events.TurnEnded)
 
 
 @pytest.mark.parametrize(("approved", "text"), [(True, "May I? Yes."), (False, "May I? No.")])
@@ -363,8 +369,8 @@ async def test_an_approval_parks_the_turn_until_the_answer(approved: bool, text:
         await stage.sent(run("go"))
         await stage.until(lambda: asks(stage))
         assert stage.text() == "May I? "
-        answer = ask.AnswerApproval(request="a", approved=approved, question="the gateway's own id of it")
-        assert await stage.sent(answer) == [say.Reply(request="a")]
+        answer = commands.AnswerApproval(request="a", approved=approved, question="the gateway's own id of it")
+        assert await stage.sent(answer) == [events.Reply(request="a")]
         await stage.until(lambda: ended(stage))
         assert stage.text() == text
 
@@ -372,15 +378,15 @@ async def test_an_approval_parks_the_turn_until_the_answer(approved: bool, text:
 @pytest.mark.parametrize(
     ("answer", "text"),
     [
-        (ask.AnswerInteraction(request="a", question="q1", values=msgspec.Raw(b"{}")), "Thanks."),
-        (ask.AnswerInteraction(request="a", question="q1", declined=True), "Never mind."),
+        (commands.AnswerInteraction(request="a", question="q1", values=msgspec.Raw(b"{}")), "Thanks."),
+        (commands.AnswerInteraction(request="a", question="q1", declined=True), "Never mind."),
     ],
 )
-async def test_a_form_parks_the_turn_until_the_answer(answer: ask.AnswerInteraction, text: str) -> None:
+async def test_a_form_parks_the_turn_until_the_answer(answer: commands.AnswerInteraction, text: str) -> None:
     async with staged(FORM) as stage:
         await stage.sent(run("go"))
         await stage.until(lambda: asks(stage))
-        assert await stage.sent(answer) == [say.Reply(request="a")]
+        assert await stage.sent(answer) == [events.Reply(request="a")]
         await stage.until(lambda: ended(stage))
         assert stage.text() == text
 
@@ -388,8 +394,8 @@ async def test_a_form_parks_the_turn_until_the_answer(answer: ask.AnswerInteract
 @pytest.mark.parametrize(
     "answer",
     [
-        ask.AnswerApproval(request="r", approved=True),
-        ask.AnswerInteraction(request="r", question="q1"),
+        commands.AnswerApproval(request="r", approved=True),
+        commands.AnswerInteraction(request="r", question="q1"),
     ],
 )
 async def test_an_answer_without_a_question_is_not_found(answer: Command) -> None:
@@ -399,19 +405,22 @@ async def test_an_answer_without_a_question_is_not_found(answer: Command) -> Non
 
 async def test_a_code_that_was_not_requested_is_invalid() -> None:
     async with staged(ASKING) as stage:
-        (verdict,) = await stage.sent(ask.AnswerOtp(request="r", code="123456"))
-        assert (type(verdict), verdict.request, verdict.reason) == (say.OtpInvalid, "r", "NOT_FOUND")
+        (verdict,) = await stage.sent(commands.AnswerOtp(request="r", code="123456"))
+        assert (type(verdict), verdict.request, verdict.reason) == (events.OtpInvalid, "r", "NOT_FOUND")
 
 
 async def test_a_question_is_answered_once_and_in_its_kind() -> None:
     async with staged(ASKING) as stage:
         await stage.sent(run("go"))
         await stage.until(lambda: asks(stage))
-        wrong = ask.AnswerInteraction(request="w", question="q1")
+        wrong = commands.AnswerInteraction(request="w", question="q1")
         assert refusal(await stage.sent(wrong)) == ("w", "not_found")
-        first, second = ask.AnswerApproval(request="a", approved=True), ask.AnswerApproval(request="b", approved=False)
+        first, second = (
+            commands.AnswerApproval(request="a", approved=True),
+            commands.AnswerApproval(request="b", approved=False),
+        )
         told = await stage.sent(first, second)
-        assert told[0] == say.Reply(request="a")
+        assert told[0] == events.Reply(request="a")
         assert refusal(told[1:]) == ("b", "not_found")
         await stage.until(lambda: ended(stage))
         assert stage.text() == "May I? Yes."
@@ -421,9 +430,9 @@ async def test_an_answer_to_another_form_is_invalid_and_the_turn_stays_parked() 
     async with staged(FORM) as stage:
         await stage.sent(run("go"))
         await stage.until(lambda: asks(stage))
-        assert refusal(await stage.sent(ask.AnswerInteraction(request="r", question="q0"))) == ("r", "invalid")
-        assert await stage.sent(ask.AnswerInteraction(request="a", question="q1", declined=True)) == [
-            say.Reply(request="a")
+        assert refusal(await stage.sent(commands.AnswerInteraction(request="r", question="q0"))) == ("r", "invalid")
+        assert await stage.sent(commands.AnswerInteraction(request="a", question="q1", declined=True)) == [
+            events.Reply(request="a")
         ]
 
 
@@ -432,20 +441,20 @@ async def test_cancelling_a_parked_turn_removes_its_question() -> None:
         await stage.sent(run("go"))
         await stage.until(lambda: asks(stage))
         assert refusal(await stage.sent(run("more", "s"))) == ("s", "busy")
-        await stage.sent(ask.CancelTurn(request="c"))
+        await stage.sent(commands.CancelTurn(request="c"))
         await stage.until(lambda: stage.results() == ["cancelled"])
-        assert refusal(await stage.sent(ask.AnswerApproval(request="r", approved=True))) == ("r", "not_found")
+        assert refusal(await stage.sent(commands.AnswerApproval(request="r", approved=True))) == ("r", "not_found")
 
 
 async def test_a_parked_turn_that_was_paused_asks_again_when_resumed() -> None:
     async with staged(ASKING) as stage:
         await stage.sent(run("go"))
         await stage.until(lambda: asks(stage))
-        await stage.sent(ask.PauseTurn(request="p"))
+        await stage.sent(commands.PauseTurn(request="p"))
         await stage.until(lambda: stage.results() == ["paused"])
-        await stage.sent(ask.ResumeTurn(request="q"))
+        await stage.sent(commands.ResumeTurn(request="q"))
         await stage.until(lambda: asks(stage))
-        await stage.sent(ask.AnswerApproval(request="a", approved=True))
+        await stage.sent(commands.AnswerApproval(request="a", approved=True))
         await stage.until(lambda: ended(stage))
         assert stage.text() == "May I? Yes."
 
@@ -454,7 +463,7 @@ async def test_an_answer_is_forgotten_with_its_turn() -> None:
     async with staged(ASKING + FORM.replace(', "when"', "")) as stage:
         await stage.sent(run("go"))
         await stage.until(lambda: asks(stage))
-        await stage.sent(ask.AnswerApproval(approved=True))
+        await stage.sent(commands.AnswerApproval(approved=True))
         await stage.until(lambda: ended(stage))
         await stage.sent(run("go"))
         await stage.until(lambda: asks(stage))
@@ -464,7 +473,9 @@ async def test_an_answer_is_forgotten_with_its_turn() -> None:
 # -- sessions ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("command", [ask.OpenSession(request="r"), ask.ResumeSession(request="r", session="gone")])
+@pytest.mark.parametrize(
+    "command", [commands.OpenSession(request="r"), commands.ResumeSession(request="r", session="gone")]
+)
 async def test_a_conversation_is_opened_as_the_session_that_asks(command: Command) -> None:
     async with staged() as stage:
         (opened,) = await stage.sent(command)
@@ -473,15 +484,15 @@ async def test_a_conversation_is_opened_as_the_session_that_asks(command: Comman
 
 async def test_an_unknown_session_is_not_found() -> None:
     async with staged() as stage:
-        assert refusal(await stage.sent(ask.GetSession(request="r", session="gone"))) == ("r", "not_found")
+        assert refusal(await stage.sent(commands.GetSession(request="r", session="gone"))) == ("r", "not_found")
 
 
 async def test_a_history_request_is_answered_from_the_session() -> None:
     async with staged() as stage:
         stage.state.transcript.append(Message(role="user", text="hello", id="m1"))
-        (page,) = await stage.sent(ask.GetHistory(request="r"))
+        (page,) = await stage.sent(commands.GetHistory(request="r"))
         assert (page.request, [item.text for item in page.items]) == ("r", ["hello"])
-        assert refusal(await stage.sent(ask.GetHistory(request="s", cursor="nope"))) == ("s", "invalid")
+        assert refusal(await stage.sent(commands.GetHistory(request="s", cursor="nope"))) == ("s", "invalid")
 
 
 # -- the rest ---------------------------------------------------------------------------------------
@@ -489,25 +500,25 @@ async def test_a_history_request_is_answered_from_the_session() -> None:
 
 async def test_completions_begin_with_the_prefix() -> None:
     async with staged() as stage:
-        (listed,) = await stage.sent(ask.ListCompletions(request="r", kind="file", prefix="no"))
+        (listed,) = await stage.sent(commands.ListCompletions(request="r", kind="file", prefix="no"))
         assert (listed.request, listed.kind, [entry.value for entry in listed.entries]) == ("r", "file", ["notes.md"])
 
 
 async def test_an_unknown_command_is_unsupported() -> None:
     async with staged() as stage:
-        assert refusal(await stage.sent(ask.Compact(request="r"))) == ("r", "unsupported")
+        assert refusal(await stage.sent(commands.Compact(request="r"))) == ("r", "unsupported")
 
 
 async def test_a_shutdown_is_answered_and_the_demo_backend_keeps_running() -> None:
     async with staged() as stage:
-        assert await stage.sent(ask.ShutdownBackend(request="r")) == [say.Reply(request="r")]
+        assert await stage.sent(commands.ShutdownBackend(request="r")) == [events.Reply(request="r")]
         assert len(await stage.sent(run("count 1"))) == 2
 
 
 async def test_a_failing_script_sends_its_error_before_the_end() -> None:
     async with staged() as stage:
         await stage.sent(run("fail"))
-        await stage.until(lambda: isinstance(stage.heard[-1], say.TurnEnded))
+        await stage.until(lambda: isinstance(stage.heard[-1], events.TurnEnded))
         error, end = stage.heard[-2:]
         assert (error.cause, end.end, end.failure.cause) == ("model_failed", "failed", "model_failed")
 
@@ -904,7 +915,7 @@ def test_the_demo_command_shows_both_turns_and_exits_0() -> None:
     unwrapped = done.stdout.replace("\n", "")
     for turn in read(BUNDLED["conversation.jsonl"], "x"):
         for line in turn:
-            if isinstance(line.event, say.TextDone):
+            if isinstance(line.event, events.TextDone):
                 assert line.event.text.replace(" ", "") in unwrapped.replace(" ", "")
     assert "lookup_order" in done.stdout
     assert " dragoman bridge smooth+ws://" in done.stdout

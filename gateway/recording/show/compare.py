@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from dragoman.gateway.recording.lines import EventLine
-from dragoman.mappings.canonical import events as e
+from dragoman.mappings.canonical import events
 from dragoman.mappings.canonical.values import End
 
 What = Literal["input", "text", "tool", "question", "answer"]
@@ -23,15 +23,15 @@ ORDER: dict[What, int] = {"input": 0, "text": 1, "tool": 2, "question": 3, "answ
 
 COMPARED = frozenset(
     {
-        e.TextDelta,
-        e.ToolCallStarted,
-        e.ToolCallArguments,
-        e.ToolCallFinished,
-        e.ApprovalRequested,
-        e.InteractionRequired,
-        e.OtpRequired,
-        e.ApprovalResolved,
-        e.InteractionResolved,
+        events.TextDelta,
+        events.ToolCallStarted,
+        events.ToolCallArguments,
+        events.ToolCallFinished,
+        events.ApprovalRequested,
+        events.InteractionRequired,
+        events.OtpRequired,
+        events.ApprovalResolved,
+        events.InteractionResolved,
     }
 )
 """Events that are compared, besides the input and the end of a turn, which every dialect has."""
@@ -124,10 +124,10 @@ def turns_of(said: Iterable[tuple[str, Any]]) -> Iterator[ComparedTurn]:
     Events without a turn are left out, but for an input from elsewhere: a backend tells it before the turn begins.
     """
     reader: _TurnReader | None = None
-    before: e.MessageAppended | None = None
+    before: events.MessageAppended | None = None
     for turn, event in said:
         if not turn:
-            if isinstance(event, e.MessageAppended) and event.message.role == "user":
+            if isinstance(event, events.MessageAppended) and event.message.role == "user":
                 before = event
             continue
         if reader is None or reader.id != turn:
@@ -160,29 +160,29 @@ class _TurnReader:
 
     def read(self, event: Any) -> None:
         match event:
-            case e.TextDelta():
+            case events.TextDelta():
                 self._parts.append(event.text)
-            case e.MessageAppended() if event.message.role == "user":
+            case events.MessageAppended() if event.message.role == "user":
                 self._add(TurnBlock(what="input", text=event.message.text))
-            case e.ToolCallStarted():
+            case events.ToolCallStarted():
                 self._call(event.call, event.name)
-            case e.ToolCallArguments() if event.done:
+            case events.ToolCallArguments() if event.done:
                 self._call(event.call, event.name).text = _json(event.json)
-            case e.ToolCallFinished():
+            case events.ToolCallFinished():
                 call = self._call(event.call, event.name)
                 call.result = event.output if event.output is not None else event.summary or ""
                 call.is_error = event.is_error
-            case e.ApprovalRequested():
+            case events.ApprovalRequested():
                 self._add(TurnBlock(what="question", name=event.tool, text=event.description))
-            case e.InteractionRequired():
+            case events.InteractionRequired():
                 self._add(TurnBlock(what="question", name=event.kind, text=_json(bytes(event.spec).decode())))
-            case e.OtpRequired():
+            case events.OtpRequired():
                 self._add(TurnBlock(what="question", name=event.tool, text=event.description))
-            case e.ApprovalResolved():
+            case events.ApprovalResolved():
                 self._add(TurnBlock(what="answer", text="approved" if event.approved else "denied"))
-            case e.InteractionResolved():
+            case events.InteractionResolved():
                 self._add(TurnBlock(what="answer", text="declined" if event.declined else "submitted"))
-            case e.TurnEnded():
+            case events.TurnEnded():
                 self._turn.end = event.end
 
     def _call(self, id: str, name: str) -> TurnBlock:

@@ -21,7 +21,7 @@ from dragoman.gateway.recording.printable import counted
 from dragoman.gateway.recording.reader import Missing
 from dragoman.gateway.recording.show.projected import LossFinder
 from dragoman.gateway.recording.show.turns import TurnNumbers
-from dragoman.mappings.canonical import events as e
+from dragoman.mappings.canonical import events
 from dragoman.mappings.canonical.commands import SubmitInput
 from dragoman.mappings.canonical.unmapped import Unmapped
 from dragoman.mappings.canonical.values import Failure, Usage, flatten
@@ -195,23 +195,23 @@ class _Reader:
     def _event(self, line: EventLine, event: Any) -> Iterator[TranscriptEntry]:
         self._turns.number_of(line)  # turns are counted in the order of their first events
         match event:
-            case e.TextDelta():
+            case events.TextDelta():
                 self._text = _more(self._text, line, event.text)
-            case e.ReasoningDelta():
+            case events.ReasoningDelta():
                 self._reasoning = _more(self._reasoning, line, event.text)
-            case e.TextDone():
+            case events.TextDone():
                 yield from self._done("text", self._text, line, event.text)
                 self._text = None
-            case e.ReasoningDone():
+            case events.ReasoningDone():
                 yield from self._done("reasoning", self._reasoning, line, event.text)
                 self._reasoning = None
-            case e.ToolCallStarted():
+            case events.ToolCallStarted():
                 self._names[event.call] = event.name
-            case e.ToolCallArguments():
+            case events.ToolCallArguments():
                 yield from self._arguments_of(line, event)
-            case e.ToolOutputDelta():
+            case events.ToolOutputDelta():
                 self._outputs[event.call] = _more(self._outputs.get(event.call), line, event.text)
-            case e.ToolCallFinished():
+            case events.ToolCallFinished():
                 yield from self._close("output", self._outputs.pop(event.call, None), self._names.get(event.call, ""))
                 name = event.name or self._names.pop(event.call, "")
                 text = event.output if event.output is not None else event.summary or ""
@@ -220,15 +220,15 @@ class _Reader:
                 yield from self._plain(line, event)
 
     def _plain(self, line: EventLine, event: Any) -> Iterator[TranscriptEntry]:
-        if isinstance(event, e.MessageAppended) and event.message.role == "user":
+        if isinstance(event, events.MessageAppended) and event.message.role == "user":
             self._settled(line.origin.link, line.origin.request)  # the log has the input itself
-        if isinstance(event, e.TurnEnded):
+        if isinstance(event, events.TurnEnded):
             yield from self._unfinished()
         say = _DESCRIPTIONS.get(type(event))
         kind, text = say(event) if say is not None else ("detail", "")
         yield _entry(line, self._turns.number_of(line), kind, _name(event), text)
 
-    def _arguments_of(self, line: EventLine, event: e.ToolCallArguments) -> Iterator[TranscriptEntry]:
+    def _arguments_of(self, line: EventLine, event: events.ToolCallArguments) -> Iterator[TranscriptEntry]:
         if not event.done:
             self._arguments[event.call] = _more(self._arguments.get(event.call), line, event.json)
             return
@@ -313,60 +313,60 @@ def _usage(usage: Usage | None) -> str:
     return ", ".join(told)
 
 
-def _ended(event: e.TurnEnded) -> tuple[Kind, str]:
+def _ended(event: events.TurnEnded) -> tuple[Kind, str]:
     failure = _failure(event.failure) if event.failure is not None else ""
     return "end", " · ".join(filter(None, (event.end.replace("_", " "), failure, _usage(event.usage))))
 
 
-def _message(event: e.MessageAppended) -> tuple[Kind, str]:
+def _message(event: events.MessageAppended) -> tuple[Kind, str]:
     return ("input" if event.message.role == "user" else "detail"), event.message.text
 
 
-def _history(event: e.HistorySnapshot) -> tuple[Kind, str]:
+def _history(event: events.HistorySnapshot) -> tuple[Kind, str]:
     return "history", counted(len(event.items), "item") + (" (it changed)" if event.rotated else "")
 
 
-def _gap(event: e.Gap) -> tuple[Kind, str]:
+def _gap(event: events.Gap) -> tuple[Kind, str]:
     return "loss", f"{event.text} ({event.count})" if event.count else event.text
 
 
 _DESCRIPTIONS: dict[type, Callable[[Any], tuple[Kind, str]]] = {
-    e.MessageAppended: _message,
-    e.HistorySnapshot: _history,
-    e.TurnEnded: _ended,
-    e.Gap: _gap,
+    events.MessageAppended: _message,
+    events.HistorySnapshot: _history,
+    events.TurnEnded: _ended,
+    events.Gap: _gap,
     Unmapped: lambda x: ("loss", f"unknown {x.dialect} message {x.tag!r}"),
-    e.ErrorReported: lambda x: ("error", f"{x.cause}: {x.text}"),
-    e.ModelRetry: lambda x: ("error", f"attempt {x.failed_attempt} of {x.max_attempts} failed: {x.text}"),
-    e.Alert: lambda x: ("alert", f"{x.source}: {x.text}"),
-    e.CompactionFailed: lambda x: ("alert", x.text),
-    e.Preamble: lambda x: ("words", x.text),
-    e.QuestionAsked: lambda x: ("words", x.text),
-    e.QuestionAnswered: lambda x: ("words" if x.segments else "detail", flatten(x.segments)),
-    e.ApprovalRequested: lambda x: ("question", f"{x.tool}: {x.description}"),
-    e.ApprovalResolved: lambda x: ("answer", "approved" if x.approved else "denied"),
-    e.InteractionRequired: lambda x: ("question", f"{x.kind} {bytes(x.spec).decode()}: {x.reason}"),
-    e.InteractionResolved: lambda x: ("answer", "declined" if x.declined else "submitted"),
-    e.OtpRequired: lambda x: ("question", f"{x.tool}: {x.description} (a code by {' or '.join(x.channels)})"),
-    e.OtpSent: lambda x: ("question", f"a code went by {x.channel} to {x.destination}"),
-    e.SessionUpdated: lambda x: ("session", x.session.title),
-    e.SessionClosed: lambda _: ("session", "closed"),
-    e.BackendShutdown: lambda x: ("session", f"the backend goes away: {x.reason}"),
-    e.StatusChanged: lambda x: ("detail", x.status),
-    e.UsageReported: lambda x: ("detail", _usage(x.usage)),
-    e.GoalUpdated: lambda x: ("session", bytes(x.goal).decode()),
+    events.ErrorReported: lambda x: ("error", f"{x.cause}: {x.text}"),
+    events.ModelRetry: lambda x: ("error", f"attempt {x.failed_attempt} of {x.max_attempts} failed: {x.text}"),
+    events.Alert: lambda x: ("alert", f"{x.source}: {x.text}"),
+    events.CompactionFailed: lambda x: ("alert", x.text),
+    events.Preamble: lambda x: ("words", x.text),
+    events.QuestionAsked: lambda x: ("words", x.text),
+    events.QuestionAnswered: lambda x: ("words" if x.segments else "detail", flatten(x.segments)),
+    events.ApprovalRequested: lambda x: ("question", f"{x.tool}: {x.description}"),
+    events.ApprovalResolved: lambda x: ("answer", "approved" if x.approved else "denied"),
+    events.InteractionRequired: lambda x: ("question", f"{x.kind} {bytes(x.spec).decode()}: {x.reason}"),
+    events.InteractionResolved: lambda x: ("answer", "declined" if x.declined else "submitted"),
+    events.OtpRequired: lambda x: ("question", f"{x.tool}: {x.description} (a code by {' or '.join(x.channels)})"),
+    events.OtpSent: lambda x: ("question", f"a code went by {x.channel} to {x.destination}"),
+    events.SessionUpdated: lambda x: ("session", x.session.title),
+    events.SessionClosed: lambda _: ("session", "closed"),
+    events.BackendShutdown: lambda x: ("session", f"the backend goes away: {x.reason}"),
+    events.StatusChanged: lambda x: ("detail", x.status),
+    events.UsageReported: lambda x: ("detail", _usage(x.usage)),
+    events.GoalUpdated: lambda x: ("session", bytes(x.goal).decode()),
 }
 """Event -> its kind and text. An event that is not here is a detail without text."""
 
 _PIECES: dict[type, Kind] = {
-    e.TextDelta: "text",
-    e.TextDone: "text",
-    e.ReasoningStarted: "reasoning",
-    e.ReasoningDelta: "reasoning",
-    e.ReasoningDone: "reasoning",
-    e.ToolCallStarted: "tool",
-    e.ToolCallArguments: "tool",
-    e.ToolOutputDelta: "output",
+    events.TextDelta: "text",
+    events.TextDone: "text",
+    events.ReasoningStarted: "reasoning",
+    events.ReasoningDelta: "reasoning",
+    events.ReasoningDone: "reasoning",
+    events.ToolCallStarted: "tool",
+    events.ToolCallArguments: "tool",
+    events.ToolOutputDelta: "output",
 }
 """Event -> the kind of the entry to which it adds a piece."""
 
@@ -377,7 +377,7 @@ def kind_of(line: EventLine) -> Kind:
         return "asked" if line.link == UP else "command"
     if line.link:
         return "reply"
-    if isinstance(line.event, e.ToolCallFinished):
+    if isinstance(line.event, events.ToolCallFinished):
         return "error" if line.event.is_error else "result"
     say = _DESCRIPTIONS.get(type(line.event))
     return _PIECES.get(type(line.event)) or (say(line.event)[0] if say is not None else "detail")

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from dragoman.gateway.recording.lines import UP, EventLine, Line
 from dragoman.gateway.recording.show.projected import LossFinder
-from dragoman.mappings.canonical import events as e
+from dragoman.mappings.canonical import events
 from dragoman.mappings.canonical.commands import SubmitInput
 from dragoman.mappings.canonical.values import Usage
 
@@ -78,7 +78,7 @@ def turn_figures(lines: Iterable[Line], losses: LossFinder | None = None) -> lis
             given = inputs.pop((line.origin.link, line.origin.request), line.t)
             turns.append(TurnFigures(turn=number, seq=line.seq, t=given, input=before))
             before = ""
-        if not number and isinstance(line.event, e.MessageAppended) and line.event.message.role == "user":
+        if not number and isinstance(line.event, events.MessageAppended) and line.event.message.role == "user":
             before = line.event.message.text
         if number:
             _count(turns[number - 1], line.t, line.event)
@@ -90,20 +90,20 @@ def turn_figures(lines: Iterable[Line], losses: LossFinder | None = None) -> lis
 def _count(turn: TurnFigures, t: int, event: object) -> None:
     """Add an event at the time `t` to the figures of its turn."""
     match event:
-        case e.TextDelta() | e.ReasoningDelta():
+        case events.TextDelta() | events.ReasoningDelta():
             turn.deltas += 1
             if turn.first_token is None:
                 turn.first_token = t - turn.t
-        case e.TextDone() if event.text and turn.first_token is None:
+        case events.TextDone() if event.text and turn.first_token is None:
             turn.first_token = t - turn.t
-        case e.MessageAppended() if event.message.role == "user":
+        case events.MessageAppended() if event.message.role == "user":
             turn.input = turn.input or event.message.text
-        case e.ToolCallFinished():
+        case events.ToolCallFinished():
             turn.tools += 1
-        case e.UsageReported():
+        case events.UsageReported():
             turn.input_tokens = _sum(turn.input_tokens, event.usage.input_tokens)
             turn.output_tokens = _sum(turn.output_tokens, event.usage.output_tokens)
-        case e.TurnEnded():
+        case events.TurnEnded():
             turn.duration, turn.end = t - turn.t, event.end
             turn.failure = f"{event.failure.cause}: {event.failure.text}" if event.failure is not None else ""
             usage = event.usage or Usage()

@@ -16,9 +16,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from dragoman.mappings.canonical import Event, SessionState, Unmapped
-from dragoman.mappings.canonical import commands as ask
-from dragoman.mappings.canonical import events as say
+from dragoman.mappings.canonical import Event, SessionState, Unmapped, commands, events
 from dragoman.mappings.canonical.commands import Command
 from dragoman.mappings.canonical.values import Failure, FileAttachment, ImageAttachment, flatten
 from dragoman.mappings.codec import MALFORMED
@@ -40,10 +38,10 @@ from dragoman.mappings.codewhale.wire.lines import ResponseDelta
 from dragoman.mappings.dialect import Burst, Clock, Frame, Loss, NewId, Step, TextReader, TextSink, Translator
 from dragoman.mappings.jsonrpc import WAITING_MAX, Calls
 
-CONFIGURING = (ask.SetConfig, ask.UnsetConfig, ask.ReloadConfig)
+CONFIGURING = (commands.SetConfig, commands.UnsetConfig, commands.ReloadConfig)
 """Commands after which a server forgets the context of its threads (docs/dialects/codewhale.md, section 3)."""
 
-UNANSWERABLE = (say.ApprovalRequested, say.InteractionRequired, say.RunStarted)
+UNANSWERABLE = (events.ApprovalRequested, events.InteractionRequired, events.RunStarted)
 """Events to ignore in the result of a turn: the turn is over, so they cannot be answered any more."""
 
 
@@ -70,7 +68,7 @@ class ClientTranslator(Translator[Event, Command]):
     def opened(self) -> Step[Event]:
         """Request the server's capabilities, which show its generation."""
         step: Step[Event] = Step()
-        self._write_requests([ask.GetCapabilities()], step)
+        self._write_requests([commands.GetCapabilities()], step)
         return step
 
     def receive(self, frames: Sequence[Frame]) -> Step[Event]:
@@ -92,7 +90,7 @@ class ClientTranslator(Translator[Event, Command]):
             value = fault.value if isinstance(fault.value, dict) else {}
             if str(value.get("id")) in self._waiting:  # an invalid answer still ends its request
                 failure = Failure(cause="internal", text=f"the backend's answer cannot be read: {fault.text}"[:500])
-                reply = say.Reply(request=str(value["id"]), failure=failure)
+                reply = events.Reply(request=str(value["id"]), failure=failure)
                 self._take_answer(reply.request, [reply], step)
         return step
 
@@ -102,7 +100,7 @@ class ClientTranslator(Translator[Event, Command]):
         for command in items:
             refusal = self._find_refusal(command)
             if refusal is not None:
-                self._tell(step, command, say.Reply(request=command.request, failure=refusal))
+                self._tell(step, command, events.Reply(request=command.request, failure=refusal))
                 continue
             now, answers = self._opening.admit_command(command)
             for answer in answers:
@@ -137,9 +135,9 @@ class ClientTranslator(Translator[Event, Command]):
         """Fail the commands that have no answer; write nothing, because the server's stdin closes."""
         failure = Failure(cause="upstream_lost", text=f"the backend ended: {cause}")
         lost: list[Event] = [
-            say.Reply(request=command.request, failure=failure)
+            events.Reply(request=command.request, failure=failure)
             for command in self._waiting.drain()
-            if command.request and not isinstance(command, ask.SubmitInput | ask.CancelTurn)
+            if command.request and not isinstance(command, commands.SubmitInput | commands.CancelTurn)
         ]
         return Step(bursts=[Burst(items=lost)] if lost else [])
 
@@ -154,11 +152,11 @@ class ClientTranslator(Translator[Event, Command]):
             return Failure(cause="busy", text=f"{WAITING_MAX} requests wait for the backend's answer")
         if isinstance(command, CONFIGURING) and self._opening.session:
             return Failure(cause="busy", text="not changed: the backend would forget its open conversation")
-        if isinstance(command, ask.CancelTurn):
+        if isinstance(command, commands.CancelTurn):
             if not self._interrupts:
                 return Failure(cause="unsupported", text="this release of codewhale cannot interrupt a turn")
             return None if self._turn is not None else Failure(cause="not_running", text="no turn is in progress")
-        if not isinstance(command, ask.SubmitInput):
+        if not isinstance(command, commands.SubmitInput):
             return None
         if any(isinstance(s, ImageAttachment | FileAttachment) for s in command.segments):
             return Failure(cause="unsupported", text="a codewhale takes no images or files by URL")
@@ -174,17 +172,17 @@ class ClientTranslator(Translator[Event, Command]):
             step.losses += context.take_losses()
             if not messages:
                 failure = Failure(cause="unsupported", text="a codewhale has no form for this command")
-                self._tell(step, command, say.Reply(request=command.request, failure=failure))
+                self._tell(step, command, events.Reply(request=command.request, failure=failure))
                 continue
             step.frames += [REQUESTS.encode(with_required_params(message, self._new_id)) for message in messages]
             self._waiting[own] = command
-            if isinstance(command, ask.SubmitInput):
+            if isinstance(command, commands.SubmitInput):
                 self._turn = TurnInFlight()
-                self._tell(step, command, say.TurnAccepted(request=command.request))
-            elif isinstance(command, ask.CancelTurn):
+                self._tell(step, command, events.TurnAccepted(request=command.request))
+            elif isinstance(command, commands.CancelTurn):
                 if self._turn is not None:
                     self._turn.stopped = True
-                self._tell(step, command, say.Reply(request=command.request))
+                self._tell(step, command, events.Reply(request=command.request))
 
     def _tell(self, step: Step[Event], command: Command, event: Event) -> None:
         if command.request:
@@ -194,21 +192,23 @@ class ClientTranslator(Translator[Event, Command]):
 
     def _take_line(self, item: Event, step: Step[Event]) -> list[Event]:
         """Return the events of a bare line if a turn waits for its answer, else count a loss."""
-        oldest = next((c for c in self._waiting.values() if isinstance(c, ask.SubmitInput | ask.PromptOnce)), None)
+        oldest = next(
+            (c for c in self._waiting.values() if isinstance(c, commands.SubmitInput | commands.PromptOnce)), None
+        )
         turn = self._turn
-        if isinstance(item, say.LifecycleReport | Unmapped):
+        if isinstance(item, events.LifecycleReport | Unmapped):
             return [item]
-        if isinstance(oldest, ask.PromptOnce):
+        if isinstance(oldest, commands.PromptOnce):
             return []  # its result repeats the text
         if oldest is None or turn is None:
             step.losses.append(Loss(kind=type(item).__name__, why="a line outside of any turn"))
             return []
-        if isinstance(item, say.TurnResult):
+        if isinstance(item, events.TurnResult):
             return []  # this line comes after a failure too; only the answer says how the turn ended
-        if isinstance(item, say.ModelTurnStarted):
+        if isinstance(item, events.ModelTurnStarted):
             first, turn.started = not turn.started, True
             return [item] if first else []
-        turn.spoke = turn.spoke or isinstance(item, say.TextDelta)
+        turn.spoke = turn.spoke or isinstance(item, events.TextDelta)
         return [item]
 
     def _take_answer(self, own: str, items: Sequence[Event], step: Step[Event]) -> None:
@@ -216,64 +216,66 @@ class ClientTranslator(Translator[Event, Command]):
         if command is None:
             step.losses += [Loss(kind=type(item).__name__, why="answers no request of ours") for item in items]
             return
-        if isinstance(command, ask.SubmitInput):
+        if isinstance(command, commands.SubmitInput):
             _add(step, self._end_turn(items, step))
             return
         *inside, last = items
-        events = [
-            plain(item) for item in inside if isinstance(item, say.GoalUpdated | say.GoalCleared | say.McpStartup)
+        told = [
+            plain(item)
+            for item in inside
+            if isinstance(item, events.GoalUpdated | events.GoalCleared | events.McpStartup)
         ]
-        event = last if isinstance(last, say.Reply) else say.Reply(request="")
-        if isinstance(command, ask.CancelTurn):
-            _add(step, events)  # this command was already answered when it was written
+        event = last if isinstance(last, events.Reply) else events.Reply(request="")
+        if isinstance(command, commands.CancelTurn):
+            _add(step, told)  # this command was already answered when it was written
             return
-        if isinstance(command, ask.ResumeSession):
-            events += goal(event.result)
-        if isinstance(command, ask.GetCapabilities):
+        if isinstance(command, commands.ResumeSession):
+            told += goal(event.result)
+        if isinstance(command, commands.GetCapabilities):
             known = methods_of(event.result)
             self._interrupts = self._interrupts if known is None else "thread/interrupt" in known
             self._opening.note_server(resumes_context=resumes_context(event.result))
         now, answers = self._opening.take_answer(command, self._typed_answer(command, event))
-        _add(step, events + [answer for answer in answers if _for_somebody(answer)])
+        _add(step, told + [answer for answer in answers if _for_somebody(answer)])
         self._write_requests(now, step)
 
     def _end_turn(self, items: Sequence[Event], step: Step[Event]) -> list[Event]:
         """Return the events of the result's frames that no line has reported, then the end of the turn."""
         turn, self._turn = self._turn or TurnInFlight(), None
         *inside, last = items
-        events: list[Event] = []
+        told: list[Event] = []
         for item in inside:
             if isinstance(item, UNANSWERABLE):
                 step.losses.append(Loss(kind=type(item).__name__, why="nothing waits for the answer"))
-            elif not (isinstance(item, say.TextDelta) and turn.spoke):
-                events.append(plain(item))
-        if events and not turn.started:
-            events.insert(0, say.ModelTurnStarted())
-        if isinstance(last, say.TurnEnded):
-            return [*events, say.TurnEnded(end=last.end)]
-        failure = last.failure if isinstance(last, say.Reply) else None
+            elif not (isinstance(item, events.TextDelta) and turn.spoke):
+                told.append(plain(item))
+        if told and not turn.started:
+            told.insert(0, events.ModelTurnStarted())
+        if isinstance(last, events.TurnEnded):
+            return [*told, events.TurnEnded(end=last.end)]
+        failure = last.failure if isinstance(last, events.Reply) else None
         if failure is None:
-            return [*events, say.TurnEnded(end="completed")]
+            return [*told, events.TurnEnded(end="completed")]
         if turn.stopped:
-            return [*events, say.TurnEnded(end="cancelled")]
-        return [*events, say.TurnEnded(end="failed", failure=failure)]
+            return [*told, events.TurnEnded(end="cancelled")]
+        return [*told, events.TurnEnded(end="failed", failure=failure)]
 
-    def _typed_answer(self, command: Command, event: say.Reply) -> Event:
+    def _typed_answer(self, command: Command, event: events.Reply) -> Event:
         """Return the typed answer to a command (docs/translation.md, rule 3.18), or the reply unchanged."""
         request = command.request
         answer: Event | None = None
         if event.failure is None:
             match command:
-                case ask.OpenSession() | ask.ResumeSession() | ask.GetSession():
+                case commands.OpenSession() | commands.ResumeSession() | commands.GetSession():
                     answer = session_opened(request, event.result)
-                case ask.ListSessions():
+                case commands.ListSessions():
                     answer = sessions_listed(request, event.result)
-                case ask.GetHistory():
+                case commands.GetHistory():
                     messages = history(event.result)
                     if messages is not None:
-                        answer = say.HistorySnapshot(items=tuple(reversed(messages)), request=request)
-                case ask.Ping():
-                    answer = say.Pong(request=request, at=self._clock())
+                        answer = events.HistorySnapshot(items=tuple(reversed(messages)), request=request)
+                case commands.Ping():
+                    answer = events.Pong(request=request, at=self._clock())
         return answer or replace(event, request=request)
 
 
@@ -281,7 +283,7 @@ def _answers(items: Sequence[Event]) -> Iterator[Sequence[Any]]:
     """Split the items of a burst into one group for each answer; a server should send one answer for each id."""
     start = 0
     for end, item in enumerate(items, start=1):
-        if isinstance(item, say.Reply | say.TurnEnded):
+        if isinstance(item, events.Reply | events.TurnEnded):
             yield items[start:end]
             start = end
     if start < len(items):
@@ -289,7 +291,7 @@ def _answers(items: Sequence[Event]) -> Iterator[Sequence[Any]]:
 
 
 def _is_error(items: Sequence[Event]) -> bool:
-    return isinstance(items[-1], say.Reply) and items[-1].failure is not None
+    return isinstance(items[-1], events.Reply) and items[-1].failure is not None
 
 
 def _add(step: Step[Event], items: list[Event]) -> None:
@@ -299,4 +301,4 @@ def _add(step: Step[Event], items: list[Event]) -> None:
 
 def _for_somebody(answer: Event) -> bool:
     """Return True if an answer must be passed on: it has a request id, or it reports that a thread is open."""
-    return bool(getattr(answer, "request", "")) or isinstance(answer, say.SessionOpened | say.Gap)
+    return bool(getattr(answer, "request", "")) or isinstance(answer, events.SessionOpened | events.Gap)

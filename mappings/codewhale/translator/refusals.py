@@ -10,7 +10,7 @@ from typing import Any
 from msgspec import Raw
 from msgspec.structs import replace
 
-from dragoman.mappings.canonical import commands as ask
+from dragoman.mappings.canonical import commands
 from dragoman.mappings.canonical.commands import Command
 from dragoman.mappings.canonical.values import Failure
 from dragoman.mappings.codewhale.from_canonical import FROM_COMMAND, Context
@@ -37,22 +37,22 @@ UNSUPPORTED = "unsupported method: "
 TEXT_MAX = 500  # characters of an error's text: it may quote the peer's text
 
 APPS = (
-    ask.GetConfig,
-    ask.SetConfig,
-    ask.UnsetConfig,
-    ask.ListConfig,
-    ask.ReloadConfig,
-    ask.ListModels,
-    ask.AnswerInteraction,
-    ask.GetCapabilities,
+    commands.GetConfig,
+    commands.SetConfig,
+    commands.UnsetConfig,
+    commands.ListConfig,
+    commands.ReloadConfig,
+    commands.ListModels,
+    commands.AnswerInteraction,
+    commands.GetCapabilities,
 )
-GOALS = (ask.SetGoal, ask.GetGoal, ask.ClearGoal, ask.StoreWrite)
+GOALS = (commands.SetGoal, commands.GetGoal, commands.ClearGoal, commands.StoreWrite)
 
 UNKNOWN_TO_SEED: dict[type, tuple[str, str]] = {
-    ask.CancelTurn: ("thread/interrupt", ""),
-    ask.ReloadConfig: ("app/config/reload", "config_reload"),
-    ask.AnswerInteraction: ("", "submit_user_input"),
-    ask.StoreWrite: ("", "goal_record_progress"),
+    commands.CancelTurn: ("thread/interrupt", ""),
+    commands.ReloadConfig: ("app/config/reload", "config_reload"),
+    commands.AnswerInteraction: ("", "submit_user_input"),
+    commands.StoreWrite: ("", "goal_record_progress"),
 }
 """Commands that the seed generation does not have -> their method and kind."""
 
@@ -113,9 +113,9 @@ def _method(command: Command) -> str:
 
 def _app(command: Command, failure: Failure) -> results.AppResponse:
     data: dict[str, object] = {}
-    if isinstance(command, ask.GetConfig | ask.SetConfig | ask.UnsetConfig):
+    if isinstance(command, commands.GetConfig | commands.SetConfig | commands.UnsetConfig):
         data["key"] = command.key
-    if isinstance(command, ask.SetConfig):
+    if isinstance(command, commands.SetConfig):
         data["value"] = command.value
     return results.AppResponse(ok=False, data=raw(data | {"error": failure.text}))
 
@@ -123,30 +123,30 @@ def _app(command: Command, failure: Failure) -> results.AppResponse:
 def _unknown_thread(command: Command, thread: str, generation: str) -> Any:
     """Return the answer for an unknown thread; None if the method uses an ordinary error for it."""
     match command:
-        case ask.ResumeSession() | ask.ForkSession():
+        case commands.ResumeSession() | commands.ForkSession():
             if generation == SEED or given(command.ext, "method", str, "") in GROUPS:
                 return missing(thread, UNKNOWN_THREAD)
             data = raw({"error": "thread_not_found", "thread_id": thread})
             return Problem(code=NOT_FOUND, message=f"{UNKNOWN_THREAD}: {thread}", data=data)
-        case ask.GetSession() | ask.GetHistory():
+        case commands.GetSession() | commands.GetHistory():
             data = raw({"history": [], "checkpoint": None, "goal": None})
             return results.ThreadResponse(thread_id=thread, status="ok", data=data)
-        case ask.RenameSession():
+        case commands.RenameSession():
             return results.ThreadResponse(thread_id=thread, status="ok", data=results.EMPTY)
-        case ask.ArchiveSession() | ask.UnarchiveSession():
-            status = "archived" if isinstance(command, ask.ArchiveSession) else "unarchived"
+        case commands.ArchiveSession() | commands.UnarchiveSession():
+            status = "archived" if isinstance(command, commands.ArchiveSession) else "unarchived"
             return results.ThreadResponse(thread_id=thread, status=status, data=results.EMPTY)
-        case ask.SetGoal():
+        case commands.SetGoal():
             return missing(thread, UNKNOWN_THREAD)
-        case ask.StoreWrite():
+        case commands.StoreWrite():
             return missing(thread, "thread or goal not found")
-        case ask.GetGoal():
+        case commands.GetGoal():
             return results.ThreadResponse(thread_id=thread, status="ok", data=raw({"goal": None}))
-        case ask.ClearGoal():
+        case commands.ClearGoal():
             return results.ThreadResponse(thread_id=thread, status="empty", data=raw({"cleared": False}))
-        case ask.CancelTurn():
+        case commands.CancelTurn():
             return results.Interrupted(thread_id=thread, interrupted=False)
-        case ask.SubmitInput() | ask.PromptOnce():
-            text = UNKNOWN_THREAD + ":" if isinstance(command, ask.SubmitInput) else UNKNOWN_LEAF
+        case commands.SubmitInput() | commands.PromptOnce():
+            text = UNKNOWN_THREAD + ":" if isinstance(command, commands.SubmitInput) else UNKNOWN_LEAF
             return Problem(code=FAILED, message=f"{text} {thread}")
     return None

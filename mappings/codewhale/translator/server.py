@@ -15,9 +15,7 @@ from msgspec import UNSET, Raw
 from msgspec.structs import replace
 
 from dragoman.mappings.bounded import remember
-from dragoman.mappings.canonical import Batch, Event, SessionState, Unmapped
-from dragoman.mappings.canonical import commands as ask
-from dragoman.mappings.canonical import events as say
+from dragoman.mappings.canonical import Batch, Event, SessionState, Unmapped, commands, events
 from dragoman.mappings.canonical.commands import Command
 from dragoman.mappings.canonical.values import Failure
 from dragoman.mappings.codewhale.directions import FROM_CLIENT
@@ -115,16 +113,16 @@ class ServerTranslator(Translator[Command, Event]):
         """Write answers to pending requests, each in the form that its method requires; write questions in words."""
         step: Step[Command] = Step()
         for item in items:
-            if isinstance(item, say.BackendShutdown):
+            if isinstance(item, events.BackendShutdown):
                 continue  # the client learns this from the answer to `shutdown`
-            if isinstance(item, say.QuestionAsked):
+            if isinstance(item, events.QuestionAsked):
                 self._ask_in_words(item, step)
                 continue
-            if isinstance(item, say.Reply) and not item.request and item.failure is not None:
+            if isinstance(item, events.Reply) and not item.request and item.failure is not None:
                 self._refuse_client(item.failure, step)
                 continue
             call = self._replies.find_waiting(getattr(item, "request", ""))
-            if call is None or isinstance(item, say.TurnAccepted):
+            if call is None or isinstance(item, events.TurnAccepted):
                 if call is None:  # a server writes nothing that was not requested
                     step.losses.append(Loss(kind=type(item).__name__, why="answers no request"))
                 continue
@@ -144,7 +142,7 @@ class ServerTranslator(Translator[Command, Event]):
     def on_delivered(self, batch: Batch) -> Step[Command]:
         """Execute the next request once this client's turn has ended; the projection has written its answer."""
         last = batch.events[-1]
-        over = isinstance(last, say.TurnEnded) or (isinstance(last, say.QuestionAsked) and last.parked)
+        over = isinstance(last, events.TurnEnded) or (isinstance(last, events.QuestionAsked) and last.parked)
         call = self._replies.take_waiting(batch.origin.request) if over else None
         if call is None:
             return Step()
@@ -161,7 +159,7 @@ class ServerTranslator(Translator[Command, Event]):
     # -- requests of the client --------------------------------------------------------------------------
 
     def _take_request(self, command: Command, size: int, step: Step[Command]) -> None:
-        is_input = isinstance(command, ask.SubmitInput)
+        is_input = isinstance(command, commands.SubmitInput)
         full = is_input and self._inputs >= self._inputs_max
         call = ThreadCall(peer_id=command.request, size=size if not full else 0)
         self._replies.add(call)
@@ -180,14 +178,14 @@ class ServerTranslator(Translator[Command, Event]):
         call.id = mark_id(command.request, self._new_id(), call.thread)
         call.command = replace(command, request=call.id)
         self._inputs += is_input
-        self._shut = self._shut or isinstance(command, ask.ShutdownBackend)
+        self._shut = self._shut or isinstance(command, commands.ShutdownBackend)
         running = _running_turn(self._replies.head, self._generation)
         if running is None:
             return
-        if isinstance(command, ask.CancelTurn):
+        if isinstance(command, commands.CancelTurn):
             self._execute(call, step)
-        elif isinstance(command, ask.ShutdownBackend) and running.command is not None:
-            stop = ask.CancelTurn(session=running.command.session)
+        elif isinstance(command, commands.ShutdownBackend) and running.command is not None:
+            stop = commands.CancelTurn(session=running.command.session)
             step.bursts.append(Burst(items=[stop]))
 
     def _advance(self, step: Step[Command]) -> Step[Command]:
@@ -213,8 +211,8 @@ class ServerTranslator(Translator[Command, Event]):
 
     def _execute(self, call: ThreadCall, step: Step[Command]) -> None:
         call.executing = True
-        self._inputs -= isinstance(call.command, ask.SubmitInput)
-        if isinstance(call.command, ask.GetCapabilities):
+        self._inputs -= isinstance(call.command, commands.SubmitInput)
+        if isinstance(call.command, commands.GetCapabilities):
             self._set_answer(call, _capabilities(given(call.command.ext, "kind", str, ""), self._generation))
             return
         self._replies.wait(call)
@@ -226,18 +224,18 @@ class ServerTranslator(Translator[Command, Event]):
     def _answer(self, call: ThreadCall, item: Any, step: Step[Command]) -> None:
         command = call.command
         failure = getattr(item, "failure", None)
-        if isinstance(command, ask.ShutdownBackend):
+        if isinstance(command, commands.ShutdownBackend):
             self._set_answer(call, results.Stopped())  # this client may leave, whatever the backend does
-        elif isinstance(command, ask.CancelTurn):
+        elif isinstance(command, commands.CancelTurn):
             if failure is None or failure.cause in ("not_running", "not_found"):
                 self._set_answer(call, results.Interrupted(thread_id=call.thread, interrupted=failure is None))
             else:
                 self._set_answer(call, refusals.refusal(command, failure, call.thread, self._generation))
         elif failure is not None and command is not None:
             self._set_answer(call, refusals.refusal(command, failure, call.thread, self._generation))
-        elif isinstance(item, say.SessionOpened) and item.session in self._sessions:
+        elif isinstance(item, events.SessionOpened) and item.session in self._sessions:
             self._show_session(call, self._sessions[item.session])
-        elif isinstance(item, say.Reply):
+        elif isinstance(item, events.Reply):
             self._set_answer(call, self._result_of(call, item))
         elif type(item) in ANSWERS:
             context = self._context(call)
@@ -249,7 +247,7 @@ class ServerTranslator(Translator[Command, Event]):
 
     def _show_session(self, call: ThreadCall, state: SessionState) -> None:
         """Answer with the requested session; a new session that was opened for an unknown thread id does not count."""
-        if isinstance(call.command, ask.ResumeSession) and call.thread not in replies.public_ids(
+        if isinstance(call.command, commands.ResumeSession) and call.thread not in replies.public_ids(
             state.id, state.backend_ids
         ):
             missing = Failure(cause="not_found", text=UNKNOWN_THREAD)
@@ -257,13 +255,13 @@ class ServerTranslator(Translator[Command, Event]):
         else:
             self._set_answer(call, replies.showing(state, call.command, self._generation))
 
-    def _result_of(self, call: ThreadCall, item: say.Reply) -> Any:
+    def _result_of(self, call: ThreadCall, item: events.Reply) -> Any:
         """Return the result of a successful command: the backend's own if it has the right form, else ours."""
         command = call.command
         is_app = isinstance(command, refusals.APPS)
         if item.result is not UNSET:
             result = result_in(typed(item.result), self._generation)
-            if isinstance(command, ask.GetConfig) and self._generation != SEED:
+            if isinstance(command, commands.GetConfig) and self._generation != SEED:
                 result = masked(command.key, result)
             if is_app is isinstance(result, results.AppResponse) and not isinstance(result, Raw):
                 return result
@@ -271,13 +269,13 @@ class ServerTranslator(Translator[Command, Event]):
                 return results.AppResponse(ok=True, data=item.result)
         if is_app:
             return results.AppResponse(ok=True, data=results.EMPTY)
-        if isinstance(command, ask.SubmitInput):
+        if isinstance(command, commands.SubmitInput):
             context = self._context(call)
             context.thread, context.response_id = call.thread, _own_response(call)
             return accepted(context)
         done = results.ThreadResponse(thread_id=call.thread, status=DONE.get(type(command), "ok"), data=results.EMPTY)
         state = self._sessions.get(command.session) if command is not None and command.session else None
-        if state is None or not isinstance(command, ask.RenameSession):
+        if state is None or not isinstance(command, commands.RenameSession):
             return done
         return replace(done, thread=replace(replies.described(state, self._generation), name=command.title))
 
@@ -287,7 +285,7 @@ class ServerTranslator(Translator[Command, Event]):
         if self._replies.head is None:
             step.frames += _refused(ThreadCall(peer_id=""), Problem(code=FAILED, message=failure.text))
 
-    def _ask_in_words(self, item: say.QuestionAsked, step: Step[Command]) -> None:
+    def _ask_in_words(self, item: events.QuestionAsked, step: Step[Command]) -> None:
         """Send a question in words to the client whose `thread/message` is running."""
         head = self._replies.head
         if head is None or not head.executing:
@@ -295,7 +293,7 @@ class ServerTranslator(Translator[Command, Event]):
             return
         context = self._context(head)
         context.response_id = _own_response(head)
-        started = (say.ModelTurnStarted(), item)
+        started = (events.ModelTurnStarted(), item)
         step.frames += bundled(m for event in started for m in FROM_EVENT.functions[type(event)](event, context))
 
     def _context(self, call: ThreadCall) -> Context:
@@ -314,16 +312,20 @@ class ServerTranslator(Translator[Command, Event]):
             call.reply = _encoded(self._context(call).answer(reply))
 
 
-ANSWERS = frozenset((say.SessionOpened, say.SessionsListed, say.HistorySnapshot, say.Pong))
+ANSWERS = frozenset((events.SessionOpened, events.SessionsListed, events.HistorySnapshot, events.Pong))
 
-DONE: dict[type, str] = {ask.ArchiveSession: "archived", ask.UnarchiveSession: "unarchived", ask.ForkSession: "forked"}
+DONE: dict[type, str] = {
+    commands.ArchiveSession: "archived",
+    commands.UnarchiveSession: "unarchived",
+    commands.ForkSession: "forked",
+}
 """Commands whose result has only a status -> that status."""
 
 
 def _running_turn(head: ThreadCall | None, generation: str) -> ThreadCall | None:
     """Return the running `thread/message`, during which later lines are read; None before generation 0.9.2."""
     command = head.command if head is not None and head.executing else None
-    if generation == SEED or not isinstance(command, ask.SubmitInput):
+    if generation == SEED or not isinstance(command, commands.SubmitInput):
         return None
     return None if given(command.ext, "method", str, "") in GROUPS else head
 

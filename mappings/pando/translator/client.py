@@ -11,9 +11,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from dragoman.mappings.canonical import Event, SessionState
-from dragoman.mappings.canonical import commands as ask
-from dragoman.mappings.canonical import events as say
+from dragoman.mappings.canonical import Event, SessionState, commands, events
 from dragoman.mappings.canonical.commands import Command
 from dragoman.mappings.canonical.unmapped import Unmapped
 from dragoman.mappings.canonical.values import Cause, Failure, flatten
@@ -69,8 +67,8 @@ class ClientTranslator(Translator[Event, Command]):
         self._received_at = self._clock()
         self._opened = True
         self._drop_calls(step)
-        self._calls.ask(step, ask.Ping(), "alive")
-        self._calls.ask(step, ask.ListSessions(), "sessions")
+        self._calls.ask(step, commands.Ping(), "alive")
+        self._calls.ask(step, commands.ListSessions(), "sessions")
         self._sessions.reconnected(self._received_at)
         self._ask_for_messages(step)
         return step
@@ -100,11 +98,11 @@ class ClientTranslator(Translator[Event, Command]):
             if refusal is not None:
                 refuse(step, command, refusal)
                 continue
-            if isinstance(command, ask.OpenSession) and not command.session:
+            if isinstance(command, commands.OpenSession) and not command.session:
                 command = replace(command, session=self._new_id())  # noqa: PLW2901  # a row needs an id
-            if isinstance(command, ask.SubmitInput):
+            if isinstance(command, commands.SubmitInput):
                 self._sessions.follow(command.session).note_input(flatten(command.segments))
-            if isinstance(command, ask.CancelTurn):  # its reply and the end of the run come on different sockets
+            if isinstance(command, commands.CancelTurn):  # its reply and the end of the run come on different sockets
                 self._sessions.follow(command.session).interrupt = Interrupt()
             self._calls.ask(step, command, "command")
         return step
@@ -115,7 +113,7 @@ class ClientTranslator(Translator[Event, Command]):
         if state.backend_ids is not None:
             (session,) = public_ids(state.id, state.backend_ids)
             self._sessions.follow(session).watched = True
-            self._calls.ask(step, ask.GetHistory(session=session), "history")
+            self._calls.ask(step, commands.GetHistory(session=session), "history")
         return step
 
     def text_reader(self) -> TextReader:
@@ -142,7 +140,7 @@ class ClientTranslator(Translator[Event, Command]):
 
     def _ask_for_messages(self, step: Step[Event]) -> None:
         for session in self._sessions.take_wanting():
-            self._calls.ask(step, ask.GetHistory(session=session), "text")
+            self._calls.ask(step, commands.GetHistory(session=session), "text")
 
     # -- publications and replies ------------------------------------------------------------------------
 
@@ -161,34 +159,34 @@ class ClientTranslator(Translator[Event, Command]):
             self._resynchronise(step)
 
     def _resynchronise(self, step: Step[Event]) -> None:
-        self._calls.ask(step, ask.ListSessions(), "sessions")
+        self._calls.ask(step, commands.ListSessions(), "sessions")
         for session in [s for s, following in self._sessions.items() if following.watched]:
-            self._calls.ask(step, ask.GetHistory(session=session), "history")
+            self._calls.ask(step, commands.GetHistory(session=session), "history")
 
     def _note_missed(self, count: int, step: Step[Event]) -> None:
         """Add a Gap to every session, because the `count` dropped messages may belong to any of them."""
-        gap = say.Gap(text="messages of the primary were dropped unread", count=count)
+        gap = events.Gap(text="messages of the primary were dropped unread", count=count)
         step.bursts += [Burst(items=[gap], session=s) for s, f in self._sessions.items() if f.watched or f.open]
         step.losses.append(Loss(kind="Missed", why="came faster than it was read", count=count))
         self._resynchronise(step)
 
     def _take_event(self, burst: Burst[Event], item: Event, now: int, step: Step[Event]) -> list[Event]:
-        if isinstance(item, say.Reply):
+        if isinstance(item, events.Reply):
             self._take_reply(item, now, step)
             return []
         if isinstance(item, Unmapped) or not burst.session:
             return [item]
-        if isinstance(item, say.MessageAppended) and item.message.role == "assistant":
+        if isinstance(item, events.MessageAppended) and item.message.role == "assistant":
             step.losses.append(Loss(kind="MessageAppended", why="the tokens carry the assistant's text"))
             return []
         following = self._sessions.follow(burst.session)
-        if isinstance(item, say.SessionClosed):
+        if isinstance(item, events.SessionClosed):
             following.stop_learning()
             self._release_held(following, now, step)
         return [] if following.hold_event(burst, item, now) else self._follow_on(following, item, now, step)
 
     def _follow_on(self, following: FollowedSession, item: Event, now: int, step: Step[Event]) -> list[Event]:
-        if isinstance(item, say.TurnEnded) and not following.open:
+        if isinstance(item, events.TurnEnded) and not following.open:
             step.losses.append(Loss(kind="TurnEnded", why="the end of an unseen turn"))
         return following.take_event(item, now)
 
@@ -203,13 +201,13 @@ class ClientTranslator(Translator[Event, Command]):
             if items := self._follow_on(following, item, now, step):
                 step.bursts.append(replace(burst, items=items, request=""))
 
-    def _input_answered(self, command: ask.SubmitInput, now: int, step: Step[Event]) -> None:
+    def _input_answered(self, command: commands.SubmitInput, now: int, step: Step[Event]) -> None:
         """Pass on the events that were held until the answer to this input."""
         following = self._sessions.follow(command.session)
         following.note_answer(now)
         self._release_held(following, now, step)
 
-    def _take_reply(self, reply: say.Reply, now: int, step: Step[Event]) -> None:
+    def _take_reply(self, reply: events.Reply, now: int, step: Step[Event]) -> None:
         asked = self._calls.pop(reply.request, None)
         if asked is None:
             step.losses.append(Loss(kind="Reply", why="answers no call of ours"))
@@ -228,13 +226,13 @@ class ClientTranslator(Translator[Event, Command]):
             case "history" | "text" if asked.session in self._sessions:
                 self._take_list(asked, reply, now, step)
 
-    def _take_list(self, asked: PrimaryCall, reply: say.Reply, now: int, step: Step[Event]) -> None:
+    def _take_list(self, asked: PrimaryCall, reply: events.Reply, now: int, step: Step[Event]) -> None:
         messages = stored_rows(reply.result) if reply.failure is None else None
         following = self._sessions.follow(asked.session)
         before = following.guesses
         items: list[Event] = []
         if asked.why == "history" and messages is not None:
-            items.append(say.HistorySnapshot(items=following.read_history(messages)))
+            items.append(events.HistorySnapshot(items=following.read_history(messages)))
         elif asked.why == "text":
             items += following.take_list(messages, now)
         if following.guesses > before:
@@ -245,19 +243,19 @@ class ClientTranslator(Translator[Event, Command]):
 
     # -- answers -----------------------------------------------------------------------------------------
 
-    def _take_answer(self, asked: PrimaryCall, reply: say.Reply, now: int, step: Step[Event]) -> None:
+    def _take_answer(self, asked: PrimaryCall, reply: events.Reply, now: int, step: Step[Event]) -> None:
         command: Command = asked.command
         request = command.request
         if reply.failure is not None:
             self._sessions.note_refusal(command)
-        elif isinstance(command, ask.SubmitInput):
+        elif isinstance(command, commands.SubmitInput):
             self._sessions.follow(command.session).begin_turn(now, flatten(command.segments))
-        elif isinstance(command, ask.CancelTurn):
+        elif isinstance(command, commands.CancelTurn):
             self._sessions.follow(command.session).accept_interrupt(now)
         answer = typed_answer(command, reply, now) or replace(reply, request=request)
         if request:
             step.bursts.append(Burst(items=[answer], request=request, session=command.session))
-        if isinstance(command, ask.SubmitInput):
+        if isinstance(command, commands.SubmitInput):
             self._input_answered(command, now, step)
 
     def _fail_calls(
@@ -278,10 +276,10 @@ class ClientTranslator(Translator[Event, Command]):
 
     def _end_call(self, step: Step[Event], asked: PrimaryCall, failure: Failure) -> None:
         """Release the events that waited for a call which gets no reply."""
-        if isinstance(asked.command, ask.SubmitInput):
+        if isinstance(asked.command, commands.SubmitInput):
             self._input_answered(asked.command, self._clock(), step)
         elif asked.why == "text" and asked.session in self._sessions:
-            self._take_list(asked, say.Reply(request="", failure=failure), self._clock(), step)
+            self._take_list(asked, events.Reply(request="", failure=failure), self._clock(), step)
 
     # -- time --------------------------------------------------------------------------------------------
 
@@ -299,5 +297,5 @@ class ClientTranslator(Translator[Event, Command]):
             words = f"no sign of life from the primary for {silence // NS} s"
             step.add_fault(PeerError("too_slow", words, can_continue=False))
         elif silence >= SILENT_MAX * NS:
-            self._calls.ask(step, ask.Ping(), "alive")
+            self._calls.ask(step, commands.Ping(), "alive")
         return step

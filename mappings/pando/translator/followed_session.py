@@ -25,8 +25,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from dragoman.mappings.canonical import Event
-from dragoman.mappings.canonical import events as say
+from dragoman.mappings.canonical import Event, events
 from dragoman.mappings.canonical.values import Message
 from dragoman.mappings.dialect import Burst
 from dragoman.mappings.pando.to_canonical import with_text
@@ -40,7 +39,7 @@ TOOL_MAX = 30 * 60.0  # seconds of silence that are allowed while a tool call is
 LEARN_MAX = 1.0  # seconds that the first text of a run is held until the input that began it is known
 CAUSE_WAIT = 1.0  # seconds: a system message so long before `llm.end` is not the cause of a failure
 ANSWER_DEADLINE = 5.0  # seconds that the end of a turn waits for its whole text: half of a call's timeout
-NO_ANSWER = say.ErrorReported(cause="internal", text="the run ended without an answer")
+NO_ANSWER = events.ErrorReported(cause="internal", text="the run ended without an answer")
 HELD_MAX = 10_000  # events held until the answer to an input: ten seconds of a fast model
 
 
@@ -80,8 +79,8 @@ class FollowedSession:
         self._published_at = 0
         self._severed_at = -1  # ns: when the connection was made again during an open turn
         self._last: tuple[tuple[Message, ...], int] | None = None  # list and time, until something is published
-        self._ending: say.TurnEnded | None = None
-        self._cause: say.MessageAppended | None = None  # the system message that was published last
+        self._ending: events.TurnEnded | None = None
+        self._cause: events.MessageAppended | None = None  # the system message that was published last
 
     # -- commands that we send -----------------------------------------------------------------------------
 
@@ -101,14 +100,14 @@ class FollowedSession:
         """True if publications must be held."""
         return bool(self.submitting) or self.learning is not None
 
-    def hold_event(self, burst: Burst[Event], event: say.Event, now: int) -> bool:
+    def hold_event(self, burst: Burst[Event], event: Event, now: int) -> bool:
         """Hold an event that must wait and return True; return False if it may be passed on.
 
         It may belong to a turn that is not accepted yet, or to the run after one whose end waits for its whole text.
         """
         opens = isinstance(event, OPENS)
         if self.open:
-            begins = opens or (isinstance(event, say.MessageAppended) and event.message.role == "user")
+            begins = opens or (isinstance(event, events.MessageAppended) and event.message.role == "user")
             waits = self._ending is not None and (self.held or begins)
         else:
             if opens and not self.waits:
@@ -148,24 +147,24 @@ class FollowedSession:
 
     def _end_interrupted(self, now: int) -> None:
         if self.interrupt is not None and self.interrupt.accepted and self.interrupt.updated and self.open:
-            self._end(say.TurnEnded(end="cancelled"), now)
+            self._end(events.TurnEnded(end="cancelled"), now)
 
     # -- publications ------------------------------------------------------------------------------------
 
-    def take_event(self, event: say.Event, now: int) -> list[Event]:
+    def take_event(self, event: Event, now: int) -> list[Event]:
         """Return the canonical events for a publication of this session, received at `now` (ns)."""
-        before = self._no_cause() if self._ending is None and not isinstance(event, say.TurnEnded) else []
+        before = self._no_cause() if self._ending is None and not isinstance(event, events.TurnEnded) else []
         if isinstance(event, OPENS):
             before += self._finish(None) if self._ending is not None else []
             self.begin_turn(now)
             self._last = None
             return before + self._output.take(event)
         match event:
-            case say.TurnEnded():
+            case events.TurnEnded():
                 return self._end(event, now)
-            case say.MessageAppended() if self._takes(event, now):
+            case events.MessageAppended() if self._takes(event, now):
                 return before
-            case say.SessionUpdated() if self.open:
+            case events.SessionUpdated() if self.open:
                 self._update(now)
         return [*before, event]
 
@@ -179,7 +178,7 @@ class FollowedSession:
         self._published_at, self._updated, self._last = now, False, None
         self._output.add_text(text)
 
-    def _takes(self, event: say.MessageAppended, now: int) -> bool:
+    def _takes(self, event: events.MessageAppended, now: int) -> bool:
         """Note a message; return True if it is not passed on: the echo of an input, or a possible cause of failure."""
         message = event.message
         if message.role == "user" and self.known.take_echo(message.text):
@@ -200,7 +199,7 @@ class FollowedSession:
             self.interrupt.updated = True
             self._end_interrupted(now)
 
-    def _end(self, event: say.TurnEnded, now: int) -> list[Event]:
+    def _end(self, event: events.TurnEnded, now: int) -> list[Event]:
         if self.open and self._ending is None:  # if we connected after the turn, there is nothing to end
             self._ending, self._published_at, self.wants = event, now, True
         return []
@@ -245,11 +244,11 @@ class FollowedSession:
         """Return the end of the turn that was published, after any text that was missing."""
         ending, self._ending = self._ending, None
         rest = self._rest(listed) if listed is not None else []
-        counted = [say.UsageReported(usage=ending.usage)] if ending is not None and ending.usage is not None else []
+        counted = [events.UsageReported(usage=ending.usage)] if ending is not None and ending.usage is not None else []
         answers = None if listed is None else [one for one in self.known.answers_of_turn(listed) if one.text]
         cause, has_text = self._cause, bool(self._output.length)
         if cause is not None and _failed(cause.message, answers, has_text) and not self._cancelled:
-            why, self._cause = say.ErrorReported(cause="internal", text=cause.message.text), None
+            why, self._cause = events.ErrorReported(cause="internal", text=cause.message.text), None
             return [*rest, *counted, why, *self._over("failed", listed)]
         end = "cancelled" if self._cancelled else "completed"  # llm.end says only that a run is over
         return [*rest, *counted, *self._over(end, listed)]
@@ -264,8 +263,8 @@ class FollowedSession:
         self._prompted, self._prompt = False, ""
         if listed is not None:
             self.known.note_whole_store(listed)
-        result = [] if end == "failed" else [say.TurnResult(end=end)]
-        return [*self._no_cause(), *result, say.StatusChanged(status="idle")]
+        result = [] if end == "failed" else [events.TurnResult(end=end)]
+        return [*self._no_cause(), *result, events.StatusChanged(status="idle")]
 
     def _rest(self, listed: tuple[Message, ...]) -> list[Event]:
         """Return the stored text that was not published, or a gap if the two differ (docs/translation.md, rule 3.7)."""
@@ -307,7 +306,7 @@ class FollowedSession:
         if not self.open:
             return []
         self._ending = None
-        why = say.ErrorReported(cause="upstream_lost", text="the primary was replaced by another")
+        why = events.ErrorReported(cause="upstream_lost", text="the primary was replaced by another")
         return [why, *self._over("failed", None)]
 
 
@@ -324,5 +323,5 @@ def _failed(cause: Message, answers: Sequence[Message] | None, has_text: bool) -
 def _runs_in(held: Sequence[tuple[Burst[Event], Any]]) -> int:
     """Return how many runs begin among the held events."""
     kinds = [type(event) for _, event in held]
-    ends = [say.TurnEnded, *kinds]
+    ends = [events.TurnEnded, *kinds]
     return sum(kind in OPENS and before not in OPENS for before, kind in zip(ends, kinds, strict=False))

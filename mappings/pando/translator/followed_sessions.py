@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import ItemsView
 
-from dragoman.mappings.canonical import Event
-from dragoman.mappings.canonical import commands as ask
+from dragoman.mappings.canonical import Event, commands
 from dragoman.mappings.canonical.commands import Command
 from dragoman.mappings.canonical.values import flatten
 from dragoman.mappings.dialect import Burst, TextSink
@@ -85,7 +84,7 @@ class FollowedSessions(dict[str, FollowedSession]):
     def note_refusal(self, command: Command) -> None:
         """Undo the state that a sent command set, because the primary refused the command."""
         following = self.get(command.session)
-        if following is not None and isinstance(command, ask.CancelTurn):
+        if following is not None and isinstance(command, commands.CancelTurn):
             following.interrupt = None
-        elif following is not None and isinstance(command, ask.SubmitInput):
+        elif following is not None and isinstance(command, commands.SubmitInput):
             following.known.forget_input(flatten(command.segments))

@@ -10,8 +10,7 @@ from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
 
-from dragoman.mappings.canonical import Event
-from dragoman.mappings.canonical import events as say
+from dragoman.mappings.canonical import Event, events
 from dragoman.mappings.canonical.values import Message, Text
 from dragoman.mappings.pando.translator.output import StreamedOutput
 from dragoman.mappings.pando.vocabulary import given
@@ -84,7 +83,7 @@ class KnownMessages:
         if found and own is not None and own in self._inputs and own in found[-1].text:
             self._inputs.remove(own)
             found.pop()
-        return [say.MessageAppended(message=replace(m, segments=(Text(text=m.text),))) for m in found]
+        return [events.MessageAppended(message=replace(m, segments=(Text(text=m.text),))) for m in found]
 
     def answers_of_turn(self, listed: tuple[Message, ...]) -> list[Message]:
         """Return the assistant's messages of the open turn: those after the last input that were not known before."""
@@ -150,7 +149,7 @@ class KnownMessages:
         whole = not self._listed or any(m.role != "user" and m.id not in self.ids for m in listed)
         missed = self.missed_inputs(listed)
         self.note_listed(listed)
-        return [say.HistorySnapshot(items=listed)] if whole and listed else missed
+        return [events.HistorySnapshot(items=listed)] if whole and listed else missed
 
 
 def has_results(rows: Sequence[Message]) -> bool:

@@ -5,14 +5,25 @@ from __future__ import annotations
 from itertools import takewhile
 from operator import eq
 
-from dragoman.mappings.canonical import Event
-from dragoman.mappings.canonical import events as say
+from dragoman.mappings.canonical import Event, events
 
 TEXT_MAX = 4 * 1024 * 1024  # characters of one turn that are kept for comparison; a longer turn is not repaired
 
-Output = say.ModelTurnStarted | say.TextDelta | say.ToolCallStarted | say.ToolCallArguments | say.ToolCallFinished
+Output = (
+    events.ModelTurnStarted
+    | events.TextDelta
+    | events.ToolCallStarted
+    | events.ToolCallArguments
+    | events.ToolCallFinished
+)
 
-OPENS = (say.ModelTurnStarted, say.TextDelta, say.ToolCallStarted, say.ToolCallArguments, say.ToolCallFinished)
+OPENS = (
+    events.ModelTurnStarted,
+    events.TextDelta,
+    events.ToolCallStarted,
+    events.ToolCallArguments,
+    events.ToolCallFinished,
+)
 """Events that belong to a turn and open one."""
 
 
@@ -41,23 +52,23 @@ class StreamedOutput:
 
     def take(self, event: Output) -> list[Event]:
         """Return the events for a publication; add ModelTurnStarted before the first one if it was not published."""
-        if isinstance(event, say.ModelTurnStarted):
+        if isinstance(event, events.ModelTurnStarted):
             self.started = True
             return [event]
         return [*self._start(), *self._take_content(event)]
 
     def _start(self) -> list[Event]:
         started, self.started = self.started, True
-        return [] if started else [say.ModelTurnStarted()]
+        return [] if started else [events.ModelTurnStarted()]
 
     def _take_content(
-        self, event: say.TextDelta | say.ToolCallStarted | say.ToolCallArguments | say.ToolCallFinished
+        self, event: events.TextDelta | events.ToolCallStarted | events.ToolCallArguments | events.ToolCallFinished
     ) -> list[Event]:
         match event:
-            case say.TextDelta():
+            case events.TextDelta():
                 self.add_text(event.text)
                 return [event]
-            case say.ToolCallFinished():
+            case events.ToolCallFinished():
                 return self._finish_call(event)
             case _:
                 return self._take_call(event)
@@ -68,22 +79,22 @@ class StreamedOutput:
         if self.length <= TEXT_MAX:
             self._text.append(text)
 
-    def _take_call(self, event: say.ToolCallStarted | say.ToolCallArguments) -> list[Event]:
+    def _take_call(self, event: events.ToolCallStarted | events.ToolCallArguments) -> list[Event]:
         """Return the events of a tool call: its first message begins it, its second has the whole input."""
         if event.call not in self.calls:
-            self.calls[event.call] = event.json if isinstance(event, say.ToolCallArguments) else ""
-            return [say.ToolCallStarted(call=event.call, name=event.name)]
-        if isinstance(event, say.ToolCallStarted):
+            self.calls[event.call] = event.json if isinstance(event, events.ToolCallArguments) else ""
+            return [events.ToolCallStarted(call=event.call, name=event.name)]
+        if isinstance(event, events.ToolCallStarted):
             return []
         self.calls[event.call] = ""
         return [event]
 
-    def _finish_call(self, event: say.ToolCallFinished) -> list[Event]:
+    def _finish_call(self, event: events.ToolCallFinished) -> list[Event]:
         self.hides_calls = self.hides_calls or event.call not in self.calls
         arguments = self.calls.pop(event.call, "")
         if not arguments:
             return [event]
-        complete = say.ToolCallArguments(call=event.call, name=event.name, json=arguments, done=True)
+        complete = events.ToolCallArguments(call=event.call, name=event.name, json=arguments, done=True)
         return [complete, event]
 
     def is_within(self, stored: str) -> bool:
@@ -104,8 +115,8 @@ class StreamedOutput:
         if self.length > TEXT_MAX or sent.startswith(stored):
             return []
         if stored.startswith(sent):
-            return [*self._start(), say.TextDelta(text=stored[len(sent) :])]
-        return [say.Gap(text="the stored messages contradict what was streamed of the answer")]
+            return [*self._start(), events.TextDelta(text=stored[len(sent) :])]
+        return [events.Gap(text="the stored messages contradict what was streamed of the answer")]
 
     def _without_earlier(self, stored: str) -> str:
         """Return the stored text without the answers of the turns in `before`, whose questions are not stored.

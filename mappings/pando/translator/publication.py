@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dragoman.mappings.canonical import Command, Event, SessionState
-from dragoman.mappings.canonical import events as say
+from dragoman.mappings.canonical import Command, Event, SessionState, events
 from dragoman.mappings.dialect import Alarm, Clock, Frame, Instance, Loss, NewId, Step, Translator
 from dragoman.mappings.errors import PeerError
 from dragoman.mappings.pando.from_canonical import FROM_EVENT, Context
@@ -42,7 +41,7 @@ class PublicationTranslator(Translator[Command, Event]):
         step: Step[Command] = Step()
         context = self._context()
         for item in items:
-            if isinstance(item, say.StoreChanged):
+            if isinstance(item, events.StoreChanged):
                 step.frames += [EVENTS.encode(message) for message in FROM_EVENT.functions[type(item)](item, context)]
             else:
                 step.losses.append(Loss(kind=type(item).__name__, why="an answer is not published"))

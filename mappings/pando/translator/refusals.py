@@ -5,7 +5,7 @@ Real clients compare the texts, so these are the exact texts of a primary.
 
 from __future__ import annotations
 
-from dragoman.mappings.canonical import commands as ask
+from dragoman.mappings.canonical import commands
 from dragoman.mappings.canonical.commands import Command
 from dragoman.mappings.canonical.values import Failure, flatten
 from dragoman.mappings.jsonrpc import NO_METHOD
@@ -25,26 +25,26 @@ ID_MAX = 256  # characters of an id that a client chooses: seven times the lengt
 TEXT_MAX = 500  # characters of an error's text: it may quote the caller's text
 
 METHODS: dict[type, str] = {
-    ask.Ping: "instance.ping",
-    ask.GetCapabilities: "instance.info",
-    ask.ListSessions: "session.list",
-    ask.GetSession: "session.get",
-    ask.ResumeSession: "session.activate",
-    ask.GetHistory: "message.list",
-    ask.SubmitInput: "message.send",
-    ask.CancelTurn: "session.interrupt",
-    ask.OpenSession: "CreateSession",
-    ask.RenameSession: "UpdateSession",
-    ask.DeleteSession: "DeleteSession",
+    commands.Ping: "instance.ping",
+    commands.GetCapabilities: "instance.info",
+    commands.ListSessions: "session.list",
+    commands.GetSession: "session.get",
+    commands.ResumeSession: "session.activate",
+    commands.GetHistory: "message.list",
+    commands.SubmitInput: "message.send",
+    commands.CancelTurn: "session.interrupt",
+    commands.OpenSession: "CreateSession",
+    commands.RenameSession: "UpdateSession",
+    commands.DeleteSession: "DeleteSession",
 }
 """Commands -> the method of the call, or the method inside of a `db.write`."""
 
-WRITES = (ask.OpenSession, ask.RenameSession, ask.DeleteSession, ask.StoreWrite)
+WRITES = (commands.OpenSession, commands.RenameSession, commands.DeleteSession, commands.StoreWrite)
 
 
 def method_of(command: Command) -> str:
     """Return the method by which a command was called."""
-    return command.method if isinstance(command, ask.StoreWrite) else METHODS.get(type(command), "")
+    return command.method if isinstance(command, commands.StoreWrite) else METHODS.get(type(command), "")
 
 
 def parse_error() -> Problem:
@@ -77,13 +77,13 @@ def missing(command: Command) -> Problem | None:
     """Return the error if a required param is missing, which a primary checks first; else None."""
     text = ""
     match command:
-        case ask.SubmitInput() | ask.CancelTurn() | ask.GetHistory() if not command.session:
+        case commands.SubmitInput() | commands.CancelTurn() | commands.GetHistory() if not command.session:
             text = "session_id is required"
-        case ask.SubmitInput() if not flatten(command.segments):
+        case commands.SubmitInput() if not flatten(command.segments):
             text = "content is required"
-        case ask.GetSession() | ask.ResumeSession() if not command.session:
+        case commands.GetSession() | commands.ResumeSession() if not command.session:
             text = NO_ROWS
-        case ask.OpenSession() if len(command.session) > ID_MAX:
+        case commands.OpenSession() if len(command.session) > ID_MAX:
             return problem(command, Failure(cause="invalid", text=f"the id is over {ID_MAX} characters"))
     return Problem(code=FAILED, message=f"{method_of(command)}: {text}") if text else None
 
@@ -101,7 +101,7 @@ def problem(command: Command, failure: Failure) -> Problem:
         return Problem(code=FAILED, message=f"dbproxy: {word} ({method}): {text}"[:TEXT_MAX])
     if code == NO_METHOD:
         return Problem(code=code, message=text[:TEXT_MAX])
-    if failure.cause == "not_found" and isinstance(command, ask.GetSession | ask.ResumeSession):
+    if failure.cause == "not_found" and isinstance(command, commands.GetSession | commands.ResumeSession):
         text = NO_ROWS
     if method and not text.startswith(f"{method}: "):
         text = f"{method}: {text}"

@@ -12,9 +12,7 @@ from typing import Any
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from dragoman.mappings.canonical import Batch, Event, SessionState, Unmapped
-from dragoman.mappings.canonical import commands as ask
-from dragoman.mappings.canonical import events as say
+from dragoman.mappings.canonical import Batch, Event, SessionState, Unmapped, commands, events
 from dragoman.mappings.canonical.commands import Command
 from dragoman.mappings.dialect import Burst, Clock, Frame, Instance, Loss, NewId, Step, Translator
 from dragoman.mappings.errors import PeerError
@@ -71,14 +69,14 @@ class ServerTranslator(Translator[Command, Event]):
             return Step()
         result: Any
         match call.command:
-            case ask.OpenSession() | ask.RenameSession():
+            case commands.OpenSession() | commands.RenameSession():
                 now = self._clock()
                 opened, count = state.opened_at or now, len(state.messages())
                 row = replies.row_of(call.command, opened, state.updated_at or opened, count)
                 result = replace(
                     row, id=replies.public_ids(state.id, state.ids)[0]
                 )  # for a pod this is the pod's own id
-            case ask.ResumeSession():
+            case commands.ResumeSession():
                 result = Done()
             case _:
                 result = replies.described(state)
@@ -88,9 +86,9 @@ class ServerTranslator(Translator[Command, Event]):
     def on_delivered(self, batch: Batch) -> Step[Command]:
         """Write the reply to an input of this caller once its turn is accepted."""
         request = batch.origin.request
-        accepted = any(type(event) is say.TurnAccepted for event in batch.events)
+        accepted = any(type(event) is events.TurnAccepted for event in batch.events)
         waits = self._replies.find_waiting(request) is not None
-        return self.send([say.TurnAccepted(request=request)]) if accepted and waits else Step()
+        return self.send([events.TurnAccepted(request=request)]) if accepted and waits else Step()
 
     def closed(self, cause: str) -> Step[Command]:
         """Write an error reply for each call without a reply, because its caller waits."""
@@ -113,7 +111,7 @@ class ServerTranslator(Translator[Command, Event]):
             return
         call.id = self._new_id()
         command = replace(command, request=call.id)
-        if isinstance(command, ask.GetHistory):
+        if isinstance(command, commands.GetHistory):
             command = replace(command, limit=HISTORY_MAX)
         call.command = command
         self._replies.wait(call)
@@ -138,11 +136,14 @@ class ServerTranslator(Translator[Command, Event]):
         if failure is not None and command is not None and not _counts_as_success(command, failure.cause):
             call.reply = _refusal(call.peer_id, refusals.problem(command, failure))
             return
-        if isinstance(command, ask.GetHistory) and failure is not None:
-            item = say.HistorySnapshot(items=(), request=item.request)  # an unknown session has no messages
+        if isinstance(command, commands.GetHistory) and failure is not None:
+            item = events.HistorySnapshot(items=(), request=item.request)  # an unknown session has no messages
         elif failure is not None:
-            item = say.Reply(request=item.request)
-        elif isinstance(command, ask.OpenSession | ask.RenameSession) and getattr(item, "result", None) is UNSET:
+            item = events.Reply(request=item.request)
+        elif (
+            isinstance(command, commands.OpenSession | commands.RenameSession)
+            and getattr(item, "result", None) is UNSET
+        ):
             now = self._clock()
             item = replace(item, result=raw(replies.row_of(command, now, now)))
         context = Context(FROM_EVENT, self._instance, at=self._clock(), request=call.peer_id, asked=command)
@@ -162,15 +163,24 @@ class ServerTranslator(Translator[Command, Event]):
         return step
 
 
-ANSWERS = frozenset((say.Reply, say.SessionOpened, say.SessionsListed, say.HistorySnapshot, say.TurnAccepted, say.Pong))
+ANSWERS = frozenset(
+    (
+        events.Reply,
+        events.SessionOpened,
+        events.SessionsListed,
+        events.HistorySnapshot,
+        events.TurnAccepted,
+        events.Pong,
+    )
+)
 
 
 def _counts_as_success(command: Command, cause: str) -> bool:
     """Return True for a failure that a primary reports as success: unknown history, finished run, deleted row."""
     match command:
-        case ask.GetHistory() | ask.DeleteSession():
+        case commands.GetHistory() | commands.DeleteSession():
             return cause == "not_found"
-        case ask.CancelTurn():
+        case commands.CancelTurn():
             return cause == "not_running"
     return False
 

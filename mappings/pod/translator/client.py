@@ -7,9 +7,7 @@ from typing import Any, ClassVar, get_args
 
 from msgspec import structs
 
-from dragoman.mappings.canonical import Command, Event
-from dragoman.mappings.canonical import commands as ask
-from dragoman.mappings.canonical import events as say
+from dragoman.mappings.canonical import Command, Event, commands, events
 from dragoman.mappings.canonical.values import Cause, Failure, Status
 from dragoman.mappings.dialect import Alarm, Burst, Clock, Frame, Loss, NewId, Step, TextReader, Translator
 from dragoman.mappings.losses import Losses
@@ -22,7 +20,7 @@ from dragoman.mappings.pod.translator.pending import PENDING_MAX, TRACKED, Pendi
 from dragoman.mappings.pod.vocabulary import BAD_METHOD
 from dragoman.mappings.rules import Emulated, Nothing
 
-CONTENT = frozenset(kind for kind in get_args(Event) if kind.of_a_turn) - {say.TurnResult, say.ErrorReported}
+CONTENT = frozenset(kind for kind in get_args(Event) if kind.of_a_turn) - {events.TurnResult, events.ErrorReported}
 """Events that open a turn if none is open."""
 
 FAILURES = frozenset(("provider_error", "tool_error", "internal"))
@@ -65,12 +63,12 @@ class ClientTranslator(Translator[Event, Command]):
                 if not items:  # a pod has no request ids, so there is one burst
                     step.bursts = []
                     break
-            is_over = self._status != "running" and type(items[-1]) is not say.StatusChanged
+            is_over = self._status != "running" and type(items[-1]) is not events.StatusChanged
             if is_over and not CONTENT.isdisjoint(map(type, items)):
                 self._await_status(items, step)
         for fault in step.faults:
             if _is_status(fault.value) and self._status == "running":  # a running pod can only have stopped
-                step.bursts.append(Burst(items=[*self._on_status(say.StatusChanged(status="idle"))]))
+                step.bursts.append(Burst(items=[*self._on_status(events.StatusChanged(status="idle"))]))
         if self._foreign:
             step.losses.append(Loss(kind="ErrorReported", why="answer to another client", count=self._foreign))
             self._foreign = 0
@@ -79,7 +77,7 @@ class ClientTranslator(Translator[Event, Command]):
     def send(self, items: Sequence[Command]) -> Step[Event]:
         """Write commands as methods; answer a command without a form in pod with a failed Reply."""
         step: Step[Event] = Step()
-        answers: list[say.Event] = []
+        answers: list[Event] = []
         for command in items:
             answers += self._write_command(command, step)
         step.losses += self._losses.take_losses()
@@ -97,10 +95,10 @@ class ClientTranslator(Translator[Event, Command]):
         lost = [r for entry in self._pending.take_all() for r in _reply(entry.request, "upstream_lost", text)]
         return Step(bursts=[Burst(items=list(lost))] if lost else [])
 
-    def _write_command(self, command: Any, step: Step[Event]) -> tuple[say.Event, ...]:
+    def _write_command(self, command: Any, step: Step[Event]) -> tuple[Event, ...]:
         """Write one command and keep it until its answer comes, or return the answer at once."""
         kind = type(command)
-        if kind is ask.SubmitInput and attachments(command.segments):
+        if kind is commands.SubmitInput and attachments(command.segments):
             return _reply(command.request, "unsupported", "a pod takes no images or files by URL")
         if kind in TRACKED and self._pending.is_full():
             return _reply(command.request, "busy", f"{PENDING_MAX} commands wait for the pod's answer")
@@ -112,7 +110,7 @@ class ClientTranslator(Translator[Event, Command]):
         step.frames += [wire.METHODS.encode(message) for message in messages]
         # A paused pod does not answer `pause`; notes and shutdown never have an answer
         # (docs/dialects/pod.md, section 8).
-        if kind not in TRACKED or (kind is ask.PauseTurn and self._status == "paused"):
+        if kind not in TRACKED or (kind is commands.PauseTurn and self._status == "paused"):
             return _done(command.request)
         self._pending.add_command(command, running=self._status == "running")
         return ()
@@ -122,7 +120,7 @@ class ClientTranslator(Translator[Event, Command]):
     def _await_status(self, items: Sequence[Event], step: Step[Event]) -> None:
         """Ask to be called after a silence, if content came behind the last status: it has opened a turn."""
         for item in reversed(items):
-            if type(item) is say.StatusChanged:
+            if type(item) is events.StatusChanged:
                 return
             if type(item) in CONTENT:
                 self._is_late = True
@@ -134,21 +132,21 @@ class ClientTranslator(Translator[Event, Command]):
         if not self._is_late:
             return Step()
         self._is_late = False
-        return Step(bursts=[Burst(items=[say.StatusChanged(status=self._status)])])
+        return Step(bursts=[Burst(items=[events.StatusChanged(status=self._status)])])
 
     # -- events of the pod, and the commands that they answer ------------------------------------------
 
-    def _on_snapshot(self, event: say.HistorySnapshot) -> tuple[say.Event, ...]:
+    def _on_snapshot(self, event: events.HistorySnapshot) -> tuple[Event, ...]:
         if event.status is not None:
             self._status = event.status
         return (event,)
 
-    def _on_message(self, event: say.MessageAppended) -> tuple[say.Event, ...]:
+    def _on_message(self, event: events.MessageAppended) -> tuple[Event, ...]:
         if event.message.role != "user" or self._pending.match_echo(event.message.segments) is None:
             return (event,)
         return self._accepted()  # the session adds the user's message itself, once
 
-    def _on_status(self, event: say.StatusChanged) -> tuple[say.Event, ...]:
+    def _on_status(self, event: events.StatusChanged) -> tuple[Event, ...]:
         self._status, self._is_late, self._compaction_failed = event.status, False, False
         pending = self._pending
         if event.status != "running":
@@ -159,20 +157,20 @@ class ClientTranslator(Translator[Event, Command]):
         accepted = self._accepted()
         if accepted:
             return (*accepted, event)
-        resumed = pending.take_oldest(ask.ResumeTurn)
+        resumed = pending.take_oldest(commands.ResumeTurn)
         return (event, *(_done(resumed.request) if resumed is not None else ()))
 
-    def _accepted(self) -> tuple[say.Event, ...]:
+    def _accepted(self) -> tuple[Event, ...]:
         run = self._pending.take_accepted_run()
-        return (say.TurnAccepted(request=run.request),) if run is not None else ()
+        return (events.TurnAccepted(request=run.request),) if run is not None else ()
 
-    def _on_result(self, event: say.TurnResult) -> tuple[say.Event, ...]:
+    def _on_result(self, event: events.TurnResult) -> tuple[Event, ...]:
         if not self._pending.entries:
             return (event,)
         stopped = self._pending.take_oldest(*STOPPED_BY.get(event.end, ()))
         return (event, *(_done(stopped.request) if stopped is not None else ()))
 
-    def _on_error(self, event: say.ErrorReported) -> tuple[say.Event, ...]:
+    def _on_error(self, event: events.ErrorReported) -> tuple[Event, ...]:
         code = problem(event).data.code
         pending = self._pending
         if code == "not_running" and pending.late:
@@ -184,7 +182,7 @@ class ClientTranslator(Translator[Event, Command]):
             refused = pending.take_unheard_run()
         self._compaction_failed = False
         if refused is not None:
-            if refused.kind is ask.CancelTurn and refused.running:
+            if refused.kind is commands.CancelTurn and refused.running:
                 return _done(refused.request)
             return _reply(refused.request, event.cause, event.text, event)
         if self._belongs_to_others(code, event.text):
@@ -208,54 +206,54 @@ class ClientTranslator(Translator[Event, Command]):
             return text.startswith(BAD_METHOD)
         return code in ("already_running", "not_running", "not_paused")
 
-    def _on_alert(self, event: say.Alert) -> tuple[say.Event, ...]:
+    def _on_alert(self, event: events.Alert) -> tuple[Event, ...]:
         # If there is nothing to compact, this alert is the only answer (docs/dialects/pod.md, section 8).
         if event.source == "compactor" and self._status != "running":
             return self._on_compacted(event)
         return (event,)
 
-    def _on_compacted(self, event: say.Event) -> tuple[say.Event, ...]:
+    def _on_compacted(self, event: Event) -> tuple[Event, ...]:
         # The command was executed, with success or not: this event tells all clients the result.
-        self._compaction_failed = self._compaction_failed or type(event) is say.CompactionFailed
-        entry = self._pending.take_oldest(ask.Compact)
+        self._compaction_failed = self._compaction_failed or type(event) is events.CompactionFailed
+        entry = self._pending.take_oldest(commands.Compact)
         return (event, *(_done(entry.request) if entry is not None else ()))
 
-    def _on_answer(self, event: Any) -> tuple[say.Event, ...]:
+    def _on_answer(self, event: Any) -> tuple[Event, ...]:
         entry = self._pending.take_oldest(ANSWER_TO[type(event)])
         if entry is None:
             self._foreign += 1
             return ()
         return (structs.replace(event, request=entry.request),)
 
-    _HANDLERS: ClassVar[dict[type, Callable[[Any, Any], tuple[say.Event, ...]]]] = {
-        say.HistorySnapshot: _on_snapshot,
-        say.MessageAppended: _on_message,
-        say.TurnResult: _on_result,
-        say.ErrorReported: _on_error,
-        say.StatusChanged: _on_status,
-        say.Alert: _on_alert,
-        say.CompactionDone: _on_compacted,
-        say.CompactionFailed: _on_compacted,
-        say.CompletionsListed: _on_answer,
-        say.SessionsListed: _on_answer,
-        say.PodInspected: _on_answer,
-        say.PodAttached: _on_answer,
+    _HANDLERS: ClassVar[dict[type, Callable[[Any, Any], tuple[Event, ...]]]] = {
+        events.HistorySnapshot: _on_snapshot,
+        events.MessageAppended: _on_message,
+        events.TurnResult: _on_result,
+        events.ErrorReported: _on_error,
+        events.StatusChanged: _on_status,
+        events.Alert: _on_alert,
+        events.CompactionDone: _on_compacted,
+        events.CompactionFailed: _on_compacted,
+        events.CompletionsListed: _on_answer,
+        events.SessionsListed: _on_answer,
+        events.PodInspected: _on_answer,
+        events.PodAttached: _on_answer,
     }
     """The methods for events that may answer a command, by event type."""
 
 
 STOPPED_BY: dict[str, tuple[type, ...]] = {
-    "cancelled": (ask.CancelTurn,),
-    "paused": (ask.PauseTurn,),
-    "rolled_back": (ask.CancelTurn, ask.PauseTurn),
+    "cancelled": (commands.CancelTurn,),
+    "paused": (commands.PauseTurn,),
+    "rolled_back": (commands.CancelTurn, commands.PauseTurn),
 }
 """The result of a run's end -> the commands that it answers."""
 
 ANSWER_TO: dict[type, type] = {
-    say.CompletionsListed: ask.ListCompletions,
-    say.SessionsListed: ask.ListSessions,
-    say.PodInspected: ask.GetSession,
-    say.PodAttached: ask.ResumeSession,
+    events.CompletionsListed: commands.ListCompletions,
+    events.SessionsListed: commands.ListSessions,
+    events.PodInspected: commands.GetSession,
+    events.PodAttached: commands.ResumeSession,
 }
 
 
@@ -264,18 +262,18 @@ def _is_status(value: object) -> bool:
     return isinstance(value, dict) and value.get("event") == "status"
 
 
-def _done(request: str) -> tuple[say.Event, ...]:
+def _done(request: str) -> tuple[Event, ...]:
     """Return a success reply, or nothing for a command without a request."""
-    return (say.Reply(request=request),) if request else ()
+    return (events.Reply(request=request),) if request else ()
 
 
-def _reply(request: str, cause: Cause, text: str, event: say.ErrorReported | None = None) -> tuple[say.Event, ...]:
+def _reply(request: str, cause: Cause, text: str, event: events.ErrorReported | None = None) -> tuple[Event, ...]:
     failure = Failure(cause=cause, text=text, ext=event.ext if event is not None else None)
-    return (say.Reply(request=request, failure=failure),) if request else ()
+    return (events.Reply(request=request, failure=failure),) if request else ()
 
 
-def _too_late(entry: PendingMethod) -> tuple[say.Event, ...]:
+def _too_late(entry: PendingMethod) -> tuple[Event, ...]:
     """Return the answer to a stop that came after the end of its run: success for cancel, failure for pause."""
-    if entry.kind is ask.CancelTurn:
+    if entry.kind is commands.CancelTurn:
         return _done(entry.request)
     return _reply(entry.request, "not_running", "the run ended before it could be paused")

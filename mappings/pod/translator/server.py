@@ -12,9 +12,7 @@ from typing import Any, get_args
 from msgspec import Raw, structs
 
 from dragoman.mappings.bounded import remember
-from dragoman.mappings.canonical import Command, Event, SessionState, Unmapped
-from dragoman.mappings.canonical import commands as ask
-from dragoman.mappings.canonical import events as say
+from dragoman.mappings.canonical import Command, Event, SessionState, Unmapped, commands, events
 from dragoman.mappings.canonical.values import Failure
 from dragoman.mappings.dialect import Burst, Clock, Frame, Loss, NewId, Step, Translator
 from dragoman.mappings.errors import PeerErrorCode
@@ -39,12 +37,12 @@ class ServerTranslator(Translator[Command, Event]):
 
     ANSWERS = frozenset(
         (
-            say.Reply,
-            say.CompletionsListed,
-            say.SessionsListed,
-            say.PodInspected,
-            say.PodAttached,
-            say.BackendShutdown,  # the answer to this client's own `shutdown` (docs/translation.md, rule 3.16)
+            events.Reply,
+            events.CompletionsListed,
+            events.SessionsListed,
+            events.PodInspected,
+            events.PodAttached,
+            events.BackendShutdown,  # the answer to this client's own `shutdown` (docs/translation.md, rule 3.16)
         )
     )
 
@@ -79,10 +77,10 @@ class ServerTranslator(Translator[Command, Event]):
 
     def _named(self, command: Any, request: str) -> Any:
         """Return the command; if it names this client's own pod, let it name the attached session."""
-        if type(command) not in (ask.GetSession, ask.ResumeSession, ask.ResumeTurn):
+        if type(command) not in (commands.GetSession, commands.ResumeSession, commands.ResumeTurn):
             return command
         remember(self._asked, request, type(command), PENDING_MAX)
-        if type(command) is ask.ResumeTurn:
+        if type(command) is commands.ResumeTurn:
             return command
         own = self._session is not None and command.session == self._session.backend.name
         return structs.replace(command, session="") if own else command
@@ -95,7 +93,7 @@ class ServerTranslator(Translator[Command, Event]):
             answer = self._answer_in_pod_terms(item)
             if type(answer) in self.ANSWERS:
                 answers.append(answer)
-                self._shut = self._shut or type(answer) is say.BackendShutdown
+                self._shut = self._shut or type(answer) is events.BackendShutdown
             elif not isinstance(FROM_EVENT.entries[type(answer)].fidelity, Emulated):
                 projection.lose(answer, why="a pod does not answer one client with this")
         rendered = projection.write(answers, self._clock())
@@ -105,19 +103,19 @@ class ServerTranslator(Translator[Command, Event]):
         """Return an answer that describes a session, or a list of sessions, as a pod describes pods."""
         state = self._session
         asked = self._asked.pop(getattr(item, "request", ""), None)
-        if type(item) is say.Reply and asked is ask.ResumeTurn and item.failure is not None:
+        if type(item) is events.Reply and asked is commands.ResumeTurn and item.failure is not None:
             return structs.replace(item, failure=_not_paused(item.failure))
         if state is None:
             return item
         name = state.backend.name or state.id
-        if type(item) is say.SessionsListed:
+        if type(item) is events.SessionsListed:
             rows = [structs.replace(row, session=name) if row.session == state.id else row for row in item.sessions]
             return structs.replace(item, sessions=tuple(sorted(rows, key=lambda row: row.session)))
-        if type(item) is say.SessionOpened and asked is not None:
-            if asked is ask.GetSession:
-                return say.PodInspected(pod=opaque(described(name, item.status)), request=item.request)
+        if type(item) is events.SessionOpened and asked is not None:
+            if asked is commands.GetSession:
+                return events.PodInspected(pod=opaque(described(name, item.status)), request=item.request)
             attached = {"action": "attached", "pod_name": name, "socket_path": "", "status": item.status}
-            return say.PodAttached(result=opaque(attached), request=item.request)
+            return events.PodAttached(result=opaque(attached), request=item.request)
         return item
 
     def attach(self, state: SessionState, request: str = "") -> Step[Command]:

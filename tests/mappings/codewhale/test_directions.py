@@ -9,9 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.mappings.canonical import Unmapped
-from dragoman.mappings.canonical import commands as ask
-from dragoman.mappings.canonical import events as say
+from dragoman.mappings.canonical import Event, Unmapped, commands, events
 from dragoman.mappings.canonical.values import Failure
 from dragoman.mappings.codewhale import DIALECT
 from dragoman.mappings.codewhale.directions import Overheard
@@ -205,7 +203,7 @@ def meant(direction: Direction[Any], frame: bytes) -> list[Any]:
 def test_a_tool_of_a_frame_is_a_call_with_the_arguments_of_its_payload() -> None:
     started, arguments, reply = meant(DIALECT.events, told(FRAMES[12]))
     assert (started.name, arguments.json, arguments.done) == ("t", '{"command":"ls"}', True)
-    assert isinstance(reply, say.Reply)
+    assert isinstance(reply, events.Reply)
 
 
 def test_an_mcp_result_counts_as_failed_unless_it_denies_it() -> None:
@@ -222,15 +220,15 @@ def test_an_mcp_result_counts_as_failed_unless_it_denies_it() -> None:
 
 def test_the_channel_of_a_delta_in_a_result_tells_reasoning_from_text() -> None:
     frame: dict[str, object] = {"event": "response_delta", "response_id": "r", "delta": "d"}
-    assert meant(DIALECT.events, told(frame | {"channel": "reasoning"}))[0] == say.ReasoningDelta(
+    assert meant(DIALECT.events, told(frame | {"channel": "reasoning"}))[0] == events.ReasoningDelta(
         text="d", ext={"codewhale.frame": raw(frame | {"channel": "reasoning"})}
     )
-    assert isinstance(meant(DIALECT.events, told(frame))[0], say.TextDelta)
+    assert isinstance(meant(DIALECT.events, told(frame))[0], events.TextDelta)
 
 
 def test_the_frames_of_a_prompt_are_no_turn() -> None:
     frame = json.dumps({"jsonrpc": "2.0", "id": 1, "result": PROMPTED}).encode()
-    assert [type(item) for item in meant(DIALECT.events, frame)] == [say.Reply]
+    assert [type(item) for item in meant(DIALECT.events, frame)] == [events.Reply]
 
 
 def test_the_accepted_result_is_the_end_of_a_turn_and_an_interruption_is_no_failure() -> None:
@@ -247,7 +245,7 @@ def test_the_accepted_result_is_the_end_of_a_turn_and_an_interruption_is_no_fail
 def test_the_session_of_a_thread_is_its_uuid_or_its_name() -> None:
     for name, session in ((THREAD, THREAD[7:]), ("thread-ghost", "thread-ghost"), (THREAD[7:], THREAD[7:])):
         (command,) = meant(DIALECT.commands, called("thread/read", thread_id=name))
-        assert isinstance(command, ask.GetSession)
+        assert isinstance(command, commands.GetSession)
         assert command.session == session
 
 
@@ -424,9 +422,9 @@ def test_a_frame_that_is_no_line_is_a_fault() -> None:
 
 
 def test_frames_go_into_the_next_result_or_into_one_of_their_own() -> None:
-    thought = say.ReasoningDelta(text="hm")
-    runs: tuple[tuple[list[say.Event], int | None], ...] = (
-        ([thought, say.TurnEnded(end="completed")], 5),
+    thought = events.ReasoningDelta(text="hm")
+    runs: tuple[tuple[list[Event], int | None], ...] = (
+        ([thought, events.TurnEnded(end="completed")], 5),
         ([thought], None),
     )
     for items, known in runs:
@@ -436,18 +434,18 @@ def test_frames_go_into_the_next_result_or_into_one_of_their_own() -> None:
 
 
 def test_an_item_without_a_form_is_counted() -> None:
-    rendered = DIALECT.events.write(Burst(items=[say.Preamble(text="x"), say.Preamble(text="y")]))
+    rendered = DIALECT.events.write(Burst(items=[events.Preamble(text="x"), events.Preamble(text="y")]))
     assert (rendered.frames, [(loss.kind, loss.count) for loss in rendered.losses]) == ([], [("Preamble", 2)])
 
 
 def test_an_overheard_turn_ends_with_the_answer_after_its_response() -> None:
     overheard = Overheard()
-    start, text, over = say.ModelTurnStarted(), say.TextDelta(text="a"), say.TurnResult(end="completed")
+    start, text, over = events.ModelTurnStarted(), events.TextDelta(text="a"), events.TurnResult(end="completed")
     failure = Failure(cause="internal", text="no")
-    reply = say.Reply(request="1", failure=failure)
+    reply = events.Reply(request="1", failure=failure)
     assert overheard([start, text, over]) == [start, text]
-    assert overheard([reply]) == [say.TurnEnded(end="failed", failure=failure)]
+    assert overheard([reply]) == [events.TurnEnded(end="failed", failure=failure)]
     assert overheard([reply]) == [reply], "no response was open"
-    done = say.TurnEnded(end="cancelled")
+    done = events.TurnEnded(end="cancelled")
     assert overheard([text, over, done]) == [text, done]
-    assert overheard([start, say.Reply(request="2")]) == [start, say.TurnEnded(end="completed")]
+    assert overheard([start, events.Reply(request="2")]) == [start, events.TurnEnded(end="completed")]

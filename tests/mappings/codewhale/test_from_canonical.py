@@ -8,9 +8,7 @@ from typing import Any, get_args
 import pytest
 from msgspec.structs import replace
 
-from dragoman.mappings.canonical import SessionState
-from dragoman.mappings.canonical import commands as ask
-from dragoman.mappings.canonical import events as say
+from dragoman.mappings.canonical import Command, SessionState, commands, events
 from dragoman.mappings.canonical.values import BackendInfo, Item, Message, Paste, Reasoning, SessionSummary, Text
 from dragoman.mappings.codewhale import DIALECT
 from dragoman.mappings.codewhale.from_canonical import FROM_EVENT, public_ids, replies
@@ -25,7 +23,7 @@ from tests.step_counter import count_steps
 UUID = "00000000-0000-4000-8000-000000000001"
 
 
-def asked(command: ask.Command) -> Any:
+def asked(command: Command) -> Any:
     (frame,) = DIALECT.commands.write(Burst(items=[command])).frames
     return json.loads(frame)
 
@@ -95,18 +93,18 @@ def test_a_row_without_messages_has_no_preview() -> None:
 
 
 def test_opening_a_session_of_another_dialect_starts_a_thread_without_extended_history() -> None:
-    request = asked(ask.OpenSession(request="r", title="T", agent="a"))
+    request = asked(commands.OpenSession(request="r", title="T", agent="a"))
     assert (request["method"], request["params"]) == ("thread/start", {"persist_extended_history": False})
 
 
 def test_segments_become_one_text() -> None:
     segments = (Text(text="a "), Paste(text="b", id=1, chars=1, lines=1))
-    request = asked(ask.SubmitInput(request="r", session=UUID, segments=segments))
+    request = asked(commands.SubmitInput(request="r", session=UUID, segments=segments))
     assert request["params"] == {"thread_id": f"thread-{UUID}", "input": "a b"}
 
 
 def test_only_writes_to_goals_have_a_request() -> None:
-    progress = ask.StoreWrite(
+    progress = commands.StoreWrite(
         session=UUID, method="goal_record_progress", params=raw({"thread_id": "x", "token_delta": 5})
     )
     assert asked(progress)["params"] == {
@@ -114,13 +112,20 @@ def test_only_writes_to_goals_have_a_request() -> None:
         "thread_id": f"thread-{UUID}",
         "token_delta": 5,
     }
-    for other in (ask.StoreWrite(method="CreateSession"), ask.StoreWrite(method="goal_record_progress", params=raw(5))):
+    for other in (
+        commands.StoreWrite(method="CreateSession"),
+        commands.StoreWrite(method="goal_record_progress", params=raw(5)),
+    ):
         rendered = DIALECT.commands.write(Burst(items=[other]))
         assert (rendered.frames, len(rendered.losses)) == ([], 1)
 
 
 def test_an_invalid_hook_line_or_goal_is_counted() -> None:
-    for event in (say.LifecycleReport(report=raw(1)), say.GoalUpdated(goal=raw(1)), say.McpStartup(report=raw(1))):
+    for event in (
+        events.LifecycleReport(report=raw(1)),
+        events.GoalUpdated(goal=raw(1)),
+        events.McpStartup(report=raw(1)),
+    ):
         rendered = DIALECT.events.write(Burst(items=[event]))
         assert (rendered.frames, [loss.kind for loss in rendered.losses]) == ([], [type(event).__name__])
 
@@ -129,7 +134,7 @@ def test_a_history_from_elsewhere_is_added_to_a_resumed_thread() -> None:
     """A resume with `history` appends it (docs/dialects/codewhale.md, section 2.3)."""
     assert DIALECT.takes_history is not None
     said: list[Item] = [Message(role="user", text="one"), Reasoning(text="hm"), Message(role="assistant", text="1")]
-    frame = asked(ask.ResumeSession(session=UUID, ext=DIALECT.takes_history(said)))
+    frame = asked(commands.ResumeSession(session=UUID, ext=DIALECT.takes_history(said)))
     assert (frame["method"], frame["params"]["thread_id"]) == ("thread/resume", f"thread-{UUID}")
     assert frame["params"]["history"] == [{"role": "user", "content": "one"}, {"role": "assistant", "content": "1"}]
 

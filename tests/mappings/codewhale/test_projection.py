@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from dragoman.mappings.canonical import Batch
-from dragoman.mappings.canonical import events as say
+from dragoman.mappings.canonical import Batch, events
 from dragoman.mappings.canonical.values import End, Failure, Message
 from dragoman.mappings.codewhale import Projection
 from dragoman.mappings.codewhale.ids import mark_id
@@ -32,7 +31,7 @@ def own(generation: str = HEAD) -> Projection:
 
 
 def over(end: End = "completed", failure: Failure | None = None) -> list[Any]:
-    return [say.TurnResult(end=end), say.StatusChanged(status="idle"), say.TurnEnded(end=end, failure=failure)]
+    return [events.TurnResult(end=end), events.StatusChanged(status="idle"), events.TurnEnded(end=end, failure=failure)]
 
 
 def kinds(lines: list[dict[str, Any]]) -> list[str]:
@@ -41,14 +40,18 @@ def kinds(lines: list[dict[str, Any]]) -> list[str]:
 
 def test_several_model_turns_are_one_response() -> None:
     lines = shown(
-        own(), say.ModelTurnStarted(), say.TextDelta(text="a"), say.ModelTurnStarted(), say.TextDelta(text="b")
+        own(),
+        events.ModelTurnStarted(),
+        events.TextDelta(text="a"),
+        events.ModelTurnStarted(),
+        events.TextDelta(text="b"),
     )
     assert kinds(lines) == ["response_start", "response_delta", "response_delta"]
     assert len({line["response_id"] for line in lines}) == 1
 
 
 def test_text_without_a_start_begins_a_response() -> None:
-    assert kinds(shown(own(), say.TextDelta(text="a"))) == ["response_start", "response_delta"]
+    assert kinds(shown(own(), events.TextDelta(text="a"))) == ["response_start", "response_delta"]
 
 
 def test_a_turn_without_text_has_start_and_end_only_if_it_went_well() -> None:
@@ -64,15 +67,15 @@ def test_the_answer_names_the_request_and_the_thread_as_the_client_called_them()
 
 def test_no_frame_is_written_after_the_answer_of_a_turn() -> None:
     projection = own()
-    shown(projection, say.QuestionAsked(text="?", question="q", parked=True))
-    assert shown(projection, say.QuestionAnswered(question="q"), say.TextDelta(text="a"), *over()) == []
+    shown(projection, events.QuestionAsked(text="?", question="q", parked=True))
+    assert shown(projection, events.QuestionAnswered(question="q"), events.TextDelta(text="a"), *over()) == []
 
 
 def test_calls_wait_for_an_open_question_and_the_rest_is_a_run_of_its_own() -> None:
     projection = Projection()
-    shown(projection, say.TextDelta(text="a"), say.QuestionAsked(text="?", question="q", parked=True))
-    assert shown(projection, say.ToolCallArguments(name="t", json="{}", done=True)) == []
-    lines = shown(projection, say.QuestionAnswered(question="q"), say.TextDelta(text="b"), *over())
+    shown(projection, events.TextDelta(text="a"), events.QuestionAsked(text="?", question="q", parked=True))
+    assert shown(projection, events.ToolCallArguments(name="t", json="{}", done=True)) == []
+    lines = shown(projection, events.QuestionAnswered(question="q"), events.TextDelta(text="b"), *over())
     assert kinds(lines) == ["response_start", "response_delta", "response_end", "result"]
     assert [event["event"] for event in lines[-1]["result"]["events"]] == ["tool_call_start"]
 
@@ -80,25 +83,25 @@ def test_calls_wait_for_an_open_question_and_the_rest_is_a_run_of_its_own() -> N
 def test_without_a_particular_reader_each_turn_is_shown() -> None:
     projection = Projection()
     for turn in (TURN, TURN[:-1] + "b"):
-        lines = shown(projection, say.TextDelta(text="a"), *over(), turn=turn)
+        lines = shown(projection, events.TextDelta(text="a"), *over(), turn=turn)
         assert kinds(lines) == ["response_start", "response_delta", "response_end", "result"]
         assert (lines[0]["response_id"], lines[-1]["id"]) == (f"{SESSION}:{turn}", None)
 
 
 def test_the_turn_of_another_client_is_not_shown_and_its_unreadable_parts_are_counted() -> None:
-    rendered = Projection("", HEAD).render(batch(say.TextDelta(text="a"), say.ReasoningDelta(text="b"), *over()))
+    rendered = Projection("", HEAD).render(batch(events.TextDelta(text="a"), events.ReasoningDelta(text="b"), *over()))
     assert (rendered.frames, [loss.kind for loss in rendered.losses]) == ([], ["ReasoningDelta"])
 
 
 def test_response_ids_of_the_seed_count_the_bytes_of_the_input() -> None:
-    said = say.MessageAppended(message=Message(role="user", text="same size é"))
-    lines = shown(own(SEED), said, say.ModelTurnStarted(), *over())
+    said = events.MessageAppended(message=Message(role="user", text="same size é"))
+    lines = shown(own(SEED), said, events.ModelTurnStarted(), *over())
     assert {line["response_id"] for line in lines[:-1]} == {f"thread-{SESSION}:12"}
 
 
 def test_the_frames_of_one_result_are_bounded() -> None:
     projection = own()
-    rendered = projection.render(batch(*[say.ReasoningDelta(text="x")] * (FRAMES_MAX + 2)))
+    rendered = projection.render(batch(*[events.ReasoningDelta(text="x")] * (FRAMES_MAX + 2)))
     assert [(loss.kind, loss.count) for loss in rendered.losses] == [("ResponseDelta", 2)]
     *_, answer = shown(projection, *over())
     assert len(answer["result"]["events"]) == FRAMES_MAX
@@ -106,8 +109,8 @@ def test_the_frames_of_one_result_are_bounded() -> None:
 
 def test_the_cause_of_a_failure_is_sent_once() -> None:
     failure = Failure(cause="internal", text="boom")
-    events = [say.ErrorReported(cause="internal", text="boom"), say.ErrorReported(cause="internal", text="other")]
-    rendered = own().render(batch(*events, *over("failed", failure)))
+    errors = [events.ErrorReported(cause="internal", text="boom"), events.ErrorReported(cause="internal", text="other")]
+    rendered = own().render(batch(*errors, *over("failed", failure)))
     assert [loss.kind for loss in rendered.losses] == ["Error"]
     assert json.loads(rendered.frames[-1])["error"]["message"] == "boom"
 
@@ -115,8 +118,8 @@ def test_the_cause_of_a_failure_is_sent_once() -> None:
 @pytest.mark.parametrize("generation", [HEAD, SEED])
 def test_a_copy_continues_like_the_original_and_independently(generation: str) -> None:
     projection = own(generation)
-    shown(projection, say.ModelTurnStarted(), say.TextDelta(text="a"), say.ReasoningDelta(text="b"))
+    shown(projection, events.ModelTurnStarted(), events.TextDelta(text="a"), events.ReasoningDelta(text="b"))
     twin = projection.copy()
-    rest = [say.TextDelta(text="c"), *over()]
+    rest = [events.TextDelta(text="c"), *over()]
     assert shown(twin, *rest) == shown(projection, *rest)
-    assert shown(twin, say.TextDelta(text="d")) == []
+    assert shown(twin, events.TextDelta(text="d")) == []

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dragoman.mappings.canonical import Batch
-from dragoman.mappings.canonical import events as say
+from dragoman.mappings.canonical import Batch, events
 from dragoman.mappings.dialect import Burst, Instance, Parts
 from dragoman.mappings.pando import DIALECT
 from tests.mappings.pando.data import value
@@ -18,17 +17,17 @@ def test_a_listener_speaks_as_its_instance_on_both_sides() -> None:
     dialect = DIALECT.served(US)
     assert dialect.publication is not None
     (ending,) = dialect.publication(lambda: AT, lambda: "id").closed("").frames
-    batch = Batch(session=SESSION, epoch=1, first_seq=0, events=[say.TextDelta(text="x")], at=AT)
+    batch = Batch(session=SESSION, epoch=1, first_seq=0, events=[events.TextDelta(text="x")], at=AT)
     (token,) = dialect.projection("", "").render(batch).frames
     assert [value(frame)[1]["instanceId"] for frame in (ending, token)] == ["us", "us"]
     caller = dialect.server(lambda: AT, lambda: "own")
     caller.receive([Parts("rpc", b"me", (b"", b'{"id":"r","method":"instance.ping","params":{}}'))])
-    (reply,) = caller.send([say.Pong(request="own")]).frames
+    (reply,) = caller.send([events.Pong(request="own")]).frames
     assert value(reply)["result"]["instance_id"] == "us"
 
 
 def test_without_a_listener_messages_come_from_the_gateway() -> None:
-    (frame,) = DIALECT.events.write(Burst(items=[say.TextDelta(text="x")], session="s")).frames
+    (frame,) = DIALECT.events.write(Burst(items=[events.TextDelta(text="x")], session="s")).frames
     assert value(frame)[1]["instanceId"] == "dragoman"
 
 

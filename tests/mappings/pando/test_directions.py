@@ -9,9 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.mappings.canonical import Unmapped
-from dragoman.mappings.canonical import commands as ask
-from dragoman.mappings.canonical import events as say
+from dragoman.mappings.canonical import Unmapped, commands, events
 from dragoman.mappings.dialect import Burst, Missed, Oversize, Parts, Step
 from dragoman.mappings.errors import PeerError
 from dragoman.mappings.pando import DIALECT
@@ -142,7 +140,7 @@ def test_llm_end_has_usage_only_if_it_has_counters() -> None:
         if row["name"].startswith("pub.llm.end"):
             step, _ = back_and_forth(DIALECT.events, parts(row["frames"]))
             (end,) = step.bursts[0].items
-            assert isinstance(end, say.TurnEnded)
+            assert isinstance(end, events.TurnEnded)
             ends.append(end.usage and (end.usage.input_tokens, end.usage.output_tokens))
     assert ends == [None, (1200, 345)]
 
@@ -164,7 +162,7 @@ def test_llm_end_has_usage_only_if_it_has_counters() -> None:
 def test_a_request_is_read_as_go_reads_it(spelling: bytes, usual: tuple[str, str]) -> None:
     step, _ = back_and_forth(DIALECT.commands, spelling)
     ((item,),) = [burst.items for burst in step.bursts]
-    assert isinstance(item, ask.GetSession)
+    assert isinstance(item, commands.GetSession)
     assert (item.request, item.session) == usual
 
 
@@ -291,5 +289,5 @@ def test_a_line_that_is_no_array_of_strings_is_a_fault(line: bytes) -> None:
 
 
 def test_an_item_without_a_form_is_counted() -> None:
-    rendered = DIALECT.events.write(Burst(items=[say.ReasoningDelta(text="x"), say.ReasoningDelta(text="y")]))
+    rendered = DIALECT.events.write(Burst(items=[events.ReasoningDelta(text="x"), events.ReasoningDelta(text="y")]))
     assert (rendered.frames, [(loss.kind, loss.count) for loss in rendered.losses]) == ([], [("ReasoningDelta", 2)])

@@ -7,8 +7,7 @@ from typing import get_args
 
 from msgspec import Raw
 
-from dragoman.mappings.canonical import Event, SessionState, commands
-from dragoman.mappings.canonical import events as say
+from dragoman.mappings.canonical import Event, SessionState, commands, events
 from dragoman.mappings.canonical.values import FileAttachment, KnowledgeRef, Message, Text
 from dragoman.mappings.dialect import Burst
 from dragoman.mappings.pando import DIALECT
@@ -37,13 +36,13 @@ def test_input_is_one_string_and_segments_without_text_are_counted() -> None:
 
 
 def test_a_message_of_the_assistant_is_not_appended() -> None:
-    event = say.MessageAppended(message=Message(role="assistant", text="x"))
+    event = events.MessageAppended(message=Message(role="assistant", text="x"))
     rendered = DIALECT.events.write(Burst(items=[event]))
     assert (rendered.frames, len(rendered.losses)) == ([], 1)
 
 
 def test_a_change_of_another_dialect_s_store_is_counted() -> None:
-    event = say.StoreChanged(topic="db.goal.created", change=Raw(b"{}"))
+    event = events.StoreChanged(topic="db.goal.created", change=Raw(b"{}"))
     rendered = DIALECT.events.write(Burst(items=[event]))
     assert (rendered.frames, len(rendered.losses)) == ([], 1)
 

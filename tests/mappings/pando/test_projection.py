@@ -7,8 +7,7 @@ from typing import Any, get_args
 import pytest
 from msgspec import structs
 
-from dragoman.mappings.canonical import Batch, Event
-from dragoman.mappings.canonical import events as say
+from dragoman.mappings.canonical import Batch, Event, events
 from dragoman.mappings.canonical.values import End, Failure, Message, SessionSummary, Usage
 from dragoman.mappings.dialect import Instance, Rendered
 from dragoman.mappings.pando import Projection
@@ -34,25 +33,25 @@ def published(projection: Projection, *events: Event, turn: str = "t") -> list[t
     return found
 
 
-def user(text: str) -> say.MessageAppended:
-    return say.MessageAppended(message=Message(role="user", text=text, id="m"))
+def user(text: str) -> events.MessageAppended:
+    return events.MessageAppended(message=Message(role="user", text=text, id="m"))
 
 
 def test_a_turn_is_published_in_its_order_with_one_start() -> None:
     turn = published(
         Projection(instance=US),
-        say.TurnAccepted(request="r"),
+        events.TurnAccepted(request="r"),
         user("hi"),
-        say.StatusChanged(status="running"),
-        say.ModelTurnStarted(index=0),
-        say.TextDelta(text="a"),
-        say.TextDone(text="a"),
-        say.ToolCallStarted(call="c", name="bash"),
-        say.ToolCallArguments(call="c", name="bash", json="{}", done=True),
-        say.ToolCallFinished(call="c", name="bash", summary="s"),
-        say.ModelTurnStarted(index=1),
-        say.TurnResult(end="completed"),
-        say.TurnEnded(end="completed", text="a", usage=Usage(input_tokens=3, output_tokens=1)),
+        events.StatusChanged(status="running"),
+        events.ModelTurnStarted(index=0),
+        events.TextDelta(text="a"),
+        events.TextDone(text="a"),
+        events.ToolCallStarted(call="c", name="bash"),
+        events.ToolCallArguments(call="c", name="bash", json="{}", done=True),
+        events.ToolCallFinished(call="c", name="bash", summary="s"),
+        events.ModelTurnStarted(index=1),
+        events.TurnResult(end="completed"),
+        events.TurnEnded(end="completed", text="a", usage=Usage(input_tokens=3, output_tokens=1)),
     )
     assert turn == [
         ("message.append", {"session_id": SESSION, "message_id": "m", "role": "user", "content": "hi"}),
@@ -72,23 +71,23 @@ def test_a_publication_without_subscribers_encodes_nothing_and_keeps_its_state()
     topics: set[bytes] = set()
     projection = Projection(instance=structs.replace(US, topics=topics))
     described = SessionSummary(session=SESSION, title="T", messages=4)
-    assert published(projection, say.SessionUpdated(session=described), user("no"), say.ModelTurnStarted()) == []
+    assert published(projection, events.SessionUpdated(session=described), user("no"), events.ModelTurnStarted()) == []
     write = projection.text_writer()
     assert write is not None
     assert write("a", AT) == []
     topics.add(b"llm.")
-    assert [topic for topic, _ in published(projection, say.ModelTurnStarted(), say.TextDelta(text="b"))] == [
+    assert [topic for topic, _ in published(projection, events.ModelTurnStarted(), events.TextDelta(text="b"))] == [
         "llm.token"
     ]
     assert write("c", AT) != []
-    said = dict(published(projection, say.TurnEnded(end="rolled_back")))
+    said = dict(published(projection, events.TurnEnded(end="rolled_back")))
     assert (said["session.update"]["title"], said["session.update"]["message_count"]) == ("T", 4)
 
 
 def test_each_turn_has_its_start() -> None:
     projection = Projection(instance=US)
     for turn in ("t1", "t2"):
-        assert [t for t, _ in published(projection, say.ModelTurnStarted(), turn=turn)] == ["llm.start"]
+        assert [t for t, _ in published(projection, events.ModelTurnStarted(), turn=turn)] == ["llm.start"]
 
 
 TOPICS_OF_END: dict[str, list[str]] = {
@@ -104,7 +103,7 @@ TOPICS_OF_END: dict[str, list[str]] = {
 @pytest.mark.parametrize("end", get_args(End))
 def test_each_turn_end_has_its_form(end: End) -> None:
     failure = Failure(cause="model_failed", text="the model is gone") if end == "failed" else None
-    said = published(Projection(instance=US), say.TurnEnded(end=end, failure=failure, message="m9"))
+    said = published(Projection(instance=US), events.TurnEnded(end=end, failure=failure, message="m9"))
     assert [topic for topic, _ in said] == TOPICS_OF_END[end]
     if end == "failed":
         cause = {"session_id": SESSION, "message_id": "m9", "role": "system", "content": "the model is gone"}
@@ -114,41 +113,41 @@ def test_each_turn_end_has_its_form(end: End) -> None:
 def test_a_turn_that_is_rolled_back_takes_its_message_out_of_the_count() -> None:
     projection = Projection(instance=US)
     described = SessionSummary(session=SESSION, title="T", messages=4)
-    published(projection, say.SessionUpdated(session=described), user("no"))
-    said = dict(published(projection, say.TurnEnded(end="rolled_back")))
+    published(projection, events.SessionUpdated(session=described), user("no"))
+    said = dict(published(projection, events.TurnEnded(end="rolled_back")))
     assert (said["session.update"]["title"], said["session.update"]["message_count"]) == ("T", 4)
 
 
 def test_an_error_inside_a_turn_is_no_message_by_itself() -> None:
-    assert published(Projection(instance=US), say.ErrorReported(cause="internal", text="x")) == []
+    assert published(Projection(instance=US), events.ErrorReported(cause="internal", text="x")) == []
 
 
 def test_reasoning_and_internal_events_are_counted_and_not_published() -> None:
     done = rendered(
-        Projection(instance=US), say.ReasoningDelta(text="x"), say.Alert(level="warn", source="pod", text="x")
+        Projection(instance=US), events.ReasoningDelta(text="x"), events.Alert(level="warn", source="pod", text="x")
     )
     assert (done.frames, {loss.kind for loss in done.losses}) == ([], {"ReasoningDelta", "Alert"})
 
 
 def test_a_system_message_is_published_with_its_role() -> None:
-    (said,) = published(Projection(instance=US), say.MessageAppended(message=Message(role="system", text="note")))
+    (said,) = published(Projection(instance=US), events.MessageAppended(message=Message(role="system", text="note")))
     assert said[1]["role"] == "system"
 
 
 def test_a_heartbeat_without_report_names_the_instance_and_its_uptime() -> None:
-    (said,) = published(Projection(instance=US), say.Heartbeat())
+    (said,) = published(Projection(instance=US), events.Heartbeat())
     assert (said[1]["instance_id"], said[1]["uptime"], said[1]["session_count"]) == ("us", "1m5s", 0)
 
 
 def test_a_copy_is_independent() -> None:
     projection = Projection(instance=US)
-    published(projection, say.ModelTurnStarted())
+    published(projection, events.ModelTurnStarted())
     twin = projection.copy()
-    assert published(twin, say.ModelTurnStarted()) == []
+    assert published(twin, events.ModelTurnStarted()) == []
     published(projection, user("x"), turn="t2")
-    assert published(twin, say.ModelTurnStarted()) == []
+    assert published(twin, events.ModelTurnStarted()) == []
 
 
 def test_an_answer_to_one_caller_is_not_published() -> None:
-    answers = (say.TurnAccepted(request="r"), say.Reply(request="r"), say.Pong(request="r"))
+    answers = (events.TurnAccepted(request="r"), events.Reply(request="r"), events.Pong(request="r"))
     assert published(Projection(instance=US), *answers) == []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec import Raw
 
-from dragoman.mappings.canonical import commands as ask
+from dragoman.mappings.canonical import commands
 from dragoman.mappings.dialect import Burst
 from dragoman.mappings.pod import DIALECT
 from tests.mappings.round_trip import back_and_forth
@@ -52,11 +52,11 @@ def test_an_absent_recursive_is_true() -> None:
 @pytest.mark.parametrize("frame", METHODS[:3])
 def test_a_childs_report_has_a_text_for_backends_without_reports(frame: bytes) -> None:
     (command,) = back_and_forth(DIALECT.commands, frame)[0].bursts[0].items
-    assert isinstance(command, ask.InjectNote)
+    assert isinstance(command, commands.InjectNote)
     assert command.text.startswith("Pod ")
 
 
 def test_a_sample_of_a_loss_is_bounded() -> None:
-    command = ask.StoreWrite(method="m", params=Raw(b'"' + b"x" * 10_000 + b'"'))
+    command = commands.StoreWrite(method="m", params=Raw(b'"' + b"x" * 10_000 + b'"'))
     (loss,) = DIALECT.commands.write(Burst(items=[command, command])).losses
     assert (loss.count, len(loss.sample)) == (2, 200)

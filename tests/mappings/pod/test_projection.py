@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dragoman.mappings.canonical import Event
-from dragoman.mappings.canonical import events as say
+from dragoman.mappings.canonical import Event, events
 from dragoman.mappings.canonical.values import BackendInfo, Message, Usage
 from dragoman.mappings.pod import Projection
 from tests.mappings.pod.rendered import SESSION, batch, lines, said
@@ -13,22 +12,22 @@ def test_a_turn_in_normal_form_is_written_once_in_pod_order() -> None:
     names = [
         line["event"]
         for line in said(
-            say.TurnAccepted(request="r"),
-            say.MessageAppended(message=Message(role="user", text="q")),
-            say.StatusChanged(status="running"),
-            say.ModelTurnStarted(),
-            say.ReasoningStarted(),
-            say.ReasoningDelta(text="h"),
-            say.ReasoningDone(text="h"),
-            say.TextDelta(text="a"),
-            say.TextDone(text="a"),
-            say.ToolCallStarted(call="c", name="Read"),
-            say.ToolCallArguments(call="c", name="Read", json="{}", done=True),
-            say.ToolCallFinished(call="c", name="Read", output="o"),
-            say.UsageReported(usage=Usage(input_tokens=1)),
-            say.TurnResult(end="completed"),
-            say.StatusChanged(status="idle"),
-            say.TurnEnded(end="completed", text="a"),
+            events.TurnAccepted(request="r"),
+            events.MessageAppended(message=Message(role="user", text="q")),
+            events.StatusChanged(status="running"),
+            events.ModelTurnStarted(),
+            events.ReasoningStarted(),
+            events.ReasoningDelta(text="h"),
+            events.ReasoningDone(text="h"),
+            events.TextDelta(text="a"),
+            events.TextDone(text="a"),
+            events.ToolCallStarted(call="c", name="Read"),
+            events.ToolCallArguments(call="c", name="Read", json="{}", done=True),
+            events.ToolCallFinished(call="c", name="Read", output="o"),
+            events.UsageReported(usage=Usage(input_tokens=1)),
+            events.TurnResult(end="completed"),
+            events.StatusChanged(status="idle"),
+            events.TurnEnded(end="completed", text="a"),
         )
     ]
     assert names == [
@@ -40,33 +39,33 @@ def test_a_turn_in_normal_form_is_written_once_in_pod_order() -> None:
 def test_counters_continue_after_the_last_index_seen() -> None:
     projection = Projection()
     started: list[Event] = [
-        say.ModelTurnStarted(),
-        say.ModelTurnEnded(),
-        say.ModelTurnStarted(index=7),
-        say.ModelTurnStarted(),
+        events.ModelTurnStarted(),
+        events.ModelTurnEnded(),
+        events.ModelTurnStarted(index=7),
+        events.ModelTurnStarted(),
     ]
     assert [line["data"]["turn"] for line in lines(projection, *started)] == [0, 0, 7, 8]
-    calls: list[Event] = [say.ModelCallStarted(), say.ModelCallEnded(), say.ModelCallStarted()]
+    calls: list[Event] = [events.ModelCallStarted(), events.ModelCallEnded(), events.ModelCallStarted()]
     assert [line["data"]["llm_call"] for line in lines(projection, *calls)] == [0, 0, 1]
 
 
 def test_a_copy_has_its_own_counters() -> None:
     projection = Projection()
-    lines(projection, say.ModelTurnStarted(index=3))
+    lines(projection, events.ModelTurnStarted(index=3))
     twin = projection.copy()
-    lines(twin, say.ModelTurnStarted())
-    assert lines(projection, say.ModelTurnStarted())[0]["data"]["turn"] == 4
-    assert lines(twin, say.ModelTurnStarted())[0]["data"]["turn"] == 5
+    lines(twin, events.ModelTurnStarted())
+    assert lines(projection, events.ModelTurnStarted())[0]["data"]["turn"] == 4
+    assert lines(twin, events.ModelTurnStarted())[0]["data"]["turn"] == 5
 
 
 def test_an_alert_without_a_time_has_the_time_of_its_batch() -> None:
-    (line,) = said(say.Alert(level="warn", source="smooth", text="t"))
+    (line,) = said(events.Alert(level="warn", source="smooth", text="t"))
     assert line["data"] == {"level": "warn", "source": "pod", "message": "t", "timestamp_ms": 9}
 
 
 def test_a_changed_history_reaches_attached_clients_as_a_rotation() -> None:
     items = (Message(role="user", text="q"),)
-    line, state = said(say.HistorySnapshot(items=items, status="idle", backend=BackendInfo(name="x")))
+    line, state = said(events.HistorySnapshot(items=items, status="idle", backend=BackendInfo(name="x")))
     assert state == {"event": "status", "data": {"status": "idle"}}, "it may have been paused before"
     entry = line["data"]["entry"]
     assert (line["event"], entry["kind"], entry["session_id"]) == ("segment_rotated", "segment_start", SESSION)
@@ -75,21 +74,21 @@ def test_a_changed_history_reaches_attached_clients_as_a_rotation() -> None:
 
 def test_losses_are_reported_once() -> None:
     projection = Projection()
-    projection.render(batch(say.Preamble(text="wait")))
-    assert projection.render(batch(say.TextDelta(text="x"))).losses == []
+    projection.render(batch(events.Preamble(text="wait")))
+    assert projection.render(batch(events.TextDelta(text="x"))).losses == []
 
 
 def test_events_held_during_a_question_are_written_after_its_answer_by_a_copy_too() -> None:
     projection = Projection()
-    lines(projection, say.QuestionAsked(text="May I?", question="q", parked=True))
-    assert lines(projection, say.ToolCallStarted(call="c", name="rm")) == []
+    lines(projection, events.QuestionAsked(text="May I?", question="q", parked=True))
+    assert lines(projection, events.ToolCallStarted(call="c", name="rm")) == []
     for one in (projection.copy(), projection):
-        told = [line["event"] for line in lines(one, say.QuestionAnswered(question="q"))]
+        told = [line["event"] for line in lines(one, events.QuestionAnswered(question="q"))]
         assert told == ["status", "invoke_start", "turn_start", "tool_call_start"]
 
 
 def test_an_alert_is_written_while_a_question_is_open() -> None:
     projection = Projection()
-    lines(projection, say.QuestionAsked(text="May I?", question="q", parked=True))
-    (line,) = lines(projection, say.Alert(level="warn", source="pod", text="late"))
+    lines(projection, events.QuestionAsked(text="May I?", question="q", parked=True))
+    (line,) = lines(projection, events.Alert(level="warn", source="pod", text="late"))
     assert line["event"] == "alert"

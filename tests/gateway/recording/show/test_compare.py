@@ -7,7 +7,7 @@ from msgspec import Raw
 
 from dragoman.gateway.recording.reader import open_recording
 from dragoman.gateway.recording.show.compare import Difference, compare, turns, turns_of
-from dragoman.mappings.canonical import events as e
+from dragoman.mappings.canonical import events
 from dragoman.mappings.canonical.values import Message, Usage
 from tests.gateway.recording.lines import FROZEN
 
@@ -16,19 +16,19 @@ def said(*events: Any, turn: str = "t") -> list[tuple[str, Any]]:
     return [(turn, event) for event in events]
 
 
-def user(text: str) -> e.MessageAppended:
-    return e.MessageAppended(message=Message(role="user", text=text, id="some id"))
+def user(text: str) -> events.MessageAppended:
+    return events.MessageAppended(message=Message(role="user", text=text, id="some id"))
 
 
 def call(id: str, name: str = "read", arguments: str = '{"a":1}', output: str = "ok") -> list[Any]:
     return [
-        e.ToolCallStarted(call=id, name=name),
-        e.ToolCallArguments(call=id, name=name, json=arguments, done=True),
-        e.ToolCallFinished(call=id, name=name, output=output),
+        events.ToolCallStarted(call=id, name=name),
+        events.ToolCallArguments(call=id, name=name, json=arguments, done=True),
+        events.ToolCallFinished(call=id, name=name, output=output),
     ]
 
 
-ENDED = e.TurnEnded(end="completed")
+ENDED = events.TurnEnded(end="completed")
 
 
 def differences(a: list[Any], b: list[Any]) -> list[Difference]:
@@ -45,23 +45,28 @@ def test_a_recording_is_equal_to_itself() -> None:
 @pytest.mark.parametrize(
     ("a", "b"),
     [
-        ([e.TextDelta(text="ab")], [e.TextDelta(text="a"), e.TextDelta(text="b")]),
+        ([events.TextDelta(text="ab")], [events.TextDelta(text="a"), events.TextDelta(text="b")]),
         (
-            [e.TextDelta(text="a"), e.TextDone(text="a"), e.TextDelta(text="b"), e.TextDone(text="b")],
-            [e.TextDelta(text="ab"), e.TextDone(text="ab")],
+            [
+                events.TextDelta(text="a"),
+                events.TextDone(text="a"),
+                events.TextDelta(text="b"),
+                events.TextDone(text="b"),
+            ],
+            [events.TextDelta(text="ab"), events.TextDone(text="ab")],
         ),
         (call("1"), call("other id")),
         (call("1", arguments='{"a":1,"b":[2]}'), call("1", arguments='{ "b" : [2], "a": 1 }')),
-        ([e.ReasoningDelta(text="hm"), e.TextDelta(text="a")], [e.TextDelta(text="a")]),
+        ([events.ReasoningDelta(text="hm"), events.TextDelta(text="a")], [events.TextDelta(text="a")]),
         (
-            [e.TurnEnded(end="completed", message="m1", usage=Usage(input_tokens=1))],
-            [e.TurnEnded(end="completed", message="m2")],
+            [events.TurnEnded(end="completed", message="m1", usage=Usage(input_tokens=1))],
+            [events.TurnEnded(end="completed", message="m2")],
         ),
-        ([e.ModelTurnStarted(index=0), e.UsageReported(usage=Usage())], []),
-        ([e.QuestionAsked(text="in words"), e.TextDelta(text="a")], [e.TextDelta(text="a")]),
+        ([events.ModelTurnStarted(index=0), events.UsageReported(usage=Usage())], []),
+        ([events.QuestionAsked(text="in words"), events.TextDelta(text="a")], [events.TextDelta(text="a")]),
         (
-            [e.ApprovalRequested(tool="rm", description="all", question="q1")],
-            [e.ApprovalRequested(tool="rm", description="all", question="q2")],
+            [events.ApprovalRequested(tool="rm", description="all", question="q1")],
+            [events.ApprovalRequested(tool="rm", description="all", question="q2")],
         ),
     ],
 )
@@ -74,11 +79,11 @@ def test_fields_without_meaning_make_no_difference(a: list[Any], b: list[Any]) -
     [
         ([user("hi")], [user("ho")], Difference(turn=1, what="input", a="hi", b="ho")),
         (
-            [e.TextDelta(text="a"), e.TextDelta(text="b")],
-            [e.TextDelta(text="ac")],
+            [events.TextDelta(text="a"), events.TextDelta(text="b")],
+            [events.TextDelta(text="ac")],
             Difference(turn=1, what="text", a="ab", b="ac"),
         ),
-        ([e.TextDelta(text="a")], [], Difference(turn=1, what="text", a="a")),
+        ([events.TextDelta(text="a")], [], Difference(turn=1, what="text", a="a")),
         (call("1"), [], Difference(turn=1, what="tool read", a='{"a":1} -> ok')),
         (
             call("1"),
@@ -87,16 +92,16 @@ def test_fields_without_meaning_make_no_difference(a: list[Any], b: list[Any]) -
         ),
         (call("1"), call("1", output="no"), Difference(turn=1, what="tool read, result", a="ok", b="no")),
         (
-            [e.ApprovalResolved(approved=True)],
-            [e.ApprovalResolved(approved=False)],
+            [events.ApprovalResolved(approved=True)],
+            [events.ApprovalResolved(approved=False)],
             Difference(turn=1, what="answer", a="approved", b="denied"),
         ),
         (
-            [e.InteractionRequired(question="q", kind="form", spec=Raw(b'{"a":1}'), reason="")],
-            [e.InteractionRequired(question="q", kind="form", spec=Raw(b'{"a":2}'), reason="")],
+            [events.InteractionRequired(question="q", kind="form", spec=Raw(b'{"a":1}'), reason="")],
+            [events.InteractionRequired(question="q", kind="form", spec=Raw(b'{"a":2}'), reason="")],
             Difference(turn=1, what="question form", a='{"a":1}', b='{"a":2}'),
         ),
-        ([ENDED], [e.TurnEnded(end="failed")], Difference(turn=1, what="end", a="completed", b="failed")),
+        ([ENDED], [events.TurnEnded(end="failed")], Difference(turn=1, what="end", a="completed", b="failed")),
         ([ENDED], [], Difference(turn=1, what="end", a="completed", b="(not ended)")),
     ],
 )
@@ -108,8 +113,8 @@ def test_relevant_differences_are_reported_with_their_place(a: list[Any], b: lis
 
 
 def test_a_missing_block_does_not_make_later_ones_differ() -> None:
-    a = [user("hi"), *call("1", "read"), e.TextDelta(text="x"), *call("2", "write")]
-    b = [user("hi"), e.TextDelta(text="x"), *call("2", "write")]
+    a = [user("hi"), *call("1", "read"), events.TextDelta(text="x"), *call("2", "write")]
+    b = [user("hi"), events.TextDelta(text="x"), *call("2", "write")]
     assert [difference.what for difference in differences(a, b)] == ["tool read"]
 
 

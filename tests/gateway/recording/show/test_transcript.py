@@ -9,7 +9,7 @@ from dragoman.gateway.recording.lines import UP, EventLine, FrameLine, Line
 from dragoman.gateway.recording.reader import Missing, open_recording
 from dragoman.gateway.recording.show.projected import LossFinder
 from dragoman.gateway.recording.show.transcript import TranscriptEntry, kind_of, transcript
-from dragoman.mappings.canonical import events as e
+from dragoman.mappings.canonical import events
 from dragoman.mappings.canonical.commands import CancelTurn
 from dragoman.mappings.canonical.unmapped import Unmapped
 from dragoman.mappings.canonical.values import Failure, Message, Text
@@ -45,28 +45,31 @@ def test_the_frozen_recording_reads_like_a_conversation() -> None:
 
 def test_a_text_block_has_the_time_of_its_first_delta() -> None:
     lines: list[Line] = [
-        EventLine(seq=4, t=100, cursor="1:0", turn="t", event=e.TextDelta(text="a")),
-        EventLine(seq=5, t=200, cursor="1:1", turn="t", event=e.TextDelta(text="b")),
-        EventLine(seq=6, t=300, cursor="1:2", turn="t", event=e.TextDone(text="ab")),
+        EventLine(seq=4, t=100, cursor="1:0", turn="t", event=events.TextDelta(text="a")),
+        EventLine(seq=5, t=200, cursor="1:1", turn="t", event=events.TextDelta(text="b")),
+        EventLine(seq=6, t=300, cursor="1:2", turn="t", event=events.TextDone(text="ab")),
     ]
     assert list(transcript(lines)) == [TranscriptEntry(seq=4, t=100, kind="text", turn=1, text="ab")]
 
 
 def test_interrupted_text_is_shown_as_far_as_it_came() -> None:
-    assert told(e.TextDelta(text="a"), e.ReasoningDelta(text="r")) == [("text", "", "a"), ("reasoning", "", "r")]
+    assert told(events.TextDelta(text="a"), events.ReasoningDelta(text="r")) == [
+        ("text", "", "a"),
+        ("reasoning", "", "r"),
+    ]
 
 
 def test_parallel_calls_are_shown_apart() -> None:
     assert told(
-        e.ToolCallStarted(name="a", call="1"),
-        e.ToolCallStarted(name="b", call="2"),
-        e.ToolCallArguments(call="1", json="{"),
-        e.ToolCallArguments(call="2", json='{"y":2}', done=True),
-        e.ToolCallArguments(call="1", json='{"x":1}', done=True),
-        e.ToolCallFinished(call="2", output="no", is_error=True),
-        e.ToolOutputDelta(call="1", text="li"),
-        e.ToolOutputDelta(call="1", text="ne"),
-        e.ToolCallFinished(call="1", summary="yes"),
+        events.ToolCallStarted(name="a", call="1"),
+        events.ToolCallStarted(name="b", call="2"),
+        events.ToolCallArguments(call="1", json="{"),
+        events.ToolCallArguments(call="2", json='{"y":2}', done=True),
+        events.ToolCallArguments(call="1", json='{"x":1}', done=True),
+        events.ToolCallFinished(call="2", output="no", is_error=True),
+        events.ToolOutputDelta(call="1", text="li"),
+        events.ToolOutputDelta(call="1", text="ne"),
+        events.ToolCallFinished(call="1", summary="yes"),
     ) == [
         ("tool", "a", '{"x":1}'),
         ("tool", "b", '{"y":2}'),
@@ -78,13 +81,13 @@ def test_parallel_calls_are_shown_apart() -> None:
 
 def test_questions_answers_losses_and_ends_are_shown() -> None:
     assert told(
-        e.ApprovalRequested(tool="rm", description="all of it"),
-        e.ApprovalResolved(approved=False),
-        e.InteractionRequired(question="q", kind="form", spec=Raw(b'{"a":1}'), reason="why"),
-        e.InteractionResolved(question="q"),
-        e.Gap(text="context lost", count=3),
+        events.ApprovalRequested(tool="rm", description="all of it"),
+        events.ApprovalResolved(approved=False),
+        events.InteractionRequired(question="q", kind="form", spec=Raw(b'{"a":1}'), reason="why"),
+        events.InteractionResolved(question="q"),
+        events.Gap(text="context lost", count=3),
         Unmapped(dialect="pod", tag="new", raw="{}"),
-        e.TurnEnded(end="rolled_back", failure=Failure(cause="timeout", text="too slow")),
+        events.TurnEnded(end="rolled_back", failure=Failure(cause="timeout", text="too slow")),
     ) == [
         ("question", "", "rm: all of it"),
         ("answer", "", "denied"),
@@ -99,7 +102,7 @@ def test_questions_answers_losses_and_ends_are_shown() -> None:
 def test_turns_are_numbered_and_events_outside_of_them_are_not() -> None:
     message = Message(role="user", text="hi", segments=(Text(text="hi"),))
     lines: list[Line] = [
-        EventLine(seq=seq, t=0, cursor="1:0", turn=turn, event=e.MessageAppended(message=message))
+        EventLine(seq=seq, t=0, cursor="1:0", turn=turn, event=events.MessageAppended(message=message))
         for seq, turn in enumerate(["", "a", "b", "a"], 1)
     ]
     assert [entry.turn for entry in transcript(lines)] == [0, 1, 2, 1]
@@ -119,7 +122,7 @@ def test_commands_of_clients_are_distinguished_from_those_to_the_backend() -> No
 
 def test_missing_items_are_shown_as_a_loss_in_their_place() -> None:
     lines: list[Line] = [
-        EventLine(seq=seq, t=seq * 10, cursor=f"1:{seq}", turn="t", event=e.TextDone(text=str(seq)))
+        EventLine(seq=seq, t=seq * 10, cursor=f"1:{seq}", turn="t", event=events.TextDone(text=str(seq)))
         for seq in (4, 5, 9)
     ]
     gaps = [Missing(2, "of before"), Missing(4, "part 0 is missing"), Missing(8, "3 lines were not recorded")]
@@ -134,7 +137,7 @@ def test_missing_items_are_shown_as_a_loss_in_their_place() -> None:
 
 def test_only_an_answer_given_in_words_is_shown_with_its_words() -> None:
     segments = (Text(text="approve"),)
-    assert told(e.QuestionAnswered(segments=segments), e.QuestionAnswered()) == [("words", "", "approve")]
+    assert told(events.QuestionAnswered(segments=segments), events.QuestionAnswered()) == [("words", "", "approve")]
 
 
 def client(seq: int = 1) -> FrameLine:
@@ -142,13 +145,13 @@ def client(seq: int = 1) -> FrameLine:
 
 
 def test_losses_of_text_pieces_are_shown_once_with_their_row() -> None:
-    events: list[Any] = [
-        e.ToolOutputDelta(call="c", text="a"),
-        e.ToolOutputDelta(call="c", text="b"),
-        e.ToolCallFinished(call="c", name="ls", output="ab"),
+    told: list[Any] = [
+        events.ToolOutputDelta(call="c", text="a"),
+        events.ToolOutputDelta(call="c", text="b"),
+        events.ToolCallFinished(call="c", name="ls", output="ab"),
     ]
     lines: list[Line] = [client()]
-    lines += [EventLine(seq=n, t=n, cursor=f"1:{n}", turn="t", event=event) for n, event in enumerate(events, 2)]
+    lines += [EventLine(seq=n, t=n, cursor=f"1:{n}", turn="t", event=event) for n, event in enumerate(told, 2)]
     entries = list(transcript(lines, losses=LossFinder("s", registry.dialect)))
     assert [(entry.kind, [text.split(":")[0] for text in entry.lost]) for entry in entries] == [
         ("output", ["pod clients do not get it"]),
@@ -158,18 +161,18 @@ def test_losses_of_text_pieces_are_shown_once_with_their_row() -> None:
 
 def test_a_loss_of_pieces_and_of_their_end_is_shown_once() -> None:
     frame = FrameLine(seq=1, t=0, link="smooth-1", dir="receive", dialect="smooth", text="{}")
-    events = [
-        e.ToolCallArguments(call="c", name="ls", json="{}"),
-        e.ToolCallArguments(call="c", name="ls", json="{}", done=True),
+    told = [
+        events.ToolCallArguments(call="c", name="ls", json="{}"),
+        events.ToolCallArguments(call="c", name="ls", json="{}", done=True),
     ]
     lines: list[Line] = [frame]
-    lines += [EventLine(seq=n, t=n, cursor=f"1:{n}", turn="t", event=event) for n, event in enumerate(events, 2)]
+    lines += [EventLine(seq=n, t=n, cursor=f"1:{n}", turn="t", event=event) for n, event in enumerate(told, 2)]
     (entry,) = transcript(lines, losses=LossFinder("s", registry.dialect))
     assert (entry.kind, entry.lost) == ("tool", ("smooth clients get it without call",))
 
 
 def test_a_loss_at_the_end_of_a_recording_is_shown() -> None:
-    event = e.ToolOutputDelta(call="c", text="a")
+    event = events.ToolOutputDelta(call="c", text="a")
     lines: list[Line] = [client(), EventLine(seq=2, t=5, cursor="1:2", turn="t", event=event)]
     (entry,) = transcript(lines, losses=LossFinder("s", registry.dialect))
     assert (entry.kind, len(entry.lost)) == ("output", 1)
@@ -179,21 +182,21 @@ def test_a_piece_has_the_kind_of_the_entry_to_which_it_belongs() -> None:
     def kind(event: Any, link: str = "") -> str:
         return kind_of(EventLine(seq=1, t=0, cursor="1:0", link=link, event=event))
 
-    assert kind(e.TextDelta(text="a")) == kind(e.TextDone(text="a")) == "text"
-    assert kind(e.ToolCallStarted(name="ls")) == "tool"
-    assert kind(e.ToolCallFinished(is_error=True)) == "error"
-    assert kind(e.TurnEnded(end="completed")) == "end"
-    assert kind(e.StatusChanged(status="idle")) == "detail"
-    assert kind(e.Reply(request="r"), link="pod-1") == "reply"
+    assert kind(events.TextDelta(text="a")) == kind(events.TextDone(text="a")) == "text"
+    assert kind(events.ToolCallStarted(name="ls")) == "tool"
+    assert kind(events.ToolCallFinished(is_error=True)) == "error"
+    assert kind(events.TurnEnded(end="completed")) == "end"
+    assert kind(events.StatusChanged(status="idle")) == "detail"
+    assert kind(events.Reply(request="r"), link="pod-1") == "reply"
     assert kind_of(EventLine(seq=1, t=0, cursor="1:0", link=UP, command=CancelTurn())) == "asked"
 
 
 def test_a_loss_is_not_shown_below_a_command_in_between() -> None:
     lines: list[Line] = [
         client(),
-        EventLine(seq=2, t=5, cursor="1:2", turn="t", event=e.ToolOutputDelta(call="c", text="a")),
+        EventLine(seq=2, t=5, cursor="1:2", turn="t", event=events.ToolOutputDelta(call="c", text="a")),
         EventLine(seq=3, t=6, cursor="1:3", link=UP, command=CancelTurn()),
-        EventLine(seq=4, t=7, cursor="1:3", turn="t", event=e.ToolCallFinished(call="c", output="a")),
+        EventLine(seq=4, t=7, cursor="1:3", turn="t", event=events.ToolCallFinished(call="c", output="a")),
     ]
     entries = transcript(lines, losses=LossFinder("s", registry.dialect))
     assert [(entry.kind, len(entry.lost)) for entry in entries] == [("output", 1), ("asked", 0), ("result", 0)]

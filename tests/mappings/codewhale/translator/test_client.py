@@ -9,9 +9,7 @@ from typing import Any
 
 import pytest
 
-from dragoman.mappings.canonical import Command, SessionState
-from dragoman.mappings.canonical import commands as ask
-from dragoman.mappings.canonical import events as say
+from dragoman.mappings.canonical import Command, SessionState, commands, events
 from dragoman.mappings.canonical.values import BackendInfo, FileAttachment, Text
 from dragoman.mappings.codewhale import DIALECT, ClientTranslator
 from dragoman.mappings.codewhale.vocabulary import HEAD, SEED, keep, methods
@@ -40,12 +38,12 @@ class Child:
             self.answers("capabilities", {"methods": methods(generation)})
 
     def open(self) -> Child:
-        assert self.sent(ask.OpenSession(request="open")) == []
+        assert self.sent(commands.OpenSession(request="open")) == []
         self.answers("thread/start", {"thread_id": THREAD, "status": "started", "thread": ROW, "data": {}})
         return self
 
     def message(self, text: str = "hi", request: str = "m") -> list[Any]:
-        return self.sent(ask.SubmitInput(request=request, session=SESSION, segments=(Text(text=text),)))
+        return self.sent(commands.SubmitInput(request=request, session=SESSION, segments=(Text(text=text),)))
 
     def sent(self, *commands: Command) -> list[Any]:
         return self._did(self.link.send(commands))
@@ -121,30 +119,30 @@ def test_captured_turns_have_the_text_of_their_bare_lines_and_one_end() -> None:
     heard, _ = played(path)
     lines = [json.loads(line) for _, way, line in captured(path) if way == "s2c"]
     said = "".join(line["delta"] for line in lines if line.get("type") == "response_delta")
-    assert "".join(item.text for item in heard if isinstance(item, say.TextDelta)) == said
-    ends = [item.end for item in heard if isinstance(item, say.TurnEnded)]
-    starts = [item for item in heard if isinstance(item, say.ModelTurnStarted)]
-    accepted = [item for item in heard if isinstance(item, say.TurnAccepted)]
+    assert "".join(item.text for item in heard if isinstance(item, events.TextDelta)) == said
+    ends = [item.end for item in heard if isinstance(item, events.TurnEnded)]
+    starts = [item for item in heard if isinstance(item, events.ModelTurnStarted)]
+    accepted = [item for item in heard if isinstance(item, events.TurnAccepted)]
     assert (ends, len(starts), len(accepted)) == (["completed"] * 4, 4, 4)
 
 
 def test_the_seed_s_text_comes_from_the_result_and_not_also_from_the_hook_mirror() -> None:
     heard, _ = played(capture("13"))
-    turns = [item for item in heard if isinstance(item, say.TurnEnded)]
-    starts = [item for item in heard if isinstance(item, say.ModelTurnStarted)]
-    texts = [item.text for item in heard if isinstance(item, say.TextDelta)]
+    turns = [item for item in heard if isinstance(item, events.TurnEnded)]
+    starts = [item for item in heard if isinstance(item, events.ModelTurnStarted)]
+    texts = [item.text for item in heard if isinstance(item, events.TextDelta)]
     assert (len(turns), len(starts), texts) == (7, 7, ["queued"] * 7)  # "model-selected" of prompts is no turn's
 
 
 def test_captured_interrupts_end_their_turns_as_cancelled() -> None:
     heard, _ = played(capture("04"))
-    assert [item.end for item in heard if isinstance(item, say.TurnEnded)] == ["cancelled", "cancelled", "completed"]
+    assert [item.end for item in heard if isinstance(item, events.TurnEnded)] == ["cancelled", "cancelled", "completed"]
 
 
 def test_captured_failures_end_their_turns_with_the_text_of_the_error() -> None:
     path = capture("05")
     heard, _ = played(path)
-    ends = [item for item in heard if isinstance(item, say.TurnEnded)]
+    ends = [item for item in heard if isinstance(item, events.TurnEnded)]
     lines = [json.loads(line) for _, way, line in captured(path) if way == "s2c"]
     messages = [line["error"]["message"] for line in lines if "error" in line]
     told = [item.failure.text for item in ends if item.failure is not None]
@@ -173,7 +171,7 @@ def test_commands_that_need_a_thread_wait_until_it_is_open() -> None:
     opened, accepted = child.answers(
         "thread/start", {"thread_id": THREAD, "status": "started", "thread": ROW, "data": {}}
     )
-    assert (opened.session, opened.request, accepted) == (SESSION, "", say.TurnAccepted(request="m"))
+    assert (opened.session, opened.request, accepted) == (SESSION, "", events.TurnAccepted(request="m"))
     assert child.asked[0]["params"] == {"thread_id": THREAD, "input": "hi", "allowed_tools": []}
 
 
@@ -186,7 +184,7 @@ def test_a_thread_that_cannot_be_opened_fails_the_commands_that_waited() -> None
 
 def test_the_number_of_waiting_commands_is_bounded() -> None:
     child = Child()
-    answers = child.sent(*(ask.GetGoal(request=f"r{n}", session=SESSION) for n in range(HELD_MAX + 2)))
+    answers = child.sent(*(commands.GetGoal(request=f"r{n}", session=SESSION) for n in range(HELD_MAX + 2)))
     assert [(answer.request, answer.failure.cause) for answer in answers] == [
         (f"r{HELD_MAX}", "busy"),
         (f"r{HELD_MAX + 1}", "busy"),
@@ -200,8 +198,8 @@ def test_a_restarted_server_resumes_the_thread_in_its_folder_and_the_lost_contex
     assert child.asked[0]["method"] == "thread/resume"
     assert (child.asked[0]["params"]["thread_id"], child.asked[0]["params"]["cwd"]) == (THREAD, "/w")
     opened, gap = child.answers("thread/resume", {"thread_id": THREAD, "status": "resumed", "thread": ROW, "data": {}})
-    assert isinstance(opened, say.SessionOpened)
-    assert isinstance(gap, say.Gap)
+    assert isinstance(opened, events.SessionOpened)
+    assert isinstance(gap, events.Gap)
 
 
 def test_a_thread_unknown_to_a_restarted_server_is_replaced_and_the_loss_is_told() -> None:
@@ -213,7 +211,7 @@ def test_a_thread_unknown_to_a_restarted_server_is_replaced_and_the_loss_is_told
         "thread/start", {"thread_id": other["id"], "status": "started", "thread": other, "data": {}}
     )
     assert opened.session == "00000000-0000-4000-8000-000000000002"
-    assert isinstance(gap, say.Gap)
+    assert isinstance(gap, events.Gap)
 
 
 PENDING_WORK = (-32005, "409 Conflict: selected history has pending work")
@@ -244,13 +242,13 @@ def test_a_thread_that_must_stay_in_its_folder_is_resumed_there() -> None:
     opened, accepted = child.answers(
         "thread/resume", {"thread_id": THREAD, "status": "resumed", "thread": ROW, "data": {}}
     )
-    assert (opened.session, accepted) == (SESSION, say.TurnAccepted(request="m"))
+    assert (opened.session, accepted) == (SESSION, events.TurnAccepted(request="m"))
 
 
 def test_a_client_that_resumes_a_thread_without_a_folder_gets_it_in_its_own_folder() -> None:
     child = Child("")
-    child.attached(SessionState(id="", opening=ask.OpenSession(cwd="/route")))
-    child.sent(ask.ResumeSession(request="r", session=SESSION))
+    child.attached(SessionState(id="", opening=commands.OpenSession(cwd="/route")))
+    child.sent(commands.ResumeSession(request="r", session=SESSION))
     child.answers("capabilities", {"methods": methods(HEAD), "tool_free_turns": True})
     assert child.answers("thread/resume", error=OTHER_FOLDER) == []
     (opened,) = child.answers("thread/resume", {"thread_id": THREAD, "status": "resumed", "thread": ROW, "data": {}})
@@ -281,7 +279,7 @@ def test_a_stored_thread_that_a_client_resumes_has_lost_its_context_too() -> Non
     3).
     """
     child = Child()
-    child.sent(ask.ResumeSession(request="r", session=SESSION))
+    child.sent(commands.ResumeSession(request="r", session=SESSION))
     assert child.asked[0]["params"]["thread_id"] == THREAD
     opened, gap = child.answers("thread/resume", {"thread_id": THREAD, "status": "resumed", "thread": ROW, "data": {}})
     assert (opened.request, opened.session) == ("r", SESSION)
@@ -290,15 +288,15 @@ def test_a_stored_thread_that_a_client_resumes_has_lost_its_context_too() -> Non
 
 def test_a_new_thread_has_no_lost_context() -> None:
     child = Child()
-    child.sent(ask.OpenSession(request="r"))
+    child.sent(commands.OpenSession(request="r"))
     answered = {"thread_id": THREAD, "status": "started", "thread": ROW, "data": {}}
-    assert [type(event) for event in child.answers("thread/start", answered)] == [say.SessionOpened]
+    assert [type(event) for event in child.answers("thread/start", answered)] == [events.SessionOpened]
 
 
 def test_an_unusual_spelling_of_a_request_is_not_sent_to_the_server() -> None:
     """A message sent by thread/request cannot be interrupted (docs/dialects/codewhale.md, section 1.4)."""
     child = Child().open()
-    command = ask.SubmitInput(session=SESSION, segments=(Text(text="x"),), ext=keep(method="thread/request"))
+    command = commands.SubmitInput(session=SESSION, segments=(Text(text="x"),), ext=keep(method="thread/request"))
     child.sent(command)
     assert child.asked[0]["method"] == "thread/message"
 
@@ -308,18 +306,18 @@ def test_an_unusual_spelling_of_a_request_is_not_sent_to_the_server() -> None:
 
 def test_an_input_is_accepted_once_its_line_is_written() -> None:
     child = Child().open()
-    assert child.message() == [say.TurnAccepted(request="m")]
+    assert child.message() == [events.TurnAccepted(request="m")]
 
 
 def test_lines_are_streamed_and_the_end_of_a_response_does_not_end_the_turn() -> None:
     child = Child().open()
     child.message()
-    assert child.streams("start") == [say.ModelTurnStarted()]
-    assert child.streams("delta", delta="a") == [say.TextDelta(text="a")]
+    assert child.streams("start") == [events.ModelTurnStarted()]
+    assert child.streams("delta", delta="a") == [events.TextDelta(text="a")]
     assert child.streams("start") == []  # the hook mirror says it again
     assert child.streams("end") == []
     assert child.answers("thread/message", {"thread_id": THREAD, "status": "accepted", "data": {"turn_id": "t"}}) == [
-        say.TurnEnded(end="completed")
+        events.TurnEnded(end="completed")
     ]
 
 
@@ -338,10 +336,10 @@ def test_a_result_adds_only_events_that_were_not_streamed() -> None:
     ]
     items = child.answers("thread/message", {"thread_id": THREAD, "status": "accepted", "events": frames, "data": {}})
     assert [type(item) for item in items] == [
-        say.ReasoningDelta,
-        say.ToolCallStarted,
-        say.ToolCallArguments,
-        say.TurnEnded,
+        events.ReasoningDelta,
+        events.ToolCallStarted,
+        events.ToolCallArguments,
+        events.TurnEnded,
     ]
     assert all(item.ext is None for item in items)
     assert child.losses == ["InteractionRequired"]
@@ -350,13 +348,13 @@ def test_a_result_adds_only_events_that_were_not_streamed() -> None:
 def test_reasoning_in_a_line_never_becomes_text() -> None:
     child = Child().open()
     child.message()
-    assert child.streams("delta", delta="a") == [say.TextDelta(text="a")]
+    assert child.streams("delta", delta="a") == [events.TextDelta(text="a")]
     read_text = child.link.text_reader()
     line = {"type": "response_delta", "response_id": "thr:turn", "delta": "b", "channel": "reasoning"}
     assert read_text is not None
     assert not read_text(json.dumps(line).encode(), lambda *_: True)
-    assert child.sends(line) == [say.ReasoningDelta(text="b")]
-    assert child.streams("delta", delta="c", channel="text") == [say.TextDelta(text="c")]
+    assert child.sends(line) == [events.ReasoningDelta(text="b")]
+    assert child.streams("delta", delta="c", channel="text") == [events.TextDelta(text="c")]
     assert child.streams("delta", delta="d", channel="of a later release") == []
 
 
@@ -372,7 +370,7 @@ def test_an_error_ends_the_turn_as_failed_or_after_an_interrupt_as_cancelled() -
         child = Child().open()
         child.message()
         if stops:
-            assert child.sent(ask.CancelTurn(request="c", session=SESSION)) == [say.Reply(request="c")]
+            assert child.sent(commands.CancelTurn(request="c", session=SESSION)) == [events.Reply(request="c")]
             assert child.asked[-1]["method"] == "thread/interrupt"
         (ended,) = child.answers("thread/message", error=(-32603, "provider exploded"))
         assert ended.end == end
@@ -383,8 +381,8 @@ def test_an_error_ends_the_turn_as_failed_or_after_an_interrupt_as_cancelled() -
 def test_an_interrupt_without_a_turn_or_by_an_old_release_is_refused() -> None:
     child = Child(SEED).open()
     child.message()
-    (old,) = child.sent(ask.CancelTurn(request="c", session=SESSION))
-    (idle,) = Child().open().sent(ask.CancelTurn(request="c", session=SESSION))
+    (old,) = child.sent(commands.CancelTurn(request="c", session=SESSION))
+    (idle,) = Child().open().sent(commands.CancelTurn(request="c", session=SESSION))
     assert (old.failure.cause, idle.failure.cause) == ("unsupported", "not_running")
 
 
@@ -397,7 +395,7 @@ def test_a_line_outside_of_any_turn_is_counted() -> None:
 def test_a_turn_after_an_unanswered_interrupt_keeps_its_text() -> None:
     child = Child().open()
     child.message()
-    child.sent(ask.CancelTurn(request="c", session=SESSION))
+    child.sent(commands.CancelTurn(request="c", session=SESSION))
     child.answers("thread/message", error=(-32603, "turn interrupted"))
     child.message()
     (text,) = child.streams("delta", delta="fine")
@@ -406,7 +404,7 @@ def test_a_turn_after_an_unanswered_interrupt_keeps_its_text() -> None:
 
 def test_the_lines_of_a_prompt_are_dropped_because_its_result_repeats_them() -> None:
     child = Child()
-    child.sent(ask.PromptOnce(request="p", prompt="hi"))
+    child.sent(commands.PromptOnce(request="p", prompt="hi"))
     assert child.streams("start") == child.streams("delta", delta="model-selected") == []
     (reply,) = child.answers("prompt/run", {"output": "{}", "model": "m", "events": []})
     assert (reply.request, json.loads(bytes(reply.result))["output"], child.losses) == ("p", "{}", [])
@@ -414,7 +412,7 @@ def test_the_lines_of_a_prompt_are_dropped_because_its_result_repeats_them() -> 
 
 def test_hook_lines_are_reports() -> None:
     (report,) = Child().sends({"type": "approval_lifecycle", "approval_id": "a", "phase": "p", "reason": None})
-    assert isinstance(report, say.LifecycleReport)
+    assert isinstance(report, events.LifecycleReport)
 
 
 # -- other commands ----------------------------------------------------------------------------------
@@ -427,33 +425,38 @@ def test_answers_get_the_type_that_their_command_asks_for() -> None:
     whole = {"thread_id": THREAD, "status": "ok", "data": told}
     rows = {"thread_id": "list", "status": "ok", "threads": [ROW], "data": {}}
     said: list[tuple[Any, str, dict[str, Any], type]] = [
-        (ask.Ping(request="1"), "healthz", {"status": "ok", "service": "s", "transport": "stdio"}, say.Pong),
-        (ask.ListSessions(request="1"), "thread/list", rows, say.SessionsListed),
-        (ask.GetHistory(request="1", session=SESSION), "thread/read", whole, say.HistorySnapshot),
-        (ask.GetSession(request="1", session=SESSION), "thread/read", whole | {"thread": ROW}, say.SessionOpened),
-        (ask.ArchiveSession(request="1", session=SESSION), "thread/archive", whole, say.Reply),
+        (commands.Ping(request="1"), "healthz", {"status": "ok", "service": "s", "transport": "stdio"}, events.Pong),
+        (commands.ListSessions(request="1"), "thread/list", rows, events.SessionsListed),
+        (commands.GetHistory(request="1", session=SESSION), "thread/read", whole, events.HistorySnapshot),
+        (
+            commands.GetSession(request="1", session=SESSION),
+            "thread/read",
+            whole | {"thread": ROW},
+            events.SessionOpened,
+        ),
+        (commands.ArchiveSession(request="1", session=SESSION), "thread/archive", whole, events.Reply),
     ]
     for command, method, result, kind in said:
         assert child.sent(command) == []
         (answer,) = child.answers(method, result)
         assert (type(answer), answer.request) == (kind, "1")
-        if kind is say.HistorySnapshot:
+        if kind is events.HistorySnapshot:
             assert [item.text for item in answer.items] == ["b", "a"]  # a page is newest first
 
 
 def test_other_events_in_a_result_are_passed_on_beside_the_answer() -> None:
     child = Child().open()
-    child.sent(ask.ClearGoal(request="g", session=SESSION))
+    child.sent(commands.ClearGoal(request="g", session=SESSION))
     frames = [{"event": "thread_goal_cleared", "thread_id": THREAD}]
     cleared, reply = child.answers(
         "thread/goal/clear", {"thread_id": THREAD, "status": "cleared", "events": frames, "data": {"cleared": True}}
     )
-    assert isinstance(cleared, say.GoalCleared)
+    assert isinstance(cleared, events.GoalCleared)
     assert (reply.request, reply.failure) == ("g", None)
 
 
 def test_settings_change_only_while_no_thread_is_open() -> None:
-    change = ask.SetConfig(request="c", key="k", value="v")
+    change = commands.SetConfig(request="c", key="k", value="v")
     (refused,) = Child().open().sent(change)
     assert refused.failure.cause == "busy"
     child = Child()
@@ -465,9 +468,12 @@ def test_settings_change_only_while_no_thread_is_open() -> None:
 @pytest.mark.parametrize(
     ("command", "cause"),
     [
-        (ask.Compact(request="r", session=SESSION), "unsupported"),
-        (ask.SubmitInput(request="r", session=SESSION, segments=()), "invalid"),
-        (ask.SubmitInput(request="r", session=SESSION, segments=(FileAttachment(name="f", url="u"),)), "unsupported"),
+        (commands.Compact(request="r", session=SESSION), "unsupported"),
+        (commands.SubmitInput(request="r", session=SESSION, segments=()), "invalid"),
+        (
+            commands.SubmitInput(request="r", session=SESSION, segments=(FileAttachment(name="f", url="u"),)),
+            "unsupported",
+        ),
     ],
 )
 def test_a_command_that_a_server_cannot_be_asked_is_refused_at_once(command: Command, cause: str) -> None:
@@ -478,13 +484,13 @@ def test_a_command_that_a_server_cannot_be_asked_is_refused_at_once(command: Com
 
 def test_the_number_of_open_requests_is_bounded() -> None:
     child = Child()
-    answers = child.sent(*(ask.Ping(request=f"{n}") for n in range(WAITING_MAX + 1)))
+    answers = child.sent(*(commands.Ping(request=f"{n}") for n in range(WAITING_MAX + 1)))
     assert [(answer.request, answer.failure.cause) for answer in answers] == [(f"{WAITING_MAX}", "busy")]
 
 
 def test_an_unreadable_answer_counts_as_a_failed_one() -> None:
     child = Child()
-    child.sent(ask.Ping(request="p"))
+    child.sent(commands.Ping(request="p"))
     (reply,) = child.sends({"jsonrpc": "2.0", "id": child.asked[0]["id"], "error": {"code": "x"}})
     assert (reply.request, reply.failure.cause, len(child.faults)) == ("p", "internal", 1)
 
@@ -503,28 +509,28 @@ def test_an_error_without_an_id_ends_the_only_open_request() -> None:
     child.message()
     (ended,) = child.sends(PARSE_ERROR)
     assert (ended.end, ended.failure.text) == ("failed", "invalid json: x")
-    assert [type(item) for item in child.message()] == [say.TurnAccepted]  # not busy any more
+    assert [type(item) for item in child.message()] == [events.TurnAccepted]  # not busy any more
 
 
 def test_an_error_without_an_id_is_counted_if_two_requests_are_open() -> None:
     child = Child()
-    child.sent(ask.Ping(request="p"), ask.Ping(request="q"))
+    child.sent(commands.Ping(request="p"), commands.Ping(request="q"))
     assert (child.sends(PARSE_ERROR), child.losses) == ([], ["Reply"])
 
 
 def test_a_result_without_an_id_is_counted() -> None:
     child = Child()
-    child.sent(ask.Ping(request="p"))
+    child.sent(commands.Ping(request="p"))
     assert child.sends({"id": None, "result": {"status": "ok", "service": "s", "transport": "stdio"}}) == []
     assert child.losses == ["Reply"]
 
 
 def test_unanswered_commands_are_refused_when_the_server_ends() -> None:
     child = Child().open()
-    child.sent(ask.GetGoal(request="g", session=SESSION))
+    child.sent(commands.GetGoal(request="g", session=SESSION))
     (burst,) = child.link.closed("gone").bursts
     (refused,) = burst.items
-    assert isinstance(refused, say.Reply)
+    assert isinstance(refused, events.Reply)
     assert refused.failure is not None
     assert (refused.request, refused.failure.cause) == ("g", "upstream_lost")
 
@@ -532,17 +538,17 @@ def test_unanswered_commands_are_refused_when_the_server_ends() -> None:
 def test_a_server_gets_no_events_and_no_questions() -> None:
     child = Child()
     assert child.link.view == ""
-    assert not child.link.can_be_asked(say.ApprovalRequested(tool="t", description="d"))
+    assert not child.link.can_be_asked(events.ApprovalRequested(tool="t", description="d"))
 
 
 def test_the_goal_frames_of_an_answer_are_told_beside_the_reply() -> None:
     child = Child().open()
-    assert child.sent(ask.SetGoal(request="g", session=SESSION, objective="ship")) == []
+    assert child.sent(commands.SetGoal(request="g", session=SESSION, objective="ship")) == []
     frame = {"event": "thread_goal_cleared", "thread_id": THREAD}
     cleared, reply = child.answers(
         "thread/goal/set", {"thread_id": THREAD, "status": "ok", "events": [frame], "data": {}}
     )
-    assert isinstance(cleared, say.GoalCleared)
+    assert isinstance(cleared, events.GoalCleared)
     assert json.loads(bytes(reply.result))["events"] == [frame]
 
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from dragoman.mappings.canonical import SessionState
-from dragoman.mappings.canonical import commands as ask
-from dragoman.mappings.canonical import events as say
+from dragoman.mappings.canonical import SessionState, commands, events
 from dragoman.mappings.codewhale.translator.opening import Opening
 from dragoman.mappings.codewhale.vocabulary import given, keep
 from dragoman.mappings.codewhale.wire.requests import ResumeParams, StartParams
 
 THREAD = "thread-00000000-0000-4000-8000-000000000001"
-OPENED = say.SessionOpened(request="", session=THREAD[7:], ext=keep(thread_id=THREAD))
+OPENED = events.SessionOpened(request="", session=THREAD[7:], ext=keep(thread_id=THREAD))
 
 
 def test_a_session_that_was_never_opened_opens_no_thread_by_itself() -> None:
@@ -19,28 +17,28 @@ def test_a_session_that_was_never_opened_opens_no_thread_by_itself() -> None:
 
 def test_every_resume_has_the_folder_of_the_endpoint_unless_a_client_gave_one() -> None:
     opening = Opening()
-    wanted = ask.OpenSession(ext=keep(params=StartParams(cwd="/route")))
+    wanted = commands.OpenSession(ext=keep(params=StartParams(cwd="/route")))
     opening.resume(SessionState(id="s", opening=wanted))
     for said, cwd in ((None, "/route"), (keep(params=ResumeParams(thread_id=THREAD, cwd="/own")), "/own")):
-        (command,), _ = opening.admit_command(ask.ResumeSession(session=THREAD, ext=said))
-        assert isinstance(command, ask.ResumeSession)
+        (command,), _ = opening.admit_command(commands.ResumeSession(session=THREAD, ext=said))
+        assert isinstance(command, commands.ResumeSession)
         assert given(command.ext, "params", ResumeParams, ResumeParams(thread_id="")).cwd == cwd
 
 
 def test_waiting_commands_are_sent_to_the_thread_that_was_opened() -> None:
     opening = Opening()
-    (wanted,), _ = opening.admit_command(ask.GetGoal(request="g", session="other", ext=keep(thread_id="other")))
+    (wanted,), _ = opening.admit_command(commands.GetGoal(request="g", session="other", ext=keep(thread_id="other")))
     held, events = opening.take_answer(wanted, OPENED)
-    assert held == [ask.GetGoal(request="g", session=THREAD)]
+    assert held == [commands.GetGoal(request="g", session=THREAD)]
     assert events == [OPENED]
 
 
 def test_an_answer_to_another_command_opens_nothing() -> None:
-    reply = say.Reply(request="r")
-    assert Opening().take_answer(ask.Ping(), reply) == ([], [reply])
+    reply = events.Reply(request="r")
+    assert Opening().take_answer(commands.Ping(), reply) == ([], [reply])
 
 
 def test_the_session_that_a_client_names_is_resumed_before_a_new_one_is_opened() -> None:
-    (command,), _ = Opening().admit_command(ask.GetSession(request="r", session=THREAD))
-    assert isinstance(command, ask.ResumeSession)
+    (command,), _ = Opening().admit_command(commands.GetSession(request="r", session=THREAD))
+    assert isinstance(command, commands.ResumeSession)
     assert (command.session, command.request) == (THREAD, "r")

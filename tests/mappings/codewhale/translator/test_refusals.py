@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dragoman.mappings.canonical import commands as ask
+from dragoman.mappings.canonical import Command, commands
 from dragoman.mappings.canonical.values import Cause, Failure
 from dragoman.mappings.codewhale.translator.refusals import of_fault, of_seed, refusal, unknown_method
 from dragoman.mappings.codewhale.vocabulary import HEAD, SEED, keep
@@ -34,24 +34,24 @@ def real(number: str, id: int) -> Any:
 @pytest.mark.parametrize(
     ("command", "number", "id"),
     [
-        (ask.ResumeSession(), "06", 15),
-        (ask.ForkSession(), "06", 16),
-        (ask.GetSession(), "06", 17),
-        (ask.ArchiveSession(), "06", 18),
-        (ask.GetGoal(), "06", 19),
-        (ask.RenameSession(title="x"), "06", 20),
-        (ask.ResumeSession(ext=keep(method="thread/request")), "06", 21),
-        (ask.SetGoal(objective="x"), "07", 10),
-        (ask.CancelTurn(), "04", 9),
-        (ask.PromptOnce(prompt="x"), "13", 11),
+        (commands.ResumeSession(), "06", 15),
+        (commands.ForkSession(), "06", 16),
+        (commands.GetSession(), "06", 17),
+        (commands.ArchiveSession(), "06", 18),
+        (commands.GetGoal(), "06", 19),
+        (commands.RenameSession(title="x"), "06", 20),
+        (commands.ResumeSession(ext=keep(method="thread/request")), "06", 21),
+        (commands.SetGoal(objective="x"), "07", 10),
+        (commands.CancelTurn(), "04", 9),
+        (commands.PromptOnce(prompt="x"), "13", 11),
     ],
 )
-def test_an_unknown_thread_is_refused_as_the_real_server_refuses_it(command: ask.Command, number: str, id: int) -> None:
+def test_an_unknown_thread_is_refused_as_the_real_server_refuses_it(command: Command, number: str, id: int) -> None:
     assert no(command) == real(number, id)
 
 
-@pytest.mark.parametrize("command", [ask.ResumeSession(), ask.ForkSession()])
-def test_a_missing_thread_of_an_older_backend_is_an_error_to_a_newer_client(command: ask.Command) -> None:
+@pytest.mark.parametrize("command", [commands.ResumeSession(), commands.ForkSession()])
+def test_a_missing_thread_of_an_older_backend_is_an_error_to_a_newer_client(command: Command) -> None:
     """The generations differ in this answer (docs/dialects/codewhale.md, section 10)."""
     failure = Failure(cause="not_found", text="no", ext=keep(result={"thread_id": GHOST, "status": "missing"}))
     said = refusal(command, failure, GHOST, HEAD)
@@ -60,42 +60,42 @@ def test_a_missing_thread_of_an_older_backend_is_an_error_to_a_newer_client(comm
 
 
 def test_a_missing_thread_is_a_result_for_clients_of_the_seed() -> None:
-    assert no(ask.ForkSession(), generation=SEED)["status"] == "missing"
+    assert no(commands.ForkSession(), generation=SEED)["status"] == "missing"
 
 
 def test_a_goal_of_an_unknown_thread_is_empty_and_its_progress_is_missing() -> None:
-    assert (no(ask.ClearGoal())["status"], no(ask.ClearGoal())["data"]) == ("empty", {"cleared": False})
-    progress = no(ask.StoreWrite(method="goal_record_progress"))
+    assert (no(commands.ClearGoal())["status"], no(commands.ClearGoal())["data"]) == ("empty", {"cleared": False})
+    progress = no(commands.StoreWrite(method="goal_record_progress"))
     assert (progress["status"], progress["data"]) == ("missing", {"error": "thread or goal not found"})
 
 
 def test_unsupported_goals_are_a_result_that_is_not_ok_so_that_the_server_does_not_look_old() -> None:
-    setting = no(ask.SetConfig(key="k", value="v"), "unsupported")
+    setting = no(commands.SetConfig(key="k", value="v"), "unsupported")
     assert setting == {"ok": False, "data": {"key": "k", "value": "v", "error": "no"}, "events": []}
-    assert no(ask.ListModels(), "unsupported") == {"ok": False, "data": {"error": "no"}, "events": []}
-    goal = no(ask.SetGoal(objective="x"), "unsupported")
+    assert no(commands.ListModels(), "unsupported") == {"ok": False, "data": {"error": "no"}, "events": []}
+    goal = no(commands.SetGoal(objective="x"), "unsupported")
     assert (goal["ok"], goal["thread_id"], goal["data"]) == (False, GHOST, {"error": "no"})
 
 
 def test_other_unsupported_commands_are_unknown_methods_and_a_busy_backend_fails() -> None:
-    assert no(ask.ForkSession(), "unsupported") == {
+    assert no(commands.ForkSession(), "unsupported") == {
         "code": -32601,
         "message": "unsupported method: thread/fork: no",
         "data": None,
     }
-    assert no(ask.PromptOnce(prompt="x", ext=keep(method="prompt/request")), "unsupported")["message"] == (
+    assert no(commands.PromptOnce(prompt="x", ext=keep(method="prompt/request")), "unsupported")["message"] == (
         "unsupported method: prompt/request: no"
     )
-    already = no(ask.CancelTurn(), "unsupported", text="unsupported method: thread/interrupt")
+    already = no(commands.CancelTurn(), "unsupported", text="unsupported method: thread/interrupt")
     assert already["message"] == "unsupported method: thread/interrupt"
-    assert no(ask.SubmitInput(segments=()), "busy")["code"] == -32603
-    assert no(ask.SubmitInput(segments=()))["message"] == f"thread not found: {GHOST}"
+    assert no(commands.SubmitInput(segments=()), "busy")["code"] == -32603
+    assert no(commands.SubmitInput(segments=()))["message"] == f"thread not found: {GHOST}"
 
 
 def test_the_refusal_of_a_backend_of_this_dialect_is_repeated() -> None:
     result = {"ok": False, "data": {"error": "request_id already resolved", "request_id": "q"}, "events": []}
     failure = Failure(cause="internal", text="request_id already resolved", ext=keep(result=result))
-    said = refusal(ask.AnswerInteraction(question="q"), failure, GHOST, HEAD)
+    said = refusal(commands.AnswerInteraction(question="q"), failure, GHOST, HEAD)
     assert json.loads(bytes(raw(said))) == result
 
 
@@ -115,8 +115,8 @@ def test_a_fault_is_answered_by_its_kind() -> None:
 
 
 def test_only_later_commands_are_unknown_to_the_seed() -> None:
-    assert of_seed(ask.Ping()) is None
-    assert of_seed(ask.CancelTurn()) == unknown_method("thread/interrupt")
-    problem = of_seed(ask.ReloadConfig(ext=keep(method="app/request")))
+    assert of_seed(commands.Ping()) is None
+    assert of_seed(commands.CancelTurn()) == unknown_method("thread/interrupt")
+    problem = of_seed(commands.ReloadConfig(ext=keep(method="app/request")))
     assert isinstance(problem, Problem)
     assert (problem.code, problem.message.partition(",")[0]) == (-32602, "unknown variant `config_reload`")

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
-from dragoman.mappings.canonical import Command, Event
-from dragoman.mappings.canonical import commands as ask
+from dragoman.mappings.canonical import Command, Event, commands
 from dragoman.mappings.canonical.events import Gap, HistorySnapshot, SessionOpened
 from dragoman.mappings.canonical.values import Message
 from dragoman.mappings.codewhale import DIALECT, ClientTranslator
@@ -148,14 +147,14 @@ class Server:
 @pytest.mark.parametrize(("facts", "expected"), [({}, [SessionOpened, Gap]), (FACTS, [SessionOpened])])
 def test_a_server_of_0_10_2_resumes_a_thread_with_its_context(facts: dict[str, object], expected: list[type]) -> None:
     server = Server(facts)
-    server.asked(ask.ResumeSession(request="r", session=THREAD), RESUMED)
+    server.asked(commands.ResumeSession(request="r", session=THREAD), RESUMED)
     assert [type(event) for event in server.events] == expected
 
 
 def test_the_history_of_a_thread_is_read_from_its_saved_session() -> None:
     server = Server(FACTS)
-    server.asked(ask.ResumeSession(request="r", session=THREAD), RESUMED)
-    server.asked(ask.GetHistory(request="h", session=THREAD), READ)
+    server.asked(commands.ResumeSession(request="r", session=THREAD), RESUMED)
+    server.asked(commands.GetHistory(request="h", session=THREAD), READ)
     history = server.events[-1]
     assert isinstance(history, HistorySnapshot)
     assert [(item.role, item.text) for item in reversed(history.items) if isinstance(item, Message)] == [

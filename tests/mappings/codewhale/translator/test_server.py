@@ -8,9 +8,7 @@ from typing import Any
 
 import pytest
 
-from dragoman.mappings.canonical import Batch, SessionState
-from dragoman.mappings.canonical import commands as ask
-from dragoman.mappings.canonical import events as say
+from dragoman.mappings.canonical import Batch, SessionState, commands, events
 from dragoman.mappings.canonical.values import BackendInfo, Cause, End, Failure, Message, Origin, SessionSummary, Text
 from dragoman.mappings.codewhale import DIALECT, ServerTranslator
 from dragoman.mappings.codewhale.translator.server import NESTED_MAX
@@ -59,7 +57,7 @@ class Client:
         """Answer the oldest command."""
         command = self.heard.pop(0)
         failure = Failure(cause=cause, text=text) if cause else None
-        return self.answer(say.Reply(request=command.request, failure=failure, **more))
+        return self.answer(events.Reply(request=command.request, failure=failure, **more))
 
     def turn(self, *events: Any, end: End = "completed", failure: Failure | None = None) -> Client:
         """Play the oldest command's turn, from its first to its last event."""
@@ -69,14 +67,14 @@ class Client:
 
     def runs(self, request: str, *batches: list[Any]) -> None:
         projection = DIALECT.projection(request, self.link.view)
-        for events in batches:
-            if not events:
+        for run in batches:
+            if not run:
                 continue
             batch = Batch(
                 session=SESSION,
                 epoch=1,
                 first_seq=0,
-                events=events,
+                events=run,
                 turn=TURN,
                 at=AT,
                 origin=Origin(link="l", request=request),
@@ -106,22 +104,27 @@ class Client:
         self.said += map(json.loads, frames)
 
 
-def text_of(command: ask.SubmitInput) -> str:
+def text_of(command: commands.SubmitInput) -> str:
     return "".join(segment.text for segment in command.segments if isinstance(segment, Text))
 
 
 def begun(text: str = "hi") -> list[Any]:
     return [
-        say.TurnAccepted(request="x"),
-        say.MessageAppended(message=Message(role="user", text=text)),
-        say.StatusChanged(status="running"),
-        say.ModelTurnStarted(),
+        events.TurnAccepted(request="x"),
+        events.MessageAppended(message=Message(role="user", text=text)),
+        events.StatusChanged(status="running"),
+        events.ModelTurnStarted(),
     ]
 
 
 def ended(end: End = "completed", failure: Failure | None = None) -> list[Any]:
-    error = [say.ErrorReported(cause=failure.cause, text=failure.text)] if failure else []
-    return [*error, say.TurnResult(end=end), say.StatusChanged(status="idle"), say.TurnEnded(end=end, failure=failure)]
+    error = [events.ErrorReported(cause=failure.cause, text=failure.text)] if failure else []
+    return [
+        *error,
+        events.TurnResult(end=end),
+        events.StatusChanged(status="idle"),
+        events.TurnEnded(end=end, failure=failure),
+    ]
 
 
 def vector(name: str) -> Any:
@@ -153,7 +156,7 @@ def test_the_seed_lists_what_the_real_one_lists() -> None:
 
 def test_health_is_written_compactly_because_scripts_search_it() -> None:
     client = Client().asks("healthz")
-    client.answer(say.Pong(request=client.heard[0].request))
+    client.answer(events.Pong(request=client.heard[0].request))
     expected = b'{"jsonrpc":"2.0","id":1,"result":{"status":"ok","service":"deepseek-app-server","transport":"stdio"}}'
     assert client.raw == [expected]
 
@@ -167,7 +170,7 @@ def test_captured_bad_lines_are_answered_with_the_code_and_the_id_of_the_real_se
     for line in lines:
         client.writes(line)
         for command in client.heard:
-            client.answer(say.Pong(request=command.request))
+            client.answer(events.Pong(request=command.request))
         client.heard.clear()
     ours = client.lines()
     assert [(answer["id"], answer.get("error", {}).get("code")) for answer in ours] == [
@@ -215,7 +218,7 @@ def test_one_request_is_executed_at_a_time_and_answers_keep_their_order() -> Non
     client = Client().asks("healthz", id="a").asks("thread/goal/get", id="b", thread_id=THREAD).asks("nope/x", id="c")
     assert len(client.heard) == 1
     assert client.lines() == []
-    client.answer(say.Pong(request=client.heard.pop(0).request))
+    client.answer(events.Pong(request=client.heard.pop(0).request))
     assert [line["id"] for line in client.lines()] == ["a"]
     client.reply("not_found")
     assert [line["id"] for line in client.lines()] == ["b", "c"]
@@ -224,7 +227,7 @@ def test_one_request_is_executed_at_a_time_and_answers_keep_their_order() -> Non
 def test_requests_with_equal_ids_get_their_own_answers() -> None:
     client = Client().asks("healthz", id=7).asks("healthz", id=7)
     first = client.heard.pop(0)
-    client.answer(say.Pong(request=first.request))
+    client.answer(events.Pong(request=first.request))
     assert first.request != client.heard[0].request
 
 
@@ -238,7 +241,7 @@ def test_requests_that_are_answered_at_once_are_nested_to_a_bounded_depth_and_al
         deepest = max(deepest, depth)
         client._put(step.frames)
         for command in [item for burst in step.bursts for item in burst.items]:
-            act(client.link.send([say.Pong(request=command.request)]), depth + 1)
+            act(client.link.send([events.Pong(request=command.request)]), depth + 1)
         if step.alarm is not None:
             waiting.append(step.alarm.callback())
 
@@ -301,14 +304,14 @@ def test_each_line_is_answered_when_the_link_closes() -> None:
 
 def test_a_client_that_is_disconnected_is_told_why_without_an_id_if_no_request_is_pending() -> None:
     client = Client()
-    client.answer(say.Reply(request="", failure=Failure(cause="busy", text="too many clients")))
+    client.answer(events.Reply(request="", failure=Failure(cause="busy", text="too many clients")))
     (line,) = client.lines()
     assert (line["id"], line["error"]["code"], line["error"]["message"]) == (None, -32603, "too many clients")
 
 
 def test_each_pending_request_of_a_client_that_is_disconnected_is_told_why() -> None:
     client = Client().asks("healthz", id=1).message(id=2)
-    client.answer(say.Reply(request="", failure=Failure(cause="busy", text="too many messages")))
+    client.answer(events.Reply(request="", failure=Failure(cause="busy", text="too many messages")))
     client._did(client.link.closed("too_many_messages"))
     lines = [(line["id"], line["error"]["message"]) for line in client.lines()]
     assert lines == [(1, "too many messages"), (2, "too many messages")]
@@ -320,7 +323,7 @@ def test_each_pending_request_of_a_client_that_is_disconnected_is_told_why() -> 
 def test_a_turn_is_streamed_and_then_answered_in_the_shape_of_the_real_server() -> None:
     client = Client().message(id="m")
     assert client.lines() == []
-    client.turn(say.TextDelta(text="Hel"), say.TextDelta(text="lo"), say.TextDone(text="Hello"))
+    client.turn(events.TextDelta(text="Hel"), events.TextDelta(text="lo"), events.TextDone(text="Hello"))
     start, *deltas, end, result = client.lines()
     response = start["response_id"]
     assert (start, end) == (
@@ -336,7 +339,7 @@ def test_a_turn_is_streamed_and_then_answered_in_the_shape_of_the_real_server() 
 
 def test_a_client_of_the_seed_has_its_text_in_the_result() -> None:
     client = Client(SEED).message(text="héllo")
-    client.turn(say.TextDelta(text="a"), say.ReasoningDelta(text="hm"))
+    client.turn(events.TextDelta(text="a"), events.ReasoningDelta(text="hm"))
     start, end, result = client.lines()
     response = f"{THREAD}:6"
     assert (start["type"], end["type"], start["response_id"]) == ("response_start", "response_end", response)
@@ -357,11 +360,11 @@ def test_a_client_of_the_seed_has_its_text_in_the_result() -> None:
 def test_events_other_than_text_stand_in_the_result() -> None:
     client = Client().message()
     client.turn(
-        say.ReasoningDelta(text="hm"),
-        say.ToolCallStarted(call="c", name="ls"),
-        say.ToolCallArguments(call="c", name="ls", json="{}", done=True),
-        say.ToolCallFinished(call="c", name="ls", output="x"),
-        say.Gap(text="lost"),
+        events.ReasoningDelta(text="hm"),
+        events.ToolCallStarted(call="c", name="ls"),
+        events.ToolCallArguments(call="c", name="ls", json="{}", done=True),
+        events.ToolCallFinished(call="c", name="ls", output="x"),
+        events.Gap(text="lost"),
     )
     lines = client.lines()
     assert [line.get("type") for line in lines] == ["response_start", "response_end", None]
@@ -380,7 +383,7 @@ def test_events_other_than_text_stand_in_the_result() -> None:
 def test_a_failed_turn_is_an_error_after_the_end_of_its_text(end: End, text: str) -> None:
     failure = Failure(cause="internal", text="boom") if end == "failed" else None
     client = Client().message()
-    client.turn(say.TextDelta(text="a"), say.ReasoningDelta(text="hm"), end=end, failure=failure)
+    client.turn(events.TextDelta(text="a"), events.ReasoningDelta(text="hm"), end=end, failure=failure)
     lines = client.lines()
     assert [line.get("type") for line in lines] == ["response_start", "response_delta", "response_end", None]
     assert lines[-1] == {"jsonrpc": "2.0", "id": 1, "error": {"code": -32603, "message": text, "data": None}}
@@ -391,18 +394,18 @@ def test_a_refused_input_is_an_error_and_the_next_request_is_executed() -> None:
     client = Client().message().asks("healthz", id=2)
     client.reply("busy", "a turn is already in progress in this session")
     assert client.line()["error"]["code"] == -32603
-    assert isinstance(client.heard[0], ask.Ping)
+    assert isinstance(client.heard[0], commands.Ping)
 
 
 def test_during_a_message_only_an_interrupt_is_executed_and_all_else_waits() -> None:
     client = Client().message(id=1)
     client.asks("healthz", id=2).writes('{"id":"bad').asks("thread/interrupt", id=3, thread_id=THREAD)
     message, cancel = client.heard
-    assert (isinstance(cancel, ask.CancelTurn), client.lines()) == (True, [])
-    client.answer(say.Reply(request=cancel.request))
+    assert (isinstance(cancel, commands.CancelTurn), client.lines()) == (True, [])
+    client.answer(events.Reply(request=cancel.request))
     client.heard = [message]
     client.turn(end="cancelled")
-    client.answer(say.Pong(request=client.heard.pop(0).request))
+    client.answer(events.Pong(request=client.heard.pop(0).request))
     answers = [line for line in client.lines() if "id" in line]
     assert [line["id"] for line in answers] == [1, 2, None, 3]
     assert answers[-1]["result"] == {"thread_id": THREAD, "interrupted": True}
@@ -424,11 +427,11 @@ def test_an_interrupt_without_a_turn_is_no_error(cause: Cause) -> None:
 def test_a_shutdown_interrupts_the_turn_and_is_the_last_answer() -> None:
     client = Client().message(id=1).asks("shutdown", id=2).asks("healthz", id=3)
     message, stop = client.heard
-    assert isinstance(stop, ask.CancelTurn)
+    assert isinstance(stop, commands.CancelTurn)
     client.heard = [message]
     client.turn(end="cancelled")
     client.reply("not_found")
-    client.answer(say.BackendShutdown(reason="detached"))
+    client.answer(events.BackendShutdown(reason="detached"))
     answers = [line for line in client.lines() if "id" in line]
     assert [line["id"] for line in answers] == [1, 2]
     assert answers[-1] == vector("res.shutdown") | {"id": 2}
@@ -437,7 +440,7 @@ def test_a_shutdown_interrupts_the_turn_and_is_the_last_answer() -> None:
 def test_a_turn_that_the_client_did_not_begin_is_not_streamed() -> None:
     client = Client()
     client.attach()
-    client.runs("", begun(), [say.TextDelta(text="a"), say.ReasoningDelta(text="b")], ended())
+    client.runs("", begun(), [events.TextDelta(text="a"), events.ReasoningDelta(text="b")], ended())
     assert (client.lines(), client.losses) == ([], ["ReasoningDelta"])
 
 
@@ -447,17 +450,17 @@ def test_a_turn_that_the_client_did_not_begin_is_not_streamed() -> None:
 def test_a_question_ends_the_run_with_its_words_and_the_answer_is_a_run_of_its_own() -> None:
     client = Client().message(id=1).asks("healthz", id=2)
     command = client.heard.pop(0)
-    question = say.QuestionAsked(text="May I?", question="q", parked=True)
-    rest: list[Any] = [say.ToolCallFinished(name="t", output="x"), say.TextDelta(text="later"), *ended()]
-    asked, goes_on = [say.TextDelta(text="a"), question], [say.QuestionAnswered(question="q"), *rest]
+    question = events.QuestionAsked(text="May I?", question="q", parked=True)
+    rest: list[Any] = [events.ToolCallFinished(name="t", output="x"), events.TextDelta(text="later"), *ended()]
+    asked, goes_on = [events.TextDelta(text="a"), question], [events.QuestionAnswered(question="q"), *rest]
     client.runs(command.request, begun(), asked, goes_on)
     *stream, result = client.lines()
     assert [line.get("delta", line["type"]) for line in stream] == ["response_start", "a", "May I?", "response_end"]
     assert (result["id"], result["result"]["status"]) == (1, "accepted")
-    assert isinstance(client.heard[0], ask.Ping)  # its request is answered: the next one acts
-    client.answer(say.Pong(request=client.heard.pop(0).request)).lines()
+    assert isinstance(client.heard[0], commands.Ping)  # its request is answered: the next one acts
+    client.answer(events.Pong(request=client.heard.pop(0).request)).lines()
     client.message(id=3, text="approve")
-    client.runs(client.heard.pop(0).request, [say.TurnAccepted(request="x")], rest)
+    client.runs(client.heard.pop(0).request, [events.TurnAccepted(request="x")], rest)
     *stream, result = client.lines()
     assert [line.get("delta", line["type"]) for line in stream] == ["response_start", "later", "response_end"]
     assert (result["id"], [event["event"] for event in result["result"]["events"]]) == (3, ["tool_call_result"])
@@ -467,7 +470,7 @@ def test_a_question_outside_of_a_turn_is_a_run_of_its_own() -> None:
     """A one-time code: the gateway asks the client whose message waits for it, then says that the run is done."""
     client = Client().message(id=1, text="code 123456")
     request = client.heard.pop(0).request
-    client.answer(say.QuestionAsked(text="wrong code")).answer(say.Reply(request=request))
+    client.answer(events.QuestionAsked(text="wrong code")).answer(events.Reply(request=request))
     *stream, result = client.lines()
     assert [line.get("delta", line["type"]) for line in stream] == ["response_start", "wrong code", "response_end"]
     assert (result["id"], result["result"]["status"]) == (1, "accepted")
@@ -476,7 +479,7 @@ def test_a_question_outside_of_a_turn_is_a_run_of_its_own() -> None:
 
 
 def test_no_client_of_this_dialect_can_be_asked() -> None:
-    assert not Client().link.can_be_asked(say.ApprovalRequested(tool="t", description="d"))
+    assert not Client().link.can_be_asked(events.ApprovalRequested(tool="t", description="d"))
 
 
 # -- threads -----------------------------------------------------------------------------------------
@@ -514,7 +517,7 @@ def test_an_attached_client_reads_the_inputs_of_others() -> None:
     client.attach()
     client.state.transcript.append(Message(role="assistant", text="new", at=AT))
     client.asks("thread/read", thread_id=THREAD)
-    client.answer(say.SessionOpened(request=client.heard.pop(0).request, session=SESSION))
+    client.answer(events.SessionOpened(request=client.heard.pop(0).request, session=SESSION))
     assert [item["content"] for item in client.line()["result"]["data"]["history"]] == ["new"]
 
 
@@ -525,7 +528,7 @@ def test_lists_are_answered_in_both_forms() -> None:
         ("app/thread_loaded_list", loaded),
     ):
         client = Client().asks(method)
-        client.answer(say.SessionsListed(request=client.heard[0].request, sessions=()))
+        client.answer(events.SessionsListed(request=client.heard[0].request, sessions=()))
         assert client.line()["result"] == result
 
 
@@ -537,7 +540,7 @@ def test_a_list_with_the_limit_0_is_empty(limit: int | None, rows: int, grouped:
         Client().asks("thread/request", kind="list", **params) if grouped else Client().asks("thread/list", **params)
     )
     listed = (SessionSummary(session=SESSION),)
-    client.answer(say.SessionsListed(request=client.heard[0].request, sessions=listed))
+    client.answer(events.SessionsListed(request=client.heard[0].request, sessions=listed))
     assert len(client.line()["result"]["threads"]) == rows
 
 
@@ -591,5 +594,5 @@ def test_an_interrupt_or_shutdown_in_the_read_of_its_message_ends_the_turn(metho
         {"id": 3, "method": method, "params": {"thread_id": THREAD}},
     ]
     client.writes(*map(json.dumps, lines))
-    assert [type(command) for command in client.heard] == [ask.SubmitInput, ask.CancelTurn]
+    assert [type(command) for command in client.heard] == [commands.SubmitInput, commands.CancelTurn]
     assert client.heard[1].session == SESSION

@@ -12,9 +12,7 @@ from typing import Any
 
 import pytest
 
-from dragoman.mappings.canonical import Command, SessionState
-from dragoman.mappings.canonical import commands as ask
-from dragoman.mappings.canonical import events as say
+from dragoman.mappings.canonical import Command, SessionState, commands, events
 from dragoman.mappings.canonical.values import FileAttachment, Message, Text
 from dragoman.mappings.dialect import Missed, Parts, Step
 from dragoman.mappings.jsonrpc import WAITING_MAX
@@ -91,8 +89,8 @@ class Primary:
         return [item for burst in step.bursts for item in burst.items]
 
 
-def run(text: str = "hi", session: str = "s-1") -> ask.SubmitInput:
-    return ask.SubmitInput(request="a", session=session, segments=(Text(text=text),))
+def run(text: str = "hi", session: str = "s-1") -> commands.SubmitInput:
+    return commands.SubmitInput(request="a", session=session, segments=(Text(text=text),))
 
 
 def message(id: str, role: str, content: str) -> dict[str, str]:
@@ -117,9 +115,9 @@ def test_the_history_of_a_session_that_was_forgotten_meanwhile_goes_nowhere() ->
     assert not primary.link._sessions
 
 
-BEGUN = say.ModelTurnStarted()
-IDLE = say.StatusChanged(status="idle")
-DONE = [say.TurnResult(end="completed"), IDLE]
+BEGUN = events.ModelTurnStarted()
+IDLE = events.StatusChanged(status="idle")
+DONE = [events.TurnResult(end="completed"), IDLE]
 
 
 # -- calls and answers -------------------------------------------------------------------------------
@@ -131,17 +129,17 @@ def test_a_link_first_asks_for_the_primary_and_its_sessions() -> None:
     assert primary.asked() == ["instance.ping", "session.list"]
     row = {"id": "s-1", "title": "T", "updated_at": "2026-05-09T21:28:20Z", "message_count": 2}
     (listed,) = primary.sends("session.list", [row])
-    assert isinstance(listed, say.SessionsListed)
+    assert isinstance(listed, events.SessionsListed)
     assert (listed.request, [s.session for s in listed.sessions]) == ("", ["s-1"])
 
 
 def test_replies_are_matched_by_id_in_any_order() -> None:
     primary = Primary().opened()
-    primary.sent(ask.GetSession(request="a", session="s-1"), ask.Ping(request="b"))
+    primary.sent(commands.GetSession(request="a", session="s-1"), commands.Ping(request="b"))
     (pong,) = primary.sends("instance.ping", {"status": "ok", "instance_id": "i-1", "uptime": "1s"})
     (opened,) = primary.sends("session.get", {"id": "s-1", "title": "T", "updated_at": "x", "message_count": 2})
-    assert (type(pong), pong.request) == (say.Pong, "b")
-    assert (type(opened), opened.request, opened.session, opened.title) == (say.SessionOpened, "a", "s-1", "T")
+    assert (type(pong), pong.request) == (events.Pong, "b")
+    assert (type(opened), opened.request, opened.session, opened.title) == (events.SessionOpened, "a", "s-1", "T")
     assert primary.bursts[0].session == "s-1"
 
 
@@ -160,7 +158,7 @@ def test_an_error_is_the_answer_with_its_cause() -> None:
     assert (reply.request, reply.failure.cause, reply.failure.text) == ("a", "unsupported", text)
 
 
-@pytest.mark.parametrize("command", [ask.PauseTurn(request="a"), ask.Compact(request="a")])
+@pytest.mark.parametrize("command", [commands.PauseTurn(request="a"), commands.Compact(request="a")])
 def test_a_command_without_a_pando_form_is_refused_at_once(command: Command) -> None:
     primary = Primary().opened()
     (reply,) = primary.sent(command)
@@ -169,21 +167,23 @@ def test_a_command_without_a_pando_form_is_refused_at_once(command: Command) -> 
 
 def test_attachments_are_refused_and_nothing_is_sent() -> None:
     primary = Primary().opened()
-    command = ask.SubmitInput(request="a", session="s-1", segments=(Text(text="x"), FileAttachment(name="n", url="u")))
+    command = commands.SubmitInput(
+        request="a", session="s-1", segments=(Text(text="x"), FileAttachment(name="n", url="u"))
+    )
     (reply,) = primary.sent(command)
     assert (reply.failure.cause, primary.calls) == ("unsupported", [])
 
 
 def test_the_number_of_waiting_calls_is_bounded() -> None:
     primary = Primary().opened()
-    primary.sent(*[ask.Ping(request="a")] * WAITING_MAX)
-    (reply,) = primary.sent(ask.Ping(request="more"))
+    primary.sent(*[commands.Ping(request="a")] * WAITING_MAX)
+    (reply,) = primary.sent(commands.Ping(request="more"))
     assert (reply.request, reply.failure.cause) == ("more", "busy")
 
 
 def test_a_write_names_its_writer() -> None:
     primary = Primary().opened()
-    primary.sent(ask.OpenSession(request="a", title="T"))
+    primary.sent(commands.OpenSession(request="a", title="T"))
     (call,) = primary.calls
     assert call["params"]["meta"] == {
         "source_instance_id": "",
@@ -196,17 +196,17 @@ def test_a_write_names_its_writer() -> None:
 def test_a_page_of_the_history_is_cut_out_of_all_messages_newest_first() -> None:
     primary = Primary().opened()
     listed = [message(f"m{i}", "user", str(i)) for i in range(5)]
-    primary.sent(ask.GetHistory(request="a", session="s-1", limit=2))
+    primary.sent(commands.GetHistory(request="a", session="s-1", limit=2))
     (page,) = primary.sends("message.list", listed)
     assert ([m.id for m in page.items], page.next_cursor) == (["m4", "m3"], "m3")
-    primary.sent(ask.GetHistory(request="b", session="s-1", limit=9, cursor="m3"))
+    primary.sent(commands.GetHistory(request="b", session="s-1", limit=9, cursor="m3"))
     (page,) = primary.sends("message.list", listed)
     assert ([m.id for m in page.items], page.next_cursor) == (["m2", "m1", "m0"], None)
 
 
 def test_a_call_without_an_answer_is_given_up_after_10_seconds() -> None:
     primary = Primary().opened()
-    primary.sent(ask.GetSession(request="a", session="s-1"))
+    primary.sent(commands.GetSession(request="a", session="s-1"))
     assert primary.passes(9) == []
     (reply,) = primary.passes(6)
     assert (reply.request, reply.failure.cause) == ("a", "timeout")
@@ -223,7 +223,7 @@ def test_a_session_that_is_attached_brings_its_history() -> None:
     primary = Primary().opened()
     primary.attached("s-1")
     (snapshot,) = primary.sends("message.list", [message("m1", "user", "hi"), message("m2", "assistant", "ho")])
-    assert isinstance(snapshot, say.HistorySnapshot)
+    assert isinstance(snapshot, events.HistorySnapshot)
     assert ([item.id for item in snapshot.items if isinstance(item, Message)], snapshot.request) == (["m1", "m2"], "")
     assert primary.bursts[0].session == "s-1"
 
@@ -237,7 +237,7 @@ def accepted() -> Primary:
     primary.attached("s-1")
     primary.sends("message.list", [message("m0", "user", "hi"), message("m1", "assistant", "old")])
     primary.sent(run())
-    assert primary.sends("message.send", {"ok": True}) == [say.TurnAccepted(request="a")]
+    assert primary.sends("message.send", {"ok": True}) == [events.TurnAccepted(request="a")]
     return primary
 
 
@@ -247,8 +247,8 @@ NEW = [*OLD, message("m2", "user", "hi")]
 
 def test_a_turn_ends_when_its_text_was_compared_with_the_store() -> None:
     primary = accepted()
-    assert primary.publishes("llm.token", token="Hel") == [BEGUN, say.TextDelta(text="Hel")]
-    assert primary.publishes("llm.token", token="lo") == [say.TextDelta(text="lo")]
+    assert primary.publishes("llm.token", token="Hel") == [BEGUN, events.TextDelta(text="Hel")]
+    assert primary.publishes("llm.token", token="lo") == [events.TextDelta(text="lo")]
     assert primary.publishes("llm.end") == []
     assert primary.sends("message.list", [*NEW, message("m3", "assistant", "Hello")]) == DONE
 
@@ -257,10 +257,10 @@ def test_an_answer_begins_once_with_or_without_llm_start() -> None:
     """A shipped primary does not publish it (docs/dialects/pando.md, section 4)."""
     silent, told = accepted(), accepted()
     assert told.publishes("llm.start") == [BEGUN]
-    assert told.publishes("llm.token", token="a") == [say.TextDelta(text="a")]
-    assert silent.publishes("llm.token", token="a") == [BEGUN, say.TextDelta(text="a")]
+    assert told.publishes("llm.token", token="a") == [events.TextDelta(text="a")]
+    assert silent.publishes("llm.token", token="a") == [BEGUN, events.TextDelta(text="a")]
     for primary in (silent, told):
-        assert primary.publishes("llm.token", token="b") == [say.TextDelta(text="b")]
+        assert primary.publishes("llm.token", token="b") == [events.TextDelta(text="b")]
 
 
 def test_text_that_was_dropped_on_the_way_is_taken_from_the_store() -> None:
@@ -268,7 +268,7 @@ def test_text_that_was_dropped_on_the_way_is_taken_from_the_store() -> None:
     primary.publishes("llm.token", token="Hel")
     primary.publishes("llm.end")
     said = primary.sends("message.list", [*NEW, message("m3", "assistant", "Hello")])
-    assert said == [say.TextDelta(text="lo"), *DONE]
+    assert said == [events.TextDelta(text="lo"), *DONE]
 
 
 def test_text_that_the_store_contradicts_is_a_gap() -> None:
@@ -276,7 +276,7 @@ def test_text_that_the_store_contradicts_is_a_gap() -> None:
     primary.publishes("llm.token", token="Hlo")
     primary.publishes("llm.end")
     said = primary.sends("message.list", [*NEW, message("m3", "assistant", "Hello")])
-    assert [type(item) for item in said] == [say.Gap, say.TurnResult, say.StatusChanged]
+    assert [type(item) for item in said] == [events.Gap, events.TurnResult, events.StatusChanged]
 
 
 def questioned(*questions: str) -> Primary:
@@ -316,7 +316,7 @@ def test_only_the_text_after_the_answer_to_a_question_in_words_is_compared_with_
         primary.publishes("llm.token", token=published)
     primary.publishes("llm.end")
     said = primary.sends("message.list", [*NEW, message("m3", "assistant", f"Let me see.{answer}")])
-    assert said == [*([say.TextDelta(text=missing)] if missing else []), *DONE]
+    assert said == [*([events.TextDelta(text=missing)] if missing else []), *DONE]
 
 
 def test_text_after_a_question_in_words_that_the_store_contradicts_is_a_gap() -> None:
@@ -324,7 +324,7 @@ def test_text_after_a_question_in_words_that_the_store_contradicts_is_a_gap() ->
     primary.publishes("llm.token", token="Dne.")
     primary.publishes("llm.end")
     said = primary.sends("message.list", [*NEW, message("m3", "assistant", "Let me see.Done.")])
-    assert [type(item) for item in said] == [say.Gap, say.TurnResult, say.StatusChanged]
+    assert [type(item) for item in said] == [events.Gap, events.TurnResult, events.StatusChanged]
 
 
 def test_an_answer_to_a_new_input_does_not_continue_one_that_was_never_stored() -> None:
@@ -332,7 +332,7 @@ def test_an_answer_to_a_new_input_does_not_continue_one_that_was_never_stored() 
     primary.publishes("llm.start")
     primary.publishes("llm.end")
     new = [*NEW, message("m3", "user", "approve"), message("m4", "assistant", "Let me think.")]
-    assert primary.sends("message.list", new) == [say.TextDelta(text="Let me think."), *DONE]
+    assert primary.sends("message.list", new) == [events.TextDelta(text="Let me think."), *DONE]
 
 
 def test_a_store_that_is_behind_the_tokens_changes_nothing() -> None:
@@ -349,7 +349,7 @@ def test_an_end_does_not_wait_for_a_store_that_does_not_answer(refusal: bool) ->
     primary.publishes("llm.end", tokens_in=3, tokens_out=1)
     said = primary.sends("message.list", problem={"code": -32000, "message": "no"}) if refusal else primary.passes(10)
     assert said[1:] == DONE
-    assert isinstance(said[0], say.UsageReported)
+    assert isinstance(said[0], events.UsageReported)
 
 
 def test_the_next_turn_does_not_begin_before_the_last_has_ended() -> None:
@@ -357,7 +357,7 @@ def test_the_next_turn_does_not_begin_before_the_last_has_ended() -> None:
     primary.publishes("llm.end")
     assert primary.publishes("llm.token", token="x") == []
     assert primary.sends("message.list", [*NEW, message("m3", "assistant", "")]) == DONE
-    assert primary.passes(2) == [BEGUN, say.TextDelta(text="x")]
+    assert primary.passes(2) == [BEGUN, events.TextDelta(text="x")]
 
 
 def test_a_run_of_ours_ends_by_two_equal_answers_3_seconds_after_a_session_update() -> None:
@@ -369,7 +369,7 @@ def test_a_run_of_ours_ends_by_two_equal_answers_3_seconds_after_a_session_updat
     assert primary.passes(2.5) == []
     assert primary.asked() == []
     primary.passes(1)
-    assert primary.sends("message.list", stored) == [say.TextDelta(text="lo"), *DONE]
+    assert primary.sends("message.list", stored) == [events.TextDelta(text="lo"), *DONE]
     assert "the end was inferred from message.list" in primary.losses
 
 
@@ -399,7 +399,7 @@ def test_a_turn_without_an_update_ends_after_two_silences() -> None:
     primary.passes(20)
     assert primary.sends("message.list", stored) == []
     primary.passes(20)
-    assert primary.sends("message.list", stored) == [BEGUN, say.TextDelta(text="Hello"), *DONE]
+    assert primary.sends("message.list", stored) == [BEGUN, events.TextDelta(text="Hello"), *DONE]
 
 
 def test_an_inferred_end_without_a_new_answer_is_a_failure() -> None:
@@ -409,10 +409,10 @@ def test_an_inferred_end_without_a_new_answer_is_a_failure() -> None:
         primary.sends("message.list", stored)
         primary.passes(4)
         said = primary.sends("message.list", stored)
-        assert [type(item) for item in said] == [say.ErrorReported, say.StatusChanged]
+        assert [type(item) for item in said] == [events.ErrorReported, events.StatusChanged]
 
 
-CANCELLED = [say.TurnResult(end="cancelled"), IDLE]
+CANCELLED = [events.TurnResult(end="cancelled"), IDLE]
 PART = [*NEW, message("m3", "assistant", "Hel")]
 
 
@@ -420,14 +420,14 @@ def interrupted() -> Primary:
     """Return a primary that works on an input and was asked to stop."""
     primary = accepted()
     primary.publishes("llm.token", token="Hel")
-    primary.sent(ask.CancelTurn(request="c", session="s-1"))
+    primary.sent(commands.CancelTurn(request="c", session="s-1"))
     return primary
 
 
 def test_an_interrupted_turn_ends_with_the_update_after_the_answer() -> None:
     primary = interrupted()
-    assert primary.sends("session.interrupt", {"ok": True}) == [say.Reply(request="c")]
-    assert [type(item) for item in primary.publishes("session.update")] == [say.SessionUpdated]
+    assert primary.sends("session.interrupt", {"ok": True}) == [events.Reply(request="c")]
+    assert [type(item) for item in primary.publishes("session.update")] == [events.SessionUpdated]
     assert primary.sends("message.list", PART) == CANCELLED
 
 
@@ -435,7 +435,7 @@ def test_an_interrupted_turn_ends_too_if_the_update_is_read_before_the_answer() 
     """The update and the answer come on two sockets."""
     primary = interrupted()
     primary.publishes("session.update")
-    assert primary.sends("session.interrupt", {"ok": True}) == [say.Reply(request="c")]
+    assert primary.sends("session.interrupt", {"ok": True}) == [events.Reply(request="c")]
     assert primary.sends("message.list", PART) == CANCELLED
 
 
@@ -446,7 +446,7 @@ def test_a_refused_interrupt_ends_nothing() -> None:
     (refused,) = primary.sends("session.interrupt", problem={"code": -32000, "message": text})
     assert refused.failure.cause == "denied"
     assert primary.sends("message.list", PART) == []
-    assert primary.publishes("llm.token", token="lo") == [say.TextDelta(text="lo")]
+    assert primary.publishes("llm.token", token="lo") == [events.TextDelta(text="lo")]
     primary.publishes("llm.end")
     assert primary.sends("message.list", [*NEW, message("m3", "assistant", "Hello")]) == DONE
 
@@ -461,7 +461,7 @@ def test_a_repeated_update_does_not_end_the_next_turn() -> None:
     primary.sends("message.send", {"ok": True})
     primary.publishes("session.update")
     primary.sends("message.list", [*PART, message("m4", "user", "more")])
-    assert primary.publishes("llm.token", token="ok") == [BEGUN, say.TextDelta(text="ok")]
+    assert primary.publishes("llm.token", token="ok") == [BEGUN, events.TextDelta(text="ok")]
     primary.publishes("llm.end")
     stored = [*PART, message("m4", "user", "more"), message("m5", "assistant", "ok")]
     assert primary.sends("message.list", stored) == DONE
@@ -497,19 +497,22 @@ def test_an_open_tool_call_stops_the_clock_for_half_an_hour() -> None:
 def test_a_call_published_twice_begins_once_and_then_has_its_input() -> None:
     primary = accepted()
     call = {"tool_name": "bash", "call_id": "c1"}
-    assert primary.publishes("tool.start", **call, params="") == [BEGUN, say.ToolCallStarted(call="c1", name="bash")]
-    complete = say.ToolCallArguments(call="c1", name="bash", json='{"a":1}', done=True)
+    assert primary.publishes("tool.start", **call, params="") == [BEGUN, events.ToolCallStarted(call="c1", name="bash")]
+    complete = events.ToolCallArguments(call="c1", name="bash", json='{"a":1}', done=True)
     assert primary.publishes("tool.start", **call, params='{"a":1}') == [complete]
     (result,) = primary.publishes("tool.end", **call, result="ok")
-    assert result == say.ToolCallFinished(call="c1", name="bash", output="ok")
+    assert result == events.ToolCallFinished(call="c1", name="bash", output="ok")
 
 
 def test_the_input_of_a_call_published_once_comes_before_its_result() -> None:
     primary = accepted()
     call = {"tool_name": "bash", "call_id": "c1"}
-    assert primary.publishes("tool.start", **call, params="{}") == [BEGUN, say.ToolCallStarted(call="c1", name="bash")]
+    assert primary.publishes("tool.start", **call, params="{}") == [
+        BEGUN,
+        events.ToolCallStarted(call="c1", name="bash"),
+    ]
     said = primary.publishes("tool.end", **call, result="ok")
-    assert [type(item) for item in said] == [say.ToolCallArguments, say.ToolCallFinished]
+    assert [type(item) for item in said] == [events.ToolCallArguments, events.ToolCallFinished]
 
 
 def test_the_echo_of_our_input_is_dropped_once_and_inputs_of_others_are_passed_on() -> None:
@@ -526,9 +529,9 @@ def test_events_before_the_answer_to_an_input_wait_for_it() -> None:
     assert primary.publishes("llm.start") == []
     assert primary.publishes("llm.token", token="a") == []
     taken, *rest = primary.sends("message.send", {"ok": True})
-    assert (type(taken), taken.request) == (say.TurnAccepted, "a")
-    assert rest == [say.ModelTurnStarted(), say.TextDelta(text="a")]
-    assert primary.publishes("llm.token", token="b") == [say.TextDelta(text="b")]
+    assert (type(taken), taken.request) == (events.TurnAccepted, "a")
+    assert rest == [events.ModelTurnStarted(), events.TextDelta(text="a")]
+    assert primary.publishes("llm.token", token="b") == [events.TextDelta(text="b")]
 
 
 def test_events_that_waited_for_a_refused_input_belong_to_another_client() -> None:
@@ -536,9 +539,9 @@ def test_events_that_waited_for_a_refused_input_belong_to_another_client() -> No
     primary.sent(run())
     assert primary.publishes("llm.token", token="a") == []
     (refused,) = primary.sends("message.send", problem={"code": -32000, "message": "message.send: busy"})
-    assert type(refused) is say.Reply
+    assert type(refused) is events.Reply
     said = primary.sends("message.list", [message("m0", "user", "theirs")])
-    assert [type(item) for item in said] == [say.HistorySnapshot, say.ModelTurnStarted, say.TextDelta]
+    assert [type(item) for item in said] == [events.HistorySnapshot, events.ModelTurnStarted, events.TextDelta]
 
 
 def test_the_end_of_an_unseen_turn_is_counted() -> None:
@@ -571,7 +574,7 @@ def watched() -> Primary:
 
 def typed(item: Any) -> str:
     """Return the text of the message that an event says a user sent."""
-    assert isinstance(item, say.MessageAppended)
+    assert isinstance(item, events.MessageAppended)
     assert item.message.role == "user"
     return item.message.text
 
@@ -583,7 +586,7 @@ def test_the_input_that_began_a_run_comes_before_it() -> None:
     assert primary.publishes("llm.token", token="lo") == []
     words, *run = primary.sends("message.list", [*OLD, message("m2", "user", "typed"), message("m3", "assistant", "H")])
     assert typed(words) == "typed"
-    assert run == [BEGUN, say.TextDelta(text="Hel"), say.TextDelta(text="lo")]
+    assert run == [BEGUN, events.TextDelta(text="Hel"), events.TextDelta(text="lo")]
     primary.publishes("llm.end")
     stored = [*OLD, message("m2", "user", "typed"), message("m3", "assistant", "Hello")]
     assert primary.sends("message.list", stored) == DONE
@@ -603,17 +606,17 @@ def test_each_of_several_fast_runs_has_its_own_input_and_answer() -> None:
         message("m5", "assistant", "bc"),
     ]
     words, *run = primary.sends("message.list", stored)
-    assert (typed(words), run) == ("1", [BEGUN, say.TextDelta(text="a")])
+    assert (typed(words), run) == ("1", [BEGUN, events.TextDelta(text="a")])
     assert primary.sends("message.list", stored) == DONE
     words, *run = primary.sends("message.list", stored)
-    assert (typed(words), run) == ("2", [BEGUN, say.TextDelta(text="b")])
-    assert primary.sends("message.list", stored) == [say.TextDelta(text="c"), *DONE]
+    assert (typed(words), run) == ("2", [BEGUN, events.TextDelta(text="b")])
+    assert primary.sends("message.list", stored) == [events.TextDelta(text="c"), *DONE]
 
 
 def test_an_input_that_was_stored_after_its_run_is_told_before_the_end() -> None:
     primary = watched()
     primary.publishes("llm.token", token="Hello")
-    assert primary.sends("message.list", OLD) == [BEGUN, say.TextDelta(text="Hello")]
+    assert primary.sends("message.list", OLD) == [BEGUN, events.TextDelta(text="Hello")]
     primary.publishes("llm.end")
     stored = [*OLD, message("m2", "user", "typed"), message("m3", "assistant", "Hello")]
     words, *end = primary.sends("message.list", stored)
@@ -623,8 +626,8 @@ def test_an_input_that_was_stored_after_its_run_is_told_before_the_end() -> None
 def test_a_run_does_not_wait_for_a_store_that_does_not_answer() -> None:
     primary = watched()
     assert primary.publishes("llm.token", token="Hel") == []
-    assert primary.passes(2) == [BEGUN, say.TextDelta(text="Hel")]
-    assert primary.publishes("llm.token", token="lo") == [say.TextDelta(text="lo")]
+    assert primary.passes(2) == [BEGUN, events.TextDelta(text="Hel")]
+    assert primary.publishes("llm.token", token="lo") == [events.TextDelta(text="lo")]
 
 
 def test_events_that_wait_for_an_input_continue_if_ours_is_accepted() -> None:
@@ -632,14 +635,14 @@ def test_events_that_wait_for_an_input_continue_if_ours_is_accepted() -> None:
     primary.publishes("llm.token", token="a")
     primary.sent(run())
     taken, *rest = primary.sends("message.send", {"ok": True})
-    assert (type(taken), rest) == (say.TurnAccepted, [BEGUN, say.TextDelta(text="a")])
-    assert primary.publishes("llm.token", token="b") == [say.TextDelta(text="b")]
+    assert (type(taken), rest) == (events.TurnAccepted, [BEGUN, events.TextDelta(text="a")])
+    assert primary.publishes("llm.token", token="b") == [events.TextDelta(text="b")]
 
 
 def test_a_published_input_is_not_asked_for() -> None:
     primary = watched()
     primary.publishes("message.append", role="user", content="typed", message_id="m2")
-    assert primary.publishes("llm.token", token="Hel") == [BEGUN, say.TextDelta(text="Hel")]
+    assert primary.publishes("llm.token", token="Hel") == [BEGUN, events.TextDelta(text="Hel")]
     assert primary.asked() == []
     primary.publishes("llm.end")
     stored = [*OLD, message("m2", "user", "typed"), message("m3", "assistant", "Hel")]
@@ -659,9 +662,9 @@ def test_an_unseen_run_is_sent_as_history_with_the_next_run() -> None:
     primary.publishes("llm.token", token="b")
     missed = [*OLD, message("m2", "user", "1"), message("m3", "assistant", "a")]
     history, *run = primary.sends("message.list", [*missed, message("m4", "user", "2"), message("m5", "assistant", "")])
-    assert isinstance(history, say.HistorySnapshot)
+    assert isinstance(history, events.HistorySnapshot)
     assert [item.id for item in history.items if isinstance(item, Message)] == ["m0", "m1", "m2", "m3", "m4"]
-    assert run == [BEGUN, say.TextDelta(text="b")]
+    assert run == [BEGUN, events.TextDelta(text="b")]
 
 
 def test_a_history_read_during_a_run_has_no_part_of_the_answer() -> None:
@@ -679,9 +682,9 @@ def test_a_history_read_during_a_run_has_no_part_of_the_answer() -> None:
 def test_another_instance_ends_open_turns_and_is_asked_for_everything() -> None:
     primary = accepted()
     primary.publishes("llm.token", token="Hel")
-    primary.sent(ask.GetSession(request="q", session="s-1"))
+    primary.sent(commands.GetSession(request="q", session="s-1"))
     said = primary.publishes("instance.heartbeat", instance="i-2")
-    assert [type(item) for item in said] == [say.Reply, say.ErrorReported, say.StatusChanged, say.Heartbeat]
+    assert [type(item) for item in said] == [events.Reply, events.ErrorReported, events.StatusChanged, events.Heartbeat]
     assert (said[0].failure.cause, said[1].cause) == ("upstream_lost", "upstream_lost")
     assert primary.asked()[-2:] == ["session.list", "message.list"]
 
@@ -712,7 +715,7 @@ def test_a_primary_that_answers_a_ping_is_kept() -> None:
 def test_messages_that_were_dropped_unread_are_a_gap_and_everything_is_asked_again() -> None:
     primary = accepted()
     (gap,) = primary._did(primary.link.receive([Missed("pub", 7)]))
-    assert (type(gap), gap.count) == (say.Gap, 7)
+    assert (type(gap), gap.count) == (events.Gap, 7)
     assert primary.asked() == ["session.list", "message.list"]
 
 
@@ -737,9 +740,9 @@ def test_the_text_of_captured_turns_equals_their_stored_text() -> None:
             is_end = frames[0].startswith("llm.end")
             said += primary.sends("message.list", stored[: ends[turn] + is_end])
             turn += is_end
-    assert sum(isinstance(item, say.TurnResult) for item in said) == turn == 4
-    assert not [item for item in said if isinstance(item, say.Gap | say.ErrorReported)]
-    text = "".join(item.text for item in said if isinstance(item, say.TextDelta))
+    assert sum(isinstance(item, events.TurnResult) for item in said) == turn == 4
+    assert not [item for item in said if isinstance(item, events.Gap | events.ErrorReported)]
+    text = "".join(item.text for item in said if isinstance(item, events.TextDelta))
     assert text.startswith("".join(stored[i]["content"] for i in spoken[1:]))
 
 
@@ -760,9 +763,9 @@ def test_user_and_assistant_alternate_in_captured_turns_as_in_the_store() -> Non
             said += primary.sends("message.list", stored[: answers[0] + is_end])
             answers = answers[is_end:]
     order = [
-        item.message.text if isinstance(item, say.MessageAppended) else ""
+        item.message.text if isinstance(item, events.MessageAppended) else ""
         for item in said
-        if isinstance(item, say.MessageAppended | say.ModelTurnStarted)
+        if isinstance(item, events.MessageAppended | events.ModelTurnStarted)
     ]
     assert order == ["Fix parse_wait()", "", "中文总结一下日志问题", "", "torture list", "", ""]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dragoman.mappings.canonical import events as say
+from dragoman.mappings.canonical import Event, events
 from dragoman.mappings.canonical.values import Message, SessionSummary
 from dragoman.mappings.pando.translator.followed_session import FollowedSession, Interrupt, Patience
 from dragoman.mappings.pando.translator.known_messages import ECHOES_MAX
@@ -12,12 +12,12 @@ from dragoman.mappings.pando.translator.output import TEXT_MAX
 from dragoman.mappings.pando.vocabulary import keep
 from dragoman.mappings.rfc3339 import NS
 
-END = say.TurnEnded(end="completed")
-DONE = [say.TurnResult(end="completed"), say.StatusChanged(status="idle")]
+END = events.TurnEnded(end="completed")
+DONE = [events.TurnResult(end="completed"), events.StatusChanged(status="idle")]
 
 
-def echo(text: str) -> say.MessageAppended:
-    return say.MessageAppended(message=Message(role="user", text=text))
+def echo(text: str) -> events.MessageAppended:
+    return events.MessageAppended(message=Message(role="user", text=text))
 
 
 def test_the_oldest_input_whose_echo_never_came_is_forgotten() -> None:
@@ -30,20 +30,20 @@ def test_the_oldest_input_whose_echo_never_came_is_forgotten() -> None:
 
 def test_a_text_that_is_too_long_to_be_kept_is_not_repaired() -> None:
     session = FollowedSession(Patience())
-    session.take_event(say.TextDelta(text="x" * (TEXT_MAX + 1)), 0)
+    session.take_event(events.TextDelta(text="x" * (TEXT_MAX + 1)), 0)
     session.take_event(END, 0)
     assert session.take_list([Message(role="assistant", text="y", id="m")], 0) == DONE
 
 
-def system(id: str, text: str = "no model") -> say.MessageAppended:
-    return say.MessageAppended(message=Message(role="system", text=text, id=id))
+def system(id: str, text: str = "no model") -> events.MessageAppended:
+    return events.MessageAppended(message=Message(role="system", text=text, id=id))
 
 
 def answer(id: str, text: str) -> Message:
     return Message(role="assistant", text=text, id=id)
 
 
-WHY = [say.ErrorReported(cause="internal", text="no model"), say.StatusChanged(status="idle")]
+WHY = [events.ErrorReported(cause="internal", text="no model"), events.StatusChanged(status="idle")]
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_a_system_message_right_before_the_end_is_the_cause_of_a_failed_turn(
     """
     session = FollowedSession(Patience())
     session.begin_turn(0)
-    said = session.take_event(say.TextDelta(text=streamed), 0) if streamed else []
+    said = session.take_event(events.TextDelta(text=streamed), 0) if streamed else []
     assert session.take_event(system("m"), 0) == []
     assert session.take_event(END, 0) == []
     assert session.take_list(listed, 0)[-2:] == WHY
@@ -69,19 +69,21 @@ def test_a_system_message_right_before_the_end_is_the_cause_of_a_failed_turn(
 
 def test_a_system_message_before_the_end_of_a_turn_with_an_answer_is_no_cause() -> None:
     session = FollowedSession(Patience())
-    session.take_event(say.TextDelta(text="Hello"), 0)
+    session.take_event(events.TextDelta(text="Hello"), 0)
     session.take_event(system("of its own"), 0)
     session.take_event(END, 0)
     assert session.take_list([answer("m", "Hello")], 0) == [system("of its own"), *DONE]
 
 
-@pytest.mark.parametrize("then", [say.TextDelta(text="Hello"), system("next"), None], ids=["text", "system", "silence"])
-def test_a_system_message_in_a_turn_is_passed_on_with_the_next_event(then: say.Event | None) -> None:
+@pytest.mark.parametrize(
+    "then", [events.TextDelta(text="Hello"), system("next"), None], ids=["text", "system", "silence"]
+)
+def test_a_system_message_in_a_turn_is_passed_on_with_the_next_event(then: Event | None) -> None:
     session = FollowedSession(Patience())
-    session.take_event(say.TextDelta(text="He"), 0)
+    session.take_event(events.TextDelta(text="He"), 0)
     assert session.take_event(system("m"), 0) == []
     told = session.take_event(then, 0) if then is not None else session.check_time(NS)
-    assert told == [system("m"), *([then] if isinstance(then, say.TextDelta) else [])]
+    assert told == [system("m"), *([then] if isinstance(then, events.TextDelta) else [])]
 
 
 def test_an_interrupted_turn_is_cancelled_whatever_the_system_message_sends() -> None:
@@ -90,7 +92,7 @@ def test_an_interrupted_turn_is_cancelled_whatever_the_system_message_sends() ->
     session.interrupt = Interrupt(accepted=True)
     session.take_event(system("m"), 0)
     session.take_event(END, 0)
-    assert session.take_list([], 0) == [system("m"), say.TurnResult(end="cancelled"), DONE[1]]
+    assert session.take_list([], 0) == [system("m"), events.TurnResult(end="cancelled"), DONE[1]]
 
 
 def test_a_failure_counts_also_if_the_next_turn_begins_before_the_list_comes() -> None:
@@ -98,7 +100,7 @@ def test_a_failure_counts_also_if_the_next_turn_begins_before_the_list_comes() -
     session.begin_turn(0)
     session.take_event(system("m"), 0)
     session.take_event(END, 0)
-    assert session.take_event(say.TextDelta(text="Next"), 0)[:2] == WHY
+    assert session.take_event(events.TextDelta(text="Next"), 0)[:2] == WHY
 
 
 def test_the_lengths_of_silence_are_configurable() -> None:
@@ -110,7 +112,7 @@ def test_the_lengths_of_silence_are_configurable() -> None:
     assert session.wants
 
 
-def severed(*listed: Message, published: tuple[say.Event, ...] = ()) -> list[say.Event]:
+def severed(*listed: Message, published: tuple[Event, ...] = ()) -> list[Event]:
     """Return what a turn tells if for 3 s over a new connection its messages stay the same."""
     session = FollowedSession(Patience(update=3.0))
     session.begin_turn(0, "hi")
@@ -132,8 +134,8 @@ def severed(*listed: Message, published: tuple[say.Event, ...] = ()) -> list[say
 INPUT = Message(role="user", text="hi", id="u")
 RESULT = Message(role="system", text="", id="t", ext=keep(role="tool"))  # a pando stores results of tools without text
 STORED = INPUT, answer("m", "Done.")
-CALL = say.ToolCallStarted(call="c", name="look")
-LOOKS = say.TextDelta(text="I look."), CALL
+CALL = events.ToolCallStarted(call="c", name="look")
+LOOKS = events.TextDelta(text="I look."), CALL
 
 
 def test_a_turn_that_ended_before_a_new_subscription_is_over_once_its_answer_is_stored() -> None:
@@ -153,11 +155,9 @@ def test_a_turn_whose_answer_is_not_stored_goes_on_over_a_new_connection(listed:
     [(LOOKS, "I look."), ((CALL,), ""), (LOOKS[:1], "I look.")],
     ids=["text and a call", "a call", "text"],
 )
-def test_a_turn_is_over_if_the_answer_after_its_tool_call_is_stored(
-    published: tuple[say.Event, ...], first: str
-) -> None:
+def test_a_turn_is_over_if_the_answer_after_its_tool_call_is_stored(published: tuple[Event, ...], first: str) -> None:
     told = severed(INPUT, answer("m", first), RESULT, answer("n", "Done."), published=published)
-    assert say.TextDelta(text="Done.") in told
+    assert events.TextDelta(text="Done.") in told
     assert told[-2:] == DONE
 
 
@@ -168,8 +168,8 @@ def test_a_turn_is_over_if_the_answer_after_its_tool_call_is_stored(
         (LOOKS, [INPUT, answer("m", "I look.")]),
         (LOOKS, [INPUT, answer("m", "I look."), RESULT]),
         (LOOKS, [INPUT, answer("m", "I look."), RESULT, answer("n", "")]),
-        ((say.TextDelta(text="First."), *LOOKS), [INPUT, answer("m", "First."), RESULT, answer("n", "I look.")]),
-        ((say.TextDelta(text="irst."), *LOOKS), [INPUT, answer("m", "First."), RESULT, answer("n", "I look.")]),
+        ((events.TextDelta(text="First."), *LOOKS), [INPUT, answer("m", "First."), RESULT, answer("n", "I look.")]),
+        ((events.TextDelta(text="irst."), *LOOKS), [INPUT, answer("m", "First."), RESULT, answer("n", "I look.")]),
     ],
     ids=[
         "the call is in the last row",
@@ -181,7 +181,7 @@ def test_a_turn_is_over_if_the_answer_after_its_tool_call_is_stored(
     ],
 )
 def test_a_turn_with_an_open_tool_call_goes_on_over_a_new_connection(
-    published: tuple[say.Event, ...], listed: list[Message]
+    published: tuple[Event, ...], listed: list[Message]
 ) -> None:
     assert severed(*listed, published=published) == []
 
@@ -204,15 +204,15 @@ def test_a_row_without_text_behind_the_last_answer_is_no_answer() -> None:
     rows = [*STORED, RESULT, answer("n", "")]
     assert session.take_list(rows, 0) == []
     assert session.take_list(rows, NS)[-2:] == [
-        say.ErrorReported(cause="internal", text="the run ended without an answer"),
+        events.ErrorReported(cause="internal", text="the run ended without an answer"),
         DONE[1],
     ]
 
 
-UPDATE = say.SessionUpdated(session=SessionSummary(session="s"))
+UPDATE = events.SessionUpdated(session=SessionSummary(session="s"))
 FAILED = [
-    say.ErrorReported(cause="internal", text="the run ended without an answer"),
-    say.StatusChanged(status="idle"),
+    events.ErrorReported(cause="internal", text="the run ended without an answer"),
+    events.StatusChanged(status="idle"),
 ]
 
 
@@ -281,10 +281,10 @@ def test_losing_the_primary_ends_nothing_without_a_turn() -> None:
     assert FollowedSession(Patience()).end_lost_turn() == []
 
 
-LOOK: list[say.Event] = [
-    say.TextDelta(text="I look."),
+LOOK: list[Event] = [
+    events.TextDelta(text="I look."),
     UPDATE,
-    say.ToolCallFinished(call="c", name="bash", output="found"),
+    events.ToolCallFinished(call="c", name="bash", output="found"),
 ]
 """A model turn of a pando v0.3 with a model of OpenAI: nothing is published between session.update and tool.end."""
 
@@ -297,7 +297,7 @@ def after_a_hidden_call(listed: list[Message], *, updated: bool = True) -> Follo
     session = FollowedSession(Patience())
     for second, event in enumerate(LOOK):
         session.take_event(event, second * NS)
-    session.take_event(say.TextDelta(text="Once more."), 20 * NS)
+    session.take_event(events.TextDelta(text="Once more."), 20 * NS)
     if updated:
         session.take_event(UPDATE, 21 * NS)
     assert session.take_list(listed, 21 * NS) == []
@@ -330,7 +330,7 @@ def test_a_turn_without_signs_of_a_hidden_call_ends_after_the_silence(listed: li
 
 def test_without_a_hidden_call_before_it_a_turn_ends_after_the_silence() -> None:
     session = FollowedSession(Patience())
-    session.take_event(say.TextDelta(text="I look."), 0)
+    session.take_event(events.TextDelta(text="I look."), 0)
     session.take_event(UPDATE, NS)
     rows = [INPUT, answer("m", "I look.")]
     assert session.take_list(rows, NS) == []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dragoman.mappings.canonical import events as say
+from dragoman.mappings.canonical import events
 from dragoman.mappings.canonical.values import Message
 from dragoman.mappings.pando.translator.known_messages import INPUTS_MAX, KnownMessages, up_to_input
 
@@ -13,8 +13,8 @@ def user(text: str, id: str) -> Message:
     return Message(role="user", text=text, id=id)
 
 
-def texts(events: Sequence[object]) -> list[str]:
-    return [event.message.text for event in events if isinstance(event, say.MessageAppended)]
+def texts(told: Sequence[object]) -> list[str]:
+    return [event.message.text for event in told if isinstance(event, events.MessageAppended)]
 
 
 def test_the_oldest_input_that_no_list_had_is_forgotten() -> None:

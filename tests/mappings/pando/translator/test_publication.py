@@ -7,8 +7,7 @@ from typing import Any
 
 from msgspec import Raw, structs
 
-from dragoman.mappings.canonical import SessionState
-from dragoman.mappings.canonical import events as say
+from dragoman.mappings.canonical import SessionState, events
 from dragoman.mappings.canonical.values import Message
 from dragoman.mappings.dialect import Instance, Parts
 from dragoman.mappings.pando import PublicationTranslator
@@ -93,13 +92,13 @@ def test_a_change_of_the_store_is_published() -> None:
         "payload": {"method": "CreateFile"},
         "timestamp": "2026-11-21T00:54:45Z",
     }
-    said = say.StoreChanged(topic="db.file.created", change=Raw(json.dumps(change).encode()))
+    said = events.StoreChanged(topic="db.file.created", change=Raw(json.dumps(change).encode()))
     (frame,) = link(Clock()).send([said]).frames
     assert payload(frame, "db.file.created") == change
 
 
 def test_answers_are_not_published_and_frames_of_subscribers_are_faults() -> None:
     publication = link(Clock())
-    step = publication.send([say.Reply(request="r")])
+    step = publication.send([events.Reply(request="r")])
     assert (step.frames, [loss.kind for loss in step.losses]) == ([], ["Reply"])
     assert [fault.code for fault in publication.receive([Parts("pub", b"", (b"x",))]).faults] == ["invalid"]

@@ -8,9 +8,7 @@ from typing import Any
 
 import pytest
 
-from dragoman.mappings.canonical import Batch, SessionState
-from dragoman.mappings.canonical import commands as ask
-from dragoman.mappings.canonical import events as say
+from dragoman.mappings.canonical import Batch, SessionState, commands, events
 from dragoman.mappings.canonical.values import Cause, Failure, Message, Origin, SessionSummary
 from dragoman.mappings.dialect import Instance, Oversize, Parts, Step
 from dragoman.mappings.jsonrpc import PENDING_MAX
@@ -47,8 +45,8 @@ class Caller:
         return [json.loads(frame) for frame in step.frames]
 
 
-def refused(request: str, cause: Cause, text: str = "no") -> say.Reply:
-    return say.Reply(request=request, failure=Failure(cause=cause, text=text))
+def refused(request: str, cause: Cause, text: str = "no") -> events.Reply:
+    return events.Reply(request=request, failure=Failure(cause=cause, text=text))
 
 
 def error(id: str, code: int, message: str) -> dict[str, Any]:
@@ -73,8 +71,8 @@ def test_replies_keep_the_order_of_requests() -> None:
     assert caller.calls("instance.ping", {}, "b") == []
     assert caller.calls("nope", {}, "c") == []
     first, second = caller.commands
-    assert caller.receives(say.Pong(request=second.request)) == []
-    replies = caller.receives(say.TurnAccepted(request=first.request))
+    assert caller.receives(events.Pong(request=second.request)) == []
+    replies = caller.receives(events.TurnAccepted(request=first.request))
     assert [reply["id"] for reply in replies] == ["a", "b", "c"]
     assert replies[0] == result("a", {"ok": True})
     assert replies[2] == error("c", -32601, "ipc: method not found")
@@ -82,7 +80,7 @@ def test_replies_keep_the_order_of_requests() -> None:
 
 def test_an_event_that_answers_no_call_is_not_written() -> None:
     caller = Caller()
-    assert caller.receives(say.Pong(request="x"), say.Reply(request="")) == []
+    assert caller.receives(events.Pong(request="x"), events.Reply(request="")) == []
     assert [loss.why for loss in caller.step.losses] == ["answers no call"] * 2
     assert caller.link.opened().frames == []
 
@@ -91,8 +89,8 @@ def test_a_second_answer_to_one_call_is_not_written() -> None:
     caller = Caller()
     caller.calls("instance.ping", {})
     own = caller.commands[0].request
-    assert len(caller.receives(say.Pong(request=own))) == 1
-    assert caller.receives(say.Pong(request=own)) == []
+    assert len(caller.receives(events.Pong(request=own))) == 1
+    assert caller.receives(events.Pong(request=own)) == []
 
 
 @pytest.mark.parametrize("said", ["same", ""])
@@ -102,7 +100,9 @@ def test_two_calls_under_one_id_or_none_get_two_replies(said: str) -> None:
     caller.calls("session.list", None, said)
     ping, listing = caller.commands
     assert ping.request != listing.request
-    replies = caller.receives(say.SessionsListed(request=listing.request, sessions=()), say.Pong(request=ping.request))
+    replies = caller.receives(
+        events.SessionsListed(request=listing.request, sessions=()), events.Pong(request=ping.request)
+    )
     assert [reply["id"] for reply in replies] == [said, said]
     assert replies[1]["result"] == []
 
@@ -135,7 +135,7 @@ def test_calls_that_wait_when_the_link_closes_are_refused_in_order() -> None:
 def test_ping_tells_the_instance_and_its_uptime() -> None:
     caller = Caller()
     caller.calls("instance.ping", {})
-    pong = say.Pong(request=caller.commands[0].request, at=NOW)
+    pong = events.Pong(request=caller.commands[0].request, at=NOW)
     assert caller.receives(pong) == [result("r", {"status": "ok", "instance_id": "us", "uptime": "1m5s"})]
 
 
@@ -148,7 +148,7 @@ def test_the_same_list_is_an_array_for_session_list_and_an_object_for_state_sync
     ):
         caller = Caller()
         caller.calls(method, {})
-        listed = say.SessionsListed(request=caller.commands[0].request, sessions=(row,))
+        listed = events.SessionsListed(request=caller.commands[0].request, sessions=(row,))
         assert caller.receives(listed) == [result("r", expected)]
 
 
@@ -169,10 +169,10 @@ def test_all_messages_are_asked_for_and_listed_oldest_first() -> None:
     caller = Caller()
     caller.calls("message.list", {"session_id": SESSION})
     (command,) = caller.commands
-    assert isinstance(command, ask.GetHistory)
+    assert isinstance(command, commands.GetHistory)
     assert command.limit > 10**6
     newest_first = (Message(role="assistant", text="ho", id="m2", at=NOW), Message(role="user", text="hi", id="m1"))
-    (reply,) = caller.receives(say.HistorySnapshot(request=command.request, items=newest_first))
+    (reply,) = caller.receives(events.HistorySnapshot(request=command.request, items=newest_first))
     assert reply["result"] == [
         {"id": "m1", "role": "user", "content": "hi", "created_at": "0001-01-01T00:00:00Z"},
         {"id": "m2", "role": "assistant", "content": "ho", "created_at": "2026-05-09T21:28:20Z"},
@@ -187,7 +187,7 @@ def test_an_accepted_input_is_answered_by_the_batch_that_opens_its_turn() -> Non
         session=SESSION,
         epoch=1,
         first_seq=0,
-        events=[say.TurnAccepted(request=request)],
+        events=[events.TurnAccepted(request=request)],
         turn="t",
         origin=Origin(link="l", request=request),
     )
@@ -278,7 +278,7 @@ def test_a_command_that_the_backend_cannot_do_is_an_unknown_method() -> None:
 def test_an_answer_that_pando_has_no_form_for_is_still_one_reply() -> None:
     caller = Caller()
     caller.calls("session.get", {"session_id": SESSION})
-    listed = say.CompletionsListed(request=caller.commands[0].request, kind="file", entries=())
+    listed = events.CompletionsListed(request=caller.commands[0].request, kind="file", entries=())
     assert len(caller.receives(listed)) == 1
 
 
@@ -299,7 +299,7 @@ def test_a_new_session_is_answered_with_its_full_row() -> None:
     caller = Caller()
     caller.calls("db.write", {"method": "CreateSession", "params": NEW})
     (command,) = caller.commands
-    assert isinstance(command, ask.OpenSession)
+    assert isinstance(command, commands.OpenSession)
     assert (command.session, command.title) == (SESSION, "T")
     fresh = SessionState(id=SESSION, title="T", opened_at=NOW)
     (reply,) = (json.loads(frame) for frame in caller.link.attach(fresh, command.request).frames)
@@ -319,7 +319,7 @@ def test_a_renamed_session_is_answered_with_its_full_row() -> None:
     caller = Caller()
     caller.calls("db.write", {"method": "UpdateSession", "params": change})
     (command,) = caller.commands
-    assert isinstance(command, ask.RenameSession)
+    assert isinstance(command, commands.RenameSession)
     (reply,) = (json.loads(frame) for frame in caller.link.attach(state(title="T2"), command.request).frames)
     row = {
         **change,
@@ -334,7 +334,7 @@ def test_a_renamed_session_is_answered_with_its_full_row() -> None:
 def test_a_deleted_session_is_a_void_success() -> None:
     caller = Caller()
     caller.calls("db.write", {"method": "DeleteSession", "params": SESSION})
-    assert caller.receives(say.Reply(request=caller.commands[0].request)) == [{"jsonrpc": "2.0", "id": "r"}]
+    assert caller.receives(events.Reply(request=caller.commands[0].request)) == [{"jsonrpc": "2.0", "id": "r"}]
 
 
 @pytest.mark.parametrize(

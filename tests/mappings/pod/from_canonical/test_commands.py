@@ -6,8 +6,7 @@ from typing import get_args
 
 import pytest
 
-from dragoman.mappings.canonical import Command
-from dragoman.mappings.canonical import commands as ask
+from dragoman.mappings.canonical import Command, commands
 from dragoman.mappings.canonical.values import FileAttachment, ImageAttachment, Text
 from dragoman.mappings.dialect import Burst, Rendered
 from dragoman.mappings.pod import DIALECT
@@ -23,17 +22,17 @@ def written(command: Command) -> Rendered:
 @pytest.mark.parametrize(
     ("command", "frame"),
     [
-        (ask.InjectNote(text="n"), b'{"method":"notify","params":{"message":"n"}}'),
-        (ask.ResumeTurn(), b'{"method":"resume"}'),
-        (ask.CancelTurn(), b'{"method":"cancel"}'),
-        (ask.PauseTurn(), b'{"method":"pause"}'),
-        (ask.Compact(), b'{"method":"compact"}'),
-        (ask.ShutdownBackend(), b'{"method":"shutdown"}'),
-        (ask.ListSessions(limit=3), b'{"method":"list_visible_pods"}'),
-        (ask.GetSession(session="k"), b'{"method":"inspect_pod","params":{"name":"k"}}'),
-        (ask.ResumeSession(session="k"), b'{"method":"attach_or_restore_pod","params":{"name":"k"}}'),
+        (commands.InjectNote(text="n"), b'{"method":"notify","params":{"message":"n"}}'),
+        (commands.ResumeTurn(), b'{"method":"resume"}'),
+        (commands.CancelTurn(), b'{"method":"cancel"}'),
+        (commands.PauseTurn(), b'{"method":"pause"}'),
+        (commands.Compact(), b'{"method":"compact"}'),
+        (commands.ShutdownBackend(), b'{"method":"shutdown"}'),
+        (commands.ListSessions(limit=3), b'{"method":"list_visible_pods"}'),
+        (commands.GetSession(session="k"), b'{"method":"inspect_pod","params":{"name":"k"}}'),
+        (commands.ResumeSession(session="k"), b'{"method":"attach_or_restore_pod","params":{"name":"k"}}'),
         (
-            ask.ListCompletions(kind="file", prefix="s"),
+            commands.ListCompletions(kind="file", prefix="s"),
             b'{"method":"list_completions","params":{"kind":"file","prefix":"s"}}',
         ),
     ],
@@ -45,12 +44,12 @@ def test_each_command_is_written_as_its_method(command: Command, frame: bytes) -
 
 def test_each_attachment_is_a_loss_of_its_own() -> None:
     attached = (ImageAttachment(url="u"), FileAttachment(name="f", url="v"))
-    (loss,) = written(ask.SubmitInput(segments=(Text(text="x"), *attached))).losses
+    (loss,) = written(commands.SubmitInput(segments=(Text(text="x"), *attached))).losses
     assert (loss.field, loss.count) == ("segments", 2)
 
 
 def test_open_session_writes_nothing_and_is_no_loss() -> None:
-    assert written(ask.OpenSession(agent="a")) == Rendered(frames=[], losses=[])
+    assert written(commands.OpenSession(agent="a")) == Rendered(frames=[], losses=[])
 
 
 @pytest.mark.parametrize(
@@ -65,7 +64,7 @@ def test_a_command_without_a_method_is_counted_with_its_reason(kind: type[Comman
 
 
 def test_fields_without_a_place_in_a_run_are_counted_one_by_one() -> None:
-    command = ask.SubmitInput(segments=(Text(text="x"), ImageAttachment(url="u")), model="m")
+    command = commands.SubmitInput(segments=(Text(text="x"), ImageAttachment(url="u")), model="m")
     rendered = DIALECT.commands.write(Burst(items=[command]))
     assert rendered.frames == [b'{"method":"run","params":{"input":[{"kind":"text","content":"x"}]}}']
     assert [(loss.kind, loss.field) for loss in rendered.losses] == [
@@ -75,5 +74,5 @@ def test_fields_without_a_place_in_a_run_are_counted_one_by_one() -> None:
 
 
 def test_completions_of_an_unknown_kind_are_not_requested() -> None:
-    rendered = DIALECT.commands.write(Burst(items=[ask.ListCompletions(kind="emoji", prefix="")]))
+    rendered = DIALECT.commands.write(Burst(items=[commands.ListCompletions(kind="emoji", prefix="")]))
     assert (rendered.frames, [loss.field for loss in rendered.losses]) == ([], ["kind"])

@@ -6,14 +6,13 @@ from typing import Any
 
 from msgspec import Raw, json, structs
 
-from dragoman.mappings.canonical import Event
-from dragoman.mappings.canonical import events as say
+from dragoman.mappings.canonical import Event, events
 from dragoman.mappings.canonical.values import Text, WorkflowInvoke
 from dragoman.mappings.pod import Projection
 from tests.mappings.pod.rendered import batch, lines
 
-PARKS = say.QuestionAsked(text="May I?", question="q", parked=True)
-TYPED = say.QuestionAnswered(question="q", segments=(Text(text="approve"),))
+PARKS = events.QuestionAsked(text="May I?", question="q", parked=True)
+TYPED = events.QuestionAnswered(question="q", segments=(Text(text="approve"),))
 
 
 def names(found: list[Any]) -> list[str]:
@@ -38,7 +37,7 @@ def test_a_question_that_parks_the_turn_pauses_the_run() -> None:
 
 def test_a_typed_answer_is_echoed_and_begins_a_run() -> None:
     projection = Projection()
-    lines(projection, say.ModelTurnStarted(), PARKS)
+    lines(projection, events.ModelTurnStarted(), PARKS)
     found = lines(projection, TYPED)
     assert names(found) == ["user_message", "status", "invoke_start", "turn_start"]
     assert [line["data"] for line in found] == [
@@ -52,28 +51,28 @@ def test_a_typed_answer_is_echoed_and_begins_a_run() -> None:
 def test_an_answer_keeps_its_segments() -> None:
     projection = Projection()
     lines(projection, PARKS)
-    (echo, *_) = lines(projection, say.QuestionAnswered(question="q", segments=(WorkflowInvoke(slug="deny"),)))
+    (echo, *_) = lines(projection, events.QuestionAnswered(question="q", segments=(WorkflowInvoke(slug="deny"),)))
     assert echo["data"] == {"segments": [{"kind": "workflow_invoke", "slug": "deny"}]}
 
 
 def test_an_answer_without_input_begins_a_wakeup_run() -> None:
     projection = Projection()
     lines(projection, PARKS)
-    found = lines(projection, say.QuestionAnswered(question="q"))
+    found = lines(projection, events.QuestionAnswered(question="q"))
     assert names(found) == ["status", "invoke_start", "turn_start"]
     assert found[1]["data"] == {"kind": "wakeup"}
 
 
 def test_an_answer_before_the_client_attached_begins_no_run() -> None:
-    assert lines(Projection(), say.QuestionAnswered(question="q")) == []
+    assert lines(Projection(), events.QuestionAnswered(question="q")) == []
 
 
 def test_a_question_that_does_not_park_is_text_of_the_open_run() -> None:
-    assert names(lines(Projection(), say.QuestionAsked(text="A code was sent."))) == ["text_delta", "text_done"]
+    assert names(lines(Projection(), events.QuestionAsked(text="A code was sent."))) == ["text_delta", "text_done"]
 
 
 def test_a_text_of_the_gateway_outside_of_a_turn_is_a_wakeup_run() -> None:
-    found = outside(Projection(), say.QuestionAnswered(), say.QuestionAsked(text="A code was sent."))
+    found = outside(Projection(), events.QuestionAnswered(), events.QuestionAsked(text="A code was sent."))
     assert names(found) == [
         "status",
         "invoke_start",
@@ -91,14 +90,14 @@ def test_a_text_of_the_gateway_outside_of_a_turn_is_a_wakeup_run() -> None:
 def test_the_run_after_an_answer_has_the_index_of_its_model_turn() -> None:
     projection = Projection()
     lines(projection, PARKS)
-    assert lines(projection, say.QuestionAnswered(question="q", model_turn=7))[-1]["data"] == {"turn": 7}
+    assert lines(projection, events.QuestionAnswered(question="q", model_turn=7))[-1]["data"] == {"turn": 7}
     lines(projection, PARKS)
-    assert lines(projection, say.QuestionAnswered(question="q"))[-1]["data"] == {"turn": 8}
+    assert lines(projection, events.QuestionAnswered(question="q"))[-1]["data"] == {"turn": 8}
 
 
 def test_an_answer_outside_of_a_turn_and_its_reply_are_one_run() -> None:
     projection = Projection()
-    once = outside(projection, TYPED, say.QuestionAsked(text="No."))
+    once = outside(projection, TYPED, events.QuestionAsked(text="No."))
     assert names(once) == [
         "user_message",
         "status",
@@ -110,10 +109,10 @@ def test_an_answer_outside_of_a_turn_and_its_reply_are_one_run() -> None:
         "run_end",
         "status",
     ]
-    assert names(outside(projection, TYPED, say.QuestionAsked(text="No."))) == names(once), "and so is the next"
+    assert names(outside(projection, TYPED, events.QuestionAsked(text="No."))) == names(once), "and so is the next"
 
 
 def test_question_forms_of_the_backend_write_nothing() -> None:
-    form = say.InteractionRequired(question="i", kind="choices", spec=Raw(b"{}"), reason="")
-    for event in (say.ApprovalRequested(tool="x", description="y"), form, say.ApprovalResolved(approved=True)):
+    form = events.InteractionRequired(question="i", kind="choices", spec=Raw(b"{}"), reason="")
+    for event in (events.ApprovalRequested(tool="x", description="y"), form, events.ApprovalResolved(approved=True)):
         assert lines(Projection(), event) == []

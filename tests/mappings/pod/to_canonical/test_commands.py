@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from dragoman.mappings.canonical import Command
-from dragoman.mappings.canonical import commands as ask
+from dragoman.mappings.canonical import Command, commands
 from dragoman.mappings.canonical.values import FileRef, Text
 from dragoman.mappings.dialect import Step
 from dragoman.mappings.pod import DIALECT
@@ -26,21 +25,21 @@ def meant(frame: bytes) -> Command:
     [
         (
             b'{"method":"run","params":{"input":[{"kind":"text","content":"see "},{"kind":"file_ref","path":"a"}]}}',
-            ask.SubmitInput(segments=(Text(text="see "), FileRef(path="a"))),
+            commands.SubmitInput(segments=(Text(text="see "), FileRef(path="a"))),
         ),
-        (b'{"method":"notify","params":{"message":"n"}}', ask.InjectNote(text="n")),
-        (b'{"method":"resume"}', ask.ResumeTurn()),
-        (b'{"method":"cancel","params":null}', ask.CancelTurn()),
-        (b'{"method":"pause"}', ask.PauseTurn()),
-        (b'{"method":"compact"}', ask.Compact()),
-        (b'{"method":"shutdown"}', ask.ShutdownBackend()),
+        (b'{"method":"notify","params":{"message":"n"}}', commands.InjectNote(text="n")),
+        (b'{"method":"resume"}', commands.ResumeTurn()),
+        (b'{"method":"cancel","params":null}', commands.CancelTurn()),
+        (b'{"method":"pause"}', commands.PauseTurn()),
+        (b'{"method":"compact"}', commands.Compact()),
+        (b'{"method":"shutdown"}', commands.ShutdownBackend()),
         (
             b'{"method":"list_completions","params":{"kind":"workflow","prefix":"r"}}',
-            ask.ListCompletions(kind="workflow", prefix="r"),
+            commands.ListCompletions(kind="workflow", prefix="r"),
         ),
-        (b'{"method":"list_visible_pods"}', ask.ListSessions()),
-        (b'{"method":"inspect_pod","params":{"name":"k"}}', ask.GetSession(session="k")),
-        (b'{"method":"attach_or_restore_pod","params":{"name":"k"}}', ask.ResumeSession(session="k")),
+        (b'{"method":"list_visible_pods"}', commands.ListSessions()),
+        (b'{"method":"inspect_pod","params":{"name":"k"}}', commands.GetSession(session="k")),
+        (b'{"method":"attach_or_restore_pod","params":{"name":"k"}}', commands.ResumeSession(session="k")),
     ],
     ids=lambda value: type(value).__name__,
 )
@@ -62,6 +61,6 @@ def test_a_method_is_its_command_without_a_request(frame: bytes, command: Comman
 )
 def test_a_childs_report_is_a_note_with_the_report_in_ext(report: bytes, told: str) -> None:
     command = meant(b'{"method":"pod_event","params":{"kind":' + report + b"}}")
-    assert isinstance(command, ask.InjectNote)
+    assert isinstance(command, commands.InjectNote)
     assert command.text == told
     assert set(command.ext or {}) == {"pod.pod_event"}

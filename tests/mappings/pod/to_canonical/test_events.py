@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec import Raw, json
 
-from dragoman.mappings.canonical import events as say
+from dragoman.mappings.canonical import events
 from dragoman.mappings.canonical.values import Usage
 from dragoman.mappings.dialect import Step
 from dragoman.mappings.pod import DIALECT
@@ -27,16 +27,16 @@ def meant(said: str, /, **data: object) -> Any:
     [("finished", "completed"), ("paused", "paused"), ("limit_reached", "limit_reached"), ("rolled_back",) * 2],
 )
 def test_the_result_of_a_run_is_the_end_of_its_turn(result: str, end: Any) -> None:
-    assert meant("run_end", result=result) == say.TurnResult(end=end)
+    assert meant("run_end", result=result) == events.TurnResult(end=end)
 
 
 def test_the_internal_error_cancelled_ends_a_cancelled_turn() -> None:
-    assert meant("error", code="internal", message=CANCELLED) == say.TurnResult(end="cancelled")
+    assert meant("error", code="internal", message=CANCELLED) == events.TurnResult(end="cancelled")
 
 
 @pytest.mark.parametrize(("code", "text"), [("internal", "cancelled"), ("tool_error", CANCELLED)])
 def test_no_other_error_is_a_cancel(code: str, text: str) -> None:
-    assert isinstance(meant("error", code=code, message=text), say.ErrorReported)
+    assert isinstance(meant("error", code=code, message=text), events.ErrorReported)
 
 
 @pytest.mark.parametrize(("code", "cause"), CAUSE_OF_CODE.items())
@@ -54,8 +54,8 @@ def test_times_become_nanoseconds() -> None:
 
 
 def test_complete_arguments_are_done_and_fragments_are_not() -> None:
-    assert meant("tool_call_args_delta", id="c", json='{"a') == say.ToolCallArguments(call="c", json='{"a')
-    whole = say.ToolCallArguments(call="c", name="n", json="{}", done=True)
+    assert meant("tool_call_args_delta", id="c", json='{"a') == events.ToolCallArguments(call="c", json='{"a')
+    whole = events.ToolCallArguments(call="c", name="n", json="{}", done=True)
     assert meant("tool_call_done", id="c", name="n", arguments="{}") == whole
 
 

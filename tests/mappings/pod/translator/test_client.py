@@ -9,9 +9,7 @@ from typing import Any
 import pytest
 from msgspec import Raw, json, structs
 
-from dragoman.mappings.canonical import Command
-from dragoman.mappings.canonical import commands as ask
-from dragoman.mappings.canonical import events as say
+from dragoman.mappings.canonical import Command, Event, commands, events
 from dragoman.mappings.canonical.values import Failure, FileAttachment, Message, Status, Text
 from dragoman.mappings.dialect import Step
 from dragoman.mappings.pod import DIALECT, ClientTranslator
@@ -53,8 +51,8 @@ class Pod:
         return [item for burst in step.bursts for item in burst.items]
 
 
-def run(request: str, text: str) -> ask.SubmitInput:
-    return ask.SubmitInput(request=request, segments=(Text(text=text),))
+def run(request: str, text: str) -> commands.SubmitInput:
+    return commands.SubmitInput(request=request, segments=(Text(text=text),))
 
 
 def working(*commands: Command) -> Pod:
@@ -66,18 +64,18 @@ def working(*commands: Command) -> Pod:
 
 
 def answered(items: list[Any]) -> list[Any]:
-    return [item for item in items if type(item) is say.Reply]
+    return [item for item in items if type(item) is events.Reply]
 
 
-def done(request: str) -> say.Reply:
-    return say.Reply(request=request)
+def done(request: str) -> events.Reply:
+    return events.Reply(request=request)
 
 
 # -- what is sent -----------------------------------------------------------------------------------
 
 
 def test_commands_become_method_lines_without_newline() -> None:
-    step = Pod().sent(run("a", "x"), ask.CancelTurn(request="b"))
+    step = Pod().sent(run("a", "x"), commands.CancelTurn(request="b"))
     assert step.frames == [
         b'{"method":"run","params":{"input":[{"kind":"text","content":"x"}]}}',
         b'{"method":"cancel"}',
@@ -86,7 +84,7 @@ def test_commands_become_method_lines_without_newline() -> None:
 
 
 def test_a_command_without_a_method_is_refused_at_once_and_counted() -> None:
-    step = Pod().sent(ask.SetGoal(request="a", objective="o"))
+    step = Pod().sent(commands.SetGoal(request="a", objective="o"))
     (reply,) = step.bursts[0].items
     assert (reply.request, reply.failure.cause) == ("a", "unsupported")
     assert "goals" in reply.failure.text
@@ -94,38 +92,38 @@ def test_a_command_without_a_method_is_refused_at_once_and_counted() -> None:
 
 
 def test_attachments_are_refused_and_nothing_is_sent() -> None:
-    step = Pod().sent(ask.SubmitInput(request="a", segments=(Text(text="x"), FileAttachment(name="n", url="u"))))
+    step = Pod().sent(commands.SubmitInput(request="a", segments=(Text(text="x"), FileAttachment(name="n", url="u"))))
     (reply,) = step.bursts[0].items
     assert (reply.failure.cause, step.frames) == ("unsupported", [])
 
 
-@pytest.mark.parametrize("command", [ask.InjectNote(request="a", text="n"), ask.ShutdownBackend(request="a")])
+@pytest.mark.parametrize("command", [commands.InjectNote(request="a", text="n"), commands.ShutdownBackend(request="a")])
 def test_methods_without_an_answer_succeed_when_they_are_sent(command: Command) -> None:
     step = Pod().sent(command)
     assert (len(step.frames), step.bursts[0].items) == (1, [done("a")])
 
 
 def test_open_session_succeeds_by_connecting() -> None:
-    step = Pod().sent(ask.OpenSession(request="a"))
+    step = Pod().sent(commands.OpenSession(request="a"))
     assert (step.frames, step.bursts[0].items) == ([], [done("a")])
 
 
 def test_a_childs_report_is_passed_on_unchanged() -> None:
     report = Raw(b'{"kind":"shut_down","pod_name":"kid"}')
-    step = Pod().sent(ask.InjectNote(request="a", text="t", ext={"pod.pod_event": report}))
+    step = Pod().sent(commands.InjectNote(request="a", text="t", ext={"pod.pod_event": report}))
     assert step.frames == [b'{"method":"pod_event","params":{"kind":"shut_down","pod_name":"kid"}}']
 
 
 def test_a_command_without_request_is_not_answered() -> None:
     pod = Pod()
-    assert pod.sent(ask.SetGoal(objective="o"), ask.CancelTurn()).bursts == []
+    assert pod.sent(commands.SetGoal(objective="o"), commands.CancelTurn()).bursts == []
     assert answered(pod.sends(error("not_running"))) == []
 
 
 def test_pending_commands_are_bounded() -> None:
     pod = Pod()
-    pod.sent(*(ask.CancelTurn(request=str(i)) for i in range(PENDING_MAX)))
-    step = pod.sent(ask.CancelTurn(request="more"))
+    pod.sent(*(commands.CancelTurn(request=str(i)) for i in range(PENDING_MAX)))
+    step = pod.sent(commands.CancelTurn(request="more"))
     (reply,) = step.bursts[0].items
     assert (reply.request, reply.failure.cause, step.frames) == ("more", "busy", [])
 
@@ -137,23 +135,28 @@ def test_pending_commands_are_bounded() -> None:
 def test_a_run_is_accepted_by_its_echo_and_status_in_either_order(frames: tuple[bytes, ...]) -> None:
     pod = Pod()
     pod.sent(run("a", "x"))
-    assert pod.sends(frames[0]) in ([], [say.StatusChanged(status="running")])
+    assert pod.sends(frames[0]) in ([], [events.StatusChanged(status="running")])
     pod_says = pod.sends(frames[1])
-    assert pod_says[0] == say.TurnAccepted(request="a")
-    assert say.MessageAppended not in map(type, pod_says)
+    assert pod_says[0] == events.TurnAccepted(request="a")
+    assert events.MessageAppended not in map(type, pod_says)
 
 
 def test_an_accepted_run_comes_before_its_status_in_one_batch() -> None:
     pod = Pod()
     pod.sent(run("a", "x"))
     said = pod.sends(echo("x"), frame("invoke_start", kind="user_send"), RUNNING, frame("turn_start", turn=0))
-    assert [type(item) for item in said] == [say.RunStarted, say.TurnAccepted, say.StatusChanged, say.ModelTurnStarted]
+    assert [type(item) for item in said] == [
+        events.RunStarted,
+        events.TurnAccepted,
+        events.StatusChanged,
+        events.ModelTurnStarted,
+    ]
 
 
 def test_an_echo_alone_accepts_nothing() -> None:
     pod = Pod()
     pod.sent(run("a", "x"))
-    assert pod.sends(echo("x"), frame("text_delta", text="t")) == [say.TextDelta(text="t")]
+    assert pod.sends(echo("x"), frame("text_delta", text="t")) == [events.TextDelta(text="t")]
 
 
 def test_a_message_of_another_client_is_passed_on_and_accepts_nothing() -> None:
@@ -161,7 +164,7 @@ def test_a_message_of_another_client_is_passed_on_and_accepts_nothing() -> None:
     pod.sent(run("a", "x"))
     said = pod.sends(echo("y"), RUNNING)
     message = Message(role="user", text="y", segments=(Text(text="y"),))
-    assert said == [say.MessageAppended(message=message), say.StatusChanged(status="running")]
+    assert said == [events.MessageAppended(message=message), events.StatusChanged(status="running")]
 
 
 def test_a_status_before_the_run_does_not_accept_it() -> None:
@@ -174,28 +177,28 @@ def test_another_run_that_ended_does_not_accept_ours() -> None:
     pod.sent(run("a", "x"))
     pod.sends(echo("y"), RUNNING, FINISHED, IDLE)
     assert pod.sends(echo("x")) == []
-    assert pod.sends(RUNNING)[0] == say.TurnAccepted(request="a")
+    assert pod.sends(RUNNING)[0] == events.TurnAccepted(request="a")
 
 
 def test_an_echo_is_removed_once() -> None:
     pod = Pod()
     pod.sent(run("a", "x"))
     pod.sends(echo("x"), RUNNING)
-    assert [type(item) for item in pod.sends(echo("x"))] == [say.MessageAppended]
+    assert [type(item) for item in pod.sends(echo("x"))] == [events.MessageAppended]
 
 
 def test_runs_are_accepted_oldest_first() -> None:
     pod = Pod()
     pod.sent(run("a", "x"), run("b", "x"))
     accepted = [
-        i for i in pod.sends(echo("x"), RUNNING, FINISHED, IDLE, echo("x"), RUNNING) if type(i) is say.TurnAccepted
+        i for i in pod.sends(echo("x"), RUNNING, FINISHED, IDLE, echo("x"), RUNNING) if type(i) is events.TurnAccepted
     ]
-    assert accepted == [say.TurnAccepted(request="a"), say.TurnAccepted(request="b")]
+    assert accepted == [events.TurnAccepted(request="a"), events.TurnAccepted(request="b")]
 
 
 def test_already_running_answers_the_oldest_run() -> None:
     pod = working(run("a", "x"), run("b", "y"))
-    assert pod.sends(error("already_running")) == [say.Reply(request="a", failure=Failure(cause="busy", text="no"))]
+    assert pod.sends(error("already_running")) == [events.Reply(request="a", failure=Failure(cause="busy", text="no"))]
     assert answered(pod.sends(error("already_running")))[0].request == "b"
 
 
@@ -211,49 +214,53 @@ def test_an_accepted_run_is_not_refused_any_more() -> None:
 
 
 def test_a_cancelled_run_answers_the_cancel() -> None:
-    assert working(ask.CancelTurn(request="a")).sends(CANCELLED, IDLE) == [
-        say.TurnResult(end="cancelled"),
+    assert working(commands.CancelTurn(request="a")).sends(CANCELLED, IDLE) == [
+        events.TurnResult(end="cancelled"),
         done("a"),
-        say.StatusChanged(status="idle"),
+        events.StatusChanged(status="idle"),
     ]
 
 
-@pytest.mark.parametrize("command", [ask.CancelTurn(request="a"), ask.PauseTurn(request="a")])
+@pytest.mark.parametrize("command", [commands.CancelTurn(request="a"), commands.PauseTurn(request="a")])
 def test_a_rollback_answers_cancel_and_pause(command: Command) -> None:
     assert answered(working(command).sends(frame("run_end", result="rolled_back"), IDLE)) == [done("a")]
 
 
 def test_a_paused_run_answers_the_pause() -> None:
-    assert answered(working(ask.PauseTurn(request="a")).sends(frame("run_end", result="paused"), PAUSED)) == [done("a")]
+    assert answered(working(commands.PauseTurn(request="a")).sends(frame("run_end", result="paused"), PAUSED)) == [
+        done("a")
+    ]
 
 
 def test_a_cancel_after_the_end_succeeds_and_its_error_is_dropped() -> None:
-    pod = working(ask.CancelTurn(request="a"))
+    pod = working(commands.CancelTurn(request="a"))
     assert answered(pod.sends(FINISHED, IDLE)) == [done("a")]
     assert (pod.sends(error("not_running")), pod.losses) == ([], [])
 
 
 def test_a_cancel_whose_error_comes_before_the_end_succeeds_too() -> None:
-    assert working(ask.CancelTurn(request="a")).sends(error("not_running")) == [done("a")]
+    assert working(commands.CancelTurn(request="a")).sends(error("not_running")) == [done("a")]
 
 
 def test_a_cancel_without_a_run_is_refused() -> None:
     pod = Pod()
-    pod.sent(ask.CancelTurn(request="a"))
-    assert pod.sends(error("not_running")) == [say.Reply(request="a", failure=Failure(cause="not_running", text="no"))]
+    pod.sent(commands.CancelTurn(request="a"))
+    assert pod.sends(error("not_running")) == [
+        events.Reply(request="a", failure=Failure(cause="not_running", text="no"))
+    ]
 
 
 def test_a_pause_after_the_end_is_refused() -> None:
-    (reply,) = answered(working(ask.PauseTurn(request="a")).sends(FINISHED, IDLE))
+    (reply,) = answered(working(commands.PauseTurn(request="a")).sends(FINISHED, IDLE))
     assert (reply.request, reply.failure.cause) == ("a", "not_running")
 
 
 def test_a_cancel_sent_after_an_input_cancels_its_run() -> None:
     pod = Pod()
-    pod.sent(run("a", "x"), ask.CancelTurn(request="b"))
+    pod.sent(run("a", "x"), commands.CancelTurn(request="b"))
     said = pod.sends(echo("x"), RUNNING, FINISHED, IDLE)
-    assert [item for item in said if type(item) in (say.TurnAccepted, say.Reply)] == [
-        say.TurnAccepted(request="a"),
+    assert [item for item in said if type(item) in (events.TurnAccepted, events.Reply)] == [
+        events.TurnAccepted(request="a"),
         done("b"),
     ]
 
@@ -261,19 +268,19 @@ def test_a_cancel_sent_after_an_input_cancels_its_run() -> None:
 def test_pausing_a_paused_pod_succeeds_at_once() -> None:
     pod = Pod()
     pod.sends(PAUSED)
-    assert pod.sent(ask.PauseTurn(request="a")).bursts[0].items == [done("a")]
+    assert pod.sent(commands.PauseTurn(request="a")).bursts[0].items == [done("a")]
 
 
 def test_a_resume_is_answered_by_running() -> None:
     pod = Pod()
     pod.sends(PAUSED)
-    pod.sent(ask.ResumeTurn(request="a"))
-    assert pod.sends(RUNNING) == [say.StatusChanged(status="running"), done("a")]
+    pod.sent(commands.ResumeTurn(request="a"))
+    assert pod.sends(RUNNING) == [events.StatusChanged(status="running"), done("a")]
 
 
 def test_not_paused_answers_the_resume_and_keeps_its_code() -> None:
     pod = Pod()
-    pod.sent(ask.CancelTurn(request="a"), ask.ResumeTurn(request="b"))
+    pod.sent(commands.CancelTurn(request="a"), commands.ResumeTurn(request="b"))
     (reply,) = pod.sends(error("not_paused"))
     assert (reply.request, reply.failure.cause, reply.failure.ext) == (
         "b",
@@ -283,50 +290,60 @@ def test_not_paused_answers_the_resume_and_keeps_its_code() -> None:
 
 
 def test_a_resume_into_a_running_pod_is_busy() -> None:
-    assert working(ask.ResumeTurn(request="a")).sends(error("already_running"))[0].request == "a"
+    assert working(commands.ResumeTurn(request="a")).sends(error("already_running"))[0].request == "a"
 
 
 # -- discovery, completions, compact -----------------------------------------------------------------
 
 LOOKUPS = [
-    (ask.ListSessions(request="a"), frame("visible_pods", pods=[]), say.SessionsListed(request="a", sessions=())),
-    (ask.GetSession(request="a"), frame("pod_inspection", pod={}), say.PodInspected(request="a", pod=Raw(b"{}"))),
     (
-        ask.ResumeSession(request="a"),
-        frame("pod_attach_restore", result={}),
-        say.PodAttached(request="a", result=Raw(b"{}")),
+        commands.ListSessions(request="a"),
+        frame("visible_pods", pods=[]),
+        events.SessionsListed(request="a", sessions=()),
     ),
     (
-        ask.ListCompletions(request="a", kind="file", prefix=""),
+        commands.GetSession(request="a"),
+        frame("pod_inspection", pod={}),
+        events.PodInspected(request="a", pod=Raw(b"{}")),
+    ),
+    (
+        commands.ResumeSession(request="a"),
+        frame("pod_attach_restore", result={}),
+        events.PodAttached(request="a", result=Raw(b"{}")),
+    ),
+    (
+        commands.ListCompletions(request="a", kind="file", prefix=""),
         frame("completions", kind="file", entries=[]),
-        say.CompletionsListed(request="a", kind="file", entries=()),
+        events.CompletionsListed(request="a", kind="file", entries=()),
     ),
 ]
 
 
 @pytest.mark.parametrize(("command", "said", "answer"), LOOKUPS)
-def test_an_answer_gets_the_request_of_its_command(command: Command, said: bytes, answer: say.Event) -> None:
+def test_an_answer_gets_the_request_of_its_command(command: Command, said: bytes, answer: Event) -> None:
     pod = Pod()
     pod.sent(command)
     assert pod.sends(said) == [answer]
 
 
 @pytest.mark.parametrize(("command", "said", "answer"), LOOKUPS)
-def test_an_answer_to_another_client_is_dropped_and_counted(command: Command, said: bytes, answer: say.Event) -> None:
+def test_an_answer_to_another_client_is_dropped_and_counted(command: Command, said: bytes, answer: Event) -> None:
     pod = Pod()
     assert (pod.sends(said), pod.losses) == ([], [("answer to another client", 1)])
 
 
-@pytest.mark.parametrize("command", [row[0] for row in LOOKUPS[:3]] + [ask.Compact(request="a"), run("a", "x")])
+@pytest.mark.parametrize("command", [row[0] for row in LOOKUPS[:3]] + [commands.Compact(request="a"), run("a", "x")])
 def test_invalid_request_answers_the_oldest_command_that_can_be_invalid(command: Command) -> None:
     pod = Pod()
-    pod.sent(ask.CancelTurn(request="z"), command, run("b", "x"))
-    assert pod.sends(error("invalid_request")) == [say.Reply(request="a", failure=Failure(cause="invalid", text="no"))]
+    pod.sent(commands.CancelTurn(request="z"), command, run("b", "x"))
+    assert pod.sends(error("invalid_request")) == [
+        events.Reply(request="a", failure=Failure(cause="invalid", text="no"))
+    ]
 
 
 def test_completions_are_never_refused() -> None:
     pod = Pod()
-    pod.sent(ask.ListCompletions(request="a", kind="file", prefix=""))
+    pod.sent(commands.ListCompletions(request="a", kind="file", prefix=""))
     assert answered(pod.sends(error("invalid_request"), error("already_running"))) == []
 
 
@@ -336,15 +353,15 @@ def test_completions_are_never_refused() -> None:
 )
 def test_the_end_of_a_compaction_answers_compact(end: bytes) -> None:
     pod = Pod()
-    pod.sent(ask.Compact(request="a"))
+    pod.sent(commands.Compact(request="a"))
     assert answered(pod.sends(frame("compact_start"), end)) == [done("a")]
 
 
 def test_a_compact_without_anything_to_do_is_answered_by_its_alert() -> None:
     pod = Pod()
-    pod.sent(ask.Compact(request="a"))
+    pod.sent(commands.Compact(request="a"))
     alert = frame("alert", level="warn", source="compactor", message="nothing to do", timestamp_ms=1)
-    assert [type(item) for item in pod.sends(alert)] == [say.Alert, say.Reply]
+    assert [type(item) for item in pod.sends(alert)] == [events.Alert, events.Reply]
 
 
 # -- errors of others, and the rest -------------------------------------------------------------------
@@ -367,7 +384,7 @@ def test_a_failure_of_a_pod_that_does_not_run_refuses_the_oldest_run_without_an_
     pod.sent(run("a", "x"), run("b", "y"))
     (answer,) = pod.sends(error(code, "the backend cannot be reached"))
     assert (answer.request, answer.failure.text) == ("a", "the backend cannot be reached")
-    assert [type(item) for item in pod.sends(echo("y"), RUNNING, error(code))][-1] is say.ErrorReported
+    assert [type(item) for item in pod.sends(echo("y"), RUNNING, error(code))][-1] is events.ErrorReported
 
 
 def test_a_failure_of_a_running_pod_refuses_no_run() -> None:
@@ -376,7 +393,7 @@ def test_a_failure_of_a_running_pod_refuses_no_run() -> None:
 
 def test_the_error_of_a_failed_compaction_refuses_no_run() -> None:
     pod = Pod()
-    pod.sent(ask.Compact(request="a"), run("b", "x"))
+    pod.sent(commands.Compact(request="a"), run("b", "x"))
     alert = frame("alert", level="error", source="compactor", message="no", timestamp_ms=1)
     assert answered(pod.sends(frame("compact_failed", error="e"), alert, error("internal"))) == [done("a")]
     assert [item.request for item in answered(pod.sends(error("internal")))] == ["b"]
@@ -390,11 +407,11 @@ def test_the_error_for_a_bad_line_of_another_client_refuses_no_run() -> None:
 
 @pytest.mark.parametrize("code", ["provider_error", "tool_error", "internal"])
 def test_failures_are_passed_on(code: str) -> None:
-    assert [type(item) for item in Pod().sends(error(code))] == [say.ErrorReported]
+    assert [type(item) for item in Pod().sends(error(code))] == [events.ErrorReported]
 
 
 def test_an_invalid_request_in_a_run_is_its_error() -> None:
-    assert working().sends(error("invalid_request")) == [say.ErrorReported(cause="invalid", text="no")]
+    assert working().sends(error("invalid_request")) == [events.ErrorReported(cause="invalid", text="no")]
 
 
 def test_the_status_of_a_snapshot_is_used() -> None:
@@ -403,7 +420,7 @@ def test_the_status_of_a_snapshot_is_used() -> None:
         frame for path in CAPTURES for _, way, frame in captured(path) if b'"status":"running"}}' in frame[-30:]
     )
     pod.sends(snapshot)
-    pod.sent(ask.CancelTurn(request="a"))
+    pod.sent(commands.CancelTurn(request="a"))
     assert pod.sends(error("not_running")) == [done("a")]
 
 
@@ -423,7 +440,7 @@ def test_after_content_of_a_pod_that_stopped_its_status_is_told_again(status: by
     pod = Pod()
     step = pod.link.receive([RUNNING, status, LATE])
     assert pod.link.text_reader() is None
-    assert told_after_silence(step) == [say.StatusChanged(status=known)]
+    assert told_after_silence(step) == [events.StatusChanged(status=known)]
     assert pod.link.text_reader() is not None
     assert told_after_silence(step) == []
 
@@ -462,17 +479,20 @@ def test_no_silence_is_awaited_without_late_content(frames: list[bytes]) -> None
     "unread", [frame("status", status="busy"), frame("status"), frame("status", status=None), b'["status",{}]']
 )
 def test_a_status_that_cannot_be_read_is_idle_if_the_pod_runs(unread: bytes) -> None:
-    pod = working(ask.CancelTurn(request="c"))
+    pod = working(commands.CancelTurn(request="c"))
     step = pod.link.receive([LATE, unread])
     assert len(step.faults) == 1
-    assert [item for burst in step.bursts[1:] for item in burst.items] == [say.StatusChanged(status="idle"), done("c")]
+    assert [item for burst in step.bursts[1:] for item in burst.items] == [
+        events.StatusChanged(status="idle"),
+        done("c"),
+    ]
     step = pod.link.receive([unread])
     assert (len(step.faults), step.bursts) == (1, [])
 
 
 def test_pending_commands_fail_when_the_link_ends() -> None:
     pod = Pod()
-    pod.sent(run("a", "x"), ask.CancelTurn(request="b"))
+    pod.sent(run("a", "x"), commands.CancelTurn(request="b"))
     step = pod.link.closed("gone")
     replies: list[Any] = [item for burst in step.bursts for item in burst.items]
     assert [(reply.request, reply.failure.cause) for reply in replies] == [
@@ -484,7 +504,7 @@ def test_pending_commands_fail_when_the_link_ends() -> None:
 
 def test_a_batch_of_unhandled_events_is_passed_on_whole() -> None:
     said = Pod().sends(*[frame("text_delta", text=str(i)) for i in range(100)])
-    assert said == [say.TextDelta(text=str(i)) for i in range(100)]
+    assert said == [events.TextDelta(text=str(i)) for i in range(100)]
 
 
 @pytest.mark.parametrize("path", CAPTURES, ids=lambda path: path.stem)
@@ -497,9 +517,9 @@ def test_every_captured_run_of_the_client_is_accepted_or_refused_once(path: Path
             step: Step[Any] = Step()
             DIALECT.commands.receive([line], step)
             (command,) = step.bursts[0].items
-            if type(command) is ask.SubmitInput:
+            if type(command) is commands.SubmitInput:
                 asked += 1
                 pod.sent(structs.replace(command, request=str(asked)))
         else:
-            answers += [i for i in pod.sends(line) if type(i) is say.TurnAccepted or type(i) is say.Reply]
+            answers += [i for i in pod.sends(line) if type(i) is events.TurnAccepted or type(i) is events.Reply]
     assert [answer.request for answer in answers] == [str(i + 1) for i in range(asked)]

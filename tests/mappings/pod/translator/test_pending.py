@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from dragoman.mappings.canonical import Command
-from dragoman.mappings.canonical import commands as ask
+from dragoman.mappings.canonical import Command, commands
 from dragoman.mappings.canonical.values import Text
 from dragoman.mappings.pod.translator.pending import PENDING_MAX, TRACKED, PendingMethod, PendingMethods
 
 X = (Text(text="x"),)
 
 
-def run(request: str, text: str = "x") -> ask.SubmitInput:
-    return ask.SubmitInput(request=request, segments=(Text(text=text),))
+def run(request: str, text: str = "x") -> commands.SubmitInput:
+    return commands.SubmitInput(request=request, segments=(Text(text=text),))
 
 
 def pending(*commands: Command, running: bool = False) -> PendingMethods:
@@ -39,20 +38,20 @@ def test_pending_methods_are_full_at_their_limit() -> None:
 
 
 def test_commands_without_any_answer_are_not_tracked() -> None:
-    assert TRACKED.isdisjoint({ask.InjectNote, ask.ShutdownBackend, ask.OpenSession, ask.Ping})
+    assert TRACKED.isdisjoint({commands.InjectNote, commands.ShutdownBackend, commands.OpenSession, commands.Ping})
 
 
 def test_find_oldest_keeps_the_command() -> None:
-    waiting = pending(ask.Compact(request="a"), run("b"), run("c"))
-    assert request_of(waiting.find_oldest(ask.SubmitInput)) == "b"
+    waiting = pending(commands.Compact(request="a"), run("b"), run("c"))
+    assert request_of(waiting.find_oldest(commands.SubmitInput)) == "b"
     assert requests(waiting) == ["a", "b", "c"]
 
 
 def test_take_oldest_removes_that_command_alone() -> None:
-    waiting = pending(run("a"), ask.Compact(request="b"), run("c"))
-    assert request_of(waiting.take_oldest(ask.SubmitInput)) == "a"
+    waiting = pending(run("a"), commands.Compact(request="b"), run("c"))
+    assert request_of(waiting.take_oldest(commands.SubmitInput)) == "a"
     assert requests(waiting) == ["b", "c"]
-    assert waiting.take_oldest(ask.ResumeTurn) is None
+    assert waiting.take_oldest(commands.ResumeTurn) is None
 
 
 def test_an_echo_matches_the_oldest_run_once() -> None:
@@ -85,19 +84,19 @@ def test_the_status_of_an_earlier_run_does_not_accept_a_later_one() -> None:
 
 
 def test_a_stop_that_came_too_late_is_removed_and_its_error_is_expected() -> None:
-    waiting = pending(ask.CancelTurn(request="a"), running=True)
+    waiting = pending(commands.CancelTurn(request="a"), running=True)
     assert [entry.request for entry in waiting.end_run()] == ["a"]
     assert (waiting.late, waiting.entries) == (1, [])
 
 
 def test_a_stop_sent_while_nothing_runs_waits_for_its_error() -> None:
-    waiting = pending(ask.CancelTurn(request="a"))
+    waiting = pending(commands.CancelTurn(request="a"))
     assert list(waiting.end_run()) == []
     assert request_of(waiting.take_refused("not_running")) == "a"
 
 
 def test_late_errors_are_forgotten_when_a_run_begins() -> None:
-    waiting = pending(ask.PauseTurn(request="a"), running=True)
+    waiting = pending(commands.PauseTurn(request="a"), running=True)
     list(waiting.end_run())
     waiting.begin_run()
     assert waiting.late == 0
@@ -116,19 +115,19 @@ def test_late_errors_are_forgotten_when_a_run_begins() -> None:
 )
 def test_an_error_answers_the_oldest_command_that_can_fail_with_its_code(code: str, answered: str) -> None:
     waiting = pending(
-        *(ask.ListCompletions(request="completions", kind="file", prefix=""), ask.PauseTurn(request="pause")),
-        *(ask.ListSessions(request="list"), ask.ResumeTurn(request="resume"), run("run"), run("later")),
+        *(commands.ListCompletions(request="completions", kind="file", prefix=""), commands.PauseTurn(request="pause")),
+        *(commands.ListSessions(request="list"), commands.ResumeTurn(request="resume"), run("run"), run("later")),
     )
     assert request_of(waiting.take_refused(code)) == answered
 
 
 def test_already_running_answers_other_commands_when_no_run_is_pending() -> None:
-    waiting = pending(ask.GetSession(request="inspect", session="k"), ask.ResumeTurn(request="resume"))
+    waiting = pending(commands.GetSession(request="inspect", session="k"), commands.ResumeTurn(request="resume"))
     assert [request_of(waiting.take_refused("already_running")) for _ in range(3)] == ["inspect", "resume", ""]
 
 
 def test_take_all_returns_each_command_once() -> None:
-    waiting = pending(run("a"), ask.CancelTurn(request="b"))
+    waiting = pending(run("a"), commands.CancelTurn(request="b"))
     waiting.late = 3
     assert [entry.request for entry in waiting.take_all()] == ["a", "b"]
     assert (waiting.take_all(), waiting.late) == ([], 0)

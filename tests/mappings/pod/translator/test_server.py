@@ -8,9 +8,7 @@ from typing import Any
 import pytest
 from msgspec import json
 
-from dragoman.mappings.canonical import Event, SessionState
-from dragoman.mappings.canonical import commands as ask
-from dragoman.mappings.canonical import events as say
+from dragoman.mappings.canonical import Event, SessionState, commands, events
 from dragoman.mappings.canonical.values import BackendInfo, Completion, Failure, SessionSummary, Text
 from dragoman.mappings.dialect import Oversize, Step
 from dragoman.mappings.pod import ServerTranslator
@@ -50,8 +48,8 @@ def test_each_method_gets_a_request_of_ours() -> None:
         [b'{"method":"cancel"}', b'{"method":"run","params":{"input":[{"kind":"text","content":"x"}]}}']
     )
     assert items(step) == [
-        ask.CancelTurn(request="r1"),
-        ask.SubmitInput(request="r2", segments=(Text(text="x"),)),
+        commands.CancelTurn(request="r1"),
+        commands.SubmitInput(request="r2", segments=(Text(text="x"),)),
     ]
     assert [burst.request for burst in step.bursts] == ["r1", "r2"]
 
@@ -78,7 +76,7 @@ def test_a_resume_without_a_paused_run_is_refused_as_not_paused() -> None:
     translator = attached()
     (command,) = items(translator.receive([b'{"method":"resume"}']))
     failure = Failure(cause="not_running", text="nothing is paused")
-    step = translator.send([say.Reply(request=command.request, failure=failure)])
+    step = translator.send([events.Reply(request=command.request, failure=failure)])
     assert errors(step) == [("not_paused", "nothing is paused")]
 
 
@@ -107,13 +105,13 @@ def test_blank_lines_are_skipped(frame: bytes) -> None:
 
 
 def test_good_lines_after_bad_ones_are_read() -> None:
-    assert items(server().receive([b"{", b'{"method":"pause"}\r'])) == [ask.PauseTurn(request="r1")]
+    assert items(server().receive([b"{", b'{"method":"pause"}\r'])) == [commands.PauseTurn(request="r1")]
 
 
 def test_alerts_come_before_the_one_snapshot() -> None:
     state = SessionState(id=SESSION)
-    state.alerts.append(say.Alert(level="warn", source="pod", text="one", at=1_000_000))
-    state.alerts.append(say.Alert(level="error", source="compactor", text="two"))
+    state.alerts.append(events.Alert(level="warn", source="pod", text="one", at=1_000_000))
+    state.alerts.append(events.Alert(level="error", source="compactor", text="two"))
     step = server().attach(state)
     assert names(step) == ["alert", "alert", "snapshot"]
     assert [line["data"]["timestamp_ms"] for line in lines(step)[:2]] == [1, 5]
@@ -124,17 +122,17 @@ def test_a_client_never_gets_a_second_snapshot() -> None:
 
 
 def test_a_failure_is_an_error_of_its_code() -> None:
-    step = attached().send([say.Reply(request="r1", failure=Failure(cause="busy", text="a turn is open"))])
+    step = attached().send([events.Reply(request="r1", failure=Failure(cause="busy", text="a turn is open"))])
     assert errors(step) == [("already_running", "a turn is open")]
 
 
 def test_a_successful_command_has_no_answer() -> None:
-    step = attached().send([say.Reply(request="r1"), say.TurnAccepted(request="r2")])
+    step = attached().send([events.Reply(request="r1"), events.TurnAccepted(request="r2")])
     assert (step.frames, step.losses) == ([], [])
 
 
 def test_completions_are_answered() -> None:
-    listed = say.CompletionsListed(request="r1", kind="file", entries=(Completion(value="src", is_dir=True),))
+    listed = events.CompletionsListed(request="r1", kind="file", entries=(Completion(value="src", is_dir=True),))
     assert attached().send([listed]).frames == [
         b'{"event":"completions","data":{"kind":"file","entries":[{"value":"src","is_dir":true}]}}'
     ]
@@ -142,7 +140,7 @@ def test_completions_are_answered() -> None:
 
 def test_the_clients_own_session_is_listed_by_its_pod_name() -> None:
     rows = (SessionSummary(session=SESSION, status="paused"), SessionSummary(session="aaa"))
-    (line,) = lines(attached().send([say.SessionsListed(request="r", sessions=rows)]))
+    (line,) = lines(attached().send([events.SessionsListed(request="r", sessions=rows)]))
     pods = line["data"]["pods"]
     assert [(pod["pod_name"], pod["live"]["status"]) for pod in pods] == [("aaa", "idle"), ("atlas", "paused")]
 
@@ -154,18 +152,18 @@ def test_a_command_about_the_clients_own_pod_is_about_its_session(method: str, a
     translator = attached()
     (command,) = items(translator.receive([json.encode({"method": method, "params": {"name": "atlas"}})]))
     assert command.session == ""
-    step = translator.send([say.SessionOpened(request=command.request, session=SESSION, status="running")])
+    step = translator.send([events.SessionOpened(request=command.request, session=SESSION, status="running")])
     assert names(step) == [answer]
     assert b'"pod_name":"atlas"' in step.frames[0]
 
 
 def test_a_command_about_another_pod_names_it() -> None:
     (command,) = items(attached().receive([b'{"method":"inspect_pod","params":{"name":"kid"}}']))
-    assert command == ask.GetSession(request="r1", session="kid")
+    assert command == commands.GetSession(request="r1", session="kid")
 
 
 @pytest.mark.parametrize(
-    "event", [say.Pong(request="r"), say.TextDelta(text="x"), say.HistorySnapshot(items=(), request="r")]
+    "event", [events.Pong(request="r"), events.TextDelta(text="x"), events.HistorySnapshot(items=(), request="r")]
 )
 def test_an_item_that_is_no_answer_in_pod_is_counted(event: Event) -> None:
     step = attached().send([event])
@@ -174,7 +172,7 @@ def test_an_item_that_is_no_answer_in_pod_is_counted(event: Event) -> None:
 
 def test_shutdown_is_sent_once() -> None:
     translator = attached()
-    assert translator.send([say.BackendShutdown(reason="detached")]).frames == [b'{"event":"shutdown"}']
+    assert translator.send([events.BackendShutdown(reason="detached")]).frames == [b'{"event":"shutdown"}']
     assert translator.closed("the gateway stops").frames == []
 
 
