@@ -32,6 +32,7 @@ from dragoman.mappings.canonical import SessionState
 from dragoman.mappings.canonical.events import HistorySnapshot
 from dragoman.mappings.canonical.values import Item, Message, Reasoning, ToolCall
 from dragoman.mappings.dialect import NewId
+from dragoman.mappings.stored_answers import without_runs
 
 Mark = tuple[type, str, str]
 SPOKEN = ("user", "assistant")
@@ -280,11 +281,18 @@ def _correct(gap: list[Item], new: list[Message]) -> bool:
 
     Two answers are the same if no input is between them: then the store contradicts what was streamed, and is right.
     A store may join the blocks of an answer, as a gateway in the place of a pando does: then nothing is corrected.
+    Such a gateway stores neither its questions in words nor their answers: only the text behind those is added.
     """
     stored = [*takewhile(lambda message: message.role == "assistant", new)]
-    heard = [item.text for item in gap if isinstance(item, Message) and item.role == "assistant"]
-    if heard and "".join(message.text for message in stored) == "".join(heard):
+    asked = max((i for i, item in enumerate(gap) if _is_spoken(item, "user")), default=0)
+    text = "".join(message.text for message in stored)
+    rest = without_runs(text, _answers(gap[:asked]))
+    heard = _answers(gap[asked:])
+    if (heard or asked) and rest == "".join(heard):
         del new[: len(stored)]
+        return False
+    if asked and not heard and rest != text:
+        new[: len(stored)] = [structs.replace(stored[-1], text=rest)]
         return False
     corrected = False
     for i, item in enumerate(gap):
@@ -294,6 +302,10 @@ def _correct(gap: list[Item], new: list[Message]) -> bool:
             gap[i] = structs.replace(item, text=new.pop(0).text)
             corrected = True
     return corrected
+
+
+def _answers(items: Sequence[Item]) -> list[str]:
+    return [item.text for item in items if isinstance(item, Message) and item.role == "assistant"]
 
 
 # -- pages ----------------------------------------------------------------------------------------------

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from itertools import takewhile
-from operator import eq
-
 from dragoman.mappings.canonical import Event, events
+from dragoman.mappings.stored_answers import without_runs
 
 TEXT_MAX = 4 * 1024 * 1024  # characters of one turn that are kept for comparison; a longer turn is not repaired
 
@@ -111,19 +109,9 @@ class StreamedOutput:
         `continues` is True if the stored text begins with the answers of the turns in `before`.
         """
         sent = "".join(self._text)
-        stored = self._without_earlier(stored) if continues else stored
+        stored = without_runs(stored, self.before) if continues else stored
         if self.length > TEXT_MAX or sent.startswith(stored):
             return []
         if stored.startswith(sent):
             return [*self._start(), events.TextDelta(text=stored[len(sent) :])]
         return [events.Gap(text="the stored messages contradict what was streamed of the answer")]
-
-    def _without_earlier(self, stored: str) -> str:
-        """Return the stored text without the answers of the turns in `before`, whose questions are not stored.
-
-        A question is all of the text of its turn, or its last paragraph.
-        """
-        for text in self.before:
-            same = sum(takewhile(bool, map(eq, text, stored)))
-            stored = stored[same if same == len(text) else max(0, text.rfind("\n\n", 0, same + 2)) :]
-        return stored

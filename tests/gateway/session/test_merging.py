@@ -75,6 +75,24 @@ def test_an_answer_whose_blocks_the_store_joins_keeps_its_blocks() -> None:
     assert folded(after, transcript) == ["1", "a", "ToolCall", "ToolResult", "b", "2", "c"]
 
 
+QUESTION = "The agent asks for your approval of rm: it\n\ndeletes\nAnswer approve or deny."
+
+
+def test_an_answer_that_was_seen_with_questions_in_words_stays_as_it_was_seen() -> None:
+    seen = [f"Let me see.\n\n{QUESTION}", "approve", QUESTION, "deny", " Done."]
+    roles: list[Role] = ["assistant", "user", "assistant", "user", "assistant"]
+    transcript: list[Item] = [said("user", "Delete it"), *map(said, roles, seen)]
+    listed: list[Item] = [said("user", "Delete it"), said("assistant", "Let me see. Done.")]
+    assert folded(listed, transcript) is None
+
+
+def test_the_rest_of_an_answer_that_was_seen_up_to_its_question_is_added_behind_what_the_user_answered() -> None:
+    seen = f"Let me see.\n\n{QUESTION}"
+    transcript: list[Item] = [said("user", "Delete it"), said("assistant", seen), said("user", "approve")]
+    listed: list[Item] = [said("user", "Delete it"), said("assistant", "Let me see. Done.")]
+    assert folded(listed, transcript) == ["Delete it", seen, "approve", " Done."]
+
+
 def test_new_messages_begin_turns_of_their_own() -> None:
     numbers = count(1)
     items = fold_in(
