@@ -16,4 +16,5 @@ pieces        streamed content, and how neighbours are joined      narrowing   w
 wording       questions and answers in words                       digest      sums of the transcript, and its row
 weight        characters that events hold in memory                memory      what a session holds, in the budget
 slow_clients  what clients that read slowly are shown later        cancel_deadline  a cancelled turn that goes on
+earlier_runs  runs that a question in words of another gateway ended, of which the open turn is the rest
 """

@@ -19,6 +19,7 @@ from typing import Any
 
 from dragoman.gateway.session.commands import Commands
 from dragoman.gateway.session.context import SessionContext
+from dragoman.gateway.session.earlier_runs import begin_of_run, heard_before, not_heard
 from dragoman.gateway.session.inputs import Inputs
 from dragoman.gateway.session.turn_recovery import CONTENT, FoundTurn, ResumedTurn, find_turn, missed_events
 from dragoman.gateway.session.turn_states import ConnectionState, Trigger
@@ -148,8 +149,10 @@ class Reconnect:
                 self._commands.give_all(kind, UNKNOWN)
             self._commands.release()
             return state.turn is None
-        found = find_turn(state, self._input(), history)
-        if found.verdict == "unknown" and failure is not None:
+        begin = begin_of_run(state)
+        found = find_turn(state, self._input(begin), history, begin)
+        is_asked = begin < state.fresh and self._inputs.waiting_input is not None
+        if failure is not None and (found.verdict == "unknown" or (found.verdict == "running" and is_asked)):
             self._context.effects.give_up(failure)
             return True
         self.close()
@@ -165,21 +168,24 @@ class Reconnect:
         self._commands.release()
         return found.verdict == "ended" or state.turn is None
 
-    def _input(self) -> str | None:
-        """Return the text of the input that is not accepted yet or that began the open turn, None if there is none."""
-        state = self._context.state
-        waiting = self._inputs.waiting_input
-        if waiting is not None:
+    def _input(self, begin: int) -> str | None:
+        """Return the text of the input that began the backend's run, None if there is none.
+
+        That is the input which is not accepted yet or began the open turn, unless the run begins before the turn.
+        """
+        waiting, own = self._inputs.waiting_input, self._context.state.transcript[begin:]
+        if waiting is not None and not own:
             return flatten(waiting.segments)
-        fresh = state.transcript[state.fresh :]
-        inputs = (item.text for item in reversed(fresh) if isinstance(item, Message) and item.role == "user")
+        first = [item for item in own if item.turn == own[0].turn]
+        inputs = (item.text for item in reversed(first) if isinstance(item, Message) and item.role == "user")
         return next(inputs, None)
 
     def _say_missed(self, found: FoundTurn, at: int) -> None:
         state = self._context.state
         if state.turn is not None:
             known, running = state.transcript[state.fresh :], found.verdict == "running"
-            events = self._with_start(missed_events(state.turn, known, found.own, running=running))
+            own = not_heard(found.own, heard_before(state))
+            events = self._with_start(missed_events(state.turn, known, own, running=running))
             if events:
                 self._context.effects.deliver(self._context.form.feed(events, at), at)
 

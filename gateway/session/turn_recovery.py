@@ -28,6 +28,7 @@ from typing import Any, Literal
 
 from msgspec import Struct, structs
 
+from dragoman.gateway.session.earlier_runs import as_events, heard_before
 from dragoman.mappings.canonical import Event, OpenTurn, SessionState, events, prelude
 from dragoman.mappings.canonical.state import ReasoningBlock, TextBlock
 from dragoman.mappings.canonical.values import End, Failure, Item, Message, PastRun, Reasoning, ToolCall, ToolResult
@@ -58,19 +59,20 @@ class FoundTurn(Struct, frozen=True, kw_only=True):
 UNKNOWN = FoundTurn(verdict="unknown")
 
 
-def find_turn(state: SessionState, text: str | None, history: events.HistorySnapshot) -> FoundTurn:
+def find_turn(state: SessionState, text: str | None, history: events.HistorySnapshot, begin: int) -> FoundTurn:
     """Return how the turn of the input `text` stands in `history`; None is a turn without an input of its own.
 
-    `state` is as it was when the connection was lost: with that turn open, or with the input not accepted yet.
+    `state` is as it was when the connection was lost: with that turn open, or with the input not accepted yet. The
+    run of the turn begins with the item `begin` of the transcript.
     """
     if state.conversation and history.conversation and state.conversation != history.conversation:
         return UNKNOWN
     if text is None:
-        runs = _new_runs(state, history)
+        runs = _new_runs(state.transcript[:begin], history)
         if not runs and history.status == "running":
             return FoundTurn(verdict="running")
         return _state_of_run(runs[0], runs[0].first, history) if len(runs) == 1 else UNKNOWN
-    at, is_known = _find_input(state, text, history)
+    at, is_known = _find_input(state.transcript[:begin], text, history)
     if at is not None:
         run = next((run for run in history.runs if run.last > at), None)
         return _state_of_run(run, at + 1, history)
@@ -91,9 +93,9 @@ def _state_of_run(run: PastRun | None, first: int, history: events.HistorySnapsh
     return FoundTurn(verdict="ended", own=own, end="paused" if is_paused else run.end, failure=run.failure)
 
 
-def _new_runs(state: SessionState, history: events.HistorySnapshot) -> list[PastRun]:
-    """Return the runs behind everything that was known before the turn."""
-    known, spoken = _spoken(state.transcript[: state.fresh]), _spoken(history.items)
+def _new_runs(before: Sequence[Item], history: events.HistorySnapshot) -> list[PastRun]:
+    """Return the runs behind the items that were known before the turn."""
+    known, spoken = _spoken(before), _spoken(history.items)
     if spoken[: len(known)] != known:
         return []
     return [run for run in history.runs if len(_spoken(history.items[: run.first])) >= len(known)]
@@ -103,14 +105,14 @@ def _spoken(items: Sequence[Item]) -> list[tuple[str, str]]:
     return [(item.role, item.text) for item in items if isinstance(item, Message) and item.role != "system"]
 
 
-def _find_input(state: SessionState, text: str, history: events.HistorySnapshot) -> tuple[int | None, bool]:
-    """Return the index of the input, and True if the history is known to agree with the transcript before it.
+def _find_input(before: Sequence[Item], text: str, history: events.HistorySnapshot) -> tuple[int | None, bool]:
+    """Return the index of the input, and True if the history is known to agree with the items before it.
 
     A history that was rewritten meanwhile is searched from its end.
     """
     items = history.items
     inputs = [i for i, item in enumerate(items) if isinstance(item, Message) and item.role == "user"]
-    known = [text for role, text in _spoken(state.transcript[: state.fresh]) if role == "user"]
+    known = [text for role, text in _spoken(before) if role == "user"]
     texts = [text for role, text in _spoken(items) if role == "user"]
     if texts[: len(known)] == known:
         rest = inputs[len(known) :]
@@ -230,7 +232,8 @@ class ResumedTurn:
     def __init__(self, state: SessionState, *, logged: bool = False) -> None:
         self._state = state
         self._turn = state.turn.id if state.turn is not None else ""
-        self._heard: deque[Event] = deque(event for event in prelude(state) if type(event) in CONTENT)
+        heard = [*as_events(heard_before(state)), *prelude(state)]
+        self._heard: deque[Event] = deque(event for event in heard if type(event) in CONTENT)
         self._logged = logged
         self._inside = True  # the backend may be in the middle of a block of which a part was missed
         self.held: list[events.TextDelta | events.ReasoningDelta] = []

@@ -27,6 +27,8 @@ class Series:
         self._carried = [0, 0]
         self.one_by_one = False
         """True if each frame of the far gateway is read alone, as a socket may deliver them."""
+        self.lost_method = b""
+        """A method that contains these bytes does not reach the far gateway."""
 
     async def carry(self) -> None:
         """Pass frames between both gateways until neither sends any."""
@@ -45,7 +47,8 @@ class Series:
                 self.near.pod.sends(*frames)
                 await settle()
             for frame in news[1]:
-                self.links[-1].sends(frame)
+                if not self.lost_method or self.lost_method not in frame:
+                    self.links[-1].sends(frame)
 
     async def backend(self, *frames: Frame) -> None:
         """Send these frames as the backend."""
@@ -68,9 +71,13 @@ class Series:
         """Return the request id of the last action to a smooth server."""
         return str([f for f in self.far.pod.frames() if f["action"] == action][-1]["requestId"])
 
+    def client_events(self, *names: str) -> list[Frame]:
+        """Return the events with these names that the client received."""
+        return [frame for frame in self.near.clients["p"].frames() if frame["event"] in names]
+
     def texts(self) -> list[str]:
         """Return the complete text blocks that the client received."""
-        return [f["data"]["text"] for f in self.near.clients["p"].frames() if f["event"] == "text_done"]
+        return [frame["data"]["text"] for frame in self.client_events("text_done")]
 
 
 @asynccontextmanager
@@ -167,3 +174,47 @@ async def test_content_of_the_interruption_is_sent_after_the_received_content() 
 def called(call: str) -> tuple[Frame, ...]:
     """Return the events of a whole tool call."""
     return say("tool_call_start", id=call, name="ls"), say("tool_call_done", id=call, name="ls", arguments="{}")
+
+
+async def approved(made: Series) -> str:
+    """Bring the client to a question in words and approve it; return the turn at the smooth server."""
+    await made.client(run("Delete it"))
+    await made.backend(acknowledged(made.asked("create_conversation_session"), **CREATED))
+    turn = made.asked("send_message")
+    await made.backend(taken(turn), said(turn, "Let me see."), confirmation(turn))
+    await made.client(run("approve"))
+    return turn
+
+
+async def test_a_turn_goes_on_whose_connection_is_lost_behind_a_question_in_words() -> None:
+    async with series("smooth") as made:
+        turn = await approved(made)
+        await made.backend(acknowledged(made.asked("confirm_tool_action")), said(turn, "Do"))
+        await made.severed()
+        await made.backend(said(turn, "ne."), answered(turn, "Let me see.Done."))
+        first, _question, last = made.texts()
+        assert (first, last) == ("Let me see.", "Done.")
+        assert made.client_events("error", "segment_rotated") == []
+
+
+async def test_a_turn_behind_a_question_in_words_ends_with_what_it_said_while_the_connection_was_lost() -> None:
+    async with series("smooth") as made:
+        turn = await approved(made)
+        await made.backend(acknowledged(made.asked("confirm_tool_action")), said(turn, "Do"))
+        made.far.pod.sends(said(turn, "ne."), answered(turn, "Let me see.Done."))
+        await made.severed()
+        assert made.texts()[-1] == "Done."
+        assert made.client_events("error") == []
+        assert made.client_events("run_end")[-1] == say("run_end", result="finished")
+
+
+async def test_an_answer_in_words_that_was_lost_with_its_connection_is_refused_and_the_question_shown_again() -> None:
+    async with series("smooth") as made:
+        made.lost_method = b"approve"
+        await approved(made)
+        await made.severed()
+        assert [frame["data"]["message"] for frame in made.client_events("error")] == [
+            "the connection to the backend was lost"
+        ]
+        _first, question, _again, shown = made.texts()
+        assert question == shown

@@ -24,14 +24,14 @@ def in_a_turn(*parts: str) -> SessionState:
 
 def test_a_run_that_continues_is_found_by_its_input() -> None:
     history = HistorySnapshot(items=answered("Hel"), status="running")
-    assert find_turn(in_a_turn("Hel"), "Hi", history).verdict == "running"
+    assert find_turn(in_a_turn("Hel"), "Hi", history, 0).verdict == "running"
 
 
 def test_a_run_with_an_end_ends_the_turn_with_that_end() -> None:
     history = HistorySnapshot(
         items=answered("Hello"), status="idle", runs=(PastRun(first=1, last=2, end="limit_reached"),)
     )
-    found = find_turn(in_a_turn("Hel"), "Hi", history)
+    found = find_turn(in_a_turn("Hel"), "Hi", history, 0)
     assert (found.verdict, found.end) == ("ended", "limit_reached")
 
 
@@ -39,7 +39,7 @@ def test_a_snapshot_of_another_conversation_does_not_decide_the_turn() -> None:
     state = in_a_turn("Hel")
     state.conversation = "one"
     history = HistorySnapshot(items=answered("Hello"), status="running", conversation="other")
-    assert find_turn(state, "Hi", history).verdict == "unknown"
+    assert find_turn(state, "Hi", history, 0).verdict == "unknown"
 
 
 def test_a_block_received_in_part_is_sent_completely() -> None:
