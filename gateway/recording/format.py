@@ -14,6 +14,7 @@ one after the other takes *items*: a FrameLine, an EventLine, or a whole StepLin
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime
 from itertools import islice
 from typing import Annotated
 
@@ -65,6 +66,11 @@ class Header(Struct, frozen=True, kw_only=True, tag_field="kind", tag="header"):
     seq: int = 0
     lost: int = 0
     shown_as: list[str] = []
+
+    @property
+    def began(self) -> datetime:
+        """The time of t = 0 of the first part."""
+        return datetime.fromtimestamp(self.started_at / 1e9, UTC)
 
 
 # -- one step ---------------------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ import structlog
 from msgspec import Struct
 
 from dragoman.gateway.observability.ledger import Ledger
+from dragoman.gateway.recording.printable import sample
 from dragoman.gateway.recording.redaction.rules import redact_text
 from dragoman.gateway.replay.matching import FieldDifference, Likeness, is_same_command, nearest_commands
 from dragoman.gateway.replay.plan import RecordedTurn, ReplayPlan, TurnPart
@@ -182,5 +183,4 @@ def named(command: Command) -> str:
     kind = snake_case(type(command).__name__)
     if not isinstance(command, SubmitInput):
         return kind
-    text = " ".join(redact_text(flatten(command.segments)).split())
-    return f"{kind} {text if len(text) <= SAMPLE else text[: SAMPLE - 1] + '…'}"
+    return f"{kind} {sample(redact_text(flatten(command.segments)), SAMPLE)}"

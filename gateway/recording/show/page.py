@@ -13,7 +13,6 @@ import gzip
 import re
 from base64 import b64encode
 from collections.abc import Callable, Iterator, Sequence
-from datetime import UTC, datetime
 from hashlib import sha256
 from html import escape
 from pathlib import Path
@@ -23,7 +22,7 @@ import msgspec
 
 from dragoman.gateway import registry
 from dragoman.gateway.recording.lines import UP, EventLine, FrameLine, Line
-from dragoman.gateway.recording.printable import printable
+from dragoman.gateway.recording.printable import printable, sample
 from dragoman.gateway.recording.reader import Reader
 from dragoman.gateway.recording.show.projected import LossFinder
 from dragoman.gateway.recording.show.transcript import KINDS, TranscriptEntry, kind_of, transcript
@@ -81,12 +80,11 @@ def _hash(content: str) -> str:
 
 def _about(recording: Reader) -> str:
     header = recording.header
-    began = datetime.fromtimestamp(header.started_at / 1e9, UTC)
     told = {
         "route": header.route,
         "backend": header.upstream,
         "dialects": ", ".join(f"{name}@{of}" if of else name for name, of in header.dialects.items()),
-        "began": f"{began:%Y-%m-%d %H:%M:%S} UTC",
+        "began": f"{header.began:%Y-%m-%d %H:%M:%S} UTC",
         "clients know it as": ", ".join(recording.shown_as),
         "not in it": ", ".join(gap.text for gap in recording.missing),
         "dragoman": header.gateway,
@@ -126,9 +124,9 @@ def _turns(turns: Sequence[TurnFigures]) -> Iterator[str]:
     for turn in turns:
         bad = "left bad" if turn.failure or turn.end in ("failed", "") else "left"
         lost = "bad" if turn.lost else ""
-        end = _text(": ".join(filter(None, (turn.end.replace("_", " ") or "still open", turn.failure))))
+        end = _text(": ".join(filter(None, (turn.shown_end, turn.failure))))
         cells = (
-            f'<td class="said">{_text(_sample(turn.input))}</td><td>{_clock(turn.t, 3)}</td>'
+            f'<td class="said">{_text(sample(turn.input, SAMPLE))}</td><td>{_clock(turn.t, 3)}</td>'
             f'<td class="plot">{_plot(turn, longest)}</td><td>{shown_duration(turn.duration)}</td>'
             f"<td>{shown_duration(turn.first_token)}</td><td>{turn.deltas:,}</td><td>{_number(turn.input_tokens)}</td>"
             f"<td>{_number(turn.output_tokens)}</td><td>{turn.tools}</td>"
@@ -174,7 +172,7 @@ def _transcript(recording: Reader, turns: Sequence[TurnFigures], losses: LossFin
 
 def _turn_heading(turn: TurnFigures) -> str:
     told = [
-        turn.end.replace("_", " ") or "still open",
+        turn.shown_end,
         shown_duration(turn.duration),
         f"first token after {shown_duration(turn.first_token)}" if turn.first_token is not None else "",
     ]
@@ -243,7 +241,7 @@ def _group(lines: Sequence[Line], lost: dict[int, list[str]]) -> str:
     pres = "".join(f"<pre>{_text(text)}</pre>" for text in texts)
     return (
         f'<details class="line" id="l{line.seq}"><summary><b>{_text(label_of(line))}</b> {who} '
-        f"<code>{_text(_sample(' '.join(texts)))}</code></summary>{pres}</details>{losses}"
+        f"<code>{_text(sample(' '.join(texts), SAMPLE))}</code></summary>{pres}</details>{losses}"
     )
 
 
@@ -262,7 +260,7 @@ def _fold(lines: Sequence[Line]) -> str:
     return (
         f'<details class="run" id="l{first.seq}" data-first="{first.seq}" data-last="{lines[-1].seq}" '
         f'data-pieces="{packed}"><summary><b>{_text(label_of(first))}</b>{count} <span class="who">{_who(first)}'
-        f"{_mark(lines)}</span> <code>{_text(_sample(text or pieces[0][2]))}</code></summary>{whole}</details>"
+        f"{_mark(lines)}</span> <code>{_text(sample(text or pieces[0][2], SAMPLE))}</code></summary>{whole}</details>"
     )
 
 
@@ -299,12 +297,6 @@ def _named(link: str) -> str:
 def _text(text: str) -> str:
     """Return text of a peer for the content of an element; attributes have none."""
     return escape(printable(text), quote=False)
-
-
-def _sample(text: str) -> str:
-    """Return the beginning of a text, on one line."""
-    line = " ".join(text[: 4 * SAMPLE].split())
-    return line if len(line) <= SAMPLE and len(text) <= 4 * SAMPLE else f"{line[: SAMPLE - 1]}…"
 
 
 def _clock(t: int, digits: int = 6) -> str:

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from rich.console import Console
 from rich.text import Text
 
-from dragoman.gateway.recording.printable import printable
+from dragoman.gateway.recording.printable import printable, sample
 from dragoman.gateway.recording.reader import Reader, RecordedSession
 from dragoman.gateway.recording.show.transcript import TranscriptEntry
 from dragoman.gateway.recording.show.turns import TurnFigures, shown_duration
@@ -71,7 +71,7 @@ def print_sessions(sessions: Iterable[RecordedSession]) -> None:
             Text.assemble(
                 (f"{session.file}  ", "bold"),
                 (f"{began:%Y-%m-%d %H:%M:%S}  {session.route}  ", "dim"),
-                _sample(session.input),
+                sample(printable(session.input), SAMPLE),
             )
         )
         if session.shown_as:
@@ -85,10 +85,9 @@ def _console() -> Console:
 def _about(recording: Reader) -> str:
     header = recording.header
     whose = f"session {header.session}" if header.session else "of no session"
-    began = datetime.fromtimestamp(header.started_at / 1e9, UTC)
     if recording.shown_as:
         whose += f" (clients know it as {', '.join(recording.shown_as)})"
-    return printable(f"{whose}, route {header.route}, {header.upstream}, began {began:%Y-%m-%d %H:%M:%S} UTC")
+    return printable(f"{whose}, route {header.route}, {header.upstream}, began {header.began:%Y-%m-%d %H:%M:%S} UTC")
 
 
 def _entry(entry: TranscriptEntry) -> Text:
@@ -113,7 +112,6 @@ def _entry(entry: TranscriptEntry) -> Text:
 
 
 def _figures(turn: TurnFigures) -> tuple[str, ...]:
-    end = turn.end.replace("_", " ") or "still open"
     return (
         str(turn.turn),
         _clock(turn.t),
@@ -124,15 +122,9 @@ def _figures(turn: TurnFigures) -> tuple[str, ...]:
         "" if turn.output_tokens is None else f"{turn.output_tokens:,}",
         str(turn.tools),
         str(turn.lost or ""),
-        end,
-        _sample(turn.input),
+        turn.shown_end,
+        sample(printable(turn.input), SAMPLE),
     )
-
-
-def _sample(text: str) -> str:
-    """Return the beginning of a text, on one line."""
-    line = " ".join(printable(text).split())
-    return line if len(line) <= SAMPLE else f"{line[: SAMPLE - 1]}…"
 
 
 def _clock(t: int) -> str:

@@ -118,18 +118,14 @@ class _Reader:
         self._lost: dict[str, None] = {}  # of lines whose entry is not complete
         self._last: Line | None = None
         self._turns = TurnNumbers()
-        self._text: _OpenBlock | None = None
-        self._reasoning: _OpenBlock | None = None
-        self._arguments: dict[str, _OpenBlock] = {}
-        self._outputs: dict[str, _OpenBlock] = {}
+        self._blocks: dict[tuple[Kind, str], _OpenBlock] = {}  # by kind and tool call
         self._names: dict[str, str] = {}
         self._inputs: dict[tuple[str, str], list[TranscriptEntry]] = {}  # by link and request: not accepted yet
 
     @property
     def open_since(self) -> float:
         """The seq of the first line whose entry is not complete; infinite if there is none."""
-        blocks = [self._text, self._reasoning, *self._arguments.values(), *self._outputs.values()]
-        seqs = [block.first.seq for block in blocks if block is not None]
+        seqs = [block.first.seq for block in self._blocks.values()]
         return min([*seqs, *(entries[0].seq for entries in self._inputs.values())], default=inf)
 
     def read(self, line: Line | TranscriptEntry) -> Iterable[TranscriptEntry]:
@@ -183,39 +179,35 @@ class _Reader:
 
     def _unfinished(self) -> Iterator[TranscriptEntry]:
         """Yield the open blocks as they are."""
-        yield from self._close("text", self._text)
-        yield from self._close("reasoning", self._reasoning)
-        for call, block in self._arguments.items():
-            yield from self._close("tool", block, self._names.get(call, ""))
-        for call, block in self._outputs.items():
-            yield from self._close("output", block, self._names.get(call, ""))
-        self._text = self._reasoning = None
-        self._arguments, self._outputs = {}, {}
+        for kind, call in list(self._blocks):
+            yield from self._close(kind, call)
 
     def _event(self, line: EventLine, event: Any) -> Iterator[TranscriptEntry]:
         self._turns.number_of(line)  # turns are counted in the order of their first events
         match event:
             case events.TextDelta():
-                self._text = _more(self._text, line, event.text)
+                self._add("text", line, event.text)
             case events.ReasoningDelta():
-                self._reasoning = _more(self._reasoning, line, event.text)
+                self._add("reasoning", line, event.text)
             case events.TextDone():
-                yield from self._done("text", self._text, line, event.text)
-                self._text = None
+                yield from self._complete("text", line, event.text)
             case events.ReasoningDone():
-                yield from self._done("reasoning", self._reasoning, line, event.text)
-                self._reasoning = None
+                yield from self._complete("reasoning", line, event.text)
             case events.ToolCallStarted():
                 self._names[event.call] = event.name
+            case events.ToolCallArguments(done=False):
+                self._add("tool", line, event.json, event.call)
             case events.ToolCallArguments():
-                yield from self._arguments_of(line, event)
+                self._names[event.call] = event.name or self._names.get(event.call, "")
+                yield from self._complete("tool", line, event.json, event.call)
             case events.ToolOutputDelta():
-                self._outputs[event.call] = _more(self._outputs.get(event.call), line, event.text)
+                self._add("output", line, event.text, event.call)
             case events.ToolCallFinished():
-                yield from self._close("output", self._outputs.pop(event.call, None), self._names.get(event.call, ""))
-                name = event.name or self._names.pop(event.call, "")
+                yield from self._close("output", event.call)
+                name = event.name or self._names.get(event.call, "")
                 text = event.output if event.output is not None else event.summary or ""
                 yield _entry(line, self._turns.number_of(line), "error" if event.is_error else "result", name, text)
+                self._names.pop(event.call, None)
             case _:
                 yield from self._plain(line, event)
 
@@ -228,53 +220,27 @@ class _Reader:
         kind, text = say(event) if say is not None else ("detail", "")
         yield _entry(line, self._turns.number_of(line), kind, _name(event), text)
 
-    def _arguments_of(self, line: EventLine, event: events.ToolCallArguments) -> Iterator[TranscriptEntry]:
-        if not event.done:
-            self._arguments[event.call] = _more(self._arguments.get(event.call), line, event.json)
-            return
-        first = self._arguments.pop(event.call, None)
-        name = event.name or self._names.get(event.call, "")
-        redacted = line.redacted or (first is not None and first.redacted)
-        at = first.first if first is not None else line
-        yield TranscriptEntry(
-            seq=at.seq,
-            t=at.t,
-            kind="tool",
-            turn=self._turns.number_of(line),
-            name=name,
-            text=event.json,
-            redacted=redacted,
-        )
+    # -- blocks ----------------------------------------------------------------------------------------
 
-    def _done(self, kind: Kind, block: _OpenBlock | None, line: EventLine, text: str) -> Iterator[TranscriptEntry]:
-        at = block.first if block is not None else line
-        if text or block is not None:
-            redacted = line.redacted or (block is not None and block.redacted)
-            whole = text or "".join(block.parts if block is not None else ())
-            yield TranscriptEntry(
-                seq=at.seq, t=at.t, kind=kind, turn=self._turns.number_of(line), text=whole, redacted=redacted
-            )
+    def _add(self, kind: Kind, line: EventLine, text: str, call: str = "") -> _OpenBlock:
+        """Add a piece to a block, which the first piece opens."""
+        block = self._blocks.setdefault((kind, call), _OpenBlock(first=line, parts=[]))
+        block.parts.append(text)
+        block.redacted = block.redacted or line.redacted
+        return block
 
-    def _close(self, kind: Kind, block: _OpenBlock | None, name: str = "") -> Iterator[TranscriptEntry]:
+    def _complete(self, kind: Kind, line: EventLine, text: str, call: str = "") -> Iterator[TranscriptEntry]:
+        """Yield the entry of a block whose whole `text` is known now; without it the pieces count."""
+        if text or kind == "tool":
+            self._add(kind, line, text, call).parts = [text]
+        return self._close(kind, call)
+
+    def _close(self, kind: Kind, call: str) -> Iterator[TranscriptEntry]:
+        block = self._blocks.pop((kind, call), None)
         if block is not None:
-            at = block.first
-            yield TranscriptEntry(
-                seq=at.seq,
-                t=at.t,
-                kind=kind,
-                turn=self._turns.number_of(at),
-                name=name,
-                text="".join(block.parts),
-                redacted=block.redacted,
-            )
-
-
-def _more(block: _OpenBlock | None, line: EventLine, text: str) -> _OpenBlock:
-    if block is None:
-        block = _OpenBlock(first=line, parts=[])
-    block.parts.append(text)
-    block.redacted = block.redacted or line.redacted
-    return block
+            number, name = self._turns.number_of(block.first), self._names.get(call, "")
+            entry = _entry(block.first, number, kind, name, "".join(block.parts))
+            yield structs.replace(entry, redacted=block.redacted)
 
 
 def _entry(line: Line, turn: int, kind: Kind, name: str, text: str) -> TranscriptEntry:

@@ -41,6 +41,11 @@ class TurnFigures(Struct, kw_only=True):
     end: str = ""
     failure: str = ""
 
+    @property
+    def shown_end(self) -> str:
+        """How the turn ended, as people read it."""
+        return self.end.replace("_", " ") or "still open"
+
 
 def shown_duration(micros: int | None) -> str:
     """Return a time in µs as people read it, "" for None."""

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from dragoman.gateway.recording.printable import printable
+from dragoman.gateway.recording.printable import printable, sample
 
 
 @pytest.mark.parametrize("text", ["Grüße 🦀\n\tja", "木曜日に届きます。", "عربي", ""])
@@ -24,3 +24,10 @@ def test_ordinary_text_is_printed_unchanged(text: str) -> None:
 )
 def test_control_characters_and_direction_marks_are_escaped(text: str, shown: str) -> None:
     assert printable(text) == shown
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"), [("a\n  b", "a b"), ("abcdef", "abcdef"), ("abcdefg", "abcde…"), (" " * 30 + "a", "…")]
+)
+def test_a_sample_is_one_line_of_limited_length(text: str, shown: str) -> None:
+    assert sample(text, 6) == shown
