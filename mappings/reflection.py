@@ -1,10 +1,16 @@
-"""The types of structs, described by msgspec: codecs read undocumented JSON by them."""
+"""The types of structs: unions of them, and their descriptions by msgspec, by which codecs read undocumented JSON."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any, Union
 
 from msgspec import Struct, inspect
+
+
+def union_of(base: type[Struct]) -> Any:
+    """Return the union of the direct subclasses of `base`, in the order in which they are declared."""
+    return Union[tuple(base.__subclasses__())]  # noqa: UP007  # bars cannot join a tuple
 
 
 def struct_type(kind: type[Struct]) -> inspect.StructType:

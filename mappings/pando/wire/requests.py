@@ -12,8 +12,10 @@ from msgspec import UNSET, Raw, UnsetType
 
 from dragoman.mappings.pando.wire.base import Wire
 from dragoman.mappings.pando.wire.times import ZERO
+from dragoman.mappings.reflection import union_of
 
 EMPTY = Raw(b"{}")
+"""The params of requests whose params are ignored: real clients send `{}` or null."""
 
 Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 
@@ -45,28 +47,25 @@ class Project(Wire, frozen=True, kw_only=True):
     project_id: str | UnsetType = UNSET
 
 
-class NoParams(RequestBase, frozen=True, kw_only=True):
-    """Base class of requests whose params are ignored: real clients send `{}` or null."""
-
-    params: Raw = EMPTY
-
-
-class InstancePing(NoParams, frozen=True, kw_only=True):
+class InstancePing(RequestBase, frozen=True, kw_only=True):
     """Check that the instance is alive."""
 
     method: Literal["instance.ping"] = "instance.ping"
+    params: Raw = EMPTY
 
 
-class InstanceInfo(NoParams, frozen=True, kw_only=True):
+class InstanceInfo(RequestBase, frozen=True, kw_only=True):
     """Request facts about the instance; no version of pando has a handler for it."""
 
     method: Literal["instance.info"] = "instance.info"
+    params: Raw = EMPTY
 
 
-class SessionList(NoParams, frozen=True, kw_only=True):
+class SessionList(RequestBase, frozen=True, kw_only=True):
     """List the sessions."""
 
     method: Literal["session.list"] = "session.list"
+    params: Raw = EMPTY
 
 
 class SessionGet(RequestBase, frozen=True, kw_only=True):
@@ -214,18 +213,5 @@ class Write(RequestBase, frozen=True, kw_only=True):
     params: StoreCall
 
 
-Request = (
-    InstancePing
-    | InstanceInfo
-    | SessionList
-    | SessionGet
-    | SessionActivate
-    | MessageList
-    | MessageSend
-    | SessionInterrupt
-    | StateSync
-    | CreateSession
-    | UpdateSession
-    | DeleteSession
-    | Write
-)
+Request = union_of(RequestBase)
+"""The union of all requests."""

@@ -11,6 +11,7 @@ from msgspec import UNSET, Raw, UnsetType
 
 from dragoman.mappings.pando.wire.base import Wire
 from dragoman.mappings.pando.wire.times import ZERO
+from dragoman.mappings.reflection import union_of
 
 
 class Session(Wire, frozen=True, kw_only=True):
@@ -225,18 +226,5 @@ class StoreChange(Envelope, frozen=True, kw_only=True):
     payload: Changed = Changed()
 
 
-Topic = (
-    SessionList
-    | SessionUpdate
-    | SessionActivated
-    | SessionDeleted
-    | MessageAppend
-    | LlmStart
-    | LlmToken
-    | LlmEnd
-    | ToolStart
-    | ToolEnd
-    | InstanceHeartbeat
-    | InstanceShutdown
-    | StoreChange
-)
+Topic = union_of(Envelope)
+"""The union of all published messages."""

@@ -16,9 +16,9 @@ from dragoman.mappings.pod.wire import methods as wire
 from dragoman.mappings.pod.wire.values import ChildReport
 from dragoman.mappings.rules import Lossy, Rules
 
-FROM_COMMAND = Rules[[Losses], wire.Method]("canonical commands -> pod")
+FROM_COMMAND = Rules[[Losses], wire.MethodBase]("canonical commands -> pod")
 
-Methods = tuple[wire.Method, ...]
+Methods = tuple[wire.MethodBase, ...]
 
 
 @FROM_COMMAND.rule(

@@ -39,9 +39,9 @@ from dragoman.mappings.pod.vocabulary import (
 from dragoman.mappings.pod.wire import events as wire
 from dragoman.mappings.rules import Emulated, Lossy, Rules
 
-FROM_EVENT = Rules[[Context], wire.Event]("canonical events -> pod")
+FROM_EVENT = Rules[[Context], wire.EventBase]("canonical events -> pod")
 
-Events = tuple[wire.Event, ...]
+Events = tuple[wire.EventBase, ...]
 
 
 @FROM_EVENT.rule(

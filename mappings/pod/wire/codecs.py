@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import get_args
 
 from dragoman.mappings.codec import Codec
-from dragoman.mappings.pod.wire.events import Event
-from dragoman.mappings.pod.wire.methods import Method
+from dragoman.mappings.pod.wire.events import Event, EventBase
+from dragoman.mappings.pod.wire.methods import Method, MethodBase
 from dragoman.mappings.pod.wire.values import Segment
 
 MAX_DEPTH = 128  # serde_json's default: a deeper line is a parse error for every real peer
@@ -47,5 +47,5 @@ def _usual_event(value: object) -> object:
     return _usual_form(value, "event", "data", "segments")
 
 
-METHODS: Codec[Method] = Codec("pod", Method, max_depth=MAX_DEPTH, unique_keys=True, reshape=_usual_method)
-EVENTS: Codec[Event] = Codec("pod", Event, max_depth=MAX_DEPTH, reshape=_usual_event)
+METHODS: Codec[MethodBase] = Codec("pod", Method, max_depth=MAX_DEPTH, unique_keys=True, reshape=_usual_method)
+EVENTS: Codec[EventBase] = Codec("pod", Event, max_depth=MAX_DEPTH, reshape=_usual_event)

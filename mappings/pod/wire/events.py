@@ -9,13 +9,14 @@ the same, to find text that is not UTF-8. Their keys are sorted when they are wr
 
 from __future__ import annotations
 
-from typing import Literal, Union
+from typing import Literal
 from uuid import UUID
 
 from msgspec import UNSET, UnsetType
 
 from dragoman.mappings.canonical.values import snake_case
 from dragoman.mappings.pod.wire.values import I64, U16, U32, U64, CompletionKind, Segment, Wire, check_u64
+from dragoman.mappings.reflection import union_of
 
 PodStatus = Literal["idle", "running", "paused"]
 InvokeKind = Literal["user_send", "notify", "pod_event", "system_reminder", "wakeup"]
@@ -479,39 +480,5 @@ class Shutdown(EventBase, frozen=True, kw_only=True, omit_defaults=True):
     data: None = None
 
 
-Event = Union[  # noqa: UP007  # thirty-four names read better in a list than joined by bars
-    Snapshot,
-    UserMessage,
-    SystemItem,
-    InvokeStart,
-    TurnStart,
-    TurnEnd,
-    LlmCallStart,
-    LlmCallEnd,
-    LlmRetry,
-    LlmContinuation,
-    TextDelta,
-    TextDone,
-    ThinkingStart,
-    ThinkingDelta,
-    ThinkingDone,
-    ToolCallStart,
-    ToolCallArgsDelta,
-    ToolCallDone,
-    ToolResult,
-    Usage,
-    RunEnd,
-    Error,
-    SegmentRotated,
-    Status,
-    Completions,
-    VisiblePods,
-    PodInspection,
-    PodAttachRestore,
-    Alert,
-    MemoryWorker,
-    CompactStart,
-    CompactDone,
-    CompactFailed,
-    Shutdown,
-]
+Event = union_of(EventBase)
+"""The union of all events."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dragoman.mappings.canonical.values import snake_case
 from dragoman.mappings.pod.wire.values import ChildReport, CompletionKind, Segment, Wire
+from dragoman.mappings.reflection import union_of
 
 
 class MethodBase(Wire, frozen=True, kw_only=True, tag_field="method", tag=snake_case):
@@ -110,17 +111,5 @@ class AttachOrRestorePod(MethodBase, frozen=True, kw_only=True):
     params: Name
 
 
-Method = (
-    Run
-    | Notify
-    | PodEvent
-    | Resume
-    | Cancel
-    | Pause
-    | Compact
-    | Shutdown
-    | ListCompletions
-    | ListVisiblePods
-    | InspectPod
-    | AttachOrRestorePod
-)
+Method = union_of(MethodBase)
+"""The union of all methods."""

@@ -305,7 +305,7 @@ FROM_EVENT.none(
 @FROM_EVENT.rule(events.ApprovalRequested, produces=(wire.WriteConfirmationRequired,), fidelity=Lossy(("question",)))
 def approval_requested(event: events.ApprovalRequested, context: Context) -> Messages:
     asked = wire.WriteConfirmation(tool_id=event.tool, action_description=event.description)
-    data = wire.WriteConfirmationData(request_id=context.request_id, data=asked)
+    data = wire.Mirror(request_id=context.request_id, data=asked)
     return (wire.WriteConfirmationRequired(request_id=context.top, data=data, timestamp=context.timestamp),)
 
 
@@ -320,7 +320,7 @@ def otp_required(event: events.OtpRequired, context: Context) -> Messages:
         available_channels=channels or ["email"],
         auth_level=event.auth_level,
     )
-    data = wire.OtpRequiredData(request_id=context.request_id, data=asked)
+    data = wire.Mirror(request_id=context.request_id, data=asked)
     return (wire.OtpVerificationRequired(request_id=context.top, data=data, timestamp=context.timestamp),)
 
 
@@ -330,13 +330,13 @@ def otp_sent(event: events.OtpSent, context: Context) -> Messages:
         context.lose(event, why="smooth knows the channels email and sms")
         return ()
     sent = wire.OtpDelivery(channel=event.channel, masked_destination=event.destination)
-    data = wire.OtpDeliveryData(request_id=context.request_id, data=sent)
+    data = wire.Mirror(request_id=context.request_id, data=sent)
     return (wire.OtpSent(request_id=context.top, data=data, timestamp=context.timestamp),)
 
 
 @FROM_EVENT.rule(events.OtpVerified, produces=(wire.OtpVerified,))
 def otp_verified(event: events.OtpVerified, context: Context) -> Messages:
-    data = wire.OtpSuccessData(request_id=context.request_id, data=wire.OtpSuccess(message=event.text))
+    data = wire.Mirror(request_id=context.request_id, data=wire.OtpSuccess(message=event.text))
     return (wire.OtpVerified(request_id=context.top, data=data, timestamp=context.timestamp),)
 
 
@@ -351,7 +351,7 @@ def otp_invalid(event: events.OtpInvalid, context: Context) -> Messages:
 def otp_failure(context: Context, reason: str | None, attempts: int, text: str) -> wire.OtpInvalid:
     """Return otp_invalid, as an event or as the answer to verify_otp."""
     failed = wire.OtpFailure(error=reason, attempts_remaining=attempts, message=text)
-    data = wire.OtpFailureData(request_id=context.request_id, data=failed)
+    data = wire.Mirror(request_id=context.request_id, data=failed)
     return wire.OtpInvalid(request_id=context.top, data=data, timestamp=context.timestamp)
 
 
@@ -365,7 +365,7 @@ def interaction_required(event: events.InteractionRequired, context: Context) ->
         context.lose(event, why="the description of a form is an object")
         return ()
     asked = wire.Interaction(interaction_id=event.question, kind=event.kind, spec=spec, reason=event.reason)
-    data = wire.InteractionData(request_id=context.request_id, data=asked)
+    data = wire.Mirror(request_id=context.request_id, data=asked)
     return (wire.InteractionRequired(request_id=context.top, data=data, timestamp=context.timestamp),)
 
 
@@ -379,7 +379,7 @@ def interaction_invalid(event: events.InteractionInvalid, context: Context) -> M
         errors=faults or [wire.FieldFault(field="", message=event.text)],
         message=event.text,
     )
-    data = wire.InteractionInvalidData(request_id=context.request_id, data=refused)
+    data = wire.Mirror(request_id=context.request_id, data=refused)
     return (wire.InteractionInvalid(request_id=context.top, data=data, timestamp=context.timestamp),)
 
 

@@ -6,11 +6,12 @@ translator checks formats and lengths. The seed's key `before` for history pages
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, TypeAlias, Union
+from typing import Annotated, Literal
 
 from msgspec import Meta
 
 from dragoman.mappings.codec import Codec
+from dragoman.mappings.reflection import union_of
 from dragoman.mappings.smooth.wire.base import ActionBase, Closed
 from dragoman.mappings.smooth.wire.spellings import usual_action
 
@@ -128,18 +129,7 @@ class Ping(ActionBase, frozen=True, kw_only=True, tag="ping"):
     """Check that the server is alive."""
 
 
-AnyAction: TypeAlias = Union[  # noqa: UP007  # in a list like the events
-    CreateConversationSession,
-    GetSession,
-    GetConversationMessages,
-    ListConversations,
-    RenameConversation,
-    SendMessage,
-    ConfirmToolAction,
-    VerifyOtp,
-    SubmitInteraction,
-    Cancel,
-    Ping,
-]
+AnyAction = union_of(ActionBase)
+"""The union of all actions."""
 
-ACTIONS: Codec[AnyAction] = Codec("smooth", AnyAction, max_depth=MAX_DEPTH, reshape=usual_action)
+ACTIONS: Codec[ActionBase] = Codec("smooth", AnyAction, max_depth=MAX_DEPTH, reshape=usual_action)

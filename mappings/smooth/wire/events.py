@@ -7,11 +7,12 @@ Opaque JSON has the type `object`: it is decoded, so that only valid JSON in UTF
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, TypeAlias, Union
+from typing import Annotated, Generic, Literal, TypeVar
 
 from msgspec import UNSET, Meta
 
 from dragoman.mappings.codec import Codec
+from dragoman.mappings.reflection import union_of
 from dragoman.mappings.smooth.wire.base import Closed, EventBase
 from dragoman.mappings.smooth.wire.spellings import COUNT_MAX, usual_event
 
@@ -202,6 +203,18 @@ class Pong(EventBase, frozen=True, kw_only=True, tag="pong"):
     data: PongData | None = None
 
 
+# -- questions to the user --------------------------------------------------------------------------
+
+T = TypeVar("T")
+
+
+class Mirror(Closed, Generic[T], frozen=True, kw_only=True):
+    """The `data` of a question: the mirrored request id, and what is asked or answered."""
+
+    request_id: str
+    data: T
+
+
 class WriteConfirmation(Closed, frozen=True, kw_only=True):
     """The action that the backend asks permission for; `tool_id` is the tool's name."""
 
@@ -209,17 +222,10 @@ class WriteConfirmation(Closed, frozen=True, kw_only=True):
     action_description: str
 
 
-class WriteConfirmationData(Closed, frozen=True, kw_only=True):
-    """Mirror of a confirmation."""
-
-    request_id: str
-    data: WriteConfirmation
-
-
 class WriteConfirmationRequired(EventBase, frozen=True, kw_only=True, tag="write_confirmation_required"):
     """A question that parks the turn until the user approves or denies."""
 
-    data: WriteConfirmationData
+    data: Mirror[WriteConfirmation]
 
 
 class OtpChallenge(Closed, frozen=True, kw_only=True):
@@ -231,17 +237,10 @@ class OtpChallenge(Closed, frozen=True, kw_only=True):
     auth_level: str
 
 
-class OtpRequiredData(Closed, frozen=True, kw_only=True):
-    """Mirror of an OTP challenge."""
-
-    request_id: str
-    data: OtpChallenge
-
-
 class OtpVerificationRequired(EventBase, frozen=True, kw_only=True, tag="otp_verification_required"):
     """A tool was refused because the user is not identified. The turn ends; it is not parked."""
 
-    data: OtpRequiredData
+    data: Mirror[OtpChallenge]
 
 
 class OtpDelivery(Closed, frozen=True, kw_only=True):
@@ -251,17 +250,10 @@ class OtpDelivery(Closed, frozen=True, kw_only=True):
     masked_destination: str
 
 
-class OtpDeliveryData(Closed, frozen=True, kw_only=True):
-    """Mirror of a delivery."""
-
-    request_id: str
-    data: OtpDelivery
-
-
 class OtpSent(EventBase, frozen=True, kw_only=True, tag="otp_sent"):
     """A one-time code was sent."""
 
-    data: OtpDeliveryData
+    data: Mirror[OtpDelivery]
 
 
 class OtpSuccess(Closed, frozen=True, kw_only=True):
@@ -270,17 +262,10 @@ class OtpSuccess(Closed, frozen=True, kw_only=True):
     message: str
 
 
-class OtpSuccessData(Closed, frozen=True, kw_only=True):
-    """Mirror of a success."""
-
-    request_id: str
-    data: OtpSuccess
-
-
 class OtpVerified(EventBase, frozen=True, kw_only=True, tag="otp_verified"):
     """The code was right; the client sends its message again."""
 
-    data: OtpSuccessData
+    data: Mirror[OtpSuccess]
 
 
 class OtpFailure(Closed, frozen=True, kw_only=True):
@@ -291,17 +276,10 @@ class OtpFailure(Closed, frozen=True, kw_only=True):
     message: str
 
 
-class OtpFailureData(Closed, frozen=True, kw_only=True):
-    """Mirror of a failure."""
-
-    request_id: str
-    data: OtpFailure
-
-
 class OtpInvalid(EventBase, frozen=True, kw_only=True, tag="otp_invalid"):
     """The code was wrong."""
 
-    data: OtpFailureData
+    data: Mirror[OtpFailure]
 
 
 class Interaction(Closed, frozen=True, kw_only=True):
@@ -313,17 +291,10 @@ class Interaction(Closed, frozen=True, kw_only=True):
     reason: str
 
 
-class InteractionData(Closed, frozen=True, kw_only=True):
-    """Mirror of an interaction."""
-
-    request_id: str
-    data: Interaction
-
-
 class InteractionRequired(EventBase, frozen=True, kw_only=True, tag="interaction_required"):
     """A question that parks the turn until the form is filled in or declined."""
 
-    data: InteractionData
+    data: Mirror[Interaction]
 
 
 class FieldFault(Closed, frozen=True, kw_only=True):
@@ -342,37 +313,13 @@ class InteractionFaults(Closed, frozen=True, kw_only=True):
     message: str
 
 
-class InteractionInvalidData(Closed, frozen=True, kw_only=True):
-    """Mirror of a refusal."""
-
-    request_id: str
-    data: InteractionFaults
-
-
 class InteractionInvalid(EventBase, frozen=True, kw_only=True, tag="interaction_invalid"):
     """A form was refused; the turn stays parked."""
 
-    data: InteractionInvalidData
+    data: Mirror[InteractionFaults]
 
 
-AnyEvent: TypeAlias = Union[  # noqa: UP007  # seventeen names read better in a list than joined by bars
-    ImmediateResponse,
-    StreamToken,
-    StreamReasoning,
-    StreamPreamble,
-    StreamChunk,
-    EventualResponse,
-    Cancelled,
-    ErrorEvent,
-    WriteConfirmationRequired,
-    OtpVerificationRequired,
-    OtpSent,
-    OtpVerified,
-    OtpInvalid,
-    InteractionRequired,
-    InteractionInvalid,
-    Keepalive,
-    Pong,
-]
+AnyEvent = union_of(EventBase)
+"""The union of all events."""
 
-EVENTS: Codec[AnyEvent] = Codec("smooth", AnyEvent, max_depth=MAX_DEPTH, reshape=usual_event)
+EVENTS: Codec[EventBase] = Codec("smooth", AnyEvent, max_depth=MAX_DEPTH, reshape=usual_event)
