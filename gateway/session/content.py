@@ -99,6 +99,12 @@ class Content:
         else:
             self._runs.emit(events.ReasoningDone(text=text))
 
+    def model_continued(self, event: events.ModelContinuation) -> None:
+        """End the open block, because the stream of the model broke inside it: the model begins its answer anew."""
+        self._runs.require_turn()
+        self.close_block()
+        self._runs.emit(event)
+
     # -- tool calls ------------------------------------------------------------------------------------
 
     def call_started(self, event: events.ToolCallStarted) -> None:

@@ -138,6 +138,15 @@ def _call_arguments(state: SessionState, event: events.ToolCallArguments) -> Non
         block.parts.append(event.json)
 
 
+def _continued(state: SessionState, _event: events.ModelContinuation) -> None:
+    """Drop the calls without a result: the stream of the model broke, and the backend does not run them."""
+    turn = state.turn
+    if turn is not None:
+        dropped = {call for call, block in turn.calls.items() if block.result is None}
+        turn.blocks = [block for block in turn.blocks if not (isinstance(block, CallBlock) and block.call in dropped)]
+        turn.calls = {call: block for call, block in turn.calls.items() if call not in dropped}
+
+
 def _call_finished(state: SessionState, event: events.ToolCallFinished) -> None:
     turn = state.turn
     block = turn.calls.get(event.call) if turn is not None else None
@@ -300,6 +309,7 @@ FOLD: dict[type, Fold] = {
     events.ReasoningDone: _block_done,
     events.ToolCallStarted: _call_started,
     events.ToolCallArguments: _call_arguments,
+    events.ModelContinuation: _continued,
     events.ToolCallFinished: _call_finished,
     events.ApprovalRequested: _asked,
     events.InteractionRequired: _asked,

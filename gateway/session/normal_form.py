@@ -58,7 +58,6 @@ _CONTENT = (
     events.ModelCallStarted,
     events.ModelCallEnded,
     events.ModelRetry,
-    events.ModelContinuation,
 )
 
 
@@ -434,6 +433,7 @@ class NormalForm:
         events.ToolCallStarted: ("_content", Content.call_started),
         events.ToolCallArguments: ("_content", Content.call_arguments),
         events.ToolCallFinished: ("_content", Content.call_finished),
+        events.ModelContinuation: ("_content", Content.model_continued),
         events.ApprovalRequested: ("questions", QuestionForm.asked),
         events.InteractionRequired: ("questions", QuestionForm.asked),
         events.ApprovalResolved: ("questions", QuestionForm.resolved),

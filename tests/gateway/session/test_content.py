@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dragoman.mappings.canonical.events import (
     Gap,
+    ModelContinuation,
     ReasoningDelta,
     ReasoningDone,
     ReasoningStarted,
@@ -16,7 +17,7 @@ from dragoman.mappings.canonical.events import (
     TurnEnded,
 )
 from dragoman.mappings.canonical.state import prelude
-from dragoman.mappings.canonical.values import Origin, Reasoning
+from dragoman.mappings.canonical.values import Origin, Reasoning, ToolCall
 from tests.gateway.session.hand_fed import Session, kinds
 
 
@@ -78,6 +79,42 @@ def test_a_block_closed_by_the_gateway_is_not_shown_again_when_the_backend_close
     session.accept()
     session.feed(TextDelta(text="a"), ToolCallStarted(call="c", name="grep"))
     assert session.feed(TextDone(text="a")) == []
+
+
+BROKE = ModelContinuation(index=0, attempt=1, max_attempts=3, reason="closed")
+
+
+def test_a_block_in_which_the_stream_of_the_model_broke_ends_there_and_the_next_text_is_another_block() -> None:
+    session = Session()
+    session.accept()
+    said = session.feed(TextDelta(text="He"), BROKE, TextDelta(text="Hello"), TextDone(text="Hello"))
+    assert said == [
+        TextDelta(text="He"),
+        TextDone(text="He"),
+        BROKE,
+        TextDelta(text="Hello"),
+        TextDone(text="Hello"),
+    ]
+    end = session.feed(StatusChanged(status="idle"))[-1]
+    assert isinstance(end, TurnEnded)
+    assert end.text == "HeHello", "clients saw both"
+
+
+def test_calls_that_the_stream_of_the_model_began_before_it_broke_are_dropped() -> None:
+    session = Session()
+    session.accept()
+    session.feed(
+        ToolCallStarted(call="a", name="ls"),
+        ToolCallFinished(call="a", output="x"),
+        ToolCallArguments(call="b", name="ls", json="{}", done=True),
+        ToolCallStarted(call="c", name="grep"),
+        ToolCallArguments(call="c", json='{"pat'),
+    )
+    assert session.feed(BROKE) == [BROKE]
+    assert [event.call for event in prelude(session.state) if isinstance(event, ToolCallStarted)] == ["a"]
+    assert "ToolCallArguments" not in kinds(session.feed(StatusChanged(status="idle")))
+    assert [item.call for item in session.state.transcript if isinstance(item, ToolCall)] == ["a"]
+    assert session.state.unanswered == {}
 
 
 def test_a_result_completes_the_arguments_of_its_call() -> None:
