@@ -85,9 +85,12 @@ class SessionContext(Struct, frozen=True, kw_only=True):
     def may_run_unheard(self) -> bool:
         """True if the backend may run a turn, or know a question, that began before this gateway did.
 
-        A turn that a connection of this gateway left behind is cancelled over the next one.
+        A turn that a connection of this gateway left behind is cancelled over the next one. A pod tells with its
+        history whether it runs, and that may still come.
         """
         state = self.state
+        if self.upstream.single_session and self.upstream.turn_outlives_connection:
+            return state.snapshot_ext is None
         return self.upstream.keeps_turns and state.backend_ids is not None and not state.abandoned
 
     @property

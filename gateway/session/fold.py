@@ -65,6 +65,7 @@ def _history(state: SessionState, event: events.HistorySnapshot) -> None:
     state.unanswered = dict(list(calls.items())[-UNANSWERED_KEPT:])
     if event.status is not None:
         state.status = event.status
+        state.found_running = event.status == "running" and state.turn is None
     if event.backend is not None:
         state.backend = event.backend
 
@@ -212,6 +213,7 @@ def _result(state: SessionState, event: events.TurnResult) -> None:
 
 def _status(state: SessionState, event: events.StatusChanged) -> None:
     state.status = event.status
+    state.found_running = state.found_running and event.status == "running"
 
 
 def _alert(state: SessionState, event: events.Alert) -> None:

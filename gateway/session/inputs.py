@@ -84,7 +84,8 @@ class Inputs:
     def may_cancel(self, client: Client) -> bool:
         """Return True if this client may cancel what runs, if anything runs.
 
-        Clients of some dialects cancel only what they began, or what a client began that has left.
+        Clients of some dialects cancel only what they began, what a client began that has left, or a turn that the
+        gateway found running at the backend.
         """
         if not client.dialect.cancels_own_turns or not self.runs:
             return True
@@ -93,7 +94,9 @@ class Inputs:
         pending = context.in_flight.find_command(self.waiting)
         if pending is not None and pending.client is not None:
             owner = pending.client.id
-        return owner == client.id or (bool(owner) and owner not in context.delivery.attachments)
+        if not owner:
+            return context.state.found_running
+        return owner == client.id or owner not in context.delivery.attachments
 
     def settled(self, request: str) -> None:
         """Take note that the command of this request has its answer."""

@@ -193,6 +193,7 @@ class SessionState(Struct, kw_only=True):
     owner: str = "local"
     agent: str = ""
     status: Status = "idle"
+    found_running: bool = False  # the backend ran a turn already when its history came: its client is not known
     opened_at: int = 0  # ns
     updated_at: int = 0
     backend: BackendInfo = BackendInfo()

@@ -11,8 +11,8 @@ from dragoman.gateway.config.model import Limits
 from tests.gateway.backends.in_memory_pando import InMemoryPandoGateway, frames, in_memory_pando_gateway, row
 from tests.gateway.codewhale_messages import line
 from tests.gateway.in_memory import InMemoryGateway, Script, in_memory_gateway
-from tests.gateway.pod_messages import CANCEL, echo, problem, run, say, snapshot, status, took
-from tests.gateway.smooth_client_messages import accepted, ask, cancel, cancelled
+from tests.gateway.pod_messages import CANCEL, delta, echo, problem, run, run_entries, say, snapshot, status, took
+from tests.gateway.smooth_client_messages import CREATE, accepted, ask, cancel, cancelled, send, token
 from tests.gateway.smooth_server_messages import answered, said, stopped, taken, told
 from tests.gateway.smooth_server_messages import problem as refused
 from tests.idle import settle
@@ -91,6 +91,70 @@ async def test_a_smooth_client_that_comes_back_cancels_the_turn_that_it_left() -
             .pod_receives(CANCEL)
             .pod_sends(*CANCELLED)
             .receives("b", cancelled("$turn"))
+            .done()
+        )
+
+
+@pytest.mark.parametrize("heard", [True, False])
+async def test_a_smooth_client_cancels_a_turn_that_runs_since_before_the_gateway(heard: bool) -> None:
+    """Its client may have begun it through a gateway that was replaced by this one."""
+    news = (delta("Hel"),) if heard else ()
+    async with in_memory_gateway() as made:
+        await (
+            made.script()
+            .connects("a")
+            .sends("a", CREATE)
+            .pod_sends(snapshot(*run_entries("Hi"), status="running"), *news)
+            .ignores("a")
+            .sends("a", cancel("r1"))
+            .pod_receives(CANCEL)
+            .pod_sends(*CANCELLED)
+            .ignores("a")
+            .submits("a", "r2", "Next")
+            .done()
+        )
+        assert not made.session.state.found_running
+
+
+async def test_a_cancel_before_the_history_of_a_pod_reaches_it_before_the_next_input() -> None:
+    async with in_memory_gateway() as made:
+        await (
+            made.script()
+            .connects("a")
+            .sends("a", CREATE, cancel("r1"), send("r2", "Next"))
+            .pod_receives(CANCEL, run("Next"))
+            .ignores("a")
+            .pod_sends(snapshot(*run_entries("Hi"), status="running"), *CANCELLED, *took("Next"))
+            .receives("a", accepted("r2"))
+            .done()
+        )
+
+
+async def test_a_cancel_before_the_history_of_an_idle_pod_is_answered_by_the_pod() -> None:
+    async with in_memory_gateway() as made:
+        await (
+            made.script()
+            .connects("p", dialect="pod")
+            .passes(Limits().snapshot_wait)
+            .receives("p", say("snapshot"))
+            .sends("p", CANCEL)
+            .pod_receives(CANCEL)
+            .pod_sends(snapshot(), problem("not_running", "no turn"))
+            .receives("p", say("segment_rotated"), status("idle"), problem("not_running", "no turn"))
+            .done()
+        )
+
+
+async def test_a_smooth_client_does_not_cancel_a_turn_that_another_program_began_at_the_pod() -> None:
+    async with in_memory_gateway() as made:
+        await (
+            made.script()
+            .opens("a")
+            .pod_sends(*took("Hi"), delta("Hel"))
+            .receives("a", token("$t", "Hel"))
+            .sends("a", cancel("r1"))
+            .receives("a")
+            .pod_receives()
             .done()
         )
 
